@@ -28,6 +28,7 @@ struct field {
     void (*reply)(const struct bf_out *out, const struct view *view);
     bool needs_bits;
     bool of_window; /* FULL has it for windows only */
+    bool of_keyed;  /* FULL has it for KEYED filters only */
 };
 
 /* ---- fields ---- */
@@ -71,7 +72,7 @@ static void field_predicted(const struct bf_out *out, const struct view *view)
     double log_absent = 0;
     for (unsigned i = 0; i < view->nlayers; i++) {
         const struct bloom_layer_view *layer = &view->layers[i];
-        log_absent += log1p(-bloom_size_rate(layer->items, layer->shape.k, bloom_shape_bits(&layer->shape)));
+        log_absent += log1p(-bloom_shape_rate(&layer->shape, layer->items));
     }
     out->ops->real(out->ctx, 0 - expm1(log_absent)); /* a difference: of an empty filter it is 0, not -0 */
 }
@@ -122,7 +123,7 @@ static void field_hashes(const struct bf_out *out, const struct view *view)
 
 static void field_layout(const struct bf_out *out, const struct view *view)
 {
-    out->ops->text(out->ctx, bloom_variant_name(view->layers[0].shape.variant));
+    bf_out_text(out, bloom_variant_name(view->layers[0].shape.variant));
 }
 
 static void field_hits(const struct bf_out *out, const struct view *view)
@@ -188,7 +189,7 @@ static void window_text(const struct bf_out *out, const struct bloom_params *par
     char text[64];
     snprintf(text, sizeof(text), "%" PRIu64 " %s%s", by_items ? params->window : params->window / 1000000,
              by_items ? "items" : "seconds", params->window_flags & BLOOM_WINDOW_REFRESH ? " refresh" : "");
-    out->ops->text(out->ctx, text);
+    bf_out_text(out, text);
 }
 
 static void field_window(const struct bf_out *out, const struct view *view)
@@ -266,6 +267,16 @@ static void field_ring(const struct bf_out *out, const struct view *view)
         reply_part(out, view, turn);
 }
 
+static void field_key(const struct bf_out *out, const struct view *view)
+{
+    uint64_t key = bloom_filter_params(view->filter)->key;
+    char text[BF_KEY_TEXT];
+    if (key)
+        bf_out_text(out, bf_key_text(key, text));
+    else
+        out->ops->null(out->ctx);
+}
+
 /* The first DEFAULT_FIELDS are RedisBloom's, in its order. */
 static const struct field fields[] = {
     {"CAPACITY", "Capacity", field_capacity, false},
@@ -292,6 +303,7 @@ static const struct field fields[] = {
     {"PARTS", "Parts", field_parts, false, true},
     {"OLDEST", "Oldest part", field_oldest, false, true},
     {"RING", "Ring", field_ring, true, true},
+    {"KEY", "Key", field_key, .of_keyed = true},
     {"LAYERS", "Layers", field_layers, true},
 };
 #define FIELDS         (sizeof(fields) / sizeof(fields[0]))
@@ -343,7 +355,8 @@ static int take_view(struct view *view, const struct bloom_filter *filter, bool 
 
 static bool is_left_out(const struct view *view, const struct bf_choice *choice, size_t i)
 {
-    return choice->n > 1 && fields[i].of_window && !bloom_filter_forgets(view->filter);
+    return choice->n > 1 && ((fields[i].of_window && !bloom_filter_forgets(view->filter)) ||
+                             (fields[i].of_keyed && !bloom_filter_params(view->filter)->key));
 }
 
 /* A single field is an array of its value in RESP2, a map of one pair in RESP3. */
@@ -389,7 +402,7 @@ void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)
     unsigned nlayers = bloom_filter_nlayers(filter); /* another thread may add a layer meanwhile */
     out->ops->array(out->ctx, nlayers + 1);
     snprintf(line, sizeof(line), "size:%" PRIu64, bloom_filter_items(filter));
-    out->ops->text(out->ctx, line);
+    bf_out_text(out, line);
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view layer;
         bloom_filter_layer(filter, i, &layer);
@@ -398,7 +411,7 @@ void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)
                  " ratio:%g",
                  redisbloom_layer_bytes(&layer.shape), redisbloom_layer_bytes(&layer.shape) * 8, layer.shape.k,
                  layer.shape.variant == BLOOM_REDISBLOOM32 ? 32 : 64, layer.capacity, layer.items, layer.error_rate);
-        out->ops->text(out->ctx, line);
+        bf_out_text(out, line);
     }
 }
 
@@ -415,7 +428,7 @@ static void reply_plan_layer(const struct bf_out *out, const struct bloom_plan_l
     bf_out_named_real(out, "Bits per item", (double)(layer->nwords * 64) / (double)layer->capacity);
 }
 
-void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan)
+static void reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan)
 {
     bool window = bloom_params_is_window(params);
     out->ops->map(out->ctx, window ? 14 : 10);
@@ -443,4 +456,36 @@ void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, 
     out->ops->array(out->ctx, plan->nlayers);
     for (unsigned i = 0; i < plan->nlayers; i++)
         reply_plan_layer(out, &plan->layers[i]);
+}
+
+/* A plan has up to 1,024 layers: not on the stack. */
+void bf_reply_plan(const struct bf_out *out, const struct bf_plan *asked)
+{
+    struct errbuf err = {""};
+    struct bloom_plan *plan = malloc(sizeof(*plan));
+    if (!plan)
+        out->ops->error(out->ctx, "ERR out of memory");
+    else if (bloom_plan(&asked->params, asked->items, plan, &err) != BLOOM_OK)
+        bf_out_errorf(out, "ERR %s", err.text);
+    else
+        reply_plan(out, &asked->params, plan);
+    free(plan);
+}
+
+bool bf_rate_is_off(const struct bloom_filter *filter, struct errbuf *text_out)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+    struct bloom_layer_view layer;
+    if (params->redisbloom == 0)
+        return false;
+    bloom_filter_layer(filter, 0, &layer);
+    double rate = bloom_shape_rate(&layer.shape, layer.capacity);
+    if (rate <= 2 * params->error_rate)
+        return false;
+    errbuf_set(text_out,
+               "a new filter for %" PRIu64
+               " items at the error rate %g will have a rate of about %.2g: RedisBloom's layout "
+               "does not keep low rates in small filters; LAYOUT na does (docs/SIZING.md)",
+               layer.capacity, params->error_rate, rate);
+    return true;
 }

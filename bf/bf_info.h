@@ -1,5 +1,5 @@
-/* bf_info: the replies of BF.INFO, BF.DEBUG and BF.PLAN. The first fields of BF.INFO are RedisBloom's; FULL adds fields
- * that are computed from the bits, each of which can be asked for alone.
+/* bf_info: the replies of BF.INFO, BF.DEBUG and BF.PLAN. The first fields of BF.INFO are RedisBloom's; FULL adds
+ * fields that are computed from the bits. Each field can also be requested alone.
  *
  * Thread: any; the filter may be added to meanwhile. */
 #ifndef BLOOMERY_BF_INFO_H
@@ -13,6 +13,7 @@
 #include "bf_request.h"
 #include "bloom_filter.h"
 #include "bloom_plan.h"
+#include "errbuf.h"
 
 /* The host's counters of the filter. */
 struct bf_usage {
@@ -41,7 +42,11 @@ int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, c
  * of ours. */
 void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
 
-/* Replies with the plan of a filter of these parameters. */
-void bf_reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan);
+/* Replies with the plan of a filter. Some microseconds for each of its layers. */
+void bf_reply_plan(const struct bf_out *out, const struct bf_plan *asked);
+
+/* Whether a new filter will have more than twice the error rate that was asked for once its first layer is full, as
+ * small filters at low rates have in RedisBloom's layout; the message for the operator. */
+bool bf_rate_is_off(const struct bloom_filter *filter, struct errbuf *text_out);
 
 #endif

@@ -7,9 +7,12 @@
 #ifndef BLOOMERY_BF_OUT_H
 #define BLOOMERY_BF_OUT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "errbuf.h"
 
 struct bf_out_ops {
     void (*status)(void *ctx, const char *text);
@@ -18,7 +21,7 @@ struct bf_out_ops {
     void (*real)(void *ctx, double value);
     void (*boolean)(void *ctx, bool value);
     void (*null)(void *ctx);
-    void (*text)(void *ctx, const char *text); /* a bulk string */
+    void (*bytes)(void *ctx, const void *bytes, size_t n); /* a bulk string */
     void (*array)(void *ctx, size_t n);
     void (*map)(void *ctx, size_t pairs);
 };
@@ -26,8 +29,19 @@ struct bf_out_ops {
 struct bf_out {
     const struct bf_out_ops *ops;
     void *ctx;
-    bool maps; /* the protocol knows maps (RESP3) */
+    const char *limits; /* the host's settings that bound filters, as an error names them */
+    bool maps;          /* the protocol knows maps (RESP3) */
 };
+
+void bf_out_text(const struct bf_out *out, const char *text); /* a bulk string */
+
+/* An error. An end of line in it, as a name may have it, becomes a space. */
+void bf_out_errorf(const struct bf_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bf_out_verrorf(const struct bf_out *out, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+
+/* The error of a filter that cannot be made: the text of a status of bloomcore, BLOOM_REFUSED, BLOOM_LIMIT or an
+ * -errno, which stands for -ENOMEM. */
+void bf_reply_not_made(const struct bf_out *out, int status, const struct errbuf *err);
 
 /* Writes a count as an integer, at most INT64_MAX. */
 void bf_out_count(const struct bf_out *out, uint64_t value);

@@ -1,5 +1,7 @@
 #include "bf_request.h"
 
+#include <stdio.h>
+
 #include "bloom_window.h"
 #include "redisbloom.h"
 
@@ -50,7 +52,10 @@ static bool read_capacity(struct slice value, int64_t *capacity_out, struct errb
 static bool take_capacity(int64_t capacity, struct bloom_params *params, struct errbuf *error)
 {
     if (capacity < 1) {
-        errbuf_set(error, "ERR capacity must be in the range [1, %llu]", (unsigned long long)bf_max_capacity(params));
+        uint64_t most = bf_max_capacity(params);
+        if (most == 0) /* at a rate that no filter has */
+            return fail(error, "ERR capacity must be at least 1");
+        errbuf_set(error, "ERR capacity must be in the range [1, %llu]", (unsigned long long)most);
         return false;
     }
     params->capacity = (uint64_t)capacity;
@@ -175,6 +180,19 @@ static bool take_window(const struct window_words *words, struct bloom_params *p
     return true;
 }
 
+/* ---- keys ---- */
+
+const char *bf_key_text(uint64_t key, char out[BF_KEY_TEXT])
+{
+    snprintf(out, BF_KEY_TEXT, "%016llx", (unsigned long long)key);
+    return out;
+}
+
+static void take_key(bool keyed, const struct bf_defaults *defaults, struct bloom_params *params)
+{
+    params->key = keyed ? defaults->key : 0;
+}
+
 /* ---- BF.RESERVE, BF.PLAN ---- */
 
 /* A command's option beside EXPANSION, NONSCALING and LAYOUT, with one value. */
@@ -185,6 +203,7 @@ struct other_option {
     bool (*read)(const struct bf_args *args, struct slice value, void *into, struct errbuf *error);
     void *into;
     bool windows; /* the command takes WINDOW, PARTS and REFRESH */
+    bool *keyed;  /* and KEYED; NULL: it does not */
 };
 
 static bool unknown_option(struct slice word, const char *takes, struct errbuf *error)
@@ -205,6 +224,8 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
         bool has_value = i + 1 < args->argc;
         if (slice_is(word, "NONSCALING")) {
             fixed = true;
+        } else if (other->keyed && slice_is(word, "KEYED")) {
+            *other->keyed = true;
         } else if (slice_is(word, "EXPANSION")) {
             if (!has_value)
                 return fail(error, "ERR no expansion");
@@ -262,7 +283,7 @@ static bool too_many_args(const struct bf_args *args)
         struct slice word = bf_arg(args, i);
         most += slice_is(word, "TTL") || slice_is(word, "LAYOUT") || slice_is(word, "WINDOW") || slice_is(word, "PARTS")
                     ? 2
-                    : slice_is(word, "REFRESH") || slice_is(word, "ITEMS");
+                    : slice_is(word, "REFRESH") || slice_is(word, "ITEMS") || slice_is(word, "KEYED");
     }
     return args->argc > most;
 }
@@ -280,14 +301,18 @@ bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defau
     struct other_option other = {"TTL",
                                  "ERR TTL without seconds",
                                  "BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name, TTL seconds, WINDOW seconds "
-                                 "or ITEMS n, PARTS n and REFRESH",
+                                 "or ITEMS n, PARTS n, REFRESH and KEYED",
                                  ttl_option,
                                  &ttl,
-                                 .windows = true};
-    *out = (struct bf_reserve){.params = new_params(defaults)};
+                                 .windows = true,
+                                 .keyed = &out->keyed};
+    *out = (struct bf_reserve){.params = new_params(defaults), .keyed = defaults->keyed};
     if (args->argc < 4 || too_many_args(args))
         return wrong_arity(args, error);
-    return read_params(args, 2, &other, &out->params, error);
+    if (!read_params(args, 2, &other, &out->params, error))
+        return false;
+    take_key(out->keyed, defaults, &out->params);
+    return true;
 }
 
 static bool items_option(const struct bf_args *args, struct slice value, void *into, struct errbuf *error)
@@ -360,6 +385,8 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
             out->no_create = true;
         } else if (slice_is(word, "NONSCALING")) {
             *fixed_out = true;
+        } else if (slice_is(word, "KEYED")) {
+            out->keyed = true;
         } else if (slice_is(word, "TTL")) {
             if (!has_value)
                 return wrong_arity(args, error);
@@ -384,7 +411,7 @@ bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaul
 {
     struct window_words window = {0};
     bool fixed = false;
-    *out = (struct bf_insert){.params = defaults->params};
+    *out = (struct bf_insert){.params = defaults->params, .keyed = defaults->keyed};
     if (!insert_options(args, defaults, out, &fixed, &window, error))
         return false;
     if (fixed)
@@ -393,6 +420,7 @@ bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaul
         return false;
     out->sized |= window.given;
     settle_layout(&out->params);
+    take_key(out->keyed, defaults, &out->params);
     uint64_t most = bf_max_capacity(&out->params);
     if (out->params.capacity > most)
         return fail(error, most ? "Bad capacity" : "Bad error rate");

@@ -30,16 +30,23 @@ static inline struct slice bf_arg(const struct bf_args *args, size_t i)
 
 /* Values for the options that a command leaves out. */
 struct bf_defaults {
-    struct bloom_params params; /* of a new filter */
+    struct bloom_params params; /* of a new filter; `key` is set if all new filters are KEYED and there is a key */
     int64_t now_ms;             /* Unix time, for a TTL */
+    bool keyed;                 /* new filters are KEYED */
+    uint64_t key;               /* for new KEYED filters; 0: there is none yet */
 };
+
+/* The id of a key as text, which lies in `out`. */
+#define BF_KEY_TEXT 17
+const char *bf_key_text(uint64_t key, char out[BF_KEY_TEXT]);
 
 /* All functions below: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
 /* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [TTL seconds]
- * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] */
+ * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] */
 struct bf_reserve {
     struct bloom_params params;
+    bool keyed;         /* without a key in the params: one must be made first */
     int64_t expires_ms; /* Unix time; 0: never */
 };
 bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
@@ -55,9 +62,10 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
                   struct errbuf *error);
 
 /* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom] [NOCREATE] [NONSCALING] [TTL seconds]
- * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] ITEMS item ... */
+ * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] ITEMS item ... */
 struct bf_insert {
     struct bloom_params params; /* of a filter that the command creates */
+    bool keyed;                 /* as in struct bf_reserve */
     int64_t expires_ms;         /* likewise; 0: never */
     bool no_create;
     bool sized;        /* the command has CAPACITY, ERROR or WINDOW */

@@ -19,7 +19,8 @@ function(bloomery_e2e_support)
   set(support ${PROJECT_SOURCE_DIR}/tests/support)
   add_library(e2e_support STATIC
     ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/corpus_compare.c ${support}/daemon.c
-    ${support}/disk_control.c ${support}/environment.c ${support}/golden.c ${support}/http.c ${support}/metrics_parse.c ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c
+    ${support}/disk_control.c ${support}/environment.c ${support}/golden.c ${support}/http.c ${support}/metrics_parse.c
+    ${support}/ports.c ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c
     ${support}/wire_tls.c)
   add_library(disk_shim MODULE ${support}/disk_shim.c)
   target_link_libraries(disk_shim PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
@@ -36,7 +37,7 @@ function(bloomery_e2e_support)
   add_dependencies(e2e_support bloomeryd bloomery_module disk_shim)
 
   add_library(e2e_power STATIC ${support}/power.c ${support}/disk_trace.c ${support}/crash_fs.c ${support}/crash_names.c)
-  target_include_directories(e2e_power PUBLIC ${support} ${PROJECT_SOURCE_DIR}/persist)
+  target_include_directories(e2e_power PUBLIC ${support} ${PROJECT_SOURCE_DIR}/persist/base ${PROJECT_SOURCE_DIR}/base)
   target_link_libraries(e2e_power PUBLIC e2e_support)
   bloomery_target(e2e_power)
 endfunction()

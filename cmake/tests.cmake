@@ -1,4 +1,16 @@
-# How tests are added. Every test carries a label: unit, e2e, fault, fuzz, stress, slow.
+# How tests are added. Every test carries a label: unit, e2e, fault, fuzz, stress, slow. Those with the label long are left out of
+# `scripts/test` without arguments; so are those that need node or prometheus.
+
+# bloomery_long_tests(<name> ...): tests of this directory that take ten seconds and more, while others touch the same promises.
+function(bloomery_long_tests)
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_property(TEST ${name} APPEND PROPERTY LABELS long)
+    elseif(NOT BLOOMERY_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+      message(FATAL_ERROR "there is no test ${name} to be called long")
+    endif()
+  endforeach()
+endfunction()
 
 # bloomery_unit_test(<name> SOURCES ... LIBRARIES ... [LABEL label]): a Criterion program. Not built under
 # ThreadSanitizer, whose address-space layout Criterion's process sandbox cannot live with: what threads do is tested

@@ -32,7 +32,7 @@ struct adds {
     uint64_t added, ordinal;
     struct growth *growths;
     size_t ngrowths, room;
-    bool obeys;      /* limits do not count */
+    bool obeys;      /* of a window: others have placed the items */
     size_t answered; /* items that have an answer; below n one was refused */
     enum bloom_add refused;
     struct errbuf err;
@@ -62,10 +62,13 @@ static bool reserve_growths(struct adds *adds, size_t n, struct errbuf *err)
     return true;
 }
 
+/* Limits do not apply to commands of a primary or a log. */
 static int note_layer(struct adds *adds, const struct growth *growth, struct errbuf *err)
 {
-    if ((!adds->obeys && !memory_within(adds->call->ctx, growth->shape.nwords * 8, err)) ||
-        !reserve_growths(adds, 1, err))
+    uint64_t bytes = growth->shape.nwords * 8, before = bloom_filter_charged(value_filter(adds->call->value));
+    bool fits = call_must_obey(adds->call) ||
+                (memory_allowed(before + bytes, err) && memory_within(adds->call->ctx, bytes, err));
+    if (!fits || !reserve_growths(adds, 1, err))
         return -ENOMEM;
     adds->growths[adds->ngrowths++] = *growth;
     return 0;
@@ -96,17 +99,6 @@ static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_
 
 static const struct bloom_journal_ops journal_ops = {note_add, note_grow, note_turn};
 
-/* Limits do not apply to commands that must be obeyed, as those of a primary. Whether an add that was refused is to be
- * tried once more, without them. */
-static bool lift_limits(struct adds *adds)
-{
-    if (adds->refused != BLOOM_NO_ROOM || adds->obeys || !call_must_obey(adds->call))
-        return false;
-    adds->obeys = true;
-    bloom_pool_set_limits(values_pool(), 0, 0);
-    return true;
-}
-
 void start_batch(struct bloom_batch *batch, const struct call *call, size_t first, size_t n)
 {
     struct bloom_item items[BLOOM_BATCH];
@@ -124,24 +116,14 @@ static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
 {
     struct bloom_filter *filter = value_filter(adds->call->value);
     struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
-    uint32_t *answers = &adds->answers[adds->answered / 32];
-    *answers = 0;
-    for (size_t from = 0; from < n;) {
-        uint32_t added;
-        size_t end = bloom_batch_add_all(batch, from, filter, &journal, &adds->err, &added, &adds->refused);
-        *answers |= added;
-        adds->answered += end - from;
-        from = end;
-        if (end == n)
-            break;
-        if (!lift_limits(adds))
-            return false;
-    }
-    return true;
+    size_t end = bloom_batch_add_all(batch, 0, filter, &journal, &adds->err, &adds->answers[adds->answered / 32],
+                                     &adds->refused);
+    adds->answered += end;
+    return end == n;
 }
 
-/* An item for a window. An add makes at the most a turn and a layer of the new part. What is to be obeyed was placed by
- * others, and is placed here, in the newest part. False when it was refused. */
+/* Adds an item to a window. An add makes at most one turn and one layer of the new part. Replicated adds go into the
+ * newest part without a test. False when the item was refused. */
 static bool add_to_window(struct adds *adds, struct bloom_hash hash)
 {
     struct bloom_filter *filter = value_filter(adds->call->value);
@@ -197,7 +179,7 @@ static void reply_refused(struct adds *adds)
         call_error(adds->call, BF_NO_ROOM, adds->err.text);
 }
 
-/* RedisBloom tells its log and its replicas a batch as it came, with what a full filter has refused: no error there. */
+/* RedisBloom logs and replicates a batch as it came, refused items included: they are no error here. */
 static void reply_obeyed(struct adds *adds, bool array)
 {
     if (array)
@@ -234,6 +216,7 @@ static size_t behind(const struct adds *adds, size_t count)
 static void replicate_adds(struct adds *adds, bool as_it_came)
 {
     size_t from = 0;
+    as_it_came &= !bloom_filter_params(value_filter(adds->call->value))->key; /* hashes instead of items */
     if (as_it_came && adds->ngrowths == 0 && adds->added == adds->n) {
         effect_verbatim(adds->call);
         return;
@@ -253,12 +236,13 @@ static void replicate_adds(struct adds *adds, bool as_it_came)
 
 static void tell(struct adds *adds, bool as_it_came)
 {
-    const struct bloom_filter *filter = value_filter(adds->call->value);
+    struct bloom_filter *filter = value_filter(adds->call->value);
     if (adds->added == 0 && adds->ngrowths == 0)
         return;
-    replicate_adds(adds, as_it_came);
-    if (bloom_filter_forgets(filter) && !adds->obeys)
-        window_drop(adds->call);
+    uint64_t below = bloom_filter_forgets(filter) && !adds->obeys ? bloom_window_droppable(filter) : 0;
+    replicate_adds(adds, as_it_came && below == 0);
+    if (below > 0)
+        effect_dropped(adds->call, below);
     effect_changed(adds->call, NULL);
     for (size_t i = 0; i < adds->ngrowths; i++)
         if (adds->growths[i].turn.number == 0)
@@ -291,8 +275,6 @@ static void start_window_adds(struct adds *adds, uint32_t *told)
     memset(adds->answers, 0, words * sizeof(*adds->answers));
     memset(adds->told, 0, words * sizeof(*adds->told));
     adds->obeys = call_must_obey(adds->call);
-    if (adds->obeys)
-        bloom_pool_set_limits(values_pool(), 0, 0);
 }
 
 void add_words(struct call *call, size_t first, bool as_it_came)
@@ -321,15 +303,15 @@ void add_words(struct call *call, size_t first, bool as_it_came)
         free(adds.answers);
 }
 
-static void finish_word(struct adds *adds)
+static void finish_word(struct adds *adds, bool as_it_came)
 {
-    tell(adds, true);
+    tell(adds, as_it_came);
     reply_adds(adds, false);
     free(adds->growths);
 }
 
 /* BF.ADD, without the stages of a batch, which cost as much as the add. */
-void add_word(struct call *call, const struct bloom_aim *aim)
+void add_word(struct call *call, const struct bloom_aim *aim, bool as_it_came)
 {
     struct bloom_filter *filter = value_filter(call->value);
     uint32_t answer, told;
@@ -338,7 +320,7 @@ void add_word(struct call *call, const struct bloom_aim *aim)
     if (bloom_filter_forgets(filter)) {
         start_window_adds(&adds, &told);
         add_to_window(&adds, aim->hash);
-        finish_word(&adds);
+        finish_word(&adds, as_it_came);
         return;
     }
     struct bloom_journal journal = {&journal_ops, &adds, call->value->id};
@@ -347,9 +329,7 @@ void add_word(struct call *call, const struct bloom_aim *aim)
         call_bool(call, false);
         return;
     }
-    while (adds.refused == BLOOM_NO_ROOM && lift_limits(&adds))
-        adds.refused = bloom_filter_add_journaled(filter, aim->hash, &journal, &adds.err);
     answer = adds.refused == BLOOM_ADDED;
     adds.answered = adds.refused == BLOOM_ADDED || adds.refused == BLOOM_PRESENT;
-    finish_word(&adds);
+    finish_word(&adds, as_it_came);
 }

@@ -1,11 +1,10 @@
 #include "call.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "bf_texts.h"
-#include "redisbloom_half.h"
+#include "bloom_keyring.h"
 #include "redisbloom_type.h"
 #include "reply.h"
 #include "settings.h"
@@ -26,12 +25,11 @@ struct bf_args call_args(const struct call *call)
 
 void call_error(struct call *call, const char *format, ...)
 {
-    char text[512];
+    struct bf_out out = call_out(call);
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    bf_out_verrorf(&out, format, args);
     va_end(args);
-    engine.ReplyWithError(call->ctx, text);
 }
 
 static void out_status(void *ctx, const char *text)
@@ -71,9 +69,9 @@ static void out_null(void *ctx)
     engine.ReplyWithNull(ctx);
 }
 
-static void out_text(void *ctx, const char *text)
+static void out_bytes(void *ctx, const void *bytes, size_t n)
 {
-    engine.ReplyWithStringBuffer(ctx, text, strlen(text));
+    engine.ReplyWithStringBuffer(ctx, n > 0 ? bytes : "", n);
 }
 
 static void out_array(void *ctx, size_t n)
@@ -98,63 +96,65 @@ struct bf_out call_out(struct call *call)
         .real = out_real,
         .boolean = out_boolean,
         .null = out_null,
-        .text = out_text,
+        .bytes = out_bytes,
         .array = out_array,
         .map = out_map,
     };
     bool maps = engine.ReplyWithMap && engine.GetContextFlags(call->ctx) & ENGINE_CTX_RESP3;
-    return (struct bf_out){&ops, call->ctx, maps};
+    return (struct bf_out){&ops, call->ctx, "bloomery.bf-max-filter-bytes; docs/CLUSTER.md: one filter over many keys",
+                           maps};
 }
 
 /* ---- keys ---- */
 
-bool call_open_any(struct call *call, enum call_mode mode)
+bool call_open_any(struct call *call)
 {
-    if (mode == CALL_WRITE) /* what the engine itself loads lifts it */
-        bloom_pool_set_limits(values_pool(), (uint64_t)settings.max_filter_bytes, 0);
-    call->key = engine.OpenKey(call->ctx, call->argv[1], mode == CALL_READ ? ENGINE_READ : ENGINE_READ | ENGINE_WRITE);
-    if (!call->key)
+    call->key = engine.OpenKey(call->ctx, call->argv[1], call->writes ? ENGINE_READ | ENGINE_WRITE : ENGINE_READ);
+    if (!call->key || (call->writes && engine.KeyType(call->key) == ENGINE_KEY_EMPTY))
         return true;
     const struct engine_type *type = engine.ModuleTypeGetType(call->key);
     if (type && (type == value_type || type == redisbloom_type)) { /* the usual case first: each question is a call */
         call->value = engine.ModuleTypeGetValue(call->key);
         return true;
     }
-    if (engine.KeyType(call->key) == ENGINE_KEY_EMPTY)
-        return true;
     engine.ReplyWithError(call->ctx, ENGINE_WRONGTYPE);
     return false;
 }
 
-bool call_open(struct call *call, enum call_mode mode)
+bool call_open(struct call *call)
 {
-    if (!call_open_any(call, mode))
+    if (!call_open_any(call))
         return false;
-    if (!call->value || !value_is_half(call->value))
+    if (!call->value || !call->value->load)
         return true;
-    if (call->value->half)
+    const struct bf_load *load = call->value->load;
+    if (load->theirs)
         call_error(call, "ERR the filter is being loaded: %llu of %llu bytes have not come",
-                   (unsigned long long)call->value->half->load.missing,
-                   (unsigned long long)call->value->half->load.bytes);
+                   (unsigned long long)load->redisbloom.missing, (unsigned long long)load->redisbloom.bytes);
     else
-        call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", call->value->load->place.next,
-                   dump_chunks(&call->value->load->plan));
+        call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", load->own.place.next,
+                   dump_chunks(&load->own.plan));
     return false;
 }
 
-bool call_open_existing(struct call *call, enum call_mode mode)
+bool call_open_to_ask(struct call *call)
 {
-    if (!call_open(call, mode))
+    if (!call_open(call))
+        return false;
+    uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
+    char text[BF_KEY_TEXT];
+    if (key)
+        call_error(call, BF_NO_KEY, bf_key_text(key, text));
+    return key == 0;
+}
+
+bool call_open_existing(struct call *call)
+{
+    if (!call_open(call))
         return false;
     if (!call->value)
         engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
     return call->value != NULL;
-}
-
-void call_close(struct call *call)
-{
-    if (call->key)
-        engine.CloseKey(call->key);
 }
 
 bool call_must_obey(const struct call *call)
@@ -163,25 +163,31 @@ bool call_must_obey(const struct call *call)
            engine.GetContextFlags(call->ctx) & (ENGINE_CTX_REPLICATED | ENGINE_CTX_LOADING);
 }
 
-/* A value of another type needs another object under the key, which has no time to live at first. */
-static void put_anew(struct call *call, struct value *value)
+/* A value of another type needs another object under the key, which has no time to live at first. The engine frees the
+ * object with what is in it by then: not the value. */
+static void put_as(struct call *call, struct engine_type *before, struct engine_type *type, struct value *value,
+                   void **old_out)
 {
     long long at = engine.GetAbsExpire ? engine.GetAbsExpire(call->key) : -1, after = engine.GetExpire(call->key);
-    engine.ModuleTypeSetValue(call->key, value_type_of(value), value);
+    engine.ModuleTypeReplaceValue(call->key, before, &value_husk, old_out);
+    engine.ModuleTypeSetValue(call->key, type, value);
     if (at >= 0 && engine.SetAbsExpire)
         engine.SetAbsExpire(call->key, at);
     else if (after >= 0)
         engine.SetExpire(call->key, after > 0 ? after : 1);
 }
 
+/* An engine may end where an empty key is asked for anything. */
 void call_put(struct call *call, struct value *value)
 {
     struct engine_type *type = value_type_of(value), *before = call->value ? engine.ModuleTypeGetType(call->key) : NULL;
     void *old = NULL;
-    if (before)
-        engine.ModuleTypeReplaceValue(call->key, before, before == type ? value : NULL, &old);
-    if (before != type)
-        put_anew(call, value);
+    if (!before)
+        engine.ModuleTypeSetValue(call->key, type, value);
+    else if (before == type)
+        engine.ModuleTypeReplaceValue(call->key, type, value, &old);
+    else
+        put_as(call, before, type, value, &old);
     if (old && old != value)
         value_free(old);
     call->value = value;
@@ -197,11 +203,6 @@ struct bf_defaults call_defaults(const struct call *call)
 
 void call_not_made(struct call *call, int status, const struct errbuf *err)
 {
-    if (status < 0)
-        engine.ReplyWithError(call->ctx, BF_NO_MEMORY);
-    else if (status == BLOOM_LIMIT)
-        call_error(call, "OOM %s (bloomery.bf-max-filter-bytes; docs/CLUSTER.md: one filter over many keys)",
-                   err->text);
-    else
-        call_error(call, "ERR %s", err->text);
+    struct bf_out out = call_out(call);
+    bf_reply_not_made(&out, status, err);
 }

@@ -17,7 +17,8 @@ struct call {
     struct engine_ctx *ctx;
     struct engine_string **argv;
     int argc;
-    const char *name;       /* "bf.insert", in errors about the number of words */
+    const char *name; /* "bf.insert", in errors about the number of words */
+    bool writes;
     struct engine_key *key; /* argument 1, opened; NULL: not opened, or there is none */
     struct value *value;    /* NULL: there is none */
 };
@@ -34,26 +35,31 @@ struct bf_args call_args(const struct call *call);
 /* Writes to the client in the version of the protocol that it has chosen. */
 struct bf_out call_out(struct call *call);
 
-enum call_mode { CALL_READ, CALL_WRITE };
+/* Opens the filter of argument 1, for writing if the command writes. True: call->value is it, or NULL. False after an
+ * error reply: the key holds something else, or a filter that is only half there. */
+bool call_open(struct call *call);
 
-/* Opens the filter of argument 1. True: call->value is it, or NULL. False after an error reply: the key holds something
- * else, or a filter that is only half there. call_close() in any case. */
-bool call_open(struct call *call, enum call_mode mode);
+/* call_open() for a command that hashes items: the key of a KEYED filter must be here, too. */
+bool call_open_to_ask(struct call *call);
 
 /* call_open() for a command that deals with half-loaded filters, too. */
-bool call_open_any(struct call *call, enum call_mode mode);
+bool call_open_any(struct call *call);
 
 /* call_open(), and an error reply if there is no filter. */
-bool call_open_existing(struct call *call, enum call_mode mode);
+bool call_open_existing(struct call *call);
 
-void call_close(struct call *call);
+static inline void call_close(struct call *call)
+{
+    if (call->key)
+        engine.CloseKey(call->key);
+}
 
-/* Whether the command comes from a primary, the engine's own log, or a migration: it has been carried out elsewhere, so
- * it is not refused here. */
+/* Whether the command comes from a primary, the engine's own log, or a migration. Then it was executed elsewhere and is
+ * not refused here. */
 bool call_must_obey(const struct call *call);
 
-/* The defaults of a filter that the command creates. Where RedisBloom's place is taken, what need not be said to us has
- * been said by it: an AOF, or a primary, means its layout. */
+/* The defaults of a filter that the command creates. With take-over, a log or a primary that names no layout means
+ * RedisBloom's. */
 struct bf_defaults call_defaults(const struct call *call);
 
 /* Puts a value under argument 1, which is open for writing; the old value, NULL for none, is freed, unless it is the
@@ -63,6 +69,7 @@ void call_put(struct call *call, struct value *value);
 /* Replies to a creation that failed, with the status of value_create() or value_create_shaped(). */
 void call_not_made(struct call *call, int status, const struct errbuf *err);
 
+/* An error reply, in which an end of line, as a name may have it, is a space. */
 void call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A reply to one item. */

@@ -1,7 +1,8 @@
-/* Commands on items, and those that create a filter for them. */
+/* Commands that add or query items, and that create the filter for them. */
 #include <string.h>
 
 #include "adds.h"
+#include "bf_info.h"
 #include "bf_texts.h"
 #include "bloom_ahead.h"
 #include "effects.h"
@@ -46,6 +47,17 @@ static void aim_now(const struct call *call, struct bloom_aim *aim, bool aimed)
 
 /* ---- creating ---- */
 
+/* Once in the life of the process. */
+static void warn_of_rate(struct engine_ctx *ctx, const struct bloom_filter *filter)
+{
+    static bool warned;
+    struct errbuf text;
+    if (warned || !bf_rate_is_off(filter, &text))
+        return;
+    warned = true;
+    engine.Log(ctx, "warning", "bloomery: %s", text.text);
+}
+
 /* Creates the filter of a call that is open for writing and has none, with room checked, and tells everybody. False
  * after an error reply. */
 static bool create_filter(struct call *call, const struct bloom_params *params, int64_t expires_ms)
@@ -54,11 +66,9 @@ static bool create_filter(struct call *call, const struct bloom_params *params, 
     struct bloom_class *class;
     struct value *value = NULL;
     bool obeys = call_must_obey(call); /* RedisBloom's log and its primaries say by a command that a filter is made */
-    if (obeys)
-        bloom_pool_set_limits(values_pool(), 0, 0);
     int status = bloom_class_get(values_pool(), params, NULL, &class, &err);
     if (status == 0) {
-        value = value_create(class, &status, &err);
+        value = value_create(class, !obeys, &status, &err);
         bloom_class_release(class);
     }
     if (value && !obeys && !memory_within(call->ctx, bloom_filter_memory(value_filter(value)), &err)) {
@@ -75,40 +85,49 @@ static bool create_filter(struct call *call, const struct bloom_params *params, 
         call_not_made(call, BLOOM_LIMIT, &err);
         return false;
     }
+    if (!obeys)
+        warn_of_rate(call->ctx, value_filter(value));
     call_put(call, value);
     effect_made(call, expires_ms);
     effect_changed(call, "bloom.reserve");
     return true;
 }
 
+/* Whether there is the key that a new filter is to have; an error reply if not. */
+static bool has_key(struct call *call, bool keyed, uint64_t key)
+{
+    if (keyed && !key)
+        engine.ReplyWithError(call->ctx, BF_NEW_NO_KEY);
+    return !keyed || key;
+}
+
 HANDLER(cmd_bf_reserve)
 {
-    struct call call = {ctx, argv, argc, "bf.reserve", NULL, NULL};
-    struct bf_args args = call_args(&call);
-    struct bf_defaults defaults = call_defaults(&call);
+    struct bf_args args = call_args(call);
+    struct bf_defaults defaults = call_defaults(call);
     struct bf_reserve reserve;
     struct errbuf error;
     if (!bf_read_reserve(&args, &defaults, &reserve, &error)) {
-        engine.ReplyWithError(ctx, error.text);
-        return ENGINE_OK;
+        call_error(call, "%s", error.text);
+        return;
     }
-    if (call_open_any(&call, CALL_WRITE)) {
-        if (call.value)
-            engine.ReplyWithError(ctx, BF_EXISTS);
-        else if (create_filter(&call, &reserve.params, reserve.expires_ms))
-            engine.ReplyWithSimpleString(ctx, "OK");
+    if (call_open_any(call)) {
+        if (call->value)
+            engine.ReplyWithError(call->ctx, BF_EXISTS);
+        else if (has_key(call, reserve.keyed, reserve.params.key) &&
+                 create_filter(call, &reserve.params, reserve.expires_ms))
+            engine.ReplyWithSimpleString(call->ctx, "OK");
     }
-    call_close(&call);
-    return ENGINE_OK;
 }
 
 /* ---- adds ---- */
 
 /* The filter of a call, created with the settings if there is none: an add of a primary finds it, because its creation
- * was replicated before. */
-static bool open_for_add(struct call *call)
+ * was replicated before. `made_out`: it has been created, and others have been told. */
+static bool open_for_add(struct call *call, bool *made_out)
 {
-    if (!call_open(call, CALL_WRITE))
+    *made_out = false;
+    if (!call_open_to_ask(call))
         return false;
     if (call->value)
         return true;
@@ -116,39 +135,31 @@ static bool open_for_add(struct call *call)
         engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
         return false;
     }
-    struct bloom_params params = call_defaults(call).params;
-    return create_filter(call, &params, 0);
+    struct bf_defaults defaults = call_defaults(call);
+    *made_out = has_key(call, defaults.keyed, defaults.key) && create_filter(call, &defaults.params, 0);
+    return *made_out;
 }
 
 HANDLER(cmd_bf_add)
 {
-    struct call call = {ctx, argv, argc, "bf.add", NULL, NULL};
     struct bloom_aim aim;
-    if (argc != 3)
-        return engine.WrongArity(ctx);
-    bool aimed = aim_ahead(&call, &aim);
-    if (open_for_add(&call)) {
-        aim_now(&call, &aim, aimed);
-        add_word(&call, &aim);
+    bool aimed = aim_ahead(call, &aim), made;
+    if (open_for_add(call, &made)) {
+        aim_now(call, &aim, aimed);
+        add_word(call, &aim, !made);
     }
-    call_close(&call);
-    return ENGINE_OK;
 }
 
 HANDLER(cmd_bf_madd)
 {
-    struct call call = {ctx, argv, argc, "bf.madd", NULL, NULL};
-    if (argc < 3)
-        return engine.WrongArity(ctx);
-    if (open_for_add(&call))
-        add_words(&call, 2, true);
-    call_close(&call);
-    return ENGINE_OK;
+    bool made;
+    if (open_for_add(call, &made))
+        add_words(call, 2, !made);
 }
 
 static bool open_for_insert(struct call *call, const struct bf_insert *insert)
 {
-    if (!call_open(call, CALL_WRITE))
+    if (!call_open_to_ask(call))
         return false;
     if (call->value)
         return true;
@@ -156,26 +167,21 @@ static bool open_for_insert(struct call *call, const struct bf_insert *insert)
         engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
         return false;
     }
-    return create_filter(call, &insert->params, insert->expires_ms);
+    return has_key(call, insert->keyed, insert->params.key) && create_filter(call, &insert->params, insert->expires_ms);
 }
 
 HANDLER(cmd_bf_insert)
 {
-    struct call call = {ctx, argv, argc, "bf.insert", NULL, NULL};
-    struct bf_args args = call_args(&call);
-    struct bf_defaults defaults = call_defaults(&call);
+    struct bf_args args = call_args(call);
+    struct bf_defaults defaults = call_defaults(call);
     struct bf_insert insert;
     struct errbuf error;
-    if (argc < 4)
-        return engine.WrongArity(ctx);
     if (!bf_read_insert(&args, &defaults, &insert, &error)) {
-        engine.ReplyWithError(ctx, error.text);
-        return ENGINE_OK;
+        call_error(call, "%s", error.text);
+        return;
     }
-    if (open_for_insert(&call, &insert))
-        add_words(&call, insert.first_item, false);
-    call_close(&call);
-    return ENGINE_OK;
+    if (open_for_insert(call, &insert))
+        add_words(call, insert.first_item, false);
 }
 
 /* ---- queries ---- */
@@ -222,7 +228,7 @@ static void query_all(struct call *call, size_t first, size_t count)
 static void query_words(struct call *call, size_t first, enum bf_missing missing)
 {
     size_t n = (size_t)call->argc - first;
-    if (call_open(call, CALL_READ)) {
+    if (call_open_to_ask(call)) {
         if (!call->value) {
             reply_missing(call, n, true, missing);
         } else {
@@ -230,7 +236,6 @@ static void query_words(struct call *call, size_t first, enum bf_missing missing
             query_all(call, first, n);
         }
     }
-    call_close(call);
 }
 
 static void query_one(struct call *call, struct bloom_aim *aim, bool aimed)
@@ -244,41 +249,28 @@ static void query_one(struct call *call, struct bloom_aim *aim, bool aimed)
 
 HANDLER(cmd_bf_exists)
 {
-    struct call call = {ctx, argv, argc, "bf.exists", NULL, NULL};
     struct bloom_aim aim;
-    if (argc != 3)
-        return engine.WrongArity(ctx);
-    bool aimed = aim_ahead(&call, &aim);
-    if (call_open(&call, CALL_READ)) {
-        if (call.value)
-            query_one(&call, &aim, aimed);
+    bool aimed = aim_ahead(call, &aim);
+    if (call_open_to_ask(call)) {
+        if (call->value)
+            query_one(call, &aim, aimed);
         else
-            reply_missing(&call, 1, false, settings_missing());
+            reply_missing(call, 1, false, settings_missing());
     }
-    call_close(&call);
-    return ENGINE_OK;
 }
 
 HANDLER(cmd_bf_mexists)
 {
-    struct call call = {ctx, argv, argc, "bf.mexists", NULL, NULL};
-    if (argc < 3)
-        return engine.WrongArity(ctx);
-    query_words(&call, 2, settings_missing());
-    return ENGINE_OK;
+    query_words(call, 2, settings_missing());
 }
 
 HANDLER(cmd_bf_query)
 {
-    struct call call = {ctx, argv, argc, "bf.query", NULL, NULL};
-    struct bf_args args = call_args(&call);
+    struct bf_args args = call_args(call);
     struct bf_query query;
     struct errbuf error;
-    if (argc < 4)
-        return engine.WrongArity(ctx);
     if (!bf_read_query(&args, &query, &error))
-        engine.ReplyWithError(ctx, error.text);
+        call_error(call, "%s", error.text);
     else
-        query_words(&call, query.first_item, query.missing);
-    return ENGINE_OK;
+        query_words(call, query.first_item, query.missing);
 }

@@ -8,44 +8,12 @@
 
 #include "handlers.h"
 
-enum {
-    CMD_WRITE = 1 << 0,
-    CMD_READONLY = 1 << 1,
-    CMD_DENYOOM = 1 << 2,
-    CMD_FAST = 1 << 3,
-    /* for the daemon */
-    CMD_MODULE = 0,
-    CMD_SIZES = 0,
-    CMD_LARGE = 0,
-    CMD_SLOW = 0,
-    CMD_DEFERS = 0,
-    CMD_BITS = 0,
-};
-
-struct arg {
-    const char *name, *type, *token;
-    bool optional, multiple;
-    const char *since;
-    const struct arg *args;
-    size_t nargs;
-};
-
-struct row {
-    const char *name; /* "bf.add" */
-    engine_command_fn handler;
-    int arity;
-    unsigned flags;
-    int first_key, last_key, key_step;
-    const char *key_flags, *categories, *summary, *since, *group, *complexity;
-    const struct arg *args;
-    size_t nargs;
-};
-
 #define COMMAND(text)           .name = text
 #define KEYS(from, to, by, ...) .first_key = from, .last_key = to, .key_step = by, .key_flags = __VA_ARGS__
 #define ONE_KEY(...)            KEYS(1, 1, 1, __VA_ARGS__)
-#define ARGS(...) \
-    .args = (const struct arg[]){__VA_ARGS__}, .nargs = sizeof((const struct arg[]){__VA_ARGS__}) / sizeof(struct arg)
+#define ARGS(...)                                      \
+    .args = (const struct command_arg[]){__VA_ARGS__}, \
+    .nargs = sizeof((const struct command_arg[]){__VA_ARGS__}) / sizeof(struct command_arg)
 #define KEY_ARG                      \
     {                                \
         .name = "key", .type = "key" \
@@ -54,8 +22,9 @@ struct row {
     {                                               \
         .name = n, .type = "pure-token", .token = t \
     }
+#define INFO_FILE /* SSTables are the daemon's */
 
-static const struct row rows[] = {
+static const struct command rows[] = {
 #include "bf_commands.def"
     {
         COMMAND("bf.apply"),
@@ -72,10 +41,18 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+const struct command *command_of(engine_command_fn handler)
+{
+    const struct command *row = rows;
+    while (row->handler != handler)
+        row++;
+    return row;
+}
+
 /* ---- flags and categories ---- */
 
 /* A first chunk over maxmemory is refused by its handler: as a flag, the engine would refuse it to a migration, too. */
-static void flags_of(const struct row *row, char *text, size_t size)
+static void flags_of(const struct command *row, char *text, size_t size)
 {
     bool by_itself = row->handler == cmd_bf_loadchunk;
     snprintf(text, size, "%s%s%s", row->flags & CMD_WRITE ? "write" : "readonly",
@@ -83,7 +60,7 @@ static void flags_of(const struct row *row, char *text, size_t size)
 }
 
 /* "@write @fast @bloom" without the signs, and without the module's own category where the engine has none. */
-static void categories_of(const struct row *row, bool own, char *text, size_t size)
+static void categories_of(const struct command *row, bool own, char *text, size_t size)
 {
     size_t len = 0;
     for (const char *at = row->categories; *at && len + 1 < size; at++)
@@ -117,7 +94,8 @@ static enum engine_arg_type type_of(const char *type)
 #define ARGS_MAX 64 /* of one command, with those within others and the ends of the lists */
 
 /* The engine's form of a list of arguments, taken from *free. The engine copies it. */
-static struct engine_command_arg *docs_of(const struct arg *args, size_t n, struct engine_command_arg **free_args)
+static struct engine_command_arg *docs_of(const struct command_arg *args, size_t n,
+                                          struct engine_command_arg **free_args)
 {
     struct engine_command_arg *list = *free_args;
     *free_args += n + 1; /* the last one is zero */
@@ -137,7 +115,7 @@ static struct engine_command_arg *docs_of(const struct arg *args, size_t n, stru
 }
 
 /* RedisBloom leaves out what is done to a key. An engine with users who may only read some keys decides by that. */
-static uint64_t key_flags_of(const struct row *row)
+static uint64_t key_flags_of(const struct command *row)
 {
     bool deletes = strstr(row->key_flags, "delete") != NULL;
     if (row->flags & CMD_READONLY)
@@ -155,7 +133,7 @@ static struct engine_key_spec key_spec(uint64_t flags, int from, int last, int s
 }
 
 /* Of several keys the first one is written, and the others are read. */
-static void key_specs_of(const struct row *row, struct engine_key_spec *specs)
+static void key_specs_of(const struct command *row, struct engine_key_spec *specs)
 {
     specs[0] = key_spec(key_flags_of(row), row->first_key, 0, row->key_step);
     if (row->last_key != row->first_key)
@@ -163,7 +141,7 @@ static void key_specs_of(const struct row *row, struct engine_key_spec *specs)
             key_spec(ENGINE_SPEC_RO | ENGINE_SPEC_ACCESS, row->first_key + row->key_step, row->last_key, row->key_step);
 }
 
-static int document(struct engine_command *command, const struct row *row)
+static int document(struct engine_command *command, const struct command *row)
 {
     static const struct engine_info_version version = {1, sizeof(struct engine_history), sizeof(struct engine_key_spec),
                                                        sizeof(struct engine_command_arg)};
@@ -185,7 +163,7 @@ static int document(struct engine_command *command, const struct row *row)
 
 /* ---- registering ---- */
 
-static bool register_row(struct engine_ctx *ctx, const char *prefix, const struct row *row, bool own_category,
+static bool register_row(struct engine_ctx *ctx, const char *prefix, const struct command *row, bool own_category,
                          struct errbuf *err)
 {
     char name[64], text[64];

@@ -1,4 +1,4 @@
-/* commands: makes the commands known to the engine, with all that COMMAND says of them.
+/* commands: the table of commands, and making them known to the engine, with all that COMMAND says of them.
  *
  * Thread: the engine's main thread, while the module is being loaded. */
 #ifndef BLOOMERY_MODULE_COMMANDS_H
@@ -8,6 +8,41 @@
 
 #include "engine.h"
 #include "errbuf.h"
+
+enum {
+    CMD_WRITE = 1 << 0,
+    CMD_READONLY = 1 << 1,
+    CMD_DENYOOM = 1 << 2,
+    CMD_FAST = 1 << 3,
+    /* for the daemon */
+    CMD_MODULE = 0,
+    CMD_LARGE = 0,
+    CMD_DEFERS = 0,
+    CMD_BITS = 0,
+};
+
+struct command_arg {
+    const char *name, *type, *token;
+    bool optional, multiple;
+    const char *since;
+    const struct command_arg *args;
+    size_t nargs;
+};
+
+/* A row of bf_commands.def. */
+struct command {
+    const char *name; /* "bf.add" */
+    engine_command_fn handler;
+    int arity;
+    unsigned flags;
+    int first_key, last_key, key_step;
+    const char *key_flags, *categories, *summary, *since, *group, *complexity;
+    const struct command_arg *args;
+    size_t nargs;
+};
+
+/* That of a handler. */
+const struct command *command_of(engine_command_fn handler);
 
 /* All of them, under names that begin with the prefix. False with a text: a name is taken. */
 bool commands_register(struct engine_ctx *ctx, const char *prefix, struct errbuf *err);

@@ -3,24 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bloom_window_follow.h"
+#include "bytes.h"
 #include "redisbloom_type.h"
 #include "settings.h"
 #include "value_window.h"
 
 #define HEADER_MAX 256 /* of one layer */
-
-struct names names;
-
-void names_init(const char *prefix)
-{
-    snprintf(names.reserve, sizeof(names.reserve), "%s.reserve", prefix);
-    snprintf(names.add, sizeof(names.add), "%s.add", prefix);
-    snprintf(names.madd, sizeof(names.madd), "%s.madd", prefix);
-    snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
-    snprintf(names.clear, sizeof(names.clear), "%s.clear", prefix);
-    snprintf(names.loadchunk, sizeof(names.loadchunk), "%s.loadchunk", prefix);
-    snprintf(names.apply, sizeof(names.apply), "%s.apply", prefix);
-}
 
 /* ---- replication ---- */
 
@@ -108,19 +97,10 @@ void effect_turned(struct call *call, unsigned layer, const struct bloom_shape *
 
 void effect_dropped(struct call *call, uint64_t below)
 {
+    struct bloom_filter *filter = value_filter(call->value);
+    bloom_window_drop(filter, below);
     engine.Replicate(call->ctx, names.apply, "scl", call->argv[1], "DROP", (long long)below);
-}
-
-void effect_united(struct call *call, struct engine_string *const *words, size_t n)
-{
-    static unsigned char header[DUMP_HEADER_MAX];
-    const struct bloom_filter *filter = value_filter(call->value);
-    struct dump_plan plan;
-    struct dump_place place = {.nlayers = bloom_filter_nlayers(filter)};
-    dump_plan_of(filter, place.nlayers, &plan);
-    dump_write_chunk(&plan, filter, 0, 0, &place, header);
-    engine.Replicate(call->ctx, names.apply, "scbv", call->argv[1], "UNION", (const char *)header,
-                     dump_chunk_bytes(&plan, 0), words, n);
+    window_empty_later(call->ctx, filter);
 }
 
 /* Pointers to the words of one command; kept for the next. */
@@ -138,8 +118,34 @@ static struct engine_string **word_list(size_t n)
     return list;
 }
 
+/* The hashes of the items whose bit is set, as words of 16 bytes, in pieces of bounded size. */
+static void replicate_hashes(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct engine_string *hashes[64];
+    size_t count = 0, most = sizeof(hashes) / sizeof(hashes[0]);
+    for (size_t i = from; i < from + n; i++) {
+        if (added[i / 32] >> (i % 32) & 1) {
+            struct slice item = call_arg(call, first + i);
+            struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
+            unsigned char bytes[16];
+            le64_put(le64_put(bytes, hash.h1), hash.h2);
+            hashes[count++] = engine.CreateString(NULL, (const char *)bytes, sizeof(bytes));
+        }
+        if (count == 0 || (count < most && i + 1 < from + n))
+            continue;
+        engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "ADD", hashes, count);
+        while (count > 0)
+            engine.FreeString(NULL, hashes[--count]);
+    }
+}
+
 void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
 {
+    if (bloom_filter_params(value_filter(call->value))->key) {
+        replicate_hashes(call, first, added, from, n);
+        return;
+    }
     struct engine_string **list = word_list(n);
     size_t count = 0;
     for (size_t i = from; i < from + n; i++) {
@@ -159,7 +165,7 @@ void effect_verbatim(struct call *call)
     engine.ReplicateVerbatim(call->ctx);
 }
 
-void effect_counts(struct call *call)
+static void replicate_counts(struct call *call)
 {
     const struct bloom_filter *filter = value_filter(call->value);
     unsigned nlayers = bloom_filter_nlayers(filter);
@@ -174,6 +180,25 @@ void effect_counts(struct call *call)
     engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "ITEMS", counts, (size_t)nlayers);
     for (unsigned i = 0; i < nlayers; i++)
         engine.FreeString(NULL, counts[i]);
+}
+
+void effect_merged(struct call *call)
+{
+    engine.Replicate(call->ctx, names.merge, "v", call->argv + 1, (size_t)call->argc - 1);
+    replicate_counts(call);
+}
+
+void effect_united(struct call *call, struct engine_string *const *words, size_t n)
+{
+    static unsigned char header[DUMP_HEADER_MAX];
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct dump_plan plan;
+    struct dump_place place = {.nlayers = bloom_filter_nlayers(filter)};
+    dump_plan_of(filter, place.nlayers, &plan);
+    dump_write_chunk(&plan, filter, 0, 0, &place, header);
+    engine.Replicate(call->ctx, names.apply, "scbv", call->argv[1], "UNION", (const char *)header,
+                     dump_chunk_bytes(&plan, 0), words, n);
+    replicate_counts(call);
 }
 
 void effect_deleted(struct call *call)

@@ -1,4 +1,4 @@
-/* effects: what replicas, the engine's log, watchers and listeners are told of a change.
+/* effects: tells replicas, the engine's log, watchers and listeners of a change.
  *
  * Replication is exact: no replica computes what depends on settings or on the arithmetic of its machine. A filter
  * comes into being there with its parameters and its shape, layers come with theirs, a batch with the items that it has
@@ -7,13 +7,14 @@
  *     BF.APPLY key MAKE header            an empty filter
  *     BF.APPLY key LAYER index header     its next layer
  *     BF.APPLY key ITEMS count ...        the counts of its layers, after a merge
+ *     BF.APPLY key ADD hash ...           items added to a KEYED filter: who applies this needs no key
  *     BF.APPLY key TURN layer number unix-us header    a part of a window takes this layer, an old one or the next
  *     BF.APPLY key DROP number            a window's parts below this number are gone
  *     BF.APPLY key UNION header name places ...    the union of windows: which layers of each went into which of its
  *                                         own; its header is of all layers, with the numbers of their parts
  *
- * Adds to a window are told as those to any filter, those that were answered 0 but placed (REFRESH), too. Who is told
- * one places its items in the newest part without a question.
+ * Adds to a window are replicated like adds to any filter, also if they were answered 0 but placed (REFRESH). A replica
+ * places their items in the newest part without a test.
  *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
@@ -27,15 +28,6 @@
 #include "bloom_window.h"
 #include "call.h"
 
-/* Full names of commands, in lower case. */
-struct names {
-    char reserve[48], add[48], madd[48], merge[48], clear[48], loadchunk[48], apply[48];
-};
-
-extern struct names names;
-
-void names_init(const char *prefix);
-
 /* The filter of the call has come into being, empty. `expires_ms` is Unix time, 0: never; this sets it, too. */
 void effect_made(struct call *call, int64_t expires_ms);
 
@@ -45,23 +37,25 @@ void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *s
 /* A part of a window has taken a layer. */
 void effect_turned(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn);
 
-/* A window has dropped its parts below this number. */
+/* Drops the parts of a window below this number, and tells. */
 void effect_dropped(struct call *call, uint64_t below);
 
-/* The filter of the call has become a union of windows; `words` are the names and places. */
+/* BF.MERGE has made the filter of the call: the command, and the counts, which are estimates: not every machine's
+ * logarithm has the same last digit. */
+void effect_merged(struct call *call);
+
+/* It has become a union of windows; `words` are the names and places. With the counts. */
 void effect_united(struct call *call, struct engine_string *const *words, size_t n);
 
 /* Of the words from `first` on, those whose bit is set in `added` have been added; `n` bits from bit `from` on. */
 void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n);
 
-/* The command as it came. */
+/* The command as it came, and nothing else of this call: the engines' interface says that the two are not to be mixed.
+ */
 void effect_verbatim(struct call *call);
 
 /* BF.APPLY, after it has made a filter, or a layer. */
 void effect_applied(struct call *call, bool made);
-
-/* The counts of all layers of the filter of the call. */
-void effect_counts(struct call *call);
 
 /* The key of the call is gone. */
 void effect_deleted(struct call *call);

@@ -34,3 +34,9 @@ const char *engine_load(const struct engine_ctx *ctx)
     }
     return missing;
 }
+
+bool engine_is_valkey(const struct engine_ctx *ctx)
+{
+    void *function;
+    return ctx->get_api("ValkeyModule_SetModuleOptions", &function) == ENGINE_OK;
+}

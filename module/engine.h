@@ -38,7 +38,7 @@ enum { /* SetModuleOptions() */
        ENGINE_HANDLES_IO_ERRORS = 1 << 0,
        ENGINE_SIGNALS_BY_HAND = 1 << 1,
        ENGINE_HANDLES_ASYNC_LOAD = 1 << 2,
-       ENGINE_HANDLES_SLOT_MIGRATION = 1 << 5,
+       ENGINE_HANDLES_SLOT_MIGRATION = 1 << 5, /* Valkey's */
 };
 
 enum { /* GetContextFlags() */
@@ -189,6 +189,10 @@ struct engine {
 };
 
 extern struct engine engine;
+
+/* Whether the engine is Valkey: it has the functions under its own names, too. An option is a number, of which Redis
+ * may make another one than Valkey has. */
+bool engine_is_valkey(const struct engine_ctx *ctx);
 
 /* Looks all functions up. NULL, or the name of a required one that the engine lacks. */
 const char *engine_load(const struct engine_ctx *ctx);

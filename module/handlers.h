@@ -1,29 +1,41 @@
-/* handlers: the commands, as the table of bf_commands.def names them. Each gets its words from the engine and replies.
- */
+/* handlers: the commands, as the rows of bf_commands.def name them.
+ *
+ * HANDLER(cmd_bf_x) { ... } is given a call with a valid number of words, and replies. It opens the key with
+ * call_open(); the key is closed behind it. */
 #ifndef BLOOMERY_MODULE_HANDLERS_H
 #define BLOOMERY_MODULE_HANDLERS_H
 
 #include "call.h"
+#include "commands.h"
 #include "engine.h"
 
-#define HANDLER(name) int name(struct engine_ctx *ctx, struct engine_string **argv, int argc)
+#define HANDLER_DECLARED(function) int function(struct engine_ctx *ctx, struct engine_string **argv, int argc)
 
-HANDLER(cmd_bf_reserve);
-HANDLER(cmd_bf_add);
-HANDLER(cmd_bf_madd);
-HANDLER(cmd_bf_exists);
-HANDLER(cmd_bf_mexists);
-HANDLER(cmd_bf_insert);
-HANDLER(cmd_bf_query);
-HANDLER(cmd_bf_info);
-HANDLER(cmd_bf_card);
-HANDLER(cmd_bf_debug);
-HANDLER(cmd_bf_plan);
-HANDLER(cmd_bf_falsepositive);
-HANDLER(cmd_bf_scandump);
-HANDLER(cmd_bf_loadchunk);
-HANDLER(cmd_bf_merge);
-HANDLER(cmd_bf_clear);
-HANDLER(cmd_bf_apply);
+#define BF_HANDLER(name) HANDLER_DECLARED(cmd_bf_##name);
+#include "bf_commands.def"
+#undef BF_HANDLER
+HANDLER_DECLARED(cmd_bf_apply);
+
+#define HANDLER(function)                                                                \
+    static inline __attribute__((always_inline)) void function##_run(struct call *call); \
+    HANDLER_DECLARED(function)                                                           \
+    {                                                                                    \
+        static const struct command *row;                                                \
+        if (!row)                                                                        \
+            row = command_of(function);                                                  \
+        return call_run(row, function##_run, ctx, argv, argc);                           \
+    }                                                                                    \
+    static inline void function##_run(struct call *call)
+
+static inline __attribute__((always_inline)) int call_run(const struct command *row, void (*run)(struct call *call),
+                                                          struct engine_ctx *ctx, struct engine_string **argv, int argc)
+{
+    struct call call = {ctx, argv, argc, row->name, row->flags & CMD_WRITE, NULL, NULL};
+    if (row->arity >= 0 ? argc != row->arity : argc < -row->arity)
+        return engine.WrongArity(ctx);
+    run(&call);
+    call_close(&call);
+    return ENGINE_OK;
+}
 
 #endif

@@ -65,6 +65,16 @@ bool memory_within(struct engine_ctx *ctx, uint64_t bytes, struct errbuf *err)
     return false;
 }
 
+bool memory_allowed(uint64_t bytes, struct errbuf *err)
+{
+    uint64_t limit = (uint64_t)settings.max_filter_bytes;
+    if (limit == 0 || bytes <= limit)
+        return true;
+    errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu", (unsigned long long)bytes,
+               (unsigned long long)limit);
+    return false;
+}
+
 bool memory_possible(uint64_t bytes, struct errbuf *err)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

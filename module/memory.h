@@ -17,6 +17,9 @@ void memory_release(void *memory); /* NULL is fine */
  * command only, and a filter may be larger than all that is left. For small amounts the engine's answer is enough. */
 bool memory_within(struct engine_ctx *ctx, uint64_t bytes, struct errbuf *err);
 
+/* Whether the words of a filter may have so many bytes (bf-max-filter-bytes). False with the numbers. */
+bool memory_allowed(uint64_t bytes, struct errbuf *err);
+
 /* Whether this machine could hold so many bytes at all: a bound for what others claim. */
 bool memory_possible(uint64_t bytes, struct errbuf *err);
 

@@ -2,8 +2,9 @@
 #include <stdio.h>
 
 #include "commands.h"
-#include "effects.h"
 #include "engine.h"
+#include "keys.h"
+#include "redisbloom_type.h"
 #include "settings.h"
 #include "value.h"
 
@@ -25,10 +26,11 @@ static int failed(struct engine_ctx *ctx, const char *reason)
 
 /* A short read is an error of ours, not the engine's end; and a key is changed when we say so, because WATCH must not
  * fail by an add that added nothing. */
-static int options(void)
+static int options(const struct engine_ctx *ctx)
 {
     int signals = engine.SignalModifiedKey ? ENGINE_SIGNALS_BY_HAND : 0;
-    return ENGINE_HANDLES_IO_ERRORS | ENGINE_HANDLES_ASYNC_LOAD | ENGINE_HANDLES_SLOT_MIGRATION | signals;
+    int migration = engine_is_valkey(ctx) ? ENGINE_HANDLES_SLOT_MIGRATION : 0;
+    return ENGINE_HANDLES_IO_ERRORS | ENGINE_HANDLES_ASYNC_LOAD | migration | signals;
 }
 
 int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int argc)
@@ -42,10 +44,11 @@ int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int 
     engine.SetModuleAttribs(ctx, MODULE_NAME, MODULE_VERSION, ENGINE_API_VERSION);
     if (!settings_read(ctx, argv, argc, &err))
         return failed(ctx, err.text);
-    names_init(settings.prefix);
-    if (!values_init(ctx, &err) || !commands_register(ctx, settings.prefix, &err) || !settings_register(ctx, &err))
+    if (!values_init(&err) || !keys_init(values_pool(), settings.key_file, &err) || !value_type_init(ctx, &err) ||
+        (settings.take_over && !redisbloom_type_init(ctx, &err)) || !commands_register(ctx, settings.prefix, &err) ||
+        !settings_register(ctx, &err))
         return failed(ctx, err.text);
     if (engine.SetModuleOptions)
-        engine.SetModuleOptions(ctx, options());
+        engine.SetModuleOptions(ctx, options(ctx));
     return ENGINE_OK;
 }

@@ -4,21 +4,21 @@
 
 #include <string.h>
 
-#include "effects.h"
 #include "memory.h"
 #include "redisbloom_dump.h"
+#include "settings.h"
 
 struct engine_type *redisbloom_type;
 
 struct engine_type *value_type_of(const struct value *value)
 {
-    bool theirs = redisbloom_type && !value_is_half(value) && redisbloom_is_layout(value_filter(value));
+    bool theirs = redisbloom_type && !value->load && redisbloom_is_layout(value_filter(value));
     return theirs ? redisbloom_type : value_type;
 }
 
 /* ---- saving ---- */
 
-/* Bytes in memory are those of RedisBloom: redisbloom.h. */
+/* Bits in memory have the bytes of RedisBloom (redisbloom.h). */
 static const char *bits_of(const struct bloom_filter *filter, unsigned layer)
 {
     struct bloom_layer_view view;
@@ -59,28 +59,6 @@ struct reading {
     struct errbuf err;
 };
 
-static bool read_head(struct reading *to, uint64_t *items_out)
-{
-    struct redisbloom_filter *numbers = &to->numbers;
-    *items_out = engine.LoadUnsigned(to->io);
-    uint64_t nlayers = engine.IsIOError(to->io) ? 0 : engine.LoadUnsigned(to->io);
-    numbers->options = 0;
-    numbers->growth = REDISBLOOM_DEFAULT_GROWTH;
-    if (to->version >= REDISBLOOM_ENCVER_OPTIONS && !engine.IsIOError(to->io))
-        numbers->options = engine.LoadUnsigned(to->io);
-    if (to->version >= REDISBLOOM_ENCVER_GROWTH && !engine.IsIOError(to->io))
-        numbers->growth = engine.LoadUnsigned(to->io);
-    numbers->nlayers = nlayers;
-    if (engine.IsIOError(to->io)) {
-        errbuf_set(&to->err, "its first fields are missing");
-        return false;
-    }
-    if (nlayers >= 1 && nlayers <= BLOOM_MAX_LAYERS)
-        return true;
-    errbuf_set(&to->err, "nfilters: %llu layers, not 1 to %d", (unsigned long long)nlayers, BLOOM_MAX_LAYERS);
-    return false;
-}
-
 static uint64_t read_unsigned(struct reading *from)
 {
     return engine.IsIOError(from->io) ? 0 : engine.LoadUnsigned(from->io);
@@ -89,6 +67,24 @@ static uint64_t read_unsigned(struct reading *from)
 static double read_double(struct reading *from)
 {
     return engine.IsIOError(from->io) ? 0 : engine.LoadDouble(from->io);
+}
+
+static bool read_head(struct reading *from, uint64_t *items_out)
+{
+    struct redisbloom_filter *numbers = &from->numbers;
+    *items_out = read_unsigned(from);
+    numbers->nlayers = read_unsigned(from);
+    numbers->options = from->version >= REDISBLOOM_ENCVER_OPTIONS ? read_unsigned(from) : 0;
+    numbers->growth = from->version >= REDISBLOOM_ENCVER_GROWTH ? read_unsigned(from) : REDISBLOOM_DEFAULT_GROWTH;
+    if (engine.IsIOError(from->io)) {
+        errbuf_set(&from->err, "its first fields are missing");
+        return false;
+    }
+    if (numbers->nlayers >= 1 && numbers->nlayers <= BLOOM_MAX_LAYERS)
+        return true;
+    errbuf_set(&from->err, "invalid number of layers: %llu, not 1 to %d", (unsigned long long)numbers->nlayers,
+               BLOOM_MAX_LAYERS);
+    return false;
 }
 
 static bool read_fields(struct reading *from, struct redisbloom_layer *layer)
@@ -124,7 +120,7 @@ static bool make_layer(struct reading *to, unsigned index)
     if (!valid)
         return false;
     if (index == 0) {
-        to->value = value_create_shaped(&params, to->shapes, 1, &status, &to->err);
+        to->value = value_create_shaped(&params, to->shapes, 1, false, &status, &to->err);
         return to->value != NULL;
     }
     return bloom_filter_append_layer(value_filter(to->value), &to->shapes[index], &to->err) == BLOOM_OK;
@@ -188,7 +184,6 @@ static void *load(struct engine_io *io, int version)
         return NULL;
     from->io = io;
     from->version = (unsigned)version;
-    bloom_pool_set_limits(values_pool(), 0, 0);
     if (version < 0 || version > REDISBLOOM_ENCVER)
         errbuf_set(&from->err, "encoding version %d of RedisBloom's filters is not known", version);
     else if (read_filter(from))
@@ -225,9 +220,9 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
     }
 }
 
-bool redisbloom_type_init(struct engine_ctx *ctx, const struct engine_type_methods *own, struct errbuf *err)
+bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err)
 {
-    struct engine_type_methods methods = *own;
+    struct engine_type_methods methods = value_methods;
     methods.rdb_load = load;
     methods.rdb_save = save;
     methods.aof_rewrite = rewrite;

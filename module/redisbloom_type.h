@@ -15,9 +15,8 @@
 
 extern struct engine_type *redisbloom_type; /* NULL: not taken over */
 
-/* Registers the type, with the callbacks of the module's own, but for what is put here in the place of three of them.
- * False with a text. */
-bool redisbloom_type_init(struct engine_ctx *ctx, const struct engine_type_methods *own, struct errbuf *err);
+/* Registers the type, once values_init() has registered the module's own. False with a text. */
+bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err);
 
 /* The type that a value has under its key. */
 struct engine_type *value_type_of(const struct value *value);

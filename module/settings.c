@@ -1,20 +1,23 @@
 #include "settings.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
+#include "keys.h"
 #include "reply.h"
 #include "slice.h"
 
 struct settings settings;
+struct names names;
 
 static const char *layouts[] = {"na", "redisbloom"};
 static const char *missing_filter_replies[] = {"absent", "null", "error"};
 static const int word_values[] = {0, 1, 2};
 #define MAX_WORDS ((int)(sizeof(word_values) / sizeof(word_values[0])))
 
-enum kind { KIND_RATE, KIND_NUMBER, KIND_BOOL, KIND_WORD };
+enum kind { KIND_RATE, KIND_NUMBER, KIND_BOOL, KIND_WORD, KIND_FILE };
 
 struct row {
     const char *name;
@@ -47,7 +50,9 @@ static const struct row rows[] = {
      .initial = start,                        \
      .max = WORDS_OF(all) - 1,                \
      .words = all},
+#define SETTING_FILE(field, text) {.name = text, .kind = KIND_FILE, .value = settings.field},
 #include "settings.def"
+#undef SETTING_FILE
 #undef SETTING_RATE
 #undef SETTING_NUMBER
 #undef SETTING_BOOL
@@ -103,6 +108,24 @@ static bool read_number(const struct row *row, struct slice text, struct errbuf 
     return false;
 }
 
+/* ---- keys ---- */
+
+/* Before there is a pool the keys come later. */
+static bool read_path(char *path_out, struct slice text, struct errbuf *err)
+{
+    char path[SETTINGS_PATH_SIZE];
+    if (text.len >= sizeof(path) || memchr(text.ptr, 0, text.len)) {
+        errbuf_set(err, "it must be a path");
+        return false;
+    }
+    memcpy(path, text.ptr, text.len);
+    path[text.len] = '\0';
+    if (keys_are_ready() && !keys_read(path, err))
+        return false;
+    memcpy(path_out, path, text.len + 1);
+    return true;
+}
+
 static bool read_value(const struct row *row, struct slice text, struct errbuf *err)
 {
     switch (row->kind) {
@@ -110,6 +133,8 @@ static bool read_value(const struct row *row, struct slice text, struct errbuf *
         return read_rate(text, row->value, err);
     case KIND_NUMBER:
         return read_number(row, text, err);
+    case KIND_FILE:
+        return read_path(row->value, text, err);
     default:
         return read_word(row, text, err);
     }
@@ -125,6 +150,8 @@ static void set_initial(struct engine_ctx *ctx)
             *(double *)rows[i].value = rows[i].initial_rate;
         else if (rows[i].kind == KIND_NUMBER)
             *(long long *)rows[i].value = rows[i].initial;
+        else if (rows[i].kind == KIND_FILE)
+            *(char *)rows[i].value = '\0';
         else
             *(int *)rows[i].value = (int)rows[i].initial;
     }
@@ -167,6 +194,16 @@ static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
     return valid;
 }
 
+static void set_names(const char *prefix)
+{
+    snprintf(names.reserve, sizeof(names.reserve), "%s.reserve", prefix);
+    snprintf(names.add, sizeof(names.add), "%s.add", prefix);
+    snprintf(names.madd, sizeof(names.madd), "%s.madd", prefix);
+    snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
+    snprintf(names.loadchunk, sizeof(names.loadchunk), "%s.loadchunk", prefix);
+    snprintf(names.apply, sizeof(names.apply), "%s.apply", prefix);
+}
+
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err)
 {
     set_initial(ctx);
@@ -176,6 +213,7 @@ bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc
     for (int i = 0; i + 1 < argc; i += 2)
         if (!read_pair(text_of(argv[i]), text_of(argv[i + 1]), err))
             return false;
+    set_names(settings.prefix);
     if (argc % 2 == 0)
         return true;
     struct slice name = text_of(argv[argc - 1]);
@@ -213,24 +251,33 @@ static int set_number(const char *name, long long value, void *row, struct engin
     return ENGINE_OK;
 }
 
+/* A rate or a path, which lies in `room` or in the settings. */
+static const char *string_of(const struct row *row, char room[REPLY_DOUBLE_MAX])
+{
+    if (row->kind == KIND_FILE)
+        return row->value;
+    reply_double_text(*(double *)row->value, room);
+    return room;
+}
+
 /* The engine reads the string and leaves it: it is the module's until the next one replaces it. */
-static struct engine_string *get_rate(const char *name, void *row)
+static struct engine_string *get_string(const char *name, void *row)
 {
     static struct engine_string *last;
-    char text[REPLY_DOUBLE_MAX];
+    char room[REPLY_DOUBLE_MAX];
     (void)name;
     if (last)
         engine.FreeString(NULL, last);
-    reply_double_text(*(double *)((const struct row *)row)->value, text);
+    const char *text = string_of(row, room);
     last = engine.CreateString(NULL, text, strlen(text));
     return last;
 }
 
-static int set_rate(const char *name, struct engine_string *value, void *row, struct engine_string **error)
+static int set_string(const char *name, struct engine_string *value, void *row, struct engine_string **error)
 {
     struct errbuf err = {""};
     (void)name;
-    if (read_rate(text_of(value), ((const struct row *)row)->value, &err))
+    if (read_value(row, text_of(value), &err))
         return ENGINE_OK;
     *error = engine.CreateString(NULL, err.text, strlen(err.text));
     return ENGINE_ERR;
@@ -239,11 +286,12 @@ static int set_rate(const char *name, struct engine_string *value, void *row, st
 static int register_row(struct engine_ctx *ctx, const struct row *row)
 {
     void *data = (void *)(uintptr_t)row; /* the callbacks only read it */
-    char text[REPLY_DOUBLE_MAX];
+    char room[REPLY_DOUBLE_MAX];
     switch (row->kind) {
     case KIND_RATE:
-        reply_double_text(*(double *)row->value, text);
-        return engine.RegisterStringConfig(ctx, row->name, text, row->flags, get_rate, set_rate, NULL, data);
+    case KIND_FILE:
+        return engine.RegisterStringConfig(ctx, row->name, string_of(row, room), row->flags, get_string, set_string,
+                                           NULL, data);
     case KIND_NUMBER:
         return engine.RegisterNumericConfig(ctx, row->name, *(long long *)row->value, row->flags, row->min, row->max,
                                             get_number, set_number, NULL, data);
@@ -276,14 +324,15 @@ bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
 
 struct bf_defaults settings_defaults(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     struct bf_defaults defaults = {
         .params = {.capacity = (uint64_t)settings.initial_size,
                    .error_rate = settings.error_rate,
                    .expansion = (uint32_t)settings.expansion_factor},
-        .now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+        .keyed = settings.keyed,
+        .key = keys_first(),
+        .now_ms = clock_unix_ms(),
     };
+    defaults.params.key = defaults.keyed ? defaults.key : 0;
     bf_set_layout(&defaults.params, settings.layout == LAYOUT_REDISBLOOM);
     return defaults;
 }

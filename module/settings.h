@@ -17,6 +17,8 @@
 
 #define SETTINGS_PREFIX_MAX 32
 
+#define SETTINGS_PATH_SIZE 4096
+
 struct settings {
     char prefix[SETTINGS_PREFIX_MAX + 1]; /* of the commands' names, in lower case: "bf" */
     int take_over;                        /* RedisBloom's type is the module's */
@@ -24,14 +26,23 @@ struct settings {
 #define SETTING_NUMBER(field, ...) long long field;
 #define SETTING_BOOL(field, ...)   int field;
 #define SETTING_WORD(field, ...)   int field;
+#define SETTING_FILE(field, ...)   char field[SETTINGS_PATH_SIZE];
 #include "settings.def"
 #undef SETTING_RATE
 #undef SETTING_NUMBER
 #undef SETTING_BOOL
 #undef SETTING_WORD
+#undef SETTING_FILE
 };
 
 extern struct settings settings;
+
+/* The names that the prefix gives to commands, in lower case. */
+struct names {
+    char reserve[48], add[48], madd[48], merge[48], loadchunk[48], apply[48];
+};
+
+extern struct names names;
 
 /* Initial values, then the words behind `loadmodule bloomery.so`: pairs of a name and a value, "prefix" and "take-over"
  * among the names: these hold until the end. False with a text. */

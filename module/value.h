@@ -11,60 +11,64 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bf_chunks.h"
 #include "bf_info.h"
 #include "bloom_filter.h"
-#include "dump.h"
 #include "engine.h"
-
-struct redisbloom_half;
 
 struct value {
     uint64_t id;           /* unique in this process */
     struct bf_usage usage; /* counts of this process */
-    /* What is loading it, at the most one of these: a dump of ours, or RedisBloom's chunks. Both NULL: complete. */
-    struct dump_load *load;
-    struct redisbloom_half *half;
+    struct bf_load *load;  /* what has come of it; NULL: it is complete */
 };
 
-static inline bool value_is_half(const struct value *value)
-{
-    return value->load || value->half;
-}
+/* In the place of a value that has been taken out of a key: there is nothing in it to free. */
+extern struct value value_husk;
 
 extern struct engine_type *value_type; /* the module's own; redisbloom_type.h has the other one */
+extern const struct engine_type_methods value_methods;
 
-/* The pool of all filters, the types, and the numbers that make dumps of this process different from all others. */
-bool values_init(struct engine_ctx *ctx, struct errbuf *err);
+/* Whether the value, which comes from elsewhere, is the first one after a value with another key that needs a key that
+ * is not here; the text says so to the operator. */
+bool value_key_is_new(const struct value *value, struct errbuf *text_out);
+
+/* The pool of all filters, and what makes dumps of this process different from all others. */
+bool values_init(struct errbuf *err);
+
+/* The module's own type, once values_init() has been called. */
+bool value_type_init(struct engine_ctx *ctx, struct errbuf *err);
 
 struct bloom_pool *values_pool(void);
 
-/* The first part of the identity of a filter's dumps. */
-uint64_t value_dump_identity(const struct value *value, unsigned nlayers);
-uint64_t value_random(void);
+uint64_t value_dump_identity(const struct value *value); /* as bf_scandump() takes it */
 
 static inline struct bloom_filter *value_filter(const struct value *value)
 {
     return (struct bloom_filter *)(void *)((char *)(uintptr_t)value + sizeof(struct value));
 }
 
-/* An empty filter of this class, which the caller may release afterwards. NULL without memory or past a limit, with the
- * numbers in `err`; then *status_out (bloom_filter_init()) tells which. */
-struct value *value_create(struct bloom_class *class, int *status_out, struct errbuf *err);
+/* The pool has no limits: the limit of one filter holds for clients alone, so each function that makes one is told
+ * whether it counts (`limited`). */
+
+/* An empty filter of this class, which the caller may release afterwards. NULL without memory or past the limit, with
+ * the numbers in `err`; then *status_out (bloom_filter_init()) tells which. */
+struct value *value_create(struct bloom_class *class, bool limited, int *status_out, struct errbuf *err);
 
 /* An empty filter with these layers. Likewise; *status_out BLOOM_REFUSED: there can be no such filter. */
 struct value *value_create_shaped(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers,
-                                  int *status_out, struct errbuf *err);
+                                  bool limited, int *status_out, struct errbuf *err);
 
 /* Whether it is as value_create() has made it: an empty filter of one layer. */
 bool value_is_blank(const struct value *value);
 
 void value_free(void *value); /* any thread; NULL is fine */
 
-/* Begins to load a filter from the header in `load`. As value_create_shaped(). */
-struct value *value_begin_load(const struct dump_load *load, int *status_out, struct errbuf *err);
+/* Begins a load, which passes to the value, or is ended. As value_create_shaped(). */
+struct value *value_begin_load(struct bf_load *load, bool limited, int *status_out, struct errbuf *err);
+void value_end_load(struct value *value); /* it is complete */
 
-/* The same from RedisBloom's header, which passes to the value, or is released. */
-struct value *value_begin_redisbloom(struct redisbloom_half *half, int *status_out, struct errbuf *err);
+struct value *value_copy(const struct value *value); /* NULL without memory */
+size_t value_memory(const struct value *value);      /* bytes */
 
 /* The next string of a value that the engine reads, for Free(); NULL when there is none. */
 char *value_load_string(struct engine_io *io, size_t *len_out);

@@ -10,8 +10,10 @@
 #ifndef BLOOMERY_MODULE_VALUE_WINDOW_H
 #define BLOOMERY_MODULE_VALUE_WINDOW_H
 
+#include <stdbool.h>
+
 #include "bloom_window.h"
-#include "call.h"
+#include "engine.h"
 
 /* Gives the pool its clock: Unix time when the module was loaded, and monotonic from then on. */
 void window_clock_init(struct bloom_pool *pool);
@@ -27,18 +29,18 @@ bool window_is_synced(void);
  * made, not in the middle of its first window. False with a text. */
 bool window_fits(const struct bloom_filter *filter, struct errbuf *err);
 
-/* After an add: drops large parts that are forgotten, and tells. */
-void window_drop(struct call *call);
+/* Has the dropped parts of a window emptied, piece by piece between commands. */
+void window_empty_later(struct engine_ctx *ctx, struct bloom_filter *filter);
 
-/* A value that holds a window is freed: nothing of it is emptied any more. Thread: any. */
-void window_freed(struct value *value);
+/* A window is freed: nothing of it is emptied any more. Thread: any. */
+void window_freed(const struct bloom_filter *filter);
 
-/* BF.APPLY key TURN layer number unix-us header, and BF.APPLY key DROP number; both tell the engine's log. */
-bool window_apply_turn(struct call *call, const struct bloom_shape *shape, struct errbuf *err);
-bool window_apply_drop(struct call *call, struct errbuf *err);
+/* When a part that another node began at `unix_us` began by the clock of this one: an engine that reads its own log is
+ * told by the time of day, however long ago the log was written; a replica has just been told. */
+int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, uint64_t unix_us);
 
-/* The turns, bits and counts of all layers of `from` for `to`, an empty window of the same layers; those of a filter
- * that is being loaded have no turns yet. */
+/* Copies the turns, bits and counts of all layers into an empty window of the same layers. Layers of a filter that is
+ * being loaded (`loading`) have no turns yet. */
 void window_copy(struct bloom_filter *to, const struct bloom_filter *from, bool loading);
 
 #endif

@@ -1,5 +1,5 @@
-/* Bytes queued in `out` leave and bytes of replies enter `in` in one place, exchange(), which does whichever the socket
- * is ready for. A reply points into `in`: it is consumed when the next one is asked for. */
+/* exchange() alone moves bytes: from `out` to the socket and from the socket to `in`, whichever it is ready for. A
+ * reply points into `in`: it is consumed when the next one is asked for. */
 #include "peer_internal.h"
 
 #include <errno.h>
@@ -10,16 +10,39 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define READ_BYTES (64 * 1024)        /* at least so much room for each read */
-#define READ_MOST  (1024 * 1024)      /* at most, so that a server's announcement alone takes no memory */
+#define READ_MOST  (1024 * 1024)      /* at most, so that an announced length alone takes no memory */
 #define BUFFER_CAP ((size_t)2 << 30)  /* more than the largest reply, RESP_REPLY_MAX_TEXT */
 #define KEPT_BYTES ((size_t)32 << 20) /* an empty buffer that is larger gives its memory back */
 
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled)
 {
-    *peer = (struct peer){.fd = -1, .timeout_ms = timeout_ms, .cancelled = cancelled};
+    *peer = (struct peer){.fd = -1, .timeout_ms = timeout_ms, .limit.cancelled = cancelled};
     buf_init(&peer->out, BUFFER_CAP);
     buf_init(&peer->in, BUFFER_CAP);
+}
+
+/* ---- the deadline ---- */
+
+void peer_set_deadline(struct peer *peer, int64_t ms)
+{
+    peer->limit.end_ms = clock_ms() + ms;
+    peer->one_deadline = true;
+}
+
+static void begin_call(struct peer *peer)
+{
+    if (!peer->one_deadline)
+        peer->limit.end_ms = clock_ms() + peer->timeout_ms;
+}
+
+static void note_moved(struct peer *peer, size_t bytes)
+{
+    peer->moved += bytes;
+    peer->limit.end_ms += (int64_t)(peer->moved / PEER_SLOWEST);
+    peer->moved %= PEER_SLOWEST;
 }
 
 void peer_close(struct peer *peer)
@@ -30,7 +53,8 @@ void peer_close(struct peer *peer)
     buf_deinit(&peer->out);
     buf_deinit(&peer->in);
     resp_reply_reader_deinit(&peer->reader);
-    peer_init(peer, peer->timeout_ms, peer->cancelled);
+    peer->fd = -1;
+    peer->taken = 0;
 }
 
 int peer_release(struct peer *peer, struct tls_stream **tls_out)
@@ -45,7 +69,8 @@ int peer_release(struct peer *peer, struct tls_stream **tls_out)
 int peer_connect(struct peer *peer, const struct peer_address *address, struct errbuf *err)
 {
     peer_close(peer);
-    int fd = peer_socket(address, peer->timeout_ms, peer->cancelled, err);
+    begin_call(peer);
+    int fd = peer_socket(address, &peer->limit, err);
     if (fd < 0)
         return fd;
     peer->fd = fd;
@@ -88,10 +113,8 @@ static int fail(const struct peer *peer, int status, struct errbuf *err)
     return status;
 }
 
-static int send_some(struct peer *peer)
+static int send_plain(struct peer *peer)
 {
-    if (peer->tls)
-        return peer_tls_send(peer);
     ssize_t n = send(peer->fd, buf_head(&peer->out), buf_len(&peer->out), MSG_NOSIGNAL);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -101,11 +124,17 @@ static int send_some(struct peer *peer)
     return 0;
 }
 
-/* `expected` bytes more are known to come. */
-static int receive_some(struct peer *peer, size_t expected)
+static int send_some(struct peer *peer)
 {
-    if (peer->tls)
-        return peer_tls_receive(peer);
+    size_t before = buf_len(&peer->out);
+    int status = peer->tls ? peer_tls_send(peer) : send_plain(peer);
+    note_moved(peer, before - buf_len(&peer->out));
+    return status;
+}
+
+/* `expected` bytes more are known to come. */
+static int receive_plain(struct peer *peer, size_t expected)
+{
     size_t room = expected < READ_BYTES ? READ_BYTES : expected > READ_MOST ? READ_MOST : expected;
     char *to = buf_reserve(&peer->in, room);
     if (!to)
@@ -117,6 +146,15 @@ static int receive_some(struct peer *peer, size_t expected)
         return -ECONNRESET;
     buf_commit(&peer->in, (size_t)n);
     return 0;
+}
+
+static int receive_some(struct peer *peer, size_t expected)
+{
+    size_t before = buf_len(&peer->in);
+    int status = peer->tls ? peer_tls_receive(peer) : receive_plain(peer, expected);
+    if (!peer->one_deadline)
+        note_moved(peer, buf_len(&peer->in) - before);
+    return status;
 }
 
 static bool is_sending(const struct peer *peer)
@@ -134,7 +172,7 @@ static int exchange(struct peer *peer, size_t expected)
         return -ENOMEM;
     if (is_sending(peer))
         events |= POLLOUT;
-    int ready = peer_wait(peer->fd, events, peer->timeout_ms, peer->cancelled), status = ready < 0 ? ready : 0;
+    int ready = peer_wait(peer->fd, events, &peer->limit), status = ready < 0 ? ready : 0;
     if (status == 0 && (ready & ~POLLOUT)) /* an error, too, is read from the socket */
         status = receive_some(peer, expected);
     if (status == 0 && (ready & POLLOUT))
@@ -152,6 +190,7 @@ static void drop_taken(struct peer *peer)
 
 int peer_flush(struct peer *peer, struct errbuf *err)
 {
+    begin_call(peer);
     drop_taken(peer);
     while (is_sending(peer)) {
         int status = exchange(peer, 0);
@@ -165,6 +204,7 @@ int peer_flush(struct peer *peer, struct errbuf *err)
 
 int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err)
 {
+    begin_call(peer);
     drop_taken(peer);
     while (is_sending(peer) || buf_failed(&peer->out)) {
         int status = exchange(peer, 0);

@@ -1,10 +1,12 @@
 /* peer: one connection to another RESP server, as a client. Requests are queued and sent together; replies are taken
- * one by one. It waits with poll() for at most the time limit, so it belongs to threads that may wait, never to an
- * event loop.
+ * one by one. It waits with poll() until its deadline, so it belongs to threads that may wait, never to an event loop.
  *
- * It sends while it waits for room and takes what arrives meanwhile, so that pipelines of any length cannot lock up
- * both sides. It knows no command but those that peer_log_in() sends, retries nothing and reconnects never: after an
- * error the caller closes it, and opens it again if that makes sense.
+ * A deadline holds for all waits of a call, or of all calls (peer_set_deadline()); single bytes do not extend it. Every
+ * PEER_SLOWEST bytes add a millisecond, so that large requests and replies have time on a slow line.
+ *
+ * It receives while it sends, so pipelines of any length cannot deadlock both sides. It knows only the commands that
+ * peer_log_in() sends, retries nothing and never reconnects: after an error the caller closes it, and may open it
+ * again.
  *
  * Lifetime: caller's storage, peer_init() to peer_close(). Thread: one at a time. */
 #ifndef BLOOMERY_PEER_H
@@ -23,7 +25,7 @@
 struct tls_context; /* tls_context.h */
 struct tls_stream;  /* tls_stream.h */
 
-/* Where a server listens, and as whom to speak to it. Strings are borrowed. */
+/* The address of a server, and the login there. Strings are borrowed. */
 struct peer_address {
     const char *host; /* name or address */
     const char *port;
@@ -34,21 +36,34 @@ struct peer_address {
     const struct tls_context *tls; /* NULL: without TLS; not for a Unix socket */
 };
 
+/* When waits end. */
+struct peer_limit {
+    int64_t end_ms;               /* monotonic */
+    const atomic_bool *cancelled; /* waits end within 0.1 s when it is true; may be NULL */
+};
+
+#define PEER_SLOWEST 64 /* bytes in a millisecond */
+
 struct peer {
     /* internal */
     int fd; /* -1: not connected */
     int64_t timeout_ms;
-    const atomic_bool *cancelled; /* may be NULL */
-    struct peer_tls *tls;         /* NULL: none */
+    struct peer_limit limit;
+    bool one_deadline;    /* for all calls */
+    size_t moved;         /* bytes, less than PEER_SLOWEST, that have not moved the deadline yet */
+    struct peer_tls *tls; /* NULL: none */
     struct buf out, in;
     struct resp_reply_reader reader;
     size_t taken; /* bytes at the head of `in` that the last reply has; they go with the next call */
 };
 
-/* `timeout_ms` >= 1 bounds each wait: for the connection, for a handshake of TLS as a whole, and for the next byte in
- * either direction. When *cancelled
- * becomes true, a wait ends within 0.1 s with -ECANCELED; NULL: never. */
+/* `timeout_ms` >= 1 is the time of each call: of peer_connect(), the look-up of a name and a handshake of TLS included,
+ * of peer_flush(), and of a reply. When *cancelled becomes true, a call ends within 0.1 s with -ECANCELED; NULL: never.
+ */
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
+
+/* From now on, all calls together have this time; received bytes do not extend it. */
+void peer_set_deadline(struct peer *peer, int64_t ms);
 
 /* All of these return 0, or -errno with the reason in `err`: -ETIMEDOUT, -ECANCELED, -ECONNRESET (closed by the
  * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), and those of the system's calls.
@@ -58,8 +73,8 @@ void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancell
 int peer_connect(struct peer *peer, const struct peer_address *address, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* AUTH and SELECT, as far as the address asks for them. -EACCES when the server refuses; `err` has its words. A server
- * that is still loading is -EAGAIN. */
+/* Sends AUTH and SELECT if the address needs them. -EACCES with the server's error text if it refuses; -EAGAIN while it
+ * is loading. */
 int peer_log_in(struct peer *peer, const struct peer_address *address, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -71,8 +86,8 @@ static inline bool peer_is_open(const struct peer *peer)
     return peer->fd >= 0;
 }
 
-/* Takes the socket over, which stays non-blocking, and its TLS (NULL where there is none); the peer is closed then.
- * What was queued or received and not taken is lost. */
+/* Hands over the socket, which stays non-blocking, and its TLS stream (NULL: none); the peer is closed then. Queued
+ * requests and unread replies are lost. */
 int peer_release(struct peer *peer, struct tls_stream **tls_out);
 
 /* Queues a request. Failure (no memory) shows in the next call below. */
@@ -95,12 +110,5 @@ int peer_flush(struct peer *peer, struct errbuf *err) __attribute__((warn_unused
 /* Sends all that is queued and waits for the next reply. It is valid until the next call of peer_reply(),
  * peer_flush() or peer_close(). Error replies are replies. Pushes are left out. */
 int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err) __attribute__((warn_unused_result));
-
-/* A connected, non-blocking socket; or -errno with the reason. */
-int peer_socket(const struct peer_address *address, int64_t timeout_ms, const atomic_bool *cancelled,
-                struct errbuf *err);
-
-/* Waits for events of poll() on the socket. Those that are there, more than 0; or -ETIMEDOUT, -ECANCELED, -errno. */
-int peer_wait(int fd, short events, int64_t timeout_ms, const atomic_bool *cancelled);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sockets: a connection to an address within a time limit. */
+/* Connects to an address within a time limit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -8,27 +8,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "peer_internal.h"
 
 #define CANCEL_POLL_MS 100 /* a wait looks so often whether it is cancelled */
 
-int64_t peer_now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-int peer_wait(int fd, short events, int64_t timeout_ms, const atomic_bool *cancelled)
+int peer_wait(int fd, short events, const struct peer_limit *limit)
 {
     struct pollfd polled = {.fd = fd, .events = events};
-    int64_t end = peer_now_ms() + timeout_ms;
     for (;;) {
-        int64_t left = end - peer_now_ms();
-        if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
+        int64_t left = limit->end_ms - clock_ms();
+        if (limit->cancelled && atomic_load_explicit(limit->cancelled, memory_order_relaxed))
             return -ECANCELED;
         if (left <= 0)
             return -ETIMEDOUT;
@@ -43,8 +35,7 @@ int peer_wait(int fd, short events, int64_t timeout_ms, const atomic_bool *cance
 }
 
 /* Connects a new socket. The socket, or -errno. */
-static int connect_socket(int family, const struct sockaddr *address, socklen_t len, int64_t timeout_ms,
-                          const atomic_bool *cancelled)
+static int connect_socket(int family, const struct sockaddr *address, socklen_t len, const struct peer_limit *limit)
 {
     int error = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     socklen_t error_len = sizeof(error);
@@ -52,7 +43,7 @@ static int connect_socket(int family, const struct sockaddr *address, socklen_t 
         return -errno;
     int status = connect(fd, address, len) == 0 ? 0 : -errno;
     if (status == -EINPROGRESS) {
-        status = peer_wait(fd, POLLOUT, timeout_ms, cancelled);
+        status = peer_wait(fd, POLLOUT, limit);
         if (status > 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_len) != 0)
             status = -errno;
         else if (status > 0)
@@ -64,7 +55,7 @@ static int connect_socket(int family, const struct sockaddr *address, socklen_t 
     return status;
 }
 
-static int connect_unix(const char *path, int64_t timeout_ms, const atomic_bool *cancelled, struct errbuf *err)
+static int connect_unix(const char *path, const struct peer_limit *limit, struct errbuf *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof(address.sun_path)) {
@@ -72,23 +63,34 @@ static int connect_unix(const char *path, int64_t timeout_ms, const atomic_bool 
         return -ENAMETOOLONG;
     }
     strcpy(address.sun_path, path);
-    int fd = connect_socket(AF_UNIX, (const struct sockaddr *)&address, sizeof(address), timeout_ms, cancelled);
+    int fd = connect_socket(AF_UNIX, (const struct sockaddr *)&address, sizeof(address), limit);
     if (fd < 0)
         errbuf_set(err, "cannot connect to %s: %s", path, strerror(-fd));
     return fd;
 }
 
-static int connect_tcp(const struct peer_address *address, int64_t timeout_ms, const atomic_bool *cancelled,
-                       struct errbuf *err)
+/* Tries one address after the other. Each gets an equal share of the time left, because the first may be silent. */
+static int connect_one_of(const struct addrinfo *list, const struct peer_limit *limit)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-    int one = 1, fd = -EHOSTUNREACH, status = getaddrinfo(address->host, address->port, &hints, &list);
-    if (status != 0) {
-        errbuf_set(err, "cannot find %s: %s", address->host, gai_strerror(status));
-        return -EHOSTUNREACH;
+    int fd = -EHOSTUNREACH;
+    int64_t addresses = 0;
+    for (const struct addrinfo *a = list; a; a = a->ai_next)
+        addresses++;
+    for (const struct addrinfo *a = list; a && fd < 0 && fd != -ECANCELED; a = a->ai_next, addresses--) {
+        struct peer_limit part = *limit;
+        part.end_ms -= (limit->end_ms - clock_ms()) * (addresses - 1) / addresses;
+        fd = connect_socket(a->ai_family, a->ai_addr, a->ai_addrlen, &part);
     }
-    for (const struct addrinfo *a = list; a && fd < 0 && fd != -ECANCELED; a = a->ai_next)
-        fd = connect_socket(a->ai_family, a->ai_addr, a->ai_addrlen, timeout_ms, cancelled);
+    return fd;
+}
+
+static int connect_tcp(const struct peer_address *address, const struct peer_limit *limit, struct errbuf *err)
+{
+    struct addrinfo *list;
+    int one = 1, status = peer_resolve(address->host, address->port, limit, &list, err);
+    if (status != 0)
+        return status;
+    int fd = connect_one_of(list, limit);
     freeaddrinfo(list);
     if (fd < 0)
         errbuf_set(err, "cannot connect to %s port %s: %s", address->host, address->port, strerror(-fd));
@@ -97,9 +99,7 @@ static int connect_tcp(const struct peer_address *address, int64_t timeout_ms, c
     return fd;
 }
 
-int peer_socket(const struct peer_address *address, int64_t timeout_ms, const atomic_bool *cancelled,
-                struct errbuf *err)
+int peer_socket(const struct peer_address *address, const struct peer_limit *limit, struct errbuf *err)
 {
-    return address->unixpath ? connect_unix(address->unixpath, timeout_ms, cancelled, err)
-                             : connect_tcp(address, timeout_ms, cancelled, err);
+    return address->unixpath ? connect_unix(address->unixpath, limit, err) : connect_tcp(address, limit, err);
 }

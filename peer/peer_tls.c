@@ -90,22 +90,22 @@ int peer_tls_receive(struct peer *peer)
 
 /* ---- the handshake ---- */
 
-/* Waits until all records have left; until `end` at most. */
-static int send_all(struct peer *peer, int64_t end)
+/* Waits until all records have left. */
+static int send_all(struct peer *peer)
 {
     int status = send_records(peer);
     while (status == 0 && buf_len(&peer->tls->records)) {
-        int ready = peer_wait(peer->fd, POLLOUT, end - peer_now_ms(), peer->cancelled);
+        int ready = peer_wait(peer->fd, POLLOUT, &peer->limit);
         status = ready < 0 ? ready : send_records(peer);
     }
     return status;
 }
 
-/* Waits for bytes of the server, until `end` at most; their number, or -errno. */
-static ssize_t receive(struct peer *peer, int64_t end)
+/* Waits for bytes of the server; their number, or -errno. */
+static ssize_t receive(struct peer *peer)
 {
     for (;;) {
-        int ready = peer_wait(peer->fd, POLLIN, end - peer_now_ms(), peer->cancelled);
+        int ready = peer_wait(peer->fd, POLLIN, &peer->limit);
         if (ready < 0)
             return ready;
         ssize_t n = recv(peer->fd, peer->tls->received, RECEIVE_SIZE, 0);
@@ -122,19 +122,18 @@ static int shake_hands(struct peer *peer, const struct peer_address *address)
 {
     struct peer_tls *tls = peer->tls;
     ssize_t n = 0;
-    int64_t end = peer_now_ms() + peer->timeout_ms; /* of a server that sends a byte now and then, too */
     for (;;) {
         size_t consumed;
         enum tls_status status = tls_stream_handshake(tls->stream, address->tls, address->host, tls->received,
                                                       (size_t)n, &consumed, &tls->records, &tls->why);
-        int sent = send_all(peer, end);
+        int sent = send_all(peer);
         if (status == TLS_FAILED)
             return failed(tls);
         if (sent != 0)
             return sent;
         if (status == TLS_OK)
             return consumed < (size_t)n ? take(peer, tls->received + consumed, (size_t)n - consumed) : 0;
-        n = receive(peer, end);
+        n = receive(peer);
         if (n < 0)
             return (int)n;
     }

@@ -1,22 +1,16 @@
 #include "quoted.h"
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "bytes.h"
 
-/* Returns the byte that an escape in double quotes stands for. *read is behind the backslash and moves behind the
- * escape. */
+/* Returns the byte of an escape in double quotes. *read is after the backslash and moves past the escape. */
 static char unescape(const char **read, const char *end)
 {
     const char *p = *read;
 
-    if (end - p >= 3 && p[0] == 'x' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
+    int byte = end - p >= 3 && p[0] == 'x' ? hex_byte(p + 1) : -1;
+    if (byte >= 0) {
         *read = p + 3;
-        return (char)(hex_digit(p[1]) << 4 | hex_digit(p[2]));
+        return (char)byte;
     }
     *read = p + 1;
     switch (p[0]) {

@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-/* Unescapes the text between *read, the opening quote, and `end` (excluded) to *write. Moves *read behind the closing
- * quote and *write behind the result. The result is never longer than the source, so the two may be the same memory.
- * False if the closing quote is missing; then neither moves. */
+/* Unescapes the text between *read, the opening quote, and `end` (excluded) to *write. Moves *read past the closing
+ * quote and *write past the result. The result is never longer than the source, so both may be the same memory. False
+ * if the closing quote is missing; then neither moves. */
 bool quoted_take(const char **read, const char *end, char **write);
 
 #endif

@@ -67,7 +67,7 @@ void reply_bools(struct reply *reply, uint32_t bits, size_t n);
 size_t reply_array_begin(struct reply *reply);
 void reply_array_end(struct reply *reply, size_t token, size_t n);
 
-/* A map of n pairs, likewise. */
+/* The same for a map of n pairs. */
 size_t reply_map_begin(struct reply *reply);
 void reply_map_end(struct reply *reply, size_t token, size_t pairs);
 

@@ -3,8 +3,8 @@
  * One comparison replaces a parse, a look-up of the command and a look-up of the filter; one loop takes the whole run
  * of such requests.
  *
- * It doubles what a daemon serves in pipelines of 64 BF.EXISTS (4.0 to 5.4 million a second against 1.9 to 2.5,
- * measured in turns); the numbers in instructions are in resp_parse.c.
+ * It doubles the rate of a daemon in pipelines of 64 BF.EXISTS (4.0 to 5.4 million a second against 1.9 to 2.5,
+ * measured in turns); resp_parse.c has instruction counts.
  *
  * It takes only requests that resp_parser_next() would read in the same way; it leaves unusual ones to the parser.
  *

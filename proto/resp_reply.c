@@ -60,7 +60,7 @@ static enum form form_of(char first)
     }
 }
 
-/* What an element is before its place in the reply is known. */
+/* An element whose place in the reply is not known yet. */
 struct element {
     struct resp_reply_node node;
     size_t bytes; /* all of it: header and body */
@@ -142,6 +142,10 @@ static enum resp_reply_status next_element(struct resp_reply_reader *reader, con
                                            size_t *needs_out, struct element *element)
 {
     const char *line = data + reader->pos;
+    if (len - reader->pos >= 4 && line[0] == ':' && memcmp(line + 2, "\r\n", 2) == 0 && (line[1] | 1) == '1') {
+        *element = (struct element){{.kind = RESP_REPLY_INTEGER, .number = line[1] == '1'}, .bytes = 4}; /* most are */
+        return RESP_REPLY_WHOLE;
+    }
     const char *end = memchr(data + reader->looked, '\n', len - reader->looked);
     if (!end) {
         reader->looked = len;

@@ -1,10 +1,10 @@
-/* resp_reply: a push parser for the replies of a RESP server, RESP2 and RESP3, as one who asks needs them.
+/* resp_reply: a push parser for the replies of a RESP server, RESP2 and RESP3, for clients.
  *
  * A reply becomes a list of nodes in the order of its bytes: an aggregate's node comes before those of its elements, so
  * nested replies need no recursion, here or in the reader. Texts are offsets into the caller's bytes; nothing is
  * copied. However the input is cut, only the header line of an incomplete string is read again. Memory grows with the
- * bytes that have arrived, never with the numbers that a server announces. Attributes (a reply's first byte is '|') are
- * not taken: no server sends them unasked.
+ * bytes that have arrived, never with the numbers that a server announces. Attributes (first byte '|') are malformed:
+ * no server sends them unasked.
  *
  * The caller keeps the bytes of an incomplete reply contiguous and passes them again with more behind them. They may
  * move between calls but not change.
@@ -46,7 +46,7 @@ struct resp_reply_reader {
     struct resp_reply_node *nodes;
     size_t count, size;
     size_t pos;    /* bytes of this reply that are parsed */
-    size_t looked; /* bytes of it that are searched for the end of a line */
+    size_t looked; /* bytes of it searched for the end of a line */
     size_t due;    /* elements that are still to come */
     bool begun;
 };
@@ -61,7 +61,7 @@ struct resp_reply {
 enum resp_reply_status {
     RESP_REPLY_WHOLE = 0,
     RESP_REPLY_NEED_MORE = 1,
-    RESP_REPLY_MALFORMED = 2, /* not RESP, or over a limit; nothing behind it can be understood */
+    RESP_REPLY_MALFORMED = 2, /* not RESP, or over a limit; the rest cannot be read */
     RESP_REPLY_NO_MEMORY = 3,
 };
 

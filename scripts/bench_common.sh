@@ -55,5 +55,5 @@ info() { # PORT FIELD: a number of INFO
 }
 
 json_number() { # FILE FIELD
-    awk -v field="$2" 'match($0, "\"" field "\": [0-9.]+") { print substr($0, RSTART + length(field) + 4, RLENGTH - length(field) - 4) }' "$1"
+    awk -v field="$2" 'match($0, "\"" field "\":[0-9.]+") { print substr($0, RSTART + length(field) + 3, RLENGTH - length(field) - 3) }' "$1"
 }

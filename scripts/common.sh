@@ -6,11 +6,12 @@ started_in=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev nettle-dev libmicrohttpd-dev libgnutls28-dev libssl-dev)
-test_packages=(libcriterion-dev libhiredis-dev redis-tools openssl)
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-dev libxxhash-dev nettle-dev libssl-dev)
+test_packages=(libcriterion-dev libhiredis-dev redis-tools openssl systemd libseccomp2) # these two for tests/service
+quick_packages=("${build_packages[@]}" "${test_packages[@]}" python3 python3-redis curl git)
 client_packages=(python3 python3-redis curl openssl prometheus) # prometheus for promtool; without it its tests are skipped
-lint_packages=(clang-format git python3)
-package_packages=(build-essential debhelper lintian debootstrap fakeroot git xz-utils)
+lint_packages=(clang clang-format clang-tidy git python3)
+package_packages=(build-essential debhelper lintian debootstrap fakeroot git xz-utils systemd-container)
 
 # In bold where it goes to a terminal (no-color.org).
 bold= plain=
@@ -56,14 +57,24 @@ need() {
                 "apt-get update && apt-get install --no-install-recommends ${missing[*]}"
         as_root=(sudo)
     fi
-    say "installing ${missing[*]}"
     "${as_root[@]}" apt-get update -qq >&2
+    say "installing ${missing[*]}"
+    LC_ALL=C "${as_root[@]}" apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
+        awk '/newly installed/ { printf "   with what they need %d packages", $3 }
+            /^Need to get/ { sub(/^Need to get /, ""); sub(/ of archives\.$/, ""); printf ", %s to fetch", $0 }
+            /^After this operation/ { printf ", %s %s on the disk", $4, $5 } END { print "" }' >&2 || true
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 
 # The packages of Node.js and npm, unless these are there, from wherever they came.
 node_packages() {
     command -v node >/dev/null && command -v npm >/dev/null || echo nodejs npm
+}
+
+# All that the tests of the preset dev need.
+dev_packages() {
+    echo "${quick_packages[@]}" "${client_packages[@]}" "${package_packages[@]}"
+    node_packages
 }
 
 # Shows how far ninja is, of its output: on a terminal in one line, elsewhere a line every ten seconds. Copies it to the file.

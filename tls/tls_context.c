@@ -1,23 +1,20 @@
 #include "tls_context.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "tls_error.h"
+#include "tls_files.h"
 #include "tls_internal.h"
 #include "tls_stream.h"
 
-#define FILE_MAX (4 << 20) /* of a file with certificates: the whole list of a system has 0.25 MB */
-
-/* The names by which messages call the files. */
+/* Names of the files in messages. */
 struct names {
     const char *cert, *key, *ca_file, *ca_dir;
 };
@@ -39,30 +36,12 @@ static int refuse(struct errbuf *err, const char *what, const char *path)
 
 /* ---- files ---- */
 
-/* Whether it is a readable file of a bounded size, before OpenSSL reads it: a FIFO would keep it waiting. */
-static int look_at(const char *what, const char *path, bool directory, struct errbuf *err)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), status = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
-    if (fd >= 0)
-        close(fd);
-    if (status)
-        errbuf_set(err, "%s %s: %s", what, path, strerror(-status));
-    else if (directory ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode))
-        errbuf_set(err, "%s %s: is not a %s", what, path, directory ? "directory" : "file");
-    else if (!directory && st.st_size > FILE_MAX)
-        errbuf_set(err, "%s %s: has more than %d MB", what, path, FILE_MAX >> 20);
-    else
-        return 0;
-    return status ? status : -EINVAL;
-}
-
 struct password {
     const char *text;
     bool asked_for; /* the key is encrypted */
 };
 
-/* OpenSSL would ask the terminal for a password if there were no such function. */
+/* Without this callback, OpenSSL would ask on the terminal. */
 static int give_password(char *password_out, int size, int writes, void *ctx)
 {
     struct password *password = ctx;
@@ -82,62 +61,74 @@ static int64_t seconds_of(const ASN1_TIME *time)
     return time && ASN1_TIME_to_tm(time, &tm) == 1 ? (int64_t)timegm(&tm) : 0;
 }
 
-/* Loads the certificate and its key, and checks that they belong together. */
-static int load_identity(struct tls_context *context, const struct names *names, const char *cert, const char *key,
-                         const char *password_text, struct errbuf *err)
+struct identity {
+    const char *cert_name, *cert, *key_name, *key; /* settings, and their files */
+    BIO *cert_bytes, *key_bytes;
+};
+
+/* Takes them, and checks that they belong together. */
+static int use_identity(struct tls_context *context, const struct identity *id, const char *password_text,
+                        struct errbuf *err)
 {
     struct password password = {password_text, false};
-    const char *key_name = is_set(key) ? names->key : names->cert, *key_path = is_set(key) ? key : cert;
-    int status = look_at(names->cert, cert, false, err);
-    if (status == 0)
-        status = look_at(key_name, key_path, false, err);
-    if (status)
-        return status;
     SSL_CTX_set_default_passwd_cb(context->ssl, give_password);
     SSL_CTX_set_default_passwd_cb_userdata(context->ssl, &password);
-    if (SSL_CTX_use_certificate_chain_file(context->ssl, cert) != 1)
-        return refuse(err, names->cert, cert);
-    bool loaded = SSL_CTX_use_PrivateKey_file(context->ssl, key_path, SSL_FILETYPE_PEM) == 1;
+    if (!tls_use_chain(context->ssl, id->cert_bytes))
+        return refuse(err, id->cert_name, id->cert);
+    bool loaded = tls_use_key(context->ssl, id->key_bytes);
     SSL_CTX_set_default_passwd_cb_userdata(context->ssl, NULL);
     unsigned long code = ERR_peek_error();
     bool fits = loaded ? SSL_CTX_check_private_key(context->ssl) == 1
                        : ERR_GET_LIB(code) != ERR_LIB_X509 || ERR_GET_REASON(code) != X509_R_KEY_VALUES_MISMATCH;
     if (!fits) {
         ERR_clear_error();
-        errbuf_set(err, "%s %s: is not the key of the certificate in %s", key_name, key_path, cert);
+        errbuf_set(err, "%s %s: is not the key of the certificate in %s", id->key_name, id->key, id->cert);
         return -EINVAL;
     }
     if (!loaded && password.asked_for) {
         ERR_clear_error();
-        errbuf_set(err, "%s %s: is encrypted, and %s", key_name, key_path,
-                   is_set(password_text) ? "its password is another one" : "no password for it is set");
+        errbuf_set(err, "%s %s: is encrypted, and %s", id->key_name, id->key,
+                   is_set(password_text) ? "its password is wrong" : "no password for it is set");
         return -EINVAL;
     }
     if (!loaded)
-        return refuse(err, key_name, key_path);
+        return refuse(err, id->key_name, id->key);
     context->expires = seconds_of(X509_get0_notAfter(SSL_CTX_get0_certificate(context->ssl)));
     return 0;
 }
 
-/* Loads the certificates by which others are checked. `shows`: tells clients whose certificates are wanted. */
+static int load_identity(struct tls_context *context, const struct names *names, const char *cert, const char *key,
+                         const char *password_text, struct errbuf *err)
+{
+    const char *key_name = is_set(key) ? names->key : names->cert, *key_path = is_set(key) ? key : cert;
+    BIO *cert_bytes = NULL, *key_bytes = NULL;
+    int status = tls_read_file(names->cert, cert, &cert_bytes, err);
+    if (status == 0)
+        status = tls_read_file(key_name, key_path, &key_bytes, err);
+    if (status == 0)
+        status = use_identity(context, &(struct identity){names->cert, cert, key_name, key_path, cert_bytes, key_bytes},
+                              password_text, err);
+    BIO_free(cert_bytes);
+    BIO_free(key_bytes);
+    return status;
+}
+
+/* Loads the CA certificates. `shows`: the server sends their names to clients. */
 static int load_authorities(struct tls_context *context, const struct names *names, const char *file, const char *dir,
                             bool shows, struct errbuf *err)
 {
-    int status = is_set(file) ? look_at(names->ca_file, file, false, err) : 0;
+    BIO *bytes = NULL;
+    int status = is_set(file) ? tls_read_file(names->ca_file, file, &bytes, err) : 0;
     if (status == 0 && is_set(dir))
-        status = look_at(names->ca_dir, dir, true, err);
+        status = tls_look_at_directory(names->ca_dir, dir, err);
+    bool loaded = status == 0 && (!bytes || tls_use_authorities(context->ssl, bytes, shows));
+    BIO_free(bytes);
     if (status)
         return status;
-    if (is_set(file) && SSL_CTX_load_verify_file(context->ssl, file) != 1)
+    if (!loaded)
         return refuse(err, names->ca_file, file);
     if (is_set(dir) && SSL_CTX_load_verify_dir(context->ssl, dir) != 1)
         return refuse(err, names->ca_dir, dir);
-    if (shows && is_set(file)) {
-        STACK_OF(X509_NAME) *list = SSL_load_client_CA_file(file);
-        if (!list)
-            return refuse(err, names->ca_file, file);
-        SSL_CTX_set_client_CA_list(context->ssl, list);
-    }
     return 0;
 }
 

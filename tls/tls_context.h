@@ -1,6 +1,6 @@
-/* tls_context: certificates, keys and rules, read from files once and never changed: what new TLS connections are made
- * from (tls_stream.h). A connection keeps what it was made from alive, so a context may be destroyed, and replaced by
- * one with newer certificates, at any time.
+/* tls_context: certificates, keys and rules, read from files once and never changed: the source of new TLS connections
+ * (tls_stream.h). Connections keep the parts they use alive, so a context may be destroyed, or replaced by one with
+ * newer certificates, at any time.
  *
  * Reads files: not on an event loop. Asks no terminal for a password.
  *
@@ -25,11 +25,11 @@ enum tls_auth {
 
 /* Of the settings tls-*, whose names the messages have. Strings are borrowed for the call; "" is none. */
 struct tls_server_settings {
-    const char *cert_file; /* PEM: the certificate, and behind it those between it and the root */
+    const char *cert_file; /* PEM: the certificate, followed by the intermediate ones */
     const char *key_file;  /* PEM; "": in cert_file */
     const char *key_file_pass;
-    const char *ca_cert_file; /* PEM: whose certificates of clients are valid */
-    const char *ca_cert_dir;  /* likewise, a file each under its hash (openssl rehash) */
+    const char *ca_cert_file; /* PEM: CA certificates, to check clients */
+    const char *ca_cert_dir;  /* a directory of them, named by hash (openssl rehash) */
     const char *protocols;    /* "TLSv1.2 TLSv1.3", in any order and case; "": these two */
     const char *ciphers;      /* up to TLS 1.2, as in ciphers(1); "": OpenSSL's own */
     const char *ciphersuites; /* of TLS 1.3; "": OpenSSL's own */
@@ -40,7 +40,7 @@ struct tls_server_settings {
     int64_t session_cache_seconds;
 };
 
-/* 0; or -EINVAL (what a file or a setting has), -ENOMEM or the -errno of opening a file, with the reason in `err`. */
+/* 0; or -EINVAL (a bad file or setting), -ENOMEM or the -errno of opening a file, with the reason in `err`. */
 int tls_context_server(const struct tls_server_settings *settings, struct tls_context **context_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -1,17 +1,18 @@
 /* OpenSSL's errors in words for operators. A failure leaves a queue of errors for each thread: the first one is nearest
  * to the cause. */
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "tls_internal.h"
+#include "tls_error.h"
 
 struct wording {
     int reason;
     const char *text;
 };
 
-/* Where OpenSSL's own words do not say what an operator could do. An alert is what the other side has said. */
+/* For errors whose OpenSSL text does not help an operator. An alert comes from the other side. */
 static const struct wording wordings[] = {
     {SSL_R_NO_SHARED_CIPHER, "the client and this server have no cipher in common"},
     {SSL_R_UNSUPPORTED_PROTOCOL, "the other side speaks a version of TLS that is not permitted here"},

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "tls_error.h"
 #include "tls_internal.h"
 
 #define RECORD_HEAD  5 /* type, version, length */
@@ -29,6 +30,7 @@ struct tls_stream {
     size_t messages; /* without data, since then */
     unsigned char head[HELLO_HEAD];
     unsigned char nhead;
+    bool asks_no_certificate;
     bool up;
     bool failed;
 };
@@ -94,13 +96,18 @@ void tls_stream_destroy(struct tls_stream *stream)
     free(stream);
 }
 
+void tls_stream_ask_no_certificate(struct tls_stream *stream)
+{
+    stream->asks_no_certificate = true;
+}
+
 static bool is_address(const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
     return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
 }
 
-/* The name that the server's certificate must have, and that it is told so that it can choose one. */
+/* Sets the name that the server's certificate must have, and SNI, by which the server chooses one. */
 static bool expect_host(SSL *ssl, const struct tls_context *context, const char *host)
 {
     const char *name = context->server_name[0] ? context->server_name : host;
@@ -128,6 +135,11 @@ static bool begin(struct tls_stream *stream, const struct tls_context *context, 
     else
         SSL_set_accept_state(ssl);
     stream->ssl = ssl;
+    if (stream->asks_no_certificate) {
+        static const unsigned char sessions[] = "without a certificate";
+        SSL_set_verify(ssl, SSL_VERIFY_NONE, NULL);
+        return SSL_set_session_id_context(ssl, sessions, sizeof(sessions) - 1) == 1;
+    }
     return !context->is_client || expect_host(ssl, context, host);
 }
 
@@ -190,7 +202,7 @@ static enum tls_status step(struct tls_stream *stream, struct errbuf *err)
         if (stream->in_len == 0)
             return TLS_MORE;
         if (stream->in_len == before)
-            return refuse(stream, err, "its handshake does not go on");
+            return refuse(stream, err, "its handshake is stuck");
     }
 }
 

@@ -1,12 +1,12 @@
-/* tls_stream: one TLS connection apart from its socket. Bytes of the network go in and bytes for the network come out;
- * plain bytes likewise. It never waits, reads no socket and keeps at most one incomplete record.
+/* tls_stream: one TLS connection without its socket: it turns bytes of the network into plain bytes and the reverse. It
+ * never waits and keeps at most one incomplete record.
  *
- * What strangers can make it keep or do is bounded: a first message of at most TLS_HELLO_MAX bytes, which is looked at
- * before anything is allocated for it; a handshake of at most TLS_HANDSHAKE_MAX bytes; no renegotiation; and in a
- * connection few messages that carry no data. How long a handshake may take is for the caller to bound.
+ * Limits for strangers: a first message of at most TLS_HELLO_MAX bytes, checked before anything is allocated; a
+ * handshake of at most TLS_HANDSHAKE_MAX bytes; no renegotiation; few messages without data. The caller limits the time
+ * of a handshake.
  *
- * `out` receives bytes for the network. They are sent whatever the status is: after a failure they tell the other side
- * why. An `out` without room is a failure. Errors are final: after TLS_FAILED only tls_stream_destroy() is called.
+ * `out` receives bytes for the network. The caller sends them whatever the status is: after a failure they tell the
+ * other side the reason. A full `out` is a failure. After TLS_FAILED only tls_stream_destroy() may be called.
  *
  * Lifetime: tls_stream_create() to tls_stream_destroy(). Thread: one at a time. */
 #ifndef BLOOMERY_TLS_STREAM_H
@@ -45,8 +45,12 @@ enum tls_status {
 struct tls_stream *tls_stream_create(void);
 void tls_stream_destroy(struct tls_stream *stream); /* NULL is fine */
 
+/* Of a server: the client is asked for no certificate, whatever the context says. Only connections of this kind resume
+ * its session: otherwise a client could come in without a certificate where one is needed. Before the first step. */
+void tls_stream_ask_no_certificate(struct tls_stream *stream);
+
 /* One step of the handshake, as server or client by the context: takes bytes from in[0..len), and as many as the
- * handshake needs; *consumed_out says how many. What is left after TLS_OK is for tls_stream_read(). `context` is needed
+ * handshake needs; *consumed_out says how many. The rest after TLS_OK is for tls_stream_read(). `context` is needed
  * during the call only; the first step that has enough bytes binds the connection to it. `host`: of a client, the
  * server's name or address; else NULL. A client's first step takes no bytes. */
 enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls_context *context, const char *host,
@@ -62,13 +66,13 @@ enum tls_status tls_stream_read(struct tls_stream *stream, const void *in, size_
 enum tls_status tls_stream_write(struct tls_stream *stream, const void *plain, size_t len, struct buf *out,
                                  struct errbuf *err);
 
-/* Says that nothing more is sent. Does nothing before the handshake is done and after a failure. */
+/* Sends close_notify. Does nothing before the end of the handshake or after a failure. */
 void tls_stream_end(struct tls_stream *stream, struct buf *out);
 
 /* Whether the handshake is done. */
 bool tls_stream_is_up(const struct tls_stream *stream);
 
-/* Whether this connection goes on with an earlier one's session. */
+/* Whether this connection resumed an earlier session. */
 bool tls_stream_resumed(const struct tls_stream *stream);
 
 #endif

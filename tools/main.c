@@ -1,4 +1,4 @@
-/* bloomery: the operator's tool. This file holds the list of subcommands and the help made from it. */
+/* bloomery, the operator's tool: the table of subcommands, and main(). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +8,10 @@
 #include "version.h"
 
 const struct tool_command *const tool_commands[] = {
-    &tool_find_command,  &tool_show_command,   &tool_query_command, &tool_build_command,     &tool_merge_command,
-    &tool_load_command,  &tool_import_command, &tool_list_command,  &tool_export_command,    &tool_unpack_command,
-    &tool_check_command, &tool_move_command,   &tool_bench_command, &tool_documents_command, NULL,
+    &tool_find_command,   &tool_show_command,   &tool_query_command,     &tool_build_command,
+    &tool_merge_command,  &tool_load_command,   &tool_import_command,    &tool_list_command,
+    &tool_export_command, &tool_unpack_command, &tool_check_command,     &tool_key_command,
+    &tool_move_command,   &tool_bench_command,  &tool_documents_command, NULL,
 };
 
 static void print_help(void)
@@ -21,9 +22,9 @@ static void print_help(void)
     for (size_t i = 0; tool_commands[i]; i++)
         printf("  %-10s %s\n", tool_commands[i]->name, tool_commands[i]->summary);
     printf("\n  help COMMAND, --help, --version\n\n");
-    printf(
-        "Exit status: 0 done, 1 failed (the reason is on stderr), 2 not understood. Of find and query as of grep: 0\n"
-        "something was found, 1 nothing, 2 failed or not understood.\n");
+    printf("Exit status: 0 success, 1 failure (the reason is on stderr), 2 wrong arguments. find and query follow "
+           "grep: 0\n"
+           "something was found, 1 nothing, 2 failure or wrong arguments.\n");
 }
 
 static const struct tool_command *find_command(const char *name)
@@ -90,7 +91,7 @@ static int run(int argc, char **argv, int *failed_out)
     return status;
 }
 
-/* Output that could not be written is a failure. */
+/* Exits with a failure if stdout cannot be written. */
 int main(int argc, char **argv)
 {
     int failed_code = TOOL_FAILED;

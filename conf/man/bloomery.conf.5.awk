@@ -1,6 +1,6 @@
 # bloomery.conf(5) from conf/bloomery.conf, whose comments describe every setting:
 #
-#   awk -v version=V -f bloomery.conf.5.awk conf/bloomery.conf >bloomery.conf.5
+#   awk -v version=V -v date=YYYY-MM-DD -f bloomery.conf.5.awk conf/bloomery.conf >bloomery.conf.5
 
 function roff(text) {
     gsub(/\\/, "\\e", text)
@@ -19,7 +19,7 @@ function print_comment(   i) {
 }
 
 BEGIN {
-    printf ".TH BLOOMERY.CONF 5 \"\" \"bloomery %s\" \"File formats\"\n", version
+    printf ".TH BLOOMERY.CONF 5 \"%s\" \"bloomery %s\" \"File formats\"\n", date, version
     print ".SH NAME\nbloomery.conf \\- settings of bloomeryd"
     print ".SH DESCRIPTION"
 }

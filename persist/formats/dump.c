@@ -8,6 +8,7 @@
 
 #include "bytes.h"
 #include "dump_window.h"
+#include "try.h"
 
 /* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */
 #define HEAD_BYTES   32
@@ -27,13 +28,16 @@ static const unsigned char magic[5] = {'B', 'L', 'M', 'Y', 1}; /* the last byte 
 enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E' };
 
 /* The content of a header: parameters, then 16 bytes for each layer; then, in RedisBloom's layout, 24 for each; or, of
- * a window, 24 bytes and 16 for each. */
+ * a window, 24 bytes and 16 for each; last, of a KEYED filter, the id of its key. */
 #define PARAMS_BYTES 40
 #define LAYER_BYTES  16
 #define OWN_BYTES    24
 #define COUNT_BYTES  8
 #define AT_LEVEL     13 /* of a layer's bytes */
-#define AT_WINDOW    15
+#define AT_FLAGS     15
+#define HAS_WINDOW   1
+#define HAS_KEY      2
+#define KEY_BYTES    8
 #define AT_NONCE     32
 
 #define CHAIN_BITS  21
@@ -80,18 +84,24 @@ uint32_t dump_chunks(const struct dump_plan *plan)
     return (uint32_t)data_chunks(plan) + 2; /* at most 64 layers of 16 GB: 2^21 chunks */
 }
 
-/* `variant`: of the layers. */
-static size_t header_bytes(unsigned nlayers, unsigned variant, bool window)
+static unsigned flags_of(const struct bloom_params *params)
 {
-    if (window)
-        return PARAMS_BYTES + DUMP_WINDOW_BYTES + (size_t)nlayers * (LAYER_BYTES + DUMP_TURN_BYTES);
-    return PARAMS_BYTES +
-           (size_t)nlayers * (bloom_variant_is_redisbloom(variant) ? LAYER_BYTES + OWN_BYTES : LAYER_BYTES);
+    return (bloom_params_is_window(params) ? HAS_WINDOW : 0) | (params->key ? HAS_KEY : 0);
+}
+
+/* `variant`: of the layers. */
+static size_t header_bytes(unsigned nlayers, unsigned variant, unsigned flags)
+{
+    size_t bytes = PARAMS_BYTES + (size_t)nlayers * LAYER_BYTES + (flags & HAS_KEY ? KEY_BYTES : 0);
+
+    if (flags & HAS_WINDOW)
+        return bytes + DUMP_WINDOW_BYTES + (size_t)nlayers * DUMP_TURN_BYTES;
+    return bytes + (bloom_variant_is_redisbloom(variant) ? (size_t)nlayers * OWN_BYTES : 0);
 }
 
 static size_t plan_bytes(const struct dump_plan *plan)
 {
-    return header_bytes(plan->nlayers, plan->shapes[0].variant, bloom_params_is_window(&plan->params));
+    return header_bytes(plan->nlayers, plan->shapes[0].variant, flags_of(&plan->params));
 }
 
 /* Bytes of bits in data chunk `index`, which are those from *offset_out on. */
@@ -154,12 +164,14 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
         at[11] = plan->shapes[i].spare_bytes;
         at[12] = plan->params.redisbloom;
         le16_put(at + AT_LEVEL, plan->shapes[i].level);
-        at[AT_WINDOW] = bloom_params_is_window(&plan->params);
+        at[AT_FLAGS] = (unsigned char)flags_of(&plan->params);
     }
     if (bloom_params_is_window(&plan->params))
         dump_write_window(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
     if (bloom_variant_is_redisbloom(plan->shapes[0].variant))
         write_own(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
+    if (plan->params.key)
+        le64_put(out + plan_bytes(plan) - KEY_BYTES, plan->params.key);
 }
 
 /* The layers of a plan. DUMP_OK or DUMP_BAD. */
@@ -183,9 +195,9 @@ static int read_layers(const unsigned char *at, struct dump_plan *plan, struct e
             shape->error_rate = le_double_get(own + 8);
             shape->bpe = le_double_get(own + 16);
         }
-        if (at[AT_WINDOW] != window || (shape->level && !window) || at[12] != plan->params.redisbloom ||
+        if (at[AT_FLAGS] != flags_of(&plan->params) || (shape->level && !window) || at[12] != plan->params.redisbloom ||
             shape->variant != plan->shapes[0].variant || !bloom_shape_valid(shape, NULL)) {
-            errbuf_set(err, "layer %u is not one that a filter can have", i);
+            errbuf_set(err, "layer %u is not valid", i);
             return DUMP_BAD;
         }
         bytes += shape->nwords * 8;
@@ -210,21 +222,23 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
         .nlayers = le32_get(in + 20),
         .bytes = le64_get(in + 24)};
     plan->params.redisbloom = in[PARAMS_BYTES + 12];
-    bool window = in[PARAMS_BYTES + AT_WINDOW] != 0;
-    if (plan->nlayers < 1 || plan->nlayers > BLOOM_MAX_LAYERS ||
-        len < header_bytes(plan->nlayers, in[PARAMS_BYTES + 9], window)) {
-        errbuf_set(err, "the number of layers, %u, cannot be", plan->nlayers);
+    unsigned flags = in[PARAMS_BYTES + AT_FLAGS], variant = in[PARAMS_BYTES + 9];
+    bool window = flags & HAS_WINDOW;
+    if (plan->nlayers < 1 || plan->nlayers > BLOOM_MAX_LAYERS || len < header_bytes(plan->nlayers, variant, flags)) {
+        errbuf_set(err, "invalid number of layers: %u", plan->nlayers);
         return DUMP_BAD;
     }
+    if (flags & HAS_KEY)
+        plan->params.key = le64_get(in + header_bytes(plan->nlayers, variant, flags) - KEY_BYTES);
     const unsigned char *behind = in + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES;
     if (window)
         dump_read_window(behind, &plan->params);
     if (!bloom_params_valid(&plan->params, NULL) || window != bloom_params_is_window(&plan->params)) {
-        errbuf_set(err, "the parameters are not those of a filter");
+        errbuf_set(err, "the parameters are not valid");
         return DUMP_BAD;
     }
     if (plan->params.expansion == 0 && plan->nlayers > 1 && !window) {
-        errbuf_set(err, "the number of layers, %u, cannot be", plan->nlayers);
+        errbuf_set(err, "invalid number of layers: %u", plan->nlayers);
         return DUMP_BAD;
     }
     if (read_layers(in + PARAMS_BYTES, plan, err) != DUMP_OK)
@@ -375,7 +389,7 @@ static int read_frame(const unsigned char *data, size_t len, struct frame *frame
     XXH128_canonical_t sum;
 
     if (len < sizeof(magic) - 1 || memcmp(data, magic, sizeof(magic) - 1) != 0) {
-        errbuf_set(err, "this is no dump of Bloomery, and a dump of RedisBloom begins with its header, iterator 1");
+        errbuf_set(err, "not a dump of Bloomery; a dump of RedisBloom begins with its header, iterator 1");
         return DUMP_FOREIGN;
     }
     if (len < DUMP_FRAME_BYTES) {
@@ -388,7 +402,7 @@ static int read_frame(const unsigned char *data, size_t len, struct frame *frame
         return DUMP_BAD;
     }
     if (data[sizeof(magic) - 1] != magic[sizeof(magic) - 1]) {
-        errbuf_set(err, "version %u of the format is not known here", data[sizeof(magic) - 1]);
+        errbuf_set(err, "version %u of the format is unknown", data[sizeof(magic) - 1]);
         return DUMP_BAD;
     }
     if (!bytes_are_zero(data + AT_RESERVED, 2) || !bytes_are_zero(data + AT_RESERVED2, 4)) {
@@ -468,19 +482,14 @@ static int check_iterator(const struct dump_place *place, int64_t iterator, stru
 int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
 {
     struct frame frame;
-    int rc = read_frame(data, len, &frame, err);
-
-    if (rc != DUMP_OK)
-        return rc;
+    TRY(read_frame(data, len, &frame, err));
     if (frame.kind != KIND_HEADER || frame.number != 0 || frame.chain != 0) {
         errbuf_set(err, "a dump begins with its first chunk");
         return DUMP_BAD;
     }
-    rc = read_plan((const unsigned char *)data + HEAD_BYTES, len - DUMP_FRAME_BYTES, &load->plan, err);
-    if (rc != DUMP_OK)
-        return rc;
+    TRY(read_plan((const unsigned char *)data + HEAD_BYTES, len - DUMP_FRAME_BYTES, &load->plan, err));
     if (len != dump_chunk_bytes(&load->plan, 0) || frame.count != dump_chunks(&load->plan)) {
-        errbuf_set(err, "the header does not have the length, or the dump not the chunks, that its layers need");
+        errbuf_set(err, "the length of the header or the number of chunks does not fit the layers");
         return DUMP_BAD;
     }
     load->identity = frame.identity;
@@ -498,9 +507,8 @@ bool dump_is_header(const void *data, size_t len)
 
 int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
 {
-    int rc = dump_replay_begin(load, data, len, err);
-
-    return rc != DUMP_OK ? rc : check_iterator(&load->place, iterator, err);
+    TRY(dump_replay_begin(load, data, len, err));
+    return check_iterator(&load->place, iterator, err);
 }
 
 /* Whether this is the chunk that has to come; moves the place on behind it. */
@@ -517,7 +525,7 @@ static int check_chunk(struct dump_load *load, const void *data, size_t len, str
         return DUMP_BAD;
     }
     if (frame.number != load->place.next) {
-        errbuf_set(err, "chunk %u came where %u had to come", frame.number, load->place.next);
+        errbuf_set(err, "chunk %u came, expected chunk %u", frame.number, load->place.next);
         return DUMP_BAD;
     }
     if (frame.chain != load->place.chain || frame.kind != chunk_kind(plan, frame.number) ||

@@ -8,9 +8,9 @@
  * each word read once, and the item counts read last, so that they are never below what the bits hold.
  *
  * Chunks are chained: each one carries a digest of all that came before it, 23 bits wide, and the iterator that leads
- * to it is made of that digest, the number of layers and its own number. So whoever hands out chunks keeps no state
- * between two of them, and whoever loads them knows that this chunk followed exactly those. Each chunk has a checksum
- * of 128 bits of its own.
+ * to it is made of that digest, the number of layers and its own number. So the server keeps no state
+ * between two chunks, and the loader knows that this chunk follows exactly the earlier ones. Each chunk has its own
+ * checksum of 128 bits.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
 #ifndef BLOOMERY_DUMP_H
@@ -27,7 +27,7 @@
 #define DUMP_DATA_BYTES  (512u * 1024) /* bits in one chunk: some tenths of a millisecond of copying and checking */
 #define DUMP_CHUNK_MAX   (DUMP_DATA_BYTES + 64) /* the longest chunk */
 #define DUMP_FRAME_BYTES 48                     /* of every chunk: what precedes and follows its content */
-#define DUMP_HEADER_MAX  (DUMP_FRAME_BYTES + 40 + (16 + 24) * BLOOM_MAX_LAYERS) /* the longest header */
+#define DUMP_HEADER_MAX  (DUMP_FRAME_BYTES + 48 + (16 + 24) * BLOOM_MAX_LAYERS) /* the longest header */
 
 enum dump_status {
     DUMP_OK = 0,
@@ -42,8 +42,8 @@ struct dump_plan {
     struct bloom_shape shapes[BLOOM_MAX_LAYERS];
     uint64_t bytes; /* of the words of all layers */
 
-    /* Of a window only. A dump has ages, so that it can be read where the clock is another one; what has passed since
-     * it was taken is told by the time of day. */
+    /* Of a window only. A dump has ages, so that a machine with another clock can read it; the time of day tells how
+     * long ago it was taken. */
     int64_t taken_ms; /* Unix time */
     struct dump_turn {
         uint64_t number; /* as in struct bloom_turn */
@@ -116,7 +116,7 @@ int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const
 uint64_t dump_whole_bytes(const struct dump_plan *plan);
 void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *filter, unsigned char *out);
 
-/* Verifies the checksum, and reads what a piece holds. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
+/* Verifies the checksum and reads the plan of a piece. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
 int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -110,11 +110,11 @@ static int open_value(struct rdb_reader *reader, const unsigned char *data, size
     rdb_reader_memory(reader, data, len - TAIL_BYTES, err);
     if (rdb_byte(reader, &type, "the type") != 0 || type != RDB_TYPE_MODULE_2 ||
         rdb_length(reader, &id, "the id") != 0 || id >> 10 != type_id() >> 10) {
-        errbuf_set(err, "this is no filter of Bloomery");
+        errbuf_set(err, "not a filter of Bloomery");
         return DUMP_FOREIGN;
     }
     if (id != type_id()) {
-        errbuf_set(err, "version %u of the encoding is not known here", (unsigned)(id & 1023));
+        errbuf_set(err, "version %u of the encoding is unknown", (unsigned)(id & 1023));
         return DUMP_BAD;
     }
     if (expect(reader, OPCODE_UNSIGNED, "the number of chunks") != 0 ||

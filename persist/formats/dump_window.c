@@ -42,7 +42,7 @@ int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errb
         plan->turns[i] = (struct dump_turn){le64_get(at), le64_get(at + 8)};
         const struct bloom_turn turn = {.number = plan->turns[i].number, .started_us = (int64_t)plan->turns[i].age_us};
         if (!bloom_turn_valid(&turn) || plan->taken_ms < 0) {
-            errbuf_set(err, "the turn of layer %u is not one that a window can have", i);
+            errbuf_set(err, "the turn of layer %u is not valid", i);
             return DUMP_BAD;
         }
     }

@@ -52,8 +52,11 @@ int filter_file_open(struct filter_file *file, const struct fsops *fs, const cha
         return FILTERDB_MALFORMED;
     }
     int rc = fs->open(fs->ctx, path, FS_READ, &fd);
-    if (rc == 0)
-        return filter_file_adopt(file, fs, fd, variant, err);
+    if (rc == 0) {
+        rc = filter_file_adopt(file, fs, fd, variant, err);
+        file->key = filterdb_key_of_path(path, &(size_t){0});
+        return rc;
+    }
     errbuf_set(err, "cannot open: %s", reason_for(rc));
     return rc;
 }

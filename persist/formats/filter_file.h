@@ -21,6 +21,7 @@ struct filter_file {
     const struct fsops *fs;
     int fd; /* -1: not open */
     struct bloom_shape shape;
+    uint64_t key; /* id of the key of a KEYED filter, as its name says; 0: none. An adopted file has none */
 };
 
 /* Opens `path`. `variant_text` is "na", "me", "ka", or NULL: then the name of the file says it. 0; or

@@ -30,7 +30,7 @@ static int send_out(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx)
     return rc;
 }
 
-/* Makes room for the longest copy; what a later copy may refer to stays. */
+/* Makes room for the longest copy. Bytes that a later copy may refer to stay. */
 static int make_room(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx)
 {
     if (decoder->fill + COPY_MAX <= sizeof(decoder->out))
@@ -56,7 +56,7 @@ static bool copy(struct lzf_decoder *decoder, size_t low)
 
     if (distance > decoder->made || decoder->count > decoder->left)
         return false;
-    for (size_t i = 0; i < decoder->count; i++) /* byte by byte: a copy may run into what it makes */
+    for (size_t i = 0; i < decoder->count; i++) /* byte by byte: a copy may overlap its own output */
         to[i] = to[(ptrdiff_t)i - (ptrdiff_t)distance];
     count_out(decoder, decoder->count);
     decoder->state = LZF_CONTROL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rdb_value.h"
+#include "try.h"
 
 /* Bytes that may stand in the place of a key's type. */
 enum opcode {
@@ -57,16 +58,13 @@ static int read_header(struct walk *walk)
 {
     struct rdb_summary *summary = walk->summary;
     unsigned char header[HEADER_BYTES];
-    int rc = rdb_bytes(walk->reader, header, sizeof(header), "the header of an RDB file");
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(rdb_bytes(walk->reader, header, sizeof(header), "the header of an RDB file"));
     if (memcmp(header, "REDIS", 5) == 0 && read_digits(header + 5, 4, &summary->version))
         return RDB_OK;
     summary->valkey = true;
     if (memcmp(header, "VALKEY", 6) == 0 && read_digits(header + 6, 3, &summary->version))
         return RDB_OK;
-    errbuf_set(walk->reader->err, "this is no RDB file: it begins neither with REDIS nor with VALKEY and a version");
+    errbuf_set(walk->reader->err, "not an RDB file: it begins neither with REDIS nor with VALKEY and a version");
     return RDB_BAD;
 }
 
@@ -88,17 +86,14 @@ static int read_aux(struct walk *walk)
     struct rdb_summary *summary = walk->summary;
     char name[16], value[sizeof(summary->engine) - 1];
     uint64_t name_len, len;
-    int rc = rdb_string_copy(walk->reader, name, sizeof(name), &name_len, "an auxiliary field");
-
-    if (rc == RDB_OK)
-        rc = rdb_string_copy(walk->reader, value, sizeof(value), &len, "an auxiliary field");
-    if (rc == RDB_OK && len <= sizeof(value) &&
-        ((name_len == 9 && memcmp(name, "redis-ver", 9) == 0) ||
-         (name_len == 10 && memcmp(name, "valkey-ver", 10) == 0))) {
+    TRY(rdb_string_copy(walk->reader, name, sizeof(name), &name_len, "an auxiliary field"));
+    TRY(rdb_string_copy(walk->reader, value, sizeof(value), &len, "an auxiliary field"));
+    if (len <= sizeof(value) && ((name_len == 9 && memcmp(name, "redis-ver", 9) == 0) ||
+                                 (name_len == 10 && memcmp(name, "valkey-ver", 10) == 0))) {
         memcpy(summary->engine, value, (size_t)len);
         summary->engine[len] = '\0';
     }
-    return rc;
+    return RDB_OK;
 }
 
 static int read_expiry(struct walk *walk, enum opcode opcode)
@@ -119,13 +114,11 @@ static int read_expiry(struct walk *walk, enum opcode opcode)
 static int skip_slot_import(struct rdb_reader *reader)
 {
     uint64_t ranges;
-    int rc = rdb_string_skip(reader, "an import of slots");
-
-    if (rc == RDB_OK)
-        rc = rdb_length(reader, &ranges, "an import of slots");
-    for (; rc == RDB_OK && ranges > 0; ranges--)
-        rc = skip_numbers(reader, 2, "an import of slots");
-    return rc;
+    TRY(rdb_string_skip(reader, "an import of slots"));
+    TRY(rdb_length(reader, &ranges, "an import of slots"));
+    for (; ranges > 0; ranges--)
+        TRY(skip_numbers(reader, 2, "an import of slots"));
+    return RDB_OK;
 }
 
 static int skip_module_aux(struct rdb_reader *reader)

@@ -6,6 +6,7 @@
 
 #include "bytes.h"
 #include "crc64.h"
+#include "try.h"
 
 /* The first byte of a length: its two high bits say how it goes on. */
 #define FORM_6_BITS   0
@@ -74,9 +75,7 @@ static int refill(struct rdb_reader *reader)
     if (reader->at < reader->end || !reader->source)
         return RDB_OK;
     (void)rdb_reader_crc(reader);
-    int rc = reader->source(reader->ctx, reader->buffer, reader->buffer_size, &n);
-    if (rc != 0)
-        return rc;
+    TRY(reader->source(reader->ctx, reader->buffer, reader->buffer_size, &n));
     reader->at = reader->buffer;
     reader->summed = reader->buffer;
     reader->end = reader->buffer + n;
@@ -86,21 +85,16 @@ static int refill(struct rdb_reader *reader)
 
 int rdb_more(struct rdb_reader *reader, bool *more_out)
 {
-    int rc = refill(reader);
-
-    if (rc == RDB_OK)
-        *more_out = reader->at < reader->end;
-    return rc;
+    TRY(refill(reader));
+    *more_out = reader->at < reader->end;
+    return RDB_OK;
 }
 
 /* Takes the next 1 to `max` bytes, as many as are at hand; they are valid until the next call. */
 static int take_some(struct rdb_reader *reader, uint64_t max, const unsigned char **bytes_out, size_t *n_out,
                      const char *what)
 {
-    int rc = refill(reader);
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(refill(reader));
     size_t n = (size_t)(reader->end - reader->at);
     if (n == 0)
         return rdb_bad(reader, "the data ends within %s", what);
@@ -119,10 +113,7 @@ int rdb_bytes(struct rdb_reader *reader, void *out, size_t len, const char *what
     while (len > 0) {
         const unsigned char *bytes = NULL;
         size_t n = 0;
-        int rc = take_some(reader, len, &bytes, &n, what);
-
-        if (rc != RDB_OK)
-            return rc;
+        TRY(take_some(reader, len, &bytes, &n, what));
         memcpy(to, bytes, n);
         to += n;
         len -= n;
@@ -136,12 +127,9 @@ static int pass_bytes(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *si
     while (len > 0) {
         const unsigned char *bytes = NULL;
         size_t n = 0;
-        int rc = take_some(reader, len, &bytes, &n, what);
-
-        if (rc == RDB_OK && sink)
-            rc = sink(ctx, bytes, n);
-        if (rc != RDB_OK)
-            return rc;
+        TRY(take_some(reader, len, &bytes, &n, what));
+        if (sink)
+            TRY(sink(ctx, bytes, n));
         len -= n;
     }
     return RDB_OK;
@@ -160,31 +148,25 @@ int rdb_byte(struct rdb_reader *reader, unsigned char *out, const char *what)
 int rdb_u32(struct rdb_reader *reader, uint32_t *out, const char *what)
 {
     unsigned char bytes[4];
-    int rc = rdb_bytes(reader, bytes, sizeof(bytes), what);
-
-    if (rc == RDB_OK)
-        *out = le32_get(bytes);
-    return rc;
+    TRY(rdb_bytes(reader, bytes, sizeof(bytes), what));
+    *out = le32_get(bytes);
+    return RDB_OK;
 }
 
 int rdb_u64(struct rdb_reader *reader, uint64_t *out, const char *what)
 {
     unsigned char bytes[8];
-    int rc = rdb_bytes(reader, bytes, sizeof(bytes), what);
-
-    if (rc == RDB_OK)
-        *out = le64_get(bytes);
-    return rc;
+    TRY(rdb_bytes(reader, bytes, sizeof(bytes), what));
+    *out = le64_get(bytes);
+    return RDB_OK;
 }
 
 int rdb_double(struct rdb_reader *reader, double *out, const char *what)
 {
     unsigned char bytes[8];
-    int rc = rdb_bytes(reader, bytes, sizeof(bytes), what);
-
-    if (rc == RDB_OK)
-        *out = le_double_get(bytes);
-    return rc;
+    TRY(rdb_bytes(reader, bytes, sizeof(bytes), what));
+    *out = le_double_get(bytes);
+    return RDB_OK;
 }
 
 /* ---- lengths ---- */
@@ -193,25 +175,20 @@ int rdb_double(struct rdb_reader *reader, double *out, const char *what)
 static int length_or_form(struct rdb_reader *reader, uint64_t *out, bool *special_out, const char *what)
 {
     unsigned char first, rest[8];
-    int rc = rdb_byte(reader, &first, what);
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(rdb_byte(reader, &first, what));
     *special_out = first >> 6 == FORM_ENCODED;
     *out = first & 0x3f;
     switch (first >> 6) {
     case FORM_14_BITS:
-        rc = rdb_byte(reader, rest, what);
-        if (rc == RDB_OK)
-            *out = *out << 8 | rest[0];
-        return rc;
+        TRY(rdb_byte(reader, rest, what));
+        *out = *out << 8 | rest[0];
+        return RDB_OK;
     case FORM_LONG:
         if (first != LENGTH_32 && first != LENGTH_64)
             return rdb_bad(reader, "%s: 0x%02x begins no length", what, first);
-        rc = rdb_bytes(reader, rest, first == LENGTH_32 ? 4 : 8, what);
-        if (rc == RDB_OK)
-            *out = first == LENGTH_32 ? be32_get(rest) : be64_get(rest);
-        return rc;
+        TRY(rdb_bytes(reader, rest, first == LENGTH_32 ? 4 : 8, what));
+        *out = first == LENGTH_32 ? be32_get(rest) : be64_get(rest);
+        return RDB_OK;
     default:
         return RDB_OK;
     }
@@ -240,10 +217,7 @@ static int open_string(struct rdb_reader *reader, struct string *string, const c
 {
     uint64_t form;
     bool special;
-    int rc = length_or_form(reader, &form, &special, what);
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(length_or_form(reader, &form, &special, what));
     if (!special) {
         *string = (struct string){.len = form, .stored = form, .form = PLAIN};
         return RDB_OK;
@@ -255,29 +229,27 @@ static int open_string(struct rdb_reader *reader, struct string *string, const c
     if (form != ENCODED_LZF)
         return rdb_bad(reader, "%s: strings of form %llu are not known", what, (unsigned long long)form);
     string->form = COMPRESSED;
-    rc = rdb_length(reader, &string->stored, what);
-    return rc == RDB_OK ? rdb_length(reader, &string->len, what) : rc;
+    TRY(rdb_length(reader, &string->stored, what));
+    return rdb_length(reader, &string->len, what);
 }
 
 int rdb_string_skip(struct rdb_reader *reader, const char *what)
 {
     struct string string;
-    int rc = open_string(reader, &string, what);
-
-    return rc == RDB_OK ? rdb_skip(reader, string.stored, what) : rc;
+    TRY(open_string(reader, &string, what));
+    return rdb_skip(reader, string.stored, what);
 }
 
 /* A number as text, as which it stands. */
 static int number_text(struct rdb_reader *reader, size_t bytes, char text[16], const char *what)
 {
     unsigned char in[4] = {0};
-    int rc = rdb_bytes(reader, in, bytes, what);
+    TRY(rdb_bytes(reader, in, bytes, what));
     uint32_t bits = le32_get(in);
     int32_t value = bytes == 1 ? (int8_t)bits : bytes == 2 ? (int16_t)bits : (int32_t)bits;
 
-    if (rc == RDB_OK)
-        snprintf(text, 16, "%d", value);
-    return rc;
+    snprintf(text, 16, "%d", value);
+    return RDB_OK;
 }
 
 /* A compressed string passes through the decoder on its way to the sink. */
@@ -345,10 +317,7 @@ int rdb_string_copy(struct rdb_reader *reader, void *buf, size_t max, uint64_t *
 {
     struct copy_to to = {buf, max};
     struct string string;
-    int rc = open_content(reader, &string, what);
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(open_content(reader, &string, what));
     *len_out = string.len;
     return pass_string(reader, &string, copy_some, &to, what);
 }
@@ -356,12 +325,9 @@ int rdb_string_copy(struct rdb_reader *reader, void *buf, size_t max, uint64_t *
 int rdb_string_pieces(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     struct string string;
-    int rc = open_content(reader, &string, what);
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(open_content(reader, &string, what));
     if (string.len != len)
-        return rdb_bad(reader, "%s: %llu bytes, where %llu must be", what, (unsigned long long)string.len,
+        return rdb_bad(reader, "%s: %llu bytes, expected %llu", what, (unsigned long long)string.len,
                        (unsigned long long)len);
     return pass_string(reader, &string, sink, ctx, what);
 }

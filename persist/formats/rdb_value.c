@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "try.h"
+
 /* A field of a type:
  *   s  string
  *   l  length, or another number in that form
@@ -16,13 +18,6 @@ struct type {
     const char *fields; /* NULL: skip() */
     int (*skip)(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 };
-
-#define DO(call)          \
-    do {                  \
-        int rc_ = (call); \
-        if (rc_ != 0)     \
-            return rc_;   \
-    } while (0)
 
 static int skip_stream(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 static int skip_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
@@ -111,7 +106,7 @@ static int skip_text_double(struct rdb_reader *reader)
 {
     unsigned char len;
 
-    DO(rdb_byte(reader, &len, "a score"));
+    TRY(rdb_byte(reader, &len, "a score"));
     return len >= 253 ? RDB_OK : rdb_skip(reader, len, "a score"); /* these are not a number and the infinities */
 }
 
@@ -132,15 +127,15 @@ static int skip_field(struct rdb_reader *reader, char field)
 static int skip_fields(struct rdb_reader *reader, const char *fields)
 {
     for (; *fields != '\0' && *fields != '#'; fields++)
-        DO(skip_field(reader, *fields));
+        TRY(skip_field(reader, *fields));
     if (*fields == '\0')
         return RDB_OK;
 
     uint64_t entries;
-    DO(rdb_length(reader, &entries, "the number of entries of a value"));
+    TRY(rdb_length(reader, &entries, "the number of entries of a value"));
     for (; entries > 0; entries--) {
         for (const char *field = fields + 1; *field != '\0'; field++)
-            DO(skip_field(reader, *field));
+            TRY(skip_field(reader, *field));
     }
     return RDB_OK;
 }
@@ -162,28 +157,28 @@ static int skip_group(struct rdb_reader *reader, unsigned type)
 {
     uint64_t n;
 
-    DO(skip_fields(reader, "sll")); /* name, last delivered id */
+    TRY(skip_fields(reader, "sll")); /* name, last delivered id */
     if (type >= STREAM_2)
-        DO(skip_number(reader, "the number of read entries of a stream"));
-    DO(rdb_length(reader, &n, "the number of pending entries of a stream"));
+        TRY(skip_number(reader, "the number of read entries of a stream"));
+    TRY(rdb_length(reader, &n, "the number of pending entries of a stream"));
     for (; n > 0; n--) {
-        DO(rdb_skip(reader, STREAM_ID_BYTES + 8, "a pending entry of a stream")); /* id, time of delivery */
-        DO(skip_number(reader, "a pending entry of a stream"));                   /* deliveries */
+        TRY(rdb_skip(reader, STREAM_ID_BYTES + 8, "a pending entry of a stream")); /* id, time of delivery */
+        TRY(skip_number(reader, "a pending entry of a stream"));                   /* deliveries */
     }
-    DO(rdb_length(reader, &n, "the number of consumers of a stream"));
+    TRY(rdb_length(reader, &n, "the number of consumers of a stream"));
     for (; n > 0; n--) {
         uint64_t pending;
 
-        DO(rdb_string_skip(reader, "a consumer of a stream"));
-        DO(rdb_skip(reader, type >= STREAM_3 ? 16 : 8, "a consumer of a stream")); /* times: seen, active */
-        DO(rdb_length(reader, &pending, "a consumer of a stream"));
+        TRY(rdb_string_skip(reader, "a consumer of a stream"));
+        TRY(rdb_skip(reader, type >= STREAM_3 ? 16 : 8, "a consumer of a stream")); /* times: seen, active */
+        TRY(rdb_length(reader, &pending, "a consumer of a stream"));
         for (; pending > 0; pending--)
-            DO(rdb_skip(reader, STREAM_ID_BYTES, "a consumer of a stream"));
+            TRY(rdb_skip(reader, STREAM_ID_BYTES, "a consumer of a stream"));
     }
     if (type >= STREAM_5) {
-        DO(rdb_length(reader, &n, "the number of refused entries of a stream"));
+        TRY(rdb_length(reader, &n, "the number of refused entries of a stream"));
         for (; n > 0; n--)
-            DO(rdb_skip(reader, STREAM_ID_BYTES, "a refused entry of a stream"));
+            TRY(rdb_skip(reader, STREAM_ID_BYTES, "a refused entry of a stream"));
     }
     return RDB_OK;
 }
@@ -193,11 +188,11 @@ static int skip_producers(struct rdb_reader *reader)
 {
     uint64_t n;
 
-    DO(skip_fields(reader, "ll")); /* how long, how many */
-    DO(rdb_length(reader, &n, "the number of producers of a stream"));
+    TRY(skip_fields(reader, "ll")); /* how long, how many */
+    TRY(rdb_length(reader, &n, "the number of producers of a stream"));
     for (; n > 0; n--) {
-        DO(rdb_string_skip(reader, "a producer of a stream"));
-        DO(skip_fields(reader, "#sll")); /* its ids, and those of their entries */
+        TRY(rdb_string_skip(reader, "a producer of a stream"));
+        TRY(skip_fields(reader, "#sll")); /* its ids, and those of their entries */
     }
     return skip_fields(reader, "ll"); /* counters */
 }
@@ -207,13 +202,13 @@ static int skip_stream(struct rdb_reader *reader, unsigned type, const struct rd
     uint64_t groups;
 
     (void)templates;
-    DO(skip_fields(reader, "#ss")); /* listpacks by their first id */
-    DO(skip_fields(reader, "lll")); /* number of entries, last id */
+    TRY(skip_fields(reader, "#ss")); /* listpacks by their first id */
+    TRY(skip_fields(reader, "lll")); /* number of entries, last id */
     if (type >= STREAM_2)
-        DO(skip_fields(reader, "lllll")); /* first id, largest deleted id, number of entries ever */
-    DO(rdb_length(reader, &groups, "the number of groups of a stream"));
+        TRY(skip_fields(reader, "lllll")); /* first id, largest deleted id, number of entries ever */
+    TRY(rdb_length(reader, &groups, "the number of groups of a stream"));
     for (; groups > 0; groups--)
-        DO(skip_group(reader, type));
+        TRY(skip_group(reader, type));
     return type >= STREAM_4 ? skip_producers(reader) : RDB_OK;
 }
 
@@ -226,19 +221,19 @@ static int skip_array(struct rdb_reader *reader, unsigned type, const struct rdb
     uint64_t n, cursor, tag;
 
     (void)type, (void)templates;
-    DO(rdb_length(reader, &n, "the number of elements of an array"));
-    DO(rdb_length(reader, &cursor, "the cursor of an array"));
+    TRY(rdb_length(reader, &n, "the number of elements of an array"));
+    TRY(rdb_length(reader, &cursor, "the cursor of an array"));
     if (cursor > 1)
         return rdb_bad(reader, "the cursor of an array: %llu is neither 0 nor 1", (unsigned long long)cursor);
     if (cursor == 1)
-        DO(skip_number(reader, "the cursor of an array"));
+        TRY(skip_number(reader, "the cursor of an array"));
     for (; n > 0; n--) {
-        DO(skip_number(reader, "an index of an array"));
-        DO(rdb_length(reader, &tag, "an element of an array"));
+        TRY(skip_number(reader, "an index of an array"));
+        TRY(rdb_length(reader, &tag, "an element of an array"));
         if (tag == ARRAY_STRING || tag == ARRAY_SMALL_STRING)
-            DO(rdb_string_skip(reader, "an element of an array"));
+            TRY(rdb_string_skip(reader, "an element of an array"));
         else if (tag == ARRAY_INTEGER || tag == ARRAY_DOUBLE)
-            DO(rdb_skip(reader, 8, "an element of an array"));
+            TRY(rdb_skip(reader, 8, "an element of an array"));
         else
             return rdb_bad(reader, "an element of an array: tag %llu is not known", (unsigned long long)tag);
     }
@@ -251,10 +246,10 @@ int rdb_read_template(struct rdb_reader *reader, struct rdb_templates *templates
 {
     struct rdb_template template;
 
-    DO(rdb_length(reader, &template.id, "a template of hashes"));
-    DO(rdb_length(reader, &template.fields, "a template of hashes"));
+    TRY(rdb_length(reader, &template.id, "a template of hashes"));
+    TRY(rdb_length(reader, &template.fields, "a template of hashes"));
     for (uint64_t i = 0; i < template.fields; i++)
-        DO(rdb_string_skip(reader, "a template of hashes"));
+        TRY(rdb_string_skip(reader, "a template of hashes"));
     if (templates->n == RDB_TEMPLATES_MAX)
         return rdb_bad(reader, "more than %d templates of hashes", RDB_TEMPLATES_MAX);
     templates->list[templates->n++] = template;
@@ -266,12 +261,12 @@ static int skip_template_array(struct rdb_reader *reader, unsigned type, const s
     uint64_t id;
 
     (void)type;
-    DO(rdb_length(reader, &id, "a hash's template"));
+    TRY(rdb_length(reader, &id, "a hash's template"));
     for (unsigned i = 0; i < templates->n; i++) {
         if (templates->list[i].id != id)
             continue;
         for (uint64_t n = templates->list[i].fields; n > 0; n--)
-            DO(rdb_string_skip(reader, "a value of a hash"));
+            TRY(rdb_string_skip(reader, "a value of a hash"));
         return RDB_OK;
     }
     return rdb_bad(reader, "a hash's template: there is none with the number %llu", (unsigned long long)id);
@@ -293,22 +288,22 @@ int rdb_skip_module_fields(struct rdb_reader *reader)
     uint64_t opcode;
 
     for (;;) {
-        DO(rdb_length(reader, &opcode, "a module's value"));
+        TRY(rdb_length(reader, &opcode, "a module's value"));
         switch (opcode) {
         case MODULE_END:
             return RDB_OK;
         case MODULE_SIGNED:
         case MODULE_UNSIGNED:
-            DO(skip_number(reader, "a number in a module's value"));
+            TRY(skip_number(reader, "a number in a module's value"));
             break;
         case MODULE_FLOAT:
-            DO(rdb_skip(reader, 4, "a number in a module's value"));
+            TRY(rdb_skip(reader, 4, "a number in a module's value"));
             break;
         case MODULE_DOUBLE:
-            DO(rdb_skip(reader, 8, "a number in a module's value"));
+            TRY(rdb_skip(reader, 8, "a number in a module's value"));
             break;
         case MODULE_STRING:
-            DO(rdb_string_skip(reader, "a string in a module's value"));
+            TRY(rdb_string_skip(reader, "a string in a module's value"));
             break;
         default:
             return rdb_bad(reader, "a module's value: opcode %llu is not known", (unsigned long long)opcode);
@@ -319,7 +314,7 @@ int rdb_skip_module_fields(struct rdb_reader *reader)
 static int skip_module(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates)
 {
     (void)type, (void)templates;
-    DO(skip_number(reader, "a module's type"));
+    TRY(skip_number(reader, "a module's type"));
     return rdb_skip_module_fields(reader);
 }
 
@@ -327,10 +322,10 @@ int rdb_skip_key_meta(struct rdb_reader *reader)
 {
     uint64_t classes;
 
-    DO(rdb_length(reader, &classes, "the number of a key's notes"));
+    TRY(rdb_length(reader, &classes, "the number of a key's notes"));
     for (; classes > 0; classes--) {
-        DO(rdb_skip(reader, 4, "a key's notes")); /* whose they are */
-        DO(rdb_skip_module_fields(reader));
+        TRY(rdb_skip(reader, 4, "a key's notes")); /* whose they are */
+        TRY(rdb_skip_module_fields(reader));
     }
     return RDB_OK;
 }

@@ -1,4 +1,4 @@
-/* rdb_value: what can stand in an RDB file beside RedisBloom's filters: reads past it, and names it.
+/* rdb_value: the other values of an RDB file: skips them, and names their types.
  *
  * It knows the types of Redis up to RDB version 15, those of Valkey up to 81, and all that came before. What a type's
  * number means depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS.

@@ -6,13 +6,15 @@
 
 #include "check.h"
 #include "crc64.h"
+#include "grow.h"
+#include "try.h"
 
 bool redisbloom_is_layout(const struct bloom_filter *filter)
 {
     struct bloom_layer_view view;
 
     bloom_filter_layer(filter, 0, &view);
-    return bloom_variant_is_redisbloom(view.shape.variant);
+    return bloom_variant_is_redisbloom(view.shape.variant) && !bloom_filter_params(filter)->key;
 }
 
 static uint64_t sum_bytes(const struct redisbloom_filter *value)
@@ -120,9 +122,8 @@ static int read_dump(const void *data, size_t len, struct redisbloom_filter *val
 int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
 {
     struct redisbloom_filter value;
-    int rc = read_dump(data, len, &value, NULL, NULL, err);
-
-    return rc == DUMP_OK ? make_plan(&value, plan_out, err) : rc;
+    TRY(read_dump(data, len, &value, NULL, NULL, err));
+    return make_plan(&value, plan_out, err);
 }
 
 static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
@@ -209,6 +210,19 @@ bool redisbloom_load_began_with(const struct redisbloom_load *load, const void *
     return len == redisbloom_header_bytes(load->plan.nlayers) && load->header == crc64(0, data, len);
 }
 
+int redisbloom_load_copy(struct redisbloom_load *copy_out, const struct redisbloom_load *load)
+{
+    struct redisbloom_span *spans = calloc(load->nspans + 1, sizeof(*spans));
+    if (!spans)
+        return -ENOMEM;
+    if (load->nspans)
+        memcpy(spans, load->spans, load->nspans * sizeof(*spans));
+    *copy_out = *load;
+    copy_out->spans = spans;
+    copy_out->room = load->nspans;
+    return 0;
+}
+
 void redisbloom_load_deinit(struct redisbloom_load *load)
 {
     free(load->spans);
@@ -217,29 +231,17 @@ void redisbloom_load_deinit(struct redisbloom_load *load)
 
 static int make_room(struct redisbloom_load *load, struct errbuf *err)
 {
-    if (load->nspans < load->room)
-        return DUMP_OK;
-    if (load->nspans >= REDISBLOOM_MAX_SPANS) {
-        errbuf_set(err, "what has come has more than %d gaps", REDISBLOOM_MAX_SPANS);
-        return DUMP_BAD;
-    }
-    size_t room = load->room ? 2 * load->room : 16;
-    struct redisbloom_span *spans = realloc(load->spans, room * sizeof(*spans));
-    if (!spans)
-        return -ENOMEM;
-    load->spans = spans;
-    load->room = room;
-    return DUMP_OK;
+    if (load->nspans < REDISBLOOM_MAX_SPANS)
+        return GROW(load->spans, load->nspans, load->room);
+    errbuf_set(err, "the chunks so far have more than %d gaps", REDISBLOOM_MAX_SPANS);
+    return DUMP_BAD;
 }
 
 /* The bytes from..to have come. */
 static int note_span(struct redisbloom_load *load, uint64_t from, uint64_t to, struct errbuf *err)
 {
     size_t first = 0, behind;
-    int rc = make_room(load, err);
-
-    if (rc != DUMP_OK)
-        return rc;
+    TRY(make_room(load, err));
     while (first < load->nspans && load->spans[first].to < from)
         first++;
     for (behind = first; behind < load->nspans && load->spans[behind].from <= to; behind++) {
@@ -286,9 +288,7 @@ int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *fil
         return DUMP_BAD;
     }
     uint64_t end = iterator - REDISBLOOM_HEADER_ITERATOR;
-    int rc = note_span(load, end - len, end, err);
-    if (rc != DUMP_OK)
-        return rc;
+    TRY(note_span(load, end - len, end, err));
     redisbloom_put_bits(filter, layer, offset, data, len);
     *complete_out = load->missing == 0;
     if (*complete_out) {

@@ -2,8 +2,8 @@
  * DUMP, and the chunks of BF.SCANDUMP. What redisbloom_format.h has are the fields, here they become a filter. The
  * statuses are those of dump.h.
  *
- * As with dump.h, who loads makes the filter that a plan asks for, and so decides what is too large. A dump taken while
- * adds go on holds every item whose add had returned when it began.
+ * As with dump.h, the loader makes the filter that a plan asks for, and so decides what is too large. A dump taken
+ * while adds go on holds every item whose add had returned when it began.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
 #ifndef BLOOMERY_REDISBLOOM_DUMP_H
@@ -16,7 +16,7 @@
 #include "dump.h"
 #include "redisbloom_format.h"
 
-/* Whether a filter is in this layout: then this is how it is dumped. */
+/* Whether RedisBloom can have the filter: then this is how it is dumped. It is in this layout, and not KEYED. */
 bool redisbloom_is_layout(const struct bloom_filter *filter);
 
 /* ---- DUMP and RESTORE ---- */
@@ -73,6 +73,9 @@ bool redisbloom_load_began_with(const struct redisbloom_load *load, const void *
 int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *filter, uint64_t iterator,
                           const void *data, size_t len, bool *complete_out, struct errbuf *err)
     __attribute__((warn_unused_result));
+
+/* Copies a load. 0 or -ENOMEM. */
+int redisbloom_load_copy(struct redisbloom_load *copy_out, const struct redisbloom_load *load);
 
 void redisbloom_load_deinit(struct redisbloom_load *load);
 

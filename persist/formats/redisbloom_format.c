@@ -3,6 +3,7 @@
 #include "bytes.h"
 #include "crc64.h"
 #include "rdb_value.h"
+#include "try.h"
 
 /* Each field of a module's value follows one of these. */
 #define OPCODE_END      0
@@ -13,7 +14,7 @@
 #define CRC_BYTES    8
 #define FOOTER_BYTES (2 + CRC_BYTES) /* of a dump: RDB version, checksum */
 
-/* ---- what is checked here: numbers on which reading depends, and those that only bytes have ---- */
+/* ---- checks of numbers on which reading depends, and of numbers that only the bytes have ---- */
 
 static int check_nlayers(uint64_t nlayers, struct errbuf *err)
 {
@@ -27,7 +28,7 @@ static int check_bits(const struct redisbloom_layer *layer, struct errbuf *err)
 {
     if (layer->bits > 0 && layer->bits % 8 == 0)
         return RDB_OK;
-    errbuf_set(err, "bits: %llu is no number of whole bytes", (unsigned long long)layer->bits);
+    errbuf_set(err, "bits: %llu is not a whole number of bytes", (unsigned long long)layer->bits);
     return RDB_BAD;
 }
 
@@ -63,39 +64,32 @@ static int read_opcode(struct rdb_reader *reader, unsigned opcode, const char *w
     int rc = rdb_length(reader, &found, what);
 
     if (rc == RDB_OK && found != opcode)
-        return rdb_bad(reader, "%s: opcode %llu, where %u must be", what, (unsigned long long)found, opcode);
+        return rdb_bad(reader, "%s: opcode %llu, expected %u", what, (unsigned long long)found, opcode);
     return rc;
 }
 
 static int read_unsigned(struct rdb_reader *reader, uint64_t *out, const char *what)
 {
-    int rc = read_opcode(reader, OPCODE_UNSIGNED, what);
-
-    return rc == RDB_OK ? rdb_length(reader, out, what) : rc;
+    TRY(read_opcode(reader, OPCODE_UNSIGNED, what));
+    return rdb_length(reader, out, what);
 }
 
 static int read_double(struct rdb_reader *reader, double *out, const char *what)
 {
-    int rc = read_opcode(reader, OPCODE_DOUBLE, what);
-
-    return rc == RDB_OK ? rdb_double(reader, out, what) : rc;
+    TRY(read_opcode(reader, OPCODE_DOUBLE, what));
+    return rdb_double(reader, out, what);
 }
 
 static int read_head(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value, uint64_t *size_out)
 {
-    int rc = read_unsigned(reader, size_out, "size");
-
     value->options = 0;
     value->growth = REDISBLOOM_DEFAULT_GROWTH;
-    if (rc == RDB_OK)
-        rc = read_unsigned(reader, &value->nlayers, "nfilters");
-    if (rc == RDB_OK)
-        rc = check_nlayers(value->nlayers, reader->err);
-    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_OPTIONS)
-        rc = read_unsigned(reader, &value->options, "options");
-    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_GROWTH)
-        rc = read_unsigned(reader, &value->growth, "growth");
-    return rc;
+    TRY(read_unsigned(reader, size_out, "size"));
+    TRY(read_unsigned(reader, &value->nlayers, "nfilters"));
+    TRY(check_nlayers(value->nlayers, reader->err));
+    if (encver >= REDISBLOOM_ENCVER_OPTIONS)
+        TRY(read_unsigned(reader, &value->options, "options"));
+    return encver >= REDISBLOOM_ENCVER_GROWTH ? read_unsigned(reader, &value->growth, "growth") : RDB_OK;
 }
 
 /* The sink of a layer's bits. */
@@ -117,36 +111,26 @@ static int take_bits(void *ctx, const unsigned char *bytes, size_t len)
 
 static int read_fields(struct rdb_reader *reader, unsigned encver, struct redisbloom_layer *layer)
 {
-    int rc = read_unsigned(reader, &layer->entries, "entries");
-
-    if (rc == RDB_OK)
-        rc = read_double(reader, &layer->error, "error");
-    if (rc == RDB_OK)
-        rc = read_unsigned(reader, &layer->hashes, "hashes");
-    if (rc == RDB_OK)
-        rc = read_double(reader, &layer->bpe, "bpe");
-    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_BITS)
-        rc = read_unsigned(reader, &layer->bits, "bits");
-    if (rc == RDB_OK && encver >= REDISBLOOM_ENCVER_BITS)
-        rc = read_unsigned(reader, &layer->n2, "n2");
-    if (rc == RDB_OK && encver < REDISBLOOM_ENCVER_BITS)
+    TRY(read_unsigned(reader, &layer->entries, "entries"));
+    TRY(read_double(reader, &layer->error, "error"));
+    TRY(read_unsigned(reader, &layer->hashes, "hashes"));
+    TRY(read_double(reader, &layer->bpe, "bpe"));
+    if (encver >= REDISBLOOM_ENCVER_BITS) {
+        TRY(read_unsigned(reader, &layer->bits, "bits"));
+        TRY(read_unsigned(reader, &layer->n2, "n2"));
+    } else {
         layer->bits = redisbloom_old_bits(layer);
-    return rc == RDB_OK ? check_bits(layer, reader->err) : rc;
+    }
+    return check_bits(layer, reader->err);
 }
 
 static int read_layer(struct rdb_reader *reader, unsigned encver, struct redisbloom_layer *layer, struct layer_bits *to)
 {
-    int rc;
-
     *layer = (struct redisbloom_layer){0};
-    rc = read_fields(reader, encver, layer);
-    if (rc == RDB_OK)
-        rc = read_opcode(reader, OPCODE_STRING, "the string of bits");
-    if (rc == RDB_OK)
-        rc = rdb_string_pieces(reader, redisbloom_bytes(layer), take_bits, to, "the string of bits");
-    if (rc == RDB_OK)
-        rc = read_unsigned(reader, &layer->count, "size");
-    return rc;
+    TRY(read_fields(reader, encver, layer));
+    TRY(read_opcode(reader, OPCODE_STRING, "the string of bits"));
+    TRY(rdb_string_pieces(reader, redisbloom_bytes(layer), take_bits, to, "the string of bits"));
+    return read_unsigned(reader, &layer->count, "size");
 }
 
 int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out,
@@ -182,22 +166,16 @@ static int open_value(struct rdb_reader *reader, unsigned *encver_out)
 {
     unsigned char type;
     uint64_t id;
-    int rc = rdb_byte(reader, &type, "the type");
-
-    if (rc == RDB_OK && type == RDB_OPCODE_KEY_META) {
-        rc = rdb_skip_key_meta(reader);
-        if (rc == RDB_OK)
-            rc = rdb_byte(reader, &type, "the type");
+    TRY(rdb_byte(reader, &type, "the type"));
+    if (type == RDB_OPCODE_KEY_META) {
+        TRY(rdb_skip_key_meta(reader));
+        TRY(rdb_byte(reader, &type, "the type"));
     }
-    if (rc != RDB_OK)
-        return rc;
     if (type != RDB_TYPE_MODULE_2) {
         errbuf_set(reader->err, "the value is a %s, not a Bloom filter", rdb_type_name(type, false));
         return RDB_BAD;
     }
-    rc = rdb_length(reader, &id, "the module type");
-    if (rc != RDB_OK)
-        return rc;
+    TRY(rdb_length(reader, &id, "the module type"));
     if (RDB_MODULE_TYPE(id) != REDISBLOOM_TYPE_ID) {
         char name[RDB_MODULE_NAME_BYTES];
 
@@ -346,7 +324,7 @@ static int read_header_layer(const unsigned char *at, struct redisbloom_layer *l
     };
     rc = check_bits(layer, err);
     if (rc == RDB_OK && bytes != redisbloom_bytes(layer)) {
-        errbuf_set(err, "bytes: %llu, where %llu bits must be", (unsigned long long)bytes,
+        errbuf_set(err, "bytes: %llu, expected those of %llu bits", (unsigned long long)bytes,
                    (unsigned long long)layer->bits);
         return RDB_BAD;
     }

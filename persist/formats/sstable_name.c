@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "filterdb.h"
+#include "fsops.h"
+#include "key_file.h"
 
 struct version {
     const char *name;
@@ -266,10 +268,27 @@ size_t sstable_sibling(const char *path, const struct sstable_name *name, const 
     return base + len;
 }
 
+uint64_t filterdb_key_of_path(const char *path, size_t *len_out)
+{
+    size_t len = strlen(path), end = sizeof(FILTERDB_KEYED_END) - 1 + KEY_ID_DIGITS;
+    uint64_t id;
+
+    *len_out = len;
+    if (len <= end || memcmp(path + len - end, FILTERDB_KEYED_END, sizeof(FILTERDB_KEYED_END) - 1) != 0 ||
+        !key_id_parse(path + len - KEY_ID_DIGITS, KEY_ID_DIGITS, &id))
+        return 0;
+    *len_out = len - end;
+    return id;
+}
+
 int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out, struct errbuf *err)
 {
     struct sstable_name name;
+    struct path plain;
+    size_t len;
 
+    if (filterdb_key_of_path(path, &len) && path_format(&plain, err, "%.*s", (int)len, path) == 0)
+        path = plain.text;
     if (sstable_name_parse(path, &name, err) != SSTABLE_OK)
         return FILTERDB_MALFORMED;
     if (!part_is(name.component, "Filter.db")) {

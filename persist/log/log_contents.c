@@ -5,6 +5,7 @@
 #include "filterdb.h"
 #include "log_shape.h"
 #include "log_varint.h"
+#include "try.h"
 
 #define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX + LOG_TURN_MAX) /* shape, count of items, turn */
 #define HEAD_MAX       VARINT_MAX                                  /* count of layers */
@@ -23,9 +24,7 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
     }
     if (words > max_bytes / 8)
         return LOG_CONTENTS_LARGE;
-    int rc = log_bytes_reserve(bytes, HEAD_MAX + nlayers * LAYER_HEAD_MAX + (size_t)words * 8);
-    if (rc != 0)
-        return rc;
+    TRY(log_bytes_reserve(bytes, HEAD_MAX + nlayers * LAYER_HEAD_MAX + (size_t)words * 8));
     unsigned char *at = bytes->ptr + bytes->len;
     at = varint_put(at, nlayers + (window ? WINDOW_HEAD : 0));
     for (unsigned i = 0; i < nlayers; i++) {
@@ -44,39 +43,34 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
     return 0;
 }
 
-static bool decode_layer(const unsigned char **at, const unsigned char *end, bool window, struct log_layer *layer)
+static void decode_layer(struct cursor *c, bool window, struct log_layer *layer)
 {
     layer->turn = (struct bloom_turn){0};
-    if (!log_shape_get(at, end, &layer->shape) || layer->shape.nwords > LOG_CONTENTS_MAX / 8 ||
-        layer->shape.nwords * 8 > (uint64_t)(end - *at))
-        return false;
-    layer->words = *at;
-    *at += layer->shape.nwords * 8;
-    return varint_get(at, end, &layer->items) && (!window || log_turn_get(at, end, &layer->turn));
+    log_shape_get(c, &layer->shape);
+    c->bad |= layer->shape.nwords > LOG_CONTENTS_MAX / 8;
+    layer->words = c->bad ? NULL : cursor_bytes(c, layer->shape.nwords * 8);
+    layer->items = cursor_number(c);
+    if (window)
+        log_turn_get(c, &layer->turn);
 }
 
 bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out)
 {
-    const unsigned char *at = bytes;
-    uint64_t words = 0, nlayers;
+    struct log_layer *layers = contents_out->layers;
+    struct cursor c = cursor_of(bytes, len);
+    uint64_t words = 0, nlayers = cursor_number(&c);
 
-    if (len == 0)
-        return false;
-    const unsigned char *end = at + len;
-    if (!varint_get(&at, end, &nlayers))
-        return false;
     contents_out->window = nlayers > WINDOW_HEAD;
     nlayers -= contents_out->window ? WINDOW_HEAD : 0;
-    if (nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
+    if (c.bad || nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
         return false;
-    for (unsigned i = 0; i < nlayers; i++) {
-        if (!decode_layer(&at, end, contents_out->window, &contents_out->layers[i]) ||
-            contents_out->layers[i].shape.variant != contents_out->layers[0].shape.variant)
-            return false;
-        words += contents_out->layers[i].shape.nwords;
+    for (unsigned i = 0; !c.bad && i < nlayers; i++) {
+        decode_layer(&c, contents_out->window, &layers[i]);
+        c.bad |= layers[i].shape.variant != layers[0].shape.variant;
+        words += layers[i].shape.nwords;
     }
     contents_out->nlayers = (unsigned)nlayers;
-    return at == end && words <= LOG_CONTENTS_MAX / 8;
+    return !c.bad && c.at == c.end && words <= LOG_CONTENTS_MAX / 8;
 }
 
 int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)

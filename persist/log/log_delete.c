@@ -1,74 +1,66 @@
-/* Segments that a save has made superfluous. */
+/* Deletes the segments that no save needs any more, and files of pending records whose records are all in segments. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "log_frame.h"
+#include "log_pending.h"
 #include "log_writer.h"
 
-struct numbers {
+struct deletion {
+    bool pending; /* files of pending records, otherwise segments and their drafts */
     uint64_t below;
-    uint64_t *items;
-    size_t count;
-    size_t size;
+    char (*names)[LOG_SEGMENT_NAME];
+    size_t count, size;
 };
 
-static int note_number(void *ctx, const char *name)
-{
-    struct numbers *numbers = ctx;
-    uint64_t number = log_segment_number(name) + log_draft_number(name);
+_Static_assert(PENDING_NAME <= LOG_SEGMENT_NAME, "a name of either kind");
 
-    if (number == 0 || number >= numbers->below)
+static int note_name(void *ctx, const char *name)
+{
+    struct deletion *d = ctx;
+    uint64_t number = d->pending ? log_pending_number(name) : log_segment_number(name) + log_draft_number(name);
+
+    if (number == 0 || number >= d->below)
         return 0;
-    if (numbers->count == numbers->size) {
-        size_t size = numbers->size ? numbers->size * 2 : 64;
-        uint64_t *items = realloc(numbers->items, size * sizeof(*items));
-        if (!items)
-            return -ENOMEM;
-        numbers->items = items;
-        numbers->size = size;
-    }
-    numbers->items[numbers->count++] = number;
+    if (GROW(d->names, d->count, d->size) != 0)
+        return -ENOMEM;
+    strcpy(d->names[d->count++], name);
     return 0;
 }
 
-static int delete_file(const struct fsops *fs, const char *log_dir, const char *name, struct errbuf *err)
+/* Not synced: a file that comes back after a crash is deleted again. */
+static int delete_files(const struct fsops *fs, const char *dir, struct deletion *d, struct errbuf *err)
 {
-    char path[4096];
-    int len = snprintf(path, sizeof(path), "%s/%s", log_dir, name);
-    int rc = len > 0 && (size_t)len < sizeof(path) ? fs->unlink(fs->ctx, path) : -ENAMETOOLONG;
+    struct path path, log_dir;
+    int status = path_format(&log_dir, err, "%s/log", dir);
 
-    if (rc == -ENOENT)
-        return 0;
-    if (rc != 0)
-        errbuf_set(err, "%s/%s: %s", log_dir, name, strerror(-rc));
-    return rc;
-}
-
-/* Not synced: a segment that comes back after a crash is below the MANIFEST's and deleted again. */
-int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
-{
-    struct numbers numbers = {.below = segment};
-    char log_dir[4096];
-    int len = snprintf(log_dir, sizeof(log_dir), "%s/log", dir);
-    int status =
-        len > 0 && (size_t)len < sizeof(log_dir) ? fs->list(fs->ctx, log_dir, note_number, &numbers) : -ENAMETOOLONG;
-
+    if (status == 0)
+        status = fs->list(fs->ctx, log_dir.text, note_name, d);
     if (status == -ENOENT)
         status = 0;
     if (status != 0)
         errbuf_set(err, "%s/log: %s", dir, strerror(-status));
-    for (size_t i = 0; i < numbers.count; i++) {
-        char name[LOG_SEGMENT_NAME];
-
-        log_segment_name(numbers.items[i], name);
-        int rc = delete_file(fs, log_dir, name, err);
-        status = status ? status : rc;
-        log_draft_name(numbers.items[i], name);
-        rc = delete_file(fs, log_dir, name, NULL);
+    for (size_t i = 0; i < d->count; i++) {
+        int rc = path_format(&path, err, "%s/%s", log_dir.text, d->names[i]);
+        if (rc == 0)
+            rc = fs->unlink(fs->ctx, path.text);
+        if (rc == 0 || rc == -ENOENT)
+            continue;
+        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
         status = status ? status : rc;
     }
-    free(numbers.items);
+    free(d->names);
     return status;
+}
+
+int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
+{
+    return delete_files(fs, dir, &(struct deletion){.below = segment}, err);
+}
+
+int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t process, struct errbuf *err)
+{
+    return delete_files(fs, dir, &(struct deletion){.pending = true, .below = process}, err);
 }

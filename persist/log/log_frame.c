@@ -64,11 +64,11 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
     uint32_t version = le32_get(bytes + 8);
 
     if (memcmp(bytes, magic, 8) != 0) {
-        errbuf_set(err, "it does not begin as a segment of the log");
+        errbuf_set(err, "it is not a segment of the log");
         return LOG_DAMAGED;
     }
     if (version != LOG_VERSION) {
-        errbuf_set(err, "version %" PRIu32 " of the format is not known here", version);
+        errbuf_set(err, "version %" PRIu32 " of the format is unknown", version);
         return LOG_DAMAGED;
     }
     if (le64_get(bytes + SUMMED) != XXH3_64bits(bytes, SUMMED)) {

@@ -7,9 +7,10 @@
 
 #include "id_map.h"
 #include "log_contents.h"
+#include "try.h"
 
-/* Filters in the order in which they came, as what is allocated for each is: a million are gone through, and freed,
- * several times as fast so as in that of the map. */
+/* Filters in the order of their first records. A walk over a million, or freeing them, is several times as fast in this
+ * order as in that of the map. */
 #define BLOCK_FILTERS 1024
 struct filter_block {
     struct filter_block *next;
@@ -22,7 +23,7 @@ struct log_history {
     bool broken;                        /* what this process has recorded from here on holds with a later save only */
     bool cleared;                       /* filters without a history of their own are gone */
     uint64_t *databases_cleared;        /* the number of the last record that has cleared each; NULL: none */
-    uint16_t stands_for[DATABASES_MAX]; /* what a client's number stands for, plus one; 0: as the save says */
+    uint16_t stands_for[DATABASES_MAX]; /* the internal number of a client's, plus one; 0: as in the save */
     struct id_map filters;              /* struct log_filter, in the blocks */
     struct filter_block *first, *last;
     uint64_t highest_id;
@@ -81,8 +82,7 @@ static struct log_filter *next_place(struct log_history *history)
     return &block->filters[block->used];
 }
 
-/* One that begins after everything was cleared, and not with a filter that comes into being, is that of a filter which
- * was cleared. */
+/* If all filters were cleared, a history that does not begin with a new filter belongs to a cleared one. */
 static struct log_filter *filter_of(struct log_history *history, uint64_t id)
 {
     struct log_filter *filter = id_map_get(&history->filters, id);
@@ -140,10 +140,7 @@ static int note_created(struct log_filter *filter, const struct log_control *con
 static int note_filled(struct log_filter *filter, const struct log_control *control, struct errbuf *err)
 {
     struct log_contents contents;
-    int rc = note_created(filter, control);
-
-    if (rc != 0)
-        return rc;
+    TRY(note_created(filter, control));
     if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has looked */
         errbuf_set(err, "the contents of filter %" PRIu64 " are not valid", filter->id);
         return LOG_DAMAGED;
@@ -297,7 +294,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
         history->broken = true;
         return 0;
     }
-    /* An add or a layer says of its filter what is true whatever else has happened. */
+    /* An add or a layer stays true of its filter, whatever else has happened. */
     if (history->broken && !layer) {
         history->unjoined++;
         return 0;
@@ -325,7 +322,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
     return rc;
 }
 
-/* It went on from what it had found, which is what has been read so far. */
+/* The next process went on from the records that have been read so far. */
 void log_history_process(void *ctx)
 {
     ((struct log_history *)ctx)->broken = false;

@@ -11,15 +11,9 @@
 
 #define NOTE_BYTES 96 /* no note is longer */
 
-struct note_path {
-    char text[4096];
-};
-
-static int note_path(const char *dir, const char *suffix, struct note_path *path)
+static int note_path(const char *dir, const char *suffix, struct path *path)
 {
-    int len = snprintf(path->text, sizeof(path->text), "%s/%s%s", dir, LOG_NOTE_NAME, suffix);
-
-    return len > 0 && (size_t)len < sizeof(path->text) ? 0 : -ENAMETOOLONG;
+    return path_format(path, NULL, "%s/" LOG_NOTE_NAME "%s", dir, suffix);
 }
 
 static size_t format(uint64_t segment, char text[NOTE_BYTES])
@@ -34,22 +28,14 @@ int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bo
 {
     char text[NOTE_BYTES];
     size_t len = format(segment, text);
-    struct note_path path, draft;
-    int fd = -1;
+    struct path path, draft;
     int rc = note_path(dir, "", &path);
 
     *maybe_noted_out = false;
     if (rc == 0)
         rc = note_path(dir, ".new", &draft);
     if (rc == 0)
-        rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
-    if (rc != 0)
-        return rc;
-    rc = fs_write_all(fs, fd, text, len, 0);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
-    int close_rc = fs->close(fs->ctx, fd);
-    rc = rc != 0 ? rc : close_rc;
+        rc = fs_write_file(fs, draft.text, text, len);
     if (rc != 0)
         return rc;
     *maybe_noted_out = true;
@@ -66,7 +52,7 @@ static int parse(const char *found, size_t len, uint64_t *segment_out, struct er
     int fields = sscanf(found, "bloomery-log %u\nlast %" SCNu64, &version, &segment);
 
     if (fields >= 1 && version != 1)
-        errbuf_set(err, "version %u of the format is not known here", version);
+        errbuf_set(err, "version %u of the format is unknown", version);
     else if (fields != 2 || segment == 0 || segment >= LOG_NUMBER_END || format(segment, text) != len ||
              memcmp(text, found, len) != 0)
         errbuf_set(err, "it is damaged");
@@ -80,7 +66,7 @@ static int parse(const char *found, size_t len, uint64_t *segment_out, struct er
 int log_note_read(const struct fsops *fs, const char *dir, uint64_t *segment_out, struct errbuf *err)
 {
     char found[NOTE_BYTES + 1];
-    struct note_path path;
+    struct path path;
     size_t n = 0;
     int fd = -1;
     int rc = note_path(dir, "", &path);

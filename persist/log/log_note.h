@@ -11,8 +11,7 @@
 
 #include "errbuf.h"
 #include "fsops.h"
-
-#define LOG_NOTE_NAME "MANIFEST.log"
+#include "manifest.h" /* LOG_NOTE_NAME */
 
 /* Notes, durably, that this segment has been begun: it is on the disk under its name. 0 or -errno; then
  * `maybe_noted_out` says whether the note may be there nevertheless. */

@@ -11,6 +11,7 @@
 #include "log_contents.h"
 #include "log_shape.h"
 #include "log_varint.h"
+#include "try.h"
 
 #define HASH_BYTES     16
 #define LAYER_BITS     10
@@ -55,7 +56,7 @@ void log_bytes_deinit(struct log_bytes *bytes)
     *bytes = (struct log_bytes){0};
 }
 
-/* ---- what a kind has ---- */
+/* ---- the fields of a kind ---- */
 
 #define OF(kind)    (1u << (kind))
 #define OF_NO_ID    (OF(LOG_CLEAR) | OF(LOG_BREAK) | OF(LOG_CLEAR_DATABASE) | OF(LOG_SWAP))
@@ -88,10 +89,7 @@ static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control)
 {
     size_t most = 80 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + LOG_TURN_MAX + control->name_len + control->record_len;
-    int rc = log_bytes_reserve(bytes, most);
-
-    if (rc != 0)
-        return rc;
+    TRY(log_bytes_reserve(bytes, most));
     unsigned char *at = bytes->ptr + bytes->len;
     *at++ = (unsigned char)control->kind;
     if (!has(control, OF_NO_ID))
@@ -130,20 +128,16 @@ int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const
 
     memcpy(at, number, number_len);
     at += number_len;
-    int rc = log_bytes_reserve(payload, sizeof(head) + records->len);
-    if (rc == 0)
-        rc = log_bytes_append(payload, head, (size_t)(at - head));
-    return rc == 0 ? log_bytes_append(payload, records->ptr, records->len) : rc;
+    TRY(log_bytes_reserve(payload, sizeof(head) + records->len));
+    TRY(log_bytes_append(payload, head, (size_t)(at - head)));
+    return log_bytes_append(payload, records->ptr, records->len);
 }
 
 static inline int append_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
                               const struct bloom_replay_item *items, size_t n, uint64_t ordinal_mask)
 {
     uint64_t previous = 0;
-    int rc = log_bytes_reserve(payload, 2 * VARINT_MAX + n * (HASH_BYTES + VARINT_MAX));
-
-    if (rc != 0)
-        return rc;
+    TRY(log_bytes_reserve(payload, 2 * VARINT_MAX + n * (HASH_BYTES + VARINT_MAX)));
     unsigned char *at = payload->ptr + payload->len;
     at = varint_put(at, id);
     at = varint_put(at, (uint64_t)(n - 1) << LAYER_BITS | layer);
@@ -172,87 +166,27 @@ int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned lay
 
 /* ---- decoding ---- */
 
-struct cursor {
-    const unsigned char *at;
-    const unsigned char *end;
-    const unsigned char *begin; /* of the payload, for messages */
-    bool bad;                   /* sticky */
-};
-
-static uint64_t get_number(struct cursor *c)
-{
-    uint64_t value = 0;
-
-    if (!c->bad && !varint_get(&c->at, c->end, &value))
-        c->bad = true;
-    return value;
-}
-
 /* Of what is counted. */
 static uint64_t get_counted(struct cursor *c, uint64_t min)
 {
-    uint64_t value = get_number(c);
+    uint64_t value = cursor_number(c);
 
     c->bad |= value < min || value >= LOG_NUMBER_END;
     return value;
 }
 
-/* The next `len` bytes; null if there are fewer. */
-static const unsigned char *get_bytes(struct cursor *c, size_t len)
-{
-    const unsigned char *at = c->at;
-
-    if (c->bad || (size_t)(c->end - at) < len) {
-        c->bad = true;
-        return NULL;
-    }
-    c->at += len;
-    return at;
-}
-
-static uint64_t get_u64(struct cursor *c)
-{
-    const unsigned char *at = get_bytes(c, 8);
-
-    return at ? le64_get(at) : 0;
-}
-
-static unsigned get_byte(struct cursor *c)
-{
-    const unsigned char *at = get_bytes(c, 1);
-
-    return at ? *at : 0;
-}
-
 static const char *get_string(struct cursor *c, size_t *len_out)
 {
-    uint64_t len = get_number(c);
-    const unsigned char *ptr = get_bytes(c, len);
+    uint64_t len = cursor_number(c);
+    const unsigned char *ptr = cursor_bytes(c, len);
 
     *len_out = ptr ? (size_t)len : 0;
     return (const char *)ptr;
 }
 
-static void get_shape(struct cursor *c, struct bloom_shape *shape)
-{
-    c->bad = c->bad || !log_shape_get(&c->at, c->end, shape);
-}
-
-static void get_params(struct cursor *c, struct bloom_params *params)
-{
-    c->bad = c->bad || !log_params_get(&c->at, c->end, params);
-}
-
-static void get_contents(struct cursor *c, struct log_control *control)
-{
-    struct log_contents contents;
-
-    c->bad |= !log_contents_decode(control->record, control->record_len, &contents);
-}
-
 static unsigned get_layer(struct cursor *c)
 {
-    uint64_t layer = get_number(c);
+    uint64_t layer = cursor_number(c);
 
     c->bad |= layer >= BLOOM_MAX_LAYERS;
     return (unsigned)layer;
@@ -260,7 +194,7 @@ static unsigned get_layer(struct cursor *c)
 
 static unsigned get_database(struct cursor *c)
 {
-    uint64_t number = get_number(c);
+    uint64_t number = cursor_number(c);
 
     c->bad |= number >= DATABASES_MAX;
     return (unsigned)number;
@@ -268,7 +202,7 @@ static unsigned get_database(struct cursor *c)
 
 static void get_control(struct cursor *c, struct log_control *control)
 {
-    unsigned kind = get_byte(c);
+    unsigned kind = cursor_byte(c);
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
@@ -283,15 +217,16 @@ static void get_control(struct cursor *c, struct log_control *control)
     if (has(control, OF_NAME))
         control->name = get_string(c, &control->name_len);
     if (has(control, OF_EXPIRY))
-        control->expires_ms = (int64_t)get_number(c);
+        control->expires_ms = (int64_t)cursor_number(c);
     if (has(control, OF_PARAMS))
-        get_params(c, &control->params);
+        log_params_get(c, &control->params);
     if (has(control, OF_LAYER))
         control->layer = get_layer(c);
     if (has(control, OF_SHAPE))
-        get_shape(c, &control->shape);
+        log_shape_get(c, &control->shape);
     if (has(control, OF_TURN))
-        c->bad = c->bad || !log_turn_get(&c->at, c->end, &control->turn) || control->turn.number == 0;
+        log_turn_get(c, &control->turn);
+    c->bad |= has(control, OF_TURN) && control->turn.number == 0;
     if (has(control, OF_RECORD))
         control->record = get_string(c, &control->record_len);
     if (has(control, OF_DATABASE))
@@ -300,8 +235,10 @@ static void get_control(struct cursor *c, struct log_control *control)
         control->swap[i].number = get_database(c);
         control->swap[i].database = get_database(c);
     }
-    if (kind == LOG_FILLED)
-        get_contents(c, control);
+    if (kind == LOG_FILLED) {
+        struct log_contents contents;
+        c->bad = c->bad || !log_contents_decode(control->record, control->record_len, &contents);
+    }
     c->bad |= control->name_len > 65535 || control->expires_ms < 0;
 }
 
@@ -313,7 +250,7 @@ static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
 
 static int decode_controls(struct cursor *c, const struct log_visitor *visitor, struct errbuf *err)
 {
-    uint64_t len = get_number(c);
+    uint64_t len = cursor_number(c);
     struct cursor part = *c;
 
     if (c->bad || len > (uint64_t)(c->end - c->at) || len == 0)
@@ -340,7 +277,7 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
 {
     struct bloom_replay_item items[LOG_ADDS_BATCH];
     uint64_t id = get_counted(c, 1);
-    uint64_t head = get_number(c);
+    uint64_t head = cursor_number(c);
     uint64_t left = (head >> LAYER_BITS) + 1;
     unsigned layer = (unsigned)(head & ((1u << LAYER_BITS) - 1));
     uint64_t ordinal = 0;
@@ -351,9 +288,9 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
         size_t n = left < LOG_ADDS_BATCH ? (size_t)left : LOG_ADDS_BATCH;
 
         for (size_t i = 0; i < n; i++) {
-            uint64_t h1 = get_u64(c);
-            uint64_t h2 = get_u64(c);
-            ordinal += varint_unzigzag(get_number(c));
+            uint64_t h1 = cursor_u64(c);
+            uint64_t h2 = cursor_u64(c);
+            ordinal += varint_unzigzag(cursor_number(c));
             items[i] = (struct bloom_replay_item){{h1, h2}, ordinal};
         }
         if (c->bad)
@@ -369,8 +306,7 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err)
 {
-    struct cursor c = {
-        .at = bytes, .end = len ? bytes + len : bytes, .begin = bytes}; /* of none, `bytes` may be NULL */
+    struct cursor c = cursor_of(bytes, len);
     int rc = has_controls ? decode_controls(&c, visitor, err) : LOG_OK;
 
     while (rc == LOG_OK && c.at < c.end)

@@ -2,14 +2,16 @@
  * has to be there before. A process that is killed leaves what it had stored, in the order of its program; so a state
  * is written whole before the frame that it is of, into the place of the older one of two. */
 #include "log_pending.h"
+#include "lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+
+#include "grow.h"
 
 #define PENDING_SUFFIX ".pending"
 #define CHUNKS_MAX     (1u << 20) /* 64 GB */
@@ -21,10 +23,9 @@ struct extent {
 
 struct log_pending {
     struct log_pending_options options;
-    char *path;
-    char *log_dir;
-    pthread_mutex_t lock; /* of the file and of the free chunks */
-    int fd;               /* -1: not made yet */
+    struct path path, log_dir;
+    struct lock lock; /* of the file and of the free chunks */
+    int fd;           /* -1: not made yet */
     uint64_t size;
     struct extent *extents;
     size_t nextents, extents_size;
@@ -84,23 +85,21 @@ uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes
 int log_pending_create(struct log_pending **pending_out, const struct log_pending_options *options)
 {
     struct log_pending *p = calloc(1, sizeof(*p));
-    size_t size = strlen(options->dir) + sizeof("/log/") + PENDING_NAME;
     char name[PENDING_NAME];
 
     if (!p)
         return -ENOMEM;
     p->options = *options;
     p->fd = -1;
-    p->path = malloc(size);
-    p->log_dir = malloc(size);
-    pthread_mutex_init(&p->lock, NULL);
-    if (!p->path || !p->log_dir) {
-        log_pending_destroy(p, false);
-        return -ENOMEM;
-    }
+    lock_init(&p->lock, RANK_PENDING);
     log_pending_name(options->process, name);
-    snprintf(p->log_dir, size, "%s/log", options->dir);
-    snprintf(p->path, size, "%s/log/%s", options->dir, name);
+    int rc = path_format(&p->log_dir, NULL, "%s/log", options->dir);
+    if (rc == 0)
+        rc = path_format(&p->path, NULL, "%s/%s", p->log_dir.text, name);
+    if (rc != 0) {
+        log_pending_destroy(p, false);
+        return rc;
+    }
     *pending_out = p;
     return 0;
 }
@@ -115,13 +114,21 @@ void log_pending_destroy(struct log_pending *p, bool remove)
     if (p->fd >= 0) {
         fs->close(fs->ctx, p->fd);
         if (remove)
-            fs->unlink(fs->ctx, p->path);
+            fs->unlink(fs->ctx, p->path.text);
     }
-    pthread_mutex_destroy(&p->lock);
+    lock_deinit(&p->lock);
     free(p->extents);
-    free(p->log_dir);
-    free(p->path);
     free(p);
+}
+
+bool log_pending_is_there(struct log_pending *p)
+{
+    const struct fsops *fs = p->options.fs;
+
+    lock_take(&p->lock);
+    bool there = p->fd < 0 || fs->is_at(fs->ctx, p->fd, p->path.text) != -ESTALE;
+    lock_give(&p->lock);
+    return there;
 }
 
 uint64_t log_pending_salt(const struct log_pending *p)
@@ -138,14 +145,8 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
     const struct fsops *fs = p->options.fs;
     int rc = 0;
 
-    if (p->nextents == p->extents_size) {
-        size_t size = p->extents_size ? 2 * p->extents_size : 16;
-        struct extent *extents = realloc(p->extents, size * sizeof(*extents));
-        if (!extents)
-            return -ENOMEM;
-        p->extents = extents;
-        p->extents_size = size;
-    }
+    if (GROW(p->extents, p->nextents, p->extents_size) != 0)
+        return -ENOMEM;
     for (size_t at = 0; rc == 0 && at < len; at += sizeof(zeros))
         rc = fs_write_all(fs, p->fd, zeros, sizeof(zeros), p->size + at);
     if (rc == 0)
@@ -185,10 +186,10 @@ static int make_file(struct log_pending *p)
     const struct log_pending_options *o = &p->options;
     const struct fsops *fs = o->fs;
     void *memory;
-    int rc = fs->mkdir(fs->ctx, p->log_dir);
+    int rc = fs->mkdir(fs->ctx, p->log_dir.text);
 
     if (rc == 0 || rc == -EEXIST)
-        rc = fs_open_new(fs, p->path, FS_READ | FS_WRITE, &p->fd);
+        rc = fs_open_new(fs, p->path.text, FS_READ | FS_WRITE, &p->fd);
     if (rc != 0) {
         p->fd = -1;
         return rc;
@@ -197,7 +198,7 @@ static int make_file(struct log_pending *p)
     rc = map_more(p, (size_t)pending_chunks_at(o->nstreams), &memory);
     if (rc != 0) {
         fs->close(fs->ctx, p->fd);
-        fs->unlink(fs->ctx, p->path);
+        fs->unlink(fs->ctx, p->path.text);
         p->fd = -1;
         return rc;
     }
@@ -244,7 +245,7 @@ int log_pending_reserve(struct log_pending *p, struct pending_spare *spare, size
 
     if (spare->n >= n)
         return 0;
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     while (spare->n < n && (p->free || (rc = grow(p)) == 0)) {
         struct pending_chunk *chunk = p->free;
         p->free = atomic_load_explicit(&chunk->next, memory_order_relaxed);
@@ -252,7 +253,7 @@ int log_pending_reserve(struct log_pending *p, struct pending_spare *spare, size
         spare->first = chunk;
         spare->n++;
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     return rc;
 }
 
@@ -260,14 +261,14 @@ void log_pending_put(struct log_pending *p, struct pending_chunk *first, const s
 {
     if (first == end)
         return;
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     while (first != end) {
         struct pending_chunk *next = atomic_load_explicit(&first->next, memory_order_relaxed);
         atomic_store_explicit(&first->next, p->free, memory_order_relaxed);
         p->free = first;
         first = next;
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
 }
 
 struct pending_chunk *log_pending_begin(const struct log_pending *p, struct pending_spare *spare, unsigned stream,
@@ -291,7 +292,7 @@ struct pending_chunk *log_pending_begin(const struct log_pending *p, struct pend
 
 void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, const struct pending_place *places)
 {
-    pthread_mutex_lock(&p->lock); /* the file may just be made, with the state before this one */
+    lock_take(&p->lock); /* the file may just be made, with the state before this one */
     if (p->fd < 0) {
         p->options.frame = frame;
         p->options.control = control;
@@ -299,16 +300,16 @@ void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, 
         p->newest ^= 1;
         write_state(p, p->states[p->newest], frame, control, places);
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
 }
 
 void log_pending_hold(struct log_pending *p, unsigned stream, struct pending_place adds, struct pending_place controls,
                       struct pending_chunk *const last[2])
 {
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     if (p->fd < 0)
-        (void)make_file(p); /* who then finds no room for a record says so */
-    pthread_mutex_unlock(&p->lock);
+        (void)make_file(p); /* a record that finds no room reports it */
+    lock_give(&p->lock);
     struct pending_hold *hold = atomic_load(&p->hold);
     if (!hold)
         return;
@@ -329,42 +330,4 @@ void log_pending_release(struct log_pending *p)
 
     if (hold)
         atomic_store(&hold->active, 0);
-}
-
-/* ---- those of others ---- */
-
-struct deletion {
-    const struct fsops *fs;
-    const char *log_dir;
-    uint64_t below;
-    int rc;
-    struct errbuf *err;
-};
-
-static int delete_older(void *ctx, const char *name)
-{
-    struct deletion *d = ctx;
-    uint64_t number = log_pending_number(name);
-    char path[4096];
-
-    if (number == 0 || number >= d->below ||
-        (size_t)snprintf(path, sizeof(path), "%s/%s", d->log_dir, name) >= sizeof(path))
-        return 0;
-    int rc = d->fs->unlink(d->fs->ctx, path);
-    if (rc != 0 && rc != -ENOENT) {
-        d->rc = rc;
-        errbuf_set(d->err, "%s: %s", path, strerror(-rc));
-    }
-    return 0;
-}
-
-int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t process, struct errbuf *err)
-{
-    char log_dir[4096];
-    struct deletion d = {.fs = fs, .log_dir = log_dir, .below = process, .err = err};
-
-    if ((size_t)snprintf(log_dir, sizeof(log_dir), "%s/log", dir) >= sizeof(log_dir))
-        return -ENAMETOOLONG;
-    int rc = fs->list(fs->ctx, log_dir, delete_older, &d);
-    return rc != 0 && rc != -ENOENT ? rc : d.rc;
 }

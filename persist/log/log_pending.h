@@ -1,8 +1,10 @@
-/* log_pending: the file log/<process>.pending, which has the records on their way to the log. The process maps it, and
- * the queues of its threads lie in it: a record is in the file as soon as it is in its queue. So the next start finds
- * the records of a process that was killed, and takes them as the next frame (log_reader.h). The file is never synced,
- * so after a power failure it may hold anything: each record has a check, and the file is used only if it belongs to
- * the last frame of the log.
+/* log_pending: the file log/<process>.pending, which holds the records on their way to the log. The process maps the
+ * file, and its threads keep their queues in it: a record is in the file once it is in its queue. The next start finds
+ * the records of a killed process there and takes them as the next frame (log_reader.h). The file is never synced, so a
+ * power failure may leave any bytes in it: each record has a check, and a start uses the file only if it belongs to the
+ * last frame of the log.
+ *
+ * ARCHITECTURE.md ("Records") says why records are not written before the reply instead.
  * Bytes: docs/FORMAT.md section 13.
  *
  * The file is made of chunks, each of which belongs to a stream at a time: one for the adds of each worker, and the
@@ -69,13 +71,17 @@ int log_pending_create(struct log_pending **pending_out, const struct log_pendin
 /* `remove`: all records are in the log, so the file is deleted. NULL is fine. */
 void log_pending_destroy(struct log_pending *pending, bool remove);
 
+/* Whether the file is still in its place; true also if it was never made or cannot be examined. Without the file a kill
+ * loses the records that are in no segment. */
+bool log_pending_is_there(struct log_pending *pending);
+
 /* Chunks that a queue keeps for its next records: zero-initialise. Thread: the queue's. */
 struct pending_spare {
     struct pending_chunk *first; /* linked by next */
     size_t n;
 };
 
-/* Sees to it that there are n chunks; for want of free ones the file grows by 1 MB each time. 0, -ENOMEM or another
+/* Reserves n chunks. When none is free the file grows, by 1 MB at a time. 0, -ENOMEM or another
  * -errno. */
 int log_pending_reserve(struct log_pending *pending, struct pending_spare *spare, size_t n)
     __attribute__((warn_unused_result));
@@ -83,7 +89,7 @@ int log_pending_reserve(struct log_pending *pending, struct pending_spare *spare
 /* Frees the chunks from `first` to before `end`, linked by `next`: their records are in the log. */
 void log_pending_put(struct log_pending *pending, struct pending_chunk *first, const struct pending_chunk *end);
 
-/* Makes a spare chunk, of which there must be one, that with this number of the stream. */
+/* Turns a spare chunk, which must exist, into the chunk of the stream with this number. */
 struct pending_chunk *log_pending_begin(const struct log_pending *pending, struct pending_spare *spare, unsigned stream,
                                         uint64_t number);
 

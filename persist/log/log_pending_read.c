@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "log_pending.h"
+#include "try.h"
 
 #define CONTROL_MAX (64u << 20) /* no control record is longer */
 
@@ -141,8 +142,8 @@ static int load_chunk(struct reading *r, unsigned stream, uint64_t number)
 
     if (!ref)
         return 0;
-    int rc = fs_read_all(r->fs, r->fd, r->chunk, PENDING_CHUNK_BYTES, ref->offset);
-    return rc != 0 ? rc : 1;
+    TRY(fs_read_all(r->fs, r->fd, r->chunk, PENDING_CHUNK_BYTES, ref->offset));
+    return 1;
 }
 
 /* ---- adds ---- */

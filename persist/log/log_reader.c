@@ -7,6 +7,7 @@
 
 #include "log_frame.h"
 #include "log_reader_internal.h"
+#include "try.h"
 
 /* ---- frames ---- */
 
@@ -103,7 +104,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
 {
     size_t witness = find_witness(file, *at, segment, r->expected);
     size_t used = log_used_bytes(file);
-    /* Frames of an earlier segment may be in the next one; what is missing there is the next one's gap. */
+    /* Frames of an earlier segment may be in the next one; if one is missing there, it is the next one's gap. */
     bool saved = r->expected <= r->options.reached && segment->limit == UINT64_MAX && used > *at;
 
     if (witness < file->len || r->expected <= segment->sealed || saved) {
@@ -126,7 +127,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
                    "%s/%08" PRIu64 ".log: frame %" PRIu64
                    " at byte %zu is not valid, and nothing says that it had been synced: the log ends before it, and "
                    "what follows (%zu bytes) is cut",
-                   r->log_dir, segment->number, r->expected, *at, used - *at);
+                   r->log_dir.text, segment->number, r->expected, *at, used - *at);
     }
     *at = file->len;
     return LOG_OK;
@@ -264,7 +265,7 @@ static int note_tail(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
-/* What a process had pending, as the frame that comes next. */
+/* The pending records of a process, as the next frame. */
 static int take_pending(struct log_reader *r, struct pending_found *found, struct errbuf *err)
 {
     const struct log_frame frame = {
@@ -283,7 +284,7 @@ static int take_pending(struct log_reader *r, struct pending_found *found, struc
         log_report(r, STORE_NOTICE,
                    "%s/%08" PRIu64 ".pending: %" PRIu64 " adds and %" PRIu64
                    " control records that were on their way to the log when the previous process ended",
-                   r->log_dir, found->process, r->summary.adds - adds, r->summary.controls - controls);
+                   r->log_dir.text, found->process, r->summary.adds - adds, r->summary.controls - controls);
     }
     return rc;
 }
@@ -298,7 +299,7 @@ static int check_reach(struct log_reader *r, struct errbuf *err)
         r->summary.synced = reached;
     if (end > reached)
         return 0;
-    r->expected = reached + 1; /* what is written from now on is not taken for what is missing */
+    r->expected = reached + 1; /* frames that come from now on are not the missing ones */
     if (last)
         last->gaps = true;
     if (!last && r->summary.damages + r->summary.accepted)
@@ -330,47 +331,41 @@ static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
 
 static int read_all(struct log_reader *r, struct errbuf *err)
 {
-    int rc = log_find_segments(r, err);
-
-    if (rc == 0)
-        rc = first_segment_is_there(r, err);
-    for (size_t i = 0; rc == 0 && i < r->nsegments; i++) {
+    TRY(log_find_segments(r, err));
+    TRY(first_segment_is_there(r, err));
+    for (size_t i = 0; i < r->nsegments; i++) {
         if (r->segments[i].unused || r->segments[i].lost)
             continue;
         r->summary.segments++;
         if (!r->summary.first_segment)
             r->summary.first_segment = r->segments[i].number;
         r->summary.last_segment = r->segments[i].number;
-        rc = read_segment(r, &r->segments[i], err);
+        TRY(read_segment(r, &r->segments[i], err));
     }
-    if (rc == 0)
-        rc = check_reach(r, err);
-    if (rc == 0)
-        rc = note_tail(r, err);
-    if (rc == 0)
-        rc = log_read_pending(r, take_pending, err);
+    TRY(check_reach(r, err));
+    TRY(note_tail(r, err));
+    TRY(log_read_pending(r, take_pending, err));
     r->summary.tail += r->summary.pending;
-    return rc;
+    return 0;
 }
 
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
                     struct log_reader_summary *summary_out, struct errbuf *err)
 {
     struct log_reader *r = calloc(1, sizeof(*r));
-    size_t size = strlen(options->dir) + sizeof("/log");
-    int rc = -ENOMEM;
+    struct path longest;
 
     if (!r)
-        return rc;
+        return -ENOMEM;
     r->options = *options;
     r->fs = options->fs ? options->fs : fsops_posix();
     r->summary.next_segment = options->from ? options->from : 1;
     r->summary.next_control = 1;
-    r->log_dir = malloc(size);
-    if (r->log_dir) {
-        snprintf(r->log_dir, size, "%s/log", options->dir);
+    int rc = path_format(&longest, err, "%s/log/%0*d", options->dir, LOG_CUT_NAME, 0);
+    if (rc == 0)
+        rc = path_format(&r->log_dir, err, "%s/log", options->dir);
+    if (rc == 0)
         rc = read_all(r, err);
-    }
     if (rc != 0) {
         log_reader_close(r);
         return rc;
@@ -397,7 +392,6 @@ void log_reader_close(struct log_reader *r)
     free(r->pending);
     free(r->pending_files);
     free(r->segments);
-    free(r->log_dir);
     free(r);
 }
 
@@ -459,7 +453,7 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
     }
     if (rc == LOG_OK && expected <= segment->last) {
         errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " was there a moment ago, and is not any more",
-                   r->log_dir, segment->number, expected);
+                   r->log_dir.text, segment->number, expected);
         rc = LOG_DAMAGED;
     }
     if (r->options.progress)
@@ -534,22 +528,20 @@ int log_reader_tail(struct log_reader *r, int (*on_frame)(void *ctx, const struc
                     struct errbuf *err)
 {
     struct tail_visitor visitor = {on_frame, ctx, last_segment(r)};
-    int rc = LOG_OK;
 
     if (r->summary.tail > r->summary.pending)
-        rc = read_again(r, visitor.segment, r->summary.synced + 1, visit_tail, &visitor, err);
-    for (size_t i = 0; rc == 0 && i < r->npending; i++) {
+        TRY(read_again(r, visitor.segment, r->summary.synced + 1, visit_tail, &visitor, err));
+    for (size_t i = 0; i < r->npending; i++) {
         const struct pending_found *pending = &r->pending[i];
-        rc = carry(&visitor,
-                   &(struct log_carried){
-                       .payload = pending->payload.ptr,
-                       .len = pending->payload.len,
-                       .has_controls = pending->has_controls,
-                       .process = pending->process,
-                       .generation = pending->generation,
-                       .ends_process = true,
-                   },
-                   err);
+        const struct log_carried frame = {
+            .payload = pending->payload.ptr,
+            .len = pending->payload.len,
+            .has_controls = pending->has_controls,
+            .process = pending->process,
+            .generation = pending->generation,
+            .ends_process = true,
+        };
+        TRY(carry(&visitor, &frame, err));
     }
-    return rc;
+    return LOG_OK;
 }

@@ -24,7 +24,7 @@ struct segment {
 struct log_reader {
     struct log_reader_options options;
     const struct fsops *fs;
-    char *log_dir;
+    struct path log_dir;
     struct segment *segments;
     size_t nsegments;
     size_t size;
@@ -32,7 +32,7 @@ struct log_reader {
     uint64_t expected;       /* number of the next frame */
     uint64_t process;        /* whose records are being read */
     uint64_t *pending_files; /* their numbers, in order */
-    size_t npending_files;
+    size_t npending_files, pending_size;
     struct pending_found *pending; /* their contents */
     size_t npending;
     uint64_t cut;  /* number of the segment with a torn tail; 0: there is none */
@@ -57,10 +57,8 @@ int log_read_pending(struct log_reader *r,
                      int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
                      struct errbuf *err);
 
-/* Notes a file of pending records by its process. 0 or -ENOMEM. */
-int log_note_pending(struct log_reader *r, uint64_t process);
-
-char *log_path_in(const struct log_reader *r, const char *name);
+/* The path of a file in log/. */
+void log_path_in(const struct log_reader *r, const char *name, struct path *path);
 
 /* Reads the first `most` bytes of the file, or the whole file if it is shorter; ptr is malloc'ed. 0 or -errno. */
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,

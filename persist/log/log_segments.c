@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "log_frame.h"
 #include "log_note.h"
 #include "log_reader_internal.h"
+#include "try.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* more is no segment of ours: frames are below 1 GB */
 
@@ -27,6 +29,14 @@ void log_report(struct log_reader *r, enum store_severity severity, const char *
 
 /* ---- the directory ---- */
 
+static int note_pending(struct log_reader *r, uint64_t process)
+{
+    if (GROW(r->pending_files, r->npending_files, r->pending_size) != 0)
+        return -ENOMEM;
+    r->pending_files[r->npending_files++] = process;
+    return 0;
+}
+
 static int note_name(void *ctx, const char *name)
 {
     struct log_reader *r = ctx;
@@ -37,25 +47,19 @@ static int note_name(void *ctx, const char *name)
     if (pending >= r->summary.next_segment)
         r->summary.next_segment = pending + 1;
     if (pending)
-        return log_note_pending(r, pending);
+        return note_pending(r, pending);
     if (draft || log_is_cut_name(name))
         return 0;
     if (number == 0) {
-        log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is left alone", r->log_dir, name);
+        log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is left alone", r->log_dir.text, name);
         return 0;
     }
     if (number >= r->summary.next_segment)
         r->summary.next_segment = number + 1;
     if (number < r->options.from)
-        return 0; /* the save holds what it says; its deletion was cut short */
-    if (r->nsegments == r->size) {
-        size_t size = r->size ? r->size * 2 : 64;
-        struct segment *segments = realloc(r->segments, size * sizeof(*segments));
-        if (!segments)
-            return -ENOMEM;
-        r->segments = segments;
-        r->size = size;
-    }
+        return 0; /* the save has its records; its deletion was cut short */
+    if (GROW(r->segments, r->nsegments, r->size) != 0)
+        return -ENOMEM;
     r->segments[r->nsegments++] = (struct segment){.number = number, .limit = UINT64_MAX};
     return 0;
 }
@@ -69,10 +73,10 @@ static int by_number(const void *a, const void *b)
 
 static int list_segments(struct log_reader *r, struct errbuf *err)
 {
-    int rc = r->fs->list(r->fs->ctx, r->log_dir, note_name, r);
+    int rc = r->fs->list(r->fs->ctx, r->log_dir.text, note_name, r);
 
     if (rc != 0 && rc != -ENOENT) {
-        errbuf_set(err, "%s: %s", r->log_dir, strerror(-rc));
+        errbuf_set(err, "%s: %s", r->log_dir.text, strerror(-rc));
         return rc;
     }
     if (r->nsegments)
@@ -82,33 +86,29 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
 
 /* ---- files ---- */
 
-char *log_path_in(const struct log_reader *r, const char *name)
+void log_path_in(const struct log_reader *r, const char *name, struct path *path)
 {
-    size_t size = strlen(r->log_dir) + strlen(name) + 2;
-    char *path = malloc(size);
-
-    if (path)
-        snprintf(path, size, "%s/%s", r->log_dir, name);
-    return path;
+    (void)path_format(path, NULL, "%s/%s", r->log_dir.text, name); /* log_reader_open() has looked that it fits */
 }
 
-static char *segment_path(const struct log_reader *r, const struct segment *segment)
+static void segment_path(const struct log_reader *r, const struct segment *segment, struct path *path)
 {
     char name[LOG_SEGMENT_NAME];
 
     log_segment_name(segment->number, name);
-    return log_path_in(r, name);
+    log_path_in(r, name, path);
 }
 
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
                      struct errbuf *err)
 {
-    char *path = segment_path(r, segment);
     unsigned char *ptr = NULL;
     uint64_t size = 0;
+    struct path path;
     int fd = -1;
-    int rc = path ? r->fs->open(r->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
 
+    segment_path(r, segment, &path);
+    int rc = r->fs->open(r->fs->ctx, path.text, FS_READ, &fd);
     if (rc == 0)
         rc = r->fs->size(r->fs->ctx, fd, &size);
     if (rc == 0 && size > SEGMENT_BYTES_MAX)
@@ -119,15 +119,14 @@ int log_read_segment(const struct log_reader *r, const struct segment *segment, 
         rc = -ENOMEM;
     if (rc == 0)
         rc = fs_read_all(r->fs, fd, ptr, (size_t)size, 0);
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
-        free(ptr);
-    } else {
-        *bytes_out = (struct bytes){ptr, (size_t)size};
-    }
     if (fd >= 0)
         r->fs->close(r->fs->ctx, fd);
-    free(path);
+    if (rc == 0) {
+        *bytes_out = (struct bytes){ptr, (size_t)size};
+        return 0;
+    }
+    errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+    free(ptr);
     return rc;
 }
 
@@ -142,16 +141,17 @@ size_t log_used_bytes(const struct bytes *file)
 
 int log_sync_segment(struct log_reader *r, const struct segment *segment, struct errbuf *err)
 {
-    char *path = segment_path(r, segment);
-    int fd = -1;
-    int rc = path ? r->fs->open(r->fs->ctx, path, FS_READ, &fd) : -ENOMEM;
+    struct path path;
+    int fd;
+
+    segment_path(r, segment, &path);
+    int rc = r->fs->open(r->fs->ctx, path.text, FS_READ, &fd);
     if (rc == 0) {
         rc = r->fs->sync(r->fs->ctx, fd);
         r->fs->close(r->fs->ctx, fd);
     }
     if (rc != 0)
-        errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
-    free(path);
+        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
     return rc;
 }
 
@@ -159,29 +159,20 @@ int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at,
 {
     char name[LOG_CUT_NAME];
     struct bytes file;
-    int fd = -1;
-    int rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
-
-    if (rc != 0)
-        return rc;
+    struct path path;
+    TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
     if (file.len < at + len)
         len = file.len > at ? file.len - at : 0;
     log_cut_name(segment->number, at, name);
-    char *path = log_path_in(r, name);
-    rc = path ? fs_open_new(r->fs, path, FS_WRITE, &fd) : -ENOMEM;
+    log_path_in(r, name, &path);
+    int rc = fs_write_file(r->fs, path.text, file.ptr + at, len);
     if (rc == 0)
-        rc = fs_write_all(r->fs, fd, file.ptr + at, len, 0);
+        rc = r->fs->sync_dir(r->fs->ctx, r->log_dir.text);
     if (rc == 0)
-        rc = r->fs->sync(r->fs->ctx, fd);
-    if (fd >= 0)
-        r->fs->close(r->fs->ctx, fd);
-    if (rc == 0)
-        rc = r->fs->sync_dir(r->fs->ctx, r->log_dir);
-    if (rc == 0)
-        log_report(r, STORE_NOTICE, "the bytes that are cut are kept as %s; nothing needs this file any more", path);
+        log_report(r, STORE_NOTICE, "the bytes that are cut are kept as %s; nothing needs this file any more",
+                   path.text);
     else
-        errbuf_set(err, "%s: %s", path ? path : r->log_dir, strerror(-rc));
-    free(path);
+        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
     free(file.ptr);
     return rc;
 }
@@ -193,7 +184,7 @@ int log_found_damage(struct log_reader *r, const struct segment *segment, struct
     char name[LOG_SEGMENT_NAME];
 
     log_segment_name(segment->number, name);
-    errbuf_prefix(err, "%s/%s is damaged", r->log_dir, name);
+    errbuf_prefix(err, "%s/%s is damaged", r->log_dir.text, name);
     if (segment->number < r->options.accepted) {
         r->summary.accepted++;
         log_report(r, STORE_NOTICE, "%s; the loss has been accepted by an earlier start", err->text);
@@ -261,9 +252,7 @@ static int read_header(struct log_reader *r, struct segment *segment, struct err
     free(file.ptr);
     if (valid)
         return 0;
-    rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
-    if (rc != 0)
-        return rc;
+    TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
     segment->unused = log_used_bytes(&file) <= LOG_HEADER_BYTES;
     segment->lost = !segment->unused;
     free(file.ptr);
@@ -347,18 +336,100 @@ static int expect_last(struct log_reader *r, struct errbuf *err)
 
 int log_find_segments(struct log_reader *r, struct errbuf *err)
 {
-    int rc = list_segments(r, err);
+    TRY(list_segments(r, err));
+    TRY(read_headers(r, err));
+    return expect_last(r, err);
+}
 
-    if (rc == 0)
-        rc = read_headers(r, err);
-    return rc == 0 ? expect_last(r, err) : rc;
+/* ---- records that were pending when their processes died (log_pending.h) ---- */
+
+static int by_process(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* All of it has been written to the log by the process that came next, which died before it could delete the file. */
+static bool has_ended(const struct log_reader *r, uint64_t process)
+{
+    for (size_t i = 0; i < r->nsegments; i++) {
+        const struct segment *segment = &r->segments[i];
+        if (!segment->unused && !segment->lost && segment->process == process && segment->ends_process)
+            return true;
+    }
+    return false;
+}
+
+static bool makes_sense(const struct pending_found *found, struct errbuf *err)
+{
+    const struct log_visitor nobody = {.ctx = NULL};
+
+    if (found->payload.len > LOG_PAYLOAD_MAX) {
+        errbuf_set(err, "it has %zu bytes of records", found->payload.len);
+        return false;
+    }
+    return log_payload_decode(found->payload.ptr, found->payload.len, found->has_controls, &nobody, err) == LOG_OK;
+}
+
+static int read_file(struct log_reader *r, uint64_t process, struct pending_found *found, struct errbuf *err)
+{
+    uint64_t last = r->expected ? r->expected - 1 : 0;
+    char name[PENDING_NAME];
+    struct path path;
+
+    log_pending_name(process, name);
+    log_path_in(r, name, &path);
+    int rc = log_pending_read(r->fs, path.text, last, found, err);
+    if (rc == LOG_DAMAGED) /* a power failure may leave this, and no promise needs the file then */
+        return 0;
+    if (rc != 0) {
+        errbuf_prefix(err, "%s/%s", r->log_dir.text, name);
+        return rc;
+    }
+    if (!found->fits)
+        log_report(r, STORE_NOTICE,
+                   "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64
+                   ": it is not used",
+                   r->log_dir.text, name, found->frame, last);
+    else if (!makes_sense(found, err)) {
+        log_report(r, STORE_WARNING, "%s/%s: %s: it is not used", r->log_dir.text, name, err->text);
+        errbuf_set(err, "%s", "");
+        log_bytes_deinit(&found->payload);
+    }
+    return 0;
+}
+
+int log_read_pending(struct log_reader *r,
+                     int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
+                     struct errbuf *err)
+{
+    int rc = 0;
+
+    if (r->npending_files == 0)
+        return 0;
+    qsort(r->pending_files, r->npending_files, sizeof(*r->pending_files), by_process);
+    r->pending = calloc(r->npending_files, sizeof(*r->pending));
+    if (!r->pending)
+        return -ENOMEM;
+    for (size_t i = 0; rc == 0 && i < r->npending_files; i++) {
+        struct pending_found *found = &r->pending[r->npending];
+        if (has_ended(r, r->pending_files[i]))
+            continue;
+        rc = read_file(r, r->pending_files[i], found, err);
+        if (rc != 0 || found->payload.len == 0)
+            continue;
+        r->npending++;
+        rc = take(r, found, err);
+    }
+    return rc;
 }
 
 /* ---- size ---- */
 
 struct sizing {
     const struct fsops *fs;
-    const char *log_dir;
+    struct path log_dir;
     uint64_t from;
     uint64_t bytes;
 };
@@ -368,24 +439,21 @@ static int add_size(void *ctx, const char *name)
     struct sizing *sizing = ctx;
     uint64_t number = log_segment_number(name);
     struct fs_stat st;
-    char path[4096];
+    struct path path;
 
-    if (number == 0 || number < sizing->from ||
-        (size_t)snprintf(path, sizeof(path), "%s/%s", sizing->log_dir, name) >= sizeof(path))
-        return 0;
-    if (sizing->fs->stat(sizing->fs->ctx, path, &st) == 0)
+    if (number != 0 && number >= sizing->from && path_format(&path, NULL, "%s/%s", sizing->log_dir.text, name) == 0 &&
+        sizing->fs->stat(sizing->fs->ctx, path.text, &st) == 0)
         sizing->bytes += st.size;
     return 0;
 }
 
 int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, uint64_t *bytes_out)
 {
-    char log_dir[4096];
-    struct sizing sizing = {.fs = fs, .log_dir = log_dir, .from = from};
+    struct sizing sizing = {.fs = fs, .from = from};
+    int rc = path_format(&sizing.log_dir, NULL, "%s/log", dir);
 
-    if ((size_t)snprintf(log_dir, sizeof(log_dir), "%s/log", dir) >= sizeof(log_dir))
-        return -ENAMETOOLONG;
-    int rc = fs->list(fs->ctx, log_dir, add_size, &sizing);
+    if (rc == 0)
+        rc = fs->list(fs->ctx, sizing.log_dir.text, add_size, &sizing);
     *bytes_out = sizing.bytes;
     return rc == -ENOENT ? 0 : rc;
 }

@@ -4,10 +4,9 @@
 #ifndef BLOOMERY_LOG_SHAPE_H
 #define BLOOMERY_LOG_SHAPE_H
 
-#include <stdbool.h>
-
 #include "bloom_filter.h"
 #include "bloom_window.h"
+#include "log_varint.h"
 
 #define LOG_SHAPE_MAX  64 /* bytes of a shape */
 #define LOG_PARAMS_MAX 48 /* bytes of parameters */
@@ -18,9 +17,9 @@ unsigned char *log_shape_put(unsigned char *at, const struct bloom_shape *shape)
 unsigned char *log_params_put(unsigned char *at, const struct bloom_params *params);
 unsigned char *log_turn_put(unsigned char *at, const struct bloom_turn *turn);
 
-/* Each moves *at behind what it has read, at most to `end`. False: it is none, or not a possible one. */
-bool log_shape_get(const unsigned char **at, const unsigned char *end, struct bloom_shape *shape_out);
-bool log_params_get(const unsigned char **at, const unsigned char *end, struct bloom_params *params_out);
-bool log_turn_get(const unsigned char **at, const unsigned char *end, struct bloom_turn *turn_out);
+/* Each reads from the cursor, which becomes bad where the value is cut off or not possible. */
+void log_shape_get(struct cursor *cursor, struct bloom_shape *shape_out);
+void log_params_get(struct cursor *cursor, struct bloom_params *params_out);
+void log_turn_get(struct cursor *cursor, struct bloom_turn *turn_out);
 
 #endif

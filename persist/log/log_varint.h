@@ -1,9 +1,13 @@
-/* log_varint: numbers as 7 bits a byte, low ones first, the top bit saying that more follow. Internal to the log. */
+/* log_varint: numbers of 7 bits a byte, low bits first; the top bit says that more follow. A cursor reads them and
+ * other values, and never beyond its end. Internal to the log. */
 #ifndef BLOOMERY_LOG_VARINT_H
 #define BLOOMERY_LOG_VARINT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "bytes.h"
 
 #define VARINT_MAX 10 /* bytes of the largest number */
 
@@ -51,6 +55,58 @@ static inline uint64_t varint_zigzag(uint64_t difference)
 static inline uint64_t varint_unzigzag(uint64_t value)
 {
     return value >> 1 ^ (0 - (value & 1));
+}
+
+/* What is left to read. `bad` stays set once a value was cut off or not possible; all further values are 0. */
+struct cursor {
+    const unsigned char *at, *begin, *end;
+    bool bad;
+};
+
+/* Of no bytes `bytes` may be NULL. */
+static inline struct cursor cursor_of(const void *bytes, size_t len)
+{
+    return (struct cursor){bytes, bytes, len ? (const unsigned char *)bytes + len : bytes, false};
+}
+
+static inline uint64_t cursor_number(struct cursor *c)
+{
+    uint64_t value = 0;
+
+    if (!c->bad && !varint_get(&c->at, c->end, &value))
+        c->bad = true;
+    return value;
+}
+
+/* The next `len` bytes; NULL if there are fewer. */
+static inline const unsigned char *cursor_bytes(struct cursor *c, uint64_t len)
+{
+    const unsigned char *at = c->at;
+
+    if (c->bad || (uint64_t)(c->end - at) < len) {
+        c->bad = true;
+        return NULL;
+    }
+    c->at += len;
+    return at;
+}
+
+static inline uint8_t cursor_byte(struct cursor *c)
+{
+    const unsigned char *at = cursor_bytes(c, 1);
+    return at ? *at : 0;
+}
+
+static inline uint64_t cursor_u64(struct cursor *c)
+{
+    const unsigned char *at = cursor_bytes(c, 8);
+    return at ? le64_get(at) : 0;
+}
+
+static inline double cursor_double(struct cursor *c)
+{
+    const unsigned char *at = cursor_bytes(c, 8);
+    return at ? le_double_get(at) : 0;
 }
 
 #endif

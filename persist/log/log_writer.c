@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "log_writer_internal.h"
+#include "try.h"
 
 #define DEFAULT_SEGMENT_BYTES (UINT64_C(32) << 20)
 #define DEFAULT_KEEP_BYTES    (UINT64_C(32) << 20)
@@ -19,26 +20,30 @@ struct kept_head {
 int log_writer_create(const struct log_writer_options *options, struct log_writer **writer_out)
 {
     struct log_writer *w = calloc(1, sizeof(*w));
+    struct path longest;
 
     if (!w)
         return -ENOMEM;
     w->fs = options->fs ? options->fs : fsops_posix();
-    w->salt = options->salt;
-    w->still_ours = options->still_ours;
-    w->ctx = options->ctx;
-    w->segment_bytes = options->segment_bytes ? options->segment_bytes : DEFAULT_SEGMENT_BYTES;
-    w->keep_bytes = options->keep_bytes ? options->keep_bytes : DEFAULT_KEEP_BYTES;
-    w->next_segment = w->process = options->next_segment;
+    w->options = *options;
+    w->options.dir = strdup(options->dir);
+    if (!options->segment_bytes)
+        w->options.segment_bytes = DEFAULT_SEGMENT_BYTES;
+    if (!options->keep_bytes)
+        w->options.keep_bytes = DEFAULT_KEEP_BYTES;
+    w->next_segment = options->next_segment;
     w->previous = options->previous_segment;
-    w->generation = options->generation;
     w->sequence = w->synced = w->marked = options->next_sequence - 1;
-    w->fd = -1;
-    w->dir = strdup(options->dir);
-    w->log_dir = writer_path(options->dir, "log");
+    w->segment.fd = -1;
     w->zeros = calloc(1, ZEROS_BYTES);
-    if (!w->dir || !w->log_dir || !w->zeros) {
+    int rc = w->options.dir && w->zeros ? 0 : -ENOMEM;
+    if (rc == 0)
+        rc = path_format(&longest, NULL, "%s/log/%0*d", options->dir, LOG_SEGMENT_NAME, 0);
+    if (rc == 0)
+        rc = path_format(&w->log_dir, NULL, "%s/log", options->dir);
+    if (rc != 0) {
         log_writer_destroy(w);
-        return -ENOMEM;
+        return rc;
     }
     *writer_out = w;
     return 0;
@@ -48,13 +53,12 @@ void log_writer_destroy(struct log_writer *w)
 {
     if (!w)
         return;
-    if (w->fd >= 0)
-        w->fs->close(w->fs->ctx, w->fd);
-    log_bytes_deinit(&w->kept);
-    free(w->abandoned);
+    writer_close_segment(w);
+    log_bytes_deinit(&w->kept.bytes);
+    free(w->abandoned.numbers);
+    free(w->expected.items);
     free(w->zeros);
-    free(w->log_dir);
-    free(w->dir);
+    free((char *)w->options.dir);
     free(w);
 }
 
@@ -66,24 +70,37 @@ bool log_writer_failed(const struct log_writer *w)
 void log_writer_info(const struct log_writer *w, struct log_writer_info *info_out)
 {
     *info_out = (struct log_writer_info){
-        .segment = w->fd >= 0 ? w->header.number : 0,
+        .segment = w->segment.fd >= 0 ? w->segment.header.number : 0,
         .sequence = w->sequence,
         .synced = w->synced,
         .marked = w->marked,
         .written = w->written,
-        .kept = w->kept_frames,
+        .kept = w->kept.frames,
+        .unsure = w->unsure,
     };
 }
 
 /* ---- frames ---- */
 
+static int write_bytes(struct log_writer *w, const void *bytes, size_t len)
+{
+    struct open_segment *segment = &w->segment;
+
+    TRY(writer_make_room(w, len));
+    TRY(fs_write_all(w->fs, segment->fd, bytes, len, segment->offset));
+    segment->offset += len;
+    if (segment->filled < segment->offset)
+        segment->filled = segment->offset;
+    return 0;
+}
+
 /* The kept frame whose kept_head is at `at`. */
 static int write_frame(struct log_writer *w, size_t at, uint64_t sequence, struct errbuf *err)
 {
-    unsigned char head[LOG_FRAME_HEAD_MAX], *payload = w->kept.ptr + at + sizeof(struct kept_head);
+    unsigned char head[LOG_FRAME_HEAD_MAX], *payload = w->kept.bytes.ptr + at + sizeof(struct kept_head);
     struct kept_head kept;
 
-    memcpy(&kept, w->kept.ptr + at, sizeof(kept));
+    memcpy(&kept, w->kept.bytes.ptr + at, sizeof(kept));
     struct log_frame frame = {
         .sequence = sequence,
         .synced = w->synced,
@@ -91,27 +108,22 @@ static int write_frame(struct log_writer *w, size_t at, uint64_t sequence, struc
         .payload = payload,
         .payload_len = kept.len,
     };
-    size_t head_len = log_frame_head(&frame, w->header.salt, head), len = head_len + kept.len;
+    size_t head_len = log_frame_head(&frame, w->segment.header.salt, head), len = head_len + kept.len;
     memcpy(payload - head_len, head, head_len);
-    int rc = writer_make_room(w, len);
-    if (rc == 0)
-        rc = fs_write_all(w->fs, w->fd, payload - head_len, len, w->offset);
+    int rc = write_bytes(w, payload - head_len, len);
     if (rc != 0)
         return writer_fail(w, rc, "cannot write", err);
-    w->offset += len;
     w->written += len;
-    if (w->filled < w->offset)
-        w->filled = w->offset;
     return 0;
 }
 
-/* The first `len` bytes of what is kept need not be any more. */
+/* Drops the first `len` kept bytes. */
 static void drop_kept(struct log_writer *w, size_t len)
 {
-    if (w->kept.len > len)
-        memmove(w->kept.ptr, w->kept.ptr + len, w->kept.len - len);
-    w->kept.len -= len;
-    w->kept_frames -= len;
+    if (w->kept.bytes.len > len)
+        memmove(w->kept.bytes.ptr, w->kept.bytes.ptr + len, w->kept.bytes.len - len);
+    w->kept.bytes.len -= len;
+    w->kept.frames -= len;
 }
 
 int log_writer_sync(struct log_writer *w, struct errbuf *err)
@@ -122,11 +134,12 @@ int log_writer_sync(struct log_writer *w, struct errbuf *err)
     }
     if (w->synced == w->sequence)
         return 0;
-    int rc = w->fs->sync(w->fs->ctx, w->fd);
+    int rc = w->fs->sync(w->fs->ctx, w->segment.fd);
+    w->unsure = rc != 0;
     if (rc != 0)
         return writer_fail(w, rc, "cannot sync", err);
     w->synced = w->sequence;
-    drop_kept(w, w->kept_frames);
+    drop_kept(w, w->kept.frames);
     return 0;
 }
 
@@ -135,20 +148,15 @@ int log_writer_mark(struct log_writer *w, struct errbuf *err)
 {
     unsigned char bytes[LOG_FRAME_HEAD_MAX];
 
-    if (w->failed || w->fd < 0 || w->synced != w->sequence || w->marked == w->synced)
+    if (w->failed || w->segment.fd < 0 || w->synced != w->sequence || w->marked == w->synced)
         return 0;
     const struct log_frame mark = {.sequence = w->sequence + 1, .synced = w->synced};
-    size_t len = log_frame_head(&mark, w->header.salt, bytes);
-    int rc = writer_make_room(w, len);
+    size_t len = log_frame_head(&mark, w->segment.header.salt, bytes);
+    int rc = write_bytes(w, bytes, len);
     if (rc == 0)
-        rc = fs_write_all(w->fs, w->fd, bytes, len, w->offset);
-    if (rc == 0)
-        rc = w->fs->sync(w->fs->ctx, w->fd);
+        rc = w->fs->sync(w->fs->ctx, w->segment.fd);
     if (rc != 0)
         return writer_fail(w, rc, "cannot mark how far it is synced", err);
-    w->offset += len;
-    if (w->filled < w->offset)
-        w->filled = w->offset;
     w->marked = w->synced;
     return 0;
 }
@@ -156,7 +164,7 @@ int log_writer_mark(struct log_writer *w, struct errbuf *err)
 /* A segment to write to. */
 static int ready_segment(struct log_writer *w, struct errbuf *err)
 {
-    if (w->fd >= 0 && (w->offset < w->segment_bytes || w->offset == LOG_HEADER_BYTES))
+    if (w->segment.fd >= 0 && (w->segment.offset < w->options.segment_bytes || w->segment.offset == LOG_HEADER_BYTES))
         return 0;
     uint64_t segment;
     return log_writer_rotate(w, &segment, err);
@@ -164,17 +172,17 @@ static int ready_segment(struct log_writer *w, struct errbuf *err)
 
 struct log_bytes *log_writer_payload(struct log_writer *w)
 {
-    if (w->kept.len == w->kept_frames) {
-        if (log_bytes_reserve(&w->kept, sizeof(struct kept_head)) != 0)
+    if (w->kept.bytes.len == w->kept.frames) {
+        if (log_bytes_reserve(&w->kept.bytes, sizeof(struct kept_head)) != 0)
             return NULL;
-        w->kept.len += sizeof(struct kept_head);
+        w->kept.bytes.len += sizeof(struct kept_head);
     }
-    return &w->kept;
+    return &w->kept.bytes;
 }
 
 size_t log_writer_payload_len(const struct log_writer *w)
 {
-    return w->kept.len == w->kept_frames ? 0 : w->kept.len - w->kept_frames - sizeof(struct kept_head);
+    return w->kept.bytes.len == w->kept.frames ? 0 : w->kept.bytes.len - w->kept.frames - sizeof(struct kept_head);
 }
 
 /* The payload becomes a frame, which has a number. */
@@ -183,9 +191,9 @@ static void keep(struct log_writer *w, bool has_controls, const struct origin *o
     struct kept_head head = {
         .origin = *origin, .len = (uint32_t)log_writer_payload_len(w), .has_controls = has_controls};
 
-    CHECK(w->kept.len > w->kept_frames && log_writer_payload_len(w) <= LOG_PAYLOAD_MAX);
-    memcpy(w->kept.ptr + w->kept_frames, &head, sizeof(head));
-    w->kept_frames = w->kept.len;
+    CHECK(w->kept.bytes.len > w->kept.frames && log_writer_payload_len(w) <= LOG_PAYLOAD_MAX);
+    memcpy(w->kept.bytes.ptr + w->kept.frames, &head, sizeof(head));
+    w->kept.frames = w->kept.bytes.len;
     w->sequence++;
 }
 
@@ -195,12 +203,12 @@ int log_writer_append(struct log_writer *w, bool has_controls, struct errbuf *er
 
     if (rc != 0)
         errbuf_set(err, "%s", strerror(-rc));
-    if (rc == 0 && w->kept_frames && w->kept.len > w->keep_bytes)
+    if (rc == 0 && w->kept.frames && w->kept.bytes.len > w->options.keep_bytes)
         rc = log_writer_sync(w, err);
     if (rc == 0)
         rc = ready_segment(w, err); /* before the frame has a number: a rotation syncs all that have one */
-    size_t at = w->kept_frames;
-    keep(w, has_controls, &(struct origin){.process = w->process});
+    size_t at = w->kept.frames;
+    keep(w, has_controls, &(struct origin){.process = w->options.next_segment});
     return rc == 0 ? write_frame(w, at, w->sequence, err) : rc;
 }
 
@@ -210,32 +218,31 @@ int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf
 
     if (rc != 0)
         return rc;
-    if (w->fd < 0 || w->offset > LOG_HEADER_BYTES) { /* an empty one serves as well */
-        if (w->fd >= 0)
-            w->fs->close(w->fs->ctx, w->fd);
-        w->fd = -1;
+    /* An empty one serves as well. */
+    if (w->segment.fd < 0 || w->segment.offset > LOG_HEADER_BYTES || !writer_current_is_there(w)) {
+        writer_close_segment(w);
         rc = writer_begin_segment(w, err);
     }
-    *segment_out = w->header.number;
+    *segment_out = w->segment.header.number;
     return rc;
 }
 
 /* ---- frames once more ---- */
 
-/* How many there are in the first `len` bytes of what is kept. */
+/* The number of frames in the first `len` kept bytes. */
 static uint64_t count_kept(const struct log_writer *w, size_t len)
 {
     uint64_t count = 0;
 
     for (size_t at = 0; at < len; count++) {
         struct kept_head head;
-        memcpy(&head, w->kept.ptr + at, sizeof(head));
+        memcpy(&head, w->kept.bytes.ptr + at, sizeof(head));
         at += sizeof(head) + head.len;
     }
     return count;
 }
 
-/* The first `len` bytes of what is kept. */
+/* Writes the frames in the first `len` kept bytes. */
 static int write_kept_frames(struct log_writer *w, size_t len, struct errbuf *err)
 {
     uint64_t sequence = w->synced;
@@ -244,7 +251,7 @@ static int write_kept_frames(struct log_writer *w, size_t len, struct errbuf *er
     for (size_t at = 0; rc == 0 && at < len;) {
         struct kept_head head;
 
-        memcpy(&head, w->kept.ptr + at, sizeof(head));
+        memcpy(&head, w->kept.bytes.ptr + at, sizeof(head));
         rc = write_frame(w, at, ++sequence, err);
         at += sizeof(head) + head.len;
     }
@@ -262,11 +269,11 @@ static int write_draft(struct log_writer *w, size_t len, const char *draft, cons
     rc = write_kept_frames(w, len, err);
     if (rc != 0)
         return rc;
-    rc = w->fs->sync(w->fs->ctx, w->fd);
+    rc = w->fs->sync(w->fs->ctx, w->segment.fd);
     if (rc == 0)
         rc = w->fs->rename(w->fs->ctx, draft, path);
     if (rc == 0)
-        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
+        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir.text);
     return rc != 0 ? writer_fail(w, rc, "cannot sync", err) : 0;
 }
 
@@ -279,10 +286,9 @@ static int write_kept(struct log_writer *w, size_t len, const char *draft, const
         w->fs->unlink(w->fs->ctx, path);
         return rc;
     }
-    rc = writer_note_segment(w, path, err);
-    if (rc != 0)
-        return rc;
-    w->synced = w->marked = w->header.sealed;
+    TRY(writer_note_segment(w, path, err));
+    w->synced = w->marked = w->segment.header.sealed;
+    w->unsure = w->unsure && w->synced != w->sequence;
     drop_kept(w, len);
     return 0;
 }
@@ -290,29 +296,28 @@ static int write_kept(struct log_writer *w, size_t len, const char *draft, const
 static int rewrite(struct log_writer *w, size_t len, const struct origin *origin, struct errbuf *err)
 {
     char name[LOG_SEGMENT_NAME], draft_name[LOG_SEGMENT_NAME];
+    struct path path, draft;
     int rc = writer_make_log_dir(w);
 
     writer_number_segment(w, origin);
-    w->header.sealed = w->synced + count_kept(w, len);
+    w->segment.header.sealed = w->synced + count_kept(w, len);
     if (rc != 0)
         return writer_fail(w, rc, "cannot be made", err);
-    log_segment_name(w->header.number, name);
-    log_draft_name(w->header.number, draft_name);
-    char *path = writer_path(w->log_dir, name), *draft = writer_path(w->log_dir, draft_name);
-    rc = path && draft ? write_kept(w, len, draft, path, err) : writer_fail(w, -ENOMEM, "cannot begin it", err);
-    free(draft);
-    free(path);
-    return rc;
+    log_segment_name(w->segment.header.number, name);
+    log_draft_name(w->segment.header.number, draft_name);
+    writer_path(w, name, &path);
+    writer_path(w, draft_name, &draft);
+    return write_kept(w, len, draft.text, path.text, err);
 }
 
-/* The carried frames of one process at the beginning of what is kept: their bytes, and whose they are. */
+/* The carried frames of one process at the beginning of the kept bytes: their length, and whose they are. */
 static size_t carried_of_one(const struct log_writer *w, struct origin *origin_out)
 {
     size_t at = 0;
 
-    while (at < w->carried) {
+    while (at < w->kept.carried) {
         struct kept_head head;
-        memcpy(&head, w->kept.ptr + at, sizeof(head));
+        memcpy(&head, w->kept.bytes.ptr + at, sizeof(head));
         if (at && head.origin.process != origin_out->process)
             break;
         *origin_out = head.origin;
@@ -321,35 +326,34 @@ static size_t carried_of_one(const struct log_writer *w, struct origin *origin_o
     return at;
 }
 
-/* What earlier processes have written, or had pending, is in segments that say so: who reads it has to know. */
+/* Frames of earlier processes go into segments that name the process, because a reader has to know it. */
 static int rewrite_carried(struct log_writer *w, struct errbuf *err)
 {
     struct origin origin;
     int rc = 0;
 
-    while (rc == 0 && w->carried) {
+    while (rc == 0 && w->kept.carried) {
         size_t len = carried_of_one(w, &origin);
         rc = rewrite(w, len, &origin, err);
         if (rc != 0)
             return rc;
-        w->carried -= len;
-        w->fs->close(w->fs->ctx, w->fd);
-        w->fd = -1;
+        w->kept.carried -= len;
+        writer_close_segment(w);
     }
     return rc;
 }
 
 int log_writer_repair(struct log_writer *w, struct errbuf *err)
 {
-    bool carried = w->carried != 0;
+    bool carried = w->kept.carried != 0;
 
     w->failed = false;
     int rc = writer_finish_note(w, err);
     if (rc == 0 && carried)
         rc = rewrite_carried(w, err);
-    if (rc != 0 || (carried && w->kept_frames == 0))
+    if (rc != 0 || (carried && w->kept.frames == 0))
         return rc;
-    return rewrite(w, w->kept_frames, &(struct origin){w->process, w->generation, false}, err);
+    return rewrite(w, w->kept.frames, &(struct origin){w->options.next_segment, w->options.generation, false}, err);
 }
 
 int log_writer_carry(struct log_writer *w, const struct log_carried *frame)
@@ -359,7 +363,7 @@ int log_writer_carry(struct log_writer *w, const struct log_carried *frame)
     if (!bytes || log_bytes_append(bytes, frame->payload, frame->len) != 0)
         return -ENOMEM;
     keep(w, frame->has_controls, &(struct origin){frame->process, frame->generation, frame->ends_process});
-    w->carried = w->kept_frames;
+    w->kept.carried = w->kept.frames;
     w->failed = true;
     w->error = -EIO;
     return 0;

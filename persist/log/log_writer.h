@@ -1,7 +1,7 @@
 /* log_writer: writes the log's segments: appends frames, syncs them, and carries them over when a file fails.
  *
  * No appended frame is lost while the process lives: frames stay in memory until a sync has succeeded. After a failed
- * operation the segment is never written again, because nobody knows what the disk has of it. log_writer_repair()
+ * operation the segment is never written again, because its contents on the disk are unknown. log_writer_repair()
  * writes the unsynced frames to a new segment. A reader uses the old segment until the new one is complete.
  *
  * Lifetime: log_writer_create() to log_writer_destroy(). Thread: one at a time ("pool": it waits for the disk). */
@@ -81,6 +81,14 @@ bool log_writer_failed(const struct log_writer *writer);
  * -errno: it still fails. */
 int log_writer_repair(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
+/* Looks whether the directory is still ours, and whether the segments from `oldest` on that were there before are there
+ * still; the one that is being written is also looked at itself. To be called now and then. 0: `missing_out` is the
+ * highest segment that is missing, named in `err`, or 0. A missing segment is told once; if it is the one that is being
+ * written the log has failed, and log_writer_repair() begins another. -ESTALE: the log has failed, because the
+ * directory is another process's. A file that cannot be examined counts as present. */
+int log_writer_look(struct log_writer *writer, uint64_t oldest, uint64_t *missing_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
 struct log_writer_info {
     uint64_t segment;  /* being written; 0: none yet */
     uint64_t sequence; /* the last frame appended */
@@ -88,6 +96,7 @@ struct log_writer_info {
     uint64_t marked;   /* the last frame that the log itself says to be synced */
     uint64_t written;  /* bytes of frames, ever */
     uint64_t kept;     /* unsynced bytes, in memory */
+    bool unsure;       /* a sync of some of them has failed: the disk may not have them although they were written */
 };
 void log_writer_info(const struct log_writer *writer, struct log_writer_info *info_out);
 

@@ -17,38 +17,56 @@
 
 #define ZEROS_BYTES (256u << 10)
 
+/* A segment that is to be found in the directory. */
+struct expected {
+    uint64_t number;
+    bool found; /* by the latest look */
+};
+
+struct expected_segments {
+    struct expected *items; /* by number */
+    size_t count, size;
+};
+
+/* Segments that could not be begun; their files may exist. */
+struct abandoned_segments {
+    uint64_t *numbers;
+    size_t count, size;
+};
+
+struct open_segment {
+    int fd; /* -1: none */
+    struct log_header header;
+    uint64_t offset; /* where the next frame goes */
+    uint64_t filled; /* the file is zeros or frames up to here */
+};
+
+struct kept_frames {
+    struct log_bytes bytes; /* the frames after `synced`, a struct kept_head and the payload each; then the next one */
+    size_t frames;          /* bytes of the frames: the next one is behind them, if it has been begun */
+    size_t carried;         /* bytes that are of earlier processes */
+};
+
 struct log_writer {
     const struct fsops *fs;
-    char *dir;
-    char *log_dir;
-    uint64_t salt;
-    int (*still_ours)(void *ctx);
-    void *ctx;
-    uint64_t process;
-    uint64_t generation;
-    uint64_t segment_bytes;
-    uint64_t keep_bytes;
-
-    int fd; /* of the segment, -1: none */
-    struct log_header header;
+    struct log_writer_options options; /* `dir` is a copy; defaults in place of 0; next_segment: the process */
+    struct path log_dir;
+    struct open_segment segment;
     uint64_t next_segment;
     uint64_t previous;   /* the last noted segment, of this process or an earlier one; 0: none */
     uint64_t half_noted; /* a later segment whose note failed and may be on the disk nevertheless; 0: none */
-    uint64_t *abandoned; /* numbers of segments that could not be begun; their files may exist */
-    size_t nabandoned, abandoned_size;
-    uint64_t offset; /* where the next frame goes */
-    uint64_t filled; /* the file is zeros or frames up to here */
+    struct abandoned_segments abandoned;
+    struct expected_segments expected;
     bool dir_is_durable;
     bool failed;
     int error; /* of the failure */
+    bool unsure;
 
     uint64_t sequence; /* of the last frame appended */
     uint64_t synced;
     uint64_t marked; /* the log itself says that it is synced up to this frame */
     uint64_t written;
-    struct log_bytes kept; /* the frames after `synced`, a struct kept_head and the payload each; then the next one */
-    size_t kept_frames;    /* bytes of the frames: the next one is behind them, if it has been begun */
-    size_t carried;        /* bytes of `kept` that are of earlier processes */
+    struct kept_frames kept;
     unsigned char *zeros;
 };
 
@@ -59,10 +77,12 @@ struct origin {
     bool ends_process;
 };
 
-/* "<dir>/<name>", malloc'ed; NULL: no memory. */
-char *writer_path(const char *dir, const char *name);
+/* The path of a file in log/. */
+void writer_path(const struct log_writer *writer, const char *name, struct path *path);
 
-/* Abandons the segment, because nobody knows what the disk has of it. Returns `rc`, with a text. */
+void writer_close_segment(struct log_writer *writer);
+
+/* Abandons the segment, because its contents on the disk are unknown. Returns `rc`, with a text. */
 int writer_fail(struct log_writer *writer, int rc, const char *what, struct errbuf *err);
 
 /* Writes zeros ahead, so that there is room for a frame of `len` bytes. 0 or -errno. */
@@ -83,6 +103,10 @@ int writer_note_segment(struct log_writer *writer, const char *path, struct errb
 
 /* Writes a half-written note again. 0, or -errno: the log has failed. */
 int writer_finish_note(struct log_writer *writer, struct errbuf *err);
+
+/* Whether the segment that is being written is the file of its name, and whole. It is lost also when its name leads to
+ * another file, or when it was cut; a file that cannot be examined counts as present. */
+bool writer_current_is_there(const struct log_writer *writer);
 
 /* Begins an empty segment. 0, or -errno: the log has failed. */
 int writer_begin_segment(struct log_writer *writer, struct errbuf *err);

@@ -1,4 +1,4 @@
-/* Segments: made, numbered, noted, deleted.
+/* Segments: made, numbered, noted, looked for, deleted.
  *
  * Space is written with zeros ahead of the frames, so that a sync of a frame is a write to blocks that the file has
  * already: the file system need not change its own structures for it. The file grows by as much as it has, up to 4 MB
@@ -9,21 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "log_note.h"
 #include "log_writer_internal.h"
+#include "try.h"
 
 #define FIRST_BYTES (UINT64_C(64) << 10)
 #define GROWTH_MAX  (UINT64_C(4) << 20)
 #define LARGE_FRAME (256u << 10) /* 15 thousand adds */
 
-char *writer_path(const char *dir, const char *name)
+void writer_path(const struct log_writer *w, const char *name, struct path *path)
 {
-    size_t size = strlen(dir) + strlen(name) + 2;
-    char *path = malloc(size);
+    (void)path_format(path, NULL, "%s/%s", w->log_dir.text, name); /* log_writer_create() has looked that it fits */
+}
 
-    if (path)
-        snprintf(path, size, "%s/%s", dir, name);
-    return path;
+void writer_close_segment(struct log_writer *w)
+{
+    if (w->segment.fd >= 0)
+        w->fs->close(w->fs->ctx, w->segment.fd);
+    w->segment.fd = -1;
 }
 
 /* Leaves the segment for good. */
@@ -31,12 +35,10 @@ int writer_fail(struct log_writer *w, int rc, const char *what, struct errbuf *e
 {
     char name[LOG_SEGMENT_NAME];
 
-    log_segment_name(w->header.number, name);
-    errbuf_set(err, "%s/%s: %s: %s", w->log_dir, name, what,
+    log_segment_name(w->segment.header.number, name);
+    errbuf_set(err, "%s/%s: %s: %s", w->log_dir.text, name, what,
                rc == -ESTALE ? "the data directory has been moved, removed or replaced" : strerror(-rc));
-    if (w->fd >= 0)
-        w->fs->close(w->fs->ctx, w->fd);
-    w->fd = -1;
+    writer_close_segment(w);
     w->failed = true;
     w->error = rc;
     return rc;
@@ -44,13 +46,13 @@ int writer_fail(struct log_writer *w, int rc, const char *what, struct errbuf *e
 
 static int fill_to(struct log_writer *w, uint64_t size)
 {
-    while (w->filled < size) {
-        uint64_t n = size - w->filled < ZEROS_BYTES ? size - w->filled : ZEROS_BYTES;
-        int rc = fs_write_all(w->fs, w->fd, w->zeros, (size_t)n, w->filled);
+    while (w->segment.filled < size) {
+        uint64_t n = size - w->segment.filled < ZEROS_BYTES ? size - w->segment.filled : ZEROS_BYTES;
+        int rc = fs_write_all(w->fs, w->segment.fd, w->zeros, (size_t)n, w->segment.filled);
 
         if (rc != 0)
             return rc;
-        w->filled += n;
+        w->segment.filled += n;
     }
     return 0;
 }
@@ -58,11 +60,11 @@ static int fill_to(struct log_writer *w, uint64_t size)
 /* For a frame, before it is written. */
 int writer_make_room(struct log_writer *w, uint64_t len)
 {
-    uint64_t size = w->filled;
+    uint64_t size = w->segment.filled;
 
     if (len >= LARGE_FRAME)
         return 0;
-    while (size < w->offset + len)
+    while (size < w->segment.offset + len)
         size += size < GROWTH_MAX ? size : GROWTH_MAX;
     return fill_to(w, size);
 }
@@ -75,14 +77,14 @@ int writer_open_segment(struct log_writer *w, const char *path)
 
     if (!block)
         return rc;
-    log_header_encode(&w->header, block);
-    rc = w->fs->open(w->fs->ctx, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &w->fd);
+    log_header_encode(&w->segment.header, block);
+    rc = w->fs->open(w->fs->ctx, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &w->segment.fd);
     if (rc != 0) {
-        w->fd = -1;
+        w->segment.fd = -1;
         goto out;
     }
-    rc = fs_write_all(w->fs, w->fd, block, LOG_HEADER_BYTES, 0);
-    w->offset = w->filled = LOG_HEADER_BYTES;
+    rc = fs_write_all(w->fs, w->segment.fd, block, LOG_HEADER_BYTES, 0);
+    w->segment.offset = w->segment.filled = LOG_HEADER_BYTES;
     if (rc == 0)
         rc = fill_to(w, FIRST_BYTES);
 out:
@@ -90,41 +92,34 @@ out:
     return rc;
 }
 
-/* Also when it is there: whoever has made it may not have synced its name. */
+/* Each segment asks for it: the directory may have been removed since the last one. Its name is synced also when it is
+ * there at first: its maker may not have done that. */
 int writer_make_log_dir(struct log_writer *w)
 {
-    int rc = w->still_ours ? w->still_ours(w->ctx) : 0;
-
-    if (rc != 0 || w->dir_is_durable)
-        return rc;
-    rc = w->fs->mkdir(w->fs->ctx, w->log_dir);
+    TRY(w->options.still_ours ? w->options.still_ours(w->options.ctx) : 0);
+    int rc = w->fs->mkdir(w->fs->ctx, w->log_dir.text);
+    if (rc == -EEXIST && w->dir_is_durable)
+        return 0;
     if (rc == 0 || rc == -EEXIST)
-        rc = w->fs->sync_dir(w->fs->ctx, w->dir);
+        rc = w->fs->sync_dir(w->fs->ctx, w->options.dir);
     w->dir_is_durable = rc == 0;
     return rc;
 }
 
-/* Without memory for it, the file of the number stays until a save has made it superfluous. */
+/* Without memory for the number its file stays until a save deletes it. */
 static void note_abandoned(struct log_writer *w, uint64_t number)
 {
-    if (w->nabandoned == w->abandoned_size) {
-        size_t size = w->abandoned_size ? 2 * w->abandoned_size : 16;
-        uint64_t *abandoned = realloc(w->abandoned, size * sizeof(*abandoned));
-        if (!abandoned)
-            return;
-        w->abandoned = abandoned;
-        w->abandoned_size = size;
-    }
-    w->abandoned[w->nabandoned++] = number;
+    if (GROW(w->abandoned.numbers, w->abandoned.count, w->abandoned.size) == 0)
+        w->abandoned.numbers[w->abandoned.count++] = number;
 }
 
 /* Its header says that all frames before `first` are on the disk, so they have to be. A number that was tried is not
  * used again: its file may be found after a crash, with or without what was written there, and does not matter then. */
 void writer_number_segment(struct log_writer *w, const struct origin *origin)
 {
-    if (w->header.number != 0 && w->header.number != w->previous)
-        note_abandoned(w, w->header.number);
-    w->header = (struct log_header){
+    if (w->segment.header.number != 0 && w->segment.header.number != w->previous)
+        note_abandoned(w, w->segment.header.number);
+    w->segment.header = (struct log_header){
         .number = w->next_segment++,
         .first = w->synced + 1,
         .process = origin->process,
@@ -133,15 +128,47 @@ void writer_number_segment(struct log_writer *w, const struct origin *origin)
         .previous = w->previous,
     };
     w->marked = w->synced; /* by its header, before its first frame */
-    w->header.salt = w->salt ^ w->header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+    w->segment.header.salt = w->options.salt ^ w->segment.header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+}
+
+/* The place of the number in the order, whether it is there or not. */
+static size_t place_of(const struct expected_segments *expected, uint64_t number)
+{
+    size_t at = 0, end = expected->count;
+
+    while (at < end) {
+        size_t middle = at + (end - at) / 2;
+        if (expected->items[middle].number < number)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    return at;
+}
+
+/* Without memory the segment is not looked for. */
+static void expect_segment(struct expected_segments *expected, uint64_t number)
+{
+    size_t at = place_of(expected, number);
+
+    if (at < expected->count && expected->items[at].number == number) {
+        expected->items[at].found = true;
+        return;
+    }
+    if (GROW(expected->items, expected->count, expected->size) != 0)
+        return;
+    if (at < expected->count)
+        memmove(&expected->items[at + 1], &expected->items[at], (expected->count - at) * sizeof(*expected->items));
+    expected->items[at] = (struct expected){.number = number, .found = true};
+    expected->count++;
 }
 
 static bool unlink_in_log(struct log_writer *w, const char *name)
 {
-    char *path = writer_path(w->log_dir, name);
-    int rc = path ? w->fs->unlink(w->fs->ctx, path) : -ENOMEM;
+    struct path path;
 
-    free(path);
+    writer_path(w, name, &path);
+    int rc = w->fs->unlink(w->fs->ctx, path.text);
     return rc == 0 || rc == -ENOENT;
 }
 
@@ -151,15 +178,15 @@ static void delete_abandoned(struct log_writer *w)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < w->nabandoned; i++) {
+    for (size_t i = 0; i < w->abandoned.count; i++) {
         char name[LOG_SEGMENT_NAME];
-        log_draft_name(w->abandoned[i], name);
+        log_draft_name(w->abandoned.numbers[i], name);
         bool clean = unlink_in_log(w, name);
-        log_segment_name(w->abandoned[i], name);
+        log_segment_name(w->abandoned.numbers[i], name);
         if (!unlink_in_log(w, name) || !clean)
-            w->abandoned[kept++] = w->abandoned[i];
+            w->abandoned.numbers[kept++] = w->abandoned.numbers[i];
     }
-    w->nabandoned = kept;
+    w->abandoned.count = kept;
 }
 
 /* The segment is on the disk, under its name: from here on it must not be missing. If the note failed and may be there
@@ -167,16 +194,17 @@ static void delete_abandoned(struct log_writer *w)
 int writer_note_segment(struct log_writer *w, const char *path, struct errbuf *err)
 {
     bool half_noted;
-    int rc = log_note_write(w->fs, w->dir, w->header.number, &half_noted);
+    int rc = log_note_write(w->fs, w->options.dir, w->segment.header.number, &half_noted);
 
     if (rc == 0) {
         delete_abandoned(w);
-        w->previous = w->header.number;
+        w->previous = w->segment.header.number;
+        expect_segment(&w->expected, w->segment.header.number);
         return 0;
     }
     writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
     if (half_noted)
-        w->half_noted = w->header.number;
+        w->half_noted = w->segment.header.number;
     else
         w->fs->unlink(w->fs->ctx, path);
     return rc;
@@ -187,7 +215,7 @@ int writer_note_segment(struct log_writer *w, const char *path, struct errbuf *e
 int writer_finish_note(struct log_writer *w, struct errbuf *err)
 {
     bool half_noted;
-    int rc = w->half_noted ? log_note_write(w->fs, w->dir, w->half_noted, &half_noted) : 0;
+    int rc = w->half_noted ? log_note_write(w->fs, w->options.dir, w->half_noted, &half_noted) : 0;
 
     if (rc != 0)
         return writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
@@ -199,26 +227,107 @@ int writer_finish_note(struct log_writer *w, struct errbuf *err)
 int writer_begin_segment(struct log_writer *w, struct errbuf *err)
 {
     char name[LOG_SEGMENT_NAME];
+    struct path path;
     int rc = writer_make_log_dir(w);
 
-    writer_number_segment(w, &(struct origin){w->process, w->generation, false});
+    writer_number_segment(w, &(struct origin){w->options.next_segment, w->options.generation, false});
     if (rc != 0)
         return writer_fail(w, rc, "cannot be made", err);
-    log_segment_name(w->header.number, name);
-    char *path = writer_path(w->log_dir, name);
-    if (!path)
-        return writer_fail(w, -ENOMEM, "cannot begin it", err);
-    rc = writer_open_segment(w, path);
+    log_segment_name(w->segment.header.number, name);
+    writer_path(w, name, &path);
+    rc = writer_open_segment(w, path.text);
     if (rc == 0)
-        rc = w->fs->sync(w->fs->ctx, w->fd);
+        rc = w->fs->sync(w->fs->ctx, w->segment.fd);
     if (rc == 0)
-        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir);
+        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir.text);
     if (rc != 0) {
         writer_fail(w, rc, "cannot begin it", err);
-        w->fs->unlink(w->fs->ctx, path); /* to give the space back; if it cannot be, see above */
-    } else {
-        rc = writer_note_segment(w, path, err);
+        w->fs->unlink(w->fs->ctx, path.text); /* to give the space back; if it cannot be, see above */
+        return rc;
     }
-    free(path);
-    return rc;
+    return writer_note_segment(w, path.text, err);
+}
+
+/* ---- are they still there? Only this process removes segments: a missing one was removed by somebody else, and its
+ * frames are on no disk any more ---- */
+
+/* Those of earlier processes are expected once they have been seen; those of this one when they have been noted. */
+static int visit(void *ctx, const char *name)
+{
+    struct log_writer *w = ctx;
+    uint64_t number = log_segment_number(name);
+    size_t at = place_of(&w->expected, number);
+
+    if (number && number < w->options.next_segment)
+        expect_segment(&w->expected, number);
+    else if (at < w->expected.count && w->expected.items[at].number == number)
+        w->expected.items[at].found = true;
+    return 0;
+}
+
+static void forget_below(struct expected_segments *expected, uint64_t oldest)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < expected->count; i++) {
+        if (expected->items[i].number >= oldest)
+            expected->items[kept++] = expected->items[i];
+    }
+    expected->count = kept;
+}
+
+/* The highest segment that was not found, 0: none. They are not expected any more. */
+static uint64_t take_missing(struct expected_segments *expected)
+{
+    uint64_t missing = 0;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < expected->count; i++) {
+        if (expected->items[i].found)
+            expected->items[kept++] = expected->items[i];
+        else
+            missing = expected->items[i].number;
+    }
+    expected->count = kept;
+    return missing;
+}
+
+bool writer_current_is_there(const struct log_writer *w)
+{
+    char name[LOG_SEGMENT_NAME];
+    uint64_t size = w->segment.filled;
+    struct path path;
+
+    log_segment_name(w->segment.header.number, name);
+    writer_path(w, name, &path);
+    int rc = w->fs->is_at(w->fs->ctx, w->segment.fd, path.text);
+    if (rc != -ESTALE && w->fs->size(w->fs->ctx, w->segment.fd, &size) != 0)
+        size = w->segment.filled;
+    return rc != -ESTALE && size >= w->segment.filled;
+}
+
+int log_writer_look(struct log_writer *w, uint64_t oldest, uint64_t *missing_out, struct errbuf *err)
+{
+    int rc = w->options.still_ours ? w->options.still_ours(w->options.ctx) : 0;
+
+    *missing_out = 0;
+    if (rc == -ESTALE)
+        return writer_fail(w, rc, "cannot be written to any more", err);
+    forget_below(&w->expected, oldest);
+    for (size_t i = 0; i < w->expected.count; i++)
+        w->expected.items[i].found = false;
+    rc = w->fs->list(w->fs->ctx, w->log_dir.text, visit, w);
+    if (rc != 0 && rc != -ENOENT)
+        return 0; /* a later look may succeed */
+    *missing_out = take_missing(&w->expected);
+    if (w->segment.fd >= 0 && !writer_current_is_there(w)) {
+        *missing_out = w->segment.header.number;
+        (void)writer_fail(w, -ENOENT, "is lost", err); /* a new one follows */
+    }
+    if (*missing_out) {
+        char name[LOG_SEGMENT_NAME];
+        log_segment_name(*missing_out, name);
+        errbuf_set(err, "%s/%s has been removed, replaced or cut", w->log_dir.text, name);
+    }
+    return 0;
 }

@@ -116,6 +116,21 @@ int manifest_format_magic(struct manifest_text *text)
     return 0;
 }
 
+int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err)
+{
+    const uint64_t most = MANIFEST_MAX_NUMBER / 2;
+
+    if (save->next_id > most || save->number > most || save->log >= most || save->control >= most ||
+        save->frame >= most / 2 || save->accepted > most) {
+        errbuf_set(err,
+                   "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
+                   " accepted=%" PRIu64 ": out of range",
+                   save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
+        return -EOVERFLOW;
+    }
+    return 0;
+}
+
 /* What only a layer in RedisBloom's layout has. */
 static void format_redisbloom(struct manifest_text *text, const struct manifest_layer *layer)
 {
@@ -147,6 +162,8 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     if (filter->params.window)
         append(text, " window=%" PRIu64 " parts=%u window-flags=%u", filter->params.window, filter->params.window_parts,
                filter->params.window_flags);
+    if (filter->params.key)
+        append(text, " key=%016" PRIx64, filter->params.key);
     append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];

@@ -21,6 +21,7 @@
 #include "file_name.h"
 
 #define MANIFEST_NAME     "MANIFEST"
+#define LOG_NOTE_NAME     "MANIFEST.log" /* beside it: the note of the log (log_note.h) */
 #define MANIFEST_MAGIC    "bloomery-manifest 1"
 #define MANIFEST_MAX_NAME 65535
 #define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 4096)
@@ -89,6 +90,10 @@ struct manifest_save {
     uint64_t accepted; /* segments of the log below this number may be damaged: the loss has been accepted; 0: none */
     struct databases databases;
 };
+
+/* Whether these numbers are in a MANIFEST's range: a save must be readable, and the next save counts on from it. 0 or
+ * -EOVERFLOW. */
+int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err);
 
 /* Bytes of all layers as Filter.db files. */
 uint64_t manifest_filter_bytes(const struct manifest_filter *filter);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "id_map.h"
+#include "try.h"
 
 #define WINDOW_BYTES 65536
 #define FLUSH_BYTES  65536
@@ -197,10 +198,7 @@ int record_written(struct record_writer *writer)
 
 int record_writer_flush(struct record_writer *writer)
 {
-    int rc = fs_write_all(writer->fs, writer->fd, writer->pending.ptr, writer->pending.len, writer->offset);
-
-    if (rc != 0)
-        return rc;
+    TRY(fs_write_all(writer->fs, writer->fd, writer->pending.ptr, writer->pending.len, writer->offset));
     writer->offset += writer->pending.len;
     writer->pending.len = 0;
     writer->hashed = 0;

@@ -1,5 +1,5 @@
 /* Parsing. Lines are taken whole; a line that is cut by the end of a piece is kept until its rest comes. The last line
- * is not parsed but compared: there is one right one for what was before it. */
+ * is not parsed but compared: only one text is right for the lines before it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -10,6 +10,7 @@
 #include "manifest.h"
 #include "name_code.h"
 #include "redisbloom.h"
+#include "check.h"
 
 /* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */
 enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
@@ -207,6 +208,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     if (bloom_variant_is_redisbloom(filter->variant))
         filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, REDISBLOOM_OPTIONS);
     parse_window(filter, scan);
+    filter->params.key = comes_next(scan, " key=") ? scan_hex(scan, " key=") : 0;
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
     parser->layers_read = 0;
@@ -273,6 +275,7 @@ static int parse_gone(struct manifest_parser *parser, struct scan *scan, struct 
         scan->expected = "filter id=";
     if (scan_end(scan, "a filter that is gone", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
+    CHECK(parser->sink->on_gone);
     parser->nfilters--;
     return parser->sink->on_gone(parser->sink->ctx, id, err);
 }
@@ -285,7 +288,7 @@ static int parse_database(struct manifest_parser *parser, struct scan *scan, str
     if (scan_end(scan, "a database", err) != MANIFEST_OK)
         return MANIFEST_DAMAGED;
     if (database == number) {
-        errbuf_set(err, "database %u is itself without a line, too", number);
+        errbuf_set(err, "database %u needs no line: it stands for itself", number);
         return MANIFEST_DAMAGED;
     }
     parser->databases_read = number + 1;
@@ -306,7 +309,7 @@ static int parse_save(struct manifest_parser *parser, struct scan *scan, struct 
         return MANIFEST_DAMAGED;
     if (databases_are_valid(&parser->save.databases))
         return MANIFEST_OK;
-    errbuf_set(err, "two numbers of databases stand for the same one");
+    errbuf_set(err, "two database numbers stand for the same database");
     return MANIFEST_DAMAGED;
 }
 
@@ -318,7 +321,7 @@ static int parse_magic(struct manifest_parser *parser, const char *line, size_t 
     if (len == strlen(MANIFEST_MAGIC) && memcmp(line, MANIFEST_MAGIC, len) == 0)
         return MANIFEST_OK;
     if (len > stem && memcmp(line, MANIFEST_MAGIC, stem) == 0)
-        errbuf_set(err, "format version '%.*s' is not the one that this program knows (1)",
+        errbuf_set(err, "format version '%.*s' is unknown; this program knows version 1",
                    (int)(len - stem < 20 ? len - stem : 20), line + stem);
     else
         errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", MANIFEST_MAGIC);
@@ -373,7 +376,7 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
         return parse_gone(parser, &scan, err);
     if (parser->hash && begins_with(line, len, "save ")) /* there is none in a text of filters alone */
         return parse_save(parser, &scan, err);
-    errbuf_set(err, "'%.*s' is not what a line can begin with here", (int)(len < 40 ? len : 40), line);
+    errbuf_set(err, "'%.*s' cannot begin a line here", (int)(len < 40 ? len : 40), line);
     return MANIFEST_DAMAGED;
 }
 
@@ -434,7 +437,7 @@ static int take_line(struct manifest_parser *parser, const char *line, size_t le
 static int keep_rest(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err)
 {
     if (parser->line.len + len > MANIFEST_MAX_LINE) {
-        errbuf_set(err, "line %" PRIu64 ": longer than any line can be", parser->line_number);
+        errbuf_set(err, "line %" PRIu64 ": too long", parser->line_number);
         return MANIFEST_DAMAGED;
     }
     if (len == 0)
@@ -477,7 +480,7 @@ int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err)
     if (parser->state == AT_END)
         errbuf_set(err, "line %" PRIu64 ": something follows the last line", parser->line_number);
     else if (parser->offset == 0 && parser->line.len == 0)
-        errbuf_set(err, "line 1: the file is empty");
+        errbuf_set(err, "line 1: the file is empty; if the directory is a copy of one in use, copy again");
     else
         errbuf_set(err, "line %" PRIu64 ": the file ends here, before its last line", parser->line_number);
     return MANIFEST_DAMAGED;

@@ -26,6 +26,7 @@
 #include "bytes.h"
 #include "check.h"
 #include "filterdb.h"
+#include "try.h"
 
 static const unsigned char file_header[PACK_HEADER_BYTES] = "BLOOMPCK\x01";
 static const unsigned char record_magic[4] = {'B', 'P', 'R', 1};
@@ -68,10 +69,7 @@ int pack_writer_open(struct pack_writer *writer, const char *path)
 
 static int flush(struct pack_writer *writer)
 {
-    int rc = fs_write_all(writer->fs, writer->fd, writer->buf, writer->len, writer->flushed);
-
-    if (rc != 0)
-        return rc;
+    TRY(fs_write_all(writer->fs, writer->fd, writer->buf, writer->len, writer->flushed));
     if (writer->wrote)
         writer->wrote(writer->wrote_ctx, writer->len);
     writer->flushed += writer->len;
@@ -107,9 +105,7 @@ int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, s
     }
     CHECK(images <= MANIFEST_MAX_PACKED && record->name_len <= MANIFEST_MAX_NAME);
     size_t bytes = (size_t)pack_record_bytes(record->name_len, images);
-    int rc = writer->len + bytes > PACK_BUFFER_BYTES ? flush(writer) : 0;
-    if (rc != 0)
-        return rc;
+    TRY(writer->len + bytes > PACK_BUFFER_BYTES ? flush(writer) : 0);
 
     unsigned char *start = writer->buf + writer->len, *at = start + PACK_RECORD_HEADER_BYTES;
     memcpy(start + 8, record_magic, sizeof(record_magic));

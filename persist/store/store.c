@@ -1,4 +1,4 @@
-/* What the other parts of the store share, and what is asked of it. */
+/* Reports of the store, and answers about it as a whole. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest_file.h"
 #include "name_code.h"
+#include "store_files.h"
 #include "store_internal.h"
+#include "lock.h"
 
 /* ---- small things ---- */
 
@@ -23,9 +26,9 @@ void store_report(struct store *store, enum store_severity severity, const char 
     vsnprintf(raw, sizeof(raw), fmt, args);
     va_end(args);
     errbuf_set(&text, "%s", raw);
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     store->report(store->report_ctx, severity, text.text);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }
 
 struct shown_name show_name(const char *name, size_t len)
@@ -45,22 +48,7 @@ struct shown_name show_name(const char *name, size_t len)
     return shown;
 }
 
-int store_check_numbers(const struct manifest_save *save, struct errbuf *err)
-{
-    const uint64_t most = MANIFEST_MAX_NUMBER / 2;
-
-    if (save->next_id > most || save->number > most || save->log >= most || save->control >= most ||
-        save->frame >= most / 2 || save->accepted > most) {
-        errbuf_set(err,
-                   "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
-                   " accepted=%" PRIu64 ": no directory has seen as many",
-                   save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
-        return -EOVERFLOW;
-    }
-    return 0;
-}
-
-/* ---- what is asked of a store ---- */
+/* ---- answers ---- */
 
 uint64_t store_next_id(const struct store *store)
 {
@@ -74,27 +62,28 @@ uint64_t store_number(const struct store *store)
 
 uint64_t store_opened_bytes(const struct store *store)
 {
-    return store->opened_bytes;
+    return store->opened.bytes;
 }
 
 struct store_checkpoint store_checkpoint(const struct store *store)
 {
-    return (struct store_checkpoint){store->save.log, store->save.control, store->save.frame, store->save.accepted,
-                                     store->save.databases};
+    return (struct store_checkpoint){store->committed.save.log, store->committed.save.control,
+                                     store->committed.save.frame, store->committed.save.accepted,
+                                     store->committed.save.databases};
 }
 
 /* Records are read one after another: nobody asks often. */
 int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err)
 {
     struct record_reader reader;
-    int rc = record_reader_init(&reader, store->fs, store->manifest_fd);
+    int rc = record_reader_init(&reader, store->fs, store->committed.fd);
 
     if (rc != 0)
         errbuf_set(err, "out of memory");
-    for (size_t i = 0; i < store->index.count && rc == 0; i++) {
+    for (size_t i = 0; i < store->committed.index.count && rc == 0; i++) {
         const struct manifest_filter *filter;
 
-        rc = record_read(&reader, store->index.entries[i].offset, &filter, err);
+        rc = record_read(&reader, store->committed.index.entries[i].offset, &filter, err);
         if (rc != 0 || filter->name_len != name_len || memcmp(filter->name, name, name_len) != 0)
             continue;
         if (id_out)
@@ -110,10 +99,10 @@ int store_forget(struct store *store, uint64_t id)
 {
     int rc = STORE_NOT_FOUND;
 
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     if (id_map_has(&store->quarantined, id) && !id_map_has(&store->forgotten, id))
         rc = id_map_set(&store->forgotten, id, NULL);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     return rc;
 }
 
@@ -132,4 +121,16 @@ int store_still_ours(struct store *store, struct errbuf *err)
     else if (rc != 0)
         errbuf_set(err, "%s: %s", path.text, strerror(-rc));
     return rc;
+}
+
+int store_look(struct store *store, struct errbuf *err)
+{
+    struct path path;
+    int rc = store_still_ours(store, err);
+
+    if (rc == 0)
+        rc = path_root(store, &path, MANIFEST_NAME, err);
+    if (rc == 0 && (rc = store->fs->is_at(store->fs->ctx, store->committed.fd, path.text)) == -ESTALE)
+        errbuf_set(err, "%s: has been removed or replaced", path.text);
+    return rc == -ESTALE ? rc : 0;
 }

@@ -87,6 +87,10 @@ uint64_t store_number(const struct store *store);
  * process may have created it again. Anybody but the store asks before it adds a file. 0, or -errno with the reason. */
 int store_still_ours(struct store *store, struct errbuf *err) __attribute__((warn_unused_result));
 
+/* The same, and whether its MANIFEST is still the one of the last save. 0, or -ESTALE: one of them is not, as the
+ * errbuf says. A file that cannot be examined counts as present. Thread: the one that saves. */
+int store_look(struct store *store, struct errbuf *err) __attribute__((warn_unused_result));
+
 /* Of the committed MANIFEST. Not during a save. */
 struct store_checkpoint store_checkpoint(const struct store *store);
 
@@ -203,8 +207,10 @@ struct store_save_summary {
     bool unfinished;  /* committed and safe, but a superseded file could not be removed: the next save tries again */
 };
 
-/* Saves. 0: committed and on the disk. Otherwise the whole save has failed, the previous one stays, and the new files
- * have been removed. The next save writes the filters again; the source need not remember which were dirty.
+/* Saves. A filter that has not changed is written again if its files are missing or cut; if its bits are not in memory
+ * either, its record stays and a report says so. 0: committed and on the disk. Otherwise the whole save has failed, the
+ * previous one stays, and the new files have been removed. The next save writes the filters again; the source need not
+ * remember which were dirty.
  * STORE_IN_DOUBT: the same, but after a crash now a start may find the failed save instead.
  *
  * Adds may go on: the saved filter contains every item whose add had returned when the filter was yielded. A layer's

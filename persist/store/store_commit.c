@@ -5,7 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest_file.h"
+#include "store_files.h"
+#include "store_pack.h"
 #include "store_save.h"
+#include "store_sweep.h"
+#include "store_write.h"
+#include "try.h"
+#include "lock.h"
 
 /* ---- which filters ---- */
 
@@ -15,21 +22,21 @@ static void take_forgotten(struct save *save)
 {
     struct store *store = save->store;
 
-    pthread_rwlock_wrlock(&store->reading);
-    pthread_mutex_lock(&store->mutex);
+    lock_rw_write(&store->reading);
+    lock_take(&store->lock);
     for (size_t i = 0; i < store->forgotten.nslots; i++) {
         uint64_t id = store->forgotten.slots[i].id;
         if (id == 0 || index_get(&save->next, id))
             continue;
-        struct index_entry *entry = index_get(&store->index, id);
+        struct index_entry *entry = index_get(&store->committed.index, id);
         struct written *written = id_map_get(&store->written, id);
         if (entry)
             entry->flags |= INDEX_FORGOTTEN;
         else if (written)
             written_advance(written, WRITTEN_IS_GIVEN_UP);
     }
-    pthread_mutex_unlock(&store->mutex);
-    pthread_rwlock_unlock(&store->reading);
+    lock_give(&store->lock);
+    lock_rw_give(&store->reading);
 }
 
 /* One that store_write() had written before a crash, and that could not be loaded. The source does not yield it. */
@@ -52,15 +59,15 @@ static int settle_entry(struct save *save, const struct index_entry *entry, stru
 
     if (!(entry->flags & INDEX_FORGOTTEN))
         return entry->flags & INDEX_QUARANTINED || save->source->keep_unlisted ? save_carry(save, entry, err) : 0;
-    int rc = record_read(&save->committed, entry->offset, &filter, err);
-    return rc != 0 ? rc : save_keep_files(save, filter, err);
+    TRY(record_read(&save->committed, entry->offset, &filter, err));
+    return save_keep_files(save, filter, err);
 }
 
-/* What the source has not yielded: some are to stay, and of some the files. The map of quarantined filters changes only
+/* Filters that the source has not yielded: some stay, of others the files. The map of quarantined filters changes only
  * while loading and at the end of a save. */
 static int settle_others(struct save *save, struct errbuf *err)
 {
-    const struct store_index *index = &save->store->index;
+    const struct store_index *index = &save->store->committed.index;
     const struct id_map *quarantined = &save->store->quarantined;
     int rc = 0;
 
@@ -77,10 +84,10 @@ static int settle_others(struct save *save, struct errbuf *err)
     return rc;
 }
 
-/* Which files of the save before this one does without. */
+/* Lists the files of the previous save that this one no longer needs. */
 static int find_superseded(struct save *save, struct errbuf *err)
 {
-    const struct store_index *index = &save->store->index;
+    const struct store_index *index = &save->store->committed.index;
 
     for (size_t i = 0; i < index->count; i++) {
         const struct index_entry *entry = &index->entries[i];
@@ -106,8 +113,8 @@ static int find_superseded(struct save *save, struct errbuf *err)
 
 /* ---- the records that have not changed ---- */
 
-/* The committed MANIFEST is read once from front to back, also what is not needed: so it is known whether it still is
- * what was verified. */
+/* Reads the committed MANIFEST once from front to back, unneeded lines included, to find out whether it has changed
+ * since it was verified. */
 struct copying {
     struct save *save;
     uint64_t from;      /* where the stretch begins */
@@ -120,8 +127,8 @@ static int copy_to(struct copying *copying, uint64_t to, bool keep)
 {
     int rc = 0;
 
-    if (keep != copying->keep || to == copying->save->store->end_offset) {
-        rc = record_copy(&copying->save->manifest, copying->save->store->manifest_fd, copying->from, to, copying->keep,
+    if (keep != copying->keep || to == copying->save->store->committed.end_offset) {
+        rc = record_copy(&copying->save->manifest, copying->save->store->committed.fd, copying->from, to, copying->keep,
                          copying->hash);
         copying->from = to;
         copying->keep = keep;
@@ -141,8 +148,8 @@ static int copy_carried(struct save *save, XXH3_state_t *hash, struct errbuf *er
     uint64_t at = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < store->index.count && rc == 0; i++) {
-        const struct index_entry *entry = &store->index.entries[i];
+    for (size_t i = 0; i < store->committed.index.count && rc == 0; i++) {
+        const struct index_entry *entry = &store->committed.index.entries[i];
         struct index_entry *next = index_get(&save->next, entry->id);
         if (entry->offset > at)
             rc = copy_to(&copying, at, false);
@@ -155,10 +162,10 @@ static int copy_carried(struct save *save, XXH3_state_t *hash, struct errbuf *er
     if (rc == 0)
         rc = copy_to(&copying, at, false);
     if (rc == 0)
-        rc = copy_to(&copying, store->end_offset, false);
+        rc = copy_to(&copying, store->committed.end_offset, false);
     if (rc != 0)
         return save_manifest_error(store, rc, err);
-    if (XXH3_64bits_digest(hash) == store->digest)
+    if (XXH3_64bits_digest(hash) == store->committed.digest)
         return 0;
     errbuf_set(err, "%s/MANIFEST: has changed since it was verified", store->dir);
     return -EIO;
@@ -180,7 +187,7 @@ static int write_carried(struct save *save, struct errbuf *err)
 /* The index in the order of the new MANIFEST. */
 static int order_index(struct save *save, struct store_index *ordered, struct errbuf *err)
 {
-    const struct store_index *before = &save->store->index, *next = &save->next;
+    const struct store_index *before = &save->store->committed.index, *next = &save->next;
     int rc = 0;
 
     for (size_t i = 0; i < next->count && rc == 0; i++) {
@@ -193,7 +200,7 @@ static int order_index(struct save *save, struct store_index *ordered, struct er
             rc = index_add(ordered, entry);
     }
     for (size_t i = 0; i < ordered->count; i++) {
-        ordered->entries[i].flags &= INDEX_QUARANTINED | INDEX_PACKED;
+        ordered->entries[i].flags &= INDEX_QUARANTINED | INDEX_PACKED | INDEX_LOST;
         if (ordered->entries[i].id > save->max_id)
             save->max_id = ordered->entries[i].id;
     }
@@ -204,16 +211,14 @@ static int order_index(struct save *save, struct store_index *ordered, struct er
 
 struct commit {
     struct save *save;
-    struct store_index index; /* to be the store's */
-    struct manifest_save header;
-    uint64_t end_offset, digest;
+    struct committed made; /* to be the store's */
 };
 
 static void fill_header(struct commit *commit)
 {
     struct save *save = commit->save;
     struct store *store = save->store;
-    struct manifest_save *header = &commit->header;
+    struct manifest_save *header = &commit->made.save;
 
     /* A save has a number of its own also when it has written no filter: it is known by it. */
     header->number = store_new_number(store);
@@ -238,21 +243,21 @@ static int write_manifest(struct commit *commit, struct errbuf *err)
     int rc = write_carried(save, err);
 
     if (rc == 0)
-        rc = order_index(save, &commit->index, err);
+        rc = order_index(save, &commit->made.index, err);
     if (rc != 0)
         return rc;
-    save->summary->filters = commit->index.count;
+    save->summary->filters = commit->made.index.count;
     fill_header(commit);
-    rc = store_check_numbers(&commit->header, err);
+    rc = manifest_check_numbers(&commit->made.save, err);
     if (rc != 0)
         return rc;
-    rc = manifest_format_save(&manifest->pending, &commit->header);
+    rc = manifest_format_save(&manifest->pending, &commit->made.save);
     if (rc == 0)
         rc = record_written(manifest);
     if (rc == 0) {
-        commit->end_offset = record_writer_offset(manifest);
-        commit->digest = record_writer_digest(manifest);
-        rc = manifest_format_end(&manifest->pending, commit->index.count, commit->digest);
+        commit->made.end_offset = record_writer_offset(manifest);
+        commit->made.digest = record_writer_digest(manifest);
+        rc = manifest_format_end(&manifest->pending, commit->made.index.count, commit->made.digest);
     }
     if (rc == 0)
         rc = record_writer_flush(manifest);
@@ -295,8 +300,8 @@ static int publish(struct store *store, struct errbuf *err)
     return STORE_IN_DOUBT;
 }
 
-/* The failed save may be what is on disk. Before anything else is written, the save before it is put there once more;
- * so whatever is tried how often, there never are files of more than one save whose fate is unknown. */
+/* The disk may have the failed save. Before anything else is written, the save before it is put there again. So there
+ * are never files of more than one save whose fate is unknown. */
 int save_resolve_in_doubt(struct store *store, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -305,12 +310,9 @@ int save_resolve_in_doubt(struct store *store, struct errbuf *err)
     uint64_t offset = 0;
     size_t n = 0;
     int fd = -1;
-    int rc = path_root(store, &draft, "MANIFEST.new", err);
-
-    if (rc != 0)
-        return rc;
-    rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
-    while (rc == 0 && (rc = fs->pread(fs->ctx, store->manifest_fd, buf, sizeof(buf), offset, &n)) == 0 && n > 0) {
+    TRY(path_root(store, &draft, "MANIFEST.new", err));
+    int rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
+    while (rc == 0 && (rc = fs->pread(fs->ctx, store->committed.fd, buf, sizeof(buf), offset, &n)) == 0 && n > 0) {
         rc = fs_write_all(fs, fd, buf, n, offset);
         offset += n;
     }
@@ -322,7 +324,7 @@ int save_resolve_in_doubt(struct store *store, struct errbuf *err)
     if (rc == 0)
         rc = publish(store, err);
     if (rc != 0) {
-        errbuf_prefix(err, "the save before this one cannot be undone");
+        errbuf_prefix(err, "the failed save cannot be undone");
         return STORE_IN_DOUBT;
     }
     store_remove(store, &store->doubted);
@@ -332,56 +334,50 @@ int save_resolve_in_doubt(struct store *store, struct errbuf *err)
 
 static void forget(struct store *store)
 {
-    const struct store_index *index = &store->index;
+    const struct store_index *index = &store->committed.index;
 
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     for (size_t i = 0; i < index->count; i++) {
         if (!(index->entries[i].flags & INDEX_FORGOTTEN))
             continue;
         id_map_remove(&store->quarantined, index->entries[i].id);
         id_map_remove(&store->forgotten, index->entries[i].id);
     }
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }
 
 /* Under the lock: those that were quarantined after the walk had passed them, too. Without memory others find the index
  * unmapped, and map it. */
 static void mark_quarantined(struct store *store)
 {
-    if (!store->serves || index_map(&store->index) != 0)
+    if (!store->serves || index_map(&store->committed.index) != 0)
         return;
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     for (size_t i = 0; i < store->quarantined.nslots; i++) {
         uint64_t id = store->quarantined.slots[i].id;
-        struct index_entry *entry = id ? index_get(&store->index, id) : NULL;
+        struct index_entry *entry = id ? index_get(&store->committed.index, id) : NULL;
         if (entry)
             entry->flags |= INDEX_QUARANTINED;
     }
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }
 
-/* What has been committed is the store's, and what it does without goes. */
+/* The store takes over what the save has made, and removes the files that it no longer needs. */
 static void adopt(struct commit *commit)
 {
     struct save *save = commit->save;
     struct store *store = save->store;
 
-    pthread_rwlock_wrlock(&store->reading);
-    store->fs->close(store->fs->ctx, store->manifest_fd);
-    store->manifest_fd = save->manifest_fd;
-    save->manifest_fd = -1;
-    store->save = commit->header;
-    store->digest = commit->digest;
-    store->end_offset = commit->end_offset;
-    atomic_store(&store->next_id, commit->header.next_id);
+    lock_rw_write(&store->reading);
     forget(store);
-    uint64_t seed = store->index.seed;
-    index_deinit(&store->index);
-    store->index = commit->index;
-    store->index.seed = seed;
-    commit->index = (struct store_index){0};
+    const struct committed before = store->committed;
+    store->committed = commit->made;
+    store->committed.fd = save->manifest.fd;
+    save->manifest.fd = -1;
+    commit->made = before;
+    atomic_store(&store->next_id, store->committed.save.next_id);
     mark_quarantined(store);
-    pthread_rwlock_unlock(&store->reading);
+    lock_rw_give(&store->reading);
     sweep_set_mark(store);
     (void)packs_adopt(store, &save->superseded); /* without memory the next start removes them */
     store_remove(store, &save->superseded);
@@ -390,7 +386,7 @@ static void adopt(struct commit *commit)
 
 int save_commit(struct save *save, struct errbuf *err)
 {
-    struct commit commit = {.save = save};
+    struct commit commit = {.save = save, .made = {.fd = -1, .index.seed = save->store->committed.index.seed}};
     int rc;
 
     take_forgotten(save);
@@ -407,6 +403,6 @@ int save_commit(struct save *save, struct errbuf *err)
         rc = publish(save->store, err);
     if (rc == 0)
         adopt(&commit);
-    index_deinit(&commit.index);
+    committed_deinit(save->store, &commit.made);
     return rc;
 }

@@ -1,32 +1,22 @@
 /* Files in `filters`: their paths, how they come and go. None is ever overwritten, renamed or written to again. */
+#include "store_files.h"
+
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "store_internal.h"
+#include "lock.h"
 
 /* Names that somebody else has taken, until a number is found that is free. */
 #define MAX_TAKEN 100
 
-/* No save can have counted so far: such a number on the disk is somebody's joke. */
+/* No save can have counted so far: a file with such a number was made by hand. */
 #define SANE_NUMBER (MANIFEST_MAX_NUMBER / 4)
 
 /* ---- paths ---- */
-
-int path_format(struct path *path, struct errbuf *err, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    int len = vsnprintf(path->text, sizeof(path->text), fmt, args);
-    va_end(args);
-    if (len >= 0 && (size_t)len < sizeof(path->text))
-        return 0;
-    errbuf_set(err, "the path of the data directory is too long");
-    return -ENAMETOOLONG;
-}
 
 int path_root(const struct store *store, struct path *path, const char *name, struct errbuf *err)
 {
@@ -45,14 +35,8 @@ int path_file(const struct store *store, struct path *path, const struct file_na
 
 int file_list_add(struct file_list *list, const struct file_name *name)
 {
-    if (list->count == list->size) {
-        size_t size = list->size ? 2 * list->size : 16;
-        struct file_name *items = realloc(list->items, size * sizeof(*items));
-        if (!items)
-            return -ENOMEM;
-        list->items = items;
-        list->size = size;
-    }
+    if (GROW(list->items, list->count, list->size) != 0)
+        return -ENOMEM;
     list->items[list->count++] = *name;
     return 0;
 }
@@ -162,9 +146,9 @@ static int remove_file(struct store *store, const struct file_name *name, struct
 
 static void keep_removable(struct store *store, const struct file_name *name)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     (void)file_list_add(&store->removable, name); /* without memory the next start removes it */
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }
 
 void store_remove(struct store *store, const struct file_list *list)
@@ -184,10 +168,10 @@ void store_remove_again(struct store *store)
     struct file_list list;
     struct errbuf ignored;
 
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     list = store->removable;
     store->removable = (struct file_list){0};
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     for (size_t i = 0; i < list.count; i++) {
         if (remove_file(store, &list.items[i], &ignored) != 0)
             keep_removable(store, &list.items[i]);

@@ -1,9 +1,11 @@
-/* store_internal: shared by the parts of the store. Internal to persist.
+/* store_internal: the state of a store, which its parts share. Internal to persist.
  *
- * store.c answers queries; store_open.c opens and closes a store; store_files.c names, makes and removes
- * files; store_sweep.c handles files that the MANIFEST does not name; store_load.c loads; store_pack.c
- * keeps the table of packs; store_write.c writes single filters outside of saves; store_save.c walks the source of a
- * save, store_commit.c makes it valid, and store_quarantine.c keeps the files of filters that were given up.
+ *     store.c         answers queries              store_write.c       writes single filters outside of saves
+ *     store_open.c    opens and closes a store     store_save.c        walks the source of a save
+ *     store_load.c    loads the filters            store_kept.c        looks at the files that a save keeps
+ *     store_reading.c reads bits, at any time      store_commit.c      makes a save valid
+ *     store_files.c   makes and removes files      store_quarantine.c  keeps the files of filters that were given up
+ *     store_sweep.c   looks after unnamed files    store_pack.c        keeps the table of packs
  *
  * A file's life:
  *
@@ -13,38 +15,63 @@
 #ifndef BLOOMERY_STORE_INTERNAL_H
 #define BLOOMERY_STORE_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "file_name.h"
 #include "id_map.h"
-#include "layer_file.h"
 #include "manifest.h"
-#include "manifest_file.h"
 #include "store.h"
 #include "store_index.h"
-#include "store_pack.h"
+#include "lock.h"
 
 struct file_list {
     struct file_name *items;
     size_t count, size;
 };
 
+/* A pack that the committed MANIFEST or the running save needs. */
+struct pack_use {
+    uint64_t number; /* 0: this slot is free */
+    uint64_t size;   /* of the file */
+    uint64_t live;   /* bytes of records that the committed MANIFEST needs */
+    bool moving;     /* the running save writes its filters to another pack */
+    bool stuck;      /* it cannot be emptied: quarantined filters are in it */
+    bool lost;       /* its file is missing or cut, as the running save has found */
+    bool fresh;      /* the running save has made it */
+    bool kept;       /* it is not emptied by the running save: filters in it are away */
+};
+
+struct packs {
+    struct pack_use *table;
+    size_t count, size;
+    struct id_map slots; /* by number: slot + 1, as a pointer */
+};
+
+/* The MANIFEST that counts, and what was read of it. A save makes the next one. */
+struct committed {
+    int fd;                    /* also after its name went to another file; -1: there is none */
+    struct store_index index;  /* in the order of its records */
+    struct manifest_save save; /* of its last line but one */
+    uint64_t digest;           /* of its lines but the last */
+    uint64_t end_offset;       /* of the last line */
+};
+
+/* What open finds for load. */
+struct opened {
+    uint64_t bytes;      /* of all layers */
+    struct id_map named; /* numbers of the files of layers, with their variant + 1 */
+};
+
 struct store {
-    uint64_t opened_bytes;
     const struct fsops *fs;
     store_report_fn *report;
     void *report_ctx;
     char *dir;
-    int lock_fd;     /* opened before any write, so that sync_all() on it reports all failures */
-    int manifest_fd; /* the committed MANIFEST, also after its name went to another file */
+    int lock_fd; /* opened before any write, so that sync_all() on it reports all failures */
 
-    struct store_index index;  /* of the committed MANIFEST, in the order of its records */
-    struct manifest_save save; /* of the committed MANIFEST */
-    uint64_t digest;           /* of its lines but the last */
-    uint64_t end_offset;       /* of the last line */
+    struct committed committed;
+    struct opened opened;
     struct packs packs;
-    struct id_map named;      /* from open to load: numbers of the files of layers, with their variant + 1 */
     uint64_t saved_mark;      /* number of the mark in `filters`; 0: none */
     bool in_doubt;            /* the last save failed at its last step */
     struct file_list doubted; /* its files: they have to stay until the doubt has ended */
@@ -52,18 +79,18 @@ struct store {
     _Atomic uint64_t next_id;
 
     /* Of the index and the file of the committed MANIFEST, and of flags of index entries: written by the thread that
-     * opens, loads or saves; read by others under it (store_reading.c). Before the mutex. */
-    pthread_rwlock_t reading;
+     * opens, loads or saves; read by others under it (store_reading.c). */
+    struct lock_rw reading;
     bool serves; /* the index stays mapped */
 
-    pthread_mutex_t mutex;      /* guards what follows, and makes reports come one at a time */
+    struct lock lock;           /* guards the fields below; reports come one at a time under it */
     struct file_list removable; /* superseded files that could not be removed yet */
     struct id_map quarantined;  /* in this run; no values */
     struct id_map forgotten;    /* not yet taken up by a save; no values */
     struct id_map written;      /* struct written: filters of store_write() that no save has taken over yet */
 };
 
-/* ---- helpers (store.c) ---- */
+void committed_deinit(const struct store *store, struct committed *committed); /* closes the file */
 
 __attribute__((format(printf, 3, 4))) void store_report(struct store *store, enum store_severity severity,
                                                         const char *fmt, ...);
@@ -73,134 +100,5 @@ struct shown_name {
     char text[68];
 };
 struct shown_name show_name(const char *name, size_t len);
-
-/* Whether these numbers are in a MANIFEST's range: a save must be readable, and the next save counts on from it. 0 or
- * -EOVERFLOW. */
-int store_check_numbers(const struct manifest_save *save, struct errbuf *err);
-
-/* ---- files (store_files.c) ---- */
-
-struct path {
-    char text[4096];
-};
-
-/* Each 0 or -ENAMETOOLONG (with the reason in `err`, which may be NULL). */
-__attribute__((format(printf, 3, 4))) int path_format(struct path *path, struct errbuf *err, const char *fmt, ...);
-int path_root(const struct store *store, struct path *path, const char *name, struct errbuf *err);
-int path_file(const struct store *store, struct path *path, const struct file_name *name, struct errbuf *err);
-
-int file_list_add(struct file_list *list, const struct file_name *name); /* 0 or -ENOMEM */
-void file_list_deinit(struct file_list *list);
-
-/* A number that has never been used. */
-uint64_t store_new_number(struct store *store);
-
-/* Notes a number that was found on the disk, so that it is not given out again. False: it is too large for any save. */
-bool store_pass_number(struct store *store, uint64_t number);
-
-/* Writes the layer to a new file, and fills in record->layers[i] and the variant. The file is listed in `made` first.
- * 0 or -errno. */
-int store_put_layer(struct store *store, struct layer_io *io, struct manifest_filter *record, unsigned i,
-                    const struct bloom_filter *filter, bool sync, struct file_list *made, struct errbuf *err);
-
-/* Makes the names in `filters` durable. */
-int store_sync_filters(struct store *store, struct errbuf *err);
-
-/* Removes the files. Those that cannot be removed are reported and kept in `removable`, for the next save. */
-void store_remove(struct store *store, const struct file_list *list);
-void store_remove_again(struct store *store);
-
-/* Adds the filter's files that are not in `but` (may be NULL) to the list. A pack is not a file of its filters.
- * 0 or -ENOMEM. */
-int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but);
-
-/* ---- bits (store_reading.c) ---- */
-
-/* For one thread. */
-struct bits_reader {
-    struct store *store;
-    struct layer_io io;
-    struct pack_reader packs;
-};
-int bits_reader_init(struct bits_reader *reader, struct store *store); /* 0 or -ENOMEM; deinit in any case */
-void bits_reader_deinit(struct bits_reader *reader);
-
-/* Reads all layers of the record into those of the filter, which are of the same shapes. 0, or as layer_read();
- * `pack_is_lost_out`: the pack is missing, or cannot be read. The errbuf names the file. */
-int bits_read(struct bits_reader *reader, const struct manifest_filter *record, struct bloom_filter *filter,
-              bool *pack_is_lost_out, struct errbuf *err);
-
-/* Maps the index for the thread that saves, and unmaps it unless others need it. */
-int reading_map(struct store *store); /* 0 or -ENOMEM */
-void reading_unmap(struct store *store);
-
-/* Sets a flag of an entry of the committed index. */
-void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag);
-
-/* ---- single filters (store_write.c) ---- */
-
-/* The states of a filter from store_write(), and the events that change them. A commit drops filters that the save has,
- * and filters in other states than PRIVATE and PUBLISHED. */
-enum written_state {
-    WRITTEN_PRIVATE,     /* its files are on the disk; the caller has yet to publish it */
-    WRITTEN_PUBLISHED,   /* published, maybe during the running save: the walk may have missed it */
-    WRITTEN_DUE,         /* published before the running save began: if the walk does not yield it, it is gone */
-    WRITTEN_GONE,        /* the source of the running save has said that it is gone */
-    WRITTEN_QUARANTINED, /* found by a start in the log, and could not be loaded */
-    WRITTEN_FORGOTTEN,   /* the same, and an operator has given it up */
-    WRITTEN_STATES,
-};
-
-enum written_event {
-    WRITTEN_IS_PUBLISHED,
-    WRITTEN_SAVE_BEGINS,
-    WRITTEN_IS_GONE,
-    WRITTEN_IS_UNREADABLE,
-    WRITTEN_IS_GIVEN_UP,
-    WRITTEN_EVENTS,
-};
-
-struct written {
-    uint64_t id;
-    enum written_state state; /* under the store's mutex */
-    bool stale;               /* its bits have changed since; stays set when a save fails */
-    size_t len;
-    char text[]; /* the record */
-};
-
-/* The caller has the mutex. */
-void written_advance(struct written *written, enum written_event event);
-
-/* A record that is not in a MANIFEST. `filter` is valid until the deinit. 0, -EINVAL (not a record) or -ENOMEM. */
-struct parsed_record {
-    struct manifest_parser parser;
-    struct manifest_sink sink;
-    const struct manifest_filter *filter;
-};
-int parsed_record_init(struct parsed_record *parsed, const char *text, size_t len, struct errbuf *err);
-void parsed_record_deinit(struct parsed_record *parsed);
-
-/* The filter with this id, if its files are complete; valid until the running save ends. NULL: none. */
-struct written *written_find(struct store *store, uint64_t id);
-
-/* Called before a save: notes the published filters. After its commit: drops the filters that the save has taken over;
- * `next` is its index. */
-void written_begin(struct store *store);
-void written_end(struct store *store, const struct store_index *next);
-void written_drop(struct store *store, uint64_t id); /* the record, not the files */
-void written_deinit(struct store *store);
-
-/* ---- files that the MANIFEST does not name (store_sweep.c) ---- */
-
-/* Looks for the mark of a later save, which shows that the MANIFEST is an older one: called before any file is removed.
- * 0, STORE_DAMAGED or -errno. */
-int sweep_find_mark(struct store *store, struct errbuf *err);
-
-/* Called at a start after the load: removes unnamed files or puts them aside, and reports foreign files. 0 or -errno.
- */
-int sweep_start(struct store *store, struct store_load_summary *counts, struct errbuf *err);
-
-/* Called after a commit: the mark of this save replaces the previous one. */
-void sweep_set_mark(struct store *store);
 
 #endif

@@ -6,7 +6,13 @@
 #include <string.h>
 
 #include "bloom_resident.h"
+#include "manifest_file.h"
 #include "store_internal.h"
+#include "store_reading.h"
+#include "store_sweep.h"
+#include "store_write.h"
+#include "try.h"
+#include "lock.h"
 
 #define LOAD_AT_ONCE 256 /* filters that a thread takes, and */
 #define LOAD_SHARES  64  /* no more than this part of what is left */
@@ -27,7 +33,7 @@ struct loading {
     atomic_size_t next;     /* entry to be loaded; behind the entries, slots of what store_write() has written */
     atomic_int rc;          /* the first failure of the loading as a whole */
     struct errbuf *err;     /* its text; written by the thread that set `rc` */
-    struct lost_pack *lost; /* under the store's mutex */
+    struct lost_pack *lost; /* under the store's lock */
     size_t nlost;
     struct store_load_summary *summary;
 };
@@ -87,17 +93,14 @@ static int read_filter(struct loadee *loadee, struct bloom_filter *bloom, struct
 {
     struct load_thread *thread = loadee->thread;
     const struct manifest_filter *record = loadee->filter;
-    int rc = make_layers(record, bloom, err);
-
-    if (rc != 0)
-        return rc;
+    TRY(make_layers(record, bloom, err));
     thread->counts.layers += record->nlayers;
     if (loadee->info.leave && bloom_filter_droppable(bloom) > 0) {
         bloom_filter_drop(bloom);
         thread->counts.left++;
         return 0;
     }
-    rc = bits_read(&thread->bits, record, bloom, &loadee->pack_is_lost, err);
+    int rc = bits_read(&thread->bits, record, bloom, &loadee->pack_is_lost, err);
     thread->counts.bytes += rc == 0 ? manifest_filter_bytes(record) : 0;
     return rc;
 }
@@ -174,21 +177,26 @@ static void report_lost(struct loading *loading)
     free(loading->lost);
 }
 
+/* Under the store's mutex. 0 or -ENOMEM. */
+static int set_quarantined(struct loadee *loadee)
+{
+    if (loadee->entry)
+        loadee->entry->flags |= INDEX_QUARANTINED;
+    else
+        written_advance(loadee->written, WRITTEN_IS_UNREADABLE);
+    return id_map_set(&loadee->thread->loading->store->quarantined, loadee->info.id, NULL);
+}
+
 static int quarantine(struct loadee *loadee, const struct errbuf *reason)
 {
     struct load_thread *thread = loadee->thread;
     struct store *store = thread->loading->store;
     struct shown_name shown = show_name(loadee->info.name, loadee->info.name_len);
-    int rc;
 
-    pthread_mutex_lock(&store->mutex);
-    if (loadee->entry)
-        loadee->entry->flags |= INDEX_QUARANTINED;
-    else
-        written_advance(loadee->written, WRITTEN_IS_UNREADABLE);
-    rc = id_map_set(&store->quarantined, loadee->info.id, NULL);
+    lock_take(&store->lock);
+    int rc = set_quarantined(loadee);
     bool noted = loadee->pack_is_lost && note_lost(thread->loading, loadee->filter->pack, shown.text, reason);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     if (rc != 0)
         return rc;
     thread->counts.quarantined++;
@@ -198,24 +206,18 @@ static int quarantine(struct loadee *loadee, const struct errbuf *reason)
     return 0;
 }
 
-/* What the log says was deleted since the save is not loaded; its files are the next save's business. */
+/* The log says that the filter was deleted after the save, so it is not loaded. The next save deals with its files. */
 static int give_up(struct loadee *loadee, enum store_fate fate)
 {
     struct store *store = loadee->thread->loading->store;
-    uint64_t id = loadee->info.id;
-    int rc = 0;
 
     if (fate != STORE_GIVEN_UP)
         return 0;
-    pthread_mutex_lock(&store->mutex);
-    if (loadee->entry)
-        loadee->entry->flags |= INDEX_QUARANTINED;
-    else
-        written_advance(loadee->written, WRITTEN_IS_UNREADABLE);
-    rc = id_map_set(&store->quarantined, id, NULL);
+    lock_take(&store->lock);
+    int rc = set_quarantined(loadee);
     if (rc == 0)
-        rc = id_map_set(&store->forgotten, id, NULL);
-    pthread_mutex_unlock(&store->mutex);
+        rc = id_map_set(&store->forgotten, loadee->info.id, NULL);
+    lock_give(&store->lock);
     return rc;
 }
 
@@ -236,7 +238,7 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
     };
     if (loader->resolve)
         fate = loader->resolve(loader->ctx, &loadee->info);
-    /* What store_write() has written is found by its id in no index yet. */
+    /* Filters of store_write() are in no index yet. */
     if (fate == STORE_KEPT && loadee->entry && loader->leaves)
         loadee->info.leave = loader->leaves(loader->ctx, &loadee->info, manifest_filter_bytes(filter));
     if (fate != STORE_KEPT)
@@ -264,12 +266,9 @@ static int load_written(struct load_thread *thread, struct written *written, str
 {
     struct loadee loadee = {.thread = thread, .written = written};
     struct parsed_record parsed;
-    int rc = parsed_record_init(&parsed, written->text, written->len, err);
-
-    if (rc != 0)
-        return rc;
+    TRY(parsed_record_init(&parsed, written->text, written->len, err));
     loadee.filter = parsed.filter;
-    rc = load_filter(&loadee, err);
+    int rc = load_filter(&loadee, err);
     parsed_record_deinit(&parsed);
     return rc;
 }
@@ -278,7 +277,7 @@ static int load_written(struct load_thread *thread, struct written *written, str
 
 static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
 {
-    struct store_index *index = &thread->loading->store->index;
+    struct store_index *index = &thread->loading->store->committed.index;
     const struct id_map *written = &thread->loading->store->written; /* nobody writes meanwhile */
 
     if (i < index->count)
@@ -290,7 +289,7 @@ static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
 /* Neighbours, whose records and packs are read together; fewer towards the end, so that all threads end together. */
 static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_out)
 {
-    size_t total = loading->store->index.count + loading->store->written.nslots;
+    size_t total = loading->store->committed.index.count + loading->store->written.nslots;
     size_t from = atomic_load(&loading->next), n;
 
     do {
@@ -324,9 +323,8 @@ static void *run_thread(void *arg)
 static int thread_init(struct load_thread *thread, struct loading *loading)
 {
     thread->loading = loading;
-    int rc = record_reader_init(&thread->reader, loading->store->fs, loading->store->manifest_fd);
-
-    return rc != 0 ? rc : bits_reader_init(&thread->bits, loading->store);
+    TRY(record_reader_init(&thread->reader, loading->store->fs, loading->store->committed.fd));
+    return bits_reader_init(&thread->bits, loading->store);
 }
 
 static void add_counts(struct store_load_summary *sum, const struct store_load_summary *counts)
@@ -342,16 +340,16 @@ static void add_counts(struct store_load_summary *sum, const struct store_load_s
 static int drop_saved(struct store *store)
 {
     const struct id_map *map = &store->written;
-    int rc = map->count > 0 ? index_map(&store->index) : 0;
+    int rc = map->count > 0 ? index_map(&store->committed.index) : 0;
 
     for (size_t i = 0; rc == 0 && i < map->nslots;) {
         uint64_t id = map->slots[i].id;
-        if (id != 0 && index_get(&store->index, id))
+        if (id != 0 && index_get(&store->committed.index, id))
             written_drop(store, id); /* another may be in this slot now */
         else
             i++;
     }
-    index_unmap(&store->index);
+    index_unmap(&store->committed.index);
     return rc;
 }
 

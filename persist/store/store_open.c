@@ -6,8 +6,13 @@
 #include <string.h>
 
 #include "filterdb.h"
-#include "log_note.h"
+#include "manifest_file.h"
+#include "store_files.h"
 #include "store_internal.h"
+#include "store_pack.h"
+#include "store_sweep.h"
+#include "store_write.h"
+#include "try.h"
 
 struct opening {
     struct store *store;
@@ -25,12 +30,12 @@ static int name_files(struct store *store, const struct manifest_filter *filter,
 {
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
-        store->opened_bytes += filterdb_bytes(layer->nwords);
+        store->opened.bytes += filterdb_bytes(layer->nwords);
         if (filter->pack)
             continue;
-        if (id_map_has(&store->named, layer->file))
+        if (id_map_has(&store->opened.named, layer->file))
             return damaged(err, "a second layer in the file with the number", layer->file);
-        if (id_map_set(&store->named, layer->file, (void *)((uintptr_t)filter->variant + 1)) != 0)
+        if (id_map_set(&store->opened.named, layer->file, (void *)((uintptr_t)filter->variant + 1)) != 0)
             return -ENOMEM;
     }
     return 0;
@@ -39,9 +44,9 @@ static int name_files(struct store *store, const struct manifest_filter *filter,
 static void unname_files(struct store *store, const struct manifest_filter *filter)
 {
     for (unsigned i = 0; i < filter->nlayers; i++) {
-        store->opened_bytes -= filterdb_bytes(filter->layers[i].nwords);
+        store->opened.bytes -= filterdb_bytes(filter->layers[i].nwords);
         if (!filter->pack)
-            id_map_remove(&store->named, filter->layers[i].file);
+            id_map_remove(&store->opened.named, filter->layers[i].file);
     }
 }
 
@@ -51,41 +56,39 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     struct store *store = opening->store;
     struct index_entry entry = {
         .id = filter->id,
-        .facts = index_facts(&store->index, filter->name, filter->name_len, filter->expires_ms),
+        .facts = index_facts(&store->committed.index, filter->name, filter->name_len, filter->expires_ms),
         .offset = filter->text_offset,
         .len = (uint32_t)filter->text_len,
     };
 
-    if (index_get(&store->index, filter->id))
+    if (index_get(&store->committed.index, filter->id))
         return damaged(err, "a second filter with the id", filter->id);
     int rc = name_files(store, filter, err);
     if (rc == 0 && filter->pack)
         rc = packs_entry(store, filter, &entry);
     if (rc == 0)
-        rc = index_add(&store->index, &entry);
+        rc = index_add(&store->committed.index, &entry);
     if (rc < 0)
         errbuf_set(err, "%s", strerror(-rc));
     return rc;
 }
 
-/* What the record before named, it names no more. */
+/* Undoes the record before: it names its files no more. */
 static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
 {
     struct opening *opening = ctx;
-    struct index_entry *entry = index_get(&opening->store->index, id);
+    struct index_entry *entry = index_get(&opening->store->committed.index, id);
     const struct manifest_filter *filter;
 
     if (!entry)
         return damaged(err, "no filter before this line has the id", id);
-    int rc = record_read(&opening->reader, entry->offset, &filter, err);
-    if (rc != 0)
-        return rc;
+    TRY(record_read(&opening->reader, entry->offset, &filter, err));
     unname_files(opening->store, filter);
     entry->flags |= INDEX_DROPPED;
     return 0;
 }
 
-/* Without those that are gone; their ids count. */
+/* Leaves out the entries that are gone; their ids count. */
 static uint64_t settle_index(struct store_index *index)
 {
     uint64_t max_id = 0;
@@ -107,7 +110,7 @@ static int check_numbers(uint64_t max_id, const struct manifest_save *save, stru
         errbuf_set(err, "next-id=%" PRIu64 " is not above the filter id %" PRIu64, save->next_id, max_id);
         return MANIFEST_DAMAGED;
     }
-    return store_check_numbers(save, err) == 0 ? 0 : MANIFEST_DAMAGED;
+    return manifest_check_numbers(save, err) == 0 ? 0 : MANIFEST_DAMAGED;
 }
 
 static int read_manifest(struct store *store, struct errbuf *err)
@@ -115,24 +118,24 @@ static int read_manifest(struct store *store, struct errbuf *err)
     struct opening opening = {.store = store};
     const struct manifest_sink sink = {.on_filter = on_filter, .on_gone = on_gone, .ctx = &opening};
     struct manifest_parser parser;
-    int rc = record_reader_init(&opening.reader, store->fs, store->manifest_fd);
+    int rc = record_reader_init(&opening.reader, store->fs, store->committed.fd);
     int parser_rc = manifest_parser_init(&parser, &sink);
 
     if (rc == 0)
         rc = parser_rc;
     if (rc == 0)
-        rc = index_map(&store->index);
+        rc = index_map(&store->committed.index);
     if (rc != 0)
         errbuf_set(err, "out of memory");
     else
-        rc = manifest_file_parse(store->fs, store->manifest_fd, &parser, err);
-    uint64_t max_id = settle_index(&store->index);
+        rc = manifest_file_parse(store->fs, store->committed.fd, &parser, err);
+    uint64_t max_id = settle_index(&store->committed.index);
     if (rc == 0)
         rc = check_numbers(max_id, &parser.save, err);
     if (rc == 0) {
-        store->save = parser.save;
-        store->end_offset = parser.end_offset;
-        store->digest = parser.digest;
+        store->committed.save = parser.save;
+        store->committed.end_offset = parser.end_offset;
+        store->committed.digest = parser.digest;
         atomic_store(&store->number, parser.save.number);
         atomic_store(&store->next_id, parser.save.next_id);
     }
@@ -147,26 +150,14 @@ static int write_first_manifest(struct store *store, const char *path, struct er
     const struct fsops *fs = store->fs;
     struct manifest_text text = {0};
     struct path draft;
-    int fd = -1;
-    int rc = path_root(store, &draft, "MANIFEST.new", err);
-
-    if (rc != 0)
-        return rc;
-    rc = manifest_format_magic(&text);
+    TRY(path_root(store, &draft, "MANIFEST.new", err));
+    int rc = manifest_format_magic(&text);
     if (rc == 0)
         rc = manifest_format_save(&text, &(struct manifest_save){.next_id = 1});
     if (rc == 0)
         rc = manifest_format_end(&text, 0, XXH3_64bits(text.ptr, text.len));
     if (rc == 0)
-        rc = fs_open_new(fs, draft.text, FS_WRITE, &fd);
-    if (rc == 0)
-        rc = fs_write_all(fs, fd, text.ptr, text.len, 0);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
-    if (fd >= 0) {
-        int close_rc = fs->close(fs->ctx, fd);
-        rc = rc != 0 ? rc : close_rc;
-    }
+        rc = fs_write_file(fs, draft.text, text.ptr, text.len);
     if (rc == 0)
         rc = fs->rename(fs->ctx, draft.text, path);
     if (rc == 0)
@@ -191,11 +182,8 @@ static int check_devices(struct store *store, struct errbuf *err)
     const struct fsops *fs = store->fs;
     struct fs_stat root, filters;
     struct path path;
-    int rc = path_root(store, &path, "filters", err);
-
-    if (rc != 0)
-        return rc;
-    rc = fs->stat(fs->ctx, path.text, &filters);
+    TRY(path_root(store, &path, "filters", err));
+    int rc = fs->stat(fs->ctx, path.text, &filters);
     if (rc == -ENOENT) /* then every filter is quarantined, which says more */
         filters.kind = FS_OTHER;
     else if (rc != 0)
@@ -214,15 +202,12 @@ failed:
     return rc;
 }
 
-/* Also when the directory was there: who has made it may have died before this. */
+/* Also for an existing directory: the process that made it may have died before this. */
 static int sync_parent(struct store *store, struct errbuf *err)
 {
     struct path path;
-    int rc = path_root(store, &path, "..", err);
-
-    if (rc != 0)
-        return rc;
-    rc = store->fs->sync_dir(store->fs->ctx, path.text);
+    TRY(path_root(store, &path, "..", err));
+    int rc = store->fs->sync_dir(store->fs->ctx, path.text);
     if (rc == -EACCES) {
         store_report(store, STORE_WARNING, "%s cannot be read, so that the data directory in it cannot be synced",
                      path.text);
@@ -233,7 +218,7 @@ static int sync_parent(struct store *store, struct errbuf *err)
     return rc;
 }
 
-/* What belongs to a MANIFEST is not there without it. 0 or -errno of the listing. */
+/* Without a MANIFEST this directory must be empty. 0 or -errno of the listing. */
 static int expect_nothing_in(struct store *store, const char *name, const char *manifest, struct path *path_out,
                              struct errbuf *err)
 {
@@ -273,7 +258,7 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
     int rc = expect_nothing_in(store, "log", manifest, &log, err);
 
     if (rc == STORE_DAMAGED)
-        return rc; /* else whoever reads the log says what is wrong with it */
+        return rc; /* other errors are reported by the reader of the log */
     rc = expect_no_note(store, manifest, err);
     if (rc != 0)
         return rc;
@@ -294,16 +279,13 @@ static int open_manifest(struct store *store, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
     struct path path;
-    int rc = path_root(store, &path, "MANIFEST", err);
-
-    if (rc != 0)
-        return rc;
-    rc = fs->open(fs->ctx, path.text, FS_READ, &store->manifest_fd);
+    TRY(path_root(store, &path, "MANIFEST", err));
+    int rc = fs->open(fs->ctx, path.text, FS_READ, &store->committed.fd);
     if (rc == -ENOENT) {
         rc = make_tree(store, path.text, err);
         if (rc != 0)
             return rc;
-        rc = fs->open(fs->ctx, path.text, FS_READ, &store->manifest_fd);
+        rc = fs->open(fs->ctx, path.text, FS_READ, &store->committed.fd);
     }
     if (rc != 0) {
         errbuf_set(err, "%s: cannot open: %s", path.text, strerror(-rc));
@@ -342,7 +324,7 @@ static int take_lock(struct store *store, struct errbuf *err)
     return rc;
 }
 
-/* What an interrupted save may have left in the root. Nobody reads it, and the next save replaces it. */
+/* An interrupted save may have left it in the root. Nobody reads it, and the next save replaces it. */
 static void remove_draft(struct store *store)
 {
     struct path path;
@@ -351,8 +333,8 @@ static void remove_draft(struct store *store)
         (void)store->fs->unlink(store->fs->ctx, path.text);
 }
 
-/* The process that has put the MANIFEST there may have been killed before this. What is done from here on to the files
- * that it names could else be on the disk without it. */
+/* The process that has put the MANIFEST there may have been killed before this. Otherwise changes of the files that it
+ * names could be on the disk before the MANIFEST is. */
 static int sync_manifest(struct store *store, struct errbuf *err)
 {
     int rc = store->fs->sync_dir(store->fs->ctx, store->dir);
@@ -375,11 +357,11 @@ static struct store *store_new(const char *dir, const struct store_options *opti
     store->fs = options && options->fs ? options->fs : fsops_posix();
     store->report = options ? options->report : NULL;
     store->report_ctx = options ? options->report_ctx : NULL;
-    store->index.seed = options ? options->hash_seed : 0;
+    store->committed.index.seed = options ? options->hash_seed : 0;
     store->lock_fd = -1;
-    store->manifest_fd = -1;
-    pthread_mutex_init(&store->mutex, NULL);
-    pthread_rwlock_init(&store->reading, NULL);
+    store->committed.fd = -1;
+    lock_init(&store->lock, RANK_STORE);
+    lock_rw_init(&store->reading, RANK_STORE_INDEX);
     return store;
 }
 
@@ -392,7 +374,7 @@ int store_verify(const char *dir, const struct store_options *options, struct er
         return -ENOMEM;
     int rc = path_root(store, &path, "MANIFEST", err);
     if (rc == 0) {
-        rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->manifest_fd);
+        rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->committed.fd);
         if (rc != 0)
             errbuf_set(err, "%s", strerror(-rc));
         else
@@ -432,24 +414,29 @@ int store_open(const char *dir, const struct store_options *options, struct stor
     return 0;
 }
 
+void committed_deinit(const struct store *store, struct committed *committed)
+{
+    if (committed->fd >= 0)
+        store->fs->close(store->fs->ctx, committed->fd);
+    index_deinit(&committed->index);
+}
+
 void store_close(struct store *store)
 {
     if (!store)
         return;
-    if (store->manifest_fd >= 0)
-        store->fs->close(store->fs->ctx, store->manifest_fd);
+    committed_deinit(store, &store->committed);
     if (store->lock_fd >= 0)
         store->fs->close(store->fs->ctx, store->lock_fd);
-    index_deinit(&store->index);
     packs_deinit(store);
-    id_map_deinit(&store->named);
+    id_map_deinit(&store->opened.named);
     file_list_deinit(&store->doubted);
     file_list_deinit(&store->removable);
     id_map_deinit(&store->quarantined);
     id_map_deinit(&store->forgotten);
     written_deinit(store);
-    pthread_mutex_destroy(&store->mutex);
-    pthread_rwlock_destroy(&store->reading);
+    lock_deinit(&store->lock);
+    lock_rw_deinit(&store->reading);
     free(store->dir);
     free(store);
 }

@@ -1,16 +1,21 @@
 /* Packs, as the store sees them: which there are, how much of each is still needed, which ones the next save rewrites.
  *
- * A pack is never changed. When less than half of it is needed any more, the next save writes what is into a new one,
+ * A pack is never changed. When less than half of it is needed any more, the next save writes the rest into a new one,
  * from memory, as if it had changed, and the old one goes when nothing is in it. Small packs are put together so that
  * there are never many: each one that stays is larger than all smaller ones together, so their number is the logarithm
  * of their size, and so is how often a filter is moved because of it. */
+#include "store_pack.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "filterdb.h"
+#include "store_files.h"
 #include "store_save.h"
+#include "try.h"
 
 #define PACK_MAX_TAKEN 100 /* names that somebody else has taken, until one is free */
 
@@ -46,14 +51,8 @@ static int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out)
         slot = (uint32_t)packs->count;
     while (slot < packs->count && packs->table[slot].number != 0)
         slot++;
-    if (slot == packs->size) {
-        size_t size = packs->size ? 2 * packs->size : 16;
-        struct pack_use *table = realloc(packs->table, size * sizeof(*table));
-        if (!table)
-            return -ENOMEM;
-        packs->table = table;
-        packs->size = size;
-    }
+    if (GROW(packs->table, slot, packs->size) != 0)
+        return -ENOMEM;
     if (id_map_set(&packs->slots, number, (void *)(uintptr_t)(slot + 1)) != 0)
         return -ENOMEM;
     packs->table[slot] = (struct pack_use){.number = number};
@@ -89,7 +88,7 @@ int packs_entry(struct store *store, const struct manifest_filter *filter, struc
 void packs_count(struct store *store)
 {
     struct packs *packs = &store->packs;
-    const struct store_index *index = &store->index;
+    const struct store_index *index = &store->committed.index;
 
     for (size_t i = 0; i < packs->count; i++)
         packs->table[i].live = 0;
@@ -99,7 +98,7 @@ void packs_count(struct store *store)
     }
 }
 
-/* What cannot be looked at is a matter of loading the filters in it. */
+/* A pack that cannot be looked at is reported when its filters are loaded. */
 void packs_measure(struct store *store)
 {
     struct fs_stat st;
@@ -114,7 +113,7 @@ void packs_measure(struct store *store)
     }
 }
 
-/* ---- what is rewritten ---- */
+/* ---- rewriting ---- */
 
 static int compare_live(const void *a, const void *b)
 {
@@ -226,14 +225,11 @@ unsigned packs_have_room(const struct save *save, const struct bloom_filter *fil
 int packs_write(struct save *save, const struct bloom_filter *filter, struct manifest_filter *record,
                 struct errbuf *err)
 {
-    int rc = save->pack.fd < 0 ? begin_pack(save, err) : 0;
-
-    if (rc != 0)
-        return rc;
+    TRY(save->pack.fd < 0 ? begin_pack(save, err) : 0);
     record->pack = save->store->packs.table[save->pack_slot].number;
     for (unsigned i = 0; i < record->nlayers; i++)
         record->layers[i].file = 0;
-    rc = pack_append(&save->pack, filter, record);
+    int rc = pack_append(&save->pack, filter, record);
     if (rc != 0)
         return pack_error(save->store, rc, record->pack, "cannot write", err);
     save->summary->layers_written += record->nlayers;

@@ -4,31 +4,7 @@
 #ifndef BLOOMERY_STORE_PACK_H
 #define BLOOMERY_STORE_PACK_H
 
-#include "id_map.h"
-#include "manifest.h"
-#include "pack.h"
-#include "store.h"
-#include "store_index.h"
-
-struct file_list;
-struct save;
-
-/* A pack that the committed MANIFEST or the running save needs. */
-struct pack_use {
-    uint64_t number; /* 0: this slot is free */
-    uint64_t size;   /* of the file */
-    uint64_t live;   /* bytes of records that the committed MANIFEST needs */
-    bool moving;     /* the running save writes its filters to another pack */
-    bool stuck;      /* it cannot be emptied: quarantined filters are in it */
-    bool fresh;      /* the running save has made it */
-    bool kept;       /* it is not emptied by the running save: filters in it are away */
-};
-
-struct packs {
-    struct pack_use *table;
-    size_t count, size;
-    struct id_map slots; /* by number: slot + 1, as a pointer */
-};
+#include "store_save.h"
 
 void packs_deinit(struct store *store);
 

@@ -1,14 +1,16 @@
 /* Files of filters that could not be loaded and that an operator has given up since: they get a second name in
- * `quarantine/<id of the filter>/` before a MANIFEST does without them. So nothing has to be made up for after a crash,
- * and what no MANIFEST names can always be removed. A save that cannot keep them fails: that is better than to lose
- * what somebody may want to repair. */
+ * `quarantine/<id of the filter>/` before a MANIFEST leaves them out. So nothing is to be repaired after a crash, and a
+ * file that no MANIFEST names can always be removed. A save that cannot keep them fails, rather than lose files that
+ * an operator may want to repair. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "filterdb.h"
+#include "store_files.h"
 #include "store_save.h"
+#include "try.h"
 
 #define QUARANTINE_DIR "quarantine"
 
@@ -38,9 +40,8 @@ static int target_path(const struct keeping *keeping, const struct file_name *na
 static int find_paths(const struct keeping *keeping, const struct file_name *name, struct path *from, struct path *to,
                       struct errbuf *err)
 {
-    int rc = path_file(keeping->store, from, name, err);
-
-    return rc == 0 ? target_path(keeping, name, to, err) : rc;
+    TRY(path_file(keeping->store, from, name, err));
+    return target_path(keeping, name, to, err);
 }
 
 /* Not every file system has links. */
@@ -66,16 +67,13 @@ static int keep_file(const struct keeping *keeping, unsigned layer, struct errbu
     return rc;
 }
 
-/* The disk does not give the bytes, now and maybe ever: so the pack is kept as a whole. */
+/* The disk fails to read the bytes: the pack is kept as a whole. */
 static int keep_pack(const struct keeping *keeping, int error, struct errbuf *err)
 {
     const struct file_name name = {.kind = FILE_PACK, .number = keeping->filter->pack};
     struct path from, to;
-    int rc = find_paths(keeping, &name, &from, &to, err);
-
-    if (rc != 0)
-        return rc;
-    rc = keeping->fs->link(keeping->fs->ctx, from.text, to.text);
+    TRY(find_paths(keeping, &name, &from, &to, err));
+    int rc = keeping->fs->link(keeping->fs->ctx, from.text, to.text);
     if (rc == -EEXIST)
         return 0;
     if (rc != 0)
@@ -86,22 +84,7 @@ static int keep_pack(const struct keeping *keeping, int error, struct errbuf *er
     return 0;
 }
 
-static int write_layer(const struct keeping *keeping, const char *path, const unsigned char *bytes, size_t len)
-{
-    const struct fsops *fs = keeping->fs;
-    int fd;
-    int rc = fs->open(fs->ctx, path, FS_WRITE | FS_CREATE | FS_TRUNCATE, &fd);
-
-    if (rc != 0)
-        return rc;
-    rc = fs_write_all(fs, fd, bytes, len, 0);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
-    fs->close(fs->ctx, fd);
-    return rc;
-}
-
-/* What is there of the layers in a pack, damaged as it may be, as files. */
+/* Writes the layers in a pack to files, damaged or cut as they may be. */
 static int keep_packed(const struct keeping *keeping, struct errbuf *err)
 {
     const struct manifest_filter *filter = keeping->filter;
@@ -124,7 +107,7 @@ static int keep_packed(const struct keeping *keeping, struct errbuf *err)
             break;
         }
         if (rc == 0 && have > 0 && (rc = target_path(keeping, &name, &to, err)) == 0 &&
-            (rc = write_layer(keeping, to.text, bytes, have)) != 0)
+            (rc = fs_write_file(keeping->fs, to.text, bytes, have)) != 0)
             failed(rc, to.text, err);
     }
     pack_reader_deinit(&reader);
@@ -146,25 +129,20 @@ int save_keep_files(struct save *save, const struct manifest_filter *filter, str
     struct keeping keeping = {.store = save->store, .fs = save->fs, .filter = filter};
     char id[sizeof(QUARANTINE_DIR) + 24];
     struct path quarantine;
-    int rc = path_root(save->store, &quarantine, QUARANTINE_DIR, err);
 
     snprintf(id, sizeof(id), QUARANTINE_DIR "/%" PRIu64, filter->id);
-    if (rc == 0)
-        rc = path_root(save->store, &keeping.dir, id, err);
-    if (rc == 0)
-        rc = make_dir(&keeping, quarantine.text, save->store->dir, err);
-    if (rc == 0)
-        rc = make_dir(&keeping, keeping.dir.text, quarantine.text, err);
-    if (rc == 0 && filter->pack)
-        rc = keep_packed(&keeping, err);
-    for (unsigned i = 0; rc == 0 && !filter->pack && i < filter->nlayers; i++)
-        rc = keep_file(&keeping, i, err);
-    if (rc == 0 && (rc = save->fs->sync_dir(save->fs->ctx, keeping.dir.text)) != 0)
+    TRY(path_root(save->store, &quarantine, QUARANTINE_DIR, err));
+    TRY(path_root(save->store, &keeping.dir, id, err));
+    TRY(make_dir(&keeping, quarantine.text, save->store->dir, err));
+    TRY(make_dir(&keeping, keeping.dir.text, quarantine.text, err));
+    if (filter->pack)
+        TRY(keep_packed(&keeping, err));
+    for (unsigned i = 0; !filter->pack && i < filter->nlayers; i++)
+        TRY(keep_file(&keeping, i, err));
+    int rc = save->fs->sync_dir(save->fs->ctx, keeping.dir.text);
+    if (rc != 0)
         return failed(rc, keeping.dir.text, err);
-    if (rc == 0) {
-        struct shown_name shown = show_name(filter->name, filter->name_len);
-        store_report(save->store, STORE_NOTICE, "filter '%s' was given up; its files are in %s", shown.text,
-                     keeping.dir.text);
-    }
-    return rc;
+    store_report(save->store, STORE_NOTICE, "filter '%s' was given up; its files are in %s",
+                 show_name(filter->name, filter->name_len).text, keeping.dir.text);
+    return 0;
 }

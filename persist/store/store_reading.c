@@ -3,13 +3,19 @@
  * A file never changes and goes only when a save does without it, and the next save keeps the files of a filter that
  * has not changed. So it is enough to hold the lock while the record is looked up: the files stay while the filter is
  * away. */
+#include "store_reading.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "filterdb.h"
+#include "manifest_file.h"
+#include "store_files.h"
 #include "store_internal.h"
+#include "try.h"
+#include "lock.h"
 
 int bits_reader_init(struct bits_reader *reader, struct store *store)
 {
@@ -47,11 +53,8 @@ static int read_layer(struct bits_reader *reader, const struct manifest_filter *
 {
     const struct file_name name = manifest_layer_file(record, i);
     struct path path;
-    int rc = path_file(reader->store, &path, &name, err);
-
-    if (rc != 0)
-        return rc;
-    rc = layer_read(&reader->io, path.text, view, record->layers[i].xxh3, err);
+    TRY(path_file(reader->store, &path, &name, err));
+    int rc = layer_read(&reader->io, path.text, view, record->layers[i].xxh3, err);
     if (rc != 0)
         errbuf_prefix(err, "%s", path.text);
     return rc;
@@ -79,27 +82,29 @@ int bits_read(struct bits_reader *reader, const struct manifest_filter *record, 
 
 int reading_map(struct store *store)
 {
-    pthread_rwlock_wrlock(&store->reading);
-    int rc = index_map(&store->index);
-    pthread_rwlock_unlock(&store->reading);
+    lock_rw_write(&store->reading);
+    int rc = index_map(&store->committed.index);
+    lock_rw_give(&store->reading);
     return rc;
 }
 
 void reading_unmap(struct store *store)
 {
-    pthread_rwlock_wrlock(&store->reading);
+    lock_rw_write(&store->reading);
     if (!store->serves)
-        index_unmap(&store->index);
-    pthread_rwlock_unlock(&store->reading);
+        index_unmap(&store->committed.index);
+    lock_rw_give(&store->reading);
 }
 
-void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag)
+void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag, bool on)
 {
-    if (entry->flags & flag)
+    uint32_t flags = on ? entry->flags | (uint32_t)flag : entry->flags & ~(uint32_t)flag;
+
+    if (flags == entry->flags)
         return;
-    pthread_rwlock_wrlock(&store->reading);
-    entry->flags |= (uint32_t)flag;
-    pthread_rwlock_unlock(&store->reading);
+    lock_rw_write(&store->reading);
+    entry->flags = flags;
+    lock_rw_give(&store->reading);
 }
 
 /* Takes the lock to read a mapped index. 0 or -ENOMEM. */
@@ -107,31 +112,31 @@ static int begin_reading(struct store *store)
 {
     int rc = 0;
 
-    pthread_rwlock_rdlock(&store->reading);
-    while (!store->serves || !store->index.by_id) {
-        pthread_rwlock_unlock(&store->reading);
-        pthread_rwlock_wrlock(&store->reading);
+    lock_rw_read(&store->reading);
+    while (!store->serves || !store->committed.index.by_id) {
+        lock_rw_give(&store->reading);
+        lock_rw_write(&store->reading);
         store->serves = true;
-        rc = index_map(&store->index);
-        pthread_rwlock_unlock(&store->reading);
+        rc = index_map(&store->committed.index);
+        lock_rw_give(&store->reading);
         if (rc != 0)
             return rc;
-        pthread_rwlock_rdlock(&store->reading);
+        lock_rw_read(&store->reading);
     }
     return 0;
 }
 
 static void end_reading(struct store *store)
 {
-    pthread_rwlock_unlock(&store->reading);
+    lock_rw_give(&store->reading);
 }
 
 bool store_has_bits(struct store *store, uint64_t id)
 {
     if (begin_reading(store) != 0)
         return false;
-    const struct index_entry *entry = index_get(&store->index, id);
-    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_QUARANTINED));
+    const struct index_entry *entry = index_get(&store->committed.index, id);
+    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_LOST | INDEX_QUARANTINED));
     end_reading(store);
     return has;
 }
@@ -143,12 +148,9 @@ static int find_record(struct store *store, uint64_t id, struct manifest_filter 
 {
     const struct manifest_filter *found = NULL;
     struct record_reader reader;
-    int rc = begin_reading(store);
-
-    if (rc != 0)
-        return rc;
-    const struct index_entry *entry = index_get(&store->index, id);
-    rc = record_reader_init(&reader, store->fs, store->manifest_fd);
+    TRY(begin_reading(store));
+    const struct index_entry *entry = index_get(&store->committed.index, id);
+    int rc = record_reader_init(&reader, store->fs, store->committed.fd);
     if (rc == 0 && !entry)
         rc = STORE_NOT_FOUND;
     if (rc == 0 && (rc = record_read(&reader, entry->offset, &found, err)) != 0) {
@@ -236,7 +238,7 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
 /* Its entry in the index is the saver's: marked when it has saved (store_commit.c). */
 void store_quarantine(struct store *store, uint64_t id)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     (void)id_map_set(&store->quarantined, id, NULL); /* without memory the next start finds out again */
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }

@@ -4,7 +4,14 @@
 #include <string.h>
 
 #include "check.h"
+#include "manifest_file.h"
+#include "store_files.h"
+#include "store_pack.h"
+#include "store_reading.h"
 #include "store_save.h"
+#include "store_write.h"
+#include "try.h"
+#include "lock.h"
 
 #define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the pack, the records, and what is read and written of them at once */
 
@@ -23,11 +30,11 @@ int save_record(struct save *save, const struct index_entry *entry, const struct
 
     if (!(entry->flags & INDEX_NEW))
         return record_read(&save->committed, entry->offset, filter_out, err);
-    /* What has not been written yet is read from memory: it must be found on a full disk as well. */
+    /* Unwritten lines are read from memory: this works on a full disk, too. */
     if (entry->offset >= manifest->offset)
         return record_parse(&save->fresh, manifest->pending.ptr + (entry->offset - manifest->offset),
                             manifest->pending.len - (size_t)(entry->offset - manifest->offset), filter_out, err);
-    /* The window may have been read before the file grew, but what it holds has not changed since. */
+    /* The window may have been read before the file grew, but its bytes have not changed since. */
     return record_read(&save->fresh, entry->offset, filter_out, err);
 }
 
@@ -70,10 +77,10 @@ int save_carry(struct save *save, const struct index_entry *committed, struct er
 {
     const struct index_entry *seen = index_get(&save->next, committed->id);
     struct index_entry entry = *committed;
-    CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* what has been written anew is stale until the save ends */
+    CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* a filter that was written anew is stale until the save ends */
     int rc = drop_record(save, entry.id, NULL, err);
 
-    entry.flags &= INDEX_QUARANTINED | INDEX_PACKED;
+    entry.flags &= INDEX_QUARANTINED | INDEX_PACKED | INDEX_LOST;
     return rc != 0 ? rc : add_entry(save, &entry, err);
 }
 
@@ -159,8 +166,8 @@ static void begin_record(struct manifest_filter *record, const struct store_item
 static int pack_filter(struct save *save, const struct store_item *item, unsigned nlayers, struct errbuf *err)
 {
     begin_record(&save->record, item, nlayers);
-    int rc = packs_write(save, item->filter, &save->record, err);
-    return rc != 0 ? rc : save_add_record(save, &save->record, 0, err);
+    TRY(packs_write(save, item->filter, &save->record, err));
+    return save_add_record(save, &save->record, 0, err);
 }
 
 /* A layer that is not the newest takes no more items; if its bits are those of its file, the file stays. Told by the
@@ -207,13 +214,27 @@ static int write_filter(struct save *save, const struct store_item *item, const 
                         struct errbuf *err)
 {
     /* Files that store_write() has made are taken over all together or not at all. */
-    const struct manifest_filter *before = present->flags & INDEX_TAKEN ? NULL : present->record;
+    bool lost = present->committed && present->committed->flags & INDEX_LOST;
+    const struct manifest_filter *before = lost || present->flags & INDEX_TAKEN ? NULL : present->record;
     int rc = 0;
 
     begin_record(&save->record, item, bloom_filter_nlayers(item->filter));
     for (unsigned i = 0; i < save->record.nlayers && rc == 0; i++)
         rc = write_layer(save, item, before, i, err);
     return rc != 0 ? rc : save_add_record(save, &save->record, INDEX_WRITTEN, err);
+}
+
+/* Whether the record of the last save holds on. If the filter's bits are not in memory it does in any case, also when
+ * the files are lost: a query that needs the bits, or the next start, reports it. */
+static bool stays(struct save *save, const struct store_item *item, struct index_entry *committed)
+{
+    bool lost = committed->flags & INDEX_LOST, stale = committed->flags & INDEX_STALE;
+
+    if (lost && !index_get(&save->next, item->id))
+        *(item->away ? &save->lost.gone : &save->lost.written) += 1;
+    if (item->away && !stale && (lost || packs_keep(save->store, committed)))
+        return true;
+    return !stale && !lost && !packs_is_moving(save->store, committed);
 }
 
 static int save_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
@@ -223,13 +244,11 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
 
     if (committed) {
         if (item->dirty)
-            reading_set_flag(save->store, committed, INDEX_STALE); /* remembered if this save fails */
-        present->clean = !(committed->flags & INDEX_STALE) && !packs_is_moving(save->store, committed);
-        if (item->away && !present->clean)
-            present->clean = packs_keep(save->store, committed);
+            reading_set_flag(save->store, committed, INDEX_STALE, true); /* remembered if this save fails */
+        present->clean = stays(save, item, committed);
         /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
-        if (present->clean &&
-            committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
+        if (present->clean && committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len,
+                                                              item->expires_ms))
             return save_carry(save, committed, err);
     }
     if (item->away && !(committed && present->clean)) {
@@ -245,18 +264,21 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
     bool again = seen && seen->flags & INDEX_NEW && !item->dirty; /* written by this save */
     if (packed > 0 && !present->clean && !again)
         return pack_filter(save, item, packed, err);
-    int rc = find_record(save, item, present, err);
-    if (rc != 0)
-        return rc;
+    TRY(find_record(save, item, present, err));
+    if (written && present->clean && !again && !kept_is_whole(save, present->record)) {
+        written->stale = true;
+        save->lost.written++;
+        present->clean = false;
+    }
     return present->clean ? keep_files(save, item, present, err) : write_filter(save, item, present, err);
 }
 
 /* It may have become so since the last save. */
 static bool is_quarantined(struct store *store, uint64_t id)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     bool is = id_map_has(&store->quarantined, id);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     return is;
 }
 
@@ -270,7 +292,8 @@ static int save_quarantined(struct save *save, const struct store_item *item, st
 
     if (!known)
         return 0;
-    if (committed && committed->facts == index_facts(&save->store->index, item->name, item->name_len, item->expires_ms))
+    if (committed &&
+        committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len, item->expires_ms))
         return save_carry(save, committed, err);
     int rc = find_record(save, item, present, err);
     present->flags |= INDEX_QUARANTINED;
@@ -279,7 +302,7 @@ static int save_quarantined(struct save *save, const struct store_item *item, st
 
 static int save_item(struct save *save, const struct store_item *item, struct errbuf *err)
 {
-    struct present present = {.committed = index_get(&save->store->index, item->id)};
+    struct present present = {.committed = index_get(&save->store->committed.index, item->id)};
     int rc;
 
     if (!present.committed)
@@ -288,9 +311,9 @@ static int save_item(struct save *save, const struct store_item *item, struct er
         save->max_id = item->id;
     if (!item->filter && !item->quarantined) {
         if (present.written) {
-            pthread_mutex_lock(&save->store->mutex);
+            lock_take(&save->store->lock);
             written_advance(present.written, WRITTEN_IS_GONE);
-            pthread_mutex_unlock(&save->store->mutex);
+            lock_give(&save->store->lock);
         }
         return drop_record(save, item->id, NULL, err);
     }
@@ -326,13 +349,10 @@ static int save_walk(struct save *save, struct errbuf *err)
 static int open_manifest(struct save *save, struct errbuf *err)
 {
     struct path path;
-    int rc = path_root(save->store, &path, "MANIFEST.new", err);
-
+    TRY(path_root(save->store, &path, "MANIFEST.new", err));
+    int rc = fs_open_new(save->fs, path.text, FS_READ | FS_WRITE, &save->manifest.fd);
     if (rc != 0)
-        return rc;
-    rc = fs_open_new(save->fs, path.text, FS_READ | FS_WRITE, &save->manifest_fd);
-    if (rc != 0)
-        save->manifest_fd = -1;
+        save->manifest.fd = -1;
     return rc != 0 ? save_manifest_error(save->store, rc, err) : 0;
 }
 
@@ -346,12 +366,12 @@ static int save_init(struct save *save, struct errbuf *err)
     if (rc != 0)
         return rc;
     save->checkpoint = store_checkpoint(store);
-    save->next.seed = store->index.seed;
-    rc = record_reader_init(&save->committed, save->fs, store->manifest_fd);
+    save->next.seed = store->committed.index.seed;
+    rc = record_reader_init(&save->committed, save->fs, store->committed.fd);
     if (rc == 0)
-        rc = record_reader_init(&save->fresh, save->fs, save->manifest_fd);
+        rc = record_reader_init(&save->fresh, save->fs, save->manifest.fd);
     if (rc == 0)
-        rc = record_writer_init(&save->manifest, save->fs, save->manifest_fd);
+        rc = record_writer_init(&save->manifest, save->fs, save->manifest.fd);
     if (rc == 0)
         rc = manifest_format_magic(&save->manifest.pending);
     if (rc == 0)
@@ -381,13 +401,13 @@ static void save_deinit(struct save *save)
     pack_writer_deinit(&save->pack);
     index_deinit(&save->next);
     reading_unmap(save->store);
-    if (save->manifest_fd >= 0)
-        save->fs->close(save->fs->ctx, save->manifest_fd);
+    if (save->manifest.fd >= 0)
+        save->fs->close(save->fs->ctx, save->manifest.fd);
     file_list_deinit(&save->made);
     file_list_deinit(&save->superseded);
 }
 
-/* What it has made is of no use to anybody; in doubt both saves may be found, so the files of both have to stay. */
+/* Removes its files. In doubt a start may find either save, so the files of both stay. */
 static void save_abandon(struct save *save, bool in_doubt)
 {
     struct store *store = save->store;
@@ -410,7 +430,7 @@ static int take_checkpoint(struct save *save, struct errbuf *err)
 
     if (!source->checkpoint)
         return 0;
-    errbuf_set(err, "cannot tell where the log goes on");
+    errbuf_set(err, "cannot tell where the log continues");
     return source->checkpoint(source->ctx, &save->checkpoint, err);
 }
 
@@ -418,26 +438,33 @@ int store_save(struct store *store, const struct store_source *source, struct st
                struct errbuf *err)
 {
     struct store_save_summary summary = {0};
-    struct save save = {.store = store, .fs = store->fs, .source = source, .summary = &summary, .manifest_fd = -1};
-    int rc = store->in_doubt ? save_resolve_in_doubt(store, err) : 0;
+    struct save save = {.store = store, .fs = store->fs, .source = source, .summary = &summary, .manifest.fd = -1};
+    int rc = store_still_ours(store, err);
 
-    store_remove_again(store);
+    if (rc == 0 && store->in_doubt)
+        rc = save_resolve_in_doubt(store, err);
+    if (rc == 0)
+        store_remove_again(store);
     if (rc == 0) {
         written_begin(store);
         rc = save_init(&save, err);
+        if (rc == 0)
+            rc = kept_look(&save, err);
         if (rc == 0)
             rc = save_walk(&save, err);
         if (rc == 0)
             rc = take_checkpoint(&save, err);
         if (rc == 0)
             rc = save_commit(&save, err);
-        if (rc != 0)
+        if (rc == 0)
+            kept_report(&save);
+        else
             save_abandon(&save, rc == STORE_IN_DOUBT);
         save_deinit(&save);
     }
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     summary.unfinished = rc == 0 && store->removable.count > 0;
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     if (summary_out)
         *summary_out = summary;
     return rc;

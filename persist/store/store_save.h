@@ -9,7 +9,18 @@
 #ifndef BLOOMERY_STORE_SAVE_H
 #define BLOOMERY_STORE_SAVE_H
 
-#include "store_internal.h"
+#include "manifest_file.h"
+#include "pack.h"
+#include "store_files.h"
+#include "store_write.h"
+
+/* Files of the last save that are missing or cut. */
+struct lost_files {
+    uint64_t files;
+    uint64_t written; /* filters in them that this save has written again */
+    uint64_t gone;    /* filters in them whose bits are not in memory */
+    char first[FILE_NAME_SIZE + 64];
+};
 
 struct save {
     struct store *store;
@@ -19,8 +30,7 @@ struct save {
     struct store_index next;        /* of the new MANIFEST */
     struct record_reader committed; /* of the committed MANIFEST */
     struct record_reader fresh;     /* of the new one */
-    struct record_writer manifest;  /* the new one, MANIFEST.new */
-    int manifest_fd;                /* of it; -1: the store has it, or there is none */
+    struct record_writer manifest;  /* the new one, MANIFEST.new; fd -1: the store has it, or there is none */
     struct manifest_filter record;  /* the record that is being built */
     struct parsed_record parsed;    /* the latest record of store_write() that was read */
     struct layer_io io;
@@ -30,6 +40,7 @@ struct save {
     struct file_list superseded; /* unneeded files: removed after the commit */
     struct store_checkpoint checkpoint;
     uint64_t max_id;
+    struct lost_files lost;
     unsigned nsynced; /* files; beyond a number of them one sync_all() is cheaper */
     bool sync_all;
 };
@@ -49,6 +60,16 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
 
 /* Sets the text "MANIFEST.new: cannot write" and returns `rc`. */
 int save_manifest_error(const struct store *store, int rc, struct errbuf *err);
+
+/* Looks at the files of the last save (store_kept.c), before the walk: marks entries whose files are missing or cut as
+ * INDEX_LOST, and makes `filters` if it is missing. 0 or -errno. */
+int kept_look(struct save *save, struct errbuf *err);
+
+/* Whether the files of a record that is in no pack are all there. */
+bool kept_is_whole(struct save *save, const struct manifest_filter *record);
+
+/* After the commit: says what was lost. */
+void kept_report(struct save *save);
 
 /* Commits the save after all filters have been written. 0, STORE_IN_DOUBT, or -errno. */
 int save_commit(struct save *save, struct errbuf *err);

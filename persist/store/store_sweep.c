@@ -6,12 +6,17 @@
  * before: with a mark that is newer than the MANIFEST a start refuses, and without the MANIFEST's own mark (the process
  * died before it was made, or an operator has removed it to go on with an older MANIFEST) it puts higher numbers aside
  * instead of removing them. */
+#include "store_sweep.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "store_files.h"
 #include "store_internal.h"
+#include "store_write.h"
+#include "try.h"
 
 #define ASIDE_DIR "unclaimed"
 
@@ -40,13 +45,13 @@ int sweep_find_mark(struct store *store, struct errbuf *err)
         errbuf_set(err, "%s: cannot read the directory: %s", path.text, strerror(-rc));
         return rc;
     }
-    if (store->saved_mark <= store->save.number)
+    if (store->saved_mark <= store->committed.save.number)
         return 0;
     errbuf_set(err,
                "%s/MANIFEST: an older one has been put here: it is of save %" PRIu64 ", and %s/%" PRIu64
                ".saved says that a later one took place. Put the newest one here (of a copy that was taken while a "
                "daemon was saving: copy again); or delete %s/*.saved to go on without what was saved since",
-               store->dir, store->save.number, FILTERS_DIR, store->saved_mark, FILTERS_DIR);
+               store->dir, store->committed.save.number, FILTERS_DIR, store->saved_mark, FILTERS_DIR);
     return STORE_DAMAGED;
 }
 
@@ -54,7 +59,7 @@ void sweep_set_mark(struct store *store)
 {
     const struct fsops *fs = store->fs;
     const struct file_name before = {.kind = FILE_SAVED, .number = store->saved_mark};
-    const struct file_name now = {.kind = FILE_SAVED, .number = store->save.number};
+    const struct file_name now = {.kind = FILE_SAVED, .number = store->committed.save.number};
     struct path path;
     int fd;
 
@@ -97,7 +102,7 @@ static int visit_aside(void *ctx, const char *name)
 
     if (!file_name_parse(name, &file) || path_aside(store, &path, name) != 0)
         return 0;
-    if (file.number <= store->save.number) {
+    if (file.number <= store->committed.save.number) {
         (void)store->fs->unlink(store->fs->ctx, path.text);
         return 0;
     }
@@ -130,16 +135,14 @@ static int put_aside(struct sweep *sweep, const char *name, const struct path *f
         return rc;
     (void)store->fs->stat(store->fs->ctx, from->text, &st);
     (void)store->fs->mkdir(store->fs->ctx, dir.text);
-    rc = store->fs->rename(store->fs->ctx, from->text, to.text);
-    if (rc != 0)
-        return rc;
+    TRY(store->fs->rename(store->fs->ctx, from->text, to.text));
     sweep->aside++;
     sweep->bytes += st.size;
     snprintf(sweep->example, sizeof(sweep->example), "%s", name);
     return 0;
 }
 
-/* ---- what is in `filters` ---- */
+/* ---- files in `filters` ---- */
 
 static bool is_named(const struct sweep *sweep, const struct file_name *file)
 {
@@ -149,7 +152,7 @@ static bool is_named(const struct sweep *sweep, const struct file_name *file)
         return file->number == store->saved_mark;
     if (file->kind == FILE_PACK)
         return id_map_has(&store->packs.slots, file->number);
-    return (uintptr_t)id_map_get(&store->named, file->number) == (uintptr_t)file->variant + 1 ||
+    return (uintptr_t)id_map_get(&store->opened.named, file->number) == (uintptr_t)file->variant + 1 ||
            id_map_has(&sweep->spared, file->number);
 }
 
@@ -157,18 +160,16 @@ static bool is_named(const struct sweep *sweep, const struct file_name *file)
 static int sweep_file(struct sweep *sweep, const char *name, const struct file_name *file)
 {
     struct store *store = sweep->store;
-    bool is_newer = file->number > store->save.number;
+    bool is_newer = file->number > store->committed.save.number;
     struct path path;
-    int rc = path_file(store, &path, file, NULL);
-
-    if (rc != 0)
-        return rc;
+    TRY(path_file(store, &path, file, NULL));
     if (is_newer && !store_pass_number(store, file->number))
         return -EOVERFLOW;
     /* A MANIFEST that no save has made yet has no mark either. */
-    if (is_newer && !sweep->has_aside && (store->saved_mark != store->save.number || store->save.number == 0))
+    if (is_newer && !sweep->has_aside &&
+        (store->saved_mark != store->committed.save.number || store->committed.save.number == 0))
         return put_aside(sweep, name, &path);
-    rc = store->fs->unlink(store->fs->ctx, path.text);
+    int rc = store->fs->unlink(store->fs->ctx, path.text);
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -239,6 +240,6 @@ int sweep_start(struct store *store, struct store_load_summary *counts, struct e
             errbuf_set(err, "%s: %s", path.text, strerror(-rc));
     }
     id_map_deinit(&sweep.spared);
-    id_map_deinit(&store->named); /* not needed any more */
+    id_map_deinit(&store->opened.named); /* not needed any more */
     return rc;
 }

@@ -1,12 +1,17 @@
 /* Single filters that are on disk before any save knows of them. Their records are kept here until a save has taken the
- * files over or has made them superfluous; after a crash the log hands the records in again. */
+ * files over or needs them no more; after a crash the log hands the records in again. */
+#include "store_write.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "store_files.h"
 #include "store_internal.h"
+#include "try.h"
+#include "lock.h"
 
 /* ---- records ---- */
 
@@ -77,25 +82,25 @@ static struct written *written_new(uint64_t id, const char *text, size_t len, en
 
 static int table_add(struct store *store, struct written *written)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     int rc = id_map_set(&store->written, written->id, written);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     return rc;
 }
 
 static struct written *table_remove(struct store *store, uint64_t id)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     struct written *written = id_map_remove(&store->written, id);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     return written;
 }
 
 struct written *written_find(struct store *store, uint64_t id)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     struct written *written = id_map_get(&store->written, id);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
     return written;
 }
 
@@ -113,24 +118,24 @@ void written_drop(struct store *store, uint64_t id)
 
 void store_published(struct store *store, uint64_t id)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     struct written *written = id_map_get(&store->written, id);
     if (written)
         written_advance(written, WRITTEN_IS_PUBLISHED);
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }
 
 /* ---- around a save ---- */
 
 void written_begin(struct store *store)
 {
-    pthread_mutex_lock(&store->mutex);
+    lock_take(&store->lock);
     for (size_t i = 0; i < store->written.nslots; i++) {
         struct written *written = store->written.slots[i].value;
         if (written)
             written_advance(written, WRITTEN_SAVE_BEGINS);
     }
-    pthread_mutex_unlock(&store->mutex);
+    lock_give(&store->lock);
 }
 
 /* Whether the save has dealt with it. What it was yielded has been published, though nobody may have said so yet. */
@@ -156,10 +161,10 @@ static void settle(struct store *store, struct written *written, const struct st
     const struct index_entry *entry = index_get(next, written->id);
 
     if (written->state == WRITTEN_FORGOTTEN) {
-        pthread_mutex_lock(&store->mutex);
+        lock_take(&store->lock);
         id_map_remove(&store->quarantined, written->id);
         id_map_remove(&store->forgotten, written->id);
-        pthread_mutex_unlock(&store->mutex);
+        lock_give(&store->lock);
     }
     if (!entry || !(entry->flags & INDEX_TAKEN))
         remove_files(store, written->text, written->len);
@@ -171,10 +176,10 @@ void written_end(struct store *store, const struct store_index *next)
     struct written *settled = NULL;
     size_t at = 0;
 
-    /* One by one, so that no disk is waited for under the mutex. A removal may move what follows into the gap, and what
+    /* One by one, so that no disk is waited for under the lock. A removal may move what follows into the gap, and what
      * is at the end of the table to its beginning: then it is looked at again by the next save. */
     for (;;) {
-        pthread_mutex_lock(&store->mutex);
+        lock_take(&store->lock);
         for (settled = NULL; at < store->written.nslots && !settled; at++) {
             struct written *written = store->written.slots[at].value;
             if (written && is_settled(written, next))
@@ -182,7 +187,7 @@ void written_end(struct store *store, const struct store_index *next)
         }
         if (settled)
             id_map_remove(&store->written, store->written.slots[--at].id);
-        pthread_mutex_unlock(&store->mutex);
+        lock_give(&store->lock);
         if (!settled)
             return;
         settle(store, settled, next);
@@ -287,8 +292,7 @@ static int record_numbers(const char *record, size_t len, uint64_t *id_out, uint
     if (*id_out < MANIFEST_MAX_NUMBER / 2 && *newest_out <= MANIFEST_MAX_NUMBER / 2)
         return 0;
     errbuf_set(err,
-               "the record of a filter has the id %" PRIu64 " and a file with the number %" PRIu64
-               ": no directory has seen as many",
+               "the record of a filter has the id %" PRIu64 " and a file with the number %" PRIu64 ": out of range",
                *id_out, *newest_out);
     return STORE_DAMAGED;
 }
@@ -303,10 +307,7 @@ int store_record_id(const char *record, size_t len, uint64_t *id_out, struct err
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
 {
     uint64_t id, newest;
-    int rc = record_numbers(record, len, &id, &newest, err);
-
-    if (rc != 0)
-        return rc;
+    TRY(record_numbers(record, len, &id, &newest, err));
 
     /* Numbers that were given out are not given out again, whatever has become of the filter. */
     if (newest > atomic_load(&store->number))
@@ -314,7 +315,7 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
     if (id >= atomic_load(&store->next_id))
         atomic_store(&store->next_id, id + 1);
     struct written *written = written_new(id, record, len, WRITTEN_PUBLISHED);
-    rc = -ENOMEM;
+    int rc = -ENOMEM;
     if (written) {
         free(table_remove(store, id)); /* the same record once more */
         rc = table_add(store, written);

@@ -1,7 +1,7 @@
 /* descriptors: the number of clients that the limit of open files (ulimit -n) allows.
  *
- * Clients must never take the last descriptor: a save, a segment of the log and a file of filters need some, too. And
- * one client too many must get an error instead of waiting to be accepted. */
+ * Clients must never take the last descriptor: saves, segments of the log and filter files need some. And a client
+ * above the limit must get an error instead of waiting to be accepted. */
 #ifndef BLOOMERY_DESCRIPTORS_H
 #define BLOOMERY_DESCRIPTORS_H
 

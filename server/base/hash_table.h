@@ -1,6 +1,6 @@
 /* hash_table: finds objects by the hash of their key. An object carries its link, so the table allocates nothing but
- * its buckets: it doubles them when there is an object for each, halves them when few are left, and without memory for
- * either it goes on with longer chains.
+ * its buckets: it doubles them when each has an object and halves them when few are left. If memory runs out, chains
+ * grow longer.
  *
  * Lifetime: zeroed storage to hash_table_deinit(); the objects are the caller's. Thread: one at a time. */
 #ifndef BLOOMERY_HASH_TABLE_H
@@ -23,7 +23,7 @@ struct hash_table {
 /* The object of a link: its type, and the link's member in it. */
 #define HASH_OBJECT(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
-/* 0, or -ENOMEM if there are no buckets at all. The caller has seen to it that the object is not in the table yet. */
+/* 0, or -ENOMEM if there are no buckets at all. The object must not be in the table yet. */
 int hash_table_insert(struct hash_table *table, struct hash_link *link) __attribute__((warn_unused_result));
 void hash_table_remove(struct hash_table *table, struct hash_link *link);
 
@@ -43,7 +43,7 @@ static inline struct hash_link *hash_table_same(struct hash_link *link, uint64_t
     return link;
 }
 
-/* The objects that have the hash of a key, one after the other; NULL behind the last. The caller compares the keys. */
+/* The objects with the hash of a key, one after the other; NULL after the last. The caller compares the keys. */
 static inline struct hash_link *hash_table_first(const struct hash_table *table, uint64_t hash)
 {
     return table->nbuckets ? hash_table_same(table->buckets[hash & (table->nbuckets - 1)], hash) : NULL;

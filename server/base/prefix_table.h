@@ -1,4 +1,4 @@
-/* prefix_table: a set of strings, which is asked for those that a given string begins with: its prefixes.
+/* prefix_table: a set of strings that finds the prefixes of a given string.
  *
  * The strings are in an array in their order. Each knows the longest other one that it begins with, its parent. Of the
  * entries up to a string, the last one begins with whatever entries are prefixes of the string, so that these are among
@@ -23,7 +23,7 @@ struct prefix_table {
     size_t count, size;
 };
 
-/* 0 or -ENOMEM. The caller has seen to it that there is no equal entry. */
+/* 0 or -ENOMEM. There must be no equal entry. */
 int prefix_table_insert(struct prefix_table *table, struct prefix_entry *entry) __attribute__((warn_unused_result));
 void prefix_table_remove(struct prefix_table *table, struct prefix_entry *entry);
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -47,4 +46,13 @@ int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_ou
     }
     socket_out->fd = fd;
     return 0;
+}
+
+bool tcp_is_loopback(const struct sockaddr_storage *address)
+{
+    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+    return address->ss_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(in6) || (IN6_IS_ADDR_V4MAPPED(in6) && in6->s6_addr[12] == 127));
 }

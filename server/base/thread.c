@@ -15,6 +15,10 @@
 
 #define NICE_MAX 19
 
+/* Of a thread: the frame of a signal has up to 11 KB where processors have large registers, and the unwinder takes
+ * some. */
+#define SIGNAL_STACK 65536
+
 /* Set before there is a second thread. A thread inherits the processors of the thread that starts it, which may be of
  * another kind. So once any kind is pinned, each thread sets its own processors, if only to those of the process's
  * start. */
@@ -76,8 +80,17 @@ static void leave_sighup_alone(void)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+void thread_begin_signals(void)
+{
+    static _Thread_local char stack[SIGNAL_STACK];
+    stack_t now, own = {.ss_sp = stack, .ss_size = sizeof(stack)};
+    if (sigaltstack(NULL, &now) == 0 && (now.ss_flags & SS_DISABLE)) /* otherwise it is a sanitizer's */
+        (void)sigaltstack(&own, NULL);
+}
+
 void thread_begin(enum thread_kind kind, const char *name)
 {
+    thread_begin_signals();
     leave_sighup_alone();
     set_affinity(kind);
     (void)pthread_setname_np(pthread_self(), name); /* last: a reader of the name finds the other settings done */

@@ -31,6 +31,10 @@ void thread_begin(enum thread_kind kind, const char *name);
 /* Likewise for a background thread: lowers its priority and that of the threads it starts. */
 void thread_begin_background(enum thread_kind kind, const char *name);
 
+/* Gives this thread a stack for handlers of signals, unless it has one; thread_begin*() does so. Without one an
+ * overflow of the stack could not be reported (crash_report.h). */
+void thread_begin_signals(void);
+
 /* For the main thread, which keeps its name: pins it to the processors of its kind. */
 void thread_begin_main(void);
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "config.h"
 
 #define SLOTS 256 /* a power of two, several times the number of rows, so that most names are found at once */
 
@@ -31,39 +30,6 @@ static bool equal_lower(const char *text, const char *word, size_t len)
             return false;
     }
     return true;
-}
-
-static bool name_is(const struct command *row, const char *full_name)
-{
-    return strcmp(row->full_name, full_name) == 0;
-}
-
-/* The same for a command that begins at word `first`, as in ACL DRYRUN. */
-static bool is_secret(const struct command *row, const struct resp_command *args, size_t first, size_t i)
-{
-    if (i <= first)
-        return false;
-    if (name_is(row, "auth"))
-        return true;
-    if (name_is(row, "hello")) /* HELLO 3 AUTH user password: at most two words behind an AUTH */
-        return (i > first + 2 && slice_is(resp_arg(args, i - 1), "AUTH")) ||
-               (i > first + 3 && slice_is(resp_arg(args, i - 2), "AUTH"));
-    if (name_is(row, "config|set") && i > first + 2 && (i - first) % 2 == 1) {
-        const struct config_row *setting = config_find(resp_arg(args, i - 1));
-        return setting != NULL && (setting->flags & CONFIG_SECRET) != 0;
-    }
-    return name_is(row, "acl|setuser") && i > first + 1; /* all of it, as Redis does */
-}
-
-#define DRYRUN_COMMAND 3 /* ACL DRYRUN user command ... */
-
-bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i)
-{
-    if (name_is(row, "acl|dryrun") && i > DRYRUN_COMMAND) {
-        const struct command *tried = command_find_called(args, DRYRUN_COMMAND);
-        return tried != NULL && is_secret(tried, args, DRYRUN_COMMAND, i);
-    }
-    return is_secret(row, args, 0, i);
 }
 
 #define CONTAINER_SIZE 32
@@ -197,6 +163,19 @@ const struct command *command_find_called(const struct resp_command *words, size
     if (row && row->nsubcommands > 0 && words->argc > first + 1)
         row = command_find_sub(row, resp_arg(words, first + 1));
     return row;
+}
+
+size_t command_migrate_keys(const struct resp_command *words, size_t first, size_t *last_out)
+{
+    for (size_t i = first + 6; i < words->argc && resp_arg(words, first + 3).len == 0; i++) {
+        struct slice word = resp_arg(words, i);
+        if (slice_is(word, "KEYS") && i + 1 < words->argc) {
+            *last_out = words->argc - 1;
+            return i + 1;
+        }
+        i += slice_is(word, "AUTH") ? 1 : slice_is(word, "AUTH2") ? 2 : 0;
+    }
+    return *last_out = first + 3;
 }
 
 const struct command *command_find_full(struct slice name)

@@ -10,6 +10,7 @@
 #ifndef BLOOMERY_COMMAND_H
 #define BLOOMERY_COMMAND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +22,6 @@
 
 struct journal_ring;
 struct server;
-struct worker;
 struct stats;
 
 /* ---- commands with very many arguments ---- */
@@ -36,7 +36,7 @@ struct stats;
  * than the result. The next filter may be slower: a command with more than COMMAND_SLICE_TIMED arguments may also end
  * its slice when its time is over (command_slice_end()). */
 #define COMMAND_SLICE       2048
-#define COMMAND_SLICE_TIMED 128
+#define COMMAND_SLICE_TIMED 64 /* of these each may be looked for in 1,024 layers (cost.h) */
 #define COMMAND_SLICE_MIN   32
 #define COMMAND_SLICE_BYTES                                                                  \
     ((size_t)64 * 1024) /* with more bytes of arguments a command is sliced, too (CMD_LARGE) \
@@ -81,7 +81,6 @@ static inline size_t command_bytes(const struct resp_command *args)
 
 struct command_ctx {
     struct server *server;
-    struct worker *worker;
     struct session *session;
     struct stats *stats;             /* counters of this thread */
     const struct command *command;   /* the row, of the subcommand where there is one */
@@ -109,7 +108,7 @@ static inline struct slice command_arg(const struct command_ctx *ctx, size_t i)
     return resp_arg(ctx->args, i);
 }
 
-/* Replies to the HELP of a container of subcommands: a heading, the lines, and those of HELP itself. */
+/* Replies to the HELP of a container of subcommands: a heading, the lines, and the lines about HELP. */
 void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n);
 
 /* Replies with the text, or that there is no memory for it if the buffer has failed. Deinitialises the buffer. */
@@ -134,10 +133,6 @@ bool database_exists(const struct server *server, struct reply *reply, int64_t n
 /* NULL, or the error for a DEBUG that the settings do not allow; in a transaction, too. */
 const char *debug_refusal(const struct server *server, const struct session *session);
 
-/* Whether an argument is a password: of AUTH, HELLO, CONFIG SET and ACL, also below ACL DRYRUN. MONITOR and the slow
- * log redact it. */
-bool command_arg_is_secret(const struct command *row, const struct resp_command *args, size_t i);
-
 /* Sets a text of the session. False after an error reply with `what` as its subject. */
 bool session_set_text(struct command_ctx *ctx, enum session_text which, struct slice value, const char *what);
 
@@ -154,8 +149,9 @@ struct command_job {
     void (*discard)(void *data);
     bool again; /* set by a `run` that is not done: it is called again after other jobs, unless the client is
                  * gone. For work that would occupy a thread too long */
-    uint64_t maybe_answers; /* for struct stats, when `run` is done */
-    bool slow_down;         /* the client's later commands wait until its messages are delivered (push.h) */
+    atomic_bool client_gone; /* the client has gone: there is nobody to reply to. For work that waits for others */
+    uint64_t maybe_answers;  /* for struct stats, when `run` is done */
+    bool slow_down;          /* the client's later commands wait until its messages are delivered (push.h) */
     void (*run)(struct command_job *job);
 };
 
@@ -184,6 +180,11 @@ const struct command *command_find_sub(const struct command *command, struct sli
 /* The row that the words from `first` on would call: the subcommand's row if the command has subcommands and more than
  * one word is given. NULL: there is none. */
 const struct command *command_find_called(const struct resp_command *words, size_t first);
+
+/* The place of the first key of a MIGRATE whose words begin at `first`, and `*last_out` that of the last one. It has
+ * one key, which may be the empty name; or an empty word in its place, and keys behind the option KEYS. A password may
+ * be "KEYS", too. */
+size_t command_migrate_keys(const struct resp_command *words, size_t first, size_t *last_out);
 
 /* Whether the row may be called with this number of words, its own name included. */
 static inline bool command_arity_fits(const struct command *row, size_t nwords)

@@ -31,15 +31,25 @@ enum {
     CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
     CMD_LARGE = 1 << 17,      /* arguments of any number and size: works in slices, or defers */
     CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
-    CMD_SLOW = 1 << 19,       /* may take a hundred microseconds, as those with CMD_ADMIN may */
-    CMD_SIZES = 1 << 20,      /* may take ten microseconds: sizes a filter, or reads a small one */
-    CMD_TALKS = 1 << 21,      /* its job waits for another server; it changes filters in host_alone() only, so that
+    CMD_TALKS = 1 << 19,      /* its job waits for another server; it changes filters in host_alone() only, so that
                                * transactions need not wait for it */
-    CMD_ALONE = 1 << 22,      /* runs while all other workers stand still, also as the only one of a transaction */
-    CMD_BITS = 1 << 23,       /* reads or changes bits of the filters that its keys name: these are brought into memory
+    CMD_ALONE = 1 << 20,      /* runs while all other workers stand still, also as the only one of a transaction */
+    CMD_BITS = 1 << 21,       /* reads or changes bits of the filters that its keys name: these are brought into memory
                                * first */
-    CMD_GROWS = 1 << 24,      /* a name or a time may take a little memory: it waits while bits leave memory for others,
+    CMD_GROWS = 1 << 22,      /* a name or a time may take a little memory: it waits while bits leave memory for others,
                                * as what has CMD_DENYOOM does; otherwise it is the handler that is refused */
+    CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are where first_key and last_key say */
+};
+
+/* The words that nobody else may read (secrets.h). */
+enum command_secrets {
+    SECRETS_NONE,
+    SECRETS_ALL,        /* all behind its name */
+    SECRETS_OF_HELLO,   /* behind the version, but SETNAME with its name */
+    SECRETS_OF_MIGRATE, /* behind AUTH and AUTH2 */
+    SECRETS_OF_SETTINGS,
+    SECRETS_OF_CALL,         /* as in the command that follows */
+    SECRETS_OF_CALL_BY_USER, /* the same, behind a user's name */
 };
 
 /* An argument for COMMAND DOCS. */
@@ -56,13 +66,14 @@ struct command_arg {
 };
 
 /* The reply of COMMAND follows from the row alone, so a row also holds fields that only clients read. Flags, categories
- * and key specifications equal those that Redis and RedisBloom report for commands of the same name. */
+ * and key specifications equal what Redis and RedisBloom report for commands of this name. */
 struct command {
     const char *name;                         /* lower case; a subcommand has its own name only: "getname" */
     const char *full_name;                    /* "client|getname" for a subcommand, otherwise the name */
     void (*handler)(struct command_ctx *ctx); /* NULL when only its subcommands can be called */
     int arity;                                /* words, the command's own name included; negative: at least that many */
     uint32_t flags;
+    enum command_secrets secrets;
     int first_key, last_key, key_step; /* 0 0 0: takes no keys; last_key -1: all the rest */
     const char *key_flags;  /* space separated, as in a key specification: "RW access update". One set holds for all
                                keys;  where each key has its own (RENAME) the sets are separated by '|' */

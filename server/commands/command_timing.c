@@ -1,6 +1,7 @@
 #include "command_timing.h"
 
 #include "clock.h"
+#include "secrets.h"
 #include "slowlog.h"
 
 static bool may_be_slow(const struct timing *timing, const struct command *row, uint64_t ns)
@@ -11,17 +12,20 @@ static bool may_be_slow(const struct timing *timing, const struct command *row, 
 static struct slowlog_entry *make_entry(const struct command *row, const struct resp_command *args,
                                         const struct session *session)
 {
-    static const struct slice redacted = {"(redacted)", sizeof("(redacted)") - 1};
     struct slice words[SLOWLOG_MAX_ARGS];
+    struct secrets secrets;
 
+    secrets_begin(&secrets, row, args);
     for (size_t i = 0; i < args->argc && i < SLOWLOG_MAX_ARGS; i++)
-        words[i] = command_arg_is_secret(row, args, i) ? redacted : resp_arg(args, i);
+        words[i] = secrets_word(&secrets, i);
     return slowlog_entry_create(words, args->argc, session);
 }
 
 void timing_command(struct timing *timing, const struct command *row, const struct resp_command *args,
                     const struct session *session, uint64_t ns)
 {
+    if (!session->multi.in_exec) /* EXEC's time has that of its commands */
+        stats_add(&timing->stats->loop_command_ns, ns);
     if (!timing_record(timing, command_index(row), 1, ns))
         return;
     timing_sample(timing, row->flags & CMD_FAST, ns);
@@ -34,6 +38,8 @@ void timing_batch(struct timing *timing, const struct command *row, uint64_t n, 
 {
     uint64_t each_ns = ns / n;
 
+    if (!session->multi.in_exec)
+        stats_add(&timing->stats->loop_command_ns, ns);
     if (!timing_record(timing, command_index(row), n, ns))
         return;
     timing_sample(timing, row->flags & CMD_FAST, each_ns);

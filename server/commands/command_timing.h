@@ -19,7 +19,7 @@
 void timing_command(struct timing *timing, const struct command *row, const struct resp_command *args,
                     const struct session *session, uint64_t ns);
 
-/* `n` calls of a command took `ns` together; `words` (three) and `session` are those of the last one. */
+/* `n` calls of a command took `ns` together; `words` (three) and `session` belong to the last one. */
 void timing_batch(struct timing *timing, const struct command *row, uint64_t n, uint64_t ns, const struct slice *words,
                   const struct session *session);
 

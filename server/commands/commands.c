@@ -24,6 +24,7 @@
     {                                               \
         .name = n, .type = "pure-token", .token = t \
     }
+#define INFO_FILE  , WORD_ARG("FILE", "FILE") /* SSTables */
 #define ONOFF_ARGS ARGS(WORD_ARG("on", "ON"), WORD_ARG("off", "OFF"))
 
 #include "commands_sub.def"

@@ -8,14 +8,10 @@ struct command_ctx;
 
 #define HANDLER(name) void name(struct command_ctx *ctx)
 
-/* cmd_bf.c */
-HANDLER(cmd_bf_reserve);
-HANDLER(cmd_bf_add);
-HANDLER(cmd_bf_madd);
-HANDLER(cmd_bf_exists);
-HANDLER(cmd_bf_mexists);
-HANDLER(cmd_bf_insert);
-HANDLER(cmd_bf_query);
+/* filters/ */
+#define BF_HANDLER(name) HANDLER(cmd_bf_##name);
+#include "bf_commands.def"
+#undef BF_HANDLER
 
 /* cmd_bf_import.c */
 HANDLER(cmd_bf_import);
@@ -23,18 +19,7 @@ HANDLER(cmd_bf_import);
 /* cmd_bf_find.c */
 HANDLER(cmd_bf_find);
 
-/* cmd_bf_info.c, cmd_bf_plan.c */
-HANDLER(cmd_bf_info);
-HANDLER(cmd_bf_card);
-HANDLER(cmd_bf_debug);
-HANDLER(cmd_bf_falsepositive);
-HANDLER(cmd_bf_plan);
-
-/* cmd_bf_dump.c, cmd_bf_merge.c, cmd_dump.c */
-HANDLER(cmd_bf_scandump);
-HANDLER(cmd_bf_loadchunk);
-HANDLER(cmd_bf_merge);
-HANDLER(cmd_bf_clear);
+/* cmd_dump.c */
 HANDLER(cmd_dump);
 HANDLER(cmd_restore);
 HANDLER(cmd_migrate);

@@ -1,5 +1,5 @@
-/* host: the calls from a handler to its host. In the daemon the loops implement them (loop/host.c); tests of handlers
- * have a smaller host. command_defer() (command.h) is one of them, too.
+/* host: the calls from a handler to its host. In the daemon the loops implement them (loop/host.c, run/defer.c); tests
+ * of handlers have a smaller host. command_defer() (command.h) is one of them, too.
  *
  * Thread: the worker's that runs the command, unless it says otherwise. */
 #ifndef BLOOMERY_HOST_H
@@ -30,7 +30,7 @@ bool host_alone(struct server *server, void (*run)(void *ctx), void *ctx);
 /* Runs the commands of a transaction; each writes its reply. */
 void command_run_queue(struct command_ctx *ctx, const struct transaction *tx);
 
-/* server->pause.what has changed: this worker looks at it now, the others soon if `all`. */
+/* server->clients.pause.what has changed: this worker looks at it now, the others soon if `all`. */
 void command_pause_changed(struct command_ctx *ctx, bool all);
 
 /* ---- waiting ---- */
@@ -65,7 +65,7 @@ void command_monitor_begun(struct command_ctx *ctx);
 
 /* CLIENT TRACKING ON, with the options in place of earlier ones and, with BCAST, further prefixes: 0, BROADCAST_LIMIT
  * (broadcast.h) or -ENOMEM. OFF: may be off already. */
-int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options,
+int command_start_tracking(struct command_ctx *ctx, const struct tracking_options *options,
                            const struct slice *prefixes, size_t n);
 void command_stop_tracking(struct command_ctx *ctx);
 
@@ -74,9 +74,10 @@ void command_stop_tracking(struct command_ctx *ctx);
 /* Closes this client once its replies have left, and says why in the log, at a bounded rate. */
 void command_over_limit(struct command_ctx *ctx, const char *why);
 
-/* Connections of a worker, and how many of them wait in command_sleep() or command_wait_for_log(). Thread: any. */
+/* Connections of a worker, and how many of them wait in command_sleep() or command_wait_for_log(), or for the end of
+ * CLIENT PAUSE. Thread: any. */
 unsigned host_connections(const struct server *server, unsigned worker);
-unsigned host_sleepers(const struct server *server, unsigned worker);
+unsigned host_blocked(const struct server *server, unsigned worker);
 
 /* Users have been changed or deleted: the workers look at their clients soon, and disconnect those whose user is gone
  * or may not use their channels any more. Thread: any. */

@@ -25,30 +25,20 @@ static const char *const appendfsync_policies[] = {"always", "everysec", "no", N
 static const char *const bf_layouts[] = {"na", "redisbloom", NULL};
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
 static const char *const acl_pubsub_defaults[] = {"allchannels", "resetchannels", NULL}; /* enum pubsub_default */
+static const char *const shutdown_flags[] = {"default", "save",  "nosave",
+                                             "now",     "force", NULL}; /* enum config_shutdown */
 static const char *const memory_policies[] = {"noeviction", "reload", "maybe", NULL};
 
-#define ROW(field, name_, type_, default_, flags_, doc_)                                       \
-    .name = name_, .type = type_, .flags = (flags_), .offset = offsetof(struct config, field), \
-    .default_text = default_, .doc = doc_
-#define SETTING_BOOL(field, name, def, flags, doc)   {ROW(field, name, CONFIG_BOOL, def, flags, doc), .unit = ""},
-#define SETTING_STRING(field, name, def, flags, doc) {ROW(field, name, CONFIG_STRING, def, flags, doc), .unit = ""},
-#define SETTING_RULES(field, name, def, flags, doc)  {ROW(field, name, CONFIG_RULES, def, flags, doc), .unit = ""},
-#define SETTING_EVENTS(field, name, def, flags, doc) {ROW(field, name, CONFIG_EVENTS, def, flags, doc), .unit = ""},
-#define SETTING_OUTPUT_LIMITS(field, name, def, flags, doc) \
-    {ROW(field, name, CONFIG_OUTPUT_LIMITS, def, flags, doc), .unit = ""},
-#define SETTING_CPUS(field, name, alias_, def, flags, doc) \
-    {ROW(field, name, CONFIG_CPUS, def, flags, doc), .alias = alias_, .unit = ""},
-#define SETTING_USERS(field, name, def, flags, doc) {ROW(field, name, CONFIG_USERS, def, flags, doc), .unit = ""},
-#define SETTING_ADDRESSES(field, name, def, flags, doc) \
-    {ROW(field, name, CONFIG_ADDRESSES, def, flags, doc), .unit = ""},
-#define SETTING_INTEGER(field, name, def, flags, min_, max_, unit_, doc) \
-    {ROW(field, name, CONFIG_INTEGER, def, flags, doc), .min = min_, .max = max_, .unit = unit_},
-#define SETTING_BYTES(field, name, def, flags, min_, max_, doc) \
-    {ROW(field, name, CONFIG_BYTES, def, flags, doc), .min = min_, .max = max_, .unit = "bytes"},
-#define SETTING_RATE(field, name, def, flags, min_, max_, doc) \
-    {ROW(field, name, CONFIG_RATE, def, flags, doc), .min = min_, .max = max_, .unit = ""},
-#define SETTING_WORD(field, name, def, flags, words_, doc) \
-    {ROW(field, name, CONFIG_WORD, def, flags, doc), .words = words_, .unit = ""},
+#define ROW(type_, part, field, name_, default_, flags_, doc_)                                               \
+    .name = name_, .type = CONFIG_##type_, .flags = (flags_), .offset = offsetof(struct config, part.field), \
+    .size = sizeof(((struct config *)NULL)->part.field), .default_text = default_, .doc = doc_
+#define SETTING(type, part, field, name, def, flags, doc) {ROW(type, part, field, name, def, flags, doc), .unit = ""},
+#define SETTING_NUMBER(type, part, field, name, def, flags, min_, max_, unit_, doc) \
+    {ROW(type, part, field, name, def, flags, doc), .min = min_, .max = max_, .unit = unit_},
+#define SETTING_WORD(part, field, name, def, flags, words_, doc) \
+    {ROW(WORD, part, field, name, def, flags, doc), .words = words_, .unit = ""},
+#define SETTING_CPUS(part, field, name, alias_, def, flags, doc) \
+    {ROW(CPUS, part, field, name, def, flags, doc), .alias = alias_, .unit = ""},
 
 static const struct config_row table[] = {
 #include "config.def"
@@ -242,6 +232,8 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
         return refuse_unknown(name, source, err);
     if (source == CONFIG_RUNTIME && row->flags & CONFIG_START_ONLY)
         return refuse(row, FAULT_START_ONLY, value, source, err);
+    if (source == CONFIG_RUNTIME && value.len > CONFIG_VALUE_MAX)
+        return refuse(row, FAULT_LENGTH, value, source, err);
     memset(&parsed, 0, sizeof(parsed));
     if (row->type == CONFIG_OUTPUT_LIMITS)
         parsed.limits = *(const struct config_output_limits *)const_field_of(cfg, row);
@@ -249,7 +241,7 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
     if (fault != FAULT_NONE)
         return refuse(row, fault, value, source, err);
     config_value_free(row, field_of(cfg, row));
-    memcpy(field_of(cfg, row), &parsed, config_value_size(row));
+    memcpy(field_of(cfg, row), &parsed, row->size);
     return CONFIG_OK;
 }
 
@@ -300,13 +292,14 @@ static int check_ports(const struct config *cfg, struct errbuf *err)
 {
     const char *text = NULL;
 
-    if (cfg->metrics_port != 0 && cfg->metrics_port == cfg->port)
+    if (cfg->metrics.port != 0 && cfg->metrics.port == cfg->network.port)
         text = "'metrics-port' is the same as 'port'";
-    else if (cfg->metrics_port != 0 && cfg->metrics_port == cfg->tls_port)
+    else if (cfg->metrics.port != 0 && cfg->metrics.port == cfg->tls.port)
         text = "'metrics-port' is the same as 'tls-port'";
-    else if (cfg->tls_port != 0 && cfg->tls_port == cfg->port)
+    else if (cfg->tls.port != 0 && cfg->tls.port == cfg->network.port)
         text = "'tls-port' is the same as 'port'";
-    else if (((cfg->port == 0 && cfg->tls_port == 0) || cfg->bind.count == 0) && cfg->unixsocket[0] == '\0')
+    else if (((cfg->network.port == 0 && cfg->tls.port == 0) || cfg->network.bind.count == 0) &&
+             cfg->network.unixsocket[0] == '\0')
         text = "nothing to listen on: 'port' or 'bind' says none, and there is no 'tls-port' or 'unixsocket'";
     if (text)
         errbuf_set(err, "%s", text);
@@ -320,40 +313,49 @@ static bool is_host(const char *text)
     return text[len] == '\0' && len <= CONFIG_MAX_HOST;
 }
 
+static bool is_save_and_nosave(int flags)
+{
+    return flags & CONFIG_SHUTDOWN_SAVE && flags & CONFIG_SHUTDOWN_NOSAVE;
+}
+
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
     double percentiles[CONFIG_MAX_PERCENTILES];
-    double first_layer = cfg->bf_expansion_factor == 0 ? cfg->bf_error_rate : cfg->bf_error_rate / 2;
+    double first_layer = cfg->filters.expansion_factor == 0 ? cfg->filters.error_rate : cfg->filters.error_rate / 2;
     struct slice patterns[CONFIG_MAX_PATTERNS];
     struct bloom_size size;
     struct errbuf reason = {{0}};
 
-    if (cfg->reply_buffer_high_water > cfg->reply_buffer_limit)
+    if (cfg->clients.reply_buffer_high_water > cfg->clients.reply_buffer_limit)
         return refuse_together("reply-buffer-high-water", source, "argument must not be above reply-buffer-limit",
                                "must not be above 'reply-buffer-limit'", err);
-    if (!is_host(cfg->cluster_announce_ip) || strlen(cfg->cluster_announce_ip) > 45)
+    if (!is_host(cfg->cluster.announce_ip) || strlen(cfg->cluster.announce_ip) > 45)
         return refuse_together("cluster-announce-ip", source, "argument must be an IP address", "must be an IP address",
                                err);
-    if (!is_host(cfg->cluster_announce_hostname))
+    if (!is_host(cfg->cluster.announce_hostname))
         return refuse_together("cluster-announce-hostname", source,
                                "argument must be a host's name of at most 255 letters, digits, '-', '_' and '.'",
                                "must be a host's name of at most 255 letters, digits, '-', '_' and '.'", err);
     /* Otherwise every add that has to create its filter would fail. */
-    if (bloom_size_plan((uint64_t)cfg->bf_initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
+    if (bloom_size_plan((uint64_t)cfg->filters.initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
         char text[ERRBUF_SIZE + 64];
 
-        snprintf(text, sizeof(text), "cannot be had with bf-initial-size %" PRId64 ": %s", cfg->bf_initial_size,
+        snprintf(text, sizeof(text), "cannot be had with bf-initial-size %" PRId64 ": %s", cfg->filters.initial_size,
                  reason.text);
         return refuse_together("bf-error-rate", source, text, text, err);
     }
-    if (config_percentiles(cfg->latency_tracking_info_percentiles, percentiles) < 0)
+    if (config_percentiles(cfg->process.latency_tracking_info_percentiles, percentiles) < 0)
         return refuse_together("latency-tracking-info-percentiles", source,
                                "latency-tracking-info-percentiles should contain only numbers between 0.0 and 100.0",
                                "must be numbers from 0 to 100, at most 32", err);
-    if (config_patterns(cfg->metrics_filters, patterns) < 0)
+    if (config_patterns(cfg->metrics.filters, patterns) < 0)
         return refuse_together("metrics-filters", source, "metrics-filters must be at most 16 patterns of 256 bytes",
                                "must be at most 16 patterns of 256 bytes", err);
-    if (cfg->aclfile[0] && cfg->user[0]) {
+    if (is_save_and_nosave(cfg->data.shutdown_on_sigterm) || is_save_and_nosave(cfg->data.shutdown_on_sigint))
+        return refuse_together(
+            is_save_and_nosave(cfg->data.shutdown_on_sigterm) ? "shutdown-on-sigterm" : "shutdown-on-sigint", source,
+            "Invalid combination of arguments", "cannot be 'save' and 'nosave' together", err);
+    if (cfg->users.aclfile[0] && cfg->users.user[0]) {
         errbuf_set(err, "users are defined by 'user' lines, and 'aclfile' is set: keep all users in one place");
         return CONFIG_REFUSED;
     }

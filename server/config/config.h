@@ -63,21 +63,38 @@ enum quarantine_policy { QUARANTINE_ERROR, QUARANTINE_MAYBE };
 enum pubsub_default { PUBSUB_DEFAULT_ALL, PUBSUB_DEFAULT_RESET };
 enum bf_layout { BF_LAYOUT_NA, BF_LAYOUT_REDISBLOOM };
 
-/* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL. */
+#define CONFIG_FIELD_BOOL          bool
+#define CONFIG_FIELD_INTEGER       int64_t
+#define CONFIG_FIELD_BYTES         uint64_t
+#define CONFIG_FIELD_RATE          double
+#define CONFIG_FIELD_STRING        char *
+#define CONFIG_FIELD_PASSWORD      struct slice
+#define CONFIG_FIELD_ADDRESSES     struct config_list
+#define CONFIG_FIELD_RULES         struct config_rules
+#define CONFIG_FIELD_EVENTS        unsigned /* enum notify_flags, ored */
+#define CONFIG_FIELD_OUTPUT_LIMITS struct config_output_limits
+#define CONFIG_FIELD_USERS         char * /* lines, "name rule rule ...", words quoted as in a file */
+
+/* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL; a password is bytes,
+ * of which any may be NUL, with a NUL behind them. */
 struct config {
-#define SETTING_BOOL(field, ...)          bool field;
-#define SETTING_INTEGER(field, ...)       int64_t field;
-#define SETTING_BYTES(field, ...)         uint64_t field;
-#define SETTING_RATE(field, ...)          double field;
-#define SETTING_WORD(field, ...)          int field; /* index into the setting's words */
-#define SETTING_STRING(field, ...)        char *field;
-#define SETTING_ADDRESSES(field, ...)     struct config_list field;
-#define SETTING_RULES(field, ...)         struct config_rules field;
-#define SETTING_EVENTS(field, ...)        unsigned field; /* enum notify_flags, ored */
-#define SETTING_OUTPUT_LIMITS(field, ...) struct config_output_limits field;
-#define SETTING_CPUS(field, ...)          char *field; /* for config_cpus() */
-#define SETTING_USERS(field, ...)         char *field; /* lines, "name rule rule ...", words quoted as in a file */
+#define PART(part) struct config_##part {
+#define END(part) \
+    }             \
+    part;
+#define SETTING(type, part, field, ...)        CONFIG_FIELD_##type field;
+#define SETTING_NUMBER(type, part, field, ...) CONFIG_FIELD_##type field;
+#define SETTING_WORD(part, field, ...)         int field;   /* index into the setting's words */
+#define SETTING_CPUS(part, field, ...)         char *field; /* for config_cpus() */
 #include "config.def"
+};
+
+/* The bits of shutdown-on-sigterm and shutdown-on-sigint; none: default. */
+enum config_shutdown {
+    CONFIG_SHUTDOWN_SAVE = 1,
+    CONFIG_SHUTDOWN_NOSAVE = 2,
+    CONFIG_SHUTDOWN_NOW = 4,
+    CONFIG_SHUTDOWN_FORCE = 8,
 };
 
 /* ---- the table ---- */
@@ -85,10 +102,11 @@ struct config {
 enum config_type {
     CONFIG_BOOL,      /* yes or no */
     CONFIG_INTEGER,   /* min..max */
-    CONFIG_BYTES,     /* min..max; "1024", "64kb", "1gb" (1k is 1000, 1kb is 1024) */
+    CONFIG_BYTES,     /* min..max; "1024", "64kb", "1gb" (1k is 1000, 1kb is 1024); see CONFIG_OR_SHARE */
     CONFIG_RATE,      /* a number between min and max, both excluded */
-    CONFIG_WORD,      /* one of `words` */
+    CONFIG_WORD,      /* one of `words`, or several (CONFIG_SEVERAL) */
     CONFIG_STRING,    /* no NUL byte */
+    CONFIG_PASSWORD,  /* at most CONFIG_MAX_SECRET bytes, of any kind */
     CONFIG_ADDRESSES, /* numeric IP addresses, "*" or "::*", separated by spaces, each with an optional '-' in front */
     CONFIG_RULES,     /* "<seconds> <changes> <seconds> <changes> ...", or nothing */
     CONFIG_EVENTS,    /* letters, as in notify_flags.h */
@@ -107,8 +125,11 @@ enum {
     CONFIG_SECRET = 1 << 1,     /* no message repeats its value; at most CONFIG_MAX_SECRET bytes */
     CONFIG_OCTAL = 1 << 2,      /* an integer written in base 8 */
     CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may also be -1, below its range: "none" */
-    CONFIG_TLS = 1 << 4,        /* certificates and rules of TLS are made from it: a change reads files */
+    CONFIG_TLS = 1 << 4,        /* certificates, rules of TLS or keys are made from it: a change reads files */
     CONFIG_HIDDEN = 1 << 5,     /* unknown to CONFIG GET and CONFIG SET */
+    CONFIG_SEVERAL = 1 << 6, /* CONFIG_WORD: several, in any order; the value has bit i - 1 for word i, and word 0 alone
+                              * stands for none of them */
+    CONFIG_OR_SHARE = 1 << 7, /* bytes, "20%", or "auto": config_share() */
 };
 
 struct config_row {
@@ -116,7 +137,7 @@ struct config_row {
     const char *alias; /* another name for it, or NULL */
     enum config_type type;
     unsigned flags;
-    size_t offset;            /* of the field in struct config */
+    size_t offset, size;      /* of the field in struct config */
     const char *default_text; /* as in a file, without quotes */
     uint64_t min, max;        /* CONFIG_INTEGER, CONFIG_BYTES */
     const char *const *words; /* CONFIG_WORD: NULL-terminated */
@@ -163,6 +184,13 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
 /* Checks, after a set of changes, the rules that concern several settings. CONFIG_OK or CONFIG_REFUSED. */
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
+
+/* The bytes that a setting with CONFIG_OR_SHARE stands for, where its percentage is one of `whole`. Not for
+ * CONFIG_AUTO.
+ */
+#define CONFIG_SHARE (UINT64_C(1) << 63) /* ored to a percentage, 1..100, in place of bytes */
+#define CONFIG_AUTO  CONFIG_SHARE        /* "auto" */
+uint64_t config_share(uint64_t value, uint64_t whole);
 
 /* Reads the percentiles of the setting latency-tracking-info-percentiles. Returns their number, at most
  * CONFIG_MAX_PERCENTILES, or -1 if the text is no such list. */

@@ -104,19 +104,11 @@ struct outline {
 };
 
 static const struct outline outline[] = {
-#define SECTION(title)                          {title, NULL},
-#define SETTING_BOOL(field, name, ...)          {NULL, name},
-#define SETTING_INTEGER(field, name, ...)       {NULL, name},
-#define SETTING_BYTES(field, name, ...)         {NULL, name},
-#define SETTING_RATE(field, name, ...)          {NULL, name},
-#define SETTING_WORD(field, name, ...)          {NULL, name},
-#define SETTING_STRING(field, name, ...)        {NULL, name},
-#define SETTING_ADDRESSES(field, name, ...)     {NULL, name},
-#define SETTING_RULES(field, name, ...)         {NULL, name},
-#define SETTING_EVENTS(field, name, ...)        {NULL, name},
-#define SETTING_OUTPUT_LIMITS(field, name, ...) {NULL, name},
-#define SETTING_CPUS(field, name, ...)          {NULL, name},
-#define SETTING_USERS(field, name, ...)         {NULL, name},
+#define SECTION(title)                               {title, NULL},
+#define SETTING(type, part, field, name, ...)        {NULL, name},
+#define SETTING_NUMBER(type, part, field, name, ...) {NULL, name},
+#define SETTING_WORD(part, field, name, ...)         {NULL, name},
+#define SETTING_CPUS(part, field, name, ...)         {NULL, name},
 #include "config.def"
 };
 
@@ -173,8 +165,11 @@ static void print_range(const struct config_row *row, struct buf *out)
             config_format_bytes(row->max, out);
             config_append(out, "; ");
         }
+        if (row->flags & CONFIG_OR_SHARE)
+            config_append(out, "bytes, a percentage, or auto; ");
         break;
     case CONFIG_STRING:
+    case CONFIG_PASSWORD:
     case CONFIG_ADDRESSES:
     case CONFIG_RULES:
     case CONFIG_EVENTS:
@@ -243,8 +238,9 @@ void config_print_setting(const struct config *cfg, const struct config_row *row
 
     buf_init(&value, SIZE_MAX);
     buf_appendf(out, "%s ", row->name);
-    if (row->type == CONFIG_BYTES)
-        config_format_bytes(*(const uint64_t *)(const void *)((const char *)cfg + row->offset), &value);
+    const void *field = (const char *)cfg + row->offset;
+    if (row->type == CONFIG_BYTES && !(*(const uint64_t *)field & CONFIG_SHARE))
+        config_format_bytes(*(const uint64_t *)field, &value);
     else
         config_get(cfg, row, &value);
     text = (struct slice){buf_head(&value), buf_len(&value)};

@@ -29,7 +29,8 @@ static void redis_form_fault(const struct config_row *row, char *text_out, size_
                  row->flags & CONFIG_OCTAL ? "as an octal number" : "into an integer");
         break;
     case CONFIG_BYTES:
-        snprintf(text_out, size, "argument must be a memory value");
+        snprintf(text_out, size, "argument must be a memory%s value",
+                 row->flags & CONFIG_OR_SHARE ? " or percent" : "");
         break;
     case CONFIG_WORD:
         join_words(row, words, sizeof(words));
@@ -46,6 +47,7 @@ static void redis_form_fault(const struct config_row *row, char *text_out, size_
         break;
     case CONFIG_RATE:
     case CONFIG_STRING:
+    case CONFIG_PASSWORD:
     case CONFIG_ADDRESSES:
     case CONFIG_CPUS:
     case CONFIG_USERS:
@@ -59,13 +61,18 @@ void config_fault_redis(const struct config_row *row, enum config_fault fault, c
 {
     if (fault == FAULT_START_ONLY)
         snprintf(text_out, size, "can't set immutable config");
+    else if (fault == FAULT_LENGTH)
+        snprintf(text_out, size, "argument must have at most %d bytes", CONFIG_VALUE_MAX);
     else if (fault == FAULT_NO_MEMORY)
         snprintf(text_out, size, "out of memory");
+    else if (fault == FAULT_SHARE)
+        snprintf(text_out, size, "percentage argument must be less or equal to 100");
     else if (fault == FAULT_CLASS)
         snprintf(text_out, size, "Invalid client class specified in buffer limit configuration.");
     else if (fault == FAULT_RANGE && row->type == CONFIG_OUTPUT_LIMITS)
         snprintf(text_out, size, "Error in hard, soft or soft_seconds setting in buffer limit configuration.");
-    else if (fault == FAULT_FORM || row->type == CONFIG_RATE || row->type == CONFIG_STRING)
+    else if (fault == FAULT_FORM || row->type == CONFIG_RATE || row->type == CONFIG_STRING ||
+             row->type == CONFIG_PASSWORD)
         redis_form_fault(row, text_out, size);
     else if (row->flags & CONFIG_OCTAL)
         snprintf(text_out, size, "argument must be between %" PRIo64 " and %" PRIo64 " inclusive", row->min, row->max);
@@ -89,6 +96,8 @@ static void bytes_fault_text(const struct config_row *row, char *text_out, size_
         config_append(&range, row->min > 0 ? " and at most " : " of at most ");
         config_format_bytes(row->max, &range);
     }
+    if (row->flags & CONFIG_OR_SHARE)
+        config_append(&range, ", a percentage from 0% to 100%, or auto");
     if (buf_failed(&range))
         snprintf(text_out, size, "must be a number of bytes");
     else
@@ -128,6 +137,9 @@ void config_fault_text(const struct config_row *row, char *text_out, size_t size
             snprintf(text_out, size, "must have at most %d bytes and no NUL byte", CONFIG_MAX_SECRET);
         else
             snprintf(text_out, size, "must not contain a NUL byte");
+        break;
+    case CONFIG_PASSWORD:
+        snprintf(text_out, size, "must have at most %d bytes", CONFIG_MAX_SECRET);
         break;
     case CONFIG_ADDRESSES:
         snprintf(text_out, size, "must be at most %d numeric IP addresses, * or ::*", CONFIG_MAX_ADDRESSES);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "check.h"
 #include "config_internal.h"
 #include "notify_flags.h"
 
@@ -53,6 +54,26 @@ static enum config_fault parse_integer(const struct config_row *row, struct slic
     return FAULT_NONE;
 }
 
+/* As in Redis, 0% is 0. */
+static enum config_fault parse_share(struct slice digits, uint64_t *value_out)
+{
+    uint64_t percent;
+
+    if (!parse_digits(digits, 10, &percent))
+        return FAULT_FORM;
+    if (percent > 100)
+        return FAULT_SHARE;
+    *value_out = percent == 0 ? 0 : CONFIG_SHARE | percent;
+    return FAULT_NONE;
+}
+
+uint64_t config_share(uint64_t value, uint64_t whole)
+{
+    uint64_t percent = value & ~CONFIG_SHARE;
+
+    return value & CONFIG_SHARE ? whole / 100 * percent + whole % 100 * percent / 100 : value;
+}
+
 static enum config_fault parse_bytes(const struct config_row *row, struct slice text, uint64_t *value_out)
 {
     static const struct {
@@ -63,6 +84,12 @@ static enum config_fault parse_bytes(const struct config_row *row, struct slice 
                  {"b", 1}};
     uint64_t value, factor = 1;
 
+    if (row->flags & CONFIG_OR_SHARE && text.len == 4 && strncasecmp(text.ptr, "auto", 4) == 0) {
+        *value_out = CONFIG_AUTO;
+        return FAULT_NONE;
+    }
+    if (row->flags & CONFIG_OR_SHARE && text.len > 0 && text.ptr[text.len - 1] == '%')
+        return parse_share((struct slice){text.ptr, text.len - 1}, value_out);
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         size_t len = strlen(units[i].suffix);
 
@@ -78,6 +105,16 @@ static enum config_fault parse_bytes(const struct config_row *row, struct slice 
         return FAULT_RANGE;
     *value_out = value;
     return FAULT_NONE;
+}
+
+static void format_bytes(uint64_t value, struct buf *out)
+{
+    if (value == CONFIG_AUTO)
+        config_append(out, "auto");
+    else if (value & CONFIG_SHARE)
+        buf_appendf(out, "%" PRIu64 "%%", value & ~CONFIG_SHARE);
+    else
+        buf_appendf(out, "%" PRIu64, value);
 }
 
 static enum config_fault parse_rate(const struct config_row *row, struct slice text, double *value_out)
@@ -114,7 +151,7 @@ static enum config_fault parse_bool(struct slice text, bool *value_out)
     return FAULT_NONE;
 }
 
-static enum config_fault parse_word(const struct config_row *row, struct slice text, int *value_out)
+static enum config_fault parse_one_word(const struct config_row *row, struct slice text, int *value_out)
 {
     for (int i = 0; row->words[i]; i++) {
         if (strlen(row->words[i]) == text.len && strncasecmp(row->words[i], text.ptr, text.len) == 0) {
@@ -123,6 +160,37 @@ static enum config_fault parse_word(const struct config_row *row, struct slice t
         }
     }
     return FAULT_FORM;
+}
+
+static enum config_fault parse_word(const struct config_row *row, struct slice text, int *value_out)
+{
+    struct slice word;
+    int value = 0, i;
+    bool any = false;
+
+    if (!(row->flags & CONFIG_SEVERAL))
+        return parse_one_word(row, text, value_out);
+    for (; config_next_word(&text, &word); any = true) {
+        if (parse_one_word(row, word, &i) != FAULT_NONE)
+            return FAULT_FORM;
+        value |= i > 0 ? 1 << (i - 1) : 0;
+    }
+    *value_out = value;
+    return any ? FAULT_NONE : FAULT_FORM;
+}
+
+static void format_words(const struct config_row *row, int value, struct buf *out)
+{
+    const char *before = "";
+
+    if (value == 0)
+        config_append(out, row->words[0]);
+    for (int i = 1; row->words[i]; i++) {
+        if (!(value & 1 << (i - 1)))
+            continue;
+        buf_appendf(out, "%s%s", before, row->words[i]);
+        before = " ";
+    }
 }
 
 static char *copy_text(struct slice text)
@@ -135,6 +203,12 @@ static char *copy_text(struct slice text)
         copy[text.len] = '\0';
     }
     return copy;
+}
+
+static bool copy_password(struct slice text, struct slice *copy_out)
+{
+    *copy_out = (struct slice){copy_text(text), text.len};
+    return copy_out->ptr != NULL;
 }
 
 static enum config_fault parse_string(struct slice text, char **value_out)
@@ -280,6 +354,10 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
         return parse_string(text, value_out);
     case CONFIG_STRING:
         return row->flags & CONFIG_SECRET && text.len > CONFIG_MAX_SECRET ? FAULT_RANGE : parse_string(text, value_out);
+    case CONFIG_PASSWORD:
+        return text.len > CONFIG_MAX_SECRET     ? FAULT_RANGE
+               : copy_password(text, value_out) ? FAULT_NONE
+                                                : FAULT_NO_MEMORY;
     case CONFIG_ADDRESSES:
         return parse_addresses(text, value_out);
     case CONFIG_RULES:
@@ -323,19 +401,28 @@ void config_value_format(const struct config_row *row, const void *value, struct
             buf_appendf(out, "%" PRId64, *(const int64_t *)value);
         break;
     case CONFIG_BYTES:
-        buf_appendf(out, "%" PRIu64, *(const uint64_t *)value);
+        format_bytes(*(const uint64_t *)value, out);
         break;
     case CONFIG_RATE:
         format_rate(*(const double *)value, out);
         break;
     case CONFIG_WORD:
-        config_append(out, row->words[*(const int *)value]);
+        if (row->flags & CONFIG_SEVERAL)
+            format_words(row, *(const int *)value, out);
+        else
+            config_append(out, row->words[*(const int *)value]);
         break;
     case CONFIG_STRING:
     case CONFIG_CPUS:
     case CONFIG_USERS:
         config_append(out, *(char *const *)value);
         break;
+    case CONFIG_PASSWORD: {
+        const struct slice *password = value;
+
+        buf_append(out, password->ptr, password->len);
+        break;
+    }
     case CONFIG_ADDRESSES: {
         const struct config_list *list = value;
 
@@ -371,46 +458,17 @@ static bool is_text(const struct config_row *row)
     return row->type == CONFIG_STRING || row->type == CONFIG_CPUS || row->type == CONFIG_USERS;
 }
 
-static bool copy_list(const struct config_list *list, struct config_list *copy_out)
-{
-    struct config_list copy = {calloc(list->count == 0 ? 1 : list->count, sizeof(*copy.items)), 0};
-
-    if (!copy.items)
-        return false;
-    for (; copy.count < list->count; copy.count++) {
-        copy.items[copy.count] = copy_text(config_slice(list->items[copy.count]));
-        if (!copy.items[copy.count]) {
-            free_list(&copy);
-            return false;
-        }
-    }
-    *copy_out = copy;
-    return true;
-}
-
 bool config_value_copy(const struct config_row *row, const void *value, void *copy_out)
 {
-    if (is_text(row)) {
-        char *copy = copy_text(config_slice(*(char *const *)value));
-
-        if (copy)
-            *(char **)copy_out = copy;
-        return copy != NULL;
-    }
-    if (row->type == CONFIG_ADDRESSES)
-        return copy_list(value, copy_out);
-    if (row->type == CONFIG_RULES) {
-        const struct config_rules *rules = value;
-        struct config_rule *items = calloc(rules->count == 0 ? 1 : rules->count, sizeof(*items));
-
-        if (!items)
-            return false;
-        memcpy(items, rules->items, rules->count * sizeof(*items));
-        *(struct config_rules *)copy_out = (struct config_rules){items, rules->count};
-        return true;
-    }
-    memcpy(copy_out, value, config_value_size(row));
-    return true;
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 2);
+    config_value_format(row, value, &text);
+    enum config_fault fault = buf_failed(&text)
+                                  ? FAULT_NO_MEMORY
+                                  : config_value_parse(row, (struct slice){buf_head(&text), buf_len(&text)}, copy_out);
+    buf_deinit(&text);
+    CHECK(fault == FAULT_NONE || fault == FAULT_NO_MEMORY);
+    return fault == FAULT_NONE;
 }
 
 void config_value_free(const struct config_row *row, void *value)
@@ -418,39 +476,13 @@ void config_value_free(const struct config_row *row, void *value)
     if (is_text(row)) {
         free(*(char **)value);
         *(char **)value = NULL;
+    } else if (row->type == CONFIG_PASSWORD) {
+        free((char *)(uintptr_t)((struct slice *)value)->ptr);
+        *(struct slice *)value = (struct slice){NULL, 0};
     } else if (row->type == CONFIG_ADDRESSES) {
         free_list(value);
     } else if (row->type == CONFIG_RULES) {
         free(((struct config_rules *)value)->items);
         *(struct config_rules *)value = (struct config_rules){NULL, 0};
     }
-}
-
-size_t config_value_size(const struct config_row *row)
-{
-    switch (row->type) {
-    case CONFIG_BOOL:
-        return sizeof(bool);
-    case CONFIG_INTEGER:
-        return sizeof(int64_t);
-    case CONFIG_BYTES:
-        return sizeof(uint64_t);
-    case CONFIG_RATE:
-        return sizeof(double);
-    case CONFIG_WORD:
-        return sizeof(int);
-    case CONFIG_STRING:
-    case CONFIG_CPUS:
-    case CONFIG_USERS:
-        return sizeof(char *);
-    case CONFIG_ADDRESSES:
-        return sizeof(struct config_list);
-    case CONFIG_RULES:
-        return sizeof(struct config_rules);
-    case CONFIG_EVENTS:
-        return sizeof(unsigned);
-    case CONFIG_OUTPUT_LIMITS:
-        return sizeof(struct config_output_limits);
-    }
-    return 0;
 }

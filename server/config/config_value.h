@@ -16,6 +16,7 @@ union config_value {
     double rate;
     int word;
     char *string;
+    struct slice password;
     struct config_list list;
     struct config_rules rules;
     unsigned events;
@@ -26,13 +27,18 @@ enum config_fault {
     FAULT_NONE = 0,
     FAULT_FORM,  /* not of the type at all */
     FAULT_RANGE, /* of the type, but outside its range */
+    FAULT_SHARE, /* CONFIG_OR_SHARE: more than 100% */
     FAULT_CLASS, /* CONFIG_OUTPUT_LIMITS: not the name of a class of clients */
     FAULT_START_ONLY,
+    FAULT_LENGTH, /* at run time more than CONFIG_VALUE_MAX bytes */
     FAULT_NO_MEMORY,
 };
 
+/* CONFIG SET reads values on an event loop. None that makes sense has so many bytes. */
+#define CONFIG_VALUE_MAX 65536
+
 /* Writes the value on FAULT_NONE only and does not free the old one. CONFIG_OUTPUT_LIMITS keeps the classes that the
- * text does not name. Never returns FAULT_START_ONLY. */
+ * text does not name. Never returns FAULT_START_ONLY or FAULT_LENGTH. */
 enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out);
 
 /* Cuts the next word off the front of the text; false when there is none. */
@@ -47,7 +53,6 @@ void config_value_format(const struct config_row *row, const void *value, struct
 
 bool config_value_copy(const struct config_row *row, const void *value, void *copy_out); /* false: out of memory */
 void config_value_free(const struct config_row *row, void *value);                       /* a zeroed value is fine */
-size_t config_value_size(const struct config_row *row);
 
 /* The fault as Redis words it: "argument must be a memory value". */
 void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "check.h"
 #include "clock.h"
 #include "log_text.h"
@@ -55,6 +56,10 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
             return fd;
         }
     }
+    log->limits = (struct log_limits){{.lines = 1, .seconds = 3600},
+                                      {.lines = 5, .seconds = 1},
+                                      {.lines = 1, .seconds = 1},
+                                      {.lines = 1, .seconds = 3600}};
     log->path = copy;
     log->fd = fd;
     log->journal = !copy && log_stderr_is_journal();
@@ -134,8 +139,6 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
 /* Appends the escaped text, cut with "..." where it would pass `end`. Returns the new end. */
 static char *write_text(char *out, char *end, const char *text, bool cut)
 {
-    static const char hex[] = "0123456789abcdef";
-
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
         size_t need = c >= 0x20 && c <= 0x7e ? 1 : 4;
@@ -144,14 +147,10 @@ static char *write_text(char *out, char *end, const char *text, bool cut)
             cut = true;
             break;
         }
-        if (need == 1) {
-            *out++ = (char)c;
-        } else {
-            *out++ = '\\';
-            *out++ = 'x';
-            *out++ = hex[c >> 4];
-            *out++ = hex[c & 15];
-        }
+        if (need == 1)
+            *out++ = *text;
+        else
+            out = hex_escape(out, *text);
     }
     if (cut) {
         memcpy(out, "...", 3);

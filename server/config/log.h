@@ -38,7 +38,25 @@ enum log_level {
     LOG_LEVEL_NOTHING, /* as a threshold only */
 };
 
+/* The state of one bounded kind of message, shared by the threads that write it: at most `lines` in each window of
+ * `seconds`. Zero-initialise all but these two. */
+struct log_limit {
+    unsigned lines;            /* 1..65535 */
+    unsigned seconds;          /* 1 and more */
+    _Atomic uint64_t window;   /* internal: number of the window << 16 | messages written in it */
+    _Atomic uint64_t left_out; /* internal: messages not written since the last line */
+};
+
+/* Messages that clients can cause repeatedly. */
+struct log_limits {
+    struct log_limit attack; /* HTTP requests: one an hour, as a Prometheus comes every few seconds */
+    struct log_limit client; /* clients closed over a limit or for lack of memory */
+    struct log_limit accept; /* connections that could not be accepted */
+    struct log_limit rate;   /* new filters that do not keep their error rate */
+};
+
 struct log {
+    struct log_limits limits;
     /* internal */
     _Atomic int level;
     int fd;     /* never changes: log_reopen() puts another file behind it */
@@ -81,15 +99,6 @@ bool log_status(struct log *log, const char *fmt, ...) __attribute__((format(pri
 
 /* Lines that could not be written since log_init(). */
 uint64_t log_lost(const struct log *log);
-
-/* The state of one bounded kind of message, shared by the threads that write it: at most `lines` in each window of
- * `seconds`. Zero-initialise all but these two. */
-struct log_limit {
-    unsigned lines;            /* 1..65535 */
-    unsigned seconds;          /* 1 and more */
-    _Atomic uint64_t window;   /* internal: number of the window << 16 | messages written in it */
-    _Atomic uint64_t left_out; /* internal: messages not written since the last line */
-};
 
 /* As log_write(), but bounded. `now_ms` is a monotonic time. The first line after some were left out ends with
  * " (left out before: <n> similar messages)". */

@@ -19,7 +19,7 @@ static int add_listener(struct main_loop *ml, int fd, const char *name, bool wit
         return -1;
     }
     struct listener *listener = &ml->listeners[ml->nlisteners];
-    if (listen(fd, (int)server_config(ml->server)->tcp_backlog) != 0) {
+    if (listen(fd, (int)server_config(ml->server)->network.tcp_backlog) != 0) {
         errbuf_set(err, "cannot listen on %s: %s", name, strerror(errno));
         close(fd);
         return -1;
@@ -101,8 +101,8 @@ static int listen_port(struct main_loop *ml, int number, bool with_tls, int *por
     const struct config *config = server_config(ml->server);
     char port[16];
     snprintf(port, sizeof(port), "%d", number);
-    for (size_t i = 0; number && i < config->bind.count; i++) {
-        int status = listen_tcp(ml, config->bind.items[i], port, with_tls, err);
+    for (size_t i = 0; number && i < config->network.bind.count; i++) {
+        int status = listen_tcp(ml, config->network.bind.items[i], port, with_tls, err);
         if (status < 0)
             return -1;
         if (status == 0)
@@ -115,10 +115,11 @@ int main_loop_listen(struct main_loop *ml, struct errbuf *err)
 {
     const struct config *config = server_config(ml->server);
     struct process_facts *process = &ml->server->process;
-    if (listen_port(ml, (int)config->port, false, &process->port, err) != 0 ||
-        listen_port(ml, (int)config->tls_port, true, &process->tls_port, err) != 0)
+    if (listen_port(ml, (int)config->network.port, false, &process->port, err) != 0 ||
+        listen_port(ml, (int)config->tls.port, true, &process->tls_port, err) != 0)
         return -1;
-    if (config->unixsocket[0] && listen_unix(ml, config->unixsocket, (mode_t)config->unixsocketperm, err) != 0)
+    if (config->network.unixsocket[0] &&
+        listen_unix(ml, config->network.unixsocket, (mode_t)config->network.unixsocketperm, err) != 0)
         return -1;
     if (ml->nlisteners == 0) {
         errbuf_set(err, "there is nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");

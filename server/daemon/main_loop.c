@@ -10,22 +10,20 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "exclusive.h"
+#include "ending.h"
 #include "half_loads.h"
 #include "memory_reserve.h"
-#include "journal.h"
 #include "load.h"
 #include "log_text.h"
 #include "residency.h"
 #include "saver.h"
+#include "server_keys.h"
 #include "server_tls.h"
 #include "worker.h"
+#include "lock.h"
 
 #define TICK_MS 100
 
-/* At the end clients are served for so long at most while the first of the two saves runs: the saver gives way to
- * workers, and clients that keep all processors busy could hold the end up for ever. */
-#define SERVED_MS         15000
 #define ACCEPT_BURST      64   /* connections accepted before other events */
 #define LOADING_REPORT_MS 2000 /* interval of progress lines of a long start */
 #define LOADING_STATUS_MS 500  /* a start on a terminal that takes longer shows a bar */
@@ -49,10 +47,10 @@ static void accept_all(struct main_loop *ml, bool yes)
 /* The worker with the fewest connections, so that they stay evenly spread while clients come and go. */
 static struct worker *least_loaded(struct server *server)
 {
-    struct worker *best = server->workers[0];
-    for (unsigned i = 1; i < server->nworkers; i++)
-        if (worker_nconns(server->workers[i]) < worker_nconns(best))
-            best = server->workers[i];
+    struct worker *best = server->threads.workers[0];
+    for (unsigned i = 1; i < server->threads.nworkers; i++)
+        if (worker_nconns(server->threads.workers[i]) < worker_nconns(best))
+            best = server->threads.workers[i];
     return best;
 }
 
@@ -70,7 +68,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             return;
         if (fd < 0) {
             /* Out of descriptors or memory: the event would come back at once, again and again. */
-            log_limited(&server->log, &server->limits.accept, clock_ms(), LOG_LEVEL_WARNING,
+            log_limited(&server->log, &server->log.limits.accept, clock_ms(), LOG_LEVEL_WARNING,
                         "cannot take a connection on %s: %s", listener->name, strerror(errno));
             accept_all(ml, false);
             return;
@@ -85,7 +83,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 /* Logs the progress of a long start. */
 static void report_loading(struct main_loop *ml)
 {
-    const struct load_progress *load = &ml->server->load;
+    const struct load_progress *load = &ml->server->persistence->load;
     int64_t now = clock_ms();
     if (!server_loading(ml->server) || now - load->started_ms < LOADING_STATUS_MS)
         return;
@@ -97,9 +95,9 @@ static void report_loading(struct main_loop *ml)
     if (log_status(&ml->server->log, "loading [%.*s%*s] %s of %s, files and log, after %" PRId64 " s", (int)bar,
                    "##############################", (int)(LOADING_BAR - bar), "", log_bytes(done).text,
                    log_bytes(total).text, (now - load->started_ms) / 1000) ||
-        now - load->started_ms < LOADING_REPORT_MS || now - ml->loading_reported_ms < LOADING_REPORT_MS)
+        now - load->started_ms < LOADING_REPORT_MS || now - ml->load.reported_ms < LOADING_REPORT_MS)
         return;
-    ml->loading_reported_ms = now;
+    ml->load.reported_ms = now;
     log_notice(&ml->server->log, "loading: %s of %s, files and log, after %" PRId64 " s", log_bytes(done).text,
                log_bytes(total).text, (now - load->started_ms) / 1000);
 }
@@ -108,15 +106,15 @@ static void report_loading(struct main_loop *ml)
 static int64_t earliest_tick(const struct server *server)
 {
     int64_t earliest = clock_ms();
-    for (unsigned i = 0; i < server->nworkers; i++)
-        if (worker_ticked_ms(server->workers[i]) < earliest)
-            earliest = worker_ticked_ms(server->workers[i]);
+    for (unsigned i = 0; i < server->threads.nworkers; i++)
+        if (worker_ticked_ms(server->threads.workers[i]) < earliest)
+            earliest = worker_ticked_ms(server->threads.workers[i]);
     return earliest;
 }
 
 static void tell_supervisor(struct main_loop *ml)
 {
-    const struct load_progress *load = &ml->server->load;
+    const struct load_progress *load = &ml->server->persistence->load;
     uint64_t done = atomic_load_explicit(&load->done_bytes, memory_order_relaxed);
     uint64_t total = atomic_load_explicit(&load->total_bytes, memory_order_relaxed);
     if (server_loading(ml->server))
@@ -125,6 +123,8 @@ static void tell_supervisor(struct main_loop *ml)
     else
         supervisor_alive(&ml->supervisor, clock_ms(), earliest_tick(ml->server));
 }
+
+static void try_to_end(struct main_loop *ml);
 
 static void on_tick(uv_timer_t *timer)
 {
@@ -135,15 +135,17 @@ static void on_tick(uv_timer_t *timer)
         accept_all(ml, true);
     rcu_reader_online();
     if (!server_loading(ml->server)) {
-        saver_tick(ml->server->saver);
+        saver_tick(ml->server->persistence->saver);
         settler_tick(&ml->settler);
         residency_tick(ml->server);
     }
-    half_loads_expire(ml->server->half_loads, ml->server->registry,
-                      clock_ms() - server_config(ml->server)->bf_load_timeout * 1000);
+    half_loads_expire(ml->server->clients.half_loads, ml->server->registry,
+                      clock_ms() - server_config(ml->server)->filters.load_timeout * 1000);
     rcu_reader_offline();
     memory_reserve_keep(ml->server);
     server_sample(ml->server);
+    if (ending_is_due(&ml->end, clock_ms()))
+        try_to_end(ml);
 }
 
 /* ---- the end ---- */
@@ -156,42 +158,17 @@ struct shutdown_waiter {
     bool ends;
 };
 
-/* All workers stand still between gate_close() and gate_open(): no add runs, and all acknowledged adds are in memory.
- */
-static void gate_close(struct server *server, struct worker_gate *gate)
-{
-    pthread_mutex_init(&gate->lock, NULL);
-    pthread_cond_init(&gate->changed, NULL);
-    exclusive_order_lock(server->exclusive);
-    for (unsigned i = 0; i < server->nworkers; i++)
-        while (worker_post_gate(server->workers[i], gate) != 0)
-            usleep(1000);
-    exclusive_order_unlock(server->exclusive);
-    pthread_mutex_lock(&gate->lock);
-    while (gate->arrived < server->nworkers)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-static void gate_open(struct worker_gate *gate, bool ends)
-{
-    pthread_mutex_lock(&gate->lock);
-    gate->open = true;
-    gate->ends = ends;
-    pthread_cond_broadcast(&gate->changed);
-    while (gate->arrived)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    pthread_mutex_unlock(&gate->lock);
-    pthread_cond_destroy(&gate->changed);
-    pthread_mutex_destroy(&gate->lock);
-}
-
 static void on_signal(uv_signal_t *handle, int signum);
 
-static void watch_ends(struct main_loop *ml)
+void main_loop_watch_ends(struct main_loop *ml, bool yes)
 {
-    uv_signal_start(&ml->sigterm, on_signal, SIGTERM);
-    uv_signal_start(&ml->sigint, on_signal, SIGINT);
+    if (yes) {
+        uv_signal_start(&ml->sigterm, on_signal, SIGTERM);
+        uv_signal_start(&ml->sigint, on_signal, SIGINT);
+    } else {
+        uv_signal_stop(&ml->sigterm);
+        uv_signal_stop(&ml->sigint);
+    }
 }
 
 static void mask_sighup(int how)
@@ -202,133 +179,23 @@ static void mask_sighup(int how)
     pthread_sigmask(how, &set, NULL);
 }
 
-/* The save at the end, in two parts: the earlier changes while clients are still served, then behind the gate the few
- * later ones. */
-static bool save_at_the_end(struct main_loop *ml, int64_t most_ms, struct errbuf *err)
+void main_loop_end(struct main_loop *ml, enum end_event event)
 {
-    if (saver_run_final(ml->server->saver, most_ms, err) >= 0) /* SAVER_BUSY: it goes on behind the gate */
-        return true;
-    log_warning(&ml->server->log, "the last save failed: %s", err->text);
-    return false;
-}
-
-/* Whether the log is incomplete (switched on at run time, or after a failed write) and its next save has not committed
- * yet. */
-static bool log_needs_save(struct server *server)
-{
-    struct journal *journal = server_journal(server);
-    return journal && !journal_is_whole(journal);
-}
-
-/* Ends the log without a save: changes that it lacks are lost. NOSAVE accepts that, as a kill would. */
-static bool log_at_the_end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
-{
-    struct journal *journal = server_journal(ml->server);
-    if (!journal || !journal_records(journal))
-        return true;
-    if (journal_sync(journal, err) == 0) {
-        if (journal_is_whole(journal)) {
-            log_notice(&ml->server->log,
-                       "ending without a save: the log has every change, and the next start replays it");
-            return true;
-        }
-        errbuf_set(err, "some changes are neither in the log nor in a save");
-    }
-    bool ends = request->force || request->save == SHUTDOWN_NOSAVE;
-    log_warning(&ml->server->log, "%s: %s",
-                ends ? "ending, and changes that are not on the disk are lost"
-                     : "not ending, as changes that are not on the disk would be lost",
-                err->text);
-    return ends;
-}
-
-/* After a failed save: an end loses nothing if the log has every change; but an explicit request of a save must report
- * the failure. */
-static bool log_stands_in(struct main_loop *ml, const struct shutdown_request *request)
-{
-    const struct journal *journal = server_journal(ml->server);
-    return request->save == SHUTDOWN_SAVE_BY_RULES && journal && journal_records(journal) && journal_is_whole(journal);
-}
-
-/* Behind the gate, where nothing changes any more: whether the daemon may end. */
-static bool finish(struct main_loop *ml, const struct shutdown_request *request, bool save, struct errbuf *err)
-{
-    if (save && save_at_the_end(ml, 0, err))
-        return true;
-    if (save && !log_stands_in(ml, request))
-        return request->force;
-    return log_at_the_end(ml, request, err);
-}
-
-static void stop(struct main_loop *ml)
-{
-    pthread_mutex_lock(&ml->lock);
-    ml->ended = true;
-    pthread_mutex_unlock(&ml->lock);
-    uv_stop(&ml->loop);
-}
-
-/* Ends the daemon, unless the last save (or the log, without one) fails and the request does not insist. During the
- * load, before there is a log, no data has changed, and there is nothing to wait for. */
-static bool end(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err)
-{
-    struct server *server = ml->server;
-    if (server_loading(server) && !server_journal(server)) {
-        ml->ended_early = true;
-        ml->early = *request;
-        stop(ml);
-        return true;
-    }
-    rcu_reader_online();
-    bool rules = server_config(server)->save.count > 0;
-    rcu_reader_offline();
-    bool save = request->save == SHUTDOWN_SAVE ||
-                (request->save == SHUTDOWN_SAVE_BY_RULES && (rules || log_needs_save(server)));
-    if (server_loading(server))
-        save = false; /* no data can have changed, and not all is loaded */
-    struct worker_gate gate = {.arrived = 0};
-    if (save || server_journal(server)) {
-        /* While the main thread waits for the disk, a second signal has its default effect and ends the process at
-         * once. The data directory is safe then: it holds the previous save and the log. */
-        uv_signal_stop(&ml->sigterm);
-        uv_signal_stop(&ml->sigint);
-    }
-    /* Logged now: on a disk that hangs it is the last line that the operator reads. */
-    if (save)
-        log_notice(&server->log,
-                   "saving before the end; a second signal ends it at once, with the previous save and the log so far");
-    else if (server_journal(server) && journal_records(server_journal(server)))
-        log_notice(&server->log,
-                   "waiting until the disk has all of the log; a second signal ends it at once, with the log so far");
-    supervisor_pause(&ml->supervisor);
-    bool saved = save && save_at_the_end(ml, SERVED_MS, err);
-    bool ends = !save || saved || request->force || log_stands_in(ml, request);
-    if (ends) {
-        gate_close(server, &gate);
-        ends = finish(ml, request, saved, err);
-        pthread_mutex_lock(&ml->lock);
-        ml->ended = ends;
-        pthread_mutex_unlock(&ml->lock);
-        gate_open(&gate, ends);
-    }
-    if (ends) {
-        supervisor_stopping(&ml->supervisor);
+    lock_take(&ml->lock);
+    ending_step(&ml->end, event);
+    lock_give(&ml->lock);
+    if (ending_is_decided(&ml->end))
         uv_stop(&ml->loop);
-    } else {
-        supervisor_resume(&ml->supervisor);
-        watch_ends(ml);
-    }
-    return ends;
 }
 
 static void decide(struct main_loop *ml, struct shutdown_waiter *waiter)
 {
-    bool ends = ml->ended || end(ml, &waiter->request, waiter->err);
-    pthread_mutex_lock(&ml->lock);
+    bool ends = ending_is_decided(&ml->end) || ending_try(ml, &waiter->request, waiter->err);
+    lock_take(&ml->lock);
     waiter->ends = ends;
     waiter->done = true;
     pthread_cond_broadcast(&ml->decided);
-    pthread_mutex_unlock(&ml->lock);
+    lock_give(&ml->lock);
 }
 
 static void log_ready(struct main_loop *ml)
@@ -339,38 +206,56 @@ static void log_ready(struct main_loop *ml)
     for (size_t i = 0; i < ml->nlisteners && used < sizeof(where); i++)
         used += (size_t)snprintf(where + used, sizeof(where) - used, "%s%s", i ? ", " : "", ml->listeners[i].name);
     log_notice(&server->log, "ready: listening on %s; %s, %s", where,
-               log_count(registry_count(server->registry), "filter").text, log_count(server->nworkers, "thread").text);
+               log_count(registry_count(server->registry), "filter").text,
+               log_count(server->threads.nworkers, "thread").text);
+    server_keys_warn(server);
+}
+
+/* Under the lock, or before there are threads. */
+static void load_step(struct main_loop *ml, enum load_event event)
+{
+    ml->load.state = (enum load_state)STATE_NEXT(load_rows, ml->load.state, event);
 }
 
 void main_loop_loaded(struct server *server)
 {
-    struct main_loop *ml = server->main_loop;
-    pthread_mutex_lock(&ml->lock);
-    ml->load_done = true;
+    struct main_loop *ml = server->threads.main_loop;
+    lock_take(&ml->lock);
+    load_step(ml, LOAD_ENDS);
     uv_async_send(&ml->wake);
-    pthread_mutex_unlock(&ml->lock);
+    lock_give(&ml->lock);
 }
 
 static void join_load(struct main_loop *ml)
 {
-    ml->loading = false;
-    ml->failed = load_join(ml->server, &ml->failure) != 0;
+    int status = load_join(ml->server, &ml->load.failure);
+    lock_take(&ml->lock);
+    load_step(ml, status ? LOAD_JOINED_BADLY : LOAD_JOINED_WELL);
+    lock_give(&ml->lock);
+}
+
+bool main_loop_is_loading(struct main_loop *ml)
+{
+    lock_take(&ml->lock);
+    bool loading = ml->load.state <= LOAD_IS_OVER;
+    lock_give(&ml->lock);
+    return loading;
 }
 
 static void look_at_load(struct main_loop *ml)
 {
-    pthread_mutex_lock(&ml->lock);
-    bool ended = ml->load_done && ml->loading;
-    pthread_mutex_unlock(&ml->lock);
-    if (!ended)
+    lock_take(&ml->lock);
+    bool over = ml->load.state == LOAD_IS_OVER;
+    lock_give(&ml->lock);
+    if (!over)
         return;
     join_load(ml);
-    if (!ml->failed) {
-        log_ready(ml);
-        supervisor_ready(&ml->supervisor);
+    if (ml->load.state == LOAD_FAILED) {
+        main_loop_end(ml, END_AGREED);
         return;
     }
-    stop(ml);
+    log_ready(ml);
+    supervisor_ready(&ml->supervisor);
 }
 
 static void on_wake(uv_async_t *async)
@@ -378,11 +263,11 @@ static void on_wake(uv_async_t *async)
     struct main_loop *ml = async->data;
     look_at_load(ml);
     for (;;) {
-        pthread_mutex_lock(&ml->lock);
+        lock_take(&ml->lock);
         struct shutdown_waiter *waiter = ml->waiters;
         if (waiter)
             ml->waiters = waiter->next;
-        pthread_mutex_unlock(&ml->lock);
+        lock_give(&ml->lock);
         if (!waiter)
             return;
         decide(ml, waiter);
@@ -391,47 +276,80 @@ static void on_wake(uv_async_t *async)
 
 static bool shut_down(struct server *server, const struct shutdown_request *request, struct errbuf *err)
 {
-    struct main_loop *ml = server->main_loop;
+    struct main_loop *ml = server->threads.main_loop;
     struct shutdown_waiter waiter = {.request = *request, .err = err};
-    pthread_mutex_lock(&ml->lock);
-    if (ml->ended) { /* the decision was made, and the main thread has ended */
-        pthread_mutex_unlock(&ml->lock);
+    lock_take(&ml->lock);
+    if (ending_is_decided(&ml->end)) { /* the decision was made, and the main thread has ended */
+        lock_give(&ml->lock);
         return true;
     }
     waiter.next = ml->waiters;
     ml->waiters = &waiter;
     uv_async_send(&ml->wake);
     while (!waiter.done)
-        pthread_cond_wait(&ml->decided, &ml->lock);
-    pthread_mutex_unlock(&ml->lock);
+        lock_wait(&ml->decided, &ml->lock);
+    lock_give(&ml->lock);
     return waiter.ends;
 }
 
-/* Certificates are read in a thread of the pool: their files may be on a disk that hangs. */
+/* Certificates and keys are read in a thread of the pool: their files may be on a disk that hangs. */
 static void reload_tls(uv_work_t *work)
 {
     server_tls_reload(work->data);
+    server_keys_reload(work->data);
 }
 
 static void tls_reloaded(uv_work_t *work, int status);
 
-static void start_tls_reload(struct main_loop *ml)
+static void reload_step(struct main_loop *ml, enum reload_event event)
 {
-    ml->tls_again = ml->tls_reloading;
-    if (ml->tls_reloading)
-        return;
-    ml->tls_reloading = true;
-    ml->tls_reload.data = ml->server;
-    uv_queue_work(&ml->loop, &ml->tls_reload, reload_tls, tls_reloaded);
+    enum reload_state was = ml->reload_state;
+    ml->reload_state = (enum reload_state)STATE_NEXT(reload_rows, was, event);
+    if (ml->reload_state == RELOAD_RUNS && !ending_is_decided(&ml->end))
+        uv_queue_work(&ml->loop, &ml->reload, reload_tls, tls_reloaded);
 }
 
 static void tls_reloaded(uv_work_t *work, int status)
 {
     struct server *server = work->data;
     (void)status;
-    server->main_loop->tls_reloading = false;
-    if (server->main_loop->tls_again && !server->main_loop->ended)
-        start_tls_reload(server->main_loop);
+    reload_step(server->threads.main_loop, RELOAD_DONE);
+}
+
+/* ---- signals ---- */
+
+/* What a signal asks for is tried again by the tick. With the last attempt nothing holds the end up. */
+static void try_to_end(struct main_loop *ml)
+{
+    struct ending *end = &ml->end;
+    struct errbuf err = {""};
+    int64_t now = clock_ms();
+    ending_attempt(end, now);
+    if (ending_try(ml, &end->request, &err))
+        return;
+    if (end->state == END_SIGNALLED)
+        log_warning(&ml->server->log,
+                    "not ended yet, to lose nothing: trying again for %" PRId64
+                    " seconds (shutdown-timeout); a second signal ends it at once",
+                    (end->until_ms - now + 999) / 1000);
+    end->next_ms = clock_ms() + END_RETRY_MS; /* the attempt may have taken long */
+    main_loop_end(ml, END_REFUSED);
+}
+
+static void begin_to_end(struct main_loop *ml, int signum)
+{
+    struct ending *end = &ml->end;
+    rcu_reader_online();
+    const struct config *config = server_config(ml->server);
+    int flags = signum == SIGTERM ? config->data.shutdown_on_sigterm : config->data.shutdown_on_sigint;
+    int64_t timeout_ms = config->data.shutdown_timeout * 1000;
+    rcu_reader_offline();
+    end->request.save = flags & CONFIG_SHUTDOWN_SAVE     ? SHUTDOWN_SAVE
+                        : flags & CONFIG_SHUTDOWN_NOSAVE ? SHUTDOWN_NOSAVE
+                                                         : SHUTDOWN_SAVE_BY_RULES;
+    end->request.force = flags & (CONFIG_SHUTDOWN_NOW | CONFIG_SHUTDOWN_FORCE);
+    end->until_ms = clock_ms() + timeout_ms;
+    try_to_end(ml);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -441,26 +359,31 @@ static void on_signal(uv_signal_t *handle, int signum)
     if (signum == SIGHUP) {
         if (log_reopen(&ml->server->log, &err) != 0)
             log_warning(&ml->server->log, "cannot reopen the log: %s", err.text);
-        start_tls_reload(ml);
+        reload_step(ml, RELOAD_ASK);
         return;
     }
     log_notice(&ml->server->log, "%s received", signum == SIGTERM ? "SIGTERM" : "SIGINT");
-    if (!ml->ended && !end(ml, &(struct shutdown_request){.save = SHUTDOWN_SAVE_BY_RULES}, &err))
-        log_warning(&ml->server->log, "not stopping, to lose nothing; SHUTDOWN NOSAVE stops without saving");
+    main_loop_end(ml, END_SIGNAL);
+    if (ml->end.state == END_KILLED) {
+        main_loop_watch_ends(ml, false);
+        raise(signum);
+    } else if (ml->end.state == END_SIGNALLED) {
+        begin_to_end(ml, signum);
+    }
 }
 
 /* ---- the loop ---- */
 
 int main_loop_init(struct main_loop *ml, struct server *server)
 {
-    *ml = (struct main_loop){.server = server, .loading = true};
+    *ml = (struct main_loop){.server = server, .reload.data = server};
     int status = uv_loop_init(&ml->loop);
     if (status)
         return status;
     server->calls.shutdown = shut_down;
     supervisor_init(&ml->supervisor);
     ml->settler = (struct settler){.loop = &ml->loop, .pool = server->pool};
-    pthread_mutex_init(&ml->lock, NULL);
+    lock_init(&ml->lock, RANK_MAIN_LOOP);
     pthread_cond_init(&ml->decided, NULL);
     status = uv_async_init(&ml->loop, &ml->wake, on_wake);
     if (status)
@@ -475,7 +398,7 @@ int main_loop_init(struct main_loop *ml, struct server *server)
 
 void main_loop_watch_signals(struct main_loop *ml)
 {
-    watch_ends(ml);
+    main_loop_watch_ends(ml, true);
     uv_signal_start(&ml->sighup, on_signal, SIGHUP);
     mask_sighup(SIG_UNBLOCK);
 }
@@ -485,12 +408,12 @@ void main_loop_watch_signals(struct main_loop *ml)
 static void end_of_load(struct main_loop *ml)
 {
     struct errbuf err = {""};
-    if (ml->loading && server_journal(ml->server)) /* the thread is at its end */
+    if (main_loop_is_loading(ml) && server_journal(ml->server)) /* the thread is at its end */
         join_load(ml);
-    if (ml->loading || ml->failed || !ml->ended_early)
+    if (main_loop_is_loading(ml) || ml->load.state == LOAD_FAILED || ml->end.state != END_EARLY)
         return;
-    ml->early.force = true;
-    (void)end(ml, &ml->early, &err);
+    ml->end.request.force = true;
+    (void)ending_try(ml, &ml->end.request, &err);
 }
 
 void main_loop_run(struct main_loop *ml)
@@ -530,5 +453,5 @@ void main_loop_deinit(struct main_loop *ml)
         log_warning(&ml->server->log, "the main loop did not close: %s", uv_strerror(status));
     supervisor_deinit(&ml->supervisor);
     pthread_cond_destroy(&ml->decided);
-    pthread_mutex_destroy(&ml->lock);
+    lock_deinit(&ml->lock);
 }

@@ -1,4 +1,4 @@
-/* main_loop: the main thread's work beside the workers: it accepts connections and spreads them, handles signals,
+/* main_loop: the loop of the main thread. It accepts connections and spreads them over the workers, handles signals,
  * drives save rules and gauges by a timer, and ends the daemon.
  *
  * Thread: the main thread's, except the request of the end (server_calls.shutdown). */
@@ -9,9 +9,11 @@
 #include <uv.h>
 
 #include "errbuf.h"
+#include "main_loop_states.h"
 #include "server.h"
 #include "settler.h"
 #include "supervisor.h"
+#include "lock.h"
 
 #define LISTENERS_MAX 32
 
@@ -33,24 +35,18 @@ struct main_loop {
     bool accepting; /* false for a moment after descriptors ran out */
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t tick;
-    uv_work_t tls_reload;          /* on SIGHUP */
-    bool tls_reloading, tls_again; /* it runs; another SIGHUP has come meanwhile */
-    int64_t loading_reported_ms;   /* time of the last progress line of the start */
+    uv_async_t wake;
+    uv_work_t reload; /* of certificates */
+    enum reload_state reload_state;
     struct settler settler;
     struct supervisor supervisor;
-    uv_async_t wake;
     char *unixsocket; /* path to remove at the end, or NULL */
 
-    pthread_mutex_t lock;
+    struct lock lock;
     pthread_cond_t decided;
     struct shutdown_waiter *waiters;
-    bool ended;       /* set once, under the lock */
-    bool load_done;   /* the same */
-    bool loading;     /* load_join() has not been called yet */
-    bool ended_early; /* ended during the load, without waiting, by this request: */
-    struct shutdown_request early;
-    bool failed; /* the load has failed */
-    struct errbuf failure;
+    struct ending end;
+    struct loading load;
 };
 
 /* Opens the listening sockets of the settings (listen.c). 0, or -1 with the reason in `err`; main_loop_deinit() closes
@@ -62,9 +58,14 @@ int main_loop_init(struct main_loop *ml, struct server *server);
 void main_loop_deinit(struct main_loop *ml);
 
 /* From here on the loop handles signals: SIGTERM and SIGINT, which end it, and SIGHUP, which reopens the log and reads
- * certificates again. SIGHUP
- * was blocked until now, and is again after main_loop_run(); other threads block it (thread.h). */
+ * certificates again. SIGHUP was blocked until now, and is again after main_loop_run(); other threads block it
+ * (thread.h). */
 void main_loop_watch_signals(struct main_loop *ml);
+
+/* For ending.c: whether SIGTERM and SIGINT are handled by the loop, or end the process at once; and a step towards the
+ * end, which leaves the loop when it is decided. */
+void main_loop_watch_ends(struct main_loop *ml, bool yes);
+void main_loop_end(struct main_loop *ml, enum end_event event);
 
 /* The loading thread has ended: for load_start(). Thread: any. */
 void main_loop_loaded(struct server *server);
@@ -72,5 +73,8 @@ void main_loop_loaded(struct server *server);
 /* Accepts connections until the load fails or the daemon ends; then the workers stand still and the last save is
  * done. */
 void main_loop_run(struct main_loop *ml);
+
+/* After main_loop_run(): whether the daemon ends before all is loaded. */
+bool main_loop_is_loading(struct main_loop *ml);
 
 #endif

@@ -51,11 +51,11 @@ int processors_take(const struct config *config, struct processors_missing *miss
 {
     *missing_out = (struct processors_missing){.texts = {{""}}};
     struct errbuf *missing = missing_out->texts;
-    int status = take_list(THREAD_SERVER, "server-cpulist", config->server_cpulist, &missing[0], err);
+    int status = take_list(THREAD_SERVER, "server-cpulist", config->process.server_cpulist, &missing[0], err);
     if (!status)
-        status = take_list(THREAD_BACKGROUND, "bio-cpulist", config->bio_cpulist, &missing[1], err);
+        status = take_list(THREAD_BACKGROUND, "bio-cpulist", config->process.bio_cpulist, &missing[1], err);
     if (!status)
-        status = take_list(THREAD_SAVER, "bgsave-cpulist", config->bgsave_cpulist, &missing[2], err);
+        status = take_list(THREAD_SAVER, "bgsave-cpulist", config->process.bgsave_cpulist, &missing[2], err);
     if (!status)
         thread_begin_main();
     return status;

@@ -1,7 +1,7 @@
 /* processors: pins the daemon's threads to processors, by the settings server-cpulist, bio-cpulist and bgsave-cpulist.
  *
- * A list without any usable processor is refused, because the operator relies on it. A list with some unusable
- * processors, as in a file for machines of several sizes, is followed for the others and reported. */
+ * A list without any usable processor is refused, because the operator relies on it. Unusable processors in other lists
+ * are reported and left out: one file may serve machines of several sizes. */
 #ifndef BLOOMERY_PROCESSORS_H
 #define BLOOMERY_PROCESSORS_H
 

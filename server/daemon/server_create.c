@@ -1,28 +1,45 @@
 /* The parts of a server, from the ground up; the last one started is the first one stopped. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "server_create.h"
-#include "window_clock.h"
 
 #include "acl.h"
 #include "broadcast.h"
 #include "clock.h"
+#include "descriptors.h"
 #include "exclusive.h"
+#include "expirer.h"
 #include "half_loads.h"
+#include "load.h"
+#include "machine.h"
+#include "main_loop.h"
 #include "memory_reserve.h"
 #include "memory_use.h"
 #include "notify.h"
-#include "push.h"
 #include "persistence.h"
+#include "pool.h"
+#include "pubsub.h"
+#include "push.h"
 #include "residency.h"
+#include "saver.h"
+#include "server_keys.h"
 #include "server_tls.h"
 #include "sstables.h"
+#include "store.h"
+#include "web.h"
+#include "window_clock.h"
 #include "worker.h"
+#include "lock.h"
+
+#define LOCK_WAIT_MS  8000 /* the system frees the memory of tens of gigabytes of filters in less */
+#define LOCK_RETRY_MS 50
 
 static void make_run_id(char *run_id_out)
 {
@@ -33,51 +50,38 @@ static void make_run_id(char *run_id_out)
         snprintf(run_id_out + 2 * i, 3, "%02x", random[i]);
 }
 
-static void log_synced(struct server *server, unsigned worker, uint64_t ticket)
+/* ---- what commands need ---- */
+
+static int start_process(struct server *server, struct errbuf *err)
 {
-    log_waits_post_durable(server->workers[worker], ticket);
+    struct process_facts *process = &server->process;
+    (void)err;
+    process->started_ms = clock_ms();
+    process->started_unix_ms = clock_unix_ms();
+    make_run_id(process->run_id);
+    process->data_dir = strdup(server_config(server)->data.dir);
+    server->persistence = calloc(1, sizeof(*server->persistence));
+    atomic_store(&server->clients.max, server_config(server)->network.maxclients);
+    return process->data_dir && server->persistence ? 0 : -ENOMEM;
 }
 
-static void log_has_room(struct server *server, unsigned worker)
+static void stop_process(struct server *server)
 {
-    log_waits_post_room(server->workers[worker]);
+    free(server->process.data_dir);
+    free(server->persistence);
+    settings_deinit(&server->settings);
 }
 
-static void memory_changed(struct server *server)
+static int start_memory(struct server *server, struct errbuf *err)
 {
-    for (unsigned i = 0; i < server->nworkers; i++)
-        mailbox_wake(&server->workers[i]->mailbox);
-}
-
-/* Initialises the values; cannot fail. */
-static void init_values(struct server *server, struct config *config)
-{
-    server->calls = (struct server_calls){.log_synced = log_synced,
-                                          .log_has_room = log_has_room,
-                                          .memory_changed = memory_changed,
-                                          .config_changed = persistence_apply};
-    server->limits = (struct server_log_limits){
-        {.lines = 1, .seconds = 3600}, {.lines = 5, .seconds = 1}, {.lines = 1, .seconds = 1}};
-    pthread_mutex_init(&server->settings.lock, NULL);
-    pthread_mutex_init(&server->settings.rewrite_lock, NULL);
-    pthread_mutex_init(&server->tls.lock, NULL);
-    atomic_store(&server->settings.now, config);
-    atomic_store(&server->clients_max, config->maxclients);
-    server->process.started_ms = clock_ms();
-    server->process.started_unix_ms = clock_unix_ms();
-    atomic_store(&server->use_stamp, entry_stamp(server->process.started_ms));
-    make_run_id(server->process.run_id);
-}
-
-/* ---- the parts, from the ground up: each may use those above it, and goes before them ---- */
-
-static int start_memory(struct server *server)
-{
-    size_t bytes = server->max_workers * sizeof(*server->memory.of_clients);
+    size_t bytes = server->threads.max_workers * sizeof(*server->memory.of_clients);
+    (void)err;
     server->memory.of_clients = aligned_alloc(_Alignof(struct client_memory), bytes);
     if (!server->memory.of_clients)
         return -ENOMEM;
     memset(server->memory.of_clients, 0, bytes);
+    server->memory.machine_bytes = machine_memory();
+    atomic_store(&server->memory.use_stamp, entry_stamp(server->process.started_ms));
     memory_reserve_keep(server);
     return 0;
 }
@@ -88,37 +92,15 @@ static void stop_memory(struct server *server)
     memory_reserve_spend(server);
 }
 
-static int start_settings(struct server *server)
-{
-    server->process.data_dir = strdup(server_config(server)->dir);
-    return server->process.data_dir ? 0 : -ENOMEM;
-}
-
-static void stop_settings(struct server *server)
-{
-    free(server->process.data_dir);
-    pthread_mutex_destroy(&server->settings.lock);
-    pthread_mutex_destroy(&server->settings.rewrite_lock);
-}
-
-static int start_bits(struct server *server)
+static int start_bits(struct server *server, struct errbuf *err)
 {
     int status = bloom_pool_create(&server->pool);
-    if (status == 0)
-        bloom_pool_set_clock(server->pool, window_clock_us);
-    if (!status)
-        bloom_pool_count_beside(server->pool, memory_beside_bits, server);
-    return status;
-}
-
-static void stop_bits(struct server *server)
-{
-    bloom_pool_destroy(server->pool);
-}
-
-static int start_reclaimer(struct server *server)
-{
-    return reclaimer_create(&server->reclaimer);
+    (void)err;
+    if (status)
+        return status;
+    bloom_pool_set_clock(server->pool, window_clock_us);
+    bloom_pool_count_beside(server->pool, memory_beside_bits, server);
+    return 0;
 }
 
 /* Frees the objects that are still queued, and the settings and certificates in force. */
@@ -126,143 +108,302 @@ static void stop_reclaimer(struct server *server)
 {
     server_config_free(server);
     server_tls_free(server);
-    reclaimer_destroy(server->reclaimer);
+    if (!reclaimer_destroy(server->reclaimer))
+        server->pool = NULL; /* a filter is left that uses it, and the process ends in a moment */
 }
 
-static int start_pubsub(struct server *server)
-{
-    return pubsub_create(&server->pubsub, server->max_workers, push_wake, server);
-}
-
-static int start_broadcast(struct server *server)
-{
-    return broadcast_create(&server->broadcast, server->max_workers, tracking_wake, server);
-}
-
-static void stop_broadcast(struct server *server)
-{
-    broadcast_destroy(server->broadcast);
-}
-
-static void stop_pubsub(struct server *server)
-{
-    pubsub_destroy(server->pubsub);
-}
-
-static int start_events(struct server *server)
+static int start_events(struct server *server, struct errbuf *err)
 {
     int status = notify_create(&server->notify, server->pubsub);
+    (void)err;
     if (!status)
-        notify_set_flags(server->notify, server_config(server)->notify_keyspace_events);
+        notify_set_flags(server->notify, server_config(server)->events.notify_keyspace_events);
     return status;
 }
 
-static void stop_events(struct server *server)
-{
-    notify_destroy(server->notify);
-}
-
-static int start_registry(struct server *server)
+static int start_registry(struct server *server, struct errbuf *err)
 {
     int status = registry_create(&server->registry, server->pool, server->reclaimer);
+    (void)err;
     if (!status)
         notify_set_registry(server->notify, server->registry);
     return status;
 }
 
-static int start_residency(struct server *server)
+/* ---- data ---- */
+
+/* A killed process holds its lock until the system has freed its memory, which takes a while. */
+static int start_store(struct server *server, struct errbuf *err)
 {
-    return residency_create(&server->residency, server);
+    struct store_options options = {.report = load_report, .report_ctx = server};
+    struct store **store = &server->persistence->store;
+    const char *dir = server->process.data_dir;
+    int64_t until_ms = clock_ms() + LOCK_WAIT_MS;
+    if (getrandom(&options.hash_seed, sizeof(options.hash_seed), 0) != (ssize_t)sizeof(options.hash_seed)) {
+        errbuf_set(err, "the system gives no random bytes");
+        return -EIO;
+    }
+    atomic_store(&server->persistence->load.active, true);
+    int status = store_open(dir, &options, store, err);
+    if (status == STORE_LOCKED)
+        log_notice(&server->log, "%s: waiting %d seconds at most for it to end", err->text, LOCK_WAIT_MS / 1000);
+    while (status == STORE_LOCKED && clock_ms() < until_ms) {
+        usleep(LOCK_RETRY_MS * 1000);
+        status = store_open(dir, &options, store, err);
+    }
+    return status;
 }
 
-static void stop_residency(struct server *server)
+/* ---- the daemon ---- */
+
+/* Raises the limit of descriptors to fit maxclients, as far as permitted. */
+static int allow_clients(struct server *server, struct errbuf *err)
 {
-    residency_destroy(server->residency);
+    int64_t wanted = server_config(server)->network.maxclients;
+    int64_t clients = descriptors_for_clients(wanted, server->threads.max_workers);
+    atomic_store(&server->clients.max, clients);
+    if (clients <= 0) {
+        errbuf_set(err, "the limit of open files (ulimit -n) is too low: %lld are needed, and one for each client",
+                   (long long)descriptors_reserved(server->threads.max_workers));
+        return EX_CONFIG;
+    }
+    if (clients < wanted)
+        log_warning(&server->log,
+                    "maxclients is %lld, but the limit of open files (ulimit -n) is enough for %lld clients only: more "
+                    "are refused",
+                    (long long)wanted, (long long)clients);
+    return 0;
 }
 
-static void stop_registry(struct server *server)
+/* The pool tries its threads out first; an end in the middle of that waits until they are joined. */
+static int start_pool(struct server *server, struct errbuf *err)
 {
-    registry_destroy(server->registry);
+    (void)server;
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
+    int status = pool_start(err);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
 }
 
-static int start_sstables(struct server *server)
+/* Reads the certificates, for as long as the sockets are not there yet. */
+static int start_tls(struct server *server, struct errbuf *err)
 {
-    struct errbuf err;
-    return sstables_create(&server->sstables, server_config(server)->sstable_dir, server->registry, server->reclaimer,
-                           &server->log, &err);
+    struct tls_context *context;
+    if (server_tls_load(server_config(server), &context, err) != 0)
+        return EX_CONFIG;
+    if (context) {
+        server_tls_report(server, context);
+        server_tls_lock(server);
+        server_tls_replace(server, context);
+        server_tls_unlock(server);
+    }
+    return 0;
 }
 
-static void stop_sstables(struct server *server)
+/* The keys of KEYED filters, before a log is read: a key file in the data directory is made under its lock. */
+static int start_keys(struct server *server, struct errbuf *err)
 {
-    sstables_destroy(server->sstables);
+    struct key_file *file;
+    if (server_keys_load(server, server_config(server), false, &file, err) != 0)
+        return EX_CONFIG;
+    server_keys_replace(server, file);
+    return 0;
 }
 
-static int start_half_loads(struct server *server)
+static int start_main_loop(struct server *server, struct errbuf *err)
 {
-    return half_loads_create(&server->half_loads);
+    struct main_loop *ml = calloc(1, sizeof(*ml));
+    int status = ml ? main_loop_init(ml, server) : -ENOMEM;
+    (void)err;
+    if (status)
+        free(ml);
+    else
+        server->threads.main_loop = ml;
+    return status;
 }
 
-static void stop_half_loads(struct server *server)
+static void stop_main_loop(struct server *server)
 {
-    half_loads_destroy(server->half_loads, server->registry);
+    if (server->threads.main_loop)
+        main_loop_deinit(server->threads.main_loop);
+    free(server->threads.main_loop);
 }
 
-static int start_sessions(struct server *server)
+static void log_synced(struct server *server, unsigned worker, uint64_t ticket)
 {
-    return sessions_create(&server->sessions);
+    log_waits_post_durable(&server->threads.workers[worker]->runner.log, ticket);
 }
 
-static void stop_sessions(struct server *server)
+static void log_has_room(struct server *server, unsigned worker)
 {
-    sessions_destroy(server->sessions);
+    log_waits_post_room(&server->threads.workers[worker]->runner.log);
 }
 
-static int start_monitors(struct server *server)
+static void memory_changed(struct server *server)
 {
-    return server_monitors_init(server, server->max_workers);
+    for (unsigned i = 0; i < server->threads.nworkers; i++)
+        mailbox_wake(server->threads.mailboxes[i]);
 }
 
-static int start_exclusive(struct server *server)
+static void stop_workers(struct server *server)
 {
-    return exclusive_create(&server->exclusive);
+    struct server_threads *threads = &server->threads;
+    notify_stop(server->notify); /* clients change nothing from here on */
+    for (unsigned i = 0; i < threads->nworkers; i++)
+        worker_stop(threads->workers[i]);
 }
 
-static void stop_exclusive(struct server *server)
+/* The log thread posts to workers until it has ended. */
+static void free_workers(struct server *server)
 {
-    exclusive_destroy(server->exclusive);
+    struct server_threads *threads = &server->threads;
+    while (threads->nworkers)
+        worker_destroy(threads->workers[--threads->nworkers]);
+    free(threads->workers);
+    free(threads->mailboxes);
+    threads->workers = NULL;
+    threads->mailboxes = NULL;
 }
 
-/* stop() is called for every part, whether it has been started or not. */
+static int start_workers(struct server *server, struct errbuf *err)
+{
+    struct server_threads *threads = &server->threads;
+    int status = 0;
+    (void)err;
+    threads->workers = calloc(threads->max_workers, sizeof(*threads->workers));
+    threads->mailboxes = calloc(threads->max_workers, sizeof(*threads->mailboxes));
+    if (!threads->workers || !threads->mailboxes)
+        return -ENOMEM;
+    while (!status && threads->nworkers < threads->max_workers) {
+        status = worker_start(&threads->workers[threads->nworkers], server, threads->nworkers);
+        threads->nworkers += status == 0;
+    }
+    return status;
+}
+
+/* Before the sockets and the pidfile exist, which an end has to remove. */
+static int start_signals(struct server *server, struct errbuf *err)
+{
+    (void)err;
+    main_loop_watch_signals(server->threads.main_loop);
+    return 0;
+}
+
+static void remove_pidfile(struct server *server)
+{
+    if (server->process.has_pidfile)
+        unlink(server_config(server)->process.pidfile);
+}
+
+/* ---- the table ---- */
+
+/* Parts whose functions are no more than one call. */
+#define CREATES(name, call)                                             \
+    static int create_##name(struct server *server, struct errbuf *err) \
+    {                                                                   \
+        (void)server, (void)err;                                        \
+        return call;                                                    \
+    }
+#define DESTROYS(name, call)                          \
+    static void destroy_##name(struct server *server) \
+    {                                                 \
+        call;                                         \
+    }
+CREATES(reclaimer, reclaimer_create(&server->reclaimer))
+CREATES(pubsub, pubsub_create(&server->pubsub, server->threads.max_workers, push_wake, server))
+CREATES(broadcast, broadcast_create(&server->broadcast, server->threads.max_workers, tracking_wake, server))
+CREATES(residency, residency_create(&server->persistence->residency, server))
+CREATES(sstables, sstables_create(&server->sstables, server_config(server)->data.sstable_dir, server->registry,
+                                  server->reclaimer, &server->log, err))
+CREATES(half_loads, half_loads_create(&server->clients.half_loads))
+CREATES(sessions, sessions_create(&server->clients.sessions))
+CREATES(monitors, monitors_init(&server->stats, server->threads.max_workers))
+CREATES(exclusive, exclusive_create(&server->exclusive))
+CREATES(users, acl_create(&server->acl, server_config(server), &server->memory.of_users, err))
+CREATES(saver, saver_create(&server->persistence->saver, server, server->persistence->store))
+CREATES(web, web_start(&server->threads.web, server, err) ? EX_CONFIG : 0)
+CREATES(sockets, main_loop_listen(server->threads.main_loop, err) ? EX_CONFIG : 0)
+DESTROYS(bits, bloom_pool_destroy(server->pool))
+DESTROYS(pubsub, pubsub_destroy(server->pubsub))
+DESTROYS(events, notify_destroy(server->notify))
+DESTROYS(broadcast, broadcast_destroy(server->broadcast))
+DESTROYS(registry, registry_destroy(server->registry))
+DESTROYS(residency, residency_destroy(server->persistence->residency))
+DESTROYS(sstables, sstables_destroy(server->sstables))
+DESTROYS(half_loads, half_loads_destroy(server->clients.half_loads, server->registry))
+DESTROYS(sessions, sessions_destroy(server->clients.sessions))
+DESTROYS(monitors, monitors_deinit(&server->stats))
+DESTROYS(exclusive, exclusive_destroy(server->exclusive))
+DESTROYS(users, acl_destroy(server->acl))
+DESTROYS(store, store_close(server->persistence->store))
+DESTROYS(saver, saver_destroy(server->persistence->saver))
+DESTROYS(readers, residency_stop(server->persistence->residency))
+DESTROYS(expirer, expirer_destroy(server->persistence->expirer))
+DESTROYS(web, web_stop(server->threads.web))
+
+/* A part that fails is stopped like those that have started. NULL: nothing is to do, as the load starts the part later,
+ * or another part stops it. */
 static const struct part {
+    enum server_parts set;
     const char *name;
-    int (*start)(struct server *server); /* 0 or -errno */
+    int (*start)(struct server *server, struct errbuf *err);
     void (*stop)(struct server *server);
 } parts[] = {
-    {"settings", start_settings, stop_settings},
-    {"memory", start_memory, stop_memory},
-    {"bits of filters", start_bits, stop_bits},
-    {"reclaimer", start_reclaimer, stop_reclaimer},
-    {"messages", start_pubsub, stop_pubsub},
-    {"events", start_events, stop_events},
-    {"changes for clients", start_broadcast, stop_broadcast},
-    {"registry", start_registry, stop_registry},
-    {"bits on the disk", start_residency, stop_residency},
-    {"sstable-dir", start_sstables, stop_sstables},
-    {"half loads", start_half_loads, stop_half_loads},
-    {"sessions", start_sessions, stop_sessions},
-    {"counters", start_monitors, server_monitors_deinit},
-    {"exclusive sections", start_exclusive, stop_exclusive},
+    {PARTS_COMMANDS, "settings", start_process, stop_process},
+    {PARTS_COMMANDS, "memory", start_memory, stop_memory},
+    {PARTS_COMMANDS, "bits of filters", start_bits, destroy_bits},
+    {PARTS_COMMANDS, "reclaimer", create_reclaimer, stop_reclaimer},
+    {PARTS_COMMANDS, "messages", create_pubsub, destroy_pubsub},
+    {PARTS_COMMANDS, "events", start_events, destroy_events},
+    {PARTS_COMMANDS, "changes for clients", create_broadcast, destroy_broadcast},
+    {PARTS_COMMANDS, "registry", start_registry, destroy_registry},
+    {PARTS_COMMANDS, "bits on the disk", create_residency, destroy_residency},
+    {PARTS_COMMANDS, "sstable-dir", create_sstables, destroy_sstables},
+    {PARTS_COMMANDS, "half loads", create_half_loads, destroy_half_loads},
+    {PARTS_COMMANDS, "sessions", create_sessions, destroy_sessions},
+    {PARTS_COMMANDS, "counters", create_monitors, destroy_monitors},
+    {PARTS_COMMANDS, "exclusive sections", create_exclusive, destroy_exclusive},
+    {PARTS_COMMANDS, "users", create_users, destroy_users},
+    {PARTS_DAEMON, "clients", allow_clients, NULL},
+    {PARTS_DAEMON, "pool", start_pool, NULL},
+    {PARTS_DAEMON, "pidfile", NULL, remove_pidfile},
+    {PARTS_DATA, "data directory", start_store, destroy_store},
+    {PARTS_DATA, "keys", start_keys, NULL},
+    {PARTS_COMMANDS | PARTS_WORKERS, "threads", NULL, free_workers},
+    {PARTS_DATA, "log", NULL, persistence_stop},
+    {PARTS_DAEMON, "certificates", start_tls, NULL},
+    {PARTS_DAEMON, "main loop", start_main_loop, stop_main_loop},
+    {PARTS_DATA, "threads", create_saver, destroy_saver}, /* stopped before the loop: TSan does not see libuv close what
+                                                             it may then open */
+    {PARTS_COMMANDS | PARTS_WORKERS, "threads", NULL, stop_workers},
+    {PARTS_WORKERS, "threads", start_workers, NULL},
+    {PARTS_DATA, "readers", NULL, destroy_readers}, /* nobody waits for bits any more */
+    {PARTS_DATA, "expirer", NULL, destroy_expirer}, /* while those are there who are told of what it does */
+    {PARTS_DAEMON, "web", create_web, destroy_web}, /* while there is what it shows */
+    {PARTS_DAEMON, "signals", start_signals, NULL},
+    {PARTS_DAEMON, "sockets", create_sockets, NULL},
 };
 #define PARTS (sizeof(parts) / sizeof(parts[0]))
 
-static int start_parts(struct server *server, struct errbuf *err)
+int server_start(struct server *server, enum server_parts set, struct errbuf *err)
 {
+    struct errbuf ignored;
+    err = err ? err : &ignored;
     for (size_t i = 0; i < PARTS; i++) {
-        int status = parts[i].start(server);
-        if (status) {
-            errbuf_set(err, "%s: %s", parts[i].name, strerror(-status));
+        const struct part *part = &parts[i];
+        if (!(part->set & set) || server->started & UINT64_C(1) << i)
+            continue;
+        server->started |= UINT64_C(1) << i;
+        err->text[0] = '\0';
+        int status = part->start ? part->start(server, err) : 0;
+        if (status && !err->text[0])
+            errbuf_set(err, "%s: %s", part->name, strerror(-status));
+        if (status)
             return status;
-        }
     }
     return 0;
 }
@@ -270,18 +411,19 @@ static int start_parts(struct server *server, struct errbuf *err)
 int server_create(struct server **server_out, struct config *config, unsigned max_workers, struct errbuf *err)
 {
     struct server *server = calloc(1, sizeof(*server));
-    int status = server ? log_init(&server->log, config->logfile, (enum log_level)config->loglevel, err) : -ENOMEM;
+    int status = server ? log_init(&server->log, config->process.logfile, (enum log_level)config->process.loglevel, err)
+                        : -ENOMEM;
     if (!server)
         errbuf_set(err, "%s", strerror(ENOMEM));
     if (status) {
         free(server);
         return status;
     }
-    init_values(server, config);
-    server->max_workers = max_workers;
-    status = start_parts(server, err);
-    if (!status)
-        status = acl_create(&server->acl, config, &server->memory.of_users, err);
+    server->calls =
+        (struct server_calls){.log_synced = log_synced, .log_has_room = log_has_room, .memory_changed = memory_changed};
+    settings_init(&server->settings, config);
+    server->threads.max_workers = max_workers;
+    status = server_start(server, PARTS_COMMANDS, err);
     if (status) {
         atomic_store(&server->settings.now, NULL); /* the caller still owns it */
         server_destroy(server);
@@ -291,42 +433,13 @@ int server_create(struct server **server_out, struct config *config, unsigned ma
     return 0;
 }
 
-int server_start_workers(struct server *server, unsigned n)
-{
-    server->workers = calloc(n, sizeof(*server->workers));
-    if (!server->workers)
-        return -ENOMEM;
-    for (unsigned i = 0; i < n; i++) {
-        int status = worker_start(&server->workers[i], server, i);
-        if (status)
-            return status;
-        server->nworkers++;
-    }
-    return 0;
-}
-
-void server_stop(struct server *server)
-{
-    if (server->stopped)
-        return;
-    server->stopped = true;
-    notify_stop(server->notify);
-    for (unsigned i = 0; i < server->nworkers; i++)
-        worker_stop(server->workers[i]);
-    while (server->nworkers)
-        worker_destroy(server->workers[--server->nworkers]);
-    free(server->workers);
-    server->workers = NULL;
-}
-
 void server_destroy(struct server *server)
 {
     if (!server)
         return;
-    server_stop(server);
-    acl_destroy(server->acl);
     for (size_t i = PARTS; i-- > 0;)
-        parts[i].stop(server);
+        if (parts[i].stop && server->started & UINT64_C(1) << i)
+            parts[i].stop(server);
     log_deinit(&server->log);
     free(server);
 }

@@ -1,20 +1,27 @@
-/* server_create: starts the parts of a server in order and stops them in reverse. */
+/* server_create: the parts of a server, in one table. They start in its order and stop in reverse. */
 #ifndef BLOOMERY_SERVER_CREATE_H
 #define BLOOMERY_SERVER_CREATE_H
 
 #include "server.h"
 
-/* Starts the parts that commands need: memory, names, sessions, monitors, sections, channels and events. Starts no
- * worker yet (later at most `max_workers`, at least 1) and opens no file but the log file. Takes over `config` if it
- * succeeds. 0, or -errno with the reason. */
+/* Sets of parts. Tests take what they need. */
+enum server_parts {
+    PARTS_COMMANDS = 1 << 0, /* what commands need: memory, names, users, counters, channels and events */
+    PARTS_DATA = 1 << 1,     /* the data directory and its saver; load_start() comes next */
+    PARTS_WORKERS = 1 << 2,  /* max_workers workers */
+    PARTS_DAEMON = 1 << 3,   /* the pool, the main loop, certificates, sockets, HTTP and signals */
+    PARTS_ALL = PARTS_COMMANDS | PARTS_DATA | PARTS_WORKERS | PARTS_DAEMON,
+};
+
+/* Starts PARTS_COMMANDS, which opens no file but the log file. There are at least 1 and at most `max_workers` workers.
+ * Takes over `config` if it succeeds. Statuses as server_start(). */
 int server_create(struct server **server_out, struct config *config, unsigned max_workers, struct errbuf *err);
 
-/* Starts n workers. 0 or -errno; server_stop() ends the started ones. */
-int server_start_workers(struct server *server, unsigned n);
+/* Starts those parts of the set that have not started. 0, or the status of the part that failed, with the reason:
+ * EX_CONFIG if every start with these settings would fail, a store_status, or -errno. */
+int server_start(struct server *server, enum server_parts parts, struct errbuf *err);
 
-/* Ends the notifier and the workers: clients change nothing from here on. For callers that stop something the workers
- * use before server_destroy(), which otherwise calls this itself. */
-void server_stop(struct server *server);
-void server_destroy(struct server *server); /* NULL is fine */
+/* Stops the parts that have started. NULL is fine. */
+void server_destroy(struct server *server);
 
 #endif

@@ -1,4 +1,4 @@
-/* What other threads call. The cheap ones first: they are called once per iteration of a loop, or per add. */
+/* Calls of other threads. The cheap ones come first: they run once per iteration of a loop, or per add. */
 #include "journal_internal.h"
 
 #include <errno.h>
@@ -7,11 +7,12 @@
 #include <time.h>
 
 #include "log_reader.h"
+#include "lock.h"
 
 #define URGENT_RECORDS (JOURNAL_RING_LIMIT / 8)
 #define URGENT_BYTES   (JOURNAL_CONTROL_LIMIT / 8)
 #define CONTROL_SPARE  (64 * 1024) /* room for control records that is there before it is needed */
-#define BREAK_ROOM     256         /* of it, what is kept for saying that there is no more */
+#define BREAK_ROOM     256         /* of it, kept for the record that there is no more */
 
 /* ---- adds ---- */
 
@@ -27,22 +28,22 @@ struct journal_ring *journal_ring(struct journal *j, unsigned worker)
 
 bool journal_records(const struct journal *j)
 {
-    return atomic_load_explicit(&j->records, memory_order_acquire);
+    return atomic_load_explicit(&j->state.records, memory_order_acquire);
 }
 
 bool journal_refuses(const struct journal *j)
 {
-    return atomic_load_explicit(&j->refuses, memory_order_relaxed) ||
+    return atomic_load_explicit(&j->state.refuses, memory_order_relaxed) ||
            atomic_load_explicit(&j->changes.incomplete, memory_order_relaxed);
 }
 
 /* Signalled behind the lock, which the log thread needs when it wakes. */
 void journal_wake(struct journal *j, bool urgent)
 {
-    pthread_mutex_lock(&j->lock);
-    j->urgent |= urgent;
-    pthread_mutex_unlock(&j->lock);
-    pthread_cond_signal(&j->wake);
+    lock_take(&j->lock);
+    j->thread.urgent |= urgent;
+    lock_give(&j->lock);
+    pthread_cond_signal(&j->thread.wake);
 }
 
 /* The log thread says that it sleeps and then looks once more at what there is; here it is the other way round. */
@@ -72,7 +73,7 @@ bool journal_is_full(struct journal *j, unsigned worker)
     if (!is_full(j, slot))
         return false;
     if (!atomic_exchange(&slot->full, true))
-        atomic_fetch_add_explicit(&j->delayed, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&j->state.delayed, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); /* announce() has the other one */
     if (!is_full(j, slot)) {                   /* it was emptied just now */
         atomic_store(&slot->full, false);
@@ -95,7 +96,7 @@ uint64_t journal_memory(const struct journal *j)
     for (unsigned i = 0; i < j->nslots; i++)
         records += ring_queued(j->slots[i].ring);
     return records * sizeof(struct bloom_replay_item) + atomic_load_explicit(&j->changes.bytes, memory_order_relaxed) +
-           atomic_load_explicit(&j->kept, memory_order_relaxed);
+           atomic_load_explicit(&j->state.kept, memory_order_relaxed);
 }
 
 /* The following are called under control_lock. */
@@ -140,22 +141,22 @@ void journal_note(struct journal *j, const struct log_control *control)
 {
     if (!journal_records(j))
         return;
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     if (note(j, control) != 0) {
         put_break(j);
         j->changes.breaks++;
         atomic_store(&j->changes.incomplete, true);
     }
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     wake_for_controls(j);
 }
 
 static int note_layer(const struct journal_ring *ring, const struct log_control *control, struct errbuf *err)
 {
     struct journal *j = ring->journal;
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     int status = note(j, control);
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     if (status)
         errbuf_set(err, "there is no room for the log in memory or on the disk");
     return status;
@@ -181,38 +182,48 @@ const struct bloom_journal_ops journal_ops = {.add = on_add, .grow = on_grow, .t
 /* The file of pending records is made now, not on a loop. If it cannot be, who records something is told. */
 void journal_record(struct journal *j, bool on)
 {
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     if (on)
         (void)!controls_reserve(&j->changes.queue, CONTROL_SPARE / 2);
-    pthread_mutex_unlock(&j->changes.lock);
-    atomic_store(&j->records, on);
+    lock_give(&j->changes.lock);
+    atomic_store(&j->state.records, on);
 }
 
-/* At one moment: what is recorded comes behind the break. A change that was made under the registry's mutex and is not
+/* At one moment: all records come behind the break. A change that was made under the registry's mutex and is not
  * recorded is in the walk of a save that begins from here on; so are the bits of adds that are not, since it waits for
  * their loops. */
 void journal_switch(struct journal *j, bool on)
 {
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     if (on) {
         (void)!controls_reserve(&j->changes.queue, CONTROL_SPARE / 2);
         put_break(j);
     }
     j->changes.breaks++;
     atomic_store(&j->changes.awaits_save, true);
-    atomic_store(&j->records, on);
-    pthread_mutex_unlock(&j->changes.lock);
+    atomic_store(&j->state.records, on);
+    lock_give(&j->changes.lock);
     wake_for_controls(j);
 }
 
 void journal_missed(struct journal *j)
 {
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     put_break(j);
     j->changes.breaks++;
     atomic_store(&j->changes.awaits_save, true);
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     wake_for_controls(j);
+}
+
+void journal_lost(struct journal *j, const struct errbuf *what)
+{
+    lock_take(&j->changes.lock);
+    put_break(j);
+    j->changes.breaks++;
+    j->changes.lost = *what;
+    atomic_store(&j->changes.incomplete, true);
+    lock_give(&j->changes.lock);
 }
 
 bool journal_is_whole(const struct journal *j)
@@ -220,9 +231,18 @@ bool journal_is_whole(const struct journal *j)
     return !atomic_load(&j->changes.incomplete) && !atomic_load(&j->changes.awaits_save);
 }
 
+/* Without the file replies have waited for the disk: no reply has left for a change that is not on it. */
+bool journal_survives(struct journal *j)
+{
+    lock_take(&j->lock);
+    bool unsure = j->info.unsure;
+    lock_give(&j->lock);
+    return journal_is_whole(j) && !unsure;
+}
+
 void journal_set_policy(struct journal *j, enum journal_policy policy)
 {
-    atomic_store(&j->policy, (int)policy);
+    atomic_store(&j->state.policy, (int)policy);
     journal_wake(j, false);
 }
 
@@ -250,7 +270,9 @@ static uint64_t ask(struct journal *j, struct journal_slot *slot, size_t replies
 
 uint64_t journal_ticket(struct journal *j, unsigned worker, size_t replies)
 {
-    if (atomic_load_explicit(&j->policy, memory_order_relaxed) != JOURNAL_ALWAYS || !journal_records(j))
+    if ((atomic_load_explicit(&j->state.policy, memory_order_relaxed) != JOURNAL_ALWAYS &&
+         !atomic_load_explicit(&j->state.unguarded, memory_order_relaxed)) ||
+        !journal_records(j))
         return 0;
     return ask(j, &j->slots[worker], replies);
 }
@@ -270,50 +292,57 @@ int journal_sync(struct journal *j, struct errbuf *err)
 {
     uint64_t ticket = take_ticket(j);
     int status = 0;
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     if (j->rounds.asked < ticket)
         j->rounds.asked = ticket;
-    pthread_cond_signal(&j->wake);
+    pthread_cond_signal(&j->thread.wake);
     while (atomic_load(&j->rounds.done) < ticket && !j->trouble.failed)
-        pthread_cond_wait(&j->changed, &j->lock);
+        lock_wait(&j->changed, &j->lock);
     if (atomic_load(&j->rounds.done) < ticket)
         status = journal_failure(j, err);
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
     return status;
 }
 
 uint64_t journal_synced_frame(struct journal *j)
 {
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     uint64_t frame = j->info.synced;
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
     return frame;
 }
 
 void journal_reason(struct journal *j, struct errbuf *reason_out)
 {
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
+    bool failed = j->trouble.failed;
     *reason_out = j->trouble.reason;
-    if (!j->trouble.failed)
+    lock_give(&j->lock);
+    if (failed)
+        return;
+    lock_take(&j->changes.lock);
+    if (j->changes.lost.text[0])
+        errbuf_set(reason_out, "%s; a save will make up for it", j->changes.lost.text);
+    else
         errbuf_set(reason_out, "a change could not be noted for want of memory; a save will make up for it");
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->changes.lock);
 }
 
 void journal_hold(struct journal *j, const struct journal_ring *ring)
 {
-    pthread_mutex_lock(&j->hold);
+    lock_take(&j->hold);
     if (!ring)
         return;
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     struct pending_chunk *const last[2] = {ring->tail, j->changes.queue.tail};
-    log_pending_hold(j->pending, ring->stream, ring_end(ring), controls_end(&j->changes.queue), last);
-    pthread_mutex_unlock(&j->changes.lock);
+    log_pending_hold(j->files.pending, ring->stream, ring_end(ring), controls_end(&j->changes.queue), last);
+    lock_give(&j->changes.lock);
 }
 
 void journal_release(struct journal *j)
 {
-    log_pending_release(j->pending);
-    pthread_mutex_unlock(&j->hold);
+    log_pending_release(j->files.pending);
+    lock_give(&j->hold);
 }
 
 /* ---- information ---- */
@@ -323,7 +352,7 @@ void journal_info(struct journal *j, struct journal_info *info_out)
     uint64_t queued = 0;
     for (unsigned i = 0; i < j->nslots; i++)
         queued += ring_queued(j->slots[i].ring);
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     *info_out = (struct journal_info){
         .records = journal_records(j),
         .failed = j->trouble.failed,
@@ -333,14 +362,14 @@ void journal_info(struct journal *j, struct journal_info *info_out)
         .current_bytes = j->extent.start_bytes + j->info.written - j->extent.cut_written,
         .base_bytes = j->extent.base_bytes,
         .pending_bytes = j->info.kept,
-        .frames = j->info.sequence - j->first_sequence,
-        .syncs = j->syncs,
+        .frames = j->info.sequence - j->syncs.first_sequence,
+        .syncs = j->syncs.count,
         .written = j->info.written,
-        .delayed = atomic_load(&j->delayed),
+        .delayed = atomic_load(&j->state.delayed),
         .queued = queued,
-        .last_sync_us = j->last_sync_us,
+        .last_sync_us = j->syncs.last_us,
     };
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
 }
 
 /* ---- lifetime ---- */
@@ -351,31 +380,27 @@ static void journal_free(struct journal *j)
         ring_destroy(j->slots[i].ring);
     free(j->slots);
     free(j->work.marks);
-    log_pending_destroy(j->pending, j->all_written);
-    log_writer_destroy(j->writer);
+    log_pending_destroy(j->files.pending, j->thread.all_written);
+    log_writer_destroy(j->files.writer);
     controls_deinit(&j->changes.queue);
     free(j->work.places);
     log_bytes_deinit(&j->work.controls);
-    free(j->dir);
-    pthread_cond_destroy(&j->wake);
+    free(j->files.dir);
+    pthread_cond_destroy(&j->thread.wake);
     pthread_cond_destroy(&j->changed);
-    pthread_mutex_destroy(&j->lock);
-    pthread_mutex_destroy(&j->changes.lock);
-    pthread_mutex_destroy(&j->hold);
+    lock_deinit(&j->lock);
+    lock_deinit(&j->changes.lock);
+    lock_deinit(&j->hold);
     free(j);
 }
 
 static void init_locks(struct journal *j)
 {
-    pthread_condattr_t attr;
-    pthread_mutex_init(&j->lock, NULL);
-    pthread_mutex_init(&j->changes.lock, NULL);
-    pthread_mutex_init(&j->hold, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&j->wake, &attr);
+    lock_init(&j->lock, RANK_JOURNAL);
+    lock_init(&j->changes.lock, RANK_CHANGES);
+    lock_init(&j->hold, RANK_TRANSACTION);
+    pthread_cond_init(&j->thread.wake, NULL);
     pthread_cond_init(&j->changed, NULL);
-    pthread_condattr_destroy(&attr);
 }
 
 static int make_rings(struct journal *j, unsigned n)
@@ -387,7 +412,7 @@ static int make_rings(struct journal *j, unsigned n)
         return -ENOMEM;
     memset(j->slots, 0, n * sizeof(*j->slots));
     for (; j->nslots < n; j->nslots++) {
-        int status = ring_create(&j->slots[j->nslots].ring, j->pending, j->nslots);
+        int status = ring_create(&j->slots[j->nslots].ring, j->files.pending, j->nslots);
         if (status)
             return status;
         j->slots[j->nslots].ring->journal = j;
@@ -398,10 +423,10 @@ static int make_rings(struct journal *j, unsigned n)
 static int carry_frame(void *ctx, const struct log_carried *frame)
 {
     struct journal *j = ctx;
-    return log_writer_carry(j->writer, frame);
+    return log_writer_carry(j->files.writer, frame);
 }
 
-/* What the process before may not have synced: this one's first round writes it. */
+/* Frames that the process before may not have synced: the first round of this one writes them. */
 static int carry_tail(struct journal *j, struct errbuf *err)
 {
     struct log_writer_info info;
@@ -409,7 +434,7 @@ static int carry_tail(struct journal *j, struct errbuf *err)
     j->start.log = NULL;
     if (status)
         return status;
-    log_writer_info(j->writer, &info);
+    log_writer_info(j->files.writer, &info);
     j->extent.start_bytes -= info.kept < j->extent.start_bytes
                                  ? info.kept
                                  : j->extent.start_bytes; /* they are counted when they are written */
@@ -441,23 +466,23 @@ static int make_parts(struct journal *j)
         .frame = start->next_sequence - 1,
         .control = start->next_control,
     };
-    j->dir = strdup(start->dir);
-    int status = j->dir ? log_pending_create(&j->pending, &pending) : -ENOMEM;
+    j->files.dir = strdup(start->dir);
+    int status = j->files.dir ? log_pending_create(&j->files.pending, &pending) : -ENOMEM;
     if (status)
         return status;
-    controls_init(&j->changes.queue, j->pending, start->nrings, start->next_control);
+    controls_init(&j->changes.queue, j->files.pending, start->nrings, start->next_control);
     status = make_rings(j, start->nrings);
     if (!status)
         status = log_bytes_reserve(&j->changes.queue.bytes, CONTROL_SPARE);
     if (!status)
         status = log_bytes_reserve(&j->work.controls, CONTROL_SPARE);
-    return status ? status : log_writer_create(&options, &j->writer);
+    return status ? status : log_writer_create(&options, &j->files.writer);
 }
 
 static int make_thread(struct journal *j, struct errbuf *err)
 {
-    log_writer_info(j->writer, &j->info);
-    int status = -pthread_create(&j->thread, NULL, journal_main, j);
+    log_writer_info(j->files.writer, &j->info);
+    int status = -pthread_create(&j->thread.id, NULL, journal_main, j);
     if (status)
         errbuf_set(err, "cannot start a thread: %s", strerror(-status));
     return status;
@@ -473,13 +498,13 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
     init_locks(j);
     j->start = *start;
     j->start.fs = start->fs ? start->fs : fsops_posix();
-    j->first_sequence = start->next_sequence - 1;
+    j->syncs.first_sequence = start->next_sequence - 1;
     j->work.next_control = j->work.placed_next = start->next_control;
     j->extent.oldest = start->oldest_segment;
     j->saves.kept = UINT64_MAX;
     j->extent.start_bytes = start->log_bytes;
     j->work.pending_of_others = true;
-    atomic_init(&j->policy, JOURNAL_EVERYSEC);
+    atomic_init(&j->state.policy, JOURNAL_EVERYSEC);
     int status = make_parts(j);
     if (status)
         errbuf_set(err, "%s", strerror(-status));
@@ -499,11 +524,11 @@ void journal_destroy(struct journal *j)
 {
     if (!j)
         return;
-    pthread_mutex_lock(&j->lock);
-    j->stop = true;
-    pthread_cond_signal(&j->wake);
-    pthread_mutex_unlock(&j->lock);
-    pthread_join(j->thread, NULL);
-    j->all_written = !j->trouble.failed;
+    lock_take(&j->lock);
+    j->thread.stop = true;
+    pthread_cond_signal(&j->thread.wake);
+    lock_give(&j->lock);
+    pthread_join(j->thread.id, NULL);
+    j->thread.all_written = !j->trouble.failed;
     journal_free(j);
 }

@@ -1,4 +1,4 @@
-/* Shared between journal.c (what others call) and journal_thread.c (the log thread) only. */
+/* Shared between journal.c (calls of other threads) and journal_thread.c (the log thread) only. */
 #ifndef BLOOMERY_JOURNAL_INTERNAL_H
 #define BLOOMERY_JOURNAL_INTERNAL_H
 
@@ -7,6 +7,7 @@
 #include "journal.h"
 #include "journal_controls.h"
 #include "log_writer.h"
+#include "lock.h"
 
 /* Shared by one worker and the log thread. */
 struct journal_slot {
@@ -33,7 +34,7 @@ struct journal_rounds {
 
 /* Changes of filters on their way to the log. */
 struct journal_changes {
-    pthread_mutex_t lock; /* of all of it; the atomic ones are also read without */
+    struct lock lock; /* of all of it; the atomic ones are also read without */
     struct journal_controls queue;
     _Atomic size_t bytes; /* queue.bytes.len */
     _Atomic bool incomplete;
@@ -41,9 +42,40 @@ struct journal_changes {
     uint64_t breaks;      /* number of gaps: changes went unrecorded */
     uint64_t first_break; /* number of the first LOG_BREAK since the last save began; 0: none */
     bool break_missing;   /* there was no memory even for a LOG_BREAK: it becomes the next record */
+    struct errbuf lost;   /* `incomplete` because of this file; "": because there was no memory */
 };
 
-/* The following three are under journal.lock. */
+struct journal_files {
+    struct log_writer *writer;
+    struct log_pending *pending;
+    char *dir;
+};
+
+/* Read without the lock. */
+struct journal_state {
+    _Atomic bool records;
+    _Atomic bool refuses;
+    _Atomic int policy;
+    _Atomic bool unguarded; /* the file of pending records is lost: replies wait as under JOURNAL_ALWAYS */
+    _Atomic uint64_t delayed;
+    _Atomic uint64_t kept; /* info.kept */
+};
+
+/* The following are under journal.lock. */
+struct journal_thread {
+    pthread_t id;
+    pthread_cond_t wake;
+    bool stop;
+    bool urgent;      /* a ring is filling up */
+    bool all_written; /* at the end: no record is pending */
+};
+
+struct journal_syncs {
+    uint64_t count;
+    uint64_t first_sequence; /* frames before this process */
+    int64_t last_us;
+};
+
 struct journal_rotation {
     bool wanted;
     uint64_t ended; /* rotations so far, failed ones included; the next three: of the last one */
@@ -58,9 +90,16 @@ struct journal_trouble {
     struct errbuf reason;
 };
 
+/* Looks that were asked for, and how many of them have been made. */
+struct journal_looks {
+    uint64_t asked;
+    uint64_t done;
+};
+
 /* The part of the log that is still needed. */
 struct journal_extent {
     uint64_t oldest; /* segment; 0: there is none */
+    uint64_t lost;   /* the highest segment that was found missing, ever; 0: none */
     uint64_t current;
     uint64_t cut_written; /* info.written at the beginning of the log as it is now */
     uint64_t base_bytes;
@@ -93,42 +132,32 @@ struct journal_pace {
     int64_t retry_us;
     uint64_t served; /* replies whose rounds are done */
     int64_t returns_until_us;
+    int64_t look_us; /* when to look at the files */
 };
 
 struct journal {
     struct journal_start start;
-    struct log_writer *writer;
-    struct log_pending *pending;
-    char *dir;
-    pthread_t thread;
+    struct journal_files files;
     struct journal_slot *slots;
     unsigned nslots;
-    _Atomic bool records;
-    _Atomic bool refuses;
-    _Atomic int policy;
-    _Atomic uint64_t delayed;
-    _Atomic uint64_t kept; /* info.kept, for readers without the lock */
-    pthread_mutex_t hold;  /* held by a transaction, and by the log thread while it notes the ends of the queues */
+    struct journal_state state;
+    struct lock hold; /* held by a transaction, and by the log thread while it notes the ends of the queues */
 
     struct journal_changes changes;
     struct journal_rounds rounds;
     struct journal_work work;
     struct journal_pace pace;
 
-    pthread_mutex_t lock;   /* of what follows */
-    pthread_cond_t wake;    /* of the log thread */
+    struct lock lock;       /* of what follows */
     pthread_cond_t changed; /* signals changes of rounds.done, trouble and rotation */
-    bool stop;
-    bool urgent;      /* a ring is filling up */
-    bool all_written; /* at the end: no record is pending */
+    struct journal_thread thread;
     struct journal_rotation rotation;
+    struct journal_looks looks;
     struct journal_trouble trouble;
     struct journal_extent extent;
     struct journal_saves saves;
     struct log_writer_info info; /* as of the last round */
-    uint64_t syncs;
-    uint64_t first_sequence; /* frames before this process */
-    int64_t last_sync_us;
+    struct journal_syncs syncs;
 };
 
 /* Replies for which tickets have been taken, by all workers. Any thread, this and the next. */
@@ -148,9 +177,18 @@ static inline bool journal_all_returned(const struct journal *j)
 
 void *journal_main(void *arg);
 
+/* Whether a segment is lost that the next start needs. Under the lock. */
+static inline bool journal_lacks_segment(const struct journal *j)
+{
+    return j->extent.lost && j->extent.lost >= j->extent.oldest;
+}
+
 /* Why the log has failed: its status, and the text in `err`. Under the lock. */
 int journal_failure(const struct journal *journal, struct errbuf *err);
 
 void journal_wake(struct journal *journal, bool urgent);
+
+/* A file of the log is lost: a save has to make up for it. The log thread's. */
+void journal_lost(struct journal *journal, const struct errbuf *what);
 
 #endif

@@ -1,5 +1,9 @@
 /* What saves ask of the log: a new segment to begin with, which segments have to stay, and that others go. */
+#include <errno.h>
+#include <inttypes.h>
+
 #include "journal_internal.h"
+#include "lock.h"
 
 /* The segment from which on it keeps them; 0: all. Under the lock. */
 static uint64_t first_kept(const struct journal *j, const struct journal_keep *keep)
@@ -9,16 +13,16 @@ static uint64_t first_kept(const struct journal *j, const struct journal_keep *k
 
 void journal_keep_begin(struct journal *j, struct journal_keep *keep)
 {
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     keep->segment = j->extent.current;
     keep->next = j->saves.keeps;
     j->saves.keeps = keep;
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
 }
 
 void journal_keep_end(struct journal *j, struct journal_keep *keep)
 {
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     struct journal_keep **at = &j->saves.keeps;
     while (*at != keep)
         at = &(*at)->next;
@@ -26,26 +30,26 @@ void journal_keep_end(struct journal *j, struct journal_keep *keep)
     uint64_t first = first_kept(j, keep);
     if (first < j->saves.kept)
         j->saves.kept = first;
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
 }
 
 uint64_t journal_save_begins(struct journal *j)
 {
-    pthread_mutex_lock(&j->lock);
-    j->saves.kept = UINT64_MAX; /* what has been published until now the save will find */
-    pthread_mutex_unlock(&j->lock);
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->lock);
+    j->saves.kept = UINT64_MAX; /* the save finds all that was published until now */
+    lock_give(&j->lock);
+    lock_take(&j->changes.lock);
     uint64_t begun = j->changes.breaks;
     j->changes.first_break = 0;
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     return begun;
 }
 
 uint64_t journal_saved_controls(struct journal *j)
 {
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     uint64_t number = (j->changes.first_break ? j->changes.first_break : j->changes.queue.next) - 1;
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     return number;
 }
 
@@ -53,33 +57,49 @@ int journal_rotate(struct journal *j, uint64_t *segment_out, struct errbuf *err)
 {
     int status = 0;
     *segment_out = 0;
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     if (journal_records(j) || j->extent.oldest) {
         uint64_t mine = j->rotation.ended + 1;
         j->rotation.wanted = true;
-        pthread_cond_signal(&j->wake);
+        pthread_cond_signal(&j->thread.wake);
         while (j->rotation.ended < mine)
-            pthread_cond_wait(&j->changed, &j->lock);
+            lock_wait(&j->changed, &j->lock);
         status = j->rotation.status;
         if (status)
             journal_failure(j, err);
         else
             *segment_out = j->rotation.segment;
     }
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
+    return status;
+}
+
+int journal_look(struct journal *j, struct errbuf *err)
+{
+    int status = 0;
+    lock_take(&j->lock);
+    uint64_t mine = ++j->looks.asked;
+    pthread_cond_signal(&j->thread.wake);
+    while (j->looks.done < mine)
+        lock_wait(&j->changed, &j->lock);
+    if (journal_lacks_segment(j)) {
+        errbuf_set(err, "%s/log: segment %" PRIu64 " has been removed, replaced or cut", j->files.dir, j->extent.lost);
+        status = -ENOENT;
+    }
+    lock_give(&j->lock);
     return status;
 }
 
 uint64_t journal_first_needed(struct journal *j, uint64_t segment)
 {
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     if (j->saves.kept < segment)
         segment = j->saves.kept;
     for (const struct journal_keep *keep = j->saves.keeps; keep; keep = keep->next) {
         if (first_kept(j, keep) < segment)
             segment = first_kept(j, keep);
     }
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
     return segment;
 }
 
@@ -88,28 +108,32 @@ void journal_cut(struct journal *j, uint64_t segment)
     struct errbuf err = {""};
     if (segment == 0)
         return;
-    /* What cannot be deleted now is by the next save, or the next start. */
-    (void)!log_delete_before(j->start.fs, j->dir, segment, &err);
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     j->extent.oldest = segment;
     if (segment == j->rotation.segment) {
         j->extent.cut_written = j->rotation.written;
         j->extent.start_bytes = 0;
     }
     j->extent.base_bytes = j->extent.start_bytes + j->info.written - j->extent.cut_written;
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
+    /* Now the log thread does not miss them. What cannot be deleted is by the next save, or the next start. */
+    (void)!log_delete_before(j->start.fs, j->files.dir, segment, &err);
 }
 
 void journal_save_committed(struct journal *j, uint64_t begun)
 {
-    pthread_mutex_lock(&j->changes.lock);
-    bool whole = j->changes.breaks == begun; /* or something more has gone unrecorded meanwhile */
+    lock_take(&j->lock);
+    bool lacks = journal_lacks_segment(j);
+    lock_give(&j->lock);
+    lock_take(&j->changes.lock);
+    bool whole = !lacks && j->changes.breaks == begun; /* or something more has gone unrecorded meanwhile */
     if (whole) {
         j->changes.break_missing = false;
+        j->changes.lost.text[0] = '\0';
         atomic_store(&j->changes.incomplete, false);
         atomic_store(&j->changes.awaits_save, false);
     }
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     if (whole)
         journal_wake(j, false); /* tickets are honoured again */
 }

@@ -9,10 +9,12 @@
 
 #include "clock.h"
 #include "thread.h"
+#include "lock.h"
 
 #define GATHER_US      20000  /* what comes within this time shares a frame, when nobody waits for it */
 #define SYNC_US        900000 /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
+#define LOOK_US        500000 /* between looks at the files */
 #define MARK_US        200000 /* so long after a sync without a record the log is marked as synced up to its end */
 #define RETURN_SHARE   4      /* of the time of a sync that those whom the last one has served may take to come back, */
 #define RETURN_FAST_US 100    /* or this, but no longer than a sync; */
@@ -21,19 +23,19 @@
 #define FRAME_MAX      (64u << 20) /* a round of more is several frames */
 #define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
 
-/* ---- what a round takes ---- */
+/* ---- the contents of a round ---- */
 
 /* A new layer or filter is in the queue before anybody can add to it, so the queue is taken after the rings' ends have
  * been noted; and what a registry change shows to others before it is in the queue is waited for by the barrier. */
 static void note_ends(struct journal *j)
 {
-    pthread_mutex_lock(&j->hold);
+    lock_take(&j->hold);
     atomic_fetch_add(&j->rounds.started, 1);
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < j->nslots; i++)
         j->work.marks[i] = ring_snapshot(j->slots[i].ring);
     j->start.barrier(j->start.ctx);
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     struct log_bytes empty = j->work.controls;
     j->work.controls = j->changes.queue.bytes;
     j->changes.queue.bytes = empty;
@@ -41,14 +43,14 @@ static void note_ends(struct journal *j)
     j->work.next_control = j->changes.queue.next;
     j->work.controls_end = controls_end(&j->changes.queue);
     atomic_store(&j->changes.bytes, 0);
-    pthread_mutex_unlock(&j->changes.lock);
-    pthread_mutex_unlock(&j->hold);
+    lock_give(&j->changes.lock);
+    lock_give(&j->hold);
 }
 
 /* From where the worker has put them to where they are written from. */
 static int take_run(struct journal *j, struct journal_ring *ring, const struct ring_run *run)
 {
-    struct log_bytes *payload = log_writer_payload(j->writer);
+    struct log_bytes *payload = log_writer_payload(j->files.writer);
     int status = payload ? log_payload_tagged_adds(payload, run->id, run->layer, run->items, run->n) : -ENOMEM;
     if (status == 0)
         ring_done(ring, run->n);
@@ -57,16 +59,16 @@ static int take_run(struct journal *j, struct journal_ring *ring, const struct r
 
 static int append_payload(struct journal *j, struct errbuf *err)
 {
-    if (log_writer_payload_len(j->writer) == 0)
+    if (log_writer_payload_len(j->files.writer) == 0)
         return 0;
     struct log_writer_info info;
-    log_writer_info(j->writer, &info);
+    log_writer_info(j->files.writer, &info);
     for (unsigned i = 0; i < j->nslots; i++)
         j->work.places[i] = ring_taken(j->slots[i].ring);
-    log_pending_frame(j->pending, info.sequence + 1, j->work.placed_next, j->work.places);
+    log_pending_frame(j->files.pending, info.sequence + 1, j->work.placed_next, j->work.places);
     bool controls = j->work.payload_controls;
     j->work.payload_controls = false;
-    return log_writer_append(j->writer, controls, err); /* it has it, even if the disk has not */
+    return log_writer_append(j->files.writer, controls, err); /* it has it, even if the disk has not */
 }
 
 /* All frames are in a segment: what they have is not pending any more. */
@@ -74,18 +76,19 @@ static void release_written(struct journal *j)
 {
     for (unsigned i = 0; i < j->nslots; i++)
         ring_release(j->slots[i].ring);
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     controls_release(&j->changes.queue, j->work.places[j->nslots]);
-    pthread_mutex_unlock(&j->changes.lock);
+    lock_give(&j->changes.lock);
     if (j->work.pending_of_others)
-        j->work.pending_of_others = log_pending_delete_before(j->start.fs, j->dir, j->start.next_segment, NULL) != 0;
+        j->work.pending_of_others =
+            log_pending_delete_before(j->start.fs, j->files.dir, j->start.next_segment, NULL) != 0;
 }
 
 static int take_controls(struct journal *j, struct errbuf *err)
 {
     if (j->work.controls.len == 0)
         return 0;
-    struct log_bytes *payload = log_writer_payload(j->writer);
+    struct log_bytes *payload = log_writer_payload(j->files.writer);
     if (!payload || log_payload_controls(payload, j->work.first_control, &j->work.controls) != 0) {
         errbuf_set(err, "%s", strerror(ENOMEM));
         return -ENOMEM;
@@ -108,7 +111,7 @@ static int take_adds(struct journal *j, struct errbuf *err)
                 errbuf_set(err, "%s", strerror(ENOMEM));
                 return -ENOMEM;
             }
-            if (log_writer_payload_len(j->writer) >= FRAME_MAX)
+            if (log_writer_payload_len(j->files.writer) >= FRAME_MAX)
                 status = append_payload(j, err);
         }
     }
@@ -135,17 +138,17 @@ static int make_round(struct journal *j, struct errbuf *err)
 static int sync_now(struct journal *j, struct errbuf *err)
 {
     struct log_writer_info info;
-    log_writer_info(j->writer, &info);
+    log_writer_info(j->files.writer, &info);
     int64_t begun = clock_us();
-    int status = log_writer_sync(j->writer, err);
+    int status = log_writer_sync(j->files.writer, err);
     j->pace.synced_at_us = begun;
     if (info.synced != info.sequence) {
-        pthread_mutex_lock(&j->lock);
-        int64_t before = j->last_sync_us;
-        j->syncs++;
-        j->last_sync_us = clock_us() - begun;
-        j->pace.usual_sync_us = before < j->last_sync_us ? before : j->last_sync_us;
-        pthread_mutex_unlock(&j->lock);
+        lock_take(&j->lock);
+        int64_t before = j->syncs.last_us;
+        j->syncs.count++;
+        j->syncs.last_us = clock_us() - begun;
+        j->pace.usual_sync_us = before < j->syncs.last_us ? before : j->syncs.last_us;
+        lock_give(&j->lock);
     }
     return status;
 }
@@ -178,19 +181,19 @@ static void announce(struct journal *j)
 /* Who finds the round done finds also how far the log is on the disk. */
 static void note_done(struct journal *j, uint64_t round, const struct log_writer_info *info)
 {
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     j->info = *info;
-    atomic_store_explicit(&j->kept, info->kept, memory_order_relaxed);
+    atomic_store_explicit(&j->state.kept, info->kept, memory_order_relaxed);
     atomic_store(&j->rounds.done, round);
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
 }
 
 static void note_state(struct journal *j, int status, const struct errbuf *err)
 {
     bool was = j->trouble.failed;
-    pthread_mutex_lock(&j->lock);
-    log_writer_info(j->writer, &j->info);
-    atomic_store_explicit(&j->kept, j->info.kept, memory_order_relaxed);
+    lock_take(&j->lock);
+    log_writer_info(j->files.writer, &j->info);
+    atomic_store_explicit(&j->state.kept, j->info.kept, memory_order_relaxed);
     if (j->info.segment) {
         j->extent.current = j->info.segment;
         if (!j->extent.oldest)
@@ -202,9 +205,9 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
         j->trouble.reason = *err;
     else
         j->trouble.reason.text[0] = '\0';
-    atomic_store(&j->refuses, j->trouble.failed);
+    atomic_store(&j->state.refuses, j->trouble.failed);
     pthread_cond_broadcast(&j->changed);
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
     if (was != j->trouble.failed)
         j->start.state(j->start.ctx, j->trouble.failed, err->text);
     if (status)
@@ -213,24 +216,24 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
 
 /* ---- the thread ---- */
 
-enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_MARK };
+enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_MARK, DUE_LOOK };
 
 static void rotate(struct journal *j, int status, struct errbuf *err)
 {
     uint64_t segment = 0;
     struct log_writer_info info;
     if (status == 0)
-        status = log_writer_rotate(j->writer, &segment, err);
+        status = log_writer_rotate(j->files.writer, &segment, err);
     note_state(j, status, err);
-    log_writer_info(j->writer, &info);
-    pthread_mutex_lock(&j->lock);
+    log_writer_info(j->files.writer, &info);
+    lock_take(&j->lock);
     j->rotation.wanted = false;
     j->rotation.ended++;
     j->rotation.status = status;
     j->rotation.segment = segment;
     j->rotation.written = info.written;
     pthread_cond_broadcast(&j->changed);
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
 }
 
 /* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. A round that began
@@ -255,8 +258,8 @@ static void run_round(struct journal *j, enum due due, bool rotates)
     bool sync = due == DUE_SYNC;
     uint64_t asked = journal_replies(j);
     int status = 0;
-    if (log_writer_failed(j->writer)) {
-        status = log_writer_repair(j->writer, &err);
+    if (log_writer_failed(j->files.writer)) {
+        status = log_writer_repair(j->files.writer, &err);
         sync = true;
     }
     if (status == 0)
@@ -267,9 +270,9 @@ static void run_round(struct journal *j, enum due due, bool rotates)
     if (status == 0 && sync)
         status = sync_now(j, &err);
     if (status == 0 && due == DUE_MARK)
-        status = log_writer_mark(j->writer, &err);
+        status = log_writer_mark(j->files.writer, &err);
     struct log_writer_info info;
-    log_writer_info(j->writer, &info);
+    log_writer_info(j->files.writer, &info);
     if (status == 0 && info.synced == info.sequence) {
         note_done(j, round, &info);
         expect_returns(j, asked);
@@ -280,6 +283,73 @@ static void run_round(struct journal *j, enum due due, bool rotates)
         note_state(j, status, &err);
     announce(j);
 }
+
+/* ---- looking at the files ---- */
+
+static uint64_t oldest_needed(struct journal *j)
+{
+    lock_take(&j->lock);
+    uint64_t oldest = j->extent.oldest;
+    lock_give(&j->lock);
+    return oldest;
+}
+
+/* A segment may be missing because a save has been committed since the look began. */
+static bool note_missing(struct journal *j, uint64_t missing)
+{
+    lock_take(&j->lock);
+    bool lost = missing && missing >= j->extent.oldest;
+    if (lost && j->extent.lost < missing)
+        j->extent.lost = missing;
+    lock_give(&j->lock);
+    return lost;
+}
+
+static void tell_lost(struct journal *j, const char *what, const char *so)
+{
+    if (j->start.lost)
+        j->start.lost(j->start.ctx, what, so);
+}
+
+static void look_at_files(struct journal *j)
+{
+    struct errbuf err = {""};
+    uint64_t missing;
+    bool failed = log_writer_failed(j->files.writer);
+    j->pace.look_us = clock_us() + LOOK_US;
+    if (!journal_records(j))
+        return;
+    int status = log_writer_look(j->files.writer, oldest_needed(j), &missing, &err);
+    if (status == 0 && note_missing(j, missing)) {
+        journal_lost(j, &err);
+        tell_lost(j, err.text, "its records are in memory only; writes are refused until a save has been committed");
+    }
+    if (!atomic_load(&j->state.unguarded) && !log_pending_is_there(j->files.pending)) {
+        atomic_store(&j->state.unguarded, true);
+        tell_lost(j, "the log's file of pending records has been removed",
+                  "until the next start replies wait for the disk, as under appendfsync always");
+    }
+    if (!failed && log_writer_failed(j->files.writer))
+        run_round(j, DUE_SYNC, false);
+}
+
+/* Who asks while it looks may have seen a file go that it has found before, and waits for the next one. */
+static void look_if_due(struct journal *j)
+{
+    lock_take(&j->lock);
+    uint64_t asked = j->looks.asked;
+    bool due = asked != j->looks.done || clock_us() >= j->pace.look_us;
+    lock_give(&j->lock);
+    if (!due)
+        return;
+    look_at_files(j);
+    lock_take(&j->lock);
+    j->looks.done = asked;
+    pthread_cond_broadcast(&j->changed);
+    lock_give(&j->lock);
+}
+
+/* ---- when ---- */
 
 /* A ticket that is not on the disk yet, or is and can be announced. */
 static bool somebody_waits(const struct journal *j)
@@ -298,7 +368,7 @@ static bool somebody_waits(const struct journal *j)
 
 static bool still_expects_returns(const struct journal *j, int64_t now)
 {
-    return now < j->pace.returns_until_us && !journal_all_returned(j) && !j->urgent &&
+    return now < j->pace.returns_until_us && !journal_all_returned(j) && !j->thread.urgent &&
            j->rounds.asked <= atomic_load(&j->rounds.done);
 }
 
@@ -307,10 +377,10 @@ static bool has_records(struct journal *j)
     for (unsigned i = 0; i < j->nslots; i++)
         if (ring_queued(j->slots[i].ring))
             return true;
-    pthread_mutex_lock(&j->changes.lock);
+    lock_take(&j->changes.lock);
     bool any = j->changes.queue.bytes.len != 0;
-    pthread_mutex_unlock(&j->changes.lock);
-    return any || j->work.controls.len || log_writer_payload_len(j->writer);
+    lock_give(&j->changes.lock);
+    return any || j->work.controls.len || log_writer_payload_len(j->files.writer);
 }
 
 /* The log is idle, and all of it is synced. */
@@ -325,10 +395,10 @@ static enum due mark_is_due(const struct journal *j, int64_t now, int64_t *until
     return DUE_NOTHING;
 }
 
-/* What is to be done now; in `until_out` when to look again at the latest, 0 for never. Under the lock. */
-static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
+/* The round that is to be made now; in `until_out` when to ask again at the latest, 0 for never. Under the lock. */
+static enum due round_is_due(struct journal *j, int64_t now, int64_t *until_out)
 {
-    int policy = atomic_load(&j->policy);
+    int policy = atomic_load(&j->state.policy);
     *until_out = 0;
     if (j->trouble.failed) {
         *until_out = j->pace.retry_us;
@@ -355,7 +425,7 @@ static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
     }
     if (!j->pace.gather_until_us)
         j->pace.gather_until_us = now + GATHER_US;
-    if (j->urgent || now >= j->pace.gather_until_us) {
+    if (j->thread.urgent || now >= j->pace.gather_until_us) {
         j->pace.gather_until_us = 0;
         /* The time of a sync counts from the first frame after the one before. */
         if (!unsynced && j->pace.synced_at_us + SYNC_US < now)
@@ -367,13 +437,28 @@ static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
     return DUE_NOTHING;
 }
 
+/* The same with looks, for which no round waits. */
+static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
+{
+    enum due due = round_is_due(j, now, until_out);
+    if (due == DUE_NOTHING && j->looks.asked != j->looks.done)
+        return DUE_LOOK;
+    if (due != DUE_NOTHING || !journal_records(j))
+        return due;
+    if (now >= j->pace.look_us)
+        return DUE_LOOK;
+    if (!*until_out || j->pace.look_us < *until_out)
+        *until_out = j->pace.look_us;
+    return DUE_NOTHING;
+}
+
 static void wait_until(struct journal *j, int64_t until_us)
 {
     struct timespec at = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
     if (until_us)
-        pthread_cond_timedwait(&j->wake, &j->lock, &at);
+        lock_wait_until(&j->thread.wake, &j->lock, CLOCK_MONOTONIC, &at);
     else
-        pthread_cond_wait(&j->wake, &j->lock);
+        lock_wait(&j->thread.wake, &j->lock);
 }
 
 /* Under the lock. Says that it sleeps, and looks again before it does: whoever has something looks at that afterwards.
@@ -382,13 +467,13 @@ static enum due sleep_until_due(struct journal *j)
 {
     for (;;) {
         int64_t until, now = clock_us();
-        bool expects = still_expects_returns(j, now); /* whoever comes early need not wake it */
+        bool expects = still_expects_returns(j, now); /* early ones need not wake it */
         atomic_store(&j->rounds.sleep, expects ? JOURNAL_EXPECTS : JOURNAL_IDLE);
         atomic_thread_fence(memory_order_seq_cst);
         enum due due = what_is_due(j, now, &until);
-        if (due != DUE_NOTHING || j->stop) {
+        if (due != DUE_NOTHING || j->thread.stop) {
             atomic_store(&j->rounds.sleep, JOURNAL_AWAKE);
-            j->urgent = false;
+            j->thread.urgent = false;
             return due;
         }
         if (expects) {
@@ -410,18 +495,21 @@ void *journal_main(void *arg)
     struct journal *j = arg;
     thread_begin(THREAD_BACKGROUND, "log");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-    pthread_mutex_lock(&j->lock);
+    lock_take(&j->lock);
     for (;;) {
         enum due due = sleep_until_due(j);
-        bool stop = j->stop, rotates = j->rotation.wanted;
-        pthread_mutex_unlock(&j->lock);
-        run_round(j, stop ? DUE_SYNC : due, rotates);
+        bool stop = j->thread.stop, rotates = j->rotation.wanted;
+        lock_give(&j->lock);
+        if (stop || due != DUE_LOOK)
+            run_round(j, stop ? DUE_SYNC : due, rotates);
         if (stop)
             run_round(j, DUE_MARK, false);
-        pthread_mutex_lock(&j->lock);
+        else
+            look_if_due(j);
+        lock_take(&j->lock);
         if (stop)
             break;
     }
-    pthread_mutex_unlock(&j->lock);
+    lock_give(&j->lock);
     return NULL;
 }

@@ -1,24 +1,25 @@
-/* The loop's implementation of the host interface of handlers (host.h). Waits are in sleep.c. */
+/* The host interface of handlers (host.h), as the workers implement it. The other part of it is in defer.c. */
 #include "host.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
 #include "acl_session.h"
-#include "conn.h"
+#include "client.h"
 #include "dispatch.h"
-#include "exclusive.h"
-#include "monitor.h"
-#include "push.h"
-#include "tracking.h"
 #include "transaction.h"
 #include "worker.h"
+
+static struct runner *runner_of_ctx(const struct command_ctx *ctx)
+{
+    return runner_of(conn_of_session(ctx->session)->io);
+}
 
 /* ---- being alone ---- */
 
 bool command_is_alone(const struct command_ctx *ctx)
 {
-    return exclusive_now(ctx->worker);
+    return exclusive_now(&runner_of_ctx(ctx)->section);
 }
 
 bool host_alone(struct server *server, void (*run)(void *ctx), void *ctx)
@@ -28,7 +29,7 @@ bool host_alone(struct server *server, void (*run)(void *ctx), void *ctx)
 
 void command_wait_to_be_alone(struct command_ctx *ctx)
 {
-    exclusive_request(conn_of_session(ctx->session));
+    exclusive_request(&runner_of_ctx(ctx)->section, conn_of_session(ctx->session));
     ctx->later = true;
 }
 
@@ -40,49 +41,59 @@ static void run_queued(void *conn, const struct command *command, const struct r
 void command_run_queue(struct command_ctx *ctx, const struct transaction *tx)
 {
     transaction_each(tx, run_queued, conn_of_session(ctx->session));
-    window_flush(ctx->worker);
+    window_flush(&runner_of_ctx(ctx)->window);
 }
 
-static void look_at_pause(struct worker *worker, void *arg)
+static void look_at_pause(void *admission)
 {
-    (void)arg;
-    if (!worker->stopping)
-        admission_look_at_pause(worker);
+    admission_look_at_pause(admission);
 }
 
 void command_pause_changed(struct command_ctx *ctx, bool all)
 {
-    admission_look_at_pause(ctx->worker);
-    for (unsigned i = 0; all && i < ctx->server->nworkers; i++)
-        (void)worker_post(ctx->server->workers[i], look_at_pause, NULL); /* without memory its tick sees it soon */
+    admission_look_at_pause(&runner_of_ctx(ctx)->admission);
+    if (all)
+        io_notify_all(ctx->server, NOTICE_PAUSE);
+}
+
+/* ---- waiting ---- */
+
+void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed)
+{
+    sleepers_add(&runner_of_ctx(ctx)->sleepers, ctx, ms, reply, timed);
+}
+
+void command_wait_for_log(struct command_ctx *ctx, int64_t ms, bool for_replicas)
+{
+    sleepers_add_for_log(&runner_of_ctx(ctx)->sleepers, ctx, ms, for_replicas);
 }
 
 /* ---- messages ---- */
 
 void command_slow_publisher(struct command_ctx *ctx)
 {
-    push_slow_down(ctx->worker, ctx->session);
+    push_slow_down(&runner_of_ctx(ctx)->push, ctx->session);
 }
 
 void command_monitor_begins(struct command_ctx *ctx)
 {
-    monitor_flush(ctx->worker);
+    monitor_flush(&runner_of_ctx(ctx)->monitor);
 }
 
 void command_monitor_begun(struct command_ctx *ctx)
 {
-    monitor_look(ctx->worker);
+    monitor_look(&runner_of_ctx(ctx)->monitor);
 }
 
-int command_start_tracking(struct command_ctx *ctx, const struct session_tracking *options,
+int command_start_tracking(struct command_ctx *ctx, const struct tracking_options *options,
                            const struct slice *prefixes, size_t n)
 {
-    return tracking_start(conn_of_session(ctx->session), options, prefixes, n);
+    return tracking_start(&runner_of_ctx(ctx)->trackers, conn_of_session(ctx->session), options, prefixes, n);
 }
 
 void command_stop_tracking(struct command_ctx *ctx)
 {
-    tracking_stop(conn_of_session(ctx->session));
+    tracking_stop(&runner_of_ctx(ctx)->trackers, conn_of_session(ctx->session));
 }
 
 /* ---- connections ---- */
@@ -96,12 +107,14 @@ void command_over_limit(struct command_ctx *ctx, const char *why)
 
 unsigned host_connections(const struct server *server, unsigned worker)
 {
-    return worker_nconns(server->workers[worker]);
+    return worker_nconns(server->threads.workers[worker]);
 }
 
-unsigned host_sleepers(const struct server *server, unsigned worker)
+unsigned host_blocked(const struct server *server, unsigned worker)
 {
-    return atomic_load_explicit(&server->workers[worker]->sleepers.n, memory_order_relaxed);
+    const struct runner *runner = &server->threads.workers[worker]->runner;
+    return atomic_load_explicit(&runner->sleepers.n, memory_order_relaxed) +
+           atomic_load_explicit(&runner->io.npaused, memory_order_relaxed);
 }
 
 struct closing {
@@ -119,7 +132,7 @@ static int compare_id(const void *key, const void *id)
 static void close_some(struct worker *worker, void *arg)
 {
     struct closing *closing = arg;
-    for (struct conn *conn = worker->conns, *next; conn; conn = next) {
+    for (struct conn *conn = worker->runner.io.conns, *next; conn; conn = next) {
         next = conn->next;
         if (!bsearch(&conn->session.id, closing->ids, closing->n, sizeof(closing->ids[0]), compare_id))
             continue;
@@ -136,7 +149,7 @@ static void close_some(struct worker *worker, void *arg)
 /* The sessions are marked as closed already, so this retries until there is memory. */
 uint64_t host_close(struct server *server, unsigned index, uint64_t *ids, size_t n, uint64_t self)
 {
-    struct worker *worker = server->workers[index];
+    struct worker *worker = server->threads.workers[index];
     struct closing *closing;
     while (!(closing = malloc(sizeof(*closing))))
         sched_yield();
@@ -149,32 +162,32 @@ uint64_t host_close(struct server *server, unsigned index, uint64_t *ids, size_t
 
 bool host_closed(const struct server *server, unsigned worker, uint64_t closing)
 {
-    return atomic_load(&server->workers[worker]->kills.done) >= closing;
+    return atomic_load(&server->threads.workers[worker]->kills.done) >= closing;
 }
 
 /* ---- users ---- */
 
+bool host_may_hear(const struct conn *conn)
+{
+    return acl_may_hear(conn->io->server, &conn->session);
+}
+
 /* Looks at one client whose user has been replaced. */
 static void look_at_user(struct conn *conn)
 {
-    if (!acl_refresh(conn->worker->server, &conn->session)) {
-        if (conn->session.close_after_reply || conn->waits & CONN_WAITS_JOB)
-            conn_close_after_reply(conn); /* it may have deleted its own user: it gets the reply */
-        else
-            conn_close(conn);
-    } else if (!acl_allows_subscriptions(&conn->session)) {
-        conn_close_after_reply(conn);
-    }
+    if (acl_refresh(conn->io->server, &conn->session))
+        return;
+    if (conn->session.close_after_reply || conn->waits & CONN_WAITS_JOB)
+        conn_close_after_reply(conn); /* it may have changed its own user: it gets the reply */
+    else
+        conn_close(conn);
 }
 
-void worker_look_at_users(struct worker *worker, struct worker_message *message)
+static void look_at_users(void *part)
 {
-    (void)message;
-    atomic_store(&worker->users.posted, false);
-    if (worker->stopping)
-        return;
-    window_flush(worker);
-    for (struct conn *conn = worker->conns, *next; conn; conn = next) {
+    struct io *io = part;
+    io_settle(io);
+    for (struct conn *conn = io->conns, *next; conn; conn = next) {
         next = conn->next;
         if (!acl_is_current(&conn->session))
             look_at_user(conn);
@@ -183,9 +196,12 @@ void worker_look_at_users(struct worker *worker, struct worker_message *message)
 
 void host_users_changed(struct server *server)
 {
-    for (unsigned i = 0; i < server->nworkers; i++) {
-        struct users_message *users = &server->workers[i]->users;
-        if (!atomic_exchange(&users->posted, true))
-            worker_post_message(server->workers[i], &users->message);
-    }
+    io_notify_all(server, NOTICE_USERS);
+}
+
+void host_init(struct worker *worker)
+{
+    struct runner *runner = &worker->runner;
+    mailbox_expect(&runner->io.mailbox, NOTICE_PAUSE, look_at_pause, &runner->admission);
+    mailbox_expect(&runner->io.mailbox, NOTICE_USERS, look_at_users, &runner->io);
 }

@@ -6,40 +6,33 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "conn.h"
-#include "conn_tls.h"
-#include "job.h"
+#include "client.h"
+#include "client_calls.h"
+#include "conns.h"
 #include "journal.h"
 #include "log.h"
-#include "monitor.h"
-#include "push.h"
 #include "memory_reserve.h"
-#include "memory_use.h"
 #include "rcu.h"
-#include "sleep.h"
-#include "tracking.h"
+#include "requests.h"
 #include "thread.h"
 #include "usage.h"
+#include "lock.h"
 
 /* ---- messages ---- */
 
-void worker_post_message(struct worker *worker, struct worker_message *message)
-{
-    mailbox_post(&worker->mailbox, message);
-}
-
 struct call_message {
-    struct worker_message message;
+    struct message message;
+    struct worker *worker;
     void (*run)(struct worker *worker, void *arg);
     void *arg;
 };
 
-static void run_call(struct worker *worker, struct worker_message *message)
+static void run_call(struct message *message, bool ending)
 {
     struct call_message call = *(struct call_message *)message;
+    (void)ending; /* each call looks at io.stopping */
     free(message);
-    call.run(worker, call.arg);
+    call.run(call.worker, call.arg);
 }
 
 int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *arg), void *arg)
@@ -47,77 +40,75 @@ int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *
     struct call_message *call = malloc(sizeof(*call));
     if (!call)
         return -ENOMEM;
-    *call = (struct call_message){.message.run = run_call, .run = run, .arg = arg};
-    worker_post_message(worker, &call->message);
+    *call = (struct call_message){.message.run = run_call, .worker = worker, .run = run, .arg = arg};
+    mailbox_post(&worker->runner.io.mailbox, &call->message);
     return 0;
 }
 
 static void open_connection(struct worker *worker, void *arg)
 {
+    struct io *io = &worker->runner.io;
     bool with_tls = (intptr_t)arg & 1;
     int fd = (int)((intptr_t)arg >> 1);
     int err = UV_ECANCELED;
-    if (worker->stopping)
+    if (io->stopping)
         close(fd);
     else
-        err = conn_open(worker, fd, with_tls);
+        err = conn_open(io, fd, with_tls);
     if (err)
-        atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
-    if (err && !worker->stopping)
-        log_limited(&worker->server->log, &worker->server->limits.accept, worker->now_ms, LOG_LEVEL_WARNING,
+        atomic_fetch_sub_explicit(&io->nconns, 1, memory_order_relaxed);
+    if (err && !io->stopping)
+        log_limited(&io->server->log, &io->server->log.limits.accept, io->now_ms, LOG_LEVEL_WARNING,
                     "cannot take a connection: %s", uv_strerror(err));
 }
 
 int worker_post_connection(struct worker *worker, int fd, bool with_tls)
 {
     /* Counted from here on, so that a burst of connections is spread evenly, too. */
-    atomic_fetch_add_explicit(&worker->nconns, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&worker->runner.io.nconns, 1, memory_order_relaxed);
     int err = worker_post(worker, open_connection, (void *)((intptr_t)fd << 1 | with_tls));
     if (err)
-        atomic_fetch_sub_explicit(&worker->nconns, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&worker->runner.io.nconns, 1, memory_order_relaxed);
     return err;
 }
 
+static void release_durable(struct runner *runner)
+{
+    sleepers_look_at_log(&runner->sleepers);
+    log_waits_release_durable(&runner->log);
+}
+
+static void finish(struct io *io);
+
 static void close_everything(struct worker *worker)
 {
-    if (worker->stopping)
+    struct runner *runner = &worker->runner;
+    struct io *io = &runner->io;
+    if (io->stopping)
         return;
-    worker->stopping = true;
-    worker_finish(worker); /* ready replies leave first, and so do those whose records are synced now */
-    log_waits_release_durable(worker);
-    worker_finish(worker);
-    while (worker->conns)
-        conn_close(worker->conns);
-    while (!conn_list_empty(&worker->turns.waiting)) { /* closed connections with subscriptions left */
-        struct conn *conn = CONN_OF(worker->turns.waiting.next, turn);
-        conn_list_remove(&conn->turn);
-        conn_take_turn(conn);
-    }
-    sleepers_wake(worker, true);
-    job_start_held(worker); /* they end the loop when they come back */
-    mailbox_close(&worker->mailbox);
-    turns_close(worker);
-    handshakes_close(worker);
+    io->stopping = true;
+    finish(io); /* ready replies leave first, and so do those whose records are synced now */
+    release_durable(runner);
+    finish(io);
+    conns_close_all(io);
+    exclusive_end_visits(io->server);
+    sleepers_wake(&runner->sleepers, true);
+    jobs_start_held(&runner->jobs); /* they end the loop when they come back */
+    conns_close(io);
+    tracking_close(&runner->trackers);
     uv_close((uv_handle_t *)&worker->before_poll, NULL);
     uv_close((uv_handle_t *)&worker->after_poll, NULL);
     uv_close((uv_handle_t *)&worker->tick, NULL);
-    uv_close((uv_handle_t *)&worker->trackers.timer, NULL);
 }
 
 static void wait_at_gate(struct worker *worker, void *arg)
 {
     struct worker_gate *gate = arg;
-    worker_finish(worker);
-    pthread_mutex_lock(&gate->lock);
-    gate->arrived++;
-    pthread_cond_broadcast(&gate->changed);
-    while (!gate->open)
-        pthread_cond_wait(&gate->changed, &gate->lock);
+    finish(&worker->runner.io);
+    sem_post(&gate->passed);
+    lock_wait_for(&gate->open);
     bool ends = gate->ends;
-    worker->ended_at_gate = ends;
-    gate->arrived--;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
+    sem_post(&gate->passed);
     if (ends)
         close_everything(worker);
 }
@@ -127,106 +118,121 @@ int worker_post_gate(struct worker *worker, struct worker_gate *gate)
     return worker_post(worker, wait_at_gate, gate);
 }
 
-static void run_mail(struct worker *worker)
+static void run_mail(struct io *io)
 {
-    for (struct worker_message *message = mailbox_take(&worker->mailbox), *next; message; message = next) {
-        next = message->next; /* running it may free it */
-        if (!worker->stopping)
-            worker_enter(worker);
-        message->run(worker, message);
+    for (struct message *message = mailbox_take(&io->mailbox), *next; message; message = next) {
+        next = mailbox_next(message); /* running it may free it */
+        if (!io->stopping)
+            io_enter(io);
+        message->run(message, io->stopping);
     }
 }
 
 static void on_wake(uv_async_t *async)
 {
-    struct worker *worker = async->data;
-    log_waits_release_durable(worker);
-    log_waits_release_room(worker);
-    run_mail(worker);
+    struct runner *runner = async->data;
+    release_durable(runner);
+    log_waits_release_room(&runner->log);
+    run_mail(&runner->io);
 }
 
 /* ---- the iteration ---- */
 
-void worker_enter(struct worker *worker)
+static void enter(struct io *io)
 {
-    if (worker->online)
-        return;
+    struct runner *runner = runner_of(io);
     rcu_reader_online();
-    worker->online = true;
-    atomic_store_explicit(&worker->log.sleeps, false, memory_order_relaxed);
-    worker->now_ms = (int64_t)uv_now(&worker->loop);
-
-    const struct config *config = server_config(worker->server);
-    input_refresh(&worker->input, config);
-    delivery_refresh(&worker->delivery, config);
-    admission_look(worker, log_waits_look(worker));
+    io->online = true;
+    worker_of(io)->entered_ns = clock_ns();
+    atomic_store_explicit(&runner->log.sleeps, false, memory_order_relaxed);
+    io->now_ms = (int64_t)uv_now(&io->loop);
+    conns_refresh(io, server_config(io->server));
+    fetches_look(&runner->fetches);
+    admission_look(&runner->admission, log_waits_look(&runner->log));
 }
 
-void worker_finish(struct worker *worker)
+static void settle(struct io *io)
 {
-    if (!worker->online)
-        return;
-    window_flush(worker);
-    monitor_flush(worker);
-    log_waits_hold_replies(worker);
-    delivery_send(&worker->delivery);
-    if (worker->log.ring)
-        journal_poke(server_journal(worker->server), worker->index);
-    worker->input.used = 0;
-    worker->online = false;
+    window_flush(&runner_of(io)->window);
+}
+
+static void go_offline(struct io *io)
+{
+    io->online = false;
+    stats_add(&io->stats.loop_ns, clock_ns() - worker_of(io)->entered_ns);
     rcu_reader_offline();
 }
 
-void worker_pause_reading(struct worker *worker)
+static void finish(struct io *io)
 {
-    window_flush(worker);
-    if (worker->online)
-        rcu_reader_offline();
-    worker->online = false;
+    struct runner *runner = runner_of(io);
+    if (!io->online)
+        return;
+    window_flush(&runner->window);
+    monitor_flush(&runner->monitor);
+    log_waits_hold_replies(&runner->log);
+    conns_send(io);
+    client_limit_keep(&io->client_limit);
+    if (runner->log.ring)
+        journal_poke(server_journal(io->server), io->index);
+    io->input.used = 0;
+    go_offline(io);
 }
+
+static void pause_iteration(struct io *io)
+{
+    settle(io);
+    if (io->online)
+        go_offline(io);
+}
+
+static const struct io_calls calls = {
+    .conn_size = sizeof(struct client),
+    .enter = enter,
+    .settle = settle,
+    .pause = pause_iteration,
+    .finish = finish,
+    .open = client_open,
+    .run = requests_run,
+    .memory = client_memory,
+    .may_hear = host_may_hear,
+    .unsubscribe = client_unsubscribe,
+    .close = client_close,
+};
 
 static void on_before_poll(uv_prepare_t *handle)
 {
-    struct worker *worker = handle->data;
+    struct runner *runner = handle->data;
+    stats_add(&runner->io.stats.loop_cycles, 1);
     do {
-        worker_finish(worker);
-        atomic_store(&worker->log.sleeps, true);
-        log_waits_release_durable(worker);
-    } while (worker->online);
+        finish(&runner->io);
+        atomic_store(&runner->log.sleeps, true);
+        release_durable(runner);
+    } while (runner->io.online);
 }
 
 /* Syncs that ended during the iteration are handled now, without another iteration. */
 static void on_after_poll(uv_check_t *handle)
 {
-    struct worker *worker = handle->data;
-    log_waits_release_durable(worker);
-    worker_finish(worker);
+    struct runner *runner = handle->data;
+    release_durable(runner);
+    finish(&runner->io);
 }
 
-/* Closes clients that were idle for longer than `timeout`; reads on from clients that are stuck on their own
- * replies. */
 static void on_tick(uv_timer_t *timer)
 {
     struct worker *worker = timer->data;
-    worker_enter(worker);
-    atomic_store_explicit(&worker->ticked_ms, worker->now_ms, memory_order_relaxed);
-    int64_t timeout_ms = server_config(worker->server)->timeout * 1000;
-    for (struct conn *conn = worker->conns, *next; conn; conn = next) {
-        next = conn->next;
-        bool listens = conn->session.subscribed || session_monitors(&conn->session);
-        if (timeout_ms > 0 && !conn->waits && !listens && worker->now_ms - conn->session.last_ms > timeout_ms)
-            conn_close(conn);
-        else if (!conn_tls_over_time(conn) && !conn_over_half_closed(conn) && !conn_over_soft_limit(conn) &&
-                 (buf_len(&conn->output.buf) || conn->output.pause))
-            conn_unstick(conn);
-    }
-    sleepers_wake(worker, false);
-    memory_reserve_keep(worker->server); /* memory that clients free is in the workers' heaps */
+    struct io *io = &worker->runner.io;
+    io_enter(io);
+    atomic_store_explicit(&worker->ticked_ms, io->now_ms, memory_order_relaxed);
+    conns_tick(io);
+    sleepers_wake(&worker->runner.sleepers, false);
+    memory_reserve_keep(io->server); /* memory that clients free is in the workers' heaps */
 }
 
 unsigned worker_nconns(const struct worker *worker)
 {
-    return atomic_load_explicit(&worker->nconns, memory_order_relaxed);
+    return atomic_load_explicit(&worker->runner.io.nconns, memory_order_relaxed);
 }
 
 int64_t worker_ticked_ms(const struct worker *worker)
@@ -238,66 +244,53 @@ int64_t worker_ticked_ms(const struct worker *worker)
 
 static void worker_main(void *arg)
 {
-    struct worker *worker = arg;
+    struct io *io = arg;
     char name[16];
-    snprintf(name, sizeof(name), "worker %u", worker->index);
+    snprintf(name, sizeof(name), "worker %u", io->index);
     thread_begin(THREAD_SERVER, name);
     rcu_reader_begin();
     rcu_reader_offline();
-    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    uv_run(&io->loop, UV_RUN_DEFAULT);
     rcu_reader_end();
 }
 
 static void worker_free(struct worker *worker)
 {
-    delivery_deinit(&worker->delivery);
-    buf_deinit(&worker->monitor.lines);
-    keyed_deinit(&worker->keyed);
-    timing_deinit(&worker->timing);
-    input_deinit(&worker->input);
-    handshakes_deinit(worker);
-    window_deinit(&worker->window);
-    usage_destroy(worker->stats.usage);
-    mailbox_deinit(&worker->mailbox);
+    struct io *io = &worker->runner.io;
+    runner_deinit(&worker->runner);
+    timing_deinit(&io->timing);
+    usage_destroy(io->stats.usage);
+    conns_deinit(io);
     free(worker);
 }
 
 static void init_handles(struct worker *worker)
 {
-    uv_prepare_init(&worker->loop, &worker->before_poll);
-    uv_check_init(&worker->loop, &worker->after_poll);
-    turns_open(worker);
-    handshakes_open(worker);
-    uv_timer_init(&worker->loop, &worker->tick);
-    tracking_init(worker);
-    worker->before_poll.data = worker->after_poll.data = worker->tick.data = worker;
+    struct io *io = &worker->runner.io;
+    conns_open(io);
+    tracking_open(&worker->runner.trackers);
+    uv_prepare_init(&io->loop, &worker->before_poll);
+    uv_check_init(&io->loop, &worker->after_poll);
+    uv_timer_init(&io->loop, &worker->tick);
+    worker->before_poll.data = worker->after_poll.data = &worker->runner;
+    worker->tick.data = worker;
     uv_prepare_start(&worker->before_poll, on_before_poll);
     uv_check_start(&worker->after_poll, on_after_poll);
     uv_timer_start(&worker->tick, on_tick, WORKER_TICK_MS, WORKER_TICK_MS);
 }
 
-/* What needs no loop. */
-static int init_parts(struct worker *worker)
+/* All that needs no loop. */
+static int init_parts(struct worker *worker, struct server *server, unsigned index)
 {
-    struct server *server = worker->server;
-    mailbox_init(&worker->mailbox);
-    worker->users.message.run = worker_look_at_users;
-    buf_init(&worker->monitor.lines, SIZE_MAX);
-    timing_init(&worker->timing, &worker->stats, server->slowlog, server->latency);
-    worker->stats.usage = usage_create();
-    push_init(worker);
-    delivery_init(&worker->delivery);
-    turns_init(worker);
-    handshakes_init(worker);
-    log_waits_init(worker);
-    section_init(&worker->section);
-    held_jobs_init(&worker->jobs_held);
-    worker->slice_items = COMMAND_SLICE;
-    int err = worker->stats.usage ? input_init(&worker->input) : -ENOMEM;
-    if (!err)
-        err = window_init(&worker->window);
-    admission_init(worker);
-    return err;
+    struct io *io = &worker->runner.io;
+    int err = conns_init(io, server, index, &calls);
+    timing_init(&io->timing, &io->stats, server->stats.slowlog, server->stats.latency);
+    io->stats.usage = usage_create();
+    if (!io->stats.usage)
+        err = -ENOMEM;
+    int runner_err = runner_init(&worker->runner);
+    host_init(worker);
+    return err ? err : runner_err;
 }
 
 int worker_start(struct worker **worker_out, struct server *server, unsigned index)
@@ -305,53 +298,60 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
     struct worker *worker = NULL;
     if (posix_memalign((void **)&worker, 64, sizeof(*worker)) != 0)
         return -ENOMEM;
-    *worker = (struct worker){.server = server, .index = index};
-    int err = init_parts(worker);
+    *worker = (struct worker){0};
+    struct io *io = &worker->runner.io;
+    int err = init_parts(worker, server, index);
     if (!err)
-        err = uv_loop_init(&worker->loop);
+        err = uv_loop_init(&io->loop);
     if (err) {
         worker_free(worker);
         return err;
     }
-    err = mailbox_open(&worker->mailbox, &worker->loop, on_wake, worker);
+    err = mailbox_open(&io->mailbox, &io->loop, on_wake, &worker->runner);
     if (!err) {
         init_handles(worker);
-        counters_add(server->counters, &worker->stats, &worker->timing);
-        err = uv_thread_create(&worker->thread, worker_main, worker);
+        counters_add(server->stats.counters, &io->stats, &io->timing);
+        server->threads.mailboxes[index] = &io->mailbox;
+        err = uv_thread_create(&worker->thread, worker_main, io);
         if (!err) {
             *worker_out = worker;
             return 0;
         }
-        counters_remove(server->counters, &worker->stats);
+        counters_remove(server->stats.counters, &io->stats);
         close_everything(worker);
-        uv_run(&worker->loop, UV_RUN_DEFAULT);
+        uv_run(&io->loop, UV_RUN_DEFAULT);
     }
-    uv_loop_close(&worker->loop);
+    uv_loop_close(&io->loop);
     worker_free(worker);
     return err;
 }
 
-static void stop(struct worker *worker, struct worker_message *message)
+struct stop_message {
+    struct message message;
+    struct worker *worker;
+};
+
+static void stop(struct message *message, bool ending)
 {
-    (void)message;
-    close_everything(worker);
+    (void)ending;
+    close_everything(((struct stop_message *)message)->worker);
 }
 
 void worker_stop(struct worker *worker)
 {
-    struct worker_message message = {.run = stop};
-    if (!worker->ended_at_gate)
-        worker_post_message(worker, &message);
+    struct stop_message message = {.message.run = stop, .worker = worker};
+    mailbox_post(&worker->runner.io.mailbox, &message.message); /* without effect if it has ended at the gate */
     uv_thread_join(&worker->thread);
-    run_mail(worker); /* messages posted too late for the loop */
+    run_mail(&worker->runner.io); /* messages posted too late for the loop */
 }
 
 void worker_destroy(struct worker *worker)
 {
-    run_mail(worker);
-    counters_remove(worker->server->counters, &worker->stats);
-    int err = uv_loop_close(&worker->loop);
+    struct io *io = &worker->runner.io;
+    run_mail(io);
+    counters_remove(io->server->stats.counters, &io->stats);
+    int err = uv_loop_close(&io->loop);
     if (err) /* a handle was left open: a bug, so say it */
-        log_warning(&worker->server->log, "worker %u: loop did not close: %s", worker->index, uv_strerror(err));
+        log_warning(&io->server->log, "worker %u: loop did not close: %s", io->index, uv_strerror(err));
     worker_free(worker);
 }

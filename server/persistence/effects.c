@@ -28,11 +28,11 @@ static void tell_clients(struct broadcast *hub, const struct registry_effect *ef
 static void on_effect(void *ctx, const struct registry_effect *effect)
 {
     struct server *server = ctx;
-    count_effect(counters_effects(server->counters), effect);
+    count_effect(counters_effects(server->stats.counters), effect);
     persistence_effect(server, effect);
     if (effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED ||
         effect->kind == REGISTRY_SWAPPED)
-        atomic_fetch_add(&server->flushes, 1);
+        atomic_fetch_add(&server->clients.flushes, 1);
     if (broadcast_has_clients(server->broadcast))
         tell_clients(server->broadcast, effect);
     if (notify_wants(server->notify, ~0u))

@@ -1,11 +1,10 @@
-/* What leaves memory. A round of the evictor's thread sweeps over the registry: of some hundred filters at a time,
- * those whose last use is longest ago. Used in the current unit of entry_stamp(), of a minute, means used now: such a
- * filter gets a second chance, by a stamp that is one unit older, and leaves if it was not used again until the sweep
- * comes back to it. When even that is not enough, nothing is spared in a last pass.
+/* Eviction. A round of the evictor's thread sweeps over the registry, some hundred filters at a time, and evicts the
+ * least recently used ones. A filter that was used in the current minute (the unit of entry_stamp()) gets a second
+ * chance: its stamp becomes a minute older, and it leaves if it is not used again before the sweep comes back. If that
+ * frees too little, a last pass spares nothing.
  *
- * Filters that have changed since the last save cannot leave; when what has not changed is too little, the round saves,
- * and sweeps once more. When that does not help either, the evictor is stuck for a moment, and what needs memory is
- * refused. */
+ * Filters that have changed since the last save cannot leave. If the others free too little, the round saves and sweeps
+ * again. If that does not help either, the evictor is stuck for a moment, and commands that need memory are refused. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,12 +15,14 @@
 #include "clock.h"
 #include "config.h"
 #include "memory_use.h"
+#include "persistence.h"
 #include "rcu.h"
 #include "registry.h"
 #include "residency_internal.h"
 #include "saver.h"
 #include "store.h"
 #include "thread.h"
+#include "lock.h"
 
 #define LOOK_AT_ONCE  512  /* names of a step of the sweep */
 #define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
@@ -34,13 +35,15 @@
 
 uint64_t residency_high_water(const struct config *config)
 {
-    return config->maxmemory_policy == MEMORY_NOEVICTION ? 0 : config->maxmemory - config->maxmemory / 16;
+    return config->memory.maxmemory_policy == MEMORY_NOEVICTION
+               ? 0
+               : config->memory.maxmemory - config->memory.maxmemory / 16;
 }
 
 /* Passes over the registry, in their order. */
 enum mercy {
-    GENTLE,        /* what was used in the last minute stays */
-    SECOND_CHANCE, /* it stays, and will not the next time unless it was used again */
+    GENTLE,        /* filters used in the last minute stay */
+    SECOND_CHANCE, /* they stay once more; the next time only if they were used again */
     ONLY_CHANCE,   /* the next time */
     NONE,          /* everything goes */
 };
@@ -70,7 +73,8 @@ static void consider(void *ctx, struct slice name, struct entry *entry)
     uint64_t bytes = filter && !entry_is_away(entry) ? bloom_filter_droppable(filter) : 0;
     if (bytes == 0 || sweep->n == sizeof(sweep->of) / sizeof(sweep->of[0]))
         return;
-    if (entry_is_dirty(entry) || !store_has_bits(sweep->res->server->store, entry->id)) { /* asked again in leaves() */
+    struct store *store = sweep->res->server->persistence->store;
+    if (entry_is_dirty(entry) || !store_has_bits(store, entry->id)) { /* asked again in leaves() */
         sweep->dirty += bytes;
         return;
     }
@@ -112,7 +116,7 @@ static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
         if (!entry)
             continue;
         if (entry != one.entry || !entry_leave(entry)) {
-            registry_unpin(entry);
+            entry_unpin(entry);
             continue;
         }
         sweep->of[i] = sweep->of[leaving];
@@ -127,7 +131,7 @@ static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
 static bool leaves(struct residency *res, struct entry *entry)
 {
     bool left = entry_take_away(entry);
-    if (left && !store_has_bits(res->server->store, entry->id)) {
+    if (left && !store_has_bits(res->server->persistence->store, entry->id)) {
         entry_come_back(entry);
         return false;
     }
@@ -141,13 +145,13 @@ static uint64_t let_go(struct residency *res, const struct candidate *of, size_t
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        pthread_mutex_lock(&res->words);
+        lock_take(&res->words);
         if (leaves(res, of[i].entry)) {
             bytes += of[i].bytes;
             atomic_fetch_add_explicit(&res->evictions, 1, memory_order_relaxed);
         }
-        pthread_mutex_unlock(&res->words);
-        registry_unpin(of[i].entry);
+        lock_give(&res->words);
+        entry_unpin(of[i].entry);
     }
     return bytes;
 }
@@ -156,9 +160,9 @@ static uint64_t let_go(struct residency *res, const struct candidate *of, size_t
 
 static bool is_stopping(struct residency *res)
 {
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     bool stop = res->stop;
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
     return stop;
 }
 
@@ -168,16 +172,16 @@ static uint64_t step(struct sweep *sweep, uint64_t need, enum mercy mercy)
     struct residency *res = sweep->res;
     struct server *server = res->server;
     sweep->n = 0;
-    sweep->now = atomic_load_explicit(&server->use_stamp, memory_order_relaxed);
+    sweep->now = atomic_load_explicit(&server->memory.use_stamp, memory_order_relaxed);
     rcu_reader_online();
-    atomic_fetch_add(&server->leaving, 1);
-    res->cursor = registry_scan(server->registry, res->cursor, LOOK_AT_ONCE, consider, sweep);
+    atomic_fetch_add(&server->persistence->leaving, 1);
+    res->evictor.cursor = registry_scan(server->registry, res->evictor.cursor, LOOK_AT_ONCE, consider, sweep);
     size_t leaving = choose(sweep, need, mercy);
     rcu_reader_offline();
     if (leaving)
         rcu_wait_for_readers();
     uint64_t bytes = let_go(res, sweep->of, leaving);
-    atomic_fetch_sub(&server->leaving, 1);
+    atomic_fetch_sub(&server->persistence->leaving, 1);
     for (size_t i = 0; i < sweep->n; i++)
         free(sweep->of[i].name);
     return bytes;
@@ -189,11 +193,11 @@ static uint64_t bytes_over(struct residency *res, bool gently, bool *over_out)
     struct server *server = res->server;
     rcu_reader_online();
     const struct config *config = server_config(server);
-    uint64_t high = residency_high_water(config), max = config->maxmemory;
+    uint64_t high = residency_high_water(config), max = config->memory.maxmemory;
     rcu_reader_offline();
-    uint64_t used = memory_limited(server), wanted = atomic_load(&res->wanted);
+    uint64_t used = memory_limited(server), wanted = atomic_load(&res->evictor.wanted);
     *over_out = high && (used >= max || used + wanted > max);
-    wanted += gently ? atomic_load(&res->wanted_gently) : 0;
+    wanted += gently ? atomic_load(&res->evictor.wanted_gently) : 0;
     if (!high || used + wanted < high)
         return 0;
     return used + wanted - (max - max / 8);
@@ -233,15 +237,15 @@ static bool sweep_until_kept(struct residency *res, enum mercy from, uint64_t *d
 
 /* ---- a round ---- */
 
-/* What has changed can leave when it is saved. */
+/* Changed filters can leave once they are saved. */
 static bool save(struct residency *res)
 {
     struct errbuf err = {""};
-    if (res->save_failed_ms && clock_ms() - res->save_failed_ms < SAVE_RETRY_MS)
+    if (res->evictor.save_failed_ms && clock_ms() - res->evictor.save_failed_ms < SAVE_RETRY_MS)
         return false;
     log_notice(&res->server->log, "saving, so that filters can leave memory (maxmemory-policy)");
-    int status = saver_run_next(res->server->saver, &err);
-    res->save_failed_ms = status ? clock_ms() : 0;
+    int status = saver_run_next(res->server->persistence->saver, &err);
+    res->evictor.save_failed_ms = status ? clock_ms() : 0;
     return status == 0;
 }
 
@@ -250,16 +254,18 @@ static bool save(struct residency *res)
 static void note_round(struct residency *res, bool over, bool hopeless)
 {
     int64_t now = clock_ms();
-    if (over && res->missed++ == 0)
-        res->missed_since_ms = now;
+    if (over && res->evictor.missed++ == 0)
+        res->evictor.missed_since_ms = now;
     if (!over)
-        res->missed = 0;
-    bool stuck = over && (hopeless || (res->missed >= MISSES && now - res->missed_since_ms >= PATIENCE_MS));
-    if (stuck && !atomic_exchange(&res->stuck, true))
-        log_warning(&res->server->log,
-                    "no more filters can leave memory, and maxmemory is reached: what needs memory is refused");
+        res->evictor.missed = 0;
+    bool stuck =
+        over && (hopeless || (res->evictor.missed >= MISSES && now - res->evictor.missed_since_ms >= PATIENCE_MS));
+    if (stuck && !atomic_exchange(&res->evictor.stuck, true))
+        log_warning(
+            &res->server->log,
+            "no more filters can leave memory, and maxmemory is reached: commands that need memory are refused");
     else if (!over)
-        atomic_store(&res->stuck, false);
+        atomic_store(&res->evictor.stuck, false);
 }
 
 static void run_round(struct residency *res)
@@ -273,7 +279,7 @@ static void run_round(struct residency *res)
         if (!hopeless)
             (void)sweep_until_kept(res, GENTLE, &dirty);
     }
-    atomic_store(&res->rest_until_ms, bytes_over(res, false, &over) ? clock_ms() + RETRY_MS : 0);
+    atomic_store(&res->evictor.rest_until_ms, bytes_over(res, false, &over) ? clock_ms() + RETRY_MS : 0);
     note_round(res, over, hopeless);
 }
 
@@ -283,11 +289,11 @@ static bool wait_for_press(struct residency *res)
     int64_t until_ms = clock_ms() + RETRY_MS;
     struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
     bool retry = false;
-    while (!res->stop && !retry && res->rounds == res->done) {
-        if (!atomic_load(&res->stuck))
-            pthread_cond_wait(&res->press, &res->lock);
+    while (!res->stop && !retry && res->evictor.rounds == res->evictor.done) {
+        if (!atomic_load(&res->evictor.stuck))
+            lock_wait(&res->evictor.press, &res->lock);
         else
-            retry = pthread_cond_clockwait(&res->press, &res->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT;
+            retry = !lock_wait_until(&res->evictor.press, &res->lock, CLOCK_MONOTONIC, &until);
     }
     return !res->stop;
 }
@@ -299,20 +305,20 @@ static void *evict_main(void *arg)
     thread_begin(THREAD_BACKGROUND, "evictor");
     rcu_reader_begin();
     rcu_reader_offline();
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     while (wait_for_press(res)) {
-        uint64_t round = res->rounds;
-        atomic_store(&res->pressed, false);
-        pthread_mutex_unlock(&res->lock);
+        uint64_t round = res->evictor.rounds;
+        atomic_store(&res->evictor.pressed, false);
+        lock_give(&res->lock);
         run_round(res);
         res->server->calls.memory_changed(res->server);
-        if (res->missed)
+        if (res->evictor.missed)
             nanosleep(&pause, NULL);
-        pthread_mutex_lock(&res->lock);
-        res->done = round;
+        lock_take(&res->lock);
+        res->evictor.done = round;
         pthread_cond_broadcast(&res->ended);
     }
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
     rcu_reader_end();
     return NULL;
 }
@@ -322,43 +328,44 @@ static void *evict_main(void *arg)
 /* Under the lock: another round is to begin. Returns its number, 0 if there is no thread for it. */
 static uint64_t ask_for_round(struct residency *res)
 {
-    if (!res->evicts && !res->stop)
-        res->evicts = pthread_create(&res->evictor, NULL, evict_main, res) == 0;
-    if (!res->evicts || res->stop)
+    if (!res->evictor.runs && !res->stop)
+        res->evictor.runs = pthread_create(&res->evictor.thread, NULL, evict_main, res) == 0;
+    if (!res->evictor.runs || res->stop)
         return 0;
-    pthread_cond_signal(&res->press);
-    return ++res->rounds;
+    pthread_cond_signal(&res->evictor.press);
+    return ++res->evictor.rounds;
 }
 
 void residency_press(struct server *server)
 {
-    struct residency *res = server->residency;
-    if (atomic_load_explicit(&res->pressed, memory_order_relaxed) ||
-        atomic_load_explicit(&res->stuck, memory_order_relaxed) || atomic_exchange(&res->pressed, true))
+    struct residency *res = server->persistence->residency;
+    if (atomic_load_explicit(&res->evictor.pressed, memory_order_relaxed) ||
+        atomic_load_explicit(&res->evictor.stuck, memory_order_relaxed) || atomic_exchange(&res->evictor.pressed, true))
         return;
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     if (ask_for_round(res) == 0)
-        atomic_store(&res->stuck, !res->stop);
-    pthread_mutex_unlock(&res->lock);
+        atomic_store(&res->evictor.stuck, !res->stop);
+    lock_give(&res->lock);
 }
 
 void residency_tick(struct server *server)
 {
     uint64_t high = residency_high_water(server_config(server));
-    if (high && memory_limited(server) >= high && clock_ms() >= atomic_load(&server->residency->rest_until_ms))
+    if (high && memory_limited(server) >= high &&
+        clock_ms() >= atomic_load(&server->persistence->residency->evictor.rest_until_ms))
         residency_press(server);
 }
 
 bool residency_is_stuck(const struct server *server)
 {
-    return atomic_load_explicit(&server->residency->stuck, memory_order_relaxed);
+    return atomic_load_explicit(&server->persistence->residency->evictor.stuck, memory_order_relaxed);
 }
 
 static bool fits(struct residency *res, uint64_t bytes)
 {
     rcu_reader_online();
     const struct config *config = server_config(res->server);
-    uint64_t max = config->maxmemory;
+    uint64_t max = config->memory.maxmemory;
     bool evicts = residency_high_water(config) != 0;
     rcu_reader_offline();
     return max == 0 || !evicts || memory_limited(res->server) + bytes <= max;
@@ -367,21 +374,21 @@ static bool fits(struct residency *res, uint64_t bytes)
 /* Has a round run, and waits for its end. False: there are no more. */
 static bool wait_for_round(struct residency *res)
 {
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     uint64_t round = ask_for_round(res);
-    while (round && res->done < round && !res->stop)
-        pthread_cond_wait(&res->ended, &res->lock);
+    while (round && res->evictor.done < round && !res->stop)
+        lock_wait(&res->ended, &res->lock);
     bool more = round && !res->stop;
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
     return more;
 }
 
 bool evict_for(struct residency *res, uint64_t bytes, bool gently)
 {
-    _Atomic uint64_t *wanted = gently ? &res->wanted_gently : &res->wanted;
+    _Atomic uint64_t *wanted = gently ? &res->evictor.wanted_gently : &res->evictor.wanted;
     if (fits(res, bytes))
         return true;
-    if (gently && clock_ms() < res->gentle_until_ms)
+    if (gently && clock_ms() < res->evictor.gentle_until_ms)
         return false;
     atomic_fetch_add(wanted, bytes);
     int64_t until_ms = clock_ms() + PATIENCE_MS;
@@ -392,6 +399,6 @@ bool evict_for(struct residency *res, uint64_t bytes, bool gently)
     atomic_fetch_sub(wanted, bytes);
     bool enough = fits(res, bytes);
     if (gently && !enough)
-        res->gentle_until_ms = clock_ms() + RETRY_MS;
+        res->evictor.gentle_until_ms = clock_ms() + RETRY_MS;
     return enough;
 }

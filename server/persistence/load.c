@@ -48,19 +48,19 @@ static struct slice name_of(const struct store_filter *info)
 static void progress(void *ctx, uint64_t bytes)
 {
     struct load *load = ctx;
-    atomic_fetch_add_explicit(&load->server->load.done_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&load->server->persistence->load.done_bytes, bytes, memory_order_relaxed);
 }
 
 /* ---- filters of the save ---- */
 
-/* What has expired while nobody was there is not loaded; the next save removes its files. */
+/* Filters that expired while no daemon ran are not loaded; the next save removes their files. */
 static enum store_fate on_resolve(void *ctx, struct store_filter *info)
 {
     struct load *load = ctx;
     enum store_fate fate = replay_resolve(load->replay, info);
     if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > clock_unix_ms())
         return fate;
-    atomic_fetch_add_explicit(&load->server->load_expired, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&load->server->persistence->load_expired, 1, memory_order_relaxed);
     if (replay_expired(load->replay, info->id) != 0)
         atomic_store(&load->failed, -ENOMEM);
     return STORE_GONE;
@@ -129,7 +129,7 @@ static void on_discard(void *ctx, struct bloom_filter *filter, void *user)
 {
     struct load *load = ctx;
     (void)filter;
-    registry_delete(load->server->registry, entry_created_name(user));
+    registry_delete(load->server->registry, entry_name(user));
 }
 
 static void on_quarantined(void *ctx, const struct store_filter *info, const char *reason)
@@ -154,7 +154,7 @@ static void on_forget(void *ctx, uint64_t id)
 {
     struct server *server = ctx;
     struct journal *journal = server_journal(server);
-    store_forget(server->store, id);
+    store_forget(server->persistence->store, id);
     if (journal)
         journal_note(journal, &(struct log_control){.kind = LOG_FORGET, .id = id});
 }
@@ -173,20 +173,20 @@ static int load_files(struct load *load)
     };
     struct store_load_summary summary;
     int64_t start = clock_ms();
-    int status = store_load(server->store, server->pool, load->nthreads, &loader, &summary, &load->err);
+    int status = store_load(server->persistence->store, server->pool, load->nthreads, &loader, &summary, &load->err);
     if (status)
         return status;
     if (atomic_load(&load->failed)) {
         errbuf_set(&load->err, "%s", strerror(-atomic_load(&load->failed)));
         return atomic_load(&load->failed);
     }
-    registry_set_next_id(server->registry, store_next_id(server->store));
+    registry_set_next_id(server->registry, store_next_id(server->persistence->store));
     registry_on_forget(server->registry, on_forget, server);
     log_notice(&server->log,
                "loaded %s of the last save (%s, %s) in %" PRId64 " ms; %" PRIu64 " quarantined, %zu had expired",
                log_count(summary.filters, "filter").text, log_count(summary.layers, "layer").text,
                log_bytes(summary.bytes).text, clock_ms() - start, summary.quarantined,
-               atomic_load_explicit(&server->load_expired, memory_order_relaxed));
+               atomic_load_explicit(&server->persistence->load_expired, memory_order_relaxed));
     if (summary.left)
         log_notice(&server->log, "the bits of %s are read when they are asked for",
                    log_count(summary.left, "filter").text);
@@ -276,7 +276,7 @@ static int start_log(struct load *load)
         .log_bytes = read->bytes,
         .log = load->log,
         .tail = read->tail,
-        .generation = store_number(load->server->store),
+        .generation = store_number(load->server->persistence->store),
     };
     struct errbuf err = {""};
     if (log_reader_keep_cut(load->log, &err) != 0)
@@ -289,11 +289,11 @@ static int start_log(struct load *load)
     /* A save that has what could be read, and keeps the log all the same, says that the rest need not be asked for
      * again. */
     bool loss = read->damages || load->replay_summary.left_out;
-    load->server->log_accepted = loss ? read->next_segment : load->checkpoint.accepted;
+    load->server->persistence->log_accepted = loss ? read->next_segment : load->checkpoint.accepted;
     replay_note_expired(load->replay, server_journal(load->server));
-    /* Whoever repairs a file that was damaged gets the adds back that came after it was saved. */
+    /* An operator who repairs a damaged file gets back the adds that came after its save. */
     if (load->replay_summary.quarantined) {
-        journal_keep_begin(server_journal(load->server), &load->server->log_kept);
+        journal_keep_begin(server_journal(load->server), &load->server->persistence->log_kept);
         log_warning(&load->server->log,
                     "the log has adds to quarantined filters: it is kept until a start without such filters");
     }
@@ -307,18 +307,18 @@ static int check_databases(struct load *load)
 {
     const struct config *config = server_config(load->server);
     unsigned highest = registry_highest_number(load->server->registry);
-    if (config->cluster_emulation && highest > 0) {
+    if (config->cluster.emulation && highest > 0) {
         errbuf_set(&load->err,
                    "the data directory has filters in database %u, and with cluster-emulation clients have database 0 "
                    "only: start without it, and move or delete them",
                    highest);
         return -EINVAL;
     }
-    if (highest < (unsigned)config->databases)
+    if (highest < (unsigned)config->data.databases)
         return 0;
     errbuf_set(&load->err,
                "the data directory has filters in database %u, and `databases` is %" PRId64 ": set it to at least %u",
-               highest, (int64_t)config->databases, highest + 1);
+               highest, (int64_t)config->data.databases, highest + 1);
     return -EINVAL;
 }
 
@@ -328,7 +328,7 @@ static int take_databases(struct load *load)
     struct databases databases = load->checkpoint.databases;
     replay_databases(load->replay, &databases);
     if (!databases_are_valid(&databases)) {
-        errbuf_set(&load->err, "the log is damaged: by it two numbers of databases stand for the same one");
+        errbuf_set(&load->err, "the log is damaged: two database numbers stand for the same database");
         return -EINVAL;
     }
     for (unsigned i = 0; i < DATABASES_MAX; i++)
@@ -339,12 +339,12 @@ static int take_databases(struct load *load)
 static int load_all(struct load *load)
 {
     struct server *server = load->server;
-    load->checkpoint = store_checkpoint(server->store);
+    load->checkpoint = store_checkpoint(server->persistence->store);
     window_clock_start(fsops_posix(), server->process.data_dir, &load->err);
     if (load->err.text[0])
         log_warning(&server->log, "the clock of windows goes on by the time of day: %s", load->err.text);
     load->err.text[0] = '\0';
-    int status = replay_create(&load->replay, server, server->store, load->accept_damage);
+    int status = replay_create(&load->replay, server, server->persistence->store, load->accept_damage);
     if (status) {
         errbuf_set(&load->err, "%s", strerror(-status));
         return status;
@@ -369,22 +369,22 @@ static int open_for_clients(struct load *load)
     load->err.text[0] = '\0';
     effects_attach(server);
     registry_release_clock(server->registry);
-    int status = expirer_create(&server->expirer, server->registry, effects_pace, server);
+    int status = expirer_create(&server->persistence->expirer, server->registry, effects_pace, server);
     if (status) {
         errbuf_set(&load->err, "cannot start threads: %s", strerror(-status));
         return status;
     }
-    server->loaded_filters = registry_count(server->registry);
+    server->persistence->loaded_filters = registry_count(server->registry);
     rcu_reader_begin();
-    /* Only from here on: what was there before the limits is not turned away by them. */
+    /* Only from here on: the limits do not refuse filters that are older than them. */
     const struct config *config = server_config(server);
-    bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
-    bloom_pool_set_overshoot(server->pool, config->maxmemory_policy != MEMORY_NOEVICTION);
-    atomic_store_explicit(&server->load.active, false, memory_order_release);
-    /* The damaged part must not be met by the next start; nor need what has expired be looked at again. */
+    bloom_pool_set_limits(server->pool, config->filters.max_filter_bytes, config->memory.maxmemory);
+    bloom_pool_set_overshoot(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
+    atomic_store_explicit(&server->persistence->load.active, false, memory_order_release);
+    /* The next start must not meet the damaged part, and need not look at expired filters again. */
     if (load->log_summary.damages || load->replay_summary.left_out ||
-        (server_journal(server) && atomic_load(&server->load_expired)))
-        saver_start(server->saver, true);
+        (server_journal(server) && atomic_load(&server->persistence->load_expired)))
+        saver_start(server->persistence->saver, true);
     rcu_reader_end();
     return 0;
 }
@@ -400,7 +400,7 @@ static void *load_main(void *arg)
     malloc_trim(0); /* the log of a million filters takes some hundred MB until here */
     if (load->status == 0)
         load->status = open_for_clients(load);
-    if (load->status < 0 && !load->err.text[0]) /* of what has failed alone it is clear enough */
+    if (load->status < 0 && !load->err.text[0]) /* otherwise the text says it */
         errbuf_set(&load->err, "%s", strerror(-load->status));
     load->done(load->server);
     return NULL;
@@ -415,39 +415,40 @@ int load_start(struct server *server, void (*done)(struct server *server))
         return -ENOMEM;
     load->server = server;
     load->done = done;
-    load->accept_damage = config->aof_load_damaged;
-    load->lazy = config->lazy_load;
+    load->accept_damage = config->log.aof_load_damaged;
+    load->lazy = config->data.lazy_load;
     load->high_water = residency_high_water(config);
-    load->nthreads = config->load_threads ? (unsigned)config->load_threads : thread_processors(THREAD_SERVER);
-    if (log_bytes_on_disk(fsops_posix(), server->process.data_dir, store_checkpoint(server->store).log, &log_bytes) !=
-        0)
-        log_bytes = 0; /* the estimate is without it; reading it will say what is wrong */
-    atomic_store(&server->load.total_bytes, store_opened_bytes(server->store) + 2 * log_bytes); /* it is read twice */
-    server->load.started_ms = clock_ms();
-    server->load.started_unix_ms = clock_unix_ms();
-    atomic_store(&server->load.active, true);
+    load->nthreads = config->data.load_threads ? (unsigned)config->data.load_threads : thread_processors(THREAD_SERVER);
+    if (log_bytes_on_disk(fsops_posix(), server->process.data_dir, store_checkpoint(server->persistence->store).log,
+                          &log_bytes) != 0)
+        log_bytes = 0; /* the estimate leaves it out; the reader will report the fault */
+    atomic_store(&server->persistence->load.total_bytes,
+                 store_opened_bytes(server->persistence->store) + 2 * log_bytes); /* it is read twice */
+    server->persistence->load.started_ms = clock_ms();
+    server->persistence->load.started_unix_ms = clock_unix_ms();
+    atomic_store(&server->persistence->load.active, true);
     int status = pthread_create(&load->thread, NULL, load_main, load);
     if (status) {
         free(load);
         return -status;
     }
-    server->load.load = load;
+    server->persistence->load.load = load;
     return 0;
 }
 
 void load_leave(struct server *server)
 {
-    struct load *load = server->load.load;
+    struct load *load = server->persistence->load.load;
     pthread_detach(load->thread);
 }
 
 int load_join(struct server *server, struct errbuf *err)
 {
-    struct load *load = server->load.load;
+    struct load *load = server->persistence->load.load;
     pthread_join(load->thread, NULL);
     int status = load->status;
     *err = load->err;
-    server->load.load = NULL;
+    server->persistence->load.load = NULL;
     free(load);
     return status ? -1 : 0;
 }

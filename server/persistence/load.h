@@ -1,6 +1,6 @@
-/* load: from the data directory into the registry, at the start: the files of the last save, then the log.
+/* load: fills the registry at the start, from the files of the last save and then from the log.
  *
- * It runs in a thread of its own. The workers serve meanwhile, and answer -LOADING to commands that touch filters.
+ * It runs in a thread of its own. Meanwhile the workers answer -LOADING to commands that touch filters.
  *
  * Thread: the main thread, except load_report(). */
 #ifndef BLOOMERY_LOAD_H
@@ -11,9 +11,9 @@
 
 struct server;
 
-/* Begins to load all filters of server->store, with as many threads as the settings say. Filters whose files cannot be
- * trusted are quarantined and logged. `done` is called once, in the loading thread: after success server.load is not
- * active any more and writes are recorded; after a failure no filter may be served. 0 or -errno. */
+/* Begins to load all filters of the store. Filters with damaged files are quarantined and logged. `done` is called
+ * once, in the loading thread: after success server_loading() is false and writes are recorded; after a failure no
+ * filter may be served. 0 or -errno. */
 int load_start(struct server *server, void (*done)(struct server *server));
 
 /* Waits for the end of the load. 0, or -1 with the reason in `err`. Called once after a successful load_start(). */

@@ -12,7 +12,7 @@
 #include "store.h"
 #include "server.h"
 
-/* ---- what the log thread calls ---- */
+/* ---- calls of the log thread ---- */
 
 static void on_barrier(void *ctx)
 {
@@ -41,11 +41,17 @@ static void on_state(void *ctx, bool failed, const char *text)
         log_notice(&server->log, "the log can be written again; nothing of it has been lost");
 }
 
+static void on_lost(void *ctx, const char *what, const char *so)
+{
+    struct server *server = ctx;
+    log_warning(&server->log, "%s: %s", what, so);
+}
+
 static int on_still_ours(void *ctx)
 {
     struct server *server = ctx;
     struct errbuf ignored;
-    return store_still_ours(server->store, &ignored);
+    return store_still_ours(server->persistence->store, &ignored);
 }
 
 /* ---- start and stop ---- */
@@ -60,16 +66,17 @@ int persistence_start(struct server *server, const struct journal_start *from, s
     start.announce = on_announce;
     start.has_room = on_room;
     start.state = on_state;
+    start.lost = on_lost;
     start.still_ours = on_still_ours;
     start.ctx = server;
-    start.nrings = server->nworkers;
+    start.nrings = server->threads.nworkers;
     if (getrandom(&start.salt, sizeof(start.salt), 0) != (ssize_t)sizeof(start.salt))
         start.salt = (uint64_t)clock_unix_ms() * UINT64_C(0x9e3779b97f4a7c15);
     int status = journal_create(&journal, &start, err);
     if (status)
         return status;
-    journal_set_policy(journal, (enum journal_policy)config->appendfsync);
-    journal_record(journal, config->appendonly);
+    journal_set_policy(journal, (enum journal_policy)config->log.appendfsync);
+    journal_record(journal, config->log.appendonly);
     atomic_store_explicit(&server->journal, journal, memory_order_release);
     return 0;
 }
@@ -79,21 +86,24 @@ void persistence_stop(struct server *server)
     journal_destroy(atomic_exchange(&server->journal, NULL));
 }
 
-void persistence_apply(struct server *server, const struct config *old, const struct config *now)
+void persistence_config_replace(struct server *server, struct config *now)
 {
     struct journal *journal = server_journal(server);
+    bool was = server_config(server)->log.appendonly;
+    server_config_replace(server, now);
     if (!journal)
         return;
-    journal_set_policy(journal, (enum journal_policy)now->appendfsync);
-    if (old->appendonly == now->appendonly)
+    journal_set_policy(journal, (enum journal_policy)now->log.appendfsync);
+    if (was == now->log.appendonly)
         return;
     /* Switched on, the log is complete with the save that begins now; switched off, its records must not come back over
      * what changes from now on, so it goes with this save. */
-    journal_switch(journal, now->appendonly); /* the save is tried again until it has succeeded */
-    saver_start(server->saver, true);
+    journal_switch(journal, now->log.appendonly); /* the save is tried again until it has succeeded */
+    saver_start(server->persistence->saver, true);
     log_notice(&server->log,
-               now->appendonly ? "appendonly is switched on; the log is valid from the end of the save that begins now"
-                               : "appendonly is switched off; the save that begins now replaces the log");
+               now->log.appendonly
+                   ? "appendonly is switched on; the log is valid from the end of the save that begins now"
+                   : "appendonly is switched off; the save that begins now replaces the log");
 }
 
 /* ---- effects ---- */
@@ -210,8 +220,8 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
 static bool save_refuses(struct server *server)
 {
     const struct config *config = server_config(server);
-    return config->stop_writes_on_bgsave_error && !config->appendonly && config->save.count &&
-           saver_has_failed(server->saver);
+    return config->data.stop_writes_on_bgsave_error && !config->log.appendonly && config->data.save.count &&
+           saver_has_failed(server->persistence->saver);
 }
 
 bool persistence_refuses(struct server *server)
@@ -231,7 +241,7 @@ bool persistence_refusal(struct server *server, char *text, size_t size)
     }
     if (save_refuses(server)) {
         struct saver_info info;
-        saver_info(server->saver, &info);
+        saver_info(server->persistence->saver, &info);
         snprintf(text, size,
                  "MISCONF Filters cannot be saved and appendonly is off, so that writes are refused "
                  "(stop-writes-on-bgsave-error): %s",

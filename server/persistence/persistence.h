@@ -4,16 +4,46 @@
 #ifndef BLOOMERY_PERSISTENCE_H
 #define BLOOMERY_PERSISTENCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "errbuf.h"
 #include "journal.h"
+#include "server.h"
+
+/* The load at the start; it runs beside the workers, which refuse nearly all commands meanwhile. */
+struct load_progress {
+    _Atomic bool active;
+    _Atomic uint64_t total_bytes; /* an estimate */
+    _Atomic uint64_t done_bytes;
+    int64_t started_unix_ms;
+    int64_t started_ms; /* monotonic */
+    struct load *load;  /* internal to load.c */
+};
+
+/* What is on the disk, and who brings it there and back. Constant once the workers run, except the atomics. */
+struct persistence {
+    struct store *store; /* the data directory, opened */
+    struct saver *saver;
+    struct residency *residency; /* bits that are not in memory */
+    struct expirer *expirer;
+    struct journal_keep log_kept;  /* kept while the log has adds to filters in quarantine */
+    uint64_t log_accepted;         /* store_checkpoint.accepted of the saves to come; set before the first one */
+    _Atomic unsigned leaving;      /* residency_some_away() */
+    _Atomic size_t loaded_filters; /* at the start */
+    _Atomic size_t load_expired;   /* filters of the data directory that had expired by the start */
+    struct load_progress load;
+};
 
 struct config;
 struct registry_effect;
-struct server;
+
+static inline bool server_loading(const struct server *server)
+{
+    return atomic_load_explicit(&server->persistence->load.active, memory_order_acquire);
+}
 
 /* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are
  * in the registry, none is served yet. The status of journal_create(). */
@@ -23,8 +53,8 @@ int persistence_start(struct server *server, const struct journal_start *from, s
 /* Ends the journal, which syncs all records first. Called after the workers have ended. */
 void persistence_stop(struct server *server);
 
-/* Called when new settings are in force. */
-void persistence_apply(struct server *server, const struct config *old, const struct config *now);
+/* server_config_replace(), and what the log does by the new settings. */
+void persistence_config_replace(struct server *server, struct config *config);
 
 /* Contents that did not come from adds: the record of files (store.h), or the contents themselves (log_contents.h). */
 struct persistence_contents {

@@ -14,8 +14,10 @@
 #include "journal.h"
 #include "log_contents.h"
 #include "log_history.h"
+#include "persistence.h"
 #include "server.h"
 #include "window_clock.h"
+#include "lock.h"
 
 /* A filter that adds can be brought back to. */
 struct target {
@@ -31,7 +33,7 @@ struct replay {
     struct store *store;
     bool accept_loss;
     struct log_history *history;
-    pthread_mutex_t lock; /* of targets, while filters are loaded */
+    struct lock lock; /* of targets, while filters are loaded */
     struct id_map targets;
     struct id_map expired; /* no values; under the lock, too */
     struct replay_summary summary;
@@ -60,7 +62,7 @@ int replay_create(struct replay **replay_out, struct server *server, struct stor
     replay->server = server;
     replay->store = store;
     replay->accept_loss = accept_loss;
-    pthread_mutex_init(&replay->lock, NULL);
+    lock_init(&replay->lock, RANK_REPLAY);
     *replay_out = replay;
     return 0;
 }
@@ -72,17 +74,17 @@ void replay_destroy(struct replay *replay)
     for (size_t i = 0; i < replay->targets.nslots; i++) {
         struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
         if (target && atomic_load(&target->broken))
-            registry_unpin(target->entry);
+            entry_unpin(target->entry);
         free(target);
     }
     log_history_destroy(replay->history);
     id_map_deinit(&replay->targets);
     id_map_deinit(&replay->expired);
-    pthread_mutex_destroy(&replay->lock);
+    lock_deinit(&replay->lock);
     free(replay);
 }
 
-/* ---- what the log says of filters ---- */
+/* ---- filters in the log ---- */
 
 int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
 {
@@ -106,9 +108,9 @@ enum store_fate replay_resolve(struct replay *replay, struct store_filter *info)
 
 int replay_expired(struct replay *replay, uint64_t id)
 {
-    pthread_mutex_lock(&replay->lock);
+    lock_take(&replay->lock);
     int status = id_map_set(&replay->expired, id, NULL);
-    pthread_mutex_unlock(&replay->lock);
+    lock_give(&replay->lock);
     return status;
 }
 
@@ -135,15 +137,15 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint6
         bloom_filter_layer(filter, i, &view);
         target->counted[i] = view.ordinal;
     }
-    pthread_mutex_lock(&replay->lock);
+    lock_take(&replay->lock);
     int status = id_map_set(&replay->targets, id, target);
-    pthread_mutex_unlock(&replay->lock);
+    lock_give(&replay->lock);
     if (status)
         free(target);
     return status;
 }
 
-/* What it was made with. Then nothing of that is needed any more. */
+/* The contents that the filter was made with: they are needed once. */
 static int fill(struct replay *replay, const struct log_filter *h, struct entry *entry, struct errbuf *err)
 {
     struct log_contents contents;
@@ -161,7 +163,7 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
     struct bloom_class *class;
     struct entry *entry;
     if (h->expires_ms && h->expires_ms <= clock_unix_ms()) {
-        atomic_fetch_add_explicit(&replay->server->load_expired, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&replay->server->persistence->load_expired, 1, memory_order_relaxed);
         return replay_expired(replay, h->id);
     }
     int status = bloom_class_get(replay->server->pool, &h->params, &h->shape, &class, err);
@@ -222,9 +224,9 @@ static int read_bits(struct replay *replay, struct target *target)
     }
     if (status < 0)
         return status;
-    registry_pin_prepared(entry);
+    entry_pin(entry);
     atomic_store(&target->broken, true);
-    status = registry_quarantine(replay->server->registry, entry_created_name(entry), entry, err.text, note_quarantine,
+    status = registry_quarantine(replay->server->registry, entry_name(entry), entry, err.text, note_quarantine,
                                  replay->store);
     log_warning(&replay->server->log, "filter %" PRIu64 " is quarantined: %s", entry->id, err.text);
     return status < 0 ? status : 0;
@@ -237,15 +239,15 @@ static struct bloom_filter *filter_of(struct replay *replay, struct target *targ
     if (!target->entry)
         return NULL;
     if (entry_is_away(target->entry)) {
-        pthread_mutex_lock(&replay->lock);
+        lock_take(&replay->lock);
         if (entry_is_away(target->entry) && !atomic_load(&target->broken))
             *status_out = read_bits(replay, target);
-        pthread_mutex_unlock(&replay->lock);
+        lock_give(&replay->lock);
     }
     return *status_out || atomic_load(&target->broken) ? NULL : entry_filter(target->entry);
 }
 
-/* A layer that the filter cannot have: of another variant, say, or beyond what is possible. */
+/* The filter cannot have this layer: it is of another variant, say, or beyond the limits. */
 static int refuse_layer(struct replay *replay, const struct log_filter *h, unsigned index, struct errbuf *err)
 {
     if (!replay->accept_loss && !log_history_growth_is_settled(replay->history, h)) {

@@ -12,6 +12,7 @@
 #include "residency_internal.h"
 #include "store.h"
 #include "thread.h"
+#include "lock.h"
 
 #define ASKED_MOST 1024 /* filters that wait to be read although no client waits for them */
 
@@ -75,7 +76,7 @@ static struct reading *take_reading(struct residency *res, struct slice name, st
         free(reading);
         return NULL;
     }
-    registry_pin_prepared(entry); /* it is pinned by the caller already */
+    entry_pin(entry); /* it is pinned by the caller already */
     *res->last = reading;
     res->last = &reading->next;
     pthread_cond_signal(&res->wake);
@@ -89,7 +90,7 @@ struct residency_wait *residency_wait_create(struct server *server, size_t most,
     struct residency_wait *wait = calloc(1, sizeof(*wait) + most * sizeof(wait->of[0]));
     if (!wait)
         return NULL;
-    wait->residency = server->residency;
+    wait->residency = server->persistence->residency;
     wait->done = done;
     wait->ctx = ctx;
     wait->most = most;
@@ -114,7 +115,7 @@ void residency_wait_add(struct residency_wait *wait, struct slice name)
     *waited = (struct waited){.wait = wait, .entry = entry};
     if (!entry_is_away(entry))
         return;
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     struct reading *reading = take_reading(res, name, entry);
     if (reading) {
         atomic_fetch_add(&wait->left, 1);
@@ -123,7 +124,7 @@ void residency_wait_add(struct residency_wait *wait, struct slice name)
     } else {
         fail_locked(wait, res->stop ? SERVER_ENDS : NO_MEMORY);
     }
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
 }
 
 bool residency_wait_begin(struct residency_wait *wait)
@@ -133,9 +134,9 @@ bool residency_wait_begin(struct residency_wait *wait)
 
 bool residency_wait_succeeded(const struct residency_wait *wait, const char **text_out)
 {
-    pthread_mutex_lock(&wait->residency->lock);
+    lock_take(&wait->residency->lock);
     bool failed = wait->failed;
-    pthread_mutex_unlock(&wait->residency->lock);
+    lock_give(&wait->residency->lock);
     if (failed)
         *text_out = wait->why.text;
     return !failed;
@@ -144,7 +145,7 @@ bool residency_wait_succeeded(const struct residency_wait *wait, const char **te
 void residency_wait_free(struct residency_wait *wait)
 {
     for (size_t i = 0; wait && i < wait->n; i++)
-        registry_unpin(wait->of[i].entry);
+        entry_unpin(wait->of[i].entry);
     free(wait);
 }
 
@@ -153,10 +154,10 @@ void residency_wait_free(struct residency_wait *wait)
 static void note_quarantine(void *ctx, uint64_t id)
 {
     struct server *server = ctx;
-    store_quarantine(server->store, id);
+    store_quarantine(server->persistence->store, id);
 }
 
-/* The filter is quarantined, unless it is gone or has another name by now: then whoever asks again finds that out. */
+/* Quarantines the filter. If it is gone or has another name by now, the next query finds that out. */
 static int quarantine(struct residency *res, const struct reading *reading, const struct errbuf *reason)
 {
     struct server *server = res->server;
@@ -175,18 +176,18 @@ static int make_words(struct residency *res, struct entry *entry, bool gently, s
 {
     struct bloom_filter *filter = entry_shape(entry);
     int status = 0;
-    pthread_mutex_lock(&res->room);
+    lock_take(&res->room);
     bool fits = evict_for(res, bloom_filter_droppable(filter), gently);
     if (gently && !fits) {
         status = -EAGAIN;
     } else {
-        pthread_mutex_lock(&res->words);
+        lock_take(&res->words);
         status = bloom_filter_is_dropped(filter) ? bloom_filter_undrop_begin(filter, err) : -EALREADY;
         if (status == BLOOM_LIMIT)
             status = -ENOBUFS;
-        pthread_mutex_unlock(&res->words);
+        lock_give(&res->words);
     }
-    pthread_mutex_unlock(&res->room);
+    lock_give(&res->room);
     return status;
 }
 
@@ -197,16 +198,16 @@ static int read_entry(struct residency *res, struct entry *entry, bool gently, s
     int status = make_words(res, entry, gently, err);
     if (status)
         return status;
-    status = store_read_bits(res->server->store, entry->id, filter, err);
+    status = store_read_bits(res->server->persistence->store, entry->id, filter, err);
     if (status == 0) {
-        entry_note_use(entry, atomic_load_explicit(&res->server->use_stamp, memory_order_relaxed));
+        entry_note_use(entry, atomic_load_explicit(&res->server->memory.use_stamp, memory_order_relaxed));
         entry_come_back(entry);
         atomic_fetch_add_explicit(&res->reloads, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&res->reload_bytes, bloom_filter_droppable(filter), memory_order_relaxed);
     }
-    pthread_mutex_lock(&res->words);
+    lock_take(&res->words);
     bloom_filter_undrop_end(filter, status == 0); /* at last: residency_some_away() */
-    pthread_mutex_unlock(&res->words);
+    lock_give(&res->words);
     return status;
 }
 
@@ -248,16 +249,16 @@ static void end_reading(struct residency *res, struct reading *reading, int stat
     for (struct waited *w = waiters; w && status; w = w->next)
         fail_locked(w->wait, err->text);
     pthread_cond_broadcast(&res->ended);
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
     while (waiters) {
         struct residency_wait *wait = waiters->wait;
         waiters = waiters->next; /* the wait may be freed now */
         if (atomic_fetch_sub(&wait->left, 1) == 1)
             wait->done(wait->ctx);
     }
-    registry_unpin(reading->entry);
+    entry_unpin(reading->entry);
     free(reading);
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
 }
 
 static struct reading *next_reading(struct residency *res)
@@ -277,7 +278,7 @@ static void *reader_main(void *arg)
     thread_begin(THREAD_BACKGROUND, "reader");
     rcu_reader_begin();
     rcu_reader_offline();
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     for (;;) {
         struct reading *reading = next_reading(res);
         struct errbuf err = {SERVER_ENDS};
@@ -285,47 +286,27 @@ static void *reader_main(void *arg)
         if (!reading && res->stop)
             break;
         if (!reading) {
-            pthread_cond_wait(&res->wake, &res->lock);
+            lock_wait(&res->wake, &res->lock);
             continue;
         }
         if (!res->stop) {
             bool gently = !reading->waiters;
-            pthread_mutex_unlock(&res->lock);
+            lock_give(&res->lock);
             status = bring_back(res, reading, gently, &err);
-            pthread_mutex_lock(&res->lock);
+            lock_take(&res->lock);
         }
         end_reading(res, reading, status, &err);
     }
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
     rcu_reader_end();
     return NULL;
 }
 
 /* ---- threads that can wait, and nobody ---- */
 
-struct blocking {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-};
-
-static void end_blocking(void *ctx)
+static void end_blocking(void *ended)
 {
-    struct blocking *blocking = ctx;
-    pthread_mutex_lock(&blocking->lock);
-    blocking->done = true;
-    pthread_cond_signal(&blocking->changed);
-    pthread_mutex_unlock(&blocking->lock);
-}
-
-static void wait_blocking(struct blocking *blocking)
-{
-    rcu_reader_offline();
-    pthread_mutex_lock(&blocking->lock);
-    while (!blocking->done)
-        pthread_cond_wait(&blocking->changed, &blocking->lock);
-    pthread_mutex_unlock(&blocking->lock);
-    rcu_reader_online();
+    sem_post(ended);
 }
 
 struct entry *residency_pin(struct server *server, struct slice name, struct errbuf *why)
@@ -334,40 +315,41 @@ struct entry *residency_pin(struct server *server, struct slice name, struct err
     struct entry *entry = registry_pin(server->registry, name);
     if (!entry || !entry_is_away(entry))
         return entry;
-    struct blocking blocking = {.done = false};
-    struct residency_wait *wait = residency_wait_create(server, 1, end_blocking, &blocking);
+    sem_t ended;
+    struct residency_wait *wait = residency_wait_create(server, 1, end_blocking, &ended);
     if (!wait) {
         errbuf_set(why, NO_MEMORY);
         return entry;
     }
-    registry_unpin(entry);
-    pthread_mutex_init(&blocking.lock, NULL);
-    pthread_cond_init(&blocking.changed, NULL);
+    entry_unpin(entry);
+    sem_init(&ended, 0, 0);
     residency_wait_add(wait, name);
-    if (residency_wait_begin(wait))
-        wait_blocking(&blocking);
+    if (residency_wait_begin(wait)) {
+        rcu_reader_offline();
+        lock_wait_for(&ended);
+        rcu_reader_online();
+    }
     entry = registry_pin(server->registry, name); /* the wait's pin keeps its bits; it may be another filter now */
     (void)residency_wait_succeeded(wait, &text);
     errbuf_set(why, "%s", text);
     residency_wait_free(wait);
-    pthread_cond_destroy(&blocking.changed);
-    pthread_mutex_destroy(&blocking.lock);
+    sem_destroy(&ended);
     return entry;
 }
 
 void residency_ask(struct server *server, struct slice name)
 {
-    struct residency *res = server->residency;
+    struct residency *res = server->persistence->residency;
     struct entry *entry = registry_pin(server->registry, name);
     if (!entry)
         return;
     if (entry_is_away(entry)) {
-        pthread_mutex_lock(&res->lock);
+        lock_take(&res->lock);
         if (res->readings.count < ASKED_MOST)
             (void)take_reading(res, name, entry);
-        pthread_mutex_unlock(&res->lock);
+        lock_give(&res->lock);
     }
-    registry_unpin(entry);
+    entry_unpin(entry);
 }
 
 /* ---- lifetime ---- */
@@ -379,12 +361,12 @@ int residency_create(struct residency **residency_out, struct server *server)
         return -ENOMEM;
     res->server = server;
     res->last = &res->first;
-    pthread_mutex_init(&res->lock, NULL);
-    pthread_mutex_init(&res->words, NULL);
-    pthread_mutex_init(&res->room, NULL);
+    lock_init(&res->lock, RANK_RESIDENCY);
+    lock_init(&res->words, RANK_WORDS);
+    lock_init(&res->room, RANK_ROOM);
     pthread_cond_init(&res->wake, NULL);
     pthread_cond_init(&res->ended, NULL);
-    pthread_cond_init(&res->press, NULL);
+    pthread_cond_init(&res->evictor.press, NULL);
     *residency_out = res;
     return 0;
 }
@@ -393,16 +375,16 @@ void residency_stop(struct residency *res)
 {
     if (!res || res->stop)
         return;
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     res->stop = true;
     pthread_cond_broadcast(&res->wake);
-    pthread_cond_broadcast(&res->press);
+    pthread_cond_broadcast(&res->evictor.press);
     pthread_cond_broadcast(&res->ended);
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
     for (unsigned i = 0; i < res->nreaders; i++)
         pthread_join(res->readers[i], NULL);
-    if (res->evicts)
-        pthread_join(res->evictor, NULL);
+    if (res->evictor.runs)
+        pthread_join(res->evictor.thread, NULL);
 }
 
 void residency_destroy(struct residency *res)
@@ -411,18 +393,18 @@ void residency_destroy(struct residency *res)
         return;
     residency_stop(res);
     hash_table_deinit(&res->readings);
-    pthread_cond_destroy(&res->press);
+    pthread_cond_destroy(&res->evictor.press);
     pthread_cond_destroy(&res->ended);
     pthread_cond_destroy(&res->wake);
-    pthread_mutex_destroy(&res->room);
-    pthread_mutex_destroy(&res->words);
-    pthread_mutex_destroy(&res->lock);
+    lock_deinit(&res->room);
+    lock_deinit(&res->words);
+    lock_deinit(&res->lock);
     free(res);
 }
 
 void residency_info(const struct server *server, struct residency_info *info_out)
 {
-    struct residency *res = server->residency;
+    struct residency *res = server->persistence->residency;
     *info_out = (struct residency_info){0};
     if (!res) /* in tests of handlers */
         return;
@@ -434,7 +416,7 @@ void residency_info(const struct server *server, struct residency_info *info_out
         .reload_bytes = atomic_load_explicit(&res->reload_bytes, memory_order_relaxed),
         .failed = atomic_load_explicit(&res->failed, memory_order_relaxed),
     };
-    pthread_mutex_lock(&res->lock);
+    lock_take(&res->lock);
     info_out->waiting = res->readings.count;
-    pthread_mutex_unlock(&res->lock);
+    lock_give(&res->lock);
 }

@@ -1,11 +1,11 @@
-/* residency: the bits of filters that are not in memory: who reads them again, and what leaves memory for others.
+/* residency: evicts the bits of filters from memory, and reads them back from the disk.
  *
- * The bits of a filter leave memory only when the last save has them (evict.c); a start may leave them on the disk, too
- * (lazy-load). They are read back by threads of its own (a "reader"), each into a filter that nobody can ask until its
- * bits are complete and their checksum is right. A filter whose file is damaged is quarantined, as at a start.
+ * Bits leave memory only when the last save has them (evict.c). With lazy-load a start leaves them on the disk. Threads
+ * of its own ("readers") read them back; a filter answers no query until its bits are complete and their checksum is
+ * right. A filter with a damaged file is quarantined, as at a start.
  *
- * Whoever needs the bits pins the filter before it waits: pinned filters do not leave, so that it finds them when its
- * wait is over, however small the memory is.
+ * A caller that needs bits pins the filter before it waits. Pinned filters stay in memory, so the bits are there when
+ * the wait ends, however small the memory is.
  *
  * Lifetime: residency_create() after the registry, residency_stop() before the saver ends, residency_destroy(). The
  * threads start when they are first needed. */
@@ -20,21 +20,24 @@
 #include "bloom_resident.h"
 #include "errbuf.h"
 #include "resp_parse.h"
+#include "persistence.h"
 #include "server.h"
 
 struct residency;
 struct entry;
 
 int residency_create(struct residency **residency_out, struct server *server); /* 0 or -ENOMEM */
-void residency_stop(
-    struct residency *residency); /* ends the threads; waits end with a failure. Idempotent; NULL is fine */
-void residency_destroy(struct residency *residency); /* NULL is fine */
+void residency_destroy(struct residency *residency);                           /* NULL is fine */
+
+/* Ends the threads; waits end with a failure. Idempotent; NULL is fine. */
+void residency_stop(struct residency *residency);
 
 /* Whether bits of some filter may not be in memory. An RCU reader that has seen `false` finds the bits of every filter
  * that it looks up before it goes offline. Thread: an online reader. */
 static inline bool residency_some_away(const struct server *server)
 {
-    return atomic_load_explicit(&server->leaving, memory_order_acquire) || bloom_pool_dropped(server->pool);
+    return atomic_load_explicit(&server->persistence->leaving, memory_order_acquire) ||
+           bloom_pool_dropped(server->pool);
 }
 
 /* ---- waiting ---- */
@@ -46,8 +49,7 @@ struct residency_wait;
  * residency_wait_begin() has returned true. NULL: no memory. */
 struct residency_wait *residency_wait_create(struct server *server, size_t most, void (*done)(void *ctx), void *ctx);
 
-/* Adds a filter, whose bits are away or not. Nothing is done when there is none of this name. Thread: an online reader.
- */
+/* Adds the filter of this name, if there is one, whether its bits are away or not. Thread: an online reader. */
 void residency_wait_add(struct residency_wait *wait, struct slice name);
 
 /* True: there is something to wait for, and `done` will be called. */
@@ -57,29 +59,29 @@ bool residency_wait_begin(struct residency_wait *wait);
 bool residency_wait_succeeded(const struct residency_wait *wait, const char **text_out);
 void residency_wait_free(struct residency_wait *wait); /* NULL is fine; not while `done` is to be called */
 
-/* As registry_pin(), with the bits in memory: waits for these. An entry whose entry_filter() is NULL is returned as it
- * is: it is quarantined, or its bits could not be read now, and `why` has the error reply. Thread: pool, an online
- * reader; it is offline meanwhile. */
+/* As registry_pin(), but waits until the bits are in memory. If entry_filter() of the entry is NULL, the filter is
+ * quarantined, or its bits could not be read and `why` has the error reply. Thread: pool, an online reader; it is
+ * offline meanwhile. */
 struct entry *residency_pin(struct server *server, struct slice name, struct errbuf *why);
 
-/* Has the filter read in the background, if there is room. Thread: an online reader. */
+/* Reads the filter in the background, if there is room. Thread: an online reader. */
 void residency_ask(struct server *server, struct slice name);
 
-/* The error for a filter whose bits are not in memory, where nobody can wait. */
+/* The error for a filter whose bits are not in memory, where waiting is impossible. */
 #define RESIDENCY_TRYAGAIN "TRYAGAIN the filter's bits are not in memory and have to be read first"
 
 /* ---- room ---- */
 
-/* Has bits leave memory until `maxmemory` is kept, if the policy allows it. Costs a load when that is under way. */
+/* Evicts bits until memory is below `maxmemory`, if the policy allows it. Costs a load while eviction runs. */
 void residency_press(struct server *server);
 
 /* Called ten times a second: the same before the limit is reached. Thread: main, an online reader. */
 void residency_tick(struct server *server);
 
-/* Whether nothing more can leave at the moment: what needs memory is refused. A load. */
+/* Whether nothing more can be evicted at the moment: commands that need memory are refused. A load. */
 bool residency_is_stuck(const struct server *server);
 
-/* Memory in use from which on bits leave; 0: they never do. */
+/* The memory in use at which eviction begins; 0: never. */
 uint64_t residency_high_water(const struct config *config);
 
 /* ---- numbers ---- */

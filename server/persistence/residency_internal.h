@@ -6,6 +6,7 @@
 
 #include "hash_table.h"
 #include "residency.h"
+#include "lock.h"
 
 #define READERS 4 /* that read filters at the same time */
 
@@ -19,39 +20,41 @@ struct reading {
     char name[];
 };
 
-struct residency {
-    struct server *server;
-    pthread_mutex_t lock; /* of what follows, down to `evictor` */
-    pthread_cond_t wake;  /* of readers: something is in the queue, or stop */
-    pthread_cond_t ended; /* a reading, or a round of the evictor, has ended */
-    pthread_cond_t press; /* of the evictor */
-    struct hash_table readings;
-    struct reading *first, **last; /* the queue */
-    unsigned nreaders;
-    bool stop;
-    bool evicts;     /* its thread has started */
-    uint64_t rounds; /* of the evictor that have begun */
-    uint64_t done;   /* and ended */
-    pthread_t readers[READERS];
-    pthread_t evictor;
+/* The thread that has bits leave memory, in rounds (evict.c). */
+struct evictor {
+    pthread_t thread;
+    pthread_cond_t press; /* another round is to begin */
+    bool runs;            /* under the lock, like the rounds: the thread has started */
+    uint64_t rounds;      /* asked for */
+    uint64_t done;        /* of these */
+    atomic_bool pressed;  /* a round that has not begun was asked for by residency_press() */
+    atomic_bool stuck;    /* residency_is_stuck() */
 
-    int64_t gentle_until_ms; /* under `room`: the last gentle round has found nothing; none before */
-    pthread_mutex_t room;    /* one reader at a time waits for room and takes it; before the lock */
-    pthread_mutex_t words;   /* one thread at a time drops words, or makes new ones */
-
-    atomic_bool pressed;
-    atomic_bool stuck;
     _Atomic uint64_t wanted;        /* bytes for which readers wait, and clients for them */
     _Atomic uint64_t wanted_gently; /* the same, but no client waits: nothing used lately leaves for them */
+    int64_t gentle_until_ms;        /* under `room`: the last gentle round has found nothing; none before */
+    _Atomic int64_t rest_until_ms;  /* residency_tick() asks for no round before: the last one could not do enough */
 
-    /* of the evictor's thread */
+    /* of the thread */
     uint64_t cursor;
     int64_t save_failed_ms;
     unsigned missed; /* rounds in a row that have not kept the limit */
     int64_t missed_since_ms;
+};
 
-    _Atomic int64_t rest_until_ms; /* residency_tick() asks for no round before: the last one could not do enough */
-
+struct residency {
+    struct server *server;
+    struct lock lock;     /* of what follows, down to `readers`, and of the rounds of the evictor */
+    pthread_cond_t wake;  /* of readers: something is in the queue, or stop */
+    pthread_cond_t ended; /* a reading, or a round of the evictor, has ended */
+    struct hash_table readings;
+    struct reading *first, **last; /* the queue */
+    unsigned nreaders;
+    bool stop;
+    pthread_t readers[READERS];
+    struct evictor evictor;
+    struct lock room;  /* one reader at a time waits for room and takes it; before the lock */
+    struct lock words; /* one thread at a time drops words, or makes new ones */
     _Atomic uint64_t evictions, reloads, reload_bytes, failed;
 };
 

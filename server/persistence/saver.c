@@ -14,52 +14,67 @@
 #include "rcu.h"
 #include "registry_databases.h"
 #include "registry_walk.h"
+#include "saver_states.h"
+#include "persistence.h"
 #include "server.h"
 #include "store.h"
 #include "thread.h"
 #include "window_clock.h"
+#include "lock.h"
 
 #define RETRY_DELAY_MS 5000 /* between attempts by rules when saving fails, as in Redis */
+#define LOOK_MS        500  /* between looks at the data directory */
+#define ATTEMPTS       3    /* of one save, while others remove files of the log */
+
+/* The saves so far. */
+struct saver_past {
+    uint64_t ended; /* good or not */
+    uint64_t good;
+    uint64_t rewrites;         /* of the good ones, begun because of the log */
+    _Atomic uint64_t failures; /* bad ones in a row */
+    int64_t good_ms;           /* monotonic: the end of the last good one, or the start */
+    int64_t good_unix;         /* the same in seconds since 1970 */
+    int64_t tried_ms;          /* monotonic: the end of the last one */
+    int64_t duration_ms;       /* of the last one; -1: there is none */
+    uint64_t changes;          /* counters_changes() when the last good one began */
+    struct errbuf error;       /* of the last one */
+};
+
+/* The running save. */
+struct running_save {
+    int64_t since_ms;
+    struct journal *journal;    /* NULL: none */
+    uint64_t begun;             /* journal_save_begins() */
+    uint64_t segment;           /* the log's, which began with it; 0: there is no log */
+    uint64_t control;           /* control records up to this number are in it */
+    struct databases databases; /* at that moment */
+    bool windows;               /* it has met a window */
+};
+
+/* How fast the running save writes. */
+struct save_pace {
+    uint64_t written_bytes;
+    int64_t shown_ms; /* monotonic: the last status on a terminal */
+    int64_t since_ms; /* monotonic; with the rate that holds now */
+    uint64_t rate;    /* bytes per second, 0: any */
+    uint64_t bytes;   /* since then */
+};
 
 struct saver {
     struct server *server;
     struct store *store;
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;     /* something is requested, or stop */
+    struct lock lock;
+    pthread_cond_t wake;     /* of the thread */
     pthread_cond_t finished; /* a save has ended */
-    bool stop;
-    bool requested;    /* a save is to begin */
-    bool again;        /* and another one after it */
-    bool clock_is_due; /* the note of the clock of windows is to be written */
-    bool running;
-    uint64_t ended; /* saves that have ended, good or not */
-    uint64_t good;
-    int64_t running_since_ms;
-    int64_t last_end_ms; /* monotonic; of the last good save, or of the start */
-    int64_t last_try_ms;
-    int64_t last_save_unix;
-    int64_t last_duration_ms;
-    uint64_t saved_changes; /* counters_changes() when the last good save began */
-    _Atomic bool last_ok;
-    bool for_log; /* the save that runs, or is requested, was asked for because of the log */
-    uint64_t rewrites;
-    uint64_t failures;
-
-    /* of the running save */
-    bool windows;                 /* it has met a window */
-    struct journal *journal;      /* NULL: none */
-    uint64_t begun;               /* journal_save_begins() */
-    uint64_t segment;             /* the log's, which began with it; 0: there is no log */
-    uint64_t control;             /* control records up to this number are in it */
-    struct databases databases;   /* at that moment */
-    int64_t paced_since_ms;       /* monotonic; with the rate that holds now */
-    uint64_t paced_rate;          /* bytes per second, 0: not paced */
-    uint64_t paced_bytes;         /* since then */
-    int64_t started_ms, shown_ms; /* monotonic: the save, and its last status on a terminal */
-    uint64_t written_bytes;
-    _Atomic bool hurry; /* somebody waits for the end of the process */
-    struct errbuf last_error;
+    enum saver_state state;
+    bool for_log;       /* the save that runs, or is requested, was asked for because of the log */
+    bool clock_is_due;  /* the note of the clock of windows is to be written */
+    bool disturbed;     /* the latest look has found that the data directory is not as this process has left it */
+    _Atomic bool hurry; /* the process ends when the save has ended */
+    struct saver_past past;
+    struct running_save now;
+    struct save_pace pace;
 };
 
 #define STATUS_AFTER_MS 500
@@ -90,14 +105,14 @@ static int source_next(void *ctx, struct store_item *item_out)
         .quarantined = item->entry && !entry_shape(item->entry),
         .user = item,
     };
-    ((struct saver *)ctx)->windows |= item_out->filter && bloom_filter_forgets(item_out->filter);
+    ((struct saver *)ctx)->now.windows |= item_out->filter && bloom_filter_forgets(item_out->filter);
     return 1;
 }
 
 static void source_release(void *ctx, struct store_item *item)
 {
-    struct server *server = ((struct saver *)ctx)->server;
-    registry_walk_release(server->registry, item->user);
+    (void)ctx;
+    registry_walk_release(item->user);
     free(item->user);
 }
 
@@ -111,7 +126,7 @@ static uint64_t source_next_id(void *ctx)
 static uint64_t rate_limit(struct server *server)
 {
     server_config_lock(server);
-    uint64_t rate = server_config(server)->save_rate_limit;
+    uint64_t rate = server_config(server)->data.save_rate_limit;
     server_config_unlock(server);
     return rate;
 }
@@ -120,8 +135,8 @@ static uint64_t rate_limit(struct server *server)
 static void take_settings(struct server *server, struct store_source *source)
 {
     server_config_lock(server);
-    source->memory = server_config(server)->save_memory;
-    source->pack_limit = server_config(server)->save_pack_limit;
+    source->memory = server_config(server)->data.save_memory;
+    source->pack_limit = server_config(server)->data.save_pack_limit;
     server_config_unlock(server);
 }
 
@@ -129,42 +144,43 @@ static void take_settings(struct server *server, struct store_source *source)
 static void show_written(struct saver *saver, uint64_t bytes)
 {
     int64_t now = clock_ms();
-    saver->written_bytes += bytes;
-    if (now - saver->started_ms < STATUS_AFTER_MS || now - saver->shown_ms < STATUS_MS)
+    saver->pace.written_bytes += bytes;
+    if (now - saver->now.since_ms < STATUS_AFTER_MS || now - saver->pace.shown_ms < STATUS_MS)
         return;
-    saver->shown_ms = now;
+    saver->pace.shown_ms = now;
     (void)log_status(&saver->server->log, "saving: %s written, after %" PRId64 " s",
-                     log_bytes(saver->written_bytes).text, (now - saver->started_ms) / 1000);
+                     log_bytes(saver->pace.written_bytes).text, (now - saver->now.since_ms) / 1000);
 }
 
 /* After each piece: waits until as much may have been written. A new rate holds from the next look on. */
 static void source_wrote(void *ctx, uint64_t bytes)
 {
     struct saver *saver = ctx;
+    struct save_pace *pace = &saver->pace;
     const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
     show_written(saver, bytes);
-    saver->paced_bytes += bytes;
+    pace->bytes += bytes;
     while (!atomic_load(&saver->hurry)) {
         uint64_t rate = rate_limit(saver->server);
         int64_t now = clock_ms();
-        if (rate != saver->paced_rate) {
-            saver->paced_rate = rate;
-            saver->paced_since_ms = now;
-            saver->paced_bytes = bytes;
+        if (rate != pace->rate) {
+            pace->rate = rate;
+            pace->since_ms = now;
+            pace->bytes = bytes;
         }
-        if (rate == 0 || (double)saver->paced_bytes * 1000 <= (double)rate * (double)(now - saver->paced_since_ms))
+        if (rate == 0 || (double)pace->bytes * 1000 <= (double)rate * (double)(now - pace->since_ms))
             break;
         nanosleep(&slice, NULL);
     }
 }
 
-/* Under the registry's mutex: what the walk yields has all changes up to here, and none later. */
+/* Under the registry's mutex: the walk yields all changes up to here, and none later. */
 static void on_freeze(void *ctx)
 {
     struct saver *saver = ctx;
-    saver->control = saver->journal ? journal_saved_controls(saver->journal) : 0;
+    saver->now.control = saver->now.journal ? journal_saved_controls(saver->now.journal) : 0;
     for (unsigned i = 0; i < DATABASES_MAX; i++)
-        databases_set(&saver->databases, i, registry_database(saver->server->registry, i));
+        databases_set(&saver->now.databases, i, registry_database(saver->server->registry, i));
 }
 
 /* The files have been written. A count in them may include an item whose record is only on its way to the log: it must
@@ -173,17 +189,19 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
 {
     struct saver *saver = ctx;
     int status = 0;
-    *checkpoint_out = (struct store_checkpoint){.log = 0, .control = saver->control, .databases = saver->databases};
-    if (saver->segment ||
-        (saver->journal && journal_records(saver->journal))) { /* it may have been switched on meanwhile */
-        rcu_wait_for_readers();                                /* who has taken a place has noted it */
-        status = journal_sync(saver->journal, err);
-        checkpoint_out->frame = journal_synced_frame(saver->journal);
-        checkpoint_out->log = journal_first_needed(saver->journal, saver->segment);
+    *checkpoint_out =
+        (struct store_checkpoint){.log = 0, .control = saver->now.control, .databases = saver->now.databases};
+    if (saver->now.segment ||
+        (saver->now.journal && journal_records(saver->now.journal))) { /* it may have been switched on meanwhile */
+        rcu_wait_for_readers();                                        /* who has taken a place has noted it */
+        status = journal_sync(saver->now.journal, err);
+        checkpoint_out->frame = journal_synced_frame(saver->now.journal);
+        checkpoint_out->log = journal_first_needed(saver->now.journal, saver->now.segment);
     }
-    if (checkpoint_out->log < saver->server->log_accepted)
-        checkpoint_out->accepted = saver->server->log_accepted; /* damaged segments that are still needed */
-    saver->segment = checkpoint_out->log;
+    if (checkpoint_out->log < saver->server->persistence->log_accepted)
+        checkpoint_out->accepted =
+            saver->server->persistence->log_accepted; /* damaged segments that are still needed */
+    saver->now.segment = checkpoint_out->log;
     return status;
 }
 
@@ -191,10 +209,12 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
  * files that are written then hold them. */
 static int begin_segment(struct saver *saver, struct errbuf *err)
 {
-    saver->journal = server_journal(saver->server);
-    saver->segment = saver->control = 0;
-    saver->begun = saver->journal ? journal_save_begins(saver->journal) : 0;
-    int status = saver->journal ? journal_rotate(saver->journal, &saver->segment, err) : 0;
+    saver->now.journal = server_journal(saver->server);
+    saver->now.segment = saver->now.control = 0;
+    if (saver->now.journal)
+        (void)!journal_look(saver->now.journal, err); /* this save makes up for it */
+    saver->now.begun = saver->now.journal ? journal_save_begins(saver->now.journal) : 0;
+    int status = saver->now.journal ? journal_rotate(saver->now.journal, &saver->now.segment, err) : 0;
     rcu_wait_for_readers();
     return status;
 }
@@ -211,8 +231,8 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .ctx = saver,
     };
     take_settings(server, &source);
-    saver->windows = false;
-    saver->paced_rate = 0;
+    saver->now.windows = false;
+    saver->pace.rate = 0;
     int status = begin_segment(saver, err);
     if (status)
         return status;
@@ -223,56 +243,86 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
     return status;
 }
 
+/* Once more when files of the log have been removed meanwhile: the next start would be refused. */
+static int save_with_log(struct saver *saver, struct store_save_summary *summary, struct errbuf *err)
+{
+    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+        int status = save_files(saver, summary, err);
+        if (status || !saver->now.journal)
+            return status;
+        journal_cut(saver->now.journal, saver->now.segment);
+        journal_save_committed(saver->now.journal, saver->now.begun);
+        if (journal_look(saver->now.journal, err) == 0)
+            return 0;
+    }
+    return -ENOENT;
+}
+
 static int save_once(struct saver *saver, struct errbuf *err)
 {
     struct server *server = saver->server;
     struct store_save_summary summary;
-    int64_t start = clock_ms();
-    saver->started_ms = saver->shown_ms = start;
-    saver->written_bytes = 0;
+    saver->pace = (struct save_pace){.shown_ms = saver->now.since_ms};
     memset(&summary, 0, sizeof(summary));
-    if (save_files(saver, &summary, err) != 0) {
+    if (save_with_log(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
     }
-    if (saver->journal)
-        journal_save_committed(saver->journal, saver->begun);
-    if (saver->segment)
-        journal_cut(saver->journal, saver->segment);
     /* The end saves twice, the second time nothing as a rule: that needs no line. */
     log_write(&server->log,
               atomic_load(&saver->hurry) && !summary.layers_written ? LOG_LEVEL_VERBOSE : LOG_LEVEL_NOTICE,
               "saved %s (%s, %s written) in %" PRId64 " ms", log_count(summary.filters, "filter").text,
-              log_count(summary.layers_written, "layer").text, log_bytes(summary.bytes).text, clock_ms() - start);
+              log_count(summary.layers_written, "layer").text, log_bytes(summary.bytes).text,
+              clock_ms() - saver->now.since_ms);
     return 0;
 }
 
 /* ---- the thread ---- */
 
+/* Under the lock. */
+static void step(struct saver *saver, enum saver_event event)
+{
+    saver->state = saver_next(saver->state, event);
+    if (event == SAVER_DONE || event == SAVER_STOP)
+        pthread_cond_broadcast(&saver->finished);
+    if (event != SAVER_DONE && event != SAVER_BEGIN)
+        pthread_cond_signal(&saver->wake);
+}
+
+static bool idle(const struct saver *saver)
+{
+    return saver->state == SAVER_IDLE;
+}
+
 static void note_end(struct saver *saver, int status, const struct errbuf *err, uint64_t changes)
 {
+    struct saver_past *past = &saver->past;
     int64_t now = clock_ms();
-    saver->running = false;
-    saver->ended++;
-    saver->last_try_ms = now;
-    saver->last_duration_ms = now - saver->running_since_ms;
-    saver->last_ok = status == 0;
-    saver->last_error = *err;
-    saver->failures = status ? saver->failures + 1 : 0;
+    past->ended++;
+    past->tried_ms = now;
+    past->duration_ms = now - saver->now.since_ms;
+    past->failures = status ? past->failures + 1 : 0;
+    past->error = status ? *err : (struct errbuf){""};
     if (status == 0) {
-        saver->good++;
-        saver->rewrites += saver->for_log;
-        saver->last_end_ms = now;
-        saver->last_save_unix = clock_unix_ms() / 1000;
-        saver->saved_changes = changes;
-        saver->last_error.text[0] = '\0';
+        past->good++;
+        past->rewrites += saver->for_log;
+        past->good_ms = now;
+        past->good_unix = clock_unix_ms() / 1000;
+        past->changes = changes;
     }
     saver->for_log = false;
-    if (saver->again) {
-        saver->again = false;
-        saver->requested = true;
-    }
-    pthread_cond_broadcast(&saver->finished);
+    saver->clock_is_due |= saver->now.windows;
+    step(saver, SAVER_DONE);
+}
+
+/* Under the lock. False: the time is over (`until_ms`, monotonic; 0: there is no end). */
+static bool wait_until(struct saver *saver, pthread_cond_t *cond, int64_t until_ms)
+{
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    if (until_ms != 0)
+        return lock_wait_until(cond, &saver->lock, CLOCK_MONOTONIC, &until);
+    lock_wait(cond, &saver->lock);
+    return true;
 }
 
 /* Under the lock, which is given up meanwhile. */
@@ -280,40 +330,56 @@ static void note_clock(struct saver *saver)
 {
     struct errbuf err = {""};
     saver->clock_is_due = false;
-    pthread_mutex_unlock(&saver->lock);
+    lock_give(&saver->lock);
     if (window_clock_save(fsops_posix(), saver->server->process.data_dir, &err) != 0)
         log_warning(&saver->server->log, "%s", err.text);
-    pthread_mutex_lock(&saver->lock);
+    lock_take(&saver->lock);
+}
+
+/* Under the lock, which is given up meanwhile. A save makes a MANIFEST anew, or says why it cannot. */
+static void look(struct saver *saver)
+{
+    struct errbuf err = {""};
+    bool was = saver->disturbed;
+    if (server_loading(saver->server))
+        return;
+    lock_give(&saver->lock);
+    bool disturbed = store_look(saver->store, &err) != 0;
+    if (disturbed && !was)
+        log_warning(&saver->server->log, "%s; saving", err.text);
+    lock_take(&saver->lock);
+    saver->disturbed = disturbed;
+    if (disturbed && !was && idle(saver))
+        step(saver, SAVER_ASK);
+}
+
+/* Under the lock, which is given up meanwhile. */
+static void save(struct saver *saver)
+{
+    struct errbuf err = {""};
+    saver->now.since_ms = clock_ms();
+    step(saver, SAVER_BEGIN);
+    lock_give(&saver->lock);
+    uint64_t changes = counters_changes(saver->server->stats.counters);
+    int status = save_once(saver, &err);
+    lock_take(&saver->lock);
+    note_end(saver, status, &err, changes);
 }
 
 static void *saver_main(void *arg)
 {
     struct saver *saver = arg;
     thread_begin_background(THREAD_SAVER, "saver");
-    pthread_mutex_lock(&saver->lock);
-    while (!saver->stop) {
-        if (saver->clock_is_due) {
+    lock_take(&saver->lock);
+    while (saver->state != SAVER_ENDED) {
+        if (saver->clock_is_due)
             note_clock(saver);
-            continue;
-        }
-        if (!saver->requested) {
-            pthread_cond_wait(&saver->wake, &saver->lock);
-            continue;
-        }
-        struct errbuf err = {""};
-        saver->requested = false;
-        saver->running = true;
-        saver->running_since_ms = clock_ms();
-        pthread_mutex_unlock(&saver->lock);
-
-        uint64_t changes = counters_changes(saver->server->counters);
-        int status = save_once(saver, &err);
-
-        pthread_mutex_lock(&saver->lock);
-        note_end(saver, status, &err, changes);
-        saver->clock_is_due = saver->windows;
+        else if (!idle(saver))
+            save(saver);
+        else if (!wait_until(saver, &saver->wake, clock_ms() + LOOK_MS))
+            look(saver);
     }
-    pthread_mutex_unlock(&saver->lock);
+    lock_give(&saver->lock);
     return NULL;
 }
 
@@ -324,12 +390,10 @@ int saver_create(struct saver **saver_out, struct server *server, struct store *
         return -ENOMEM;
     saver->server = server;
     saver->store = store;
-    saver->last_ok = true;
-    saver->last_duration_ms = -1;
-    saver->last_end_ms = clock_ms();
-    saver->last_try_ms = saver->last_end_ms - RETRY_DELAY_MS;
-    saver->last_save_unix = clock_unix_ms() / 1000;
-    pthread_mutex_init(&saver->lock, NULL);
+    saver->past.duration_ms = -1;
+    saver->past.good_ms = clock_ms();
+    saver->past.good_unix = clock_unix_ms() / 1000;
+    lock_init(&saver->lock, RANK_SAVER);
     pthread_cond_init(&saver->wake, NULL);
     pthread_cond_init(&saver->finished, NULL);
     int err = pthread_create(&saver->thread, NULL, saver_main, saver);
@@ -346,106 +410,76 @@ void saver_destroy(struct saver *saver)
     if (!saver)
         return;
     atomic_store(&saver->hurry, true);
-    pthread_mutex_lock(&saver->lock);
-    saver->stop = true;
-    pthread_cond_signal(&saver->wake);
-    pthread_mutex_unlock(&saver->lock);
+    lock_take(&saver->lock);
+    step(saver, SAVER_STOP);
+    lock_give(&saver->lock);
     pthread_join(saver->thread, NULL);
     pthread_cond_destroy(&saver->finished);
     pthread_cond_destroy(&saver->wake);
-    pthread_mutex_destroy(&saver->lock);
+    lock_deinit(&saver->lock);
     free(saver);
 }
 
 /* ---- requests, under the lock ---- */
 
-static bool busy(const struct saver *saver)
+/* From SAVER_IDLE. 0, -EIO, or SAVER_BUSY when the time is over before the save has ended. */
+static int ask_and_wait(struct saver *saver, int64_t until_ms, struct errbuf *err)
 {
-    return saver->running || saver->requested;
-}
-
-static void request(struct saver *saver)
-{
-    saver->requested = true;
-    pthread_cond_signal(&saver->wake);
-}
-
-/* False: the time is over (`until_ms`, monotonic; 0: there is no end). */
-static bool wait_finished(struct saver *saver, int64_t until_ms)
-{
-    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
-    if (until_ms == 0)
-        return pthread_cond_wait(&saver->finished, &saver->lock) == 0;
-    return pthread_cond_clockwait(&saver->finished, &saver->lock, CLOCK_MONOTONIC, &until) == 0;
-}
-
-/* 0, -EIO, or SAVER_BUSY when the time is over before the save has ended. */
-static int request_and_wait(struct saver *saver, int64_t until_ms, struct errbuf *err)
-{
-    uint64_t mine = saver->ended + 1;
-    request(saver);
-    while (saver->ended < mine)
-        if (!wait_finished(saver, until_ms))
+    uint64_t mine = saver->past.ended + 1;
+    step(saver, SAVER_ASK);
+    while (saver->past.ended < mine)
+        if (!wait_until(saver, &saver->finished, until_ms))
             return SAVER_BUSY;
-    if (saver->last_ok)
+    if (!saver->past.failures)
         return 0;
     if (err)
-        *err = saver->last_error;
+        *err = saver->past.error;
     return -EIO;
 }
 
 enum saver_request saver_start(struct saver *saver, bool schedule)
 {
-    enum saver_request result = SAVER_STARTED;
-    pthread_mutex_lock(&saver->lock);
-    if (!busy(saver)) {
-        request(saver);
-    } else if (schedule) {
-        saver->again = true;
-        result = SAVER_SCHEDULED;
-    } else {
-        result = SAVER_BUSY;
-    }
-    pthread_mutex_unlock(&saver->lock);
+    lock_take(&saver->lock);
+    enum saver_request result = idle(saver) ? SAVER_STARTED : schedule ? SAVER_SCHEDULED : SAVER_BUSY;
+    if (result != SAVER_BUSY)
+        step(saver, SAVER_SCHEDULE);
+    lock_give(&saver->lock);
     return result;
 }
 
 void saver_note_clock(struct saver *saver)
 {
-    pthread_mutex_lock(&saver->lock);
+    lock_take(&saver->lock);
     saver->clock_is_due = true;
     pthread_cond_signal(&saver->wake);
-    pthread_mutex_unlock(&saver->lock);
+    lock_give(&saver->lock);
 }
 
 enum saver_request saver_rewrite(struct saver *saver)
 {
-    pthread_mutex_lock(&saver->lock);
-    bool waits = busy(saver);
-    saver->again |= waits;
-    if (!waits) {
-        saver->for_log = true;
-        request(saver);
-    }
-    pthread_mutex_unlock(&saver->lock);
-    return waits ? SAVER_SCHEDULED : SAVER_STARTED;
+    lock_take(&saver->lock);
+    enum saver_request result = idle(saver) ? SAVER_STARTED : SAVER_SCHEDULED;
+    saver->for_log |= idle(saver);
+    step(saver, SAVER_SCHEDULE);
+    lock_give(&saver->lock);
+    return result;
 }
 
 int saver_run(struct saver *saver, struct errbuf *err)
 {
-    pthread_mutex_lock(&saver->lock);
-    int status = busy(saver) ? SAVER_BUSY : request_and_wait(saver, 0, err);
-    pthread_mutex_unlock(&saver->lock);
+    lock_take(&saver->lock);
+    int status = idle(saver) ? ask_and_wait(saver, 0, err) : SAVER_BUSY;
+    lock_give(&saver->lock);
     return status;
 }
 
 int saver_run_next(struct saver *saver, struct errbuf *err)
 {
-    pthread_mutex_lock(&saver->lock);
-    while (busy(saver) && !saver->stop)
-        (void)wait_finished(saver, 0);
-    int status = saver->stop ? -ECANCELED : request_and_wait(saver, 0, err);
-    pthread_mutex_unlock(&saver->lock);
+    lock_take(&saver->lock);
+    while (!idle(saver) && saver->state < SAVER_ENDING)
+        (void)wait_until(saver, &saver->finished, 0);
+    int status = idle(saver) ? ask_and_wait(saver, 0, err) : -ECANCELED;
+    lock_give(&saver->lock);
     return status;
 }
 
@@ -454,12 +488,12 @@ int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err)
     int64_t until_ms = most_ms > 0 ? clock_ms() + most_ms : 0;
     int status = 0;
     atomic_store(&saver->hurry, true);
-    pthread_mutex_lock(&saver->lock);
-    while (status == 0 && busy(saver))
-        status = wait_finished(saver, until_ms) ? 0 : SAVER_BUSY;
+    lock_take(&saver->lock);
+    while (status == 0 && !idle(saver))
+        status = wait_until(saver, &saver->finished, until_ms) ? 0 : SAVER_BUSY;
     if (status == 0)
-        status = request_and_wait(saver, until_ms, err);
-    pthread_mutex_unlock(&saver->lock);
+        status = ask_and_wait(saver, until_ms, err);
+    lock_give(&saver->lock);
     if (status != SAVER_BUSY)
         atomic_store(&saver->hurry, false); /* when it failed the process may go on */
     return status;
@@ -467,7 +501,7 @@ int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err)
 
 bool saver_has_failed(const struct saver *saver)
 {
-    return !atomic_load_explicit(&saver->last_ok, memory_order_relaxed);
+    return atomic_load_explicit(&saver->past.failures, memory_order_relaxed) > 0;
 }
 
 /* Whether the log has grown so far that a save should let it be cut, or needs one for another reason. */
@@ -481,54 +515,56 @@ static bool log_wants_save(struct saver *saver)
     journal_info(journal, &info);
     if (info.incomplete || info.awaits_save)
         return true;
-    double limit = (double)bloom_pool_bytes(saver->server->pool) * (double)config->auto_aof_rewrite_percentage / 100;
+    double limit =
+        (double)bloom_pool_bytes(saver->server->pool) * (double)config->log.auto_aof_rewrite_percentage / 100;
     double grown = (double)(info.current_bytes - info.base_bytes);
-    return config->auto_aof_rewrite_percentage && grown >= limit && grown >= (double)config->auto_aof_rewrite_min_size;
+    return config->log.auto_aof_rewrite_percentage && grown >= limit &&
+           grown >= (double)config->log.auto_aof_rewrite_min_size;
 }
 
 void saver_tick(struct saver *saver)
 {
-    const struct config_rules *rules = &server_config(saver->server)->save;
+    const struct config_rules *rules = &server_config(saver->server)->data.save;
     int64_t now = clock_ms();
-    uint64_t changes = counters_changes(saver->server->counters);
+    uint64_t changes = counters_changes(saver->server->stats.counters);
     bool for_log = log_wants_save(saver);
-    pthread_mutex_lock(&saver->lock);
-    bool wait = busy(saver) || (!saver->last_ok && now - saver->last_try_ms < RETRY_DELAY_MS);
-    if (for_log && !wait) {
+    lock_take(&saver->lock);
+    bool ready = idle(saver) && (!saver->past.failures || now - saver->past.tried_ms >= RETRY_DELAY_MS);
+    if (for_log && ready) {
         log_notice(&saver->server->log, "the log has grown enough, or needs a save: saving");
         saver->for_log = true;
-        request(saver);
-        wait = true;
+        step(saver, SAVER_ASK);
     }
-    for (size_t i = 0; i < rules->count && !wait; i++) {
+    for (size_t i = 0; i < rules->count && ready && idle(saver); i++) {
         const struct config_rule *rule = &rules->items[i];
-        if (changes - saver->saved_changes < rule->changes || now - saver->last_end_ms < rule->seconds * 1000)
+        if (changes - saver->past.changes < rule->changes || now - saver->past.good_ms < rule->seconds * 1000)
             continue;
-        log_notice(&saver->server->log, "%" PRIu64 " changes in %" PRId64 " seconds: saving", rule->changes,
-                   rule->seconds);
-        request(saver);
-        wait = true;
+        log_notice(&saver->server->log, "%s in %s: saving", log_count(rule->changes, "change").text,
+                   log_count((uint64_t)rule->seconds, "second").text);
+        step(saver, SAVER_ASK);
     }
-    pthread_mutex_unlock(&saver->lock);
+    lock_give(&saver->lock);
 }
 
 void saver_info(struct saver *saver, struct saver_info *info_out)
 {
-    uint64_t changes = counters_changes(saver->server->counters);
-    pthread_mutex_lock(&saver->lock);
+    const struct saver_past *past = &saver->past;
+    uint64_t changes = counters_changes(saver->server->stats.counters);
+    lock_take(&saver->lock);
     *info_out = (struct saver_info){
-        .running = busy(saver),
-        .last_ok = saver->last_ok,
-        .last_save_unix = saver->last_save_unix,
-        .last_duration_ms = saver->last_duration_ms,
-        .running_ms = saver->running ? clock_ms() - saver->running_since_ms : -1,
-        .changes = changes - saver->saved_changes,
-        .saves = saver->good,
-        .rewrites = saver->rewrites,
-        .failures = saver->failures,
-        .scheduled = saver->again,
+        .running = !idle(saver),
+        .last_ok = !past->failures,
+        .last_save_unix = past->good_unix,
+        .last_duration_ms = past->duration_ms,
+        .running_ms =
+            saver->state >= SAVER_RUNNING && saver->state <= SAVER_ENDING ? clock_ms() - saver->now.since_ms : -1,
+        .changes = changes - past->changes,
+        .saves = past->good,
+        .rewrites = past->rewrites,
+        .failures = past->failures,
+        .scheduled = saver->state == SAVER_ASKED_TWICE || saver->state == SAVER_RUNNING_AGAIN,
         .for_log = saver->for_log,
     };
-    strcpy(info_out->last_error, saver->last_error.text);
-    pthread_mutex_unlock(&saver->lock);
+    strcpy(info_out->last_error, past->error.text);
+    lock_give(&saver->lock);
 }

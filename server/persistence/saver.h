@@ -1,5 +1,5 @@
-/* saver: saves of the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. One thread
- * of its own does all saving; a save of any size holds up no client.
+/* saver: saves the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. A thread of
+ * its own saves, so a save of any size holds up no client. saver_states.h has its states.
  *
  * Thread: any, except where noted. */
 #ifndef BLOOMERY_SAVER_H
@@ -27,7 +27,7 @@ enum saver_request {
 };
 enum saver_request saver_start(struct saver *saver, bool schedule);
 
-/* Has the note of the clock of windows written soon: the first window has come. Thread: any. */
+/* Writes the note of the clock of windows soon: the first window was created. Thread: any. */
 void saver_note_clock(struct saver *saver);
 
 /* The same, scheduling, for BGREWRITEAOF: it counts as begun because of the log. */
@@ -40,11 +40,11 @@ int saver_run(struct saver *saver, struct errbuf *err);
 /* As saver_run(), but waits for a running save first instead of refusing. -ECANCELED: the thread ends. */
 int saver_run_next(struct saver *saver, struct errbuf *err);
 
-/* The same: shutdown. With `most_ms` above 0 it comes
- * back after so long, also with SAVER_BUSY: the save goes on. */
+/* As saver_run_next(), at the end of the process and without save-rate-limit. `most_ms` above 0 bounds the wait:
+ * SAVER_BUSY then means that the save goes on. */
 int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err);
 
-/* Looks at the rules and starts a save when one is due. Called a few times a second by the main thread. */
+/* Starts a save when a rule or the log wants one. The main thread calls it a few times a second. */
 void saver_tick(struct saver *saver);
 
 /* Whether the last save failed; a load. */

@@ -12,7 +12,7 @@
 #define STEP_US 1000000 /* a step of the time of day that is worth a note */
 
 static _Atomic int64_t ahead_boot_us;
-static struct window_clock_note noted; /* what the file says */
+static struct window_clock_note noted; /* as in the file */
 static bool is_noted;
 static atomic_bool is_needed;
 

@@ -1,10 +1,10 @@
-/* window_clock: the clock of windows (bloom_window.h), and the note by which it goes on after a restart.
+/* window_clock: the clock of windows (bloom_window.h), and the note by which it continues after a restart.
  *
- * While the process runs it is monotonic, and goes on while the machine sleeps. The file CLOCK in the data directory
- * says where it stood: within one boot of the machine a restart goes on exactly, whatever has happened to the time of
- * day. After another boot the time of day says how long it stood still, and what is known of the time of day's steps
- * until then is taken off. It never begins before the latest turn that the data directory knows: where the time of day
- * has been set back, nothing is forgotten early. A step forward between two boots cannot be told from time.
+ * While the process runs the clock is monotonic, and it runs while the machine sleeps. The file CLOCK in the data
+ * directory notes its value. Within one boot of the machine a restart continues exactly, whatever the time of day did.
+ * After another boot the time of day gives the pause, less its known steps before. The clock never begins before the
+ * latest turn in the data directory: if the time of day was set back, nothing is forgotten early. A step forward
+ * between two boots looks like time.
  *
  * Thread: window_clock_us(): any. The rest: the thread that loads, then the one that saves. */
 #ifndef BLOOMERY_WINDOW_CLOCK_H
@@ -19,7 +19,7 @@
 
 int64_t window_clock_us(void);
 
-/* Where the clock stands, in microseconds, and the two clocks that it can be known from. Memory to memory. */
+/* The clock's value in microseconds, relative to the two clocks that it is computed from. */
 struct window_clock_note {
     char boot[40];         /* the boot of the machine, "" if it is not known */
     int64_t ahead_boot_us; /* of the time since the boot */
@@ -31,7 +31,7 @@ struct window_clock_now {
     int64_t unix_us; /* time of day */
 };
 
-/* How far the clock has to be ahead of the time since the boot, after this note; NULL: there is none. */
+/* The clock's lead over the time since the boot, by this note; NULL: there is none. */
 int64_t window_clock_ahead(const struct window_clock_note *note, const struct window_clock_now *now);
 
 #define WINDOW_CLOCK_NAME "CLOCK"
@@ -39,18 +39,17 @@ int64_t window_clock_ahead(const struct window_clock_note *note, const struct wi
 int window_clock_format(const struct window_clock_note *note, char text_out[WINDOW_CLOCK_MAX]); /* its length */
 bool window_clock_parse(const char *text, size_t len, struct window_clock_note *note_out);
 
-/* Sets the clock after the note in `dir`. A note that cannot be read or is not one counts as none: `err` then says so,
- * otherwise it is empty. */
+/* Sets the clock by the note in `dir`. An unreadable note counts as none, and `err` has the reason; otherwise `err` is
+ * empty. */
 void window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *err);
 
-/* Loading: lets the clock not be before this time, and not before the turns of the filter, which may be any. Thread:
- * any. */
+/* Loading: moves the clock to this time, or to the latest turn of the filter, if it is behind. Thread: any. */
 void window_clock_floor(int64_t us);
 void window_clock_pass(const struct bloom_filter *filter);
 
 bool window_clock_is_needed(void); /* window_clock_pass() has met a window */
 
-/* Writes the note, if it would say something new. 0 or -errno. */
+/* Writes the note if it has changed. 0 or -errno. */
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err) __attribute__((warn_unused_result));
 
 #endif

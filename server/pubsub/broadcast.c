@@ -4,7 +4,6 @@
 #include "broadcast.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -16,6 +15,8 @@
 #include "hash_table.h"
 #include "prefix_table.h"
 #include "reply.h"
+#include "lock.h"
+#include "check.h"
 
 #define NAME_OVERHEAD 16 /* bytes of a name on the wire beside its own, at most */
 
@@ -77,7 +78,7 @@ struct loop {
 struct broadcast {
     _Atomic size_t nprefixes;
     _Atomic size_t bytes;
-    pthread_mutex_t lock;
+    struct lock lock;
     struct prefix_table prefixes;
     uint64_t seed;
     void (*wake)(void *ctx, unsigned loop);
@@ -209,14 +210,14 @@ void broadcast_change(struct broadcast *hub, struct slice name, uint64_t author)
     if (!broadcast_has_clients(hub))
         return;
     uint64_t hash = XXH3_64bits_withSeed(name.ptr, name.len, hub->seed);
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     for (struct prefix_entry *entry = prefix_table_longest(&hub->prefixes, name.ptr, name.len); entry;
          entry = entry->parent) {
         struct prefix *prefix = (struct prefix *)(void *)entry; /* its first member */
         for (struct part *part = prefix->parts; part; part = part->next)
             collect(hub, part, name, hash, author);
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
 }
 
 /* ---- delivery ---- */
@@ -255,11 +256,11 @@ static void tell_part(const struct part *part, void (*tell)(void *owner, struct 
     buf_deinit(&for_one);
 }
 
-/* Takes what the loop's parts have collected. Returns these parts. */
+/* Takes the changes that the loop's parts have collected. Returns these parts. */
 static struct part *take(struct broadcast *hub, struct loop *loop, bool *all_out)
 {
     struct part *taken = NULL;
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     while (loop->dirty) {
         struct part *part = loop->dirty;
         leave_dirty(part);
@@ -271,7 +272,7 @@ static struct part *take(struct broadcast *hub, struct loop *loop, bool *all_out
     *all_out = loop->all;
     loop->bytes = 0;
     loop->all = loop->woken = false;
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
     return taken;
 }
 
@@ -367,7 +368,7 @@ int broadcast_subscribe(struct broadcast_client *client, struct slice name)
     int status = -ENOMEM;
     if (!subscription)
         return status;
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     struct prefix *prefix = find_or_add_prefix(hub, name, &status);
     struct part *part = prefix ? find_or_add_part(hub, prefix, client->loop) : NULL;
     subscription->entry = (struct prefix_entry){.name = prefix ? prefix->name : NULL, .len = name.len};
@@ -379,11 +380,12 @@ int broadcast_subscribe(struct broadcast_client *client, struct slice name)
     } else if (prefix) {
         drop_prefix_without_parts(hub, prefix);
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
     if (status != BROADCAST_OK) {
         free(subscription);
         return status;
     }
+    CHECK(part);
     subscription->client = client;
     subscription->part = part;
     subscription->next = part->subscriptions;
@@ -404,10 +406,10 @@ static void end_subscription(struct subscription *subscription)
         subscription->prev->next = subscription->next;
     else
         part->subscriptions = subscription->next;
-    pthread_mutex_lock(&client->hub->lock);
+    lock_take(&client->hub->lock);
     part->nclients--;
     drop_part_without_clients(client->hub, part);
-    pthread_mutex_unlock(&client->hub->lock);
+    lock_give(&client->hub->lock);
     free(subscription);
 }
 
@@ -489,7 +491,7 @@ int broadcast_create(struct broadcast **hub_out, unsigned nloops, void (*wake)(v
     hub->ctx = ctx;
     if (getrandom(&hub->seed, sizeof(hub->seed), 0) != (ssize_t)sizeof(hub->seed))
         hub->seed = (uintptr_t)hub; /* early in a boot: the address is random as well */
-    pthread_mutex_init(&hub->lock, NULL);
+    lock_init(&hub->lock, RANK_BROADCAST);
     *hub_out = hub;
     return 0;
 }
@@ -499,7 +501,7 @@ void broadcast_destroy(struct broadcast *hub)
     if (!hub)
         return;
     prefix_table_deinit(&hub->prefixes);
-    pthread_mutex_destroy(&hub->lock);
+    lock_deinit(&hub->lock);
     free(hub);
 }
 

@@ -1,5 +1,3 @@
-/* The queue is a buffer of records, each a header and a name. The thread swaps the full buffer for its own empty one;
- * so there are two, and in the long run none is allocated. */
 #include "notify.h"
 
 #include <errno.h>
@@ -10,26 +8,31 @@
 #include <time.h>
 
 #include "buf.h"
+#include "inlet.h"
 #include "pubsub.h"
 #include "registry_databases.h"
 #include "thread.h"
-
-#define KEEP_SIZE ((size_t)256 * 1024) /* a larger buffer is freed */
+#include "registry_key.h"
 
 struct record {
+    struct inlet_link link; /* the first member */
     const char *event;
-    uint32_t len;   /* of the name that follows */
+    uint32_t len;   /* of the name */
     uint32_t flags; /* NOTIFY_KEYSPACE, NOTIFY_KEYEVENT: as the setting was then */
     uint32_t db;    /* the number that its database had then */
+    char name[];
 };
 
+static size_t record_bytes(size_t len)
+{
+    return sizeof(struct record) + len;
+}
+
 struct notify_queue {
-    _Atomic size_t backlog;
+    _Atomic size_t backlog; /* bytes of the records that are not published yet */
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t more;
-    struct buf records; /* under the lock, and the following */
-    bool sleeping, stop;
+    struct work_inlet records;
+    atomic_bool lost; /* a record did not fit */
 };
 
 static bool append(struct buf *out, const void *data, size_t len)
@@ -63,8 +66,9 @@ static bool append_head(struct buf *channel, const char *kind, uint32_t db)
     return append(channel, text, (size_t)len);
 }
 
-static void publish_record(struct notify *notify, const struct record *record, struct slice name, struct buf *channel)
+static void publish_record(struct notify *notify, const struct record *record, struct buf *channel)
 {
+    struct slice name = {record->name, record->len};
     struct slice event = {record->event, strlen(record->event)};
     if (record->flags & NOTIFY_KEYSPACE) {
         if (append_head(channel, "keyspace", record->db) && append(channel, name.ptr, name.len))
@@ -80,56 +84,31 @@ static void publish_record(struct notify *notify, const struct record *record, s
     }
 }
 
-static void publish_all(struct notify *notify, const struct buf *records)
-{
-    struct notify_queue *queue = notify->queue;
-    struct buf channel;
-    buf_init(&channel, SIZE_MAX);
-    const char *at = buf_head(records);
-    for (size_t left = buf_len(records); left;) {
-        struct record record;
-        memcpy(&record, at, sizeof(record));
-        publish_record(notify, &record, (struct slice){at + sizeof(record), record.len}, &channel);
-        size_t size = sizeof(record) + record.len;
-        atomic_fetch_sub_explicit(&queue->backlog, size, memory_order_relaxed);
-        at += size;
-        left -= size;
-    }
-    buf_deinit(&channel);
-}
-
 static void *notify_main(void *arg)
 {
     struct notify *notify = arg;
     struct notify_queue *queue = notify->queue;
-    struct buf records;
+    struct buf channel;
     thread_begin(THREAD_BACKGROUND, "notifier");
-    buf_init(&records, NOTIFY_QUEUE_MAX);
-    pthread_mutex_lock(&queue->lock);
+    buf_init(&channel, SIZE_MAX);
     for (;;) {
-        while (buf_len(&queue->records) == 0 && !buf_failed(&queue->records) && !queue->stop) {
-            queue->sleeping = true;
-            pthread_cond_wait(&queue->more, &queue->lock);
-        }
-        queue->sleeping = false;
-        if (buf_len(&queue->records) == 0 && !buf_failed(&queue->records))
+        bool ended;
+        struct inlet_link *next, *link = work_inlet_take(&queue->records, &ended);
+        if (!link && ended)
             break;
-        struct buf empty = records;
-        records = queue->records;
-        queue->records = empty;
-        pthread_mutex_unlock(&queue->lock);
-
-        publish_all(notify, &records);
-        if (buf_failed(&records)) /* later events did not fit */
+        if (!link && !atomic_load(&queue->lost))
+            work_inlet_wait(&queue->records);
+        for (; link; link = next) {
+            struct record *record = (struct record *)(void *)link;
+            next = link->next;
+            publish_record(notify, record, &channel);
+            atomic_fetch_sub_explicit(&queue->backlog, record_bytes(record->len), memory_order_relaxed);
+            free(record);
+        }
+        if (atomic_exchange(&queue->lost, false))
             pubsub_lose(notify->hub, PUBSUB_CHANNEL);
-        if (buf_failed(&records) || records.size > KEEP_SIZE)
-            buf_deinit(&records);
-        else
-            buf_truncate(&records, 0);
-        pthread_mutex_lock(&queue->lock);
     }
-    pthread_mutex_unlock(&queue->lock);
-    buf_deinit(&records);
+    buf_deinit(&channel);
     return NULL;
 }
 
@@ -143,9 +122,7 @@ int notify_create(struct notify **notify_out, struct pubsub *hub)
     if (!err) {
         notify->hub = hub;
         notify->queue = queue;
-        pthread_mutex_init(&queue->lock, NULL);
-        pthread_cond_init(&queue->more, NULL);
-        buf_init(&queue->records, NOTIFY_QUEUE_MAX);
+        work_inlet_init(&queue->records);
         err = pthread_create(&queue->thread, NULL, notify_main, notify);
     }
     if (err) {
@@ -163,10 +140,7 @@ void notify_stop(struct notify *notify)
         return;
     struct notify_queue *queue = notify->queue;
     notify_set_flags(notify, 0);
-    pthread_mutex_lock(&queue->lock);
-    queue->stop = true;
-    pthread_cond_signal(&queue->more);
-    pthread_mutex_unlock(&queue->lock);
+    work_inlet_end(&queue->records);
     pthread_join(queue->thread, NULL);
 }
 
@@ -174,9 +148,13 @@ void notify_destroy(struct notify *notify)
 {
     if (!notify)
         return;
-    pthread_cond_destroy(&notify->queue->more);
-    pthread_mutex_destroy(&notify->queue->lock);
-    buf_deinit(&notify->queue->records);
+    if (!atomic_load(&notify->queue->records.ended)) /* the start has failed */
+        notify_stop(notify);
+    for (struct inlet_link *link = inlet_take(&notify->queue->records.inlet), *next; link; link = next) {
+        next = link->next;
+        free(link); /* the first member of its record */
+    }
+    work_inlet_deinit(&notify->queue->records);
     free(notify->queue);
     free(notify);
 }
@@ -195,31 +173,36 @@ void notify_set_registry(struct notify *notify, const struct registry *registry)
     notify->registry = registry;
 }
 
+/* NULL: it does not fit. */
+static struct record *make_record(struct notify_queue *queue, size_t len)
+{
+    size_t before = atomic_fetch_add_explicit(&queue->backlog, record_bytes(len), memory_order_relaxed);
+    struct record *record = before + record_bytes(len) <= NOTIFY_QUEUE_MAX ? malloc(record_bytes(len)) : NULL;
+    if (!record)
+        atomic_fetch_sub_explicit(&queue->backlog, record_bytes(len), memory_order_relaxed);
+    return record;
+}
+
 void notify_event(struct notify *notify, unsigned class, const char *event, struct slice key)
 {
-    unsigned flags = atomic_load_explicit(&notify->flags, memory_order_relaxed);
-    if (!(flags & class) || !pubsub_has_listeners(notify->hub, PUBSUB_CHANNEL))
-        return;
     struct notify_queue *queue = notify->queue;
+    unsigned flags = atomic_load_explicit(&notify->flags, memory_order_relaxed);
+    if (!(flags & class) || !pubsub_has_listeners(notify->hub, PUBSUB_CHANNEL) || atomic_load(&queue->records.ended))
+        return;
     struct slice name = key_name(key);
-    struct record record = {event, (uint32_t)name.len, flags & (NOTIFY_KEYSPACE | NOTIFY_KEYEVENT),
-                            notify->registry ? registry_number(notify->registry, key_database(key)) : 0};
-    size_t size = sizeof(record) + name.len;
-
-    pthread_mutex_lock(&queue->lock);
-    char *room = queue->stop ? NULL : buf_reserve(&queue->records, size);
-    if (room) {
-        memcpy(room, &record, sizeof(record));
-        if (name.len)
-            memcpy(room + sizeof(record), name.ptr, name.len);
-        buf_commit(&queue->records, size);
-        atomic_fetch_add_explicit(&queue->backlog, size, memory_order_relaxed);
+    struct record *record = make_record(queue, name.len);
+    if (!record) {
+        if (!atomic_exchange(&queue->lost, true))
+            work_inlet_wake(&queue->records);
+        return;
     }
-    if (queue->sleeping) {
-        queue->sleeping = false;
-        pthread_cond_signal(&queue->more);
-    }
-    pthread_mutex_unlock(&queue->lock);
+    *record = (struct record){.event = event,
+                              .len = (uint32_t)name.len,
+                              .flags = flags & (NOTIFY_KEYSPACE | NOTIFY_KEYEVENT),
+                              .db = notify->registry ? registry_number(notify->registry, key_database(key)) : 0};
+    if (name.len)
+        memcpy(record->name, name.ptr, name.len);
+    work_inlet_put(&queue->records, &record->link);
 }
 
 size_t notify_bytes(const struct notify *notify)

@@ -36,7 +36,7 @@ int notify_create(struct notify **notify_out, struct pubsub *hub);
  * NULL is fine. */
 void notify_stop(struct notify *notify);
 
-/* Called after notify_stop(), when no thread can cause events any more. NULL is fine. */
+/* Called when no thread can cause events any more, after notify_stop() if clients were served. NULL is fine. */
 void notify_destroy(struct notify *notify);
 
 /* The setting has changed. NULL is fine. */
@@ -52,7 +52,7 @@ static inline bool notify_wants(const struct notify *notify, unsigned class)
     return atomic_load_explicit(&notify->flags, memory_order_relaxed) & class;
 }
 
-/* Queues an event of the filter with this key, if notify_wants(). `event` is a constant text. A leaf lock only. */
+/* Queues an event of the filter with this key, if notify_wants(). `event` is a constant text. No lock. */
 void notify_event(struct notify *notify, unsigned class, const char *event, struct slice key);
 
 /* Queues the events of an effect (notify_effect.c). Called under the registry's mutex. */

@@ -4,6 +4,7 @@
  * client's list by age (to end them all). All three belong to the client's loop. The hub's lock guards only the
  * publishers' view: the table of topics and, per topic, the audiences and their numbers of clients. */
 #include "pubsub_internal.h"
+#include "lock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -196,7 +197,7 @@ static void topic_remove_audience(struct topic *topic, const struct audience *au
 static struct audience *hub_join(struct pubsub *hub, enum pubsub_kind kind, struct slice name, uint64_t hash,
                                  unsigned loop, uint64_t *since_out)
 {
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     struct topic *topic = hub_find(hub, kind, name, hash), *made = NULL;
     struct audience *audience = NULL;
     if (!topic)
@@ -214,21 +215,21 @@ static struct audience *hub_join(struct pubsub *hub, enum pubsub_kind kind, stru
         audience->count++;
         *since_out = hub->sequence;
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
     return audience;
 }
 
 static void hub_leave(struct pubsub *hub, struct audience *audience)
 {
     bool last = false;
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     if (--audience->count == 0) {
         last = true;
         topic_remove_audience(audience->topic, audience);
         if (audience->topic->naudiences == 0)
             hub_remove(hub, audience->topic);
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
     if (last)
         audience_unref(hub, audience);
 }
@@ -402,17 +403,13 @@ int pubsub_create(struct pubsub **hub_out, unsigned nloops, void (*wake)(void *c
     struct pubsub *hub = memset(memory, 0, sizeof(*hub));
     if (getrandom(&hub->seed, sizeof(hub->seed), 0) != (ssize_t)sizeof(hub->seed))
         hub->seed = (uintptr_t)hub; /* early in a boot: the address is random as well */
-    pthread_mutex_init(&hub->lock, NULL);
+    lock_init(&hub->lock, RANK_PUBSUB);
     hub->patterns.prev = hub->patterns.next = &hub->patterns;
     hub->nloops = nloops;
     hub->inboxes = inboxes;
     hub->wake = wake;
     hub->ctx = ctx;
     memset(inboxes, 0, nloops * sizeof(struct inbox));
-    for (unsigned i = 0; i < nloops; i++) {
-        pthread_mutex_init(&hub->inboxes[i].lock, NULL);
-        hub->inboxes[i].last = &hub->inboxes[i].first;
-    }
     *hub_out = hub;
     return 0;
 }
@@ -421,11 +418,9 @@ void pubsub_destroy(struct pubsub *hub)
 {
     if (!hub)
         return;
-    for (unsigned i = 0; i < hub->nloops; i++) {
+    for (unsigned i = 0; i < hub->nloops; i++)
         inbox_drop(hub, &hub->inboxes[i]);
-        pthread_mutex_destroy(&hub->inboxes[i].lock);
-    }
-    pthread_mutex_destroy(&hub->lock);
+    lock_deinit(&hub->lock);
     free(hub->inboxes);
     free(hub);
 }

@@ -2,10 +2,10 @@
 #ifndef BLOOMERY_PUBSUB_INTERNAL_H
 #define BLOOMERY_PUBSUB_INTERNAL_H
 
-#include <pthread.h>
-
 #include "hash_table.h"
+#include "inlet.h"
 #include "pubsub.h"
+#include "lock.h"
 
 #define SHARDS 256 /* of the table of topics: with a million channels, growing a shard moves a few thousand topics */
 
@@ -63,23 +63,22 @@ struct pubsub_client {
 struct message;
 
 struct message_node {
-    struct message_node *next;
+    struct inlet_link link; /* the first member */
     struct message *message;
 };
 
 struct inbox {
-    pthread_mutex_t lock;
-    struct message_node *first, **last;
-    bool scheduled;                    /* wake() has been called and pubsub_woken() has not */
+    struct inlet nodes;
+    atomic_bool scheduled;             /* wake() has been called and pubsub_woken() has not */
     _Alignas(64) _Atomic size_t bytes; /* of messages not delivered yet */
     _Atomic unsigned lost;
-    _Atomic unsigned clients;   /* of the loop; without any it need not have started */
-    struct message_node *taken; /* the loop's own: messages it has begun to deliver */
-    uint64_t stamp;             /* under the hub's lock: the last message put here */
+    _Atomic unsigned clients; /* of the loop; without any it need not have started */
+    struct inlet_link *taken; /* the loop's own: nodes of messages that it has begun to deliver */
+    uint64_t stamp;           /* under the hub's lock: the last message put here */
 };
 
 struct pubsub {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct hash_table shards[SHARDS]; /* of topics, by the top bits of their hash */
     struct pattern_link patterns;     /* head of the list, without a topic */
     uint64_t seed;

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "glob.h"
+#include "glob_match.h"
+#include "lock.h"
 
 void pubsub_totals(struct pubsub *hub, struct pubsub_totals *totals_out)
 {
@@ -25,18 +26,18 @@ uint64_t pubsub_bytes(const struct pubsub *hub)
 uint64_t pubsub_subscribers(struct pubsub *hub, enum pubsub_kind kind, struct slice name)
 {
     uint64_t n = 0, hash = hub_hash(hub, kind, name);
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     const struct topic *topic = hub_find(hub, kind, name, hash);
     for (uint32_t i = 0; topic && i < topic->naudiences; i++)
         n += topic->audiences[i]->count;
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
     return n;
 }
 
 /* Copies each name as its length and its bytes. */
 static void copy_shard(struct pubsub *hub, const struct hash_table *shard, enum pubsub_kind kind, struct buf *names)
 {
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     for (size_t i = 0; i < shard->nbuckets; i++) {
         for (struct hash_link *link = shard->buckets[i]; link; link = link->next) {
             const struct topic *topic = topic_of(link);
@@ -46,7 +47,7 @@ static void copy_shard(struct pubsub *hub, const struct hash_table *shard, enum 
             buf_append(names, topic->name, topic->len);
         }
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
 }
 
 int pubsub_list(struct pubsub *hub, enum pubsub_kind kind, const struct slice *pattern,

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "glob.h"
+#include "glob_match.h"
+#include "lock.h"
 
 #define STEPS_LOCKED  (64 * 1024)   /* of matching, some 100 us, without releasing the lock */
 #define STEPS_PATTERN 32            /* cost in steps of a pattern that its literal does not decide */
@@ -87,12 +88,12 @@ static void unlock_behind(struct pubsub *hub, struct topic *topic, struct patter
     link->topic = NULL;
     link_insert(topic->link.next, link);
     topic_ref(topic);
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
 }
 
 static struct pattern_link *lock_again(struct pubsub *hub, struct pattern_link *link)
 {
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     struct pattern_link *next = link->next;
     link_remove(link);
     return next;
@@ -179,12 +180,7 @@ static void message_unref(struct pubsub *hub, struct message *message)
 
 void pubsub_wake(struct pubsub *hub, unsigned loop)
 {
-    struct inbox *inbox = &hub->inboxes[loop];
-    pthread_mutex_lock(&inbox->lock);
-    bool wake = !inbox->scheduled;
-    inbox->scheduled = true;
-    pthread_mutex_unlock(&inbox->lock);
-    if (wake)
+    if (!atomic_exchange(&hub->inboxes[loop].scheduled, true))
         hub->wake(hub->ctx, loop);
 }
 
@@ -199,16 +195,9 @@ static void inbox_lose(struct pubsub *hub, unsigned loop, enum pubsub_kind kind)
 static void inbox_put(struct pubsub *hub, unsigned loop, struct message_node *node)
 {
     struct inbox *inbox = &hub->inboxes[loop];
-    node->next = NULL;
     atomic_fetch_add(&inbox->bytes, node->message->bytes); /* before a delivery can subtract it */
-    pthread_mutex_lock(&inbox->lock);
-    *inbox->last = node;
-    inbox->last = &node->next;
-    bool wake = !inbox->scheduled;
-    inbox->scheduled = true;
-    pthread_mutex_unlock(&inbox->lock);
-    if (wake)
-        hub->wake(hub->ctx, loop);
+    inlet_put(&inbox->nodes, &node->link);
+    pubsub_wake(hub, loop);
 }
 
 /* The number of loops among the hits. Under the lock. */
@@ -273,7 +262,7 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
     hits.size = HITS_INLINE;
     struct message *message = NULL;
 
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     struct topic *topic = hub_find(hub, kind, channel, hub_hash(hub, kind, channel));
     bool ok = !topic || hits_add(&hits, topic);
     if (ok && kind == PUBSUB_CHANNEL)
@@ -289,7 +278,7 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
         hub_account(hub, message->bytes, true);
         distribute(hub, message, receipt_out);
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
     if (message)
         message_unref(hub, message);
     hits_deinit(hub, &hits);
@@ -298,15 +287,20 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
 
 void pubsub_lose(struct pubsub *hub, enum pubsub_kind kind)
 {
-    pthread_mutex_lock(&hub->lock);
+    lock_take(&hub->lock);
     for (unsigned i = 0; i < hub->nloops; i++) {
         if (atomic_load(&hub->inboxes[i].clients))
             inbox_lose(hub, i, kind);
     }
-    pthread_mutex_unlock(&hub->lock);
+    lock_give(&hub->lock);
 }
 
 /* ---- delivery ---- */
+
+static struct message *message_of(struct inlet_link *link)
+{
+    return ((struct message_node *)(void *)link)->message;
+}
 
 static size_t deliver_message(unsigned loop, struct message *message,
                               void (*deliver)(void *owner, const struct pubsub_delivery *delivery))
@@ -335,18 +329,10 @@ bool pubsub_deliver(struct pubsub *hub, unsigned loop, size_t max_bytes,
     struct inbox *inbox = &hub->inboxes[loop];
     size_t bytes = 0;
     while (bytes < max_bytes) {
-        if (!inbox->taken) {
-            pthread_mutex_lock(&inbox->lock);
-            inbox->taken = inbox->first;
-            inbox->first = NULL;
-            inbox->last = &inbox->first;
-            pthread_mutex_unlock(&inbox->lock);
-            if (!inbox->taken)
-                return false;
-        }
-        struct message_node *node = inbox->taken;
-        struct message *message = node->message;
-        inbox->taken = node->next;
+        if (!inbox->taken && !(inbox->taken = inlet_take(&inbox->nodes)))
+            return false;
+        struct message *message = message_of(inbox->taken);
+        inbox->taken = inbox->taken->next;
         bytes += deliver_message(loop, message, deliver) * (message->channel.len + message->payload.len + 64);
         atomic_fetch_sub(&inbox->bytes, message->bytes);
         message_unref(hub, message);
@@ -356,10 +342,7 @@ bool pubsub_deliver(struct pubsub *hub, unsigned loop, size_t max_bytes,
 
 void pubsub_woken(struct pubsub *hub, unsigned loop)
 {
-    struct inbox *inbox = &hub->inboxes[loop];
-    pthread_mutex_lock(&inbox->lock);
-    inbox->scheduled = false;
-    pthread_mutex_unlock(&inbox->lock);
+    (void)atomic_exchange(&hub->inboxes[loop].scheduled, false); /* a put before it is seen by the next take */
 }
 
 bool pubsub_pending(const struct pubsub *hub, unsigned loop)
@@ -382,20 +365,19 @@ unsigned pubsub_take_lost(struct pubsub *hub, unsigned loop)
     return atomic_load_explicit(&inbox->lost, memory_order_relaxed) ? atomic_exchange(&inbox->lost, 0) : 0;
 }
 
-static void drop_nodes(struct pubsub *hub, struct message_node *node)
+static void drop_nodes(struct pubsub *hub, struct inlet_link *link)
 {
-    while (node) {
-        struct message_node *next = node->next;
-        message_unref(hub, node->message);
-        node = next;
+    while (link) {
+        struct message *message = message_of(link);
+        link = link->next; /* of the message's memory */
+        message_unref(hub, message);
     }
 }
 
 void inbox_drop(struct pubsub *hub, struct inbox *inbox)
 {
     drop_nodes(hub, inbox->taken);
-    drop_nodes(hub, inbox->first);
-    inbox->taken = inbox->first = NULL;
-    inbox->last = &inbox->first;
+    drop_nodes(hub, inlet_take(&inbox->nodes));
+    inbox->taken = NULL;
     atomic_store(&inbox->bytes, 0);
 }

@@ -1,10 +1,11 @@
-#include "entry.h"
+#include "entry_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 #include "clock.h"
+#include "slab.h"
 
 /* With malloc() the sanitizers find uses after a free. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -109,11 +110,6 @@ void entry_come_back(struct entry *entry)
     atomic_fetch_and(&entry->state, ~ENTRY_AWAY);
 }
 
-struct slice entry_created_name(const struct entry *entry)
-{
-    return entry_name(entry);
-}
-
 const char *entry_quarantine_reason(struct entry *entry)
 {
     return entry_kind(entry) == ENTRY_QUARANTINED ? entry_quarantine(entry)->reason : NULL;
@@ -179,6 +175,11 @@ static void entry_free(struct entry *entry)
     if (entry_kind(entry) == ENTRY_FILTER)
         bloom_filter_deinit(entry_body(entry));
     entry_discard(entry);
+}
+
+uint64_t entry_charged(const struct entry *entry)
+{
+    return entry_kind(entry) == ENTRY_FILTER ? bloom_filter_charged(entry_body((struct entry *)entry)) : 0;
 }
 
 int entry_reclaim(void *object)

@@ -1,99 +1,82 @@
-/* entry: the object under a name of the registry. Internal to the registry.
+/* entry: a filter that a look-up has found or a pin holds (registry.h).
  *
- * One allocation holds the header (struct entry, registry.h), the name, padding to 8, and then, by kind: a
- * bloom_filter; a struct quarantine for a filter that could not be loaded; or, in an alias, a pointer to the entry that
- * owns the filter, and its expiry. A rename creates an alias instead of moving the filter, because other threads may be
- * adding to it at that moment; the owner's own name is then out of use, and the two are freed together. A filter with a
- * time to live gets an alias under its own name, so that other filters pay nothing. The entry in the registry's table,
- * owner or alias, is called the holder of the name. */
+ * Lifetime: until the RCU read section of the look-up ends, or until the last pin is released.
+ * Thread: any, unless said otherwise. */
 #ifndef BLOOMERY_ENTRY_H
 #define BLOOMERY_ENTRY_H
 
-#include "registry.h"
-#include "slab.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
+#include "bloom_filter.h"
+#include "slice.h"
 
-#define ENTRY_KIND_SHIFT 2 /* of the two bits of the state that never change */
+/* A filter, or the placeholder of one that could not be loaded. Fields other than `id` are internal. */
+struct entry {
+    uint64_t id;            /* unique in the data directory, never reused */
+    _Atomic uint32_t state; /* kind, flags and pins (entry_internal.h) */
+    uint16_t name_len;
+    _Atomic uint16_t used; /* entry_stamp() of the last use */
+};
 
-#define ENTRY_DIRTY   UINT32_C(1)   /* changed since the last save */
-#define ENTRY_TAKEN   UINT32_C(2)   /* in the list of a walk that has not yielded it yet */
-#define ENTRY_SLAB    UINT32_C(16)  /* in a page of the registry's slab; otherwise one of its large objects */
-#define ENTRY_WALKED  UINT32_C(32)  /* this walk or an earlier one has yielded it */
-#define ENTRY_LEAVING UINT32_C(64)  /* its bits are about to leave memory: whoever wants them takes the flag away */
-#define ENTRY_AWAY    UINT32_C(128) /* they have left it */
-#define ENTRY_PIN_ONE UINT32_C(256) /* the pins are counted in the upper 24 bits */
-
-static inline enum entry_kind entry_kind(const struct entry *entry)
-{
-    return (enum entry_kind)(atomic_load_explicit(&entry->state, memory_order_relaxed) >> ENTRY_KIND_SHIFT & 3);
-}
-
-/* A clean entry without an id, with room for `body` zero bytes behind the name, or NULL. */
-struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice name, size_t body);
-
-/* Frees an entry that no other thread has seen; NULL is fine. The caller frees what its body owns. */
-void entry_discard(struct entry *entry);
-
+/* The name under which the entry was created; renames do not change it. */
 static inline struct slice entry_name(const struct entry *entry)
 {
     return (struct slice){(const char *)(entry + 1), entry->name_len};
 }
 
-static inline void *entry_body(const struct entry *entry)
-{
-    return (char *)(entry + 1) + (((size_t)entry->name_len + 7) & ~(size_t)7);
-}
+/* For an entry from registry_find(): the filter; NULL if it is quarantined or its bits are not in memory. */
+struct bloom_filter *entry_filter(struct entry *entry);
 
-/* Before anybody has seen it: its bits are away. */
-void entry_start_away(struct entry *entry);
+/* The filter for uses that need no bits (bloom_resident.h); NULL if it is quarantined. */
+struct bloom_filter *entry_shape(struct entry *entry);
 
-struct quarantine {
-    struct entry *previous, *next; /* the registry's list of them */
-    char reason[];
-};
+/* The bits are not in memory. For a pinned entry, true stays true until a thread reads the bits, and false stays false
+ * as long as the pin. */
+bool entry_is_away(const struct entry *entry);
 
-/* `entry` must be of this kind. */
-static inline struct quarantine *entry_quarantine(const struct entry *entry)
-{
-    return entry_body(entry);
-}
+/* The reason of a quarantine; NULL if the entry is not quarantined. */
+const char *entry_quarantine_reason(struct entry *entry);
 
-struct alias {
-    struct entry *owner;
-    _Atomic int64_t expires_ms; /* 0: never */
-    uint32_t place;             /* in the expiry heap, from 1 on; 0: not in it */
-};
-
-/* `entry` must be of this kind. */
-static inline struct alias *entry_alias(const struct entry *entry)
-{
-    return entry_body(entry);
-}
-
-/* The entry that owns the filter: itself, or the target of an alias. */
-static inline struct entry *entry_owner(struct entry *entry)
-{
-    return entry_kind(entry) == ENTRY_ALIAS ? entry_alias(entry)->owner : entry;
-}
-
-static inline int64_t entry_expires_ms(const struct entry *holder)
-{
-    return entry_kind(holder) == ENTRY_ALIAS
-               ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire)
-               : 0;
-}
-
-/* Keeps an entry alive beyond RCU. Called under the registry's mutex, while the entry is certainly in it. A walk holds
- * at most three pins of an entry, a command one for each mention of its name: the threads that run commands can never
- * take 24 bits of pins. An overflow, which would free an entry in use, ends the process. */
+/* Keeps an entry alive beyond RCU, even if its name is deleted. The first pin comes from registry_pin(), or the entry
+ * is prepared and not published; an owner of a pin may take more. An overflow, which would free an entry in use, ends
+ * the process: a walk holds at most three pins, a command one for each mention of the name, so 24 bits suffice. */
 void entry_pin(struct entry *entry);
 void entry_unpin(struct entry *entry);
 
-/* For reclaimer_defer(): frees an entry, and the target of an alias; nonzero while one of them is pinned. */
-int entry_reclaim(void *entry);
+/* Marks the filter as changed since its last save. Called after the change. Costs one load if it is marked already. */
+void entry_mark_dirty(struct entry *entry);
+bool entry_is_dirty(const struct entry *entry);
 
-/* entry_reclaim() for an alias whose target lives on under another name. */
-int entry_reclaim_alias(void *alias);
+/* Loading: the bits are those of the last save. */
+void entry_mark_clean(struct entry *entry);
+
+/* The time of the last use, in units of 65 s: only the first use in each unit writes. `now_ms` comes from any clock
+ * that does not jump. Stamps more than 24 days apart keep only their order, by registry_age(). */
+static inline uint16_t entry_stamp(int64_t now_ms)
+{
+    return (uint16_t)(now_ms >> 16);
+}
+
+static inline void entry_note_use(struct entry *entry, uint16_t stamp)
+{
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) != stamp)
+        atomic_store_explicit(&entry->used, stamp, memory_order_relaxed);
+}
+
+int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since the last use; 24 days at most */
+
+/* ---- eviction: bits leave memory, and come back ----
+ *
+ * For one thread that has pinned the entry. It calls entry_leave(), waits for a grace period, calls entry_take_away()
+ * and drops the words (bloom_resident.h). Either call returns false, and the bits stay, if the entry is no filter, has
+ * changed since its last save, has another pin, or was asked meanwhile.
+ *
+ * entry_filter() is NULL from entry_take_away() to entry_come_back(). The caller restores the words before the latter.
+ * While another thread holds a pin, entry_filter() does not become NULL. */
+bool entry_leave(struct entry *entry);
+bool entry_take_away(struct entry *entry);
+void entry_come_back(struct entry *entry);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "entry.h"
+#include "entry_internal.h"
 
 #define PAGE_NODES 1024u /* 16 kB */
 

@@ -9,7 +9,9 @@
 
 #include <string.h>
 
+#include "entry.h"
 #include "rcu.h"
+#include "slab.h"
 
 /* A link is an address of 48 bits, to a node if the lowest bit is set, otherwise to an entry. The 16 bits above it hold
  * a half of the bit number of the node that the link is in: a node is two words. */
@@ -21,7 +23,7 @@ struct name_node {
     _Atomic uint64_t child[2];
 };
 
-_Static_assert(sizeof(struct name_node) == REGISTRY_NAME_BYTES, "as it is reported");
+_Static_assert(sizeof(struct name_node) == NAME_INDEX_NODE_BYTES, "as it is reported");
 
 static uint64_t load(const _Atomic uint64_t *link)
 {
@@ -165,7 +167,7 @@ void name_index_remove(struct name_index *index, struct slice name)
     }
     struct name_node *parent = node_of(load(at_parent));
     link_set(at_parent, load(&parent->child[!side]));
-    reclaimer_defer(index->reclaimer, reclaim_node, parent);
+    reclaimer_defer(index->reclaimer, reclaim_node, parent, 0);
 }
 
 /* Frees a tree of nodes, however deep, without a stack: a node whose first child is a node is turned below that one. */
@@ -191,7 +193,7 @@ void name_index_clear(struct name_index *index)
 {
     uint64_t root = atomic_exchange(&index->root, 0);
     if (is_node(root))
-        reclaimer_defer(index->reclaimer, reclaim_tree, node_of(root));
+        reclaimer_defer(index->reclaimer, reclaim_tree, node_of(root), 0);
 }
 
 void name_index_deinit(struct name_index *index)

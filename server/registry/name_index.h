@@ -16,8 +16,17 @@
 #ifndef BLOOMERY_NAME_INDEX_H
 #define BLOOMERY_NAME_INDEX_H
 
-#include "entry.h"
-#include "slab.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slice.h"
+
+#define NAME_INDEX_NODE_BYTES 16 /* one node for each name but the first */
+
+struct entry;
+struct reclaimer;
+struct slab;
 
 struct name_node;
 

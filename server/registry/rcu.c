@@ -1,6 +1,5 @@
-/* Deferred freeing: removed objects are queued under a mutex; the reclaimer's thread takes the whole queue, waits for
- * one grace period, and frees them all, so that a burst of a million deletions costs a few grace periods, not a
- * million. */
+/* Deferred freeing: the reclaimer's thread takes the whole queue of removed objects, waits for one grace period, and
+ * frees them all. So a burst of a million deletions costs a few grace periods, not a million. */
 #include "rcu.h"
 
 #include <errno.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <urcu-qsbr.h>
 
+#include "inlet.h"
 #include "thread.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -28,6 +28,8 @@ static char grace_period;
 #endif
 
 #define RETRY_DELAY_NS (5 * 1000 * 1000) /* a pinned object is retried after this time */
+#define WAIT_NS        (200 * 1000)      /* reclaimer_wait() and reclaimer_flush() look again after this time */
+#define WAIT_TIMES     5000
 
 void rcu_reader_begin(void)
 {
@@ -63,98 +65,76 @@ void rcu_wait_for_readers(void)
 }
 
 struct deferred {
+    struct inlet_link link; /* the first member */
     int (*fn)(void *object);
     void *object;
-};
-
-struct deferred_list {
-    struct deferred *items;
-    size_t count;
-    size_t size;
+    uint64_t bytes;
 };
 
 struct reclaimer {
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake; /* an object was queued, or stop */
-    pthread_cond_t idle; /* a batch has been freed */
-    struct deferred_list queue;
-    _Atomic uint64_t given_up; /* objects that could not be queued for lack of memory: leaked */
-    uint64_t queued, freed;    /* objects ever queued and freed; reclaimer_flush() waits for them to meet */
-    bool stop;
+    struct work_inlet queue;
+    _Atomic uint64_t bytes;         /* of the objects that have not been tried yet */
+    _Atomic uint64_t given_up;      /* objects that could not be queued for lack of memory: leaked */
+    _Atomic uint64_t queued, freed; /* objects ever queued and freed; reclaimer_flush() waits for them to meet */
 };
 
-static bool list_push(struct deferred_list *list, struct deferred item)
+/* Frees the unpinned objects of a list whose grace period is over. Returns the list of the others. */
+static struct inlet_link *free_list(struct reclaimer *r, struct inlet_link *list)
 {
-    if (list->count == list->size) {
-        size_t size = list->size ? list->size * 2 : 64;
-        struct deferred *items = realloc(list->items, size * sizeof(*items));
-        if (!items)
-            return false;
-        list->items = items;
-        list->size = size;
-    }
-    list->items[list->count++] = item;
-    return true;
-}
-
-/* Frees the unpinned objects of a batch whose grace period is over; keeps the others at its front. */
-static size_t free_batch(struct deferred_list *batch)
-{
-    size_t kept = 0, freed = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->items[i].fn(batch->items[i].object) == 0)
+    struct inlet_link *kept = NULL, **end = &kept, *next;
+    uint64_t freed = 0;
+    for (struct inlet_link *link = list; link; link = next) {
+        struct deferred *item = (struct deferred *)(void *)link;
+        next = link->next;
+        if (item->fn(item->object) == 0) {
+            free(item);
             freed++;
-        else
-            batch->items[kept++] = batch->items[i];
+        } else {
+            *end = link;
+            end = &link->next;
+        }
     }
-    batch->count = kept;
-    return freed;
+    *end = NULL;
+    atomic_fetch_add(&r->freed, freed);
+    return kept;
 }
 
-static void wait_a_little(void)
+static uint64_t bytes_of(const struct inlet_link *list)
 {
-    struct timespec delay = {.tv_nsec = RETRY_DELAY_NS};
-    nanosleep(&delay, NULL);
+    uint64_t bytes = 0;
+    for (const struct inlet_link *link = list; link; link = link->next)
+        bytes += ((const struct deferred *)(const void *)link)->bytes;
+    return bytes;
 }
 
 static void *reclaimer_main(void *arg)
 {
     struct reclaimer *r = arg;
-    struct deferred_list batch = {0};
+    struct inlet_link *pinned = NULL;
 
     thread_begin_background(THREAD_BACKGROUND, "reclaimer");
-    pthread_mutex_lock(&r->lock);
-    while (!r->stop || r->queue.count || batch.count) {
-        if (!r->queue.count && !batch.count) {
-            pthread_cond_wait(&r->wake, &r->lock);
-            continue;
+    for (;;) {
+        bool ended;
+        struct inlet_link *fresh = work_inlet_take(&r->queue, &ended);
+        if (!fresh && !pinned && ended)
+            break;
+        if (!fresh && !pinned)
+            work_inlet_wait(&r->queue);
+        if (pinned) { /* few: a running save holds at most a handful */
+            nanosleep(&(struct timespec){.tv_nsec = RETRY_DELAY_NS}, NULL);
+            pinned = free_list(r, pinned);
         }
-        /* Few objects of the last batch are pinned: a running save holds at most a handful. */
-        struct deferred_list fresh = r->queue;
-        r->queue = (struct deferred_list){0};
-        pthread_mutex_unlock(&r->lock);
-
-        size_t freed = 0;
-        if (batch.count) {
-            wait_a_little();
-            freed += free_batch(&batch);
-        }
-        if (fresh.count) {
+        if (fresh) {
             rcu_wait_for_readers();
-            freed += free_batch(&fresh);
-            for (size_t i = 0; i < fresh.count; i++)
-                while (!list_push(&batch, fresh.items[i]))
-                    wait_a_little();
+            uint64_t bytes = bytes_of(fresh);
+            struct inlet_link **end = &pinned;
+            while (*end)
+                end = &(*end)->next;
+            *end = free_list(r, fresh);
+            atomic_fetch_sub(&r->bytes, bytes);
         }
-        free(fresh.items);
-
-        pthread_mutex_lock(&r->lock);
-        r->freed += freed;
-        pthread_cond_broadcast(&r->idle);
     }
-    pthread_mutex_unlock(&r->lock);
-    free(batch.items);
     return NULL;
 }
 
@@ -163,9 +143,7 @@ int reclaimer_create(struct reclaimer **reclaimer_out)
     struct reclaimer *r = calloc(1, sizeof(*r));
     if (!r)
         return -ENOMEM;
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->wake, NULL);
-    pthread_cond_init(&r->idle, NULL);
+    work_inlet_init(&r->queue);
     int err = pthread_create(&r->thread, NULL, reclaimer_main, r);
     if (err) {
         free(r);
@@ -175,48 +153,56 @@ int reclaimer_create(struct reclaimer **reclaimer_out)
     return 0;
 }
 
-void reclaimer_destroy(struct reclaimer *r)
+bool reclaimer_destroy(struct reclaimer *r)
 {
     if (!r)
-        return;
-    pthread_mutex_lock(&r->lock);
-    r->stop = true;
-    pthread_cond_signal(&r->wake);
-    pthread_mutex_unlock(&r->lock);
+        return true;
+    work_inlet_end(&r->queue);
     pthread_join(r->thread, NULL);
-    pthread_cond_destroy(&r->idle);
-    pthread_cond_destroy(&r->wake);
-    pthread_mutex_destroy(&r->lock);
-    free(r->queue.items);
+    work_inlet_deinit(&r->queue);
+    bool all_freed = atomic_load(&r->given_up) == 0;
     free(r);
+    return all_freed;
 }
 
-void reclaimer_defer(struct reclaimer *r, int (*fn)(void *object), void *object)
+void reclaimer_defer(struct reclaimer *r, int (*fn)(void *object), void *object, uint64_t bytes)
 {
-    pthread_mutex_lock(&r->lock);
-    bool queued = list_push(&r->queue, (struct deferred){fn, object});
-    if (queued) {
-        r->queued++;
-        pthread_cond_signal(&r->wake);
-    }
-    pthread_mutex_unlock(&r->lock);
-    if (!queued)
+    struct deferred *item = malloc(sizeof(*item));
+    if (!item) {
         atomic_fetch_add_explicit(&r->given_up, 1, memory_order_relaxed);
+        return;
+    }
+    *item = (struct deferred){.fn = fn, .object = object, .bytes = bytes};
+    atomic_fetch_add(&r->bytes, bytes);
+    atomic_fetch_add(&r->queued, 1);
+    work_inlet_put(&r->queue, &item->link);
 }
 
 void reclaimer_counts(struct reclaimer *r, uint64_t *waiting_out, uint64_t *freed_out)
 {
-    pthread_mutex_lock(&r->lock);
-    *waiting_out = r->queued - r->freed;
-    *freed_out = r->freed;
-    pthread_mutex_unlock(&r->lock);
+    *freed_out = atomic_load(&r->freed);
+    *waiting_out = atomic_load(&r->queued) - *freed_out;
+}
+
+uint64_t reclaimer_bytes(const struct reclaimer *r)
+{
+    return atomic_load(&r->bytes);
+}
+
+void reclaimer_announce(struct reclaimer *r, int64_t bytes)
+{
+    atomic_fetch_add(&r->bytes, (uint64_t)bytes);
+}
+
+void reclaimer_wait(struct reclaimer *r)
+{
+    for (int i = 0; i < WAIT_TIMES && reclaimer_bytes(r) > 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
 }
 
 void reclaimer_flush(struct reclaimer *r)
 {
-    pthread_mutex_lock(&r->lock);
-    uint64_t target = r->queued;
-    while (r->freed < target)
-        pthread_cond_wait(&r->idle, &r->lock);
-    pthread_mutex_unlock(&r->lock);
+    uint64_t target = atomic_load(&r->queued);
+    while (atomic_load(&r->freed) < target)
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
 }

@@ -27,14 +27,26 @@ void rcu_wait_for_readers(void);
 
 int reclaimer_create(struct reclaimer **reclaimer_out); /* 0, -ENOMEM or another -errno; starts its thread */
 
-/* Frees all queued objects and ends the thread. No reader may be online. NULL is fine. */
-void reclaimer_destroy(struct reclaimer *reclaimer);
+/* Frees all queued objects and ends the thread. No reader may be online. NULL is fine. False: an object has leaked
+ * (reclaimer_defer()); what it belongs to must stay. */
+bool reclaimer_destroy(struct reclaimer *reclaimer);
 
 /* Calls fn(object) in the reclaimer's thread once no reader can hold a reference any more. The object must be
  * unreachable already. fn returns 0 when it is done, or nonzero for a retry (the object is still pinned). Without
  * memory for the queue the object leaks: that is better than waiting here for readers, one of which may wait for a lock
- * that the caller holds. Thread: any. */
-void reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object);
+ * that the caller holds. `bytes`: what it frees, as far as that matters (reclaimer_bytes()). Thread: any. */
+void reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes);
+
+/* The sum of `bytes` of the objects that are about to be freed: all queued ones but those that were found pinned.
+ * Thread: any. */
+uint64_t reclaimer_bytes(const struct reclaimer *reclaimer);
+
+/* Counts bytes of an object that will be handed over in a moment, as its successor is made before; and, negative, no
+ * longer counts them, because it has been. Thread: any. */
+void reclaimer_announce(struct reclaimer *reclaimer, int64_t bytes);
+
+/* Waits until reclaimer_bytes() is 0, or a second has passed. Not by a reader that is online. */
+void reclaimer_wait(struct reclaimer *reclaimer);
 
 /* The numbers of queued objects and of freed ones. Thread: any. */
 void reclaimer_counts(struct reclaimer *reclaimer, uint64_t *waiting_out, uint64_t *freed_out);

@@ -7,7 +7,15 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "registry_databases.h"
+#include "registry_effect.h"
 #include "registry_internal.h"
+#include "registry_key.h"
+#include "registry_version.h"
+#include "slab.h"
+#include "lock.h"
+
+_Static_assert(REGISTRY_NAME_BYTES == NAME_INDEX_NODE_BYTES, "as it is reported");
 
 /* ---- lifetime ---- */
 
@@ -19,23 +27,12 @@ static uint64_t random_seed(void)
     return clock_ns() * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Holds are short, most of them under a microsecond, and a load creates filters from several threads: a thread that
- * spins a little before it sleeps saves the way through the kernel. */
-static void init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-}
-
 static void use_space(struct registry *r, struct keyspace *space, unsigned database)
 {
     space->names = (struct name_index){.slab = r->slab, .reclaimer = r->env.reclaimer};
     space->database = database;
-    r->in_use[r->nin_use++] = space;
-    atomic_store_explicit(&r->spaces[database], space, memory_order_release);
+    r->keyspaces.in_use[r->keyspaces.nin_use++] = space;
+    atomic_store_explicit(&r->keyspaces.all[database], space, memory_order_release);
 }
 
 struct keyspace *registry_make_space(struct registry *r, unsigned database)
@@ -59,11 +56,11 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool, str
     r->env.reclaimer = reclaimer;
     r->env.seed = random_seed();
     r->next_id = 1;
-    use_space(r, &r->first, 0);
+    use_space(r, &r->keyspaces.first, 0);
     for (unsigned i = 0; i < DATABASES_MAX; i++)
         registry_set_database(r, i, i);
-    init_lock(&r->lock);
-    pthread_cond_init(&r->due_changed, NULL);
+    lock_init_spinning(&r->lock, RANK_REGISTRY); /* a load creates filters from several threads */
+    pthread_cond_init(&r->due.changed, NULL);
     *registry_out = r;
     return 0;
 }
@@ -78,8 +75,8 @@ void registry_destroy(struct registry *r)
     if (!r)
         return;
     r->forget = NULL; /* filters are not given up here: they only leave memory */
-    for (unsigned i = 0; i < r->nin_use; i++) {
-        struct keyspace *space = r->in_use[i];
+    for (unsigned i = 0; i < r->keyspaces.nin_use; i++) {
+        struct keyspace *space = r->keyspaces.in_use[i];
         for (unsigned s = 0; s < SHARD_COUNT; s++) {
             struct table *table = atomic_load(&space->shards[s]);
             if (table)
@@ -88,38 +85,38 @@ void registry_destroy(struct registry *r)
         name_index_clear(&space->names);
     }
     reclaimer_flush(r->env.reclaimer);
-    for (unsigned i = 0; i < r->nin_use; i++) {
-        name_index_deinit(&r->in_use[i]->names);
-        expiry_heap_deinit(&r->in_use[i]->expiring);
-        if (r->in_use[i] != &r->first)
-            free(r->in_use[i]);
+    for (unsigned i = 0; i < r->keyspaces.nin_use; i++) {
+        name_index_deinit(&r->keyspaces.in_use[i]->names);
+        expiry_heap_deinit(&r->keyspaces.in_use[i]->expiring);
+        if (r->keyspaces.in_use[i] != &r->keyspaces.first)
+            free(r->keyspaces.in_use[i]);
     }
-    pthread_cond_destroy(&r->due_changed);
-    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->due.changed);
+    lock_deinit(&r->lock);
     slab_destroy(r->slab);
     free(r);
 }
 
 void registry_on_forget(struct registry *r, void (*forget)(void *ctx, uint64_t id), void *ctx)
 {
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     r->forget = forget;
     r->forget_ctx = ctx;
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
 }
 
 void registry_on_effect(struct registry *r, void (*fn)(void *ctx, const struct registry_effect *effect), void *ctx)
 {
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     r->on_effect = fn;
     r->on_effect_ctx = ctx;
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
 }
 
 void registry_barrier(struct registry *r)
 {
-    pthread_mutex_lock(&r->lock);
-    pthread_mutex_unlock(&r->lock);
+    lock_take(&r->lock);
+    lock_give(&r->lock);
 }
 
 struct bloom_pool *registry_pool(const struct registry *r)
@@ -159,35 +156,35 @@ uint64_t registry_index_bytes(const struct registry *r)
 
 uint64_t registry_expiry_bytes(const struct registry *r)
 {
-    return atomic_load_explicit(&r->expiring_bytes, memory_order_relaxed);
+    return atomic_load_explicit(&r->due.bytes, memory_order_relaxed);
 }
 
 /* ---- databases ---- */
 
 unsigned registry_database(const struct registry *r, unsigned number)
 {
-    return atomic_load_explicit(&r->database[number], memory_order_relaxed);
+    return atomic_load_explicit(&r->keyspaces.internal[number], memory_order_relaxed);
 }
 
 unsigned registry_number(const struct registry *r, unsigned database)
 {
-    return atomic_load_explicit(&r->number[database], memory_order_relaxed);
+    return atomic_load_explicit(&r->keyspaces.number[database], memory_order_relaxed);
 }
 
 void registry_set_database(struct registry *r, unsigned number, unsigned database)
 {
-    atomic_store_explicit(&r->database[number], (uint16_t)database, memory_order_relaxed);
-    atomic_store_explicit(&r->number[database], (uint16_t)number, memory_order_relaxed);
+    atomic_store_explicit(&r->keyspaces.internal[number], (uint16_t)database, memory_order_relaxed);
+    atomic_store_explicit(&r->keyspaces.number[database], (uint16_t)number, memory_order_relaxed);
 }
 
 void registry_swap(struct registry *r, unsigned first, unsigned second)
 {
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     unsigned database = registry_database(r, first);
     registry_set_database(r, first, registry_database(r, second));
     registry_set_database(r, second, database);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_SWAPPED, .numbers = {first, second}});
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
 }
 
 size_t registry_database_count(const struct registry *r, unsigned database)
@@ -216,7 +213,7 @@ uint64_t registry_hash(const struct registry *r, struct slice name)
 
 static struct table *registry_table(const struct registry *r, uint64_t hash)
 {
-    const struct keyspace *space = &r->first;
+    const struct keyspace *space = &r->keyspaces.first;
     if (__builtin_expect(hash_database(hash) != 0, false) && !(space = registry_space(r, hash_database(hash))))
         return NULL;
     return atomic_load_explicit(&space->shards[hash_shard(hash)], memory_order_acquire);
@@ -245,19 +242,61 @@ void registry_prefetch_entry(const struct registry *r, uint64_t hash)
     __builtin_prefetch(slot_entry(slot));
 }
 
-struct entry *registry_find(const struct registry *r, uint64_t hash, struct slice name)
+/* For readers: the holder of a name, unless it has expired. */
+static inline struct entry *find_holder(const struct registry *r, uint64_t hash, struct slice name)
 {
     uint64_t value;
     if (!table_find(registry_table(r, hash), hash, name, &value) || registry_is_over(r, slot_entry(value)))
         return NULL;
-    return entry_owner(slot_entry(value));
+    return slot_entry(value);
+}
+
+struct entry *registry_find(const struct registry *r, uint64_t hash, struct slice name)
+{
+    struct entry *holder = find_holder(r, hash, name);
+    return holder ? entry_owner(holder) : NULL;
 }
 
 struct entry *registry_find_expiry(const struct registry *r, uint64_t hash, struct slice name, int64_t *expires_ms_out)
 {
-    uint64_t value;
-    if (!table_find(registry_table(r, hash), hash, name, &value) || registry_is_over(r, slot_entry(value)))
+    struct entry *holder = find_holder(r, hash, name);
+    if (!holder)
         return NULL;
-    *expires_ms_out = entry_expires_ms(slot_entry(value));
-    return entry_owner(slot_entry(value));
+    *expires_ms_out = entry_expires_ms(holder);
+    return entry_owner(holder);
+}
+
+struct entry *registry_pin(struct registry *r, struct slice name)
+{
+    uint64_t hash = registry_hash(r, name);
+
+    lock_take(&r->lock);
+    struct entry *entry = registry_find(r, hash, name); /* certainly in the registry: the mutex excludes a removal */
+    if (entry)
+        entry_pin(entry);
+    lock_give(&r->lock);
+    return entry;
+}
+
+static struct registry_version version_of(const struct registry *r, uint64_t hash, struct slice name,
+                                          uint64_t (*changes)(const struct bloom_filter *filter))
+{
+    struct registry_version version = {0};
+    struct entry *entry = registry_find_expiry(r, hash, name, &version.expires_ms);
+    if (!entry)
+        return (struct registry_version){0};
+    struct bloom_filter *filter = entry_shape(entry);
+    version.id = entry->id;
+    version.items = filter ? changes(filter) : 0;
+    return version;
+}
+
+struct registry_version registry_version(const struct registry *r, uint64_t hash, struct slice name)
+{
+    return version_of(r, hash, name, bloom_filter_changes);
+}
+
+struct registry_version registry_version_settled(const struct registry *r, uint64_t hash, struct slice name)
+{
+    return version_of(r, hash, name, bloom_filter_changes_settled);
 }

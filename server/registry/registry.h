@@ -25,10 +25,9 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "entry.h"
 #include "errbuf.h"
 #include "rcu.h"
-#include "registry_entry.h"
-#include "resp_parse.h"
 
 #define REGISTRY_MAX_NAME 65535 /* bytes of a filter's name; longer ones are refused with an error */
 
@@ -66,10 +65,9 @@ static inline struct entry *registry_lookup(const struct registry *registry, str
 struct entry *registry_find_expiry(const struct registry *registry, uint64_t hash, struct slice name,
                                    int64_t *expires_ms_out);
 
-/* Keeps the filter of that name alive beyond RCU until registry_unpin(), for long work, even if it is deleted. NULL: no
+/* Keeps the filter of that name alive beyond RCU until entry_unpin(), for long work, even if it is deleted. NULL: no
  * such filter. Takes the mutex. Thread: any, online. */
 struct entry *registry_pin(struct registry *registry, struct slice name);
-void registry_unpin(struct entry *entry);
 
 size_t registry_count(const struct registry *registry); /* filters, with quarantined ones and expired ones that are not
                                                          * removed yet */
@@ -121,9 +119,6 @@ struct registry_publication {
 /* Publishes a prepared filter under its name, atomically. REGISTRY_OK: the registry owns it. Otherwise (_EXISTS,
  * _CHANGED, -ENOMEM) nothing has changed, and the caller still owns it, to publish it otherwise or to abandon it. */
 int registry_publish(struct registry *registry, struct entry *entry, const struct registry_publication *how);
-
-/* Pins a prepared filter, so that it outlives a deletion after its publication. registry_unpin() as above. */
-void registry_pin_prepared(struct entry *entry);
 
 /* Frees a prepared filter, off the loops, once no pin is left. */
 void registry_abandon(struct registry *registry, struct entry *entry);
@@ -180,8 +175,7 @@ size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_
 bool registry_expire_wait(struct registry *registry);
 void registry_expire_stop(struct registry *registry);
 
-/* Between the two calls no filter expires: the registry's clock stands still, at most some milliseconds behind. One
- * holder at a time. */
+/* Between the two calls no filter expires: the registry's clock stands still. One holder at a time. */
 void registry_hold_clock(struct registry *registry);
 void registry_release_clock(struct registry *registry);
 

@@ -1,9 +1,16 @@
-/* Changes of a registry, made and reported under its mutex. */
+/* Changes of names, made and reported under the mutex: the steps that all changes share; deleting, renaming, clearing.
+ */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "bloom_pool.h"
+#include "errbuf.h"
+#include "rcu.h"
+#include "registry.h"
+#include "registry_databases.h"
 #include "registry_internal.h"
+#include "registry_key.h"
+#include "lock.h"
 
 void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner)
 {
@@ -45,15 +52,12 @@ static void note_removed(struct registry *r, struct entry *holder)
         atomic_fetch_sub_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
 
-/* Defers the freeing of a removed table and of its entries. */
 void registry_reclaim_table(struct registry *r, struct table *table)
 {
-    for (uint64_t i = 0; i < table->size; i++) {
-        uint64_t slot = atomic_load_explicit(&table->slots[i], memory_order_relaxed);
-        if (!slot_holds_entry(slot))
-            continue;
-        note_removed(r, slot_entry(slot));
-        reclaimer_defer(r->env.reclaimer, entry_reclaim, slot_entry(slot));
+    uint64_t at = 0;
+    for (struct entry *holder; (holder = table_sweep(table, &at));) {
+        note_removed(r, holder);
+        reclaimer_defer(r->env.reclaimer, entry_reclaim, holder, entry_charged(entry_owner(holder)));
     }
     table_retire(&r->env, table);
 }
@@ -130,8 +134,8 @@ void registry_drop(struct registry *r, struct entry *holder)
         registry_note_due(r);
     }
     note_removed(r, holder);
-    walk_note_gone(r, owner);
-    reclaimer_defer(r->env.reclaimer, entry_reclaim, holder);
+    walk_gone(&r->walk, owner);
+    reclaimer_defer(r->env.reclaimer, entry_reclaim, holder, entry_charged(owner));
 }
 
 void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, enum registry_effect_kind kind)
@@ -145,88 +149,6 @@ void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, 
     registry_drop(r, holder);
 }
 
-/* ---- creating ---- */
-
-/* Inserts a new entry under its name. REGISTRY_OK, REGISTRY_EXISTS (the entry is unused) or -ENOMEM. */
-static int registry_insert(struct registry *r, struct entry *entry, uint64_t id, struct entry **entry_out)
-{
-    struct slice name = entry_name(entry);
-    uint64_t hash = registry_hash(r, name);
-    int status = REGISTRY_OK;
-
-    pthread_mutex_lock(&r->lock);
-    struct entry *existing;
-    if (registry_slot(r, hash, name, &existing)) {
-        *entry_out = entry_owner(existing);
-        status = REGISTRY_EXISTS;
-    } else {
-        entry->id = id ? id : atomic_load(&r->next_id);
-        if (registry_place(r, hash, entry)) {
-            if (entry->id >= atomic_load(&r->next_id))
-                atomic_store(&r->next_id, entry->id + 1);
-            registry_note_added(r, hash, entry);
-            walk_note_added(r, hash, entry);
-            registry_tell(
-                r, &(struct registry_effect){.kind = REGISTRY_CREATED, .id = entry->id, .name = name, .entry = entry});
-            *entry_out = entry;
-        } else {
-            status = -ENOMEM;
-        }
-    }
-    pthread_mutex_unlock(&r->lock);
-    return status;
-}
-
-bool registry_name_fits(struct slice name, struct errbuf *err)
-{
-    size_t prefix = database_prefix_of_key(name.ptr, name.len);
-    if (name.len <= REGISTRY_MAX_NAME)
-        return true;
-    errbuf_set(err, "the name has %zu bytes; at most %zu are allowed%s", name.len - prefix, REGISTRY_MAX_NAME - prefix,
-               prefix ? " in a database other than 0" : "");
-    return false;
-}
-
-static int create(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class, bool away,
-                  struct entry **entry_out, struct errbuf *err)
-{
-    struct entry *entry;
-    int status = registry_make_filter(r, name, class, bloom_filter_init, &entry, err);
-    if (status != REGISTRY_OK)
-        return status;
-    if (away)
-        entry_start_away(entry);
-    status = registry_insert(r, entry, id, entry_out);
-    if (status != REGISTRY_OK) {
-        bloom_filter_deinit(entry_body(entry));
-        entry_discard(entry);
-    }
-    return status;
-}
-
-int registry_create_filter(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
-                           struct entry **entry_out, struct errbuf *err)
-{
-    return create(r, name, id, class, false, entry_out, err);
-}
-
-int registry_create_away(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
-                         struct entry **entry_out, struct errbuf *err)
-{
-    return create(r, name, id, class, true, entry_out, err);
-}
-
-int registry_create_quarantined(struct registry *r, struct slice name, uint64_t id, const char *reason)
-{
-    struct entry *entry = registry_make_quarantined(r, name, reason), *existing;
-    if (!entry)
-        return -ENOMEM;
-    int status = registry_insert(r, entry, id, &existing);
-    if (status != REGISTRY_OK)
-        entry_discard(entry);
-    return status;
-}
-
 /* ---- deleting and renaming ---- */
 
 int registry_delete(struct registry *r, struct slice name)
@@ -234,11 +156,11 @@ int registry_delete(struct registry *r, struct slice name)
     uint64_t hash = registry_hash(r, name);
     struct entry *holder;
 
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
     if (slot)
         registry_remove(r, hash, slot, REGISTRY_DELETED);
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
     return slot ? REGISTRY_OK : REGISTRY_NOT_FOUND;
 }
 
@@ -259,6 +181,16 @@ static void take_over(struct registry *r, struct entry *holder, struct entry *al
     expiry_heap_remove(from, holder);
     if (expires_ms)
         expiry_heap_put(to, alias, expires_ms); /* reserved by the caller */
+}
+
+bool registry_name_fits(struct slice name, struct errbuf *err)
+{
+    size_t prefix = database_prefix_of_key(name.ptr, name.len);
+    if (name.len <= REGISTRY_MAX_NAME)
+        return true;
+    errbuf_set(err, "the name has %zu bytes; at most %zu are allowed%s", name.len - prefix, REGISTRY_MAX_NAME - prefix,
+               prefix ? " in a database other than 0" : "");
+    return false;
 }
 
 /* Under the mutex: publishes the prepared `alias` and removes the old name. */
@@ -292,7 +224,7 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
         atomic_fetch_add_explicit(&registry_space(r, hash_database(to_hash))->count, 1, memory_order_relaxed);
     }
     entry_mark_dirty(owner);
-    walk_note_changed(r, alias);
+    walk_changed(&r->walk, alias);
     if (to_slot)
         registry_give_up(r, replaced);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_RENAMED,
@@ -305,7 +237,7 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
     if (to_slot)
         registry_drop(r, replaced);
     if (holder != owner)
-        reclaimer_defer(r->env.reclaimer, entry_reclaim_alias, holder);
+        reclaimer_defer(r->env.reclaimer, entry_reclaim_alias, holder, 0);
     return REGISTRY_OK;
 }
 
@@ -319,11 +251,96 @@ int registry_rename(struct registry *r, struct slice from, struct slice to, bool
     if (!alias)
         return -ENOMEM;
 
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     int status = rename_locked(r, from, to, only_new, alias);
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
 
     if (!entry_alias(alias)->owner)
         entry_discard(alias); /* unused: an error, or the same name */
     return status;
+}
+
+/* ---- clearing: all filters, or those of one database, at one moment ---- */
+
+/* The contents of a database before it was cleared. */
+struct cleared {
+    struct table *tables[SHARD_COUNT];
+    struct expiry_heap expiring; /* the aliases in it are in the tables */
+};
+
+/* Under the mutex: takes everything out. `one_by_one`: filters in quarantine are given up, which the caller otherwise
+ * does for all of them. Returns how many filters there were. */
+static size_t take_all(struct registry *r, struct keyspace *space, bool one_by_one, struct cleared *cleared)
+{
+    size_t removed = 0;
+    for (unsigned s = 0; s < SHARD_COUNT; s++) {
+        struct table *table = atomic_exchange(&space->shards[s], NULL);
+        cleared->tables[s] = table;
+        if (!table)
+            continue;
+        removed += table->used;
+        uint64_t at = 0;
+        for (struct entry *holder; (r->walk.active || one_by_one) && (holder = table_sweep(table, &at));) {
+            walk_gone(&r->walk, entry_owner(holder));
+            if (one_by_one)
+                registry_give_up(r, holder);
+        }
+    }
+    name_index_clear(&space->names);
+    cleared->expiring = space->expiring;
+    space->expiring = (struct expiry_heap){0};
+    return removed;
+}
+
+/* Without the mutex: it may take long. */
+static void reclaim(struct registry *r, struct cleared *cleared)
+{
+    for (unsigned s = 0; s < SHARD_COUNT; s++)
+        if (cleared->tables[s])
+            registry_reclaim_table(r, cleared->tables[s]);
+    expiry_heap_deinit(&cleared->expiring);
+}
+
+int registry_clear(struct registry *r, size_t *removed_out)
+{
+    lock_take(&r->lock);
+    unsigned n = r->keyspaces.nin_use;
+    struct cleared *cleared = calloc(n, sizeof(*cleared));
+    size_t removed = 0;
+    if (cleared) {
+        for (unsigned i = 0; i < n; i++)
+            removed += take_all(r, r->keyspaces.in_use[i], false, &cleared[i]);
+        registry_count_times(r);
+        registry_note_due(r);
+        while (r->first_quarantined)
+            registry_give_up(r, r->first_quarantined);
+        registry_tell(r, &(struct registry_effect){.kind = REGISTRY_CLEARED, .count = removed});
+    }
+    lock_give(&r->lock);
+    if (!cleared)
+        return -ENOMEM;
+    for (unsigned i = 0; i < n; i++)
+        reclaim(r, &cleared[i]);
+    free(cleared);
+    *removed_out = removed;
+    return 0;
+}
+
+int registry_database_clear(struct registry *r, unsigned database, size_t *removed_out)
+{
+    struct cleared *cleared = calloc(1, sizeof(*cleared));
+    struct keyspace *space = registry_space(r, database);
+    *removed_out = 0;
+    if (cleared && space) {
+        lock_take(&r->lock);
+        *removed_out = take_all(r, space, registry_quarantined(r) > 0, cleared);
+        registry_count_times(r);
+        registry_note_due(r);
+        registry_tell(r, &(struct registry_effect){
+                             .kind = REGISTRY_DATABASE_CLEARED, .database = database, .count = *removed_out});
+        lock_give(&r->lock);
+        reclaim(r, cleared);
+    }
+    free(cleared);
+    return cleared ? 0 : -ENOMEM;
 }

@@ -9,8 +9,15 @@
 #ifndef BLOOMERY_REGISTRY_DATABASES_H
 #define BLOOMERY_REGISTRY_DATABASES_H
 
-#include "registry.h"
-#include "registry_key.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slice.h"
+
+struct entry;
+struct registry;
+struct registry_expiry;
 
 /* Which is which. Both numbers are below DATABASES_MAX. Thread: any. */
 unsigned registry_database(const struct registry *registry, unsigned number); /* the internal number of a client's */

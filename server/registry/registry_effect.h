@@ -2,7 +2,13 @@
 #ifndef BLOOMERY_REGISTRY_EFFECT_H
 #define BLOOMERY_REGISTRY_EFFECT_H
 
-#include "registry.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slice.h"
+
+struct entry;
+struct registry;
 
 enum registry_effect_kind {
     REGISTRY_CREATED, /* empty */

@@ -1,9 +1,13 @@
-/* Expiry: the clock, the heap, and changes of a filter's time. */
+/* Expiry: the clock, the heaps, and changes of a filter's time. */
 #include <errno.h>
-#include <stdlib.h>
 
+#include "bloom_pool.h"
 #include "clock.h"
+#include "registry.h"
+#include "registry_databases.h"
 #include "registry_internal.h"
+#include "registry_key.h"
+#include "lock.h"
 
 #define DUE_TIME_NS 20000 /* the mutex is held at most this long to remove due filters */
 #define WAIT_MAX_MS (60 * 60 * 1000)
@@ -12,52 +16,59 @@
 /* ---- the clock ---- */
 
 /* The registry's time when the system's clock says `now_ms`. */
-static int64_t unless_held(const struct registry *r, int64_t now_ms)
+static int64_t unless_held(const struct registry_clock *clock, int64_t now_ms)
 {
-    int64_t held = atomic_load_explicit(&r->held_ms, memory_order_relaxed);
+    int64_t held = atomic_load_explicit(&clock->held_ms, memory_order_relaxed);
     return held != 0 && held < now_ms ? held : now_ms;
 }
 
 int64_t registry_now_ms(const struct registry *r)
 {
-    return unless_held(r, r->now_ms ? r->now_ms() : clock_unix_ms());
+    return unless_held(&r->clock, r->clock.now_ms ? r->clock.now_ms() : clock_unix_ms());
 }
 
-/* The readers' clock: it costs a few nanoseconds and is some milliseconds behind. */
-static int64_t coarse_ms(const struct registry *r)
+#define COARSE_MS 20 /* the coarse clock is less than this behind: a tick of the kernel has 10 at most */
+
+/* Whether the time has not come by far. That costs a few nanoseconds. */
+static bool is_far(const struct registry_clock *clock, int64_t expires_ms)
 {
-    return r->now_ms ? r->now_ms() : clock_coarse_unix_ms();
+    return !clock->now_ms && expires_ms - COARSE_MS > clock_coarse_unix_ms();
 }
 
-/* Holds the readers' time: at the exact time, which is ahead, the readers' clock would go on until it has caught up. */
 void registry_hold_clock(struct registry *r)
 {
-    atomic_store(&r->held_ms, coarse_ms(r));
+    atomic_store(&r->clock.held_ms, registry_now_ms(r));
 }
 
 void registry_release_clock(struct registry *r)
 {
-    atomic_store(&r->held_ms, 0);
+    atomic_store(&r->clock.held_ms, 0);
 }
 
 /* The clock is read before the expiry, and registry_expire() changes the expiry before it reads the clock: so a filter
  * whose expiry is postponed is gone for no reader, or for that command, too. */
 bool registry_time_is_over(const struct registry *r, const struct alias *alias)
 {
-    if (atomic_load_explicit(&alias->expires_ms, memory_order_relaxed) == 0)
+    int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_relaxed);
+    if (expires_ms == 0 || is_far(&r->clock, expires_ms))
         return false;
-    int64_t now = unless_held(r, coarse_ms(r));
+    int64_t now = registry_now_ms(r);
     atomic_thread_fence(memory_order_acquire);
-    int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
+    expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
     return expires_ms != 0 && expires_ms <= now;
 }
 
 void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
 {
-    r->now_ms = now_ms;
+    r->clock.now_ms = now_ms;
 }
 
-/* ---- the heap ---- */
+/* ---- the heaps ---- */
+
+struct expiry_heap *registry_times(const struct registry *r, const struct entry *holder)
+{
+    return &registry_space(r, key_database(entry_name(holder)))->expiring;
+}
 
 struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner)
 {
@@ -68,13 +79,13 @@ struct entry *registry_alias(struct registry *r, struct slice name, struct entry
 }
 
 /* The alias that expires first in any database, and its time; NULL and 0: there is none. */
-static struct entry *first_of_all(const struct registry *r, int64_t *due_out)
+static struct entry *first_of_all(const struct keyspaces *spaces, int64_t *due_out)
 {
     struct entry *first = NULL;
     *due_out = 0;
-    for (unsigned i = 0; i < r->nin_use; i++) {
+    for (unsigned i = 0; i < spaces->nin_use; i++) {
         int64_t due = 0;
-        struct entry *alias = expiry_heap_first(&r->in_use[i]->expiring, &due);
+        struct entry *alias = expiry_heap_first(&spaces->in_use[i]->expiring, &due);
         if (alias && (!first || due < *due_out)) {
             first = alias;
             *due_out = due;
@@ -85,21 +96,21 @@ static struct entry *first_of_all(const struct registry *r, int64_t *due_out)
 
 void registry_note_due(struct registry *r)
 {
-    int64_t due = 0, before = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
-    first_of_all(r, &due);
+    int64_t due = 0, before = atomic_load_explicit(&r->due.next_ms, memory_order_relaxed);
+    first_of_all(&r->keyspaces, &due);
     if (due == before)
         return;
-    atomic_store_explicit(&r->next_due_ms, due, memory_order_relaxed);
+    atomic_store_explicit(&r->due.next_ms, due, memory_order_relaxed);
     if (due != 0 && (before == 0 || due < before))
-        pthread_cond_signal(&r->due_changed);
+        pthread_cond_signal(&r->due.changed);
 }
 
 void registry_count_times(struct registry *r)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < r->nin_use; i++)
-        bytes += expiry_heap_bytes(&r->in_use[i]->expiring);
-    atomic_store_explicit(&r->expiring_bytes, bytes, memory_order_relaxed);
+    for (unsigned i = 0; i < r->keyspaces.nin_use; i++)
+        bytes += expiry_heap_bytes(&r->keyspaces.in_use[i]->expiring);
+    atomic_store_explicit(&r->due.bytes, bytes, memory_order_relaxed);
 }
 
 bool registry_reserve_expiry(struct registry *r, const struct entry *holder)
@@ -128,22 +139,22 @@ void registry_expiry(struct registry *r, struct registry_expiry *expiry_out)
 {
     size_t count = 0;
     unsigned __int128 sum = 0;
-    pthread_mutex_lock(&r->lock);
-    for (unsigned i = 0; i < r->nin_use; i++) {
-        count += r->in_use[i]->expiring.count;
-        sum += r->in_use[i]->expiring.sum_ms;
+    lock_take(&r->lock);
+    for (unsigned i = 0; i < r->keyspaces.nin_use; i++) {
+        count += r->keyspaces.in_use[i]->expiring.count;
+        sum += r->keyspaces.in_use[i]->expiring.sum_ms;
     }
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
     *expiry_out = expiry_of(r, count, sum);
 }
 
 void registry_database_expiry(struct registry *r, unsigned database, struct registry_expiry *expiry_out)
 {
     const struct keyspace *space = registry_space(r, database);
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     size_t count = space ? space->expiring.count : 0;
     unsigned __int128 sum = space ? space->expiring.sum_ms : 0;
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
     *expiry_out = expiry_of(r, count, sum);
 }
 
@@ -185,7 +196,7 @@ static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
         }
     }
     registry_put_expiry(r, holder, expires_ms);
-    walk_note_changed(r, holder);
+    walk_changed(&r->walk, holder);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_EXPIRY,
                                                .id = owner->id,
                                                .name = entry_name(holder),
@@ -200,7 +211,7 @@ int registry_expire(struct registry *r, struct slice name, int64_t expires_ms, u
     struct entry *holder;
     int status = REGISTRY_NOT_FOUND;
 
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
     if (slot && !conditions_met(conditions, entry_expires_ms(holder), expires_ms)) {
         status = REGISTRY_UNCHANGED;
@@ -210,7 +221,7 @@ int registry_expire(struct registry *r, struct slice name, int64_t expires_ms, u
     } else if (slot) {
         status = change_time(r, hash, slot, holder, expires_ms);
     }
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
     return status;
 }
 
@@ -220,21 +231,21 @@ int registry_persist(struct registry *r, struct slice name)
     struct entry *holder;
     int status = REGISTRY_NOT_FOUND;
 
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
     if (slot)
         status = entry_expires_ms(holder) ? change_time(r, hash, slot, holder, 0) : REGISTRY_UNCHANGED;
-    pthread_mutex_unlock(&r->lock);
+    lock_give(&r->lock);
     return status;
 }
 
-/* ---- removing what is due ---- */
+/* ---- removing due filters ---- */
 
 /* Removes the name that expires first, if it is due. */
 static bool remove_first(struct registry *r, int64_t now_ms)
 {
     int64_t due;
-    struct entry *holder = first_of_all(r, &due), *found;
+    struct entry *holder = first_of_all(&r->keyspaces, &due), *found;
     if (!holder || due > now_ms)
         return false;
     struct slice name = entry_name(holder);
@@ -244,17 +255,17 @@ static bool remove_first(struct registry *r, int64_t now_ms)
 size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
 {
     size_t removed = 0;
-    int64_t now = registry_now_ms(r), due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
+    int64_t now = registry_now_ms(r), due = atomic_load_explicit(&r->due.next_ms, memory_order_relaxed);
     if (due != 0 && due <= now) {
-        pthread_mutex_lock(&r->lock);
+        lock_take(&r->lock);
         uint64_t end = clock_ns() + DUE_TIME_NS;
         while (removed < max && remove_first(r, now)) {
             removed++;
             if (removed % 4 == 0 && clock_ns() >= end)
                 break;
         }
-        due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
-        pthread_mutex_unlock(&r->lock);
+        due = atomic_load_explicit(&r->due.next_ms, memory_order_relaxed);
+        lock_give(&r->lock);
     }
     if (next_ms_out)
         *next_ms_out = due;
@@ -263,10 +274,10 @@ size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
 
 bool registry_expire_wait(struct registry *r)
 {
-    pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     int64_t end = registry_now_ms(r) + WAIT_MAX_MS, now;
-    while (!r->expire_stop && (now = registry_now_ms(r)) < end) {
-        int64_t due = atomic_load_explicit(&r->next_due_ms, memory_order_relaxed);
+    while (!r->due.stop && (now = registry_now_ms(r)) < end) {
+        int64_t due = atomic_load_explicit(&r->due.next_ms, memory_order_relaxed);
         if (due != 0 && due <= now)
             break;
         if (due == 0 || due > end)
@@ -275,17 +286,17 @@ bool registry_expire_wait(struct registry *r)
         if (due <= real) /* held: there is no wake-up at the release, which would cost every EXEC a lock */
             due = real + HELD_MS;
         struct timespec until = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
-        pthread_cond_timedwait(&r->due_changed, &r->lock, &until);
+        lock_wait_until(&r->due.changed, &r->lock, CLOCK_REALTIME, &until);
     }
-    bool go_on = !r->expire_stop;
-    pthread_mutex_unlock(&r->lock);
+    bool go_on = !r->due.stop;
+    lock_give(&r->lock);
     return go_on;
 }
 
 void registry_expire_stop(struct registry *r)
 {
-    pthread_mutex_lock(&r->lock);
-    r->expire_stop = true;
-    pthread_cond_signal(&r->due_changed);
-    pthread_mutex_unlock(&r->lock);
+    lock_take(&r->lock);
+    r->due.stop = true;
+    pthread_cond_signal(&r->due.changed);
+    lock_give(&r->lock);
 }

@@ -6,6 +6,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "entry.h"
+#include "rcu.h"
+
 uint64_t name_hash(uint64_t seed, struct slice name)
 {
     return XXH3_64bits_withSeed(name.ptr, name.len, seed);
@@ -56,7 +59,7 @@ static int table_reclaim(void *table)
 void table_retire(struct table_env *env, struct table *table)
 {
     atomic_fetch_sub_explicit(&env->bytes, table_bytes(table), memory_order_relaxed);
-    reclaimer_defer(env->reclaimer, table_reclaim, table);
+    reclaimer_defer(env->reclaimer, table_reclaim, table, 0);
 }
 
 /* Puts a slot's value at the first free place from its home on; there is one. */

@@ -12,7 +12,15 @@
 #ifndef BLOOMERY_REGISTRY_TABLE_H
 #define BLOOMERY_REGISTRY_TABLE_H
 
-#include "entry.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slice.h"
+
+struct entry;
+struct reclaimer;
 
 #define SHARD_BITS   12
 #define SHARD_COUNT  (1u << SHARD_BITS)
@@ -72,6 +80,18 @@ static inline bool slot_holds_entry(uint64_t slot)
     return slot > SLOT_DELETED;
 }
 
+/* Sweeps a table (NULL: an empty one) by the writer: the next entry from slot *at on, which moves past it. NULL: there
+ * is no further one. `at` begins at 0. */
+static inline struct entry *table_sweep(const struct table *table, uint64_t *at)
+{
+    while (table && *at < table->size) {
+        uint64_t slot = atomic_load_explicit(&table->slots[(*at)++], memory_order_relaxed);
+        if (slot_holds_entry(slot))
+            return slot_entry(slot);
+    }
+    return NULL;
+}
+
 static inline bool slot_has_tag(uint64_t slot, uint64_t hash)
 {
     return slot_tag(slot) == hash_tag(hash);
@@ -97,7 +117,7 @@ bool shard_insert(shard_t *shard, struct table_env *env, uint64_t hash, struct e
 /* Makes sure that the next shard_insert() succeeds. false without memory. */
 bool shard_reserve(shard_t *shard, struct table_env *env);
 
-/* slot_replace() puts another entry of the same name into the slot; slot_remove() empties the slot and replaces a
+/* slot_replace() puts another entry of the same name into the slot; shard_remove() empties the slot and replaces a
  * nearly empty table by a smaller one. */
 void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry);
 void shard_remove(shard_t *shard, struct table_env *env, _Atomic uint64_t *slot);

@@ -5,7 +5,12 @@
 #ifndef BLOOMERY_REGISTRY_VERSION_H
 #define BLOOMERY_REGISTRY_VERSION_H
 
-#include "registry.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "slice.h"
+
+struct registry;
 
 /* All zero: there is no such filter. */
 struct registry_version {

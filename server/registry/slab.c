@@ -3,7 +3,6 @@
  * regions of 2 MiB, which are kept until the end. */
 #include "slab.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "check.h"
+#include "lock.h"
 
 #define PAGE     ((size_t)64 << 10)
 #define REGION   ((size_t)2 << 20)
@@ -27,7 +27,7 @@ struct page {
 };
 
 struct slab {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct page *open[NCLASSES]; /* pages with room; NULL: none */
     struct page *empty;
     char *region; /* the latest */
@@ -42,7 +42,7 @@ struct slab *slab_create(void)
 {
     struct slab *slab = calloc(1, sizeof(*slab));
     if (slab)
-        pthread_mutex_init(&slab->lock, NULL);
+        lock_init(&slab->lock, RANK_SLAB);
     return slab;
 }
 
@@ -53,7 +53,7 @@ void slab_destroy(struct slab *slab)
     for (size_t i = 0; i < slab->nregions; i++)
         munmap(slab->regions[i], REGION);
     free(slab->regions);
-    pthread_mutex_destroy(&slab->lock);
+    lock_deinit(&slab->lock);
     free(slab);
 }
 
@@ -145,7 +145,7 @@ void *slab_alloc(struct slab *slab, size_t size)
     CHECK(size > 0 && size <= SLAB_MAX_SIZE);
     size = (size + 7) & ~(size_t)7;
 
-    pthread_mutex_lock(&slab->lock);
+    lock_take(&slab->lock);
     struct page *page = slab->open[size / 8];
     if (!page && (page = take_page(slab, size)))
         open_page(slab, page);
@@ -154,7 +154,7 @@ void *slab_alloc(struct slab *slab, size_t size)
         if (page_is_full(page))
             close_page(slab, page);
     }
-    pthread_mutex_unlock(&slab->lock);
+    lock_give(&slab->lock);
 
     return place ? memset(place, 0, size) : NULL;
 }
@@ -164,7 +164,7 @@ void slab_free(void *object)
     struct page *page = (struct page *)((uintptr_t)object & ~(uintptr_t)(PAGE - 1));
     struct slab *slab = page->slab;
 
-    pthread_mutex_lock(&slab->lock);
+    lock_take(&slab->lock);
     bool was_full = page_is_full(page);
     memcpy(object, &page->free, sizeof(page->free));
     page->free = object;
@@ -178,7 +178,7 @@ void slab_free(void *object)
         slab->empty = page;
         slab->npages--;
     }
-    pthread_mutex_unlock(&slab->lock);
+    lock_give(&slab->lock);
 }
 
 /* ---- large objects ---- */

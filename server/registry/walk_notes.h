@@ -1,4 +1,4 @@
-/* walk_notes: changes behind a walk (registry_walk.c): a note per filter, found by the filter's id. Internal to the
+/* walk_notes: the last states of filters that have changed behind a walk (walk.h), found by id. Internal to the
  * registry.
  *
  * The notes are in libc's search tree, which unlike a hash table is never moved as a whole under the mutex. It has a
@@ -12,10 +12,10 @@
 
 struct entry;
 
-/* The last state of an entry, to be yielded. The writer of a note pins the entry and the holder of its name. */
+/* The state of a filter, to be yielded. The writer of a note pins the entry and the holder of its name. */
 struct walk_note {
     uint64_t id;
-    struct entry *owner; /* NULL: a new note */
+    struct entry *owner; /* NULL: a new note, or the filter is gone */
     struct entry *holder;
     int64_t expires_ms;
 };

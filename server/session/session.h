@@ -18,6 +18,7 @@ struct acl_user;
 struct broadcast_client;
 struct pubsub_client;
 struct transaction;
+struct tracker;
 struct sessions; /* the list of all sessions; one per server. Thread: any */
 
 /* Letters of CLIENT LIST that no other field holds. */
@@ -38,74 +39,124 @@ enum session_mode {
     MODE_REPLY_OFF = 1 << 1,       /* CLIENT REPLY OFF */
     MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
-    MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.subscribed */
+    MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.pubsub.subscribed */
     MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON, and what it reads or changes has to be noted */
     MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
-    MODE_BRINGS = 1 << 7,          /* its command needs bits that were not in memory (bring.h) */
+    MODE_FETCHES = 1 << 7,         /* its command needs bits that were not in memory (fetch.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
 };
 
-/* The options of CLIENT TRACKING ON. */
-struct session_tracking {
-    bool bcast, optin, optout, noloop;
-    bool caching;             /* CLIENT CACHING has been called: the next command is an exception */
-    bool caching_ends;        /* with the next command: a transaction had it for all of its commands */
-    uint64_t redirect;        /* the session that is told instead; 0: this one; likewise session.redirect */
-    uint32_t redirect_worker; /* which serves it */
-};
-
-struct session {
-    /* set before the session is listed, constant then */
-    uint64_t id; /* 1, 2, 3 ... never reused */
+/* What a session is told of its connection: set before the session is listed, constant then. */
+struct session_origin {
     int fd;
-    uint32_t worker;    /* index of the worker that serves it */
     int64_t created_ms; /* monotonic */
     char addr[64];      /* "127.0.0.1:54321", "[::1]:54321" or "/path:0" */
     char laddr[64];
     bool local; /* loopback or Unix socket */
+};
+
+/* Numbers that listings show. Written by the owning worker only. */
+struct session_meters {
+    _Atomic int64_t last_ms;       /* monotonic time of the last command */
+    _Atomic(const char *) command; /* name of the last command, from the command table; NULL before the first */
+    _Atomic uint64_t commands;     /* commands processed */
+    _Atomic uint64_t input_bytes;  /* bytes held for an incomplete command */
+    _Atomic uint64_t output_bytes; /* reply bytes not yet taken by the client */
+    _Atomic uint64_t memory;       /* all that it holds, its connection included */
+};
+
+/* MULTI and WATCH. Written by the owning worker only. */
+struct session_multi {
+    _Atomic int queued;              /* commands since MULTI, -1 outside of a transaction */
+    _Atomic uint64_t bytes;          /* memory of that queue */
+    _Atomic uint32_t watched;        /* names under WATCH */
+    bool in_exec;                    /* the commands that run are those of its transaction */
+    struct transaction *transaction; /* NULL without WATCH or MULTI (transaction.h) */
+};
+
+/* Its subscriptions (push.h). Written by the owning worker only. */
+struct session_pubsub {
+    _Atomic uint32_t channels, patterns, shards;
+    _Atomic uint64_t bytes;       /* memory of these subscriptions */
+    struct pubsub_client *client; /* NULL: it has never subscribed */
+    bool subscribed;              /* to any channel or pattern; MONITOR does not count */
+};
+
+/* Options of CLIENT TRACKING ON. */
+enum tracking_option {
+    TRACKING_BCAST = 1 << 0,
+    TRACKING_OPTIN = 1 << 1,
+    TRACKING_OPTOUT = 1 << 2,
+    TRACKING_NOLOOP = 1 << 3,
+};
+
+struct tracking_options {
+    unsigned set;             /* enum tracking_option, ored */
+    uint32_t redirect_worker; /* the worker that serves `redirect` */
+    uint64_t redirect;        /* the session that gets the messages; 0: this one */
+};
+
+/* CLIENT CACHING makes the next command, or all commands of the next transaction, an exception of OPTIN or OPTOUT. */
+enum tracking_exception {
+    EXCEPTION_NONE,
+    EXCEPTION_NEXT,
+    EXCEPTION_ENDS /* with the command that runs, or its EXEC */
+};
+
+/* CLIENT TRACKING. Written by the owning worker only. */
+struct session_tracking {
+    struct tracking_options options;
+    enum tracking_exception exception;
+    struct tracker *tracker;            /* NULL without CLIENT TRACKING ON (tracking.h) */
+    struct broadcast_client *broadcast; /* its prefixes: CLIENT TRACKING ON BCAST; NULL: none */
+    _Atomic uint64_t shown_redirect;    /* options.redirect, for listings */
+    _Atomic uint32_t noted;             /* names that it has noted */
+    _Atomic uint64_t bytes;             /* memory of these notes */
+};
+
+/* Which string of a session. */
+enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER, SESSION_NTEXTS };
+
+struct session_texts {
+    char *of[SESSION_NTEXTS]; /* changed under the lock of the list; NULL, or NUL-terminated without spaces */
+    size_t bytes;             /* of all; the owning worker's */
+};
+
+/* How far the names of its next command have been compared with its rights (acl_check.h). */
+struct session_rights {
+    size_t selector, word; /* where to go on */
+    int worst;             /* verdict of the selectors before; 0: there was none */
+    size_t worst_at;
+};
+
+/* Its user, with a reference, and what it may do (acl_session.h). The owning worker's. */
+struct session_acl {
+    _Atomic bool authenticated;
+    const char *user_name; /* that of `user`; NULL: default. Changed under the lock of the list */
+    struct acl_user *user;
+    struct session_rights rights;
+    uint64_t allowed_memo[2]; /* by kind of the window: the request last recognised that it may send */
+};
+
+struct session {
+    uint64_t id;     /* 1, 2, 3 ... never reused; constant, as the next two */
+    uint32_t worker; /* index of the worker that serves it */
+    struct session_origin origin;
 
     /* written by the owning worker only */
-    _Atomic int resp;    /* 2 or 3 */
-    _Atomic unsigned db; /* the number of its database, as SELECT has it */
-    _Atomic bool authenticated;
-    _Atomic int64_t last_ms;          /* monotonic time of the last command */
-    _Atomic(const char *) command;    /* name of the last command, from the command table; NULL before the first */
-    _Atomic uint64_t input_bytes;     /* bytes held for an incomplete command */
-    _Atomic uint64_t output_bytes;    /* reply bytes not yet taken by the client */
-    _Atomic uint64_t commands;        /* commands processed */
-    _Atomic int multi;                /* commands queued since MULTI, -1 outside of a transaction */
-    _Atomic uint64_t multi_bytes;     /* memory of that queue */
-    _Atomic uint32_t watch;           /* names under WATCH */
-    _Atomic uint32_t sub, psub, ssub; /* channels, patterns, shard channels subscribed to */
-    _Atomic uint64_t pubsub_bytes;    /* memory of these subscriptions */
-    _Atomic uint64_t redirect;        /* the session that is told in place of this one of CLIENT TRACKING; 0: none */
-    _Atomic uint32_t tracked;         /* names that CLIENT TRACKING ON has noted */
-    _Atomic uint64_t tracking_bytes;  /* memory of these notes */
-    _Atomic unsigned flags;           /* enum session_flag, ored */
+    _Atomic int resp;       /* 2 or 3 */
+    _Atomic unsigned db;    /* the number of its database, as SELECT has it */
+    _Atomic unsigned flags; /* enum session_flag, ored */
+    struct session_meters meters;
+    struct session_multi multi;
+    struct session_pubsub pubsub;
+    struct session_tracking tracking;
+    struct session_texts texts;
+    struct session_acl acl;
 
     /* the owning worker's alone */
-    unsigned modes; /* enum session_mode, ored */
-    bool in_exec;   /* the commands that run are those of its transaction */
-    struct session_tracking tracking;
-    struct broadcast_client *broadcast; /* its prefixes: CLIENT TRACKING ON BCAST; NULL: none */
-    struct transaction *transaction;    /* NULL without WATCH or MULTI (transaction.h) */
-
-    /* changed under the lock of the list */
-    char *name; /* NULL or a NUL-terminated name without spaces */
-    char *lib_name;
-    char *lib_ver;
-    size_t text_bytes;     /* of these three; the owning worker's */
-    const char *user_name; /* that of `user`; NULL: default */
-
-    /* the owning worker's alone: its user, with a reference, and what was found out for him last (acl_session.h) */
-    struct acl_user *user;
-    uint64_t allowed_memo[2]; /* by kind of the window: the request last recognised that it may send */
-
-    /* its subscriptions (push.h) */
-    struct pubsub_client *pubsub; /* NULL: it has never subscribed */
-    bool subscribed;              /* to any channel or pattern; MONITOR does not count */
-    bool pushed;                  /* its command has replied with pushes, which CLIENT REPLY does not withdraw */
-
+    unsigned modes;              /* enum session_mode, ored */
+    bool pushed;                 /* its command has replied with pushes, which CLIENT REPLY does not withdraw */
     bool close_after_reply;      /* set by QUIT: nothing more is run, the replies still leave */
     struct session *prev, *next; /* internal: the list */
 };
@@ -146,9 +197,6 @@ struct sessions_totals {
 void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_out);
 
 #define SESSION_MAX_TEXT 1024 /* bytes of a string: it stays in memory and in every CLIENT LIST */
-
-/* Which string of a session. */
-enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER };
 
 /* The fault of a string: none, bytes outside '!'..'~', or more than SESSION_MAX_TEXT bytes. */
 enum session_text_fault { SESSION_TEXT_GOOD, SESSION_TEXT_BYTES, SESSION_TEXT_LONG };

@@ -4,10 +4,10 @@
  * sessions_each() releases the lock every few sessions. A node without an id then holds its place in the list. Other
  * walks step over such nodes, and unlinking a neighbour keeps them linked. */
 #include "session.h"
+#include "lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define SESSIONS_PER_LOCK 64 /* lines formatted while the lock is held: some 50 microseconds */
 
 struct sessions {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct session head; /* next: the oldest, prev: the newest; itself when empty */
     uint64_t last_id;
     _Atomic uint64_t count;
@@ -27,10 +27,7 @@ int sessions_create(struct sessions **sessions_out)
 
     if (!sessions)
         return -ENOMEM;
-    if (pthread_mutex_init(&sessions->lock, NULL) != 0) {
-        free(sessions);
-        return -ENOMEM;
-    }
+    lock_init(&sessions->lock, RANK_SESSIONS);
     sessions->head.next = sessions->head.prev = &sessions->head;
     *sessions_out = sessions;
     return 0;
@@ -40,7 +37,7 @@ void sessions_destroy(struct sessions *sessions)
 {
     if (!sessions)
         return;
-    pthread_mutex_destroy(&sessions->lock);
+    lock_deinit(&sessions->lock);
     free(sessions);
 }
 
@@ -62,43 +59,30 @@ static void list_unlink(struct session *node)
 
 void sessions_add(struct sessions *sessions, struct session *session)
 {
-    atomic_store_explicit(&session->multi, -1, memory_order_relaxed);
-    pthread_mutex_lock(&sessions->lock);
+    atomic_store_explicit(&session->multi.queued, -1, memory_order_relaxed);
+    lock_take(&sessions->lock);
     session->id = ++sessions->last_id;
     list_insert(&sessions->head, session);
-    pthread_mutex_unlock(&sessions->lock);
+    lock_give(&sessions->lock);
     atomic_fetch_add_explicit(&sessions->count, 1, memory_order_relaxed);
 }
 
 void sessions_remove(struct sessions *sessions, struct session *session)
 {
-    pthread_mutex_lock(&sessions->lock);
+    lock_take(&sessions->lock);
     list_unlink(session);
-    pthread_mutex_unlock(&sessions->lock);
+    lock_give(&sessions->lock);
     atomic_fetch_sub_explicit(&sessions->count, 1, memory_order_relaxed);
 
-    free(session->name);
-    free(session->lib_name);
-    free(session->lib_ver);
-    session->name = session->lib_name = session->lib_ver = NULL;
+    for (int i = 0; i < SESSION_NTEXTS; i++) {
+        free(session->texts.of[i]);
+        session->texts.of[i] = NULL;
+    }
 }
 
 uint64_t sessions_count(struct sessions *sessions)
 {
     return atomic_load_explicit(&sessions->count, memory_order_relaxed);
-}
-
-static char **session_string(struct session *session, enum session_text which)
-{
-    switch (which) {
-    case SESSION_NAME:
-        return &session->name;
-    case SESSION_LIB_NAME:
-        return &session->lib_name;
-    case SESSION_LIB_VER:
-        break;
-    }
-    return &session->lib_ver;
 }
 
 enum session_text_fault session_text_check(struct slice value)
@@ -112,7 +96,7 @@ enum session_text_fault session_text_check(struct slice value)
 
 int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value)
 {
-    char **place = session_string(session, which);
+    char **place = &session->texts.of[which];
     char *old, *text = NULL;
     enum session_text_fault fault = session_text_check(value);
 
@@ -125,11 +109,11 @@ int session_set(struct sessions *sessions, struct session *session, enum session
         memcpy(text, value.ptr, value.len);
         text[value.len] = '\0';
     }
-    pthread_mutex_lock(&sessions->lock);
+    lock_take(&sessions->lock);
     old = *place;
     *place = text;
-    pthread_mutex_unlock(&sessions->lock);
-    session->text_bytes += (text ? value.len + 1 : 0) - (old ? strlen(old) + 1 : 0);
+    lock_give(&sessions->lock);
+    session->texts.bytes += (text ? value.len + 1 : 0) - (old ? strlen(old) + 1 : 0);
     free(old);
     return 0;
 }
@@ -137,11 +121,11 @@ int session_set(struct sessions *sessions, struct session *session, enum session
 struct acl_user *sessions_set_user(struct sessions *sessions, struct session *session, struct acl_user *user,
                                    const char *name)
 {
-    struct acl_user *old = session->user;
-    pthread_mutex_lock(&sessions->lock);
-    session->user = user;
-    session->user_name = name;
-    pthread_mutex_unlock(&sessions->lock);
+    struct acl_user *old = session->acl.user;
+    lock_take(&sessions->lock);
+    session->acl.user = user;
+    session->acl.user_name = name;
+    lock_give(&sessions->lock);
     return old;
 }
 
@@ -161,16 +145,16 @@ static const char *text_or_empty(const char *text)
 static void format_flags(const struct session *session, char text_out[16])
 {
     unsigned flags = atomic_load_explicit(&session->flags, memory_order_relaxed);
-    bool subscribed = atomic_load_explicit(&session->sub, memory_order_relaxed) ||
-                      atomic_load_explicit(&session->psub, memory_order_relaxed) ||
-                      atomic_load_explicit(&session->ssub, memory_order_relaxed);
+    bool subscribed = atomic_load_explicit(&session->pubsub.channels, memory_order_relaxed) ||
+                      atomic_load_explicit(&session->pubsub.patterns, memory_order_relaxed) ||
+                      atomic_load_explicit(&session->pubsub.shards, memory_order_relaxed);
     char *at = text_out;
 
     if (flags & SESSION_MONITOR)
         *at++ = 'O';
     if (subscribed)
         *at++ = 'P';
-    if (atomic_load_explicit(&session->multi, memory_order_relaxed) >= 0)
+    if (atomic_load_explicit(&session->multi.queued, memory_order_relaxed) >= 0)
         *at++ = 'x';
     if (flags & SESSION_CLOSING)
         *at++ = 'c';
@@ -180,7 +164,7 @@ static void format_flags(const struct session *session, char text_out[16])
         *at++ = 'R';
     if (flags & SESSION_BCAST)
         *at++ = 'B';
-    if (session->laddr[0] == '/')
+    if (session->origin.laddr[0] == '/')
         *at++ = 'U';
     if (flags & SESSION_NO_EVICT)
         *at++ = 'e';
@@ -195,48 +179,46 @@ static void format_flags(const struct session *session, char text_out[16])
  * Redis's values for "none". */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out)
 {
-    uint64_t input = atomic_load_explicit(&session->input_bytes, memory_order_relaxed);
-    uint64_t output = atomic_load_explicit(&session->output_bytes, memory_order_relaxed);
-    int64_t last_ms = atomic_load_explicit(&session->last_ms, memory_order_relaxed);
-    const char *command = atomic_load_explicit(&session->command, memory_order_relaxed);
+    uint64_t input = atomic_load_explicit(&session->meters.input_bytes, memory_order_relaxed);
+    uint64_t output = atomic_load_explicit(&session->meters.output_bytes, memory_order_relaxed);
+    int64_t last_ms = atomic_load_explicit(&session->meters.last_ms, memory_order_relaxed);
+    const char *command = atomic_load_explicit(&session->meters.command, memory_order_relaxed);
     int64_t idle_ms = now_ms > last_ms ? now_ms - last_ms : 0;
-    int64_t age_ms = now_ms > session->created_ms ? now_ms - session->created_ms : 0;
-    uint64_t multi_bytes = atomic_load_explicit(&session->multi_bytes, memory_order_relaxed);
-    uint64_t noted = atomic_load_explicit(&session->pubsub_bytes, memory_order_relaxed) +
-                     atomic_load_explicit(&session->tracking_bytes, memory_order_relaxed);
+    int64_t age_ms = now_ms > session->origin.created_ms ? now_ms - session->origin.created_ms : 0;
+    uint64_t multi_bytes = atomic_load_explicit(&session->multi.bytes, memory_order_relaxed);
+    uint64_t memory = atomic_load_explicit(&session->meters.memory, memory_order_relaxed);
     char text[512], flags[16];
     int len;
 
     format_flags(session, flags);
 
     /* The client chooses the length of its strings, so they are appended between pieces of bounded size. */
-    len = snprintf(text, sizeof(text), "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=", session->id, session->addr,
-                   session->laddr, session->fd);
+    len = snprintf(text, sizeof(text), "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=", session->id, session->origin.addr,
+                   session->origin.laddr, session->origin.fd);
     buf_append(out, text, (size_t)len);
-    append_str(out, text_or_empty(session->name));
+    append_str(out, text_or_empty(session->texts.of[SESSION_NAME]));
     len = snprintf(text, sizeof(text),
                    " age=%" PRId64 " idle=%" PRId64 " flags=%s db=%u sub=%" PRIu32 " psub=%" PRIu32 " ssub=%" PRIu32
                    " multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64
                    " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64 " events=%s cmd=%s user=",
                    age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->db, memory_order_relaxed),
-                   atomic_load_explicit(&session->sub, memory_order_relaxed),
-                   atomic_load_explicit(&session->psub, memory_order_relaxed),
-                   atomic_load_explicit(&session->ssub, memory_order_relaxed),
-                   atomic_load_explicit(&session->multi, memory_order_relaxed),
-                   atomic_load_explicit(&session->watch, memory_order_relaxed), input, multi_bytes, output > 0, output,
-                   sizeof(*session) + input + multi_bytes + output + noted, output > 0 ? "rw" : "r",
-                   command ? command : "NULL");
+                   atomic_load_explicit(&session->pubsub.channels, memory_order_relaxed),
+                   atomic_load_explicit(&session->pubsub.patterns, memory_order_relaxed),
+                   atomic_load_explicit(&session->pubsub.shards, memory_order_relaxed),
+                   atomic_load_explicit(&session->multi.queued, memory_order_relaxed),
+                   atomic_load_explicit(&session->multi.watched, memory_order_relaxed), input, multi_bytes, output > 0,
+                   output, memory, output > 0 ? "rw" : "r", command ? command : "NULL");
     buf_append(out, text, (size_t)len);
-    append_str(out, session->user_name ? session->user_name : "default");
+    append_str(out, session->acl.user_name ? session->acl.user_name : "default");
     len = snprintf(text, sizeof(text), " redir=%" PRId64 " resp=%d lib-name=",
                    atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING
-                       ? (int64_t)atomic_load_explicit(&session->redirect, memory_order_relaxed)
+                       ? (int64_t)atomic_load_explicit(&session->tracking.shown_redirect, memory_order_relaxed)
                        : -1,
                    atomic_load_explicit(&session->resp, memory_order_relaxed));
     buf_append(out, text, (size_t)len);
-    append_str(out, text_or_empty(session->lib_name));
+    append_str(out, text_or_empty(session->texts.of[SESSION_LIB_NAME]));
     append_str(out, " lib-ver=");
-    append_str(out, text_or_empty(session->lib_ver));
+    append_str(out, text_or_empty(session->texts.of[SESSION_LIB_VER]));
     len = snprintf(text, sizeof(text), " io-thread=%" PRIu32, session->worker);
     buf_append(out, text, (size_t)len);
 }
@@ -263,8 +245,8 @@ static bool ids_contain(const uint64_t *ids, size_t nids, uint64_t id)
 static struct session *yield_lock(struct sessions *sessions, struct session *session, struct session *place)
 {
     list_insert(session->next, place);
-    pthread_mutex_unlock(&sessions->lock);
-    pthread_mutex_lock(&sessions->lock);
+    lock_give(&sessions->lock);
+    lock_take(&sessions->lock);
     session = place->prev;
     list_unlink(place);
     return session;
@@ -276,15 +258,15 @@ void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_o
     struct session place = {.id = 0};
     unsigned n = 0;
 
-    pthread_mutex_lock(&sessions->lock);
+    lock_take(&sessions->lock);
     for (struct session *at = sessions->head.next; at != &sessions->head; at = at->next) {
         if (at->id == 0)
             continue; /* the place of another listing */
-        uint64_t input = atomic_load_explicit(&at->input_bytes, memory_order_relaxed);
-        uint64_t output = atomic_load_explicit(&at->output_bytes, memory_order_relaxed);
-        uint32_t watched = atomic_load_explicit(&at->watch, memory_order_relaxed);
+        uint64_t input = atomic_load_explicit(&at->meters.input_bytes, memory_order_relaxed);
+        uint64_t output = atomic_load_explicit(&at->meters.output_bytes, memory_order_relaxed);
+        uint32_t watched = atomic_load_explicit(&at->multi.watched, memory_order_relaxed);
         totals.tracking += (atomic_load_explicit(&at->flags, memory_order_relaxed) & SESSION_TRACKING) != 0;
-        totals.tracked += atomic_load_explicit(&at->tracked, memory_order_relaxed);
+        totals.tracked += atomic_load_explicit(&at->tracking.noted, memory_order_relaxed);
         totals.max_input = input > totals.max_input ? input : totals.max_input;
         totals.max_output = output > totals.max_output ? output : totals.max_output;
         totals.watching += watched > 0;
@@ -292,7 +274,7 @@ void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_o
         if (++n % SESSIONS_PER_LOCK == 0)
             at = yield_lock(sessions, at, &place);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    lock_give(&sessions->lock);
     *totals_out = totals;
 }
 
@@ -302,7 +284,7 @@ void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct sessi
     struct session *session;
     unsigned n = 0;
 
-    pthread_mutex_lock(&sessions->lock);
+    lock_take(&sessions->lock);
     for (session = sessions->head.next; session != &sessions->head; session = session->next) {
         if (session->id == 0)
             continue; /* the place of another listing */
@@ -311,7 +293,7 @@ void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct sessi
         if (++n % SESSIONS_PER_LOCK == 0)
             session = yield_lock(sessions, session, &place);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    lock_give(&sessions->lock);
 }
 
 struct listing {

@@ -1,8 +1,10 @@
 #include "bf_totals.h"
 
+#include <stdlib.h>
+
 #include "bloom_filter.h"
 #include "bloom_window.h"
-#include "bloom_size.h"
+#include "bloom_state.h"
 #include "clock.h"
 #include "rcu.h"
 #include "server.h"
@@ -27,7 +29,7 @@ static void add_filter(void *ctx, struct slice name, struct entry *entry)
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view layer;
         bloom_filter_layer(filter, i, &layer);
-        absent *= 1 - bloom_size_rate(layer.items, layer.shape.k, bloom_shape_bits(&layer.shape));
+        absent *= 1 - bloom_shape_rate(&layer.shape, layer.items);
         items += layer.items;
         capacity += layer.capacity;
     }
@@ -68,14 +70,28 @@ static bool fresh(const struct bf_totals *totals)
            totals->walk_ms > 0;
 }
 
-/* A caller that comes during a walk waits for it, offline, and shares the result. */
+static int reclaim(void *totals)
+{
+    free(totals);
+    return 0;
+}
+
+/* A caller that comes during a walk gets the totals before it. Of the first ones each makes a walk of its own. */
 void server_bf_totals(struct server *server, struct bf_totals *totals_out)
 {
-    rcu_reader_offline();
-    pthread_mutex_lock(&server->totals.lock);
-    rcu_reader_online();
-    if (!fresh(&server->totals.last))
-        walk(server, &server->totals.last);
-    *totals_out = server->totals.last;
-    pthread_mutex_unlock(&server->totals.lock);
+    struct monitors *monitors = &server->stats;
+    const struct bf_totals *last = atomic_load(&monitors->totals);
+    if (last && (fresh(last) || atomic_exchange(&monitors->counts_totals, true))) {
+        *totals_out = *last;
+        return;
+    }
+    walk(server, totals_out);
+    struct bf_totals *made = malloc(sizeof(*made));
+    if (made) {
+        *made = *totals_out;
+        made = atomic_exchange(&monitors->totals, made);
+        if (made)
+            reclaimer_defer(server->reclaimer, reclaim, made, 0);
+    }
+    atomic_store(&monitors->counts_totals, false);
 }

@@ -1,8 +1,7 @@
-/* memory_reserve: memory kept in reserve, so that clients can still connect and delete filters when memory has run out.
+/* memory_reserve: a reserve of memory, so that clients can still connect and delete filters when memory has run out.
  *
  * A caller without memory for a new client frees the reserve and retries. While the reserve is spent, commands that
- * make memory grow are refused as over maxmemory. It is allocated again as soon as the system has that much. Thread:
- * any. */
+ * need memory are refused as over maxmemory. It is allocated again as soon as the system has memory. Thread: any. */
 #ifndef BLOOMERY_MEMORY_RESERVE_H
 #define BLOOMERY_MEMORY_RESERVE_H
 

@@ -1,6 +1,7 @@
 #include "server.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "bloom_resident.h"
@@ -9,17 +10,31 @@
 #include "slowlog.h"
 #include "memory_use.h"
 #include "notify.h"
+#include "lock.h"
 
 /* ---- settings ---- */
 
+void settings_init(struct settings *settings, struct config *config)
+{
+    atomic_store(&settings->now, config);
+    lock_init(&settings->lock, RANK_SETTINGS);
+    lock_init(&settings->files, RANK_SETTINGS_FILES);
+}
+
+void settings_deinit(struct settings *settings)
+{
+    lock_deinit(&settings->files);
+    lock_deinit(&settings->lock);
+}
+
 void server_config_lock(struct server *server)
 {
-    pthread_mutex_lock(&server->settings.lock);
+    lock_take(&server->settings.lock);
 }
 
 void server_config_unlock(struct server *server)
 {
-    pthread_mutex_unlock(&server->settings.lock);
+    lock_give(&server->settings.lock);
 }
 
 static int config_reclaim(void *object)
@@ -29,17 +44,23 @@ static int config_reclaim(void *object)
     return 0;
 }
 
+int server_config_copy(struct server *server, struct config *copy, struct errbuf *err)
+{
+    server_config_lock(server);
+    int status = config_clone(server_config(server), copy);
+    server_config_unlock(server);
+    if (status)
+        errbuf_set(err, "%s", strerror(-status));
+    return status;
+}
+
 void server_config_replace(struct server *server, struct config *config)
 {
-    bloom_pool_set_limits(server->pool, config->bf_max_filter_bytes, config->maxmemory);
-    bloom_pool_set_overshoot(server->pool, config->maxmemory_policy != MEMORY_NOEVICTION);
-    log_set_level(&server->log, (enum log_level)config->loglevel);
-    notify_set_flags(server->notify, config->notify_keyspace_events);
-    struct config *old = atomic_exchange(&server->settings.now, config);
-    if (old && server->calls.config_changed)
-        server->calls.config_changed(server, old, config);
-    if (old)
-        reclaimer_defer(server->reclaimer, config_reclaim, old);
+    bloom_pool_set_limits(server->pool, config->filters.max_filter_bytes, config->memory.maxmemory);
+    bloom_pool_set_overshoot(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
+    log_set_level(&server->log, (enum log_level)config->process.loglevel);
+    notify_set_flags(server->notify, config->events.notify_keyspace_events);
+    reclaimer_defer(server->reclaimer, config_reclaim, atomic_exchange(&server->settings.now, config), 0);
 }
 
 void server_config_free(struct server *server)
@@ -51,31 +72,27 @@ void server_config_free(struct server *server)
 
 /* ---- counters ---- */
 
-int server_monitors_init(struct server *server, unsigned max_workers)
+int monitors_init(struct monitors *monitors, unsigned max_workers)
 {
-    pthread_mutex_init(&server->totals.lock, NULL);
-    int err = counters_create(&server->counters, max_workers);
+    int err = counters_create(&monitors->counters, max_workers);
     if (!err)
-        err = slowlog_create(&server->slowlog);
-    return err ? err : latency_create(&server->latency);
+        err = slowlog_create(&monitors->slowlog);
+    return err ? err : latency_create(&monitors->latency);
 }
 
-void server_monitors_deinit(struct server *server)
+void monitors_deinit(struct monitors *monitors)
 {
-    pthread_mutex_destroy(&server->totals.lock);
-    counters_destroy(server->counters);
-    slowlog_destroy(server->slowlog);
-    latency_destroy(server->latency);
-    server->counters = NULL;
-    server->slowlog = NULL;
-    server->latency = NULL;
+    free(atomic_load(&monitors->totals));
+    counters_destroy(monitors->counters);
+    slowlog_destroy(monitors->slowlog);
+    latency_destroy(monitors->latency);
 }
 
 uint64_t server_peak_bytes(struct server *server)
 {
     uint64_t bytes = memory_used(server);
-    uint64_t peak = atomic_load_explicit(&server->memory.peak_bytes, memory_order_relaxed);
-    while (bytes > peak && !atomic_compare_exchange_weak_explicit(&server->memory.peak_bytes, &peak, bytes,
+    uint64_t peak = atomic_load_explicit(&server->stats.peak_bytes, memory_order_relaxed);
+    while (bytes > peak && !atomic_compare_exchange_weak_explicit(&server->stats.peak_bytes, &peak, bytes,
                                                                   memory_order_relaxed, memory_order_relaxed))
         ;
     return bytes > peak ? bytes : peak;
@@ -83,11 +100,11 @@ uint64_t server_peak_bytes(struct server *server)
 
 void server_sample(struct server *server)
 {
-    atomic_store_explicit(&server->use_stamp, entry_stamp(clock_ms()), memory_order_relaxed);
+    atomic_store_explicit(&server->memory.use_stamp, entry_stamp(clock_ms()), memory_order_relaxed);
     struct rusage usage = {0};
     getrusage(RUSAGE_THREAD, &usage);
     atomic_store(&server->process.main_user_usec, (int64_t)usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec);
     atomic_store(&server->process.main_sys_usec, (int64_t)usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec);
     server_peak_bytes(server);
-    counters_sample(server->counters, clock_ms());
+    counters_sample(server->stats.counters, clock_ms());
 }

@@ -7,68 +7,58 @@
 #include "clock.h"
 #include "server.h"
 #include "tls_context.h"
+#include "lock.h"
 
 #define SOON_DAYS 14 /* a certificate that ends within them is worth a warning */
 
 void server_tls_lock(struct server *server)
 {
-    pthread_mutex_lock(&server->tls.lock);
+    lock_take(&server->settings.files);
 }
 
 void server_tls_unlock(struct server *server)
 {
-    pthread_mutex_unlock(&server->tls.lock);
+    lock_give(&server->settings.files);
 }
 
 int server_tls_load(const struct config *config, struct tls_context **context_out, struct errbuf *err)
 {
     struct tls_server_settings settings = {
-        .cert_file = config->tls_cert_file,
-        .key_file = config->tls_key_file,
-        .key_file_pass = config->tls_key_file_pass,
-        .ca_cert_file = config->tls_ca_cert_file,
-        .ca_cert_dir = config->tls_ca_cert_dir,
-        .protocols = config->tls_protocols,
-        .ciphers = config->tls_ciphers,
-        .ciphersuites = config->tls_ciphersuites,
-        .auth_clients = (enum tls_auth)config->tls_auth_clients,
-        .prefer_server_ciphers = config->tls_prefer_server_ciphers,
-        .session_caching = config->tls_session_caching,
-        .session_cache_size = config->tls_session_cache_size,
-        .session_cache_seconds = config->tls_session_cache_timeout,
+        .cert_file = config->tls.cert_file,
+        .key_file = config->tls.key_file,
+        .key_file_pass = config->tls.key_file_pass,
+        .ca_cert_file = config->tls.ca_cert_file,
+        .ca_cert_dir = config->tls.ca_cert_dir,
+        .protocols = config->tls.protocols,
+        .ciphers = config->tls.ciphers,
+        .ciphersuites = config->tls.ciphersuites,
+        .auth_clients = (enum tls_auth)config->tls.auth_clients,
+        .prefer_server_ciphers = config->tls.prefer_server_ciphers,
+        .session_caching = config->tls.session_caching,
+        .session_cache_size = config->tls.session_cache_size,
+        .session_cache_seconds = config->tls.session_cache_timeout,
     };
-    bool wants_page = config->metrics_port && config->metrics_tls;
+    bool wants_page = config->metrics.port && config->metrics.tls;
     *context_out = NULL;
-    return config->tls_port || wants_page ? tls_context_server(&settings, context_out, err) : 0;
-}
-
-/* A copy of the settings in force, which no reading of files holds up. 0 or -errno with the reason. */
-static int copy_settings(struct server *server, struct config *copy, struct errbuf *err)
-{
-    server_config_lock(server);
-    int status = config_clone(server_config(server), copy);
-    server_config_unlock(server);
-    if (status)
-        errbuf_set(err, "%s", strerror(-status));
-    return status;
+    return config->tls.port || wants_page ? tls_context_server(&settings, context_out, err) : 0;
 }
 
 int server_tls_outgoing(struct server *server, struct tls_context **context_out, struct errbuf *err)
 {
     struct config config;
-    int status = copy_settings(server, &config, err);
+    int status = server_config_copy(server, &config, err);
     if (status)
         return status;
-    bool own = config.tls_client_cert_file[0];
+    bool own = config.tls.client_cert_file[0];
     struct tls_client_settings settings = {
-        .cert_file = own ? config.tls_client_cert_file : config.tls_cert_file,
-        .key_file = own ? config.tls_client_key_file : config.tls_key_file,
-        .key_file_pass = own ? config.tls_client_key_file_pass : config.tls_key_file_pass,
-        .ca_cert_file = config.tls_ca_cert_file,
-        .ca_cert_dir = config.tls_ca_cert_dir,
-        .protocols = config.tls_protocols,
-        .ciphers = config.tls_ciphers,
-        .ciphersuites = config.tls_ciphersuites,
+        .cert_file = own ? config.tls.client_cert_file : config.tls.cert_file,
+        .key_file = own ? config.tls.client_key_file : config.tls.key_file,
+        .key_file_pass = own ? config.tls.client_key_file_pass : config.tls.key_file_pass,
+        .ca_cert_file = config.tls.ca_cert_file,
+        .ca_cert_dir = config.tls.ca_cert_dir,
+        .protocols = config.tls.protocols,
+        .ciphers = config.tls.ciphers,
+        .ciphersuites = config.tls.ciphersuites,
     };
     status = tls_context_client(&settings, context_out, err);
     config_deinit(&config);
@@ -83,22 +73,45 @@ static int reclaim(void *context)
 
 void server_tls_replace(struct server *server, struct tls_context *context)
 {
-    struct tls_context *old = atomic_exchange(&server->tls.now, context);
-    atomic_store(&server->tls.expires, context ? tls_context_expires(context) : 0);
-    atomic_fetch_add(&server->tls.generation, 1);
+    struct tls_context *old = atomic_exchange(&server->settings.tls.now, context);
+    atomic_store(&server->settings.tls.expires, context ? tls_context_expires(context) : 0);
     if (old)
-        reclaimer_defer(server->reclaimer, reclaim, old);
+        reclaimer_defer(server->reclaimer, reclaim, old, 0);
+}
+
+static bool is_over(int64_t expires)
+{
+    return expires <= clock_unix_ms() / 1000;
+}
+
+#define DATE_SIZE 32
+
+static void date_of(int64_t expires, char date_out[DATE_SIZE])
+{
+    time_t seconds = (time_t)expires;
+    struct tm tm;
+    strcpy(date_out, "?");
+    if (gmtime_r(&seconds, &tm))
+        strftime(date_out, DATE_SIZE, "%Y-%m-%dT%H:%M:%SZ", &tm);
+}
+
+bool server_tls_may_replace(struct server *server, const struct tls_context *context, struct errbuf *err)
+{
+    char date[DATE_SIZE];
+    int64_t expires = tls_context_expires(context), now = atomic_load(&server->settings.tls.expires);
+    if (!is_over(expires) || (now && is_over(now)))
+        return true;
+    date_of(expires, date);
+    errbuf_set(err, "the certificate has expired: it was valid until %s", date);
+    return false;
 }
 
 void server_tls_report(struct server *server, const struct tls_context *context)
 {
     int64_t expires = tls_context_expires(context), days = (expires - clock_unix_ms() / 1000) / 86400;
-    time_t seconds = (time_t)expires;
-    char date[32] = "?";
-    struct tm tm;
-    if (gmtime_r(&seconds, &tm))
-        strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    if (expires <= clock_unix_ms() / 1000)
+    char date[DATE_SIZE];
+    date_of(expires, date);
+    if (is_over(expires))
         log_warning(&server->log, "TLS: the certificate has expired: it was valid until %s", date);
     else if (days < SOON_DAYS)
         log_warning(&server->log, "TLS: the certificate is valid until %s only, for %" PRId64 " more days", date, days);
@@ -113,12 +126,13 @@ void server_tls_reload(struct server *server)
     struct config config;
 
     server_tls_lock(server);
-    int status = copy_settings(server, &config, &err);
+    int status = server_config_copy(server, &config, &err);
     if (status == 0) {
         status = server_tls_load(&config, &context, &err);
         config_deinit(&config);
     }
-    if (status) {
+    if (status || (context && !server_tls_may_replace(server, context, &err))) {
+        tls_context_destroy(context);
         log_warning(&server->log, "TLS: the certificates stay what they were: %s", err.text);
     } else if (context) {
         server_tls_report(server, context);
@@ -129,6 +143,5 @@ void server_tls_reload(struct server *server)
 
 void server_tls_free(struct server *server)
 {
-    tls_context_destroy(atomic_exchange(&server->tls.now, NULL));
-    pthread_mutex_destroy(&server->tls.lock);
+    tls_context_destroy(atomic_exchange(&server->settings.tls.now, NULL));
 }

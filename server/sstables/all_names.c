@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "buf.h"
+#include "registry_key.h"
 
 static const struct registry *others(const struct sstables *sstables, unsigned database)
 {

@@ -1,4 +1,5 @@
 /* Life, look-ups, and the thread that watches. */
+#include "log_text.h"
 #include "sstables.h"
 
 #include <errno.h>
@@ -8,15 +9,19 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "murmur3.h"
 #include "sstables_internal.h"
 #include "thread.h"
+#include "lock.h"
 
-/* Events come in bursts while a database writes: one look at the directory serves all of them. */
-#define SETTLE_MS 50
+/* Events come in bursts while a database writes: one look serves several. And how long a question is waited for. */
+#define SETTLE_MS 10
+
+#define MAX_ROUNDS 16 /* without a pause */
 
 /* Counters of filters go by their ids: these are none of the data directory's. */
 #define FIRST_ID (UINT64_C(1) << 62)
@@ -26,48 +31,93 @@ uint64_t sstables_hash(const char *text, size_t len)
     return murmur3_hash(text, len).h1;
 }
 
-/* ---- the thread ---- */
+/* ---- events ---- */
 
-/* Whether the event may concern a filter: databases write other files all the time. */
-static bool concerns_filters(const struct inotify_event *event)
+/* False: it tells of a directory, or a watch has ended. */
+static bool take_event(struct sstables *s, const struct inotify_event *event)
 {
-    return event->len == 0 || (event->mask & IN_ISDIR) || strstr(event->name, "Filter.db") ||
-           strstr(event->name, "TOC.txt");
-}
-
-static void note_event(struct sstables *s, const struct inotify_event *event)
-{
-    if (!concerns_filters(event))
-        return;
+    const uint32_t created = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE;
+    bool known = true;
     for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         if (dir->watch != event->wd)
             continue;
-        dir->changed = true;
-        if (event->mask & IN_IGNORED)
+        if (event->mask & IN_IGNORED) {
             dir->watch = -1;
+            known = false;
+        } else if (event->len > 0) {
+            sstables_look_at(s, dir, event->name, event->mask & created);
+        }
     }
+    return known && !(event->mask & (IN_Q_OVERFLOW | IN_ISDIR | IN_DELETE_SELF | IN_MOVE_SELF));
 }
 
-/* Takes the events that have come. False: some were lost, or directories have come or gone: all must be looked at. */
+/* Looks at the files of the events that had come when it began: others come as fast. False: some events were lost, or
+ * directories have come or gone: all must be looked at. */
 static bool take_events(struct sstables *s)
 {
     _Alignas(struct inotify_event) char events[16384];
     bool complete = true;
-    for (ssize_t n; (n = read(s->inotify, events, sizeof(events))) > 0;) {
+    int left = 0;
+    if (s->watcher.inotify < 0 || ioctl(s->watcher.inotify, FIONREAD, &left) != 0)
+        return true;
+    while (left > 0) {
+        ssize_t n = read(s->watcher.inotify, events, sizeof(events));
+        if (n <= 0)
+            break;
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *event = (const void *)(events + at);
-            complete &= !(event->mask & (IN_Q_OVERFLOW | IN_ISDIR | IN_DELETE_SELF | IN_MOVE_SELF));
-            note_event(s, event);
+            complete &= take_event(s, event);
             at += (ssize_t)(sizeof(*event) + event->len);
         }
+        left -= (int)n;
     }
     return complete;
 }
 
-/* Waits for events or the time of the next scan. False: the end. */
+/* ---- rounds ---- */
+
+/* Looks at the files of the events that have come; where these do not say all, or if it is time, at all directories.
+ *
+ * When may a file that was missed in an earlier round be forgotten? When the SSTables are known into which its keys may
+ * have gone, and these were whole before it went. So the events that tell of them have come before this round took the
+ * events, and each of them is known by now: it was met in this round or before, unless it had gone before it was looked
+ * at. In that case its own successors are in question, whose events come in the next round. In directories without
+ * events a round is proof in which nothing has changed.
+ *
+ * True: another round now may forget more, or find more. */
+static bool look(struct sstables *s, bool all)
+{
+    s->numbers.scans++;
+    s->rounds.changed = s->rounds.noticed = s->rounds.missed = false;
+    all |= !take_events(s);
+    all |= sstables_root_moved(s);
+    if (all)
+        sstables_scan_all(s);
+    bool proved = !all && !s->rounds.missed && !s->rounds.failed;
+    sstables_forget_gone(s, !proved ? 0 : s->unwatched ? s->rounds.proof : s->numbers.scans);
+    if (s->rounds.changed)
+        atomic_store(&s->changed_round, s->numbers.scans);
+    return s->rounds.missed || s->rounds.noticed || (all && s->gone > 0);
+}
+
+/* The rounds that follow from one another. False: there are more to come soon. */
+static bool look_around(struct sstables *s, bool all)
+{
+    bool more = true;
+    for (int i = 0; i < MAX_ROUNDS && more; i++) {
+        lock_take(&s->lock);
+        more = look(s, all && i == 0);
+        lock_give(&s->lock);
+    }
+    return !more && !s->leaving;
+}
+
+/* ---- the thread ---- */
+
+/* Waits for events or until that time. False: the end. */
 static bool wait_for_events(struct sstables *s, int64_t until_ms)
 {
-    struct pollfd fds[] = {{.fd = s->wake, .events = POLLIN}, {.fd = s->inotify, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = s->watcher.wake, .events = POLLIN}, {.fd = s->watcher.inotify, .events = POLLIN}};
     int64_t left = until_ms - clock_ms();
     (void)poll(fds, 2, left > 0 ? (int)left : 0);
     if (!fds[0].revents && fds[1].revents) /* the rest of the burst */
@@ -78,18 +128,14 @@ static bool wait_for_events(struct sstables *s, int64_t until_ms)
 static void *watch(void *arg)
 {
     struct sstables *s = arg;
-    int64_t next_ms = clock_ms() + SSTABLES_RESCAN_MS;
+    int64_t all_ms = clock_ms() + SSTABLES_RESCAN_MS, next_ms = all_ms;
     thread_begin_background(THREAD_BACKGROUND, "sstables");
     while (wait_for_events(s, next_ms)) {
-        pthread_mutex_lock(&s->lock);
-        bool complete = s->inotify < 0 || take_events(s);
-        if (!complete || clock_ms() >= next_ms) {
-            sstables_scan_all(s);
-            next_ms = clock_ms() + SSTABLES_RESCAN_MS;
-        } else {
-            sstables_scan_changed(s);
-        }
-        pthread_mutex_unlock(&s->lock);
+        bool all = clock_ms() >= all_ms;
+        bool done = look_around(s, all);
+        if (all)
+            all_ms = clock_ms() + SSTABLES_RESCAN_MS;
+        next_ms = done ? all_ms : clock_ms() + SETTLE_MS;
     }
     return NULL;
 }
@@ -102,7 +148,7 @@ static int start_thread(struct sstables *s)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int status = -pthread_create(&s->thread, NULL, watch, s);
+    int status = -pthread_create(&s->watcher.thread, NULL, watch, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }
@@ -120,24 +166,23 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, const stru
     s->pool = registry_pool(own);
     s->reclaimer = reclaimer;
     s->log = log;
-    pthread_mutex_init(&s->lock, NULL);
+    lock_init(&s->lock, RANK_SSTABLES);
     pthread_cond_init(&s->read, NULL);
-    s->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC); /* without it there are the regular scans */
-    s->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    s->watcher.inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC); /* without it there are the regular scans */
+    s->watcher.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (!(s->dirs = strdup(dirs)) || (status = registry_create(&s->registry, s->pool, reclaimer)) != 0)
         goto out;
-    status = s->wake < 0 ? -errno : 0;
+    status = s->watcher.wake < 0 ? -errno : 0;
     if (status)
         goto out;
     registry_set_next_id(s->registry, FIRST_ID);
     registry_share_hashes(s->registry, own);
-    pthread_mutex_lock(&s->lock);
-    sstables_scan_all(s);
-    pthread_mutex_unlock(&s->lock);
-    log_write(log, LOG_LEVEL_NOTICE, "sstable-dir: %zu filters in %zu directories below %s", s->numbers.filters,
-              s->numbers.directories, dirs);
+    (void)look_around(s, true);
+    log_write(log, LOG_LEVEL_NOTICE, "sstable-dir: %s in %zu director%s below %s",
+              log_count(s->numbers.filters, "filter").text, s->numbers.directories,
+              s->numbers.directories == 1 ? "y" : "ies", dirs);
     status = start_thread(s);
-    s->started = status == 0;
+    s->watcher.started = status == 0;
 out:
     if (status) {
         errbuf_set(err, "sstable-dir: %s", strerror(-status));
@@ -152,21 +197,45 @@ void sstables_destroy(struct sstables *s)
 {
     if (!s)
         return;
-    if (s->started) {
+    if (s->watcher.started) {
         uint64_t one = 1;
-        (void)!write(s->wake, &one, sizeof(one));
-        pthread_join(s->thread, NULL);
+        (void)!write(s->watcher.wake, &one, sizeof(one));
+        pthread_join(s->watcher.thread, NULL);
     }
     sstables_forget_all(s);
     registry_destroy(s->registry);
-    if (s->inotify >= 0)
-        close(s->inotify);
-    if (s->wake >= 0)
-        close(s->wake);
+    if (s->watcher.inotify >= 0)
+        close(s->watcher.inotify);
+    if (s->watcher.wake >= 0)
+        close(s->watcher.wake);
     pthread_cond_destroy(&s->read);
-    pthread_mutex_destroy(&s->lock);
+    lock_deinit(&s->lock);
     free(s->dirs);
     free(s);
+}
+
+/* ---- questions ---- */
+
+unsigned sstables_hold(struct sstables *s)
+{
+    struct sstable_questions *questions = &s->questions;
+    for (;;) {
+        unsigned generation = atomic_load(&questions->now);
+        atomic_fetch_add(&questions->running[generation], 1);
+        if (atomic_load(&questions->now) == generation) /* otherwise nobody may have waited for it */
+            return generation;
+        atomic_fetch_sub(&questions->running[generation], 1);
+    }
+}
+
+void sstables_release(struct sstables *s, unsigned hold)
+{
+    atomic_fetch_sub(&s->questions.running[hold], 1);
+}
+
+uint64_t sstables_round(const struct sstables *s)
+{
+    return atomic_load(&s->changed_round);
 }
 
 /* ---- look-ups ---- */
@@ -192,33 +261,23 @@ bool sstables_is_unread(struct entry *entry)
     return reason && strcmp(reason, SSTABLES_UNREAD) == 0;
 }
 
-struct sstable *sstables_by_name(struct sstables *s, struct slice name)
-{
-    struct hash_link *link = hash_table_first(&s->files_by_name, sstables_hash(name.ptr, name.len));
-    for (; link; link = hash_table_next(link)) {
-        struct sstable *file = HASH_OBJECT(link, struct sstable, by_name);
-        if (strlen(file->name) == name.len && memcmp(file->name, name.ptr, name.len) == 0)
-            return file;
-    }
-    return NULL;
-}
-
 char *sstables_path(struct sstables *s, struct slice name)
 {
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     const struct sstable *file = sstables_by_name(s, name);
     char *path = file ? strdup(file->path) : NULL;
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     return path;
 }
 
 void sstables_numbers(struct sstables *s, struct sstables_numbers *numbers_out)
 {
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     *numbers_out = s->numbers;
-    numbers_out->read = numbers_out->broken = 0;
+    numbers_out->read = numbers_out->broken = numbers_out->unreachable = 0;
     numbers_out->bytes = numbers_out->read_bytes = 0;
     for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        numbers_out->unreachable += dir->root == dir && dir->lost;
         for (const struct sstable *file = dir->files; file; file = file->next) {
             numbers_out->bytes += file->stamp.size;
             numbers_out->read += file->state == SSTABLE_READ;
@@ -226,5 +285,5 @@ void sstables_numbers(struct sstables *s, struct sstables_numbers *numbers_out)
             numbers_out->broken += file->state == SSTABLE_BROKEN;
         }
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
 }

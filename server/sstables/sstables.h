@@ -10,12 +10,14 @@
  * quarantine, with the reason.
  *
  * A thread watches the directories (inotify), and looks at all of them every SSTABLES_RESCAN_MS besides. A file is
- * taken when the TOC.txt beside it exists, which both databases write last. An SSTable that has no filter
- * (bloom_filter_fp_chance 1) gets a name, too, in quarantine for that reason.
+ * taken when the TOC.txt beside it exists, which both databases write last; or when it has not changed for
+ * SSTABLES_TOC_MS, since both read SSTables without a TOC.txt, too. An SSTable that has no filter
+ * (bloom_filter_fp_chance 1) gets a name, too, in quarantine for that reason. A file that has gone is forgotten when
+ * all are known that had come before; not because one of `sstable-dir` as a whole is lost.
  *
  * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; what reads of the table do
- * not use comes behind its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... A second file of the
- * same name, from another directory, gets #2 at its end, and so on.
+ * not use comes behind its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... While several files
+ * would have the same name, each has '#' and its path without "-Filter.db" behind it, and none has the name alone.
  *
  * Thread: any, unless it says otherwise. */
 #ifndef BLOOMERY_SSTABLES_H
@@ -30,6 +32,7 @@
 #include "registry.h"
 
 #define SSTABLES_RESCAN_MS 10000
+#define SSTABLES_TOC_MS    10000
 #define SSTABLES_UNREAD    "its file has not been read yet"
 
 struct sstables;
@@ -50,6 +53,16 @@ struct entry *sstables_find(const struct sstables *sstables, struct slice name);
 /* The same, as registry_pin(). */
 struct entry *sstables_pin(struct sstables *sstables, struct slice name);
 
+/* A question to many filters that goes offline meanwhile holds what it may not have come to yet: from sstables_hold()
+ * to sstables_release() with its result no filter is taken out whose keys are in filters that were not there at the
+ * start.
+ */
+unsigned sstables_hold(struct sstables *sstables);
+void sstables_release(struct sstables *sstables, unsigned hold);
+
+/* The number of the last round, a look at directories, that has found a change. All that it has found is there. */
+uint64_t sstables_round(const struct sstables *sstables);
+
 /* Whether the filter has to be read before it can be asked. */
 bool sstables_is_unread(struct entry *entry);
 
@@ -63,6 +76,7 @@ char *sstables_path(struct sstables *sstables, struct slice name);
 
 struct sstables_numbers {
     size_t directories, filters;
+    size_t unreachable;  /* of the directories of sstable-dir: not there, not readable, or not mounted */
     size_t read, broken; /* of the filters: in memory; not readable */
     uint64_t bytes;      /* of their files */
     uint64_t read_bytes; /* in memory */

@@ -1,13 +1,17 @@
-/* The inside of sstables, shared by its sources. */
+/* The records of files and directories, shared by the sources of sstables. */
 #ifndef BLOOMERY_SSTABLES_INTERNAL_H
 #define BLOOMERY_SSTABLES_INTERNAL_H
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "bloom_filter.h"
 #include "hash_table.h"
+#include "sstable_name.h"
 #include "sstables.h"
+#include "lock.h"
 
 enum sstable_state { SSTABLE_UNREAD, SSTABLE_READ, SSTABLE_BROKEN };
 
@@ -24,25 +28,74 @@ struct watched_dir {
     int watch;    /* inotify's number; negative: not watched */
     dev_t device; /* of the directory that is watched */
     ino_t inode;
-    bool changed;  /* since it was looked at */
-    int error;     /* why it could not be read at the last look; 0: it could */
-    unsigned seen; /* the last round that met it */
+    int64_t mtime_ns; /* of a directory that is not watched, at the last look */
+    int error;        /* why it could not be read at the last look; 0: it could */
+    uint64_t seen;    /* the last round that met it */
     struct sstable *files;
+    struct watched_dir *root; /* the one of sstable-dir that it is below; of a root: itself */
+
+    /* Of a root: the directory that its files were last met in; and whether it cannot be read, or another directory
+     * without SSTables is in its place, as where a file system is not mounted, until there are SSTables
+     * again. Then nothing below it is gone. */
+    dev_t home_device;
+    ino_t home_inode;
+    bool lost;
 };
 
+/* A filter under a name. Its file is there, or has gone and is not forgotten yet: until then the filter answers as
+ * before. */
 struct sstable {
-    struct hash_link by_path, by_name;
+    struct hash_link by_path, by_name, by_base;
     struct watched_dir *dir;
     struct sstable *next; /* in its directory */
     char *path;
     char *name;
+    size_t base_len; /* the part of `name` that other files may share */
     struct sstable_stamp stamp;
     enum bloom_variant variant;
     enum sstable_state state;
-    bool retry;    /* broken for a reason that may pass without a change of the file: read again after a while */
-    bool reading;  /* by a thread, without the lock */
-    uint64_t id;   /* of its entry */
-    unsigned seen; /* the last round that met it */
+    bool retry;      /* broken for a reason that may pass without a change of the file: read again after a while */
+    bool reading;    /* by a thread, without the lock */
+    bool replaced;   /* the file has another record, under another name: this one is as one whose file has gone */
+    bool leaving;    /* forgotten as soon as the questions end that have begun before */
+    uint64_t id;     /* of its entry */
+    uint64_t seen;   /* the last round that met it */
+    uint64_t gone;   /* the round that noticed that it has gone; 0: it is there */
+    unsigned missed; /* rounds of all directories since then */
+};
+
+/* Questions that are being answered, in two generations: `now` is that of new ones. */
+struct sstable_questions {
+    atomic_uint now;
+    atomic_size_t running[2];
+};
+
+struct sstables_tables {
+    struct hash_table by_path, by_name, by_base; /* of files */
+    struct hash_table dirs;                      /* by path */
+};
+
+struct sstables_rounds {
+    bool disturbed;  /* in the last round of all an unwatched directory had changed */
+    uint64_t proof;  /* the last round in which none had */
+    bool unreadable; /* a directory could not be read in the last round of all */
+    bool failed;     /* since the last round of all began: no memory, or no descriptor, for something that was there */
+    bool changed;    /* in this round: something has come, changed or gone */
+    bool noticed;    /* in this round: something has gone */
+    bool missed;     /* in this round: something had come and gone before it was looked at */
+};
+
+/* The last look that an event has led to. */
+struct sstables_look {
+    char path[PATH_MAX];
+    uint64_t round;
+};
+
+struct sstables_watcher {
+    pthread_t thread;
+    bool started;
+    int inotify; /* negative: there is none */
+    int wake;    /* an eventfd: the end */
 };
 
 struct sstables {
@@ -51,31 +104,55 @@ struct sstables {
     struct reclaimer *reclaimer;
     struct log *log;
     char *dirs;
+    struct sstable_questions questions;
+    _Atomic(uint64_t) changed_round; /* the last round that found a change */
 
-    pthread_mutex_t lock; /* of all below; taken before the registry's */
-    pthread_cond_t read;  /* a file has been read */
-    struct hash_table files_by_path, files_by_name, dirs_by_path;
+    struct lock lock;    /* of all below; taken before the registry's */
+    pthread_cond_t read; /* a file has been read */
+    struct sstables_tables tables;
     struct watched_dir *first_dir;
-    unsigned round;
-    bool incomplete; /* a directory could not be read in this round */
-    bool unwatched;  /* it has been logged that the kernel does not watch a directory */
-    struct sstables_numbers numbers;
+    struct sstables_numbers numbers; /* `scans` is the number of the round */
+    size_t gone;                     /* records whose file has gone */
+    size_t unwatched;                /* directories that the kernel does not watch */
+    struct sstables_rounds rounds;
+    bool leaving; /* records are */
+    struct sstables_look look;
+    bool told_unwatched; /* it has been logged */
 
-    pthread_t thread;
-    bool started;
-    int inotify; /* negative: there is none */
-    int wake;    /* an eventfd: the end */
+    struct sstables_watcher watcher;
 };
 
 uint64_t sstables_hash(const char *text, size_t len);
 struct sstable *sstables_by_name(struct sstables *s, struct slice name); /* under the lock */
 
-/* Under the lock: makes the file's filter a placeholder with this reason, atomically. */
+/* ---- records of files, under the lock (sstables_files.c) ---- */
+
+struct sstable *sstables_by_path(const struct sstables *s, const char *path);
+
+/* Makes the file's filter a placeholder with this reason, atomically. */
 void sstables_set_placeholder(struct sstables *s, struct sstable *file, enum sstable_state state, const char *reason);
 
-/* Goes through all directories, or those that have changed. */
+/* A file has been met. `stamp`: with the inode 0 for an SSTable without a filter. */
+void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path, const struct sstable_name *name,
+                   const struct sstable_stamp *stamp);
+void sstables_keep(struct sstables *s, struct sstable *file); /* it is there, and was not looked at */
+void sstables_miss(struct sstables *s, struct sstable *file); /* it is not, unless its root is lost */
+
+/* Forgets the files that had been noticed to be gone before the round `proof`, and those that have been missed for long
+ * (SSTABLES_PATIENCE), unless a question runs that has begun before. */
+void sstables_forget_gone(struct sstables *s, uint64_t proof);
+void sstables_forget(struct sstables *s, struct sstable *file); /* at once */
+
+/* ---- directories, under the lock (sstables_scan.c) ---- */
+
 void sstables_scan_all(struct sstables *s);
-void sstables_scan_changed(struct sstables *s);
+
+/* Whether the path of a root leads elsewhere than at the last look: then a file that is missed says nothing. */
+bool sstables_root_moved(const struct sstables *s);
+
+/* A file of this name in the directory has come (`created`), changed or gone. */
+void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created);
+
 void sstables_forget_all(struct sstables *s);
 
 #endif

@@ -12,6 +12,7 @@
 #include "filterdb.h"
 #include "rcu.h"
 #include "sstables_internal.h"
+#include "lock.h"
 
 /* What is needed of the file while its record may change. */
 struct reading {
@@ -87,7 +88,7 @@ static bool make_room(struct sstables *s, uint64_t bytes)
     uint64_t room = 0;
     struct sstable *file;
     rcu_reader_online();
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     bool enough = bytes_in_memory(s) >= bytes;
     while (enough && room < bytes && (file = least_used(s))) {
         sstables_set_placeholder(s, file, SSTABLE_UNREAD, SSTABLES_UNREAD);
@@ -96,7 +97,7 @@ static bool make_room(struct sstables *s, uint64_t bytes)
         room += file->stamp.size;
         s->numbers.evicted++;
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     rcu_reader_offline();
     if (room > 0)
         reclaimer_flush(s->reclaimer);
@@ -188,16 +189,16 @@ static void read_file(struct sstables *s, struct reading *reading, struct slice 
 static bool begin(struct sstables *s, struct slice name, struct reading *reading)
 {
     struct sstable *file;
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     while ((file = sstables_by_name(s, name)) && file->reading)
-        pthread_cond_wait(&s->read, &s->lock);
+        lock_wait(&s->read, &s->lock);
     bool unread = file && file->state == SSTABLE_UNREAD;
     if (unread) {
         *reading = (struct reading){.path = strdup(file->path), .variant = file->variant, .id = file->id};
         unread = reading->path != NULL;
         file->reading = unread;
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     return unread;
 }
 
@@ -205,7 +206,7 @@ static bool begin(struct sstables *s, struct slice name, struct reading *reading
 static void end(struct sstables *s, struct slice name, struct reading *reading)
 {
     struct registry_publication how = {.expected_id = reading->id};
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct sstable *file = sstables_by_name(s, name);
     bool same = file && file->id == reading->id;
     if (file)
@@ -220,7 +221,7 @@ static void end(struct sstables *s, struct slice name, struct reading *reading)
         file->retry = reading->retry;
     }
     pthread_cond_broadcast(&s->read);
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     if (reading->entry)
         registry_abandon(s->registry, reading->entry);
 }

@@ -1,5 +1,5 @@
-/* From directories to names. A round looks at directories and marks what it meets; what it does not meet is gone. In a
- * directory new files come before those that are gone, so that a compaction leaves no moment without its result. */
+/* From directories to files. A round looks at all directories, or at the files that the kernel names; it says of each
+ * file that it has been met or missed (sstables_files.c). */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,68 +10,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "fsops.h"
 #include "sstable_name.h"
 #include "sstables_internal.h"
 
 #define MAX_DEPTH 12 /* of directories below one of sstable-dir */
-#define COMPONENT "Filter.db"
-#define NO_FILTER "the SSTable has no Filter.db, so it cannot be ruled out"
-
-/* ---- records ---- */
-
-static struct sstable *file_by_path(const struct sstables *s, const char *path)
-{
-    struct hash_link *link = hash_table_first(&s->files_by_path, sstables_hash(path, strlen(path)));
-    for (; link; link = hash_table_next(link)) {
-        struct sstable *file = HASH_OBJECT(link, struct sstable, by_path);
-        if (strcmp(file->path, path) == 0)
-            return file;
-    }
-    return NULL;
-}
-
-static struct slice name_of(const struct sstable *file)
-{
-    return (struct slice){file->name, strlen(file->name)};
-}
-
-void sstables_set_placeholder(struct sstables *s, struct sstable *file, enum sstable_state state, const char *reason)
-{
-    if (registry_publish_quarantined(s->registry, name_of(file), reason, &file->id) == REGISTRY_OK) {
-        file->state = state;
-        file->retry = false;
-    } /* without memory the old state stays, and the next round tries again */
-}
-
-static void file_free(struct sstable *file)
-{
-    free(file->path);
-    free(file->name);
-    free(file);
-}
-
-/* Takes the record out. Its name stays in the registry if another file is about to take it over. */
-static void forget_file(struct sstables *s, struct sstable *file, bool keep_name)
-{
-    struct sstable **at = &file->dir->files;
-    while (*at != file)
-        at = &(*at)->next;
-    *at = file->next;
-    hash_table_remove(&s->files_by_path, &file->by_path);
-    hash_table_remove(&s->files_by_name, &file->by_name);
-    if (!keep_name)
-        (void)registry_delete(s->registry, name_of(file));
-    s->numbers.filters--;
-    file_free(file);
-}
+/* ---- records of directories ---- */
 
 /* Another path may lead to the same directory, which has one watch: the kernel tells that it is gone (IN_IGNORED), and
  * the directory is watched again when it is looked at for that. */
 static void unwatch_dir(struct sstables *s, struct watched_dir *dir)
 {
     if (dir->watch >= 0)
-        (void)inotify_rm_watch(s->inotify, dir->watch);
+        (void)inotify_rm_watch(s->watcher.inotify, dir->watch);
     dir->watch = -1;
 }
 
@@ -82,9 +34,9 @@ static void forget_dir(struct sstables *s, struct watched_dir *dir)
         at = &(*at)->next;
     *at = dir->next;
     while (dir->files)
-        forget_file(s, dir->files, false);
+        sstables_forget(s, dir->files);
     unwatch_dir(s, dir);
-    hash_table_remove(&s->dirs_by_path, &dir->by_path);
+    hash_table_remove(&s->tables.dirs, &dir->by_path);
     s->numbers.directories--;
     free(dir->path);
     free(dir);
@@ -94,15 +46,16 @@ void sstables_forget_all(struct sstables *s)
 {
     while (s->first_dir)
         forget_dir(s, s->first_dir);
-    hash_table_deinit(&s->files_by_path);
-    hash_table_deinit(&s->files_by_name);
-    hash_table_deinit(&s->dirs_by_path);
+    hash_table_deinit(&s->tables.by_path);
+    hash_table_deinit(&s->tables.by_name);
+    hash_table_deinit(&s->tables.by_base);
+    hash_table_deinit(&s->tables.dirs);
 }
 
 static struct watched_dir *dir_of(struct sstables *s, const char *path)
 {
     uint64_t hash = sstables_hash(path, strlen(path));
-    for (struct hash_link *link = hash_table_first(&s->dirs_by_path, hash); link; link = hash_table_next(link)) {
+    for (struct hash_link *link = hash_table_first(&s->tables.dirs, hash); link; link = hash_table_next(link)) {
         struct watched_dir *dir = HASH_OBJECT(link, struct watched_dir, by_path);
         if (strcmp(dir->path, path) == 0)
             return dir;
@@ -114,7 +67,7 @@ static struct watched_dir *dir_of(struct sstables *s, const char *path)
     }
     dir->by_path.hash = hash;
     dir->watch = -1;
-    if (hash_table_insert(&s->dirs_by_path, &dir->by_path) != 0) {
+    if (hash_table_insert(&s->tables.dirs, &dir->by_path) != 0) {
         free(dir->path);
         free(dir);
         return NULL;
@@ -125,176 +78,110 @@ static struct watched_dir *dir_of(struct sstables *s, const char *path)
     return dir;
 }
 
-/* ---- names ---- */
-
-#define PART(part) (int)(part).len, (part).ptr ? (part).ptr : ""
-
-static const char *place_text(const struct sstable_name *name)
-{
-    switch (name->place) {
-    case SSTABLE_SNAPSHOT:
-        return "snapshots/";
-    case SSTABLE_BACKUP:
-        return "backups/";
-    case SSTABLE_UPLOAD:
-        return "upload/";
-    default:
-        return "";
-    }
-}
-
-/* The filter's name without a number behind it, malloc'ed. */
-static char *make_name(const struct sstable_name *name)
-{
-    char *text;
-    int len = asprintf(&text, "%s%.*s%s%.*s%s%.*s%s%.*s%s%.*s", place_text(name), PART(name->snapshot),
-                       name->snapshot.len ? "/" : "", PART(name->keyspace), name->keyspace.len ? "." : "",
-                       PART(name->table), name->index.len ? "." : "", PART(name->index),
-                       name->keyspace.len || name->table.len ? "/" : "", PART(name->generation));
-    return len < 0 ? NULL : text;
-}
-
-/* Of an SSTable that was written without a filter there is no file. */
-static bool is_missing(const struct sstable *file)
-{
-    return file->stamp.inode == 0;
-}
-
-/* Gives the file its name; another file may have it. False without memory. */
-static bool take_name(struct sstables *s, struct sstable *file, char *name)
-{
-    char *base = name;
-    for (unsigned i = 2; name; i++) {
-        struct sstable *other = sstables_by_name(s, (struct slice){name, strlen(name)});
-        if (other && !is_missing(other) && access(other->path, F_OK) != 0) /* moved to where the new file is */
-            forget_file(s, other, true);
-        else if (other) {
-            if (name != base)
-                free(name);
-            if (asprintf(&name, "%s#%u", base, i) < 0)
-                name = NULL;
-            continue;
-        }
-        break;
-    }
-    if (name != base)
-        free(base);
-    file->name = name;
-    return name;
-}
-
 /* ---- files ---- */
 
-static void add_file(struct sstables *s, struct watched_dir *dir, const char *path, const struct sstable_name *name,
-                     const struct sstable_stamp *stamp)
+/* Whether all of the SSTable is there. `name`: of `path`; `st`: of one of its files. */
+static bool is_whole(const char *path, const struct sstable_name *name, const struct stat *st)
 {
-    struct errbuf err = {""};
-    struct sstable *file = calloc(1, sizeof(*file));
-    char *text = file && (file->path = strdup(path)) ? make_name(name) : NULL;
-    if (!text || !take_name(s, file, text)) {
-        if (file)
-            file_free(file);
-        return; /* the next round tries again */
-    }
-    bool known = sstable_name_variant(name, &file->variant, &err) == SSTABLE_OK;
-    file->stamp = *stamp;
-    file->seen = s->round;
-    file->by_path.hash = sstables_hash(path, strlen(path));
-    file->by_name.hash = sstables_hash(file->name, strlen(file->name));
-    if (hash_table_insert(&s->files_by_path, &file->by_path) != 0) {
-        file_free(file);
-        return;
-    }
-    if (hash_table_insert(&s->files_by_name, &file->by_name) != 0) {
-        hash_table_remove(&s->files_by_path, &file->by_path);
-        file_free(file);
-        return;
-    }
-    file->dir = dir;
-    file->next = dir->files;
-    dir->files = file;
-    s->numbers.filters++;
-    if (is_missing(file))
-        sstables_set_placeholder(s, file, SSTABLE_BROKEN, NO_FILTER);
-    else
-        sstables_set_placeholder(s, file, known ? SSTABLE_UNREAD : SSTABLE_BROKEN, known ? SSTABLES_UNREAD : err.text);
-    if (file->id == 0)
-        forget_file(s, file, false);
+    char sibling[PATH_MAX];
+    if (sstable_sibling(path, name, "TOC.txt.tmp", sibling, sizeof(sibling)) >= sizeof(sibling) ||
+        access(sibling, F_OK) == 0) /* ScyllaDB's, which is being written or removed */
+        return false;
+    sstable_sibling(path, name, "TOC.txt", sibling, sizeof(sibling));
+    int64_t age = clock_unix_ms() - ((int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000);
+    return access(sibling, F_OK) == 0 || age >= SSTABLES_TOC_MS || age <= -SSTABLES_TOC_MS;
 }
 
-static bool same_stamp(const struct sstable_stamp *a, const struct sstable_stamp *b)
+static int64_t mtime_ns(const struct stat *st)
 {
-    return a->size == b->size && a->inode == b->inode && a->mtime_ns == b->mtime_ns;
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-static bool has_toc(const char *path, const struct sstable_name *name)
+static void look_at_filter(struct sstables *s, struct watched_dir *dir, const char *path,
+                           const struct sstable_name *name)
 {
-    char toc[PATH_MAX];
-    return sstable_sibling(path, name, "TOC.txt", toc, sizeof(toc)) < sizeof(toc) && access(toc, F_OK) == 0;
-}
-
-static void look_at_file(struct sstables *s, struct watched_dir *dir, const char *path)
-{
-    struct sstable_name name;
-    struct errbuf err;
     struct stat st;
-    struct sstable *file = file_by_path(s, path);
-    if (sstable_name_parse(path, &name, &err) != SSTABLE_OK || name.place == SSTABLE_UNSEALED ||
-        name.place == SSTABLE_DELETED)
-        return;
+    struct sstable *file = sstables_by_path(s, path);
     if (stat(path, &st) != 0) {
         if (file && errno != ENOENT) /* it is there; why it cannot be read, a reader will say */
-            file->seen = s->round;
+            sstables_keep(s, file);
         return;
     }
-    if (!S_ISREG(st.st_mode) || !has_toc(path, &name))
+    if (!S_ISREG(st.st_mode) || !is_whole(path, name, &st))
         return;
-    struct sstable_stamp stamp = {(uint64_t)st.st_size, (uint64_t)st.st_ino,
-                                  (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
-    if (!file) {
-        add_file(s, dir, path, &name, &stamp);
-        return;
-    }
-    file->seen = s->round;
-    if (same_stamp(&file->stamp, &stamp) && !(file->state == SSTABLE_BROKEN && file->retry))
-        return;
-    if (file->state == SSTABLE_BROKEN && sstable_name_variant(&name, &file->variant, &err) != SSTABLE_OK)
-        return; /* whatever is in it */
-    file->stamp = stamp;
-    sstables_set_placeholder(s, file, SSTABLE_UNREAD, SSTABLES_UNREAD);
+    struct sstable_stamp stamp = {(uint64_t)st.st_size, (uint64_t)st.st_ino, mtime_ns(&st)};
+    sstables_meet(s, dir, path, name, &stamp);
 }
 
-/* `data`: the path of a Data.db. An SSTable without a filter is named, too: nobody may take it for one that was ruled
- * out. */
-static void look_for_missing(struct sstables *s, struct watched_dir *dir, const char *data)
+/* An SSTable without a filter is named, too: nobody may take it for one that was ruled out. `path`: of the filter that
+ * it lacks; `data`: of its Data.db. */
+static void look_at_data(struct sstables *s, struct watched_dir *dir, const char *path, const char *data,
+                         const struct sstable_name *name)
 {
     static const struct sstable_stamp none;
+    struct stat st;
+    if (access(path, F_OK) != 0 && errno == ENOENT && stat(data, &st) == 0 && is_whole(data, name, &st))
+        sstables_meet(s, dir, path, name, &none);
+}
+
+static bool is_component(const struct sstable_name *name, const char *component)
+{
+    return strcmp(name->component.ptr, component) == 0;
+}
+
+/* Whether the file is one of an SSTable that tells of its filter; then *name_out is of `path`, and filter_out is the
+ * path of the filter. */
+static bool tells_of_filter(const char *path, struct sstable_name *name_out, char filter_out[PATH_MAX])
+{
+    static const char *const telling[] = {"-Filter.db", "-Data.db", "-TOC.txt", "-TOC.txt.tmp"};
+    const char *component = strrchr(path, '-');
+    struct errbuf err;
+    bool tells = false;
+    for (size_t i = 0; component && i < sizeof(telling) / sizeof(telling[0]); i++)
+        tells |= strcmp(component, telling[i]) == 0;
+    return tells && sstable_name_parse(path, name_out, &err) == SSTABLE_OK && name_out->place != SSTABLE_UNSEALED &&
+           name_out->place != SSTABLE_DELETED &&
+           sstable_sibling(path, name_out, "Filter.db", filter_out, PATH_MAX) < PATH_MAX;
+}
+
+static bool path_below(char out[PATH_MAX], const char *dir, const char *name)
+{
+    int len = snprintf(out, PATH_MAX, "%s/%s", dir, name);
+    return len >= 0 && len < PATH_MAX;
+}
+
+/* Looks at an SSTable by the paths of its filter and of its Data.db. */
+static void look_at_both(struct sstables *s, struct watched_dir *dir, const char *filter, const char *data)
+{
     struct sstable_name name;
     struct errbuf err;
-    char path[PATH_MAX];
-    if (sstable_name_parse(data, &name, &err) != SSTABLE_OK || name.place == SSTABLE_UNSEALED ||
-        name.place == SSTABLE_DELETED || sstable_sibling(data, &name, COMPONENT, path, sizeof(path)) >= sizeof(path) ||
-        access(path, F_OK) == 0 || errno != ENOENT || !has_toc(data, &name))
+    if (sstable_name_parse(filter, &name, &err) == SSTABLE_OK)
+        look_at_filter(s, dir, filter, &name);
+    if (sstable_name_parse(data, &name, &err) == SSTABLE_OK)
+        look_at_data(s, dir, filter, data, &name);
+}
+
+void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created)
+{
+    struct sstable_name name;
+    char path[PATH_MAX], filter[PATH_MAX], data[PATH_MAX];
+    if (!path_below(path, dir->path, file_name) || !tells_of_filter(path, &name, filter) ||
+        sstable_sibling(path, &name, "Data.db", data, sizeof(data)) >= sizeof(data))
         return;
-    struct sstable *file = file_by_path(s, path);
-    if (!file) {
-        add_file(s, dir, path, &name, &none);
-        return;
+    struct sstable *file = sstables_by_path(s, filter);
+    if (s->look.round != s->numbers.scans ||
+        strcmp(s->look.path, filter) != 0) { /* its files come one after the other */
+        look_at_both(s, dir, filter, data);
+        file = sstables_by_path(s, filter);
+        if (file && file->seen != s->numbers.scans)
+            sstables_miss(s, file);
     }
-    file->seen = s->round;
-    if (is_missing(file))
-        return;
-    file->stamp = none;
-    sstables_set_placeholder(s, file, SSTABLE_BROKEN, NO_FILTER);
+    strcpy(s->look.path, filter);
+    s->look.round = s->numbers.scans;
+    s->rounds.missed |= created && is_component(&name, "TOC.txt") && (!file || file->gone);
 }
 
 /* ---- directories ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t len = strlen(text), end_len = strlen(end);
-    return len >= end_len && strcmp(text + len - end_len, end) == 0;
-}
 
 static bool is_directory(const char *path, const struct dirent *item)
 {
@@ -306,20 +193,30 @@ static bool is_directory(const char *path, const struct dirent *item)
 
 static void sweep(struct sstables *s, struct watched_dir *dir)
 {
-    for (struct sstable *file = dir->files, *next; file; file = next) {
-        next = file->next;
-        if (file->seen != s->round)
-            forget_file(s, file, false);
+    if (dir->root->lost)
+        return;
+    for (struct sstable *file = dir->files; file; file = file->next) {
+        if (file->seen == s->numbers.scans)
+            continue;
+        sstables_miss(s, file);
+        file->missed++;
+    }
+}
+
+static void keep_files(struct sstables *s, struct watched_dir *dir)
+{
+    for (struct sstable *file = dir->files; file; file = file->next) {
+        if (!file->replaced)
+            sstables_keep(s, file);
     }
 }
 
 /* The directory cannot be read now: nobody knows what is in it, so nothing is gone. */
 static void keep_dir(struct sstables *s, struct watched_dir *dir)
 {
-    s->incomplete = true;
-    dir->changed = true;
-    for (struct sstable *file = dir->files; file; file = file->next)
-        file->seen = s->round;
+    s->rounds.unreadable = true;
+    s->rounds.failed |= fs_error_passes(-dir->error);
+    keep_files(s, dir);
 }
 
 static bool is_gone(int error)
@@ -327,10 +224,11 @@ static bool is_gone(int error)
     return error == ENOENT || error == ENOTDIR;
 }
 
-/* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read. */
-static void note_error(struct sstables *s, struct watched_dir *dir, int error, bool root)
+/* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read. Of a root
+ * settle_root() tells. */
+static void note_error(struct sstables *s, struct watched_dir *dir, int error)
 {
-    if (error && error != dir->error && (root || !is_gone(error)))
+    if (error && error != dir->error && dir != dir->root && !is_gone(error))
         log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; it is looked at again every %d s", dir->path,
                   strerror(error), SSTABLES_RESCAN_MS / 1000);
     dir->error = error;
@@ -345,22 +243,89 @@ static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct 
         return;
     dir->device = st->st_dev;
     dir->inode = st->st_ino;
-    if (s->inotify >= 0)
-        dir->watch = inotify_add_watch(s->inotify, dir->path,
+    if (s->watcher.inotify >= 0)
+        dir->watch = inotify_add_watch(s->watcher.inotify, dir->path,
                                        IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_DELETE_SELF |
                                            IN_MOVE_SELF | IN_ONLYDIR);
-    if (dir->watch >= 0 || s->unwatched || (s->inotify >= 0 && errno != ENOSPC))
+    if (dir->watch >= 0 || s->told_unwatched || (s->watcher.inotify >= 0 && errno != ENOSPC))
         return;
     log_write(s->log, LOG_LEVEL_WARNING,
               "sstable-dir: the kernel watches no more directories (fs.inotify.max_user_watches, "
               "fs.inotify.max_user_instances): changes are noticed every %d s",
               SSTABLES_RESCAN_MS / 1000);
-    s->unwatched = true;
+    s->told_unwatched = true;
 }
+
+/* ---- roots ---- */
+
+/* The filters below a root; `met`: those whose files were met in this round. */
+static size_t filters_of_root(const struct sstables *s, const struct watched_dir *root, bool met)
+{
+    size_t n = 0;
+    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        for (const struct sstable *file = dir->root == root ? dir->files : NULL; file; file = file->next)
+            n += !file->replaced && (!met || file->seen == s->numbers.scans);
+    }
+    return n;
+}
+
+/* Whether the root may be another directory than that in which its filters were met. Where it was lost, the same
+ * numbers prove nothing: the roots of two file systems may have them. */
+static bool is_elsewhere(const struct sstables *s, const struct watched_dir *root, const struct stat *st)
+{
+    return (root->lost || root->home_device != st->st_dev || root->home_inode != st->st_ino) &&
+           filters_of_root(s, root, false) > 0;
+}
+
+static void tell_of_root(struct sstables *s, const struct watched_dir *root, const struct watched_dir *before)
+{
+    const char *why = root->error ? strerror(root->error) : "a directory without SSTables is in its place";
+    if (!root->lost && before->lost)
+        log_write(s->log, LOG_LEVEL_NOTICE, "sstable-dir: %s is there again", root->path);
+    if (!root->lost || (before->lost && before->error == root->error))
+        return;
+    log_write(s->log, LOG_LEVEL_WARNING,
+              "sstable-dir: %s: %s; filters below it that stay: %zu; it is looked at again every %d s", root->path, why,
+              filters_of_root(s, root, false), SSTABLES_RESCAN_MS / 1000);
+}
+
+/* After the look at all that is below a root. Where it has another directory's place, and SSTables, it was moved there
+ * on purpose. `before`: what it was before the look. */
+static void settle_root(struct sstables *s, struct watched_dir *root, const struct stat *st,
+                        const struct watched_dir *before)
+{
+    bool was_lost = root->lost;
+    root->lost = root->error != 0 || (was_lost && filters_of_root(s, root, true) == 0);
+    for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        if (dir->root == root && root->lost)
+            keep_files(s, dir);
+        else if (dir->root == root && was_lost && dir->seen == s->numbers.scans)
+            sweep(s, dir);
+    }
+    if (!root->lost) {
+        root->home_device = st->st_dev;
+        root->home_inode = st->st_ino;
+    }
+    tell_of_root(s, root, before);
+}
+
+bool sstables_root_moved(const struct sstables *s)
+{
+    struct stat st;
+    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        if (dir->root == dir && dir->error == 0 &&
+            (stat(dir->path, &st) != 0 || dir->device != st.st_dev || dir->inode != st.st_ino))
+            return true;
+    }
+    return false;
+}
+
+/* ---- from a root down ---- */
 
 /* A directory that is being looked at, and those that it is in. */
 struct place {
     const struct place *above;
+    struct watched_dir *root;
     struct stat st;
 };
 
@@ -374,51 +339,119 @@ static bool is_circle(const struct place *place)
     return false;
 }
 
-/* `below`: with the directories in it. `above`: those that it is in, NULL: one of sstable-dir, or it is not known. */
-static void look_at_dir(struct sstables *s, const char *path, bool below, const struct place *above, unsigned depth)
+static void look_at_dir(struct sstables *s, const char *path, const struct place *above, unsigned depth);
+
+static void look_at_item(struct sstables *s, struct watched_dir *dir, const struct dirent *item,
+                         const struct place *here, unsigned depth)
+{
+    struct sstable_name name;
+    char path[PATH_MAX], filter[PATH_MAX];
+    if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 || !path_below(path, dir->path, item->d_name))
+        return;
+    if (!tells_of_filter(path, &name, filter)) {
+        if (depth < MAX_DEPTH && is_directory(path, item))
+            look_at_dir(s, path, here, depth + 1);
+    } else if (is_component(&name, "Filter.db")) {
+        look_at_filter(s, dir, path, &name);
+    } else if (is_component(&name, "Data.db")) {
+        look_at_data(s, dir, filter, path, &name);
+    }
+}
+
+/* What is not watched may change without an event: its time tells, if it is not that of the look before, too. */
+static void note_unwatched(struct sstables *s, struct watched_dir *dir, const struct stat *st)
+{
+    s->unwatched++;
+    s->rounds.disturbed |= dir->mtime_ns != mtime_ns(st);
+    dir->mtime_ns = mtime_ns(st);
+}
+
+static DIR *open_dir(const char *path, struct stat *st)
+{
+    DIR *stream = fs_open_dir(path);
+    if (!stream || fstat(dirfd(stream), st) == 0)
+        return stream;
+    int error = errno;
+    closedir(stream);
+    errno = error;
+    return NULL;
+}
+
+/* Looks at all that is in the directory. `stream`: it, open; NULL: it could not be opened. */
+static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, const struct place *here,
+                      unsigned depth)
+{
+    if (stream)
+        watch_dir(s, dir, &here->st); /* before the look: what comes later is an event */
+    else if (is_gone(dir->error))
+        unwatch_dir(s, dir);
+    if (stream && dir->watch < 0)
+        note_unwatched(s, dir, &here->st);
+    if (stream) {
+        for (const struct dirent *item; errno = 0, (item = readdir(stream));)
+            look_at_item(s, dir, item, here, depth);
+        note_error(s, dir, errno);
+    }
+    if (dir->error && !is_gone(dir->error))
+        keep_dir(s, dir);
+    else
+        sweep(s, dir);
+}
+
+/* `above`: the directories that it is in, NULL: it is one of sstable-dir. */
+static void look_at_dir(struct sstables *s, const char *path, const struct place *above, unsigned depth)
 {
     struct place here = {.above = above};
-    char child[PATH_MAX];
     if (above && stat(path, &here.st) == 0 && is_circle(&here))
         return;
     struct watched_dir *dir = dir_of(s, path);
-    if (!dir || (below && dir->seen == s->round))
+    s->rounds.failed |= !dir;
+    if (!dir || dir->seen == s->numbers.scans)
         return;
-    dir->seen = s->round;
-    dir->changed = false;
-    DIR *stream = fs_open_dir(path);
-    note_error(s, dir, stream ? 0 : errno, below && depth == 0);
-    if (stream && fstat(dirfd(stream), &here.st) == 0)
-        watch_dir(s, dir, &here.st); /* before the look: what comes later is an event */
-    if (!stream && !is_gone(dir->error)) {
-        keep_dir(s, dir);
-        return;
-    }
+    dir->seen = s->numbers.scans;
+    here.root = dir->root = above ? above->root : dir;
+    const struct watched_dir before = *dir;
+    DIR *stream = open_dir(path, &here.st);
+    int error = stream ? 0 : errno;
     if (!stream)
-        unwatch_dir(s, dir);
-    for (const struct dirent *item; stream && (item = readdir(stream));) {
-        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
-            continue;
-        int len = snprintf(child, sizeof(child), "%s/%s", path, item->d_name);
-        if (len < 0 || (size_t)len >= sizeof(child))
-            continue;
-        if (ends_with(item->d_name, COMPONENT))
-            look_at_file(s, dir, child);
-        else if (ends_with(item->d_name, "-Data.db"))
-            look_for_missing(s, dir, child);
-        else if (below && depth < MAX_DEPTH && is_directory(child, item))
-            look_at_dir(s, child, true, &here, depth + 1);
-    }
+        note_error(s, dir, error);
+    dir->lost = !above && (!stream || is_elsewhere(s, dir, &here.st));
+    look_into(s, dir, stream, &here, depth);
     if (stream)
         closedir(stream);
-    sweep(s, dir);
+    if (!above)
+        settle_root(s, dir, &here.st, &before);
+}
+
+/* Whether a directory that is not watched has changed in this round. */
+static bool has_changed(const struct sstables *s, const struct watched_dir *dir)
+{
+    struct stat st;
+    return dir->watch < 0 && dir->error == 0 && dir->seen == s->numbers.scans &&
+           (stat(dir->path, &st) != 0 || dir->mtime_ns != mtime_ns(&st));
+}
+
+/* Directories that are not there any more, once all of their files are forgotten. */
+static void sweep_dirs(struct sstables *s)
+{
+    for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
+        next = dir->next;
+        s->rounds.disturbed |= has_changed(s, dir);
+        if (dir->seen == s->numbers.scans ||
+            (s->rounds.unreadable && (access(dir->path, F_OK) == 0 || errno != ENOENT)))
+            continue;
+        if (dir->root->lost)
+            unwatch_dir(s, dir); /* nothing is gone from it by an event elsewhere */
+        sweep(s, dir);
+        if (!dir->files)
+            forget_dir(s, dir);
+    }
 }
 
 void sstables_scan_all(struct sstables *s)
 {
-    s->round++;
-    s->numbers.scans++;
-    s->incomplete = false;
+    s->rounds.unreadable = s->rounds.failed = s->rounds.disturbed = false;
+    s->unwatched = 0;
     for (const char *at = s->dirs; *at;) {
         size_t len = strcspn(at, ":");
         char path[PATH_MAX];
@@ -427,25 +460,12 @@ void sstables_scan_all(struct sstables *s)
         if (len > 0 && len < sizeof(path)) {
             memcpy(path, at, len);
             path[len] = '\0';
-            look_at_dir(s, path, true, NULL, 0);
+            look_at_dir(s, path, NULL, 0);
         }
         at += strcspn(at, ":");
         at += *at == ':';
     }
-    for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
-        next = dir->next;
-        if (dir->seen != s->round && (!s->incomplete || (access(dir->path, F_OK) != 0 && errno == ENOENT)))
-            forget_dir(s, dir);
-    }
-}
-
-void sstables_scan_changed(struct sstables *s)
-{
-    s->round++;
-    s->numbers.scans++;
-    for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
-        next = dir->next;
-        if (dir->changed)
-            look_at_dir(s, dir->path, false, NULL, 0);
-    }
+    sweep_dirs(s);
+    if (!s->rounds.disturbed)
+        s->rounds.proof = s->numbers.scans;
 }

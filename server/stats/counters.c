@@ -1,7 +1,7 @@
 #include "counters.h"
+#include "lock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ struct counted_thread {
 };
 
 struct counters {
-    pthread_mutex_t lock; /* of the fields below; taken before summing, because a reset in between would make the
-                           * difference negative */
+    struct lock lock; /* of the fields below; taken before summing, because a reset in between would make the
+                       * difference negative */
     struct counted_thread *threads;
     unsigned nthreads;
     struct stats base; /* this and the next two: the sums at the last reset */
@@ -34,7 +34,7 @@ int counters_create(struct counters **counters_out, unsigned max_threads)
         free(counters);
         return -ENOMEM;
     }
-    pthread_mutex_init(&counters->lock, NULL);
+    lock_init(&counters->lock, RANK_COUNTERS);
     *counters_out = counters;
     return 0;
 }
@@ -45,28 +45,28 @@ void counters_destroy(struct counters *counters)
         return;
     for (size_t i = 0; i < STATS_MAX_COMMANDS; i++)
         free(counters->histograms_base[i]);
-    pthread_mutex_destroy(&counters->lock);
+    lock_deinit(&counters->lock);
     free(counters->threads);
     free(counters);
 }
 
 void counters_add(struct counters *counters, struct stats *stats, struct timing *timing)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     counters->threads[counters->nthreads++] = (struct counted_thread){stats, timing};
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 void counters_remove(struct counters *counters, const struct stats *stats)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     for (unsigned i = 0; i < counters->nthreads; i++) {
         if (counters->threads[i].stats == stats) {
             counters->threads[i] = counters->threads[--counters->nthreads];
             break;
         }
     }
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 struct stats *counters_main(struct counters *counters)
@@ -114,45 +114,45 @@ static bool sum_histograms(struct counters *counters, size_t command, struct his
 
 void counters_sum(struct counters *counters, struct stats *sum_out)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     sum_all(counters, sum_out);
     stats_subtract(sum_out, &counters->base);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 void counters_errors(struct counters *counters, struct errorstats *sum_out)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     sum_errors(counters, sum_out);
     errorstats_subtract(sum_out, &counters->errors_base);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 bool counters_histogram(struct counters *counters, size_t command, struct histogram *sum_out)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     bool any = sum_histograms(counters, command, sum_out);
     if (any && counters->histograms_base[command])
         histogram_subtract(sum_out, counters->histograms_base[command]);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
     return any && histogram_count(sum_out) > 0;
 }
 
 void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_counts *sum_out)
 {
     *sum_out = (struct usage_counts){0};
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     for (unsigned i = 0; i < counters->nthreads; i++)
         usage_read(counters->threads[i].stats->usage, filter_id, sum_out);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 void counters_forget_usage(struct counters *counters, uint64_t filter_id)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     for (unsigned i = 0; i < counters->nthreads; i++)
         usage_forget(counters->threads[i].stats->usage, filter_id);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 static int by_id(const void *a, const void *b)
@@ -180,12 +180,12 @@ size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t 
             return 0;
         }
         totals = more;
-        pthread_mutex_lock(&counters->lock);
+        lock_take(&counters->lock);
         const struct usage *usage = i < counters->nthreads ? counters->threads[i].stats->usage : NULL;
         bool end = i >= counters->nthreads;
         if (usage)
             ntotals += usage_list(usage, totals + ntotals);
-        pthread_mutex_unlock(&counters->lock);
+        lock_give(&counters->lock);
         if (end)
             break;
     }
@@ -207,10 +207,10 @@ size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t 
 uint64_t counters_changes(struct counters *counters)
 {
     uint64_t sum = stats_get(&counters->main.changes) + stats_get(&counters->effects.changes);
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     for (unsigned i = 0; i < counters->nthreads; i++)
         sum += stats_get(&counters->threads[i].stats->changes);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
     return sum;
 }
 
@@ -230,14 +230,14 @@ static void reset_histogram(struct counters *counters, size_t command)
 
 void counters_reset(struct counters *counters)
 {
-    pthread_mutex_lock(&counters->lock);
+    lock_take(&counters->lock);
     sum_all(counters, &counters->base);
     sum_errors(counters, &counters->errors_base);
     for (size_t i = 0; i < STATS_MAX_COMMANDS; i++)
         reset_histogram(counters, i);
     for (unsigned i = 0; i < counters->nthreads; i++)
         usage_reset(counters->threads[i].stats->usage);
-    pthread_mutex_unlock(&counters->lock);
+    lock_give(&counters->lock);
 }
 
 void counters_sample(struct counters *counters, int64_t now_ms)

@@ -1,15 +1,15 @@
 #include "latency.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "check.h"
+#include "lock.h"
 
 struct latency {
-    pthread_mutex_t lock;
+    struct lock lock;
     size_t nevents;
     struct latency_event events[LATENCY_MAX_EVENTS]; /* nsamples 0: reset */
 };
@@ -20,7 +20,7 @@ int latency_create(struct latency **latency_out)
 
     if (!latency)
         return -ENOMEM;
-    pthread_mutex_init(&latency->lock, NULL);
+    lock_init(&latency->lock, RANK_LATENCY);
     *latency_out = latency;
     return 0;
 }
@@ -29,7 +29,7 @@ void latency_destroy(struct latency *latency)
 {
     if (!latency)
         return;
-    pthread_mutex_destroy(&latency->lock);
+    lock_deinit(&latency->lock);
     free(latency);
 }
 
@@ -67,7 +67,7 @@ static void add_sample(struct latency_event *event, struct latency_sample sample
 
 void latency_add(struct latency *latency, const char *event, int64_t time_sec, int64_t ms)
 {
-    pthread_mutex_lock(&latency->lock);
+    lock_take(&latency->lock);
     struct latency_event *known = find(latency, event, strlen(event));
     if (!known) {
         CHECK(latency->nevents < LATENCY_MAX_EVENTS);
@@ -75,7 +75,7 @@ void latency_add(struct latency *latency, const char *event, int64_t time_sec, i
         known->name = event;
     }
     add_sample(known, (struct latency_sample){time_sec, ms});
-    pthread_mutex_unlock(&latency->lock);
+    lock_give(&latency->lock);
 }
 
 bool latency_get(struct latency *latency, size_t index, struct latency_event *event_out)
@@ -83,7 +83,7 @@ bool latency_get(struct latency *latency, size_t index, struct latency_event *ev
     size_t seen = 0;
     bool found = false;
 
-    pthread_mutex_lock(&latency->lock);
+    lock_take(&latency->lock);
     for (size_t i = 0; i < latency->nevents && !found; i++) {
         if (latency->events[i].nsamples == 0)
             continue;
@@ -91,18 +91,18 @@ bool latency_get(struct latency *latency, size_t index, struct latency_event *ev
         if (found)
             *event_out = latency->events[i];
     }
-    pthread_mutex_unlock(&latency->lock);
+    lock_give(&latency->lock);
     return found;
 }
 
 bool latency_find(struct latency *latency, const char *name, size_t len, struct latency_event *event_out)
 {
-    pthread_mutex_lock(&latency->lock);
+    lock_take(&latency->lock);
     const struct latency_event *event = find(latency, name, len);
     bool found = event && event->nsamples > 0;
     if (found)
         *event_out = *event;
-    pthread_mutex_unlock(&latency->lock);
+    lock_give(&latency->lock);
     return found;
 }
 
@@ -110,7 +110,7 @@ size_t latency_reset(struct latency *latency, const char *name, size_t len)
 {
     size_t n = 0;
 
-    pthread_mutex_lock(&latency->lock);
+    lock_take(&latency->lock);
     for (size_t i = 0; i < latency->nevents; i++) {
         struct latency_event *event = &latency->events[i];
         if (name && !is_event(event, name, len))
@@ -119,6 +119,6 @@ size_t latency_reset(struct latency *latency, const char *name, size_t len)
         event->nsamples = 0;
         event->max_ms = 0;
     }
-    pthread_mutex_unlock(&latency->lock);
+    lock_give(&latency->lock);
     return n;
 }

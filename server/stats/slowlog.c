@@ -1,8 +1,8 @@
 /* One allocation per entry: the words lie packed behind it. */
 #include "slowlog.h"
+#include "lock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct slowlog_entry {
 };
 
 struct slowlog {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct slowlog_entry *newest, *oldest;
     size_t len;
     uint64_t next_id;
@@ -34,7 +34,7 @@ int slowlog_create(struct slowlog **slowlog_out)
 
     if (!slowlog)
         return -ENOMEM;
-    pthread_mutex_init(&slowlog->lock, NULL);
+    lock_init(&slowlog->lock, RANK_SLOWLOG);
     *slowlog_out = slowlog;
     return 0;
 }
@@ -44,7 +44,7 @@ void slowlog_destroy(struct slowlog *slowlog)
     if (!slowlog)
         return;
     slowlog_reset(slowlog);
-    pthread_mutex_destroy(&slowlog->lock);
+    lock_deinit(&slowlog->lock);
     free(slowlog);
 }
 
@@ -67,7 +67,7 @@ struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t arg
     char text[SLOWLOG_MAX_ARGS * (SLOWLOG_MAX_BYTES + NOTE_SIZE)];
     uint32_t lens[SLOWLOG_MAX_ARGS];
     size_t nargs = argc < SLOWLOG_MAX_ARGS ? argc : SLOWLOG_MAX_ARGS, used = 0;
-    size_t name_len = session->name ? strlen(session->name) : 0;
+    size_t name_len = session->texts.of[SESSION_NAME] ? strlen(session->texts.of[SESSION_NAME]) : 0;
 
     for (size_t i = 0; i < nargs; i++) {
         if (argc > SLOWLOG_MAX_ARGS && i == SLOWLOG_MAX_ARGS - 1)
@@ -81,10 +81,10 @@ struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t arg
         return NULL;
     *entry = (struct slowlog_entry){.nargs = nargs, .name_len = name_len};
     memcpy(entry->lens, lens, nargs * sizeof(lens[0]));
-    memcpy(entry->addr, session->addr, sizeof(entry->addr));
+    memcpy(entry->addr, session->origin.addr, sizeof(entry->addr));
     memcpy(entry->text, text, used);
     if (name_len > 0)
-        memcpy(entry->text + used, session->name, name_len);
+        memcpy(entry->text + used, session->texts.of[SESSION_NAME], name_len);
     return entry;
 }
 
@@ -110,7 +110,7 @@ static void drop_oldest(struct slowlog *slowlog)
 
 void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len)
 {
-    pthread_mutex_lock(&slowlog->lock);
+    lock_take(&slowlog->lock);
     entry->id = slowlog->next_id++;
     entry->unix_sec = unix_sec;
     entry->usec = usec;
@@ -124,24 +124,24 @@ void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t u
     slowlog->len++;
     while (slowlog->len > max_len)
         drop_oldest(slowlog);
-    pthread_mutex_unlock(&slowlog->lock);
+    lock_give(&slowlog->lock);
 }
 
 size_t slowlog_len(struct slowlog *slowlog)
 {
-    pthread_mutex_lock(&slowlog->lock);
+    lock_take(&slowlog->lock);
     size_t len = slowlog->len;
-    pthread_mutex_unlock(&slowlog->lock);
+    lock_give(&slowlog->lock);
     return len;
 }
 
 void slowlog_reset(struct slowlog *slowlog)
 {
-    pthread_mutex_lock(&slowlog->lock);
+    lock_take(&slowlog->lock);
     struct slowlog_entry *entry = slowlog->newest;
     slowlog->newest = slowlog->oldest = NULL;
     slowlog->len = 0;
-    pthread_mutex_unlock(&slowlog->lock);
+    lock_give(&slowlog->lock);
     while (entry) { /* without the lock, which workers need to add */
         struct slowlog_entry *older = entry->older;
         slowlog_entry_destroy(entry);
@@ -168,11 +168,11 @@ static void reply_entry(const struct slowlog_entry *entry, struct reply *reply)
 
 void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply)
 {
-    pthread_mutex_lock(&slowlog->lock);
+    lock_take(&slowlog->lock);
     reply_array(reply, n < slowlog->len ? n : slowlog->len);
     for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--)
         reply_entry(entry, reply);
-    pthread_mutex_unlock(&slowlog->lock);
+    lock_give(&slowlog->lock);
 }
 
 static void view_of(const struct slowlog_entry *entry, struct slowlog_view *view_out)
@@ -195,10 +195,10 @@ void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const
 {
     struct slowlog_view view;
 
-    pthread_mutex_lock(&slowlog->lock);
+    lock_take(&slowlog->lock);
     for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--) {
         view_of(entry, &view);
         fn(ctx, &view);
     }
-    pthread_mutex_unlock(&slowlog->lock);
+    lock_give(&slowlog->lock);
 }

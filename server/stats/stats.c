@@ -2,6 +2,9 @@
  * instantaneous_* fields: one sample of a tenth of a second is too jumpy to be looked at. */
 #include "stats.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 void stats_sum(struct stats *sum, const struct stats *from)
 {
 #define STATS_SUM_FIELD(name, doc) stats_add(&sum->name, stats_get(&from->name));
@@ -46,23 +49,29 @@ static void rate_sample(struct stats_rate *rate, unsigned slot, uint64_t value, 
 
 void stats_sampler_update(struct stats_sampler *sampler, const struct stats *sum, struct stats *gauges, int64_t now_ms)
 {
+    const struct {
+        struct stats_rate *rate;
+        const _Atomic uint64_t *counter;
+        _Atomic uint64_t *gauge;
+    } rates[] = {
+        {&sampler->commands, &sum->commands_processed, &gauges->commands_per_sec},
+        {&sampler->input, &sum->net_input_bytes, &gauges->input_bytes_per_sec},
+        {&sampler->output, &sum->net_output_bytes, &gauges->output_bytes_per_sec},
+        {&sampler->cycles, &sum->loop_cycles, &gauges->loop_cycles_per_sec},
+        {&sampler->loop, &sum->loop_ns, &gauges->loop_ns_per_sec},
+    };
     int64_t elapsed_ms = now_ms - sampler->last_ms;
+    bool first = sampler->last_ms == 0;
 
-    if (sampler->last_ms == 0) {
-        sampler->commands.last = stats_get(&sum->commands_processed);
-        sampler->input.last = stats_get(&sum->net_input_bytes);
-        sampler->output.last = stats_get(&sum->net_output_bytes);
-        sampler->last_ms = now_ms;
-        return;
-    }
     if (elapsed_ms <= 0)
         return;
-    rate_sample(&sampler->commands, sampler->next, stats_get(&sum->commands_processed), elapsed_ms,
-                &gauges->commands_per_sec);
-    rate_sample(&sampler->input, sampler->next, stats_get(&sum->net_input_bytes), elapsed_ms,
-                &gauges->input_bytes_per_sec);
-    rate_sample(&sampler->output, sampler->next, stats_get(&sum->net_output_bytes), elapsed_ms,
-                &gauges->output_bytes_per_sec);
-    sampler->next = (sampler->next + 1) % STATS_SAMPLES;
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        if (first)
+            rates[i].rate->last = stats_get(rates[i].counter);
+        else
+            rate_sample(rates[i].rate, sampler->next, stats_get(rates[i].counter), elapsed_ms, rates[i].gauge);
+    }
+    if (!first)
+        sampler->next = (sampler->next + 1) % STATS_SAMPLES;
     sampler->last_ms = now_ms;
 }

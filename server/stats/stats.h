@@ -29,8 +29,12 @@
     X(protocol_errors, "connections closed over malformed input")                           \
     X(over_query_buffer, "connections closed over client-query-buffer-limit")               \
     X(over_output_buffer, "connections closed over reply-buffer-limit")                     \
+    X(evicted_clients, "connections closed over maxmemory-clients")                         \
     X(reads_processed, "reads from sockets that brought something")                         \
     X(writes_processed, "writes to sockets that took something")                            \
+    X(loop_cycles, "iterations of event loops")                                             \
+    X(loop_ns, "nanoseconds that event loops have worked")                                  \
+    X(loop_command_ns, "of these, in commands")                                             \
     X(keyspace_hits, "queries whose filter exists")                                         \
     X(keyspace_misses, "queries whose filter does not exist")                               \
     X(adds_full, "adds refused because a filter of fixed size is full")                     \
@@ -55,6 +59,8 @@ struct stats {
     _Atomic uint64_t commands_per_sec;
     _Atomic uint64_t input_bytes_per_sec;
     _Atomic uint64_t output_bytes_per_sec;
+    _Atomic uint64_t loop_cycles_per_sec;
+    _Atomic uint64_t loop_ns_per_sec;
 };
 
 /* Adds to a counter of the calling thread's own set. */
@@ -85,7 +91,7 @@ struct stats_rate { /* internal to the sampler */
 struct stats_sampler {
     int64_t last_ms;
     unsigned next;
-    struct stats_rate commands, input, output;
+    struct stats_rate commands, input, output, cycles, loop;
 };
 
 /* Takes a sample of `sum`, the current counters of all threads, and stores the rates into `gauges`. Called about every

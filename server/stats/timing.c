@@ -22,13 +22,13 @@ void timing_deinit(struct timing *timing)
 
 void timing_refresh(struct timing *timing, const struct config *config)
 {
-    int64_t slow_usec = config->slowlog_log_slower_than, latency_ms = config->latency_monitor_threshold;
+    int64_t slow_usec = config->process.slowlog_log_slower_than, latency_ms = config->process.latency_monitor_threshold;
 
-    timing->slow_ns = slow_usec < 0 || config->slowlog_max_len == 0 ? UINT64_MAX : (uint64_t)slow_usec * 1000;
+    timing->slow_ns = slow_usec < 0 || config->process.slowlog_max_len == 0 ? UINT64_MAX : (uint64_t)slow_usec * 1000;
     timing->latency_ns = latency_ms == 0 ? UINT64_MAX : (uint64_t)latency_ms * 1000000;
     timing->notable_ns = timing->slow_ns < timing->latency_ns ? timing->slow_ns : timing->latency_ns;
-    timing->slowlog_len = (size_t)config->slowlog_max_len;
-    timing->tracking = config->latency_tracking;
+    timing->slowlog_len = (size_t)config->process.slowlog_max_len;
+    timing->tracking = config->process.latency_tracking;
     timing->exact = timing->slow_ns < (uint64_t)TIMING_EXACT_USEC * 1000;
 }
 

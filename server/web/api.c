@@ -1,10 +1,14 @@
 #include "api.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_window.h"
+#include "bytes.h"
 #include "clock.h"
 #include "command.h"
+#include "filter_table.h"
 #include "info.h"
 #include "json.h"
 #include "server.h"
@@ -20,7 +24,7 @@
 
 static void traffic(struct server *server, const struct server_facts *facts, struct buf *out)
 {
-    const struct stats *gauges = counters_main(server->counters), *stats = &facts->stats;
+    const struct stats *gauges = counters_main(server->stats.counters), *stats = &facts->stats;
     json_begin(out, "traffic", '{');
     json_count(out, "commandsPerSec", stats_get(&gauges->commands_per_sec));
     json_count(out, "inputPerSec", stats_get(&gauges->input_bytes_per_sec));
@@ -39,8 +43,8 @@ static void clients_and_memory(struct server *server, const struct server_facts 
 {
     const struct memory_use *use = &facts->memory;
     json_begin(out, "clients", '{');
-    json_count(out, "connected", sessions_count(server->sessions));
-    json_count(out, "max", (uint64_t)atomic_load(&server->clients_max));
+    json_count(out, "connected", sessions_count(server->clients.sessions));
+    json_count(out, "max", (uint64_t)atomic_load(&server->clients.max));
     json_count(out, "blocked", facts->blocked);
     json_count(out, "pubsub", facts->pubsub.clients);
     json_count(out, "rejected", stats_get(&facts->stats.connections_rejected));
@@ -55,7 +59,7 @@ static void clients_and_memory(struct server *server, const struct server_facts 
     json_count(out, "users", use->users);
     json_count(out, "log", use->log);
     json_count(out, "total", memory_use_total(use));
-    json_count(out, "max", server_config(server)->maxmemory);
+    json_count(out, "max", server_config(server)->memory.maxmemory);
     json_count(out, "peak", server_peak_bytes(server));
     json_count(out, "resident", info_resident_bytes());
     json_end(out, '}');
@@ -74,7 +78,7 @@ static void persistence(struct server *server, const struct server_facts *facts,
     json_real(out, "lastMs", (double)saves->last_duration_ms);
     json_end(out, '}');
     json_begin(out, "log", '{');
-    json_bool(out, "enabled", server_config(server)->appendonly);
+    json_bool(out, "enabled", server_config(server)->log.appendonly);
     json_bool(out, "writable", !log->failed);
     json_str(out, "error", log->failed ? log->reason.text : "");
     json_count(out, "bytes", log->current_bytes);
@@ -105,7 +109,7 @@ static void write_command(struct server *server, const struct stats *stats, size
     json_count(out, "failed", stats_get(&stats->failed[i]));
     json_count(out, "rejected", stats_get(&stats->rejected[i]));
     json_real(out, "meanUs", calls ? (double)stats_get(&stats->time_ns[i]) / 1000 / (double)calls : 0);
-    if (server_config(server)->latency_tracking && counters_histogram(server->counters, i, &histogram)) {
+    if (server_config(server)->process.latency_tracking && counters_histogram(server->stats.counters, i, &histogram)) {
         json_real(out, "p50Us", (double)histogram_percentile(&histogram, 50) / 1000);
         json_real(out, "p99Us", (double)histogram_percentile(&histogram, 99) / 1000);
         json_real(out, "p999Us", (double)histogram_percentile(&histogram, 99.9) / 1000);
@@ -191,9 +195,9 @@ static void write_slow(void *ctx, const struct slowlog_view *entry)
 void api_slowlog(struct server *server, struct buf *out)
 {
     json_begin(out, NULL, '{');
-    json_count(out, "total", slowlog_len(server->slowlog));
+    json_count(out, "total", slowlog_len(server->stats.slowlog));
     json_begin(out, "entries", '[');
-    slowlog_each(server->slowlog, SLOWLOG_SHOWN, write_slow, out);
+    slowlog_each(server->stats.slowlog, SLOWLOG_SHOWN, write_slow, out);
     json_end(out, ']');
     json_end(out, '}');
 }
@@ -222,18 +226,17 @@ static void copy_client(const struct session *session, int64_t now_ms, struct cl
 {
     *row = (struct client_row){
         .id = session->id,
-        .input = load(&session->input_bytes),
-        .output = load(&session->output_bytes),
-        .commands = load(&session->commands),
-        .age_ms = now_ms - session->created_ms,
-        .idle_ms = now_ms - atomic_load_explicit(&session->last_ms, memory_order_relaxed),
-        .command = atomic_load_explicit(&session->command, memory_order_relaxed),
+        .input = load(&session->meters.input_bytes),
+        .output = load(&session->meters.output_bytes),
+        .commands = load(&session->meters.commands),
+        .age_ms = now_ms - session->origin.created_ms,
+        .idle_ms = now_ms - atomic_load_explicit(&session->meters.last_ms, memory_order_relaxed),
+        .command = atomic_load_explicit(&session->meters.command, memory_order_relaxed),
     };
-    row->memory = row->input + row->output + load(&session->multi_bytes) + load(&session->pubsub_bytes) +
-                  load(&session->tracking_bytes);
-    memcpy(row->addr, session->addr, sizeof(row->addr));
-    if (session->name)
-        strncpy(row->name, session->name, sizeof(row->name) - 1);
+    row->memory = load(&session->meters.memory);
+    memcpy(row->addr, session->origin.addr, sizeof(row->addr));
+    if (session->texts.of[SESSION_NAME])
+        strncpy(row->name, session->texts.of[SESSION_NAME], sizeof(row->name) - 1);
 }
 
 /* Keeps those that hold most memory; of equals the oldest. Under a lock: one comparison for most. */
@@ -260,9 +263,9 @@ void api_clients(struct server *server, struct buf *out)
         return;
     }
     all->now_ms = clock_ms();
-    sessions_each(server->sessions, keep_client, all);
+    sessions_each(server->clients.sessions, keep_client, all);
     json_begin(out, NULL, '{');
-    json_count(out, "total", sessions_count(server->sessions));
+    json_count(out, "total", sessions_count(server->clients.sessions));
     json_begin(out, "rows", '[');
     for (size_t i = 0; i < all->n; i++) {
         const struct client_row *row = &all->rows[i];
@@ -282,4 +285,151 @@ void api_clients(struct server *server, struct buf *out)
     json_end(out, ']');
     json_end(out, '}');
     free(all);
+}
+
+/* ---- one filter ---- */
+
+/* The bytes of a name, malloc'ed; NULL: these are no digits, or there is no memory. */
+static char *decode(struct slice key)
+{
+    char *name = malloc(key.len / 2 + 1);
+    for (size_t i = 0; name && i < key.len; i += 2) {
+        int byte = i + 1 < key.len ? hex_byte(key.ptr + i) : -1;
+        if (byte < 0) {
+            free(name);
+            return NULL;
+        }
+        name[i / 2] = (char)byte;
+    }
+    return name;
+}
+
+static void real_unless(bool unknown, struct buf *out, const char *name, double number)
+{
+    if (unknown)
+        json_null(out, name);
+    else
+        json_real(out, name, number);
+}
+
+static void write_window(const struct bloom_params *params, struct buf *out)
+{
+    bool by_items = params->window_flags & BLOOM_WINDOW_ITEMS;
+    if (!bloom_params_is_window(params)) {
+        json_null(out, "window");
+        return;
+    }
+    json_begin(out, "window", '{');
+    json_count(out, by_items ? "items" : "seconds", by_items ? params->window : params->window / 1000000);
+    json_count(out, "parts", params->window_parts);
+    json_bool(out, "refresh", params->window_flags & BLOOM_WINDOW_REFRESH);
+    json_end(out, '}');
+}
+
+static void write_key(uint64_t key, struct buf *out)
+{
+    char text[17];
+    snprintf(text, sizeof(text), "%016llx", (unsigned long long)key);
+    if (key)
+        json_str(out, "key", text);
+    else
+        json_null(out, "key");
+}
+
+/* Of a window's layer: the number of its part, 0 when that is forgotten; its age; the time until it is forgotten, null
+ * in a window by items. */
+static void write_part(const struct bloom_filter *filter, const struct bloom_layer_view *layer, struct buf *out)
+{
+    int64_t now_us = bloom_window_now_us(filter);
+    int64_t expires_us = bloom_window_expires(bloom_filter_params(filter), layer->started_us);
+    bool by_items = bloom_filter_params(filter)->window_flags & BLOOM_WINDOW_ITEMS;
+    json_count(out, "part", layer->forgotten ? 0 : layer->turn);
+    json_real(out, "ageS", now_us > layer->started_us ? (double)(now_us - layer->started_us) / 1e6 : 0);
+    real_unless(by_items, out, "leftS", expires_us > now_us ? (double)(expires_us - now_us) / 1e6 : 0);
+}
+
+/* `away`: its bits are not in memory. */
+static void write_layer(const struct bloom_filter *filter, const struct bloom_layer_view *layer, bool away,
+                        uint64_t sample, struct buf *out)
+{
+    struct bloom_state state = {0};
+    if (!away)
+        bloom_layer_state_sampled(layer, sample, &state);
+    json_begin(out, NULL, '{');
+    json_count(out, "items", layer->items);
+    json_count(out, "capacity", layer->capacity);
+    json_count(out, "bits", bloom_shape_bits(&layer->shape));
+    json_count(out, "k", layer->shape.k);
+    json_real(out, "asked", layer->error_rate);
+    real_unless(away, out, "rate", state.rate);
+    real_unless(away, out, "bitsSet", state.fill_ratio);
+    real_unless(away, out, "estimated", state.estimated_items);
+    if (bloom_filter_forgets(filter))
+        write_part(filter, layer, out);
+    json_end(out, '}');
+}
+
+static void write_layers(const struct bloom_filter *filter, unsigned n, bool away, struct buf *out)
+{
+    json_begin(out, "each", '[');
+    for (unsigned i = 0; i < n; i++) {
+        struct bloom_layer_view layer;
+        bloom_filter_layer(filter, i, &layer);
+        write_layer(filter, &layer, away, filter_facts_sample(n), out);
+    }
+    json_end(out, ']');
+}
+
+static void write_filter(struct server *server, struct entry *entry, struct filter_facts *facts, struct buf *out)
+{
+    double observed;
+    filter_facts_measure(server, entry, facts);
+    json_begin(out, NULL, '{');
+    filter_facts_json(facts, out);
+    json_bool(out, "away", facts->away);
+    real_unless(facts->away, out, "bitsSet", facts->bits_set);
+    real_unless(facts->away, out, "measured", facts->measured_rate);
+    if (filter_facts_observed(facts, &observed))
+        json_real(out, "observed", observed);
+    else
+        json_null(out, "observed");
+    json_count(out, "hits", facts->usage.hits);
+    json_count(out, "misses", facts->usage.misses);
+    json_count(out, "wrong", facts->usage.wrong);
+    json_count(out, "sinceUnix", (uint64_t)facts->usage.since_s);
+    if (facts->quarantined) {
+        json_str(out, "reason", entry_quarantine_reason(entry));
+        return;
+    }
+    write_window(bloom_filter_params(entry_shape(entry)), out);
+    write_key(bloom_filter_params(entry_shape(entry))->key, out);
+    write_layers(entry_shape(entry), facts->layers, facts->away, out);
+}
+
+static bool write_named(struct server *server, struct slice key, struct buf *out)
+{
+    struct filter_facts facts;
+    int64_t expires_ms = 0;
+    struct entry *entry =
+        registry_find_expiry(server->registry, registry_hash(server->registry, key), key, &expires_ms);
+    if (!entry)
+        return false;
+    filter_facts(server->registry, key, entry, &facts);
+    write_filter(server, entry, &facts, out);
+    json_count(out, "expiresMs", (uint64_t)expires_ms);
+    json_end(out, '}');
+    return true;
+}
+
+enum api_result api_filter(struct server *server, const struct acl_user *user, struct slice key, struct buf *out)
+{
+    enum api_result result = API_NO_FILTER;
+    char *bytes = decode(key);
+    struct slice name = {bytes, key.len / 2};
+    if (bytes && !filter_facts_allowed(user, name))
+        result = API_DENIED;
+    else if (bytes && write_named(server, name, out))
+        result = API_DONE;
+    free(bytes);
+    return result;
 }

@@ -7,15 +7,18 @@
 #include <stdbool.h>
 
 #include "buf.h"
-#include "resp_parse.h"
+#include "slice.h"
 
+struct acl_user;
 struct server;
 
 void api_overview(struct server *server, struct buf *out);
 void api_slowlog(struct server *server, struct buf *out);
 void api_clients(struct server *server, struct buf *out);
 
-/* One filter with its layers. `key` is its name in hexadecimal digits. False: there is no such filter. */
-bool api_filter(struct server *server, struct slice key, struct buf *out);
+enum api_result { API_DONE, API_NO_FILTER, API_DENIED };
+
+/* One filter with its layers, for a user who may run BF.INFO on it. `key` is its name in hexadecimal digits. */
+enum api_result api_filter(struct server *server, const struct acl_user *user, struct slice key, struct buf *out);
 
 #endif

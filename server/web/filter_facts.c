@@ -1,13 +1,22 @@
 #include "filter_facts.h"
-#include "bloom_window.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "acl_check.h"
 #include "bloom_filter.h"
+#include "bloom_state.h"
+#include "bloom_window.h"
+#include "command.h"
+#include "murmur3.h"
 #include "registry_databases.h"
+#include "registry_key.h"
 #include "server.h"
+#include "utf8.h"
 
+#define HASH_DIGITS      16
 #define SAMPLE_WORDS     8192 /* of a filter: of 2^19 bits the share that is set is right to 0.1 % */
 #define SAMPLE_WORDS_MIN 64   /* of each layer, where there are very many */
 
@@ -15,6 +24,14 @@ uint64_t filter_facts_sample(unsigned nlayers)
 {
     uint64_t words = SAMPLE_WORDS / (nlayers ? nlayers : 1);
     return words < SAMPLE_WORDS_MIN ? SAMPLE_WORDS_MIN : words;
+}
+
+bool filter_facts_allowed(const struct acl_user *user, struct slice key)
+{
+    static const char command[] = "bf.info";
+    if (user->unrestricted)
+        return true;
+    return acl_may_read(user, (size_t)command_find((struct slice){command, strlen(command)}), key_name(key));
 }
 
 /* Field by field: the name is large, and most filters of a pass are only counted. */
@@ -53,7 +70,7 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
         facts_out->capacity += layer.capacity;
         facts_out->bytes += layer.shape.nwords * 8;
         if (with_rate)
-            log_absent += log1p(-bloom_size_rate(layer.items, layer.shape.k, bloom_shape_bits(&layer.shape)));
+            log_absent += log1p(-bloom_shape_rate(&layer.shape, layer.items));
     }
     if (bloom_filter_forgets(filter))
         facts_out->capacity = bloom_filter_capacity(filter);
@@ -74,7 +91,7 @@ void filter_facts(const struct registry *registry, struct slice key, struct entr
 void filter_facts_measure(struct server *server, struct entry *entry, struct filter_facts *facts)
 {
     const struct bloom_filter *filter = entry_filter(entry);
-    counters_usage(server->counters, entry->id, &facts->usage);
+    counters_usage(server->stats.counters, entry->id, &facts->usage);
     facts->away = !filter && entry_shape(entry);
     if (!filter)
         return;
@@ -91,4 +108,46 @@ bool filter_facts_observed(const struct filter_facts *facts, double *rate_out)
         return false;
     *rate_out = (double)usage->wrong / ((double)usage->wrong + (double)usage->misses);
     return true;
+}
+
+/* ---- names as text ---- */
+
+/* C0, DEL and C1. */
+static bool is_control(const char *at, size_t len)
+{
+    unsigned char first = (unsigned char)at[0];
+    return len == 1 ? first < 0x20 || first == 0x7f : len == 2 && first == 0xc2 && (unsigned char)at[1] < 0xa0;
+}
+
+static bool ends_in_hash(struct slice name)
+{
+    if (name.len <= HASH_DIGITS || name.ptr[name.len - HASH_DIGITS - 1] != '~')
+        return false;
+    for (size_t i = name.len - HASH_DIGITS; i < name.len; i++)
+        if (!strchr("0123456789abcdef", name.ptr[i]) || name.ptr[i] == '\0')
+            return false;
+    return true;
+}
+
+void name_text(struct slice name, struct name_text *text_out)
+{
+    size_t used = 0, at = 0;
+    bool exact = !ends_in_hash(name);
+    while (at < name.len && at < NAME_TEXT_MAX) {
+        size_t len = utf8_char(name.ptr + at, name.len - at);
+        if (at + len > NAME_TEXT_MAX)
+            break;
+        if (len > 0 && !is_control(name.ptr + at, len)) {
+            memcpy(text_out->text + used, name.ptr + at, len);
+            used += len;
+            at += len;
+            continue;
+        }
+        used += (size_t)snprintf(text_out->text + used, 5, "\\x%02x", (unsigned char)name.ptr[at++]);
+        exact = false;
+    }
+    if (!exact || at < name.len)
+        used += (size_t)snprintf(text_out->text + used, HASH_DIGITS + 2, "~%016" PRIx64,
+                                 murmur3_hash(name.ptr, name.len).h1);
+    text_out->len = used;
 }

@@ -8,11 +8,24 @@
 #include <stdint.h>
 
 #include "bloom_state.h"
-#include "name_text.h"
 #include "registry.h"
 #include "usage.h"
 
+struct acl_user;
 struct server;
+
+#define NAME_TEXT_MAX  128 /* bytes of a name that are shown */
+#define NAME_TEXT_SIZE (4 * NAME_TEXT_MAX + 24)
+
+struct name_text {
+    size_t len;
+    char text[NAME_TEXT_SIZE]; /* valid UTF-8 without control characters */
+};
+
+/* Short names of valid UTF-8 without control characters are shown as they are. In others each byte that is neither is
+ * \xHH, what is beyond NAME_TEXT_MAX bytes is left out, and a '~' with 16 digits of the name's hash follows, so that
+ * different names have different texts. */
+void name_text(struct slice name, struct name_text *text_out);
 
 struct filter_facts {
     bool quarantined; /* all that follows but the name is 0 then */
@@ -34,6 +47,9 @@ struct filter_facts {
     double measured_rate; /* from the bits: of a sample in large layers */
     struct usage_counts usage;
 };
+
+/* Whether the user may see the facts of the filter with this key: whether he may run BF.INFO on it. */
+bool filter_facts_allowed(const struct acl_user *user, struct slice key);
 
 /* The fields before the name, without and with `rate`, which costs a power for each layer. */
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "glob.h"
+#include "bytes.h"
+#include "glob_match.h"
 #include "json.h"
 #include "registry_key.h"
 
@@ -23,6 +24,7 @@ struct row {
 
 struct filter_table {
     const struct registry *registry;
+    const struct acl_user *user;
     struct glob glob;
     bool all;
     enum sort_key sort;
@@ -126,6 +128,8 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
 {
     struct filter_table *table = ctx;
     struct row row;
+    if (!filter_facts_allowed(table->user, key))
+        return;
     table->total++;
     if (!table->all && !glob_test(&table->glob, key_name(key)))
         return;
@@ -193,13 +197,14 @@ static int read_query(struct filter_table *table, const struct filter_query *que
     return compile(table, query->search);
 }
 
-int filter_table_create(struct filter_table **table_out, const struct registry *registry,
+int filter_table_create(struct filter_table **table_out, const struct registry *registry, const struct acl_user *user,
                         const struct filter_query *query)
 {
     struct filter_table *table = calloc(1, sizeof(*table));
     if (!table)
         return -ENOMEM;
     table->registry = registry;
+    table->user = user;
     int status = read_query(table, query);
     if (!status) {
         table->heap = calloc(table->most ? table->most : 1, sizeof(*table->heap));
@@ -242,16 +247,13 @@ void filter_facts_json(const struct filter_facts *facts, struct buf *out)
 
 static void write_key(struct buf *out, const struct row *row)
 {
-    static const char digits[] = "0123456789abcdef";
     char *hex = row->key_len < FILTER_TABLE_KEY ? malloc(2 * row->key_len + 1) : NULL;
     if (!hex) {
         json_null(out, "key");
         return;
     }
-    for (size_t i = 0; i < row->key_len; i++) {
-        hex[2 * i] = digits[(unsigned char)row->key[i] >> 4];
-        hex[2 * i + 1] = digits[(unsigned char)row->key[i] & 15];
-    }
+    for (size_t i = 0; i < row->key_len; i++)
+        hex_put(hex + 2 * i, row->key[i]);
     json_text(out, "key", (struct slice){hex, 2 * row->key_len});
     free(hex);
 }

@@ -27,8 +27,9 @@ struct filter_query {
     uint64_t offset, limit;
 };
 
-/* 0; -ENOMEM; or -EINVAL for a query that is none. */
-int filter_table_create(struct filter_table **table_out, const struct registry *registry,
+/* Of the filters that the user may see (filter_facts_allowed()); others are not counted either. The user must outlive
+ * it. 0; -ENOMEM; or -EINVAL for a query that is none. */
+int filter_table_create(struct filter_table **table_out, const struct registry *registry, const struct acl_user *user,
                         const struct filter_query *query);
 void filter_table_destroy(struct filter_table *table); /* NULL is fine */
 

@@ -1,3 +1,6 @@
+/* Writes Prometheus's text format (0.0.4) and OpenMetrics 1.0, which differ in the names of counters, the type `info`,
+ * and the end. A family is begun, then its samples follow. Labels are text that is ready to stand between the braces.
+ */
 #include "metrics.h"
 
 #include <inttypes.h>
@@ -12,8 +15,8 @@
 #include "command.h"
 #include "filter_facts.h"
 #include "info.h"
-#include "metrics_text.h"
 #include "registry_databases.h"
+#include "registry_key.h"
 #include "server.h"
 #include "server_facts.h"
 #include "slowlog.h"
@@ -26,10 +29,98 @@
 #define LOG2_FIRST 9
 #define LOG2_LAST  34
 
+/* ---- the text ---- */
+
+enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM, METRIC_INFO };
+
+struct metrics_text {
+    struct buf *out;
+    bool openmetrics;
+    enum metric_type type; /* of the family that was begun last, as is its name */
+    const char *name;
+};
+
+static const char *suffix(const struct metrics_text *text)
+{
+    return text->type == METRIC_COUNTER ? "_total" : text->type == METRIC_INFO ? "_info" : "";
+}
+
+/* `name` without the "_total" of a counter and the "_info" of an info. Both texts stay valid until the next family. */
+static void metrics_family(struct metrics_text *text, enum metric_type type, const char *name, const char *help)
+{
+    static const char *const types[] = {"gauge", "counter", "histogram", "info"};
+    text->type = type;
+    text->name = name;
+    const char *end = text->openmetrics ? "" : suffix(text);
+    const char *word = type == METRIC_INFO && !text->openmetrics ? "gauge" : types[type];
+    buf_appendf(text->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, end, help, name, end, word);
+}
+
+static void begin_sample(struct metrics_text *text, const char *end, const char *labels)
+{
+    buf_appendf(text->out, labels[0] ? "%s%s{%s} " : "%s%s%s ", text->name, end, labels);
+}
+
+/* A sample of the family; `labels` may be "". A value that is no number is left out. */
+static void metrics_value(struct metrics_text *text, const char *labels, double value)
+{
+    if (!isfinite(value))
+        return;
+    begin_sample(text, suffix(text), labels);
+    buf_appendf(text->out, "%.15g\n", value);
+}
+
+static void metrics_count(struct metrics_text *text, const char *labels, uint64_t value)
+{
+    begin_sample(text, suffix(text), labels);
+    buf_appendf(text->out, "%" PRIu64 "\n", value);
+}
+
+/* `le` is INFINITY in the last one. */
+static void metrics_bucket(struct metrics_text *text, const char *labels, double le, uint64_t count)
+{
+    buf_appendf(text->out, "%s_bucket{%s%sle=\"", text->name, labels, labels[0] ? "," : "");
+    buf_appendf(text->out, isinf(le) ? "+Inf" : "%.12g", le);
+    buf_appendf(text->out, "\"} %" PRIu64 "\n", count);
+}
+
+static void metrics_histogram_end(struct metrics_text *text, const char *labels, double sum, uint64_t count)
+{
+    begin_sample(text, "_sum", labels);
+    buf_appendf(text->out, "%.15g\n", sum);
+    begin_sample(text, "_count", labels);
+    buf_appendf(text->out, "%" PRIu64 "\n", count);
+}
+
+static void metrics_end(struct metrics_text *text)
+{
+    if (text->openmetrics)
+        buf_append(text->out, "# EOF\n", strlen("# EOF\n"));
+}
+
+/* Appends `name="value"` with the value's escapes. */
+static void metrics_label(struct buf *out, const char *name, struct slice value)
+{
+    buf_appendf(out, "%s=\"", name);
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.ptr[i];
+        if (c == '\\' || c == '"')
+            buf_append(out, "\\", 1);
+        if (c == '\n')
+            buf_append(out, "\\n", 2);
+        else
+            buf_append(out, &c, 1);
+    }
+    buf_append(out, "\"", 1);
+}
+
+/* ---- numbers ---- */
+
 /* What the families show; counters are one snapshot. */
 struct metrics {
     struct metrics_text text;
     struct server *server;
+    const struct acl_user *user;
     const struct config *config;
     const struct metrics_choice *choice;
     const struct web_counts *counts;
@@ -50,6 +141,16 @@ static double pending_objects(const struct metrics *m)
     uint64_t pending, freed;
     reclaimer_counts(m->server->reclaimer, &pending, &freed);
     return (double)pending;
+}
+
+static double save_rule_seconds(const struct metrics *m)
+{
+    const struct config_rules *rules = &m->config->data.save;
+    int64_t soonest = 0;
+    for (size_t i = 0; i < rules->count; i++)
+        if (rules->items[i].changes <= m->now.saves.changes && (soonest == 0 || rules->items[i].seconds < soonest))
+            soonest = rules->items[i].seconds;
+    return m->now.saves.changes ? (double)soonest : 0;
 }
 
 /* ---- families with labels ---- */
@@ -116,7 +217,7 @@ static void write_rejected(struct metrics *m)
 
 static void write_databases(struct metrics *m)
 {
-    for (unsigned db = 0; db < (unsigned)m->config->databases; db++) {
+    for (unsigned db = 0; db < (unsigned)m->config->data.databases; db++) {
         char label[32];
         size_t n = registry_database_count(m->server->registry, registry_database(m->server->registry, db));
         if (n == 0)
@@ -129,9 +230,9 @@ static void write_databases(struct metrics *m)
 static void write_durations(struct metrics *m)
 {
     const struct command *row;
-    for (size_t i = 0; m->config->latency_tracking && (row = command_row(i)) != NULL; i++) {
+    for (size_t i = 0; m->config->process.latency_tracking && (row = command_row(i)) != NULL; i++) {
         char label[128];
-        if (stats_get(&m->now.stats.calls[i]) == 0 || !counters_histogram(m->server->counters, i, &m->histogram))
+        if (stats_get(&m->now.stats.calls[i]) == 0 || !counters_histogram(m->server->stats.counters, i, &m->histogram))
             continue;
         snprintf(label, sizeof(label), "command=\"%s\"", row->full_name);
         uint64_t n = histogram_count(&m->histogram);
@@ -148,6 +249,7 @@ static void write_closed(struct metrics *m)
     metrics_count(&m->text, "reason=\"protocol\"", stats_get(&m->now.stats.protocol_errors));
     metrics_count(&m->text, "reason=\"query_buffer\"", stats_get(&m->now.stats.over_query_buffer));
     metrics_count(&m->text, "reason=\"output_buffer\"", stats_get(&m->now.stats.over_output_buffer));
+    metrics_count(&m->text, "reason=\"memory\"", stats_get(&m->now.stats.evicted_clients));
 }
 
 static void write_memory(struct metrics *m)
@@ -196,16 +298,12 @@ static double observed(const struct filter_facts *f)
     return filter_facts_observed(f, &rate) ? rate : NAN;
 }
 
-/* The text `filter="..."`, malloc'ed; NULL without memory. */
+/* The text `db="0",filter="..."`, malloc'ed; NULL without memory. */
 static char *filter_label(const struct filter_facts *facts)
 {
     struct buf label;
     buf_init(&label, 4 * NAME_TEXT_SIZE);
-    if (facts->db != 0) {
-        char number[24];
-        int len = snprintf(number, sizeof(number), "db=\"%u\",", facts->db);
-        buf_append(&label, number, (size_t)len);
-    }
+    buf_appendf(&label, "db=\"%u\",", facts->db);
     metrics_label(&label, "filter", (struct slice){facts->name.text, facts->name.len});
     buf_append(&label, "", 1);
     char *text = buf_failed(&label) ? NULL : strdup(buf_head(&label));
@@ -213,7 +311,8 @@ static char *filter_label(const struct filter_facts *facts)
     return text;
 }
 
-/* Looks the chosen filters up; those that are gone, and all that there is no memory for, are left out. */
+/* Looks the chosen filters up; those that are gone, that the user may not read, and all that there is no memory for are
+ * left out. */
 static void read_filters(struct metrics *m)
 {
     struct slice name;
@@ -227,7 +326,7 @@ static void read_filters(struct metrics *m)
             rcu_reader_online();
         }
         struct entry *entry = registry_lookup(m->server->registry, name);
-        if (!entry)
+        if (!entry || !acl_may_read(m->user, ACL_ANY_COMMAND, key_name(name)))
             continue;
         filter_facts(m->server->registry, name, entry, facts);
         filter_facts_measure(m->server, entry, facts);
@@ -265,8 +364,8 @@ static void write_families(struct metrics *m)
     metrics_end(text);
 }
 
-void metrics_write(struct server *server, const struct metrics_choice *choice, const struct web_counts *counts,
-                   bool openmetrics, struct buf *out)
+void metrics_write(struct server *server, const struct acl_user *user, const struct metrics_choice *choice,
+                   const struct web_counts *counts, bool openmetrics, struct buf *out)
 {
     struct metrics *m = calloc(1, sizeof(*m)); /* large for a stack */
     if (!m) {
@@ -275,6 +374,7 @@ void metrics_write(struct server *server, const struct metrics_choice *choice, c
     }
     m->text = (struct metrics_text){.out = out, .openmetrics = openmetrics};
     m->server = server;
+    m->user = user;
     m->choice = choice;
     m->counts = counts;
     rcu_reader_online();

@@ -6,7 +6,7 @@
 
 #include "bloom_filter.h"
 #include "clock.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "murmur3.h"
 #include "rcu.h"
 #include "registry_key.h"
@@ -21,8 +21,8 @@ struct metrics_patterns {
 
 static uint64_t hash_settings(const struct config *config)
 {
-    return murmur3_hash(config->metrics_filters, strlen(config->metrics_filters)).h1 ^
-           (uint64_t)config->metrics_top_filters;
+    return murmur3_hash(config->metrics.filters, strlen(config->metrics.filters)).h1 ^
+           (uint64_t)config->metrics.top_filters;
 }
 
 bool metrics_choice_is_fresh(const struct metrics_choice *choice, struct server *server)
@@ -55,9 +55,9 @@ int metrics_choice_begin(struct metrics_choice *choice, struct server *server)
     choice->patterns = calloc(1, sizeof(*choice->patterns));
     rcu_reader_online();
     const struct config *config = server_config(server);
-    size_t top = (size_t)config->metrics_top_filters;
+    size_t top = (size_t)config->metrics.top_filters;
     choice->settings = hash_settings(config);
-    int n = config_patterns(config->metrics_filters, patterns);
+    int n = config_patterns(config->metrics.filters, patterns);
     choice->ids = calloc(top ? top : 1, sizeof(*choice->ids));
     for (int i = 0; choice->patterns && i < n; i++)
         glob_compile(&choice->patterns->globs[choice->patterns->n++], patterns[i], false);
@@ -67,7 +67,7 @@ int metrics_choice_begin(struct metrics_choice *choice, struct server *server)
         return -ENOMEM;
     }
     if (top > 0)
-        choice->nids = counters_most_asked(server->counters, choice->ids, top);
+        choice->nids = counters_most_asked(server->stats.counters, choice->ids, top);
     qsort(choice->ids, choice->nids, sizeof(*choice->ids), compare_ids);
     return 0;
 }

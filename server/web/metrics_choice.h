@@ -1,5 +1,5 @@
 /* metrics_choice: the filters that /metrics shows one by one: those that are queried most, and those that the setting
- * metrics-filters names; and sums over all filters. A pass over the registry finds both (scan.h). Where there are so
+ * metrics-filters names; and sums over all filters. A pass over the registry finds both. Where there are so
  * many filters that the pass takes long, its result serves for fifty times as long.
  *
  * Names are kept, not filters: their numbers are looked up when they are shown.

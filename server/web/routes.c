@@ -4,39 +4,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "accept.h"
 #include "api.h"
 #include "filter_table.h"
 #include "metrics.h"
-#include "readiness.h"
 #include "server.h"
+#include "server_facts.h"
 
 #define JSON "application/json"
 
-static void answer_health(struct web_request *request, const struct route *route)
+static void answer_health(struct web_request *request)
 {
-    (void)route;
-    web_reply_text(request, MHD_HTTP_OK, "alive");
+    web_reply_text(request, HTTP_OK, "alive");
 }
 
-static void answer_readiness(struct web_request *request, const struct route *route)
+static void answer_readiness(struct web_request *request)
 {
     struct readiness readiness;
-    (void)route;
     rcu_reader_online();
     readiness_of(request->web->server, &readiness);
     rcu_reader_offline();
-    web_reply_text(request, readiness.ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, readiness.reason);
+    web_reply_text(request, readiness.ready ? HTTP_OK : HTTP_UNAVAILABLE, readiness.reason);
 }
 
 /* ---- metrics ---- */
 
 static void write_metrics(struct web_request *request)
 {
-    const char *accept = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Accept");
-    bool openmetrics = accept && accept_prefers(accept, "application/openmetrics-text", "text/plain");
-    metrics_write(request->web->server, &request->web->choice, &request->web->counts, openmetrics, &request->body);
-    web_reply(request, MHD_HTTP_OK,
+    const char *accept = http_field(&request->head, "Accept");
+    bool openmetrics = accept && http_accept_prefers(accept, "application/openmetrics-text", "text/plain");
+    metrics_write(request->web->server, request->user, &request->web->choice, &request->web->counts, openmetrics,
+                  &request->body);
+    web_reply(request, HTTP_OK,
               openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                           : "text/plain; version=0.0.4; charset=utf-8");
 }
@@ -53,10 +51,9 @@ static void metrics_counted(struct web_request *request, uint64_t busy_ns)
     write_metrics(request);
 }
 
-static void answer_metrics(struct web_request *request, const struct route *route)
+static void answer_metrics(struct web_request *request)
 {
     struct metrics_choice *choice;
-    (void)route;
     if (metrics_choice_is_fresh(&request->web->choice, request->web->server)) {
         write_metrics(request);
         return;
@@ -64,74 +61,53 @@ static void answer_metrics(struct web_request *request, const struct route *rout
     choice = calloc(1, sizeof(*choice));
     if (!choice || metrics_choice_begin(choice, request->web->server) != 0) {
         free(choice);
-        web_reply_text(request, MHD_HTTP_SERVICE_UNAVAILABLE, "there is no memory for this reply");
+        web_reply_text(request, HTTP_UNAVAILABLE, "there is no memory for this reply");
         return;
     }
     request->query = choice;
-    web_wait(request, metrics_choice_visit, metrics_counted);
+    web_scan(request, metrics_choice_visit, metrics_counted);
 }
 
 /* ---- the page and its data ---- */
 
-static void answer_file(struct web_request *request, const struct route *route)
+static void answer_file(struct web_request *request)
 {
-    buf_append(&request->body, route->file->data, route->file->len);
-    web_reply(request, MHD_HTTP_OK, route->file->type);
+    buf_append(&request->body, request->route->file->data, request->route->file->len);
+    web_reply(request, HTTP_OK, request->route->file->type);
 }
 
-static void answer_api(struct web_request *request, void (*write)(struct server *server, struct buf *out))
+static void answer_api(struct web_request *request)
 {
     rcu_reader_online();
-    write(request->web->server, &request->body);
+    request->route->write(request->web->server, &request->body);
     rcu_reader_offline();
-    web_reply(request, MHD_HTTP_OK, JSON);
+    web_reply(request, HTTP_OK, JSON);
 }
 
-static void answer_overview(struct web_request *request, const struct route *route)
-{
-    (void)route;
-    answer_api(request, api_overview);
-}
-
-static void answer_slowlog(struct web_request *request, const struct route *route)
-{
-    (void)route;
-    answer_api(request, api_slowlog);
-}
-
-static void answer_clients(struct web_request *request, const struct route *route)
-{
-    (void)route;
-    answer_api(request, api_clients);
-}
-
-static void answer_filter(struct web_request *request, const struct route *route)
+static void answer_filter(struct web_request *request)
 {
     struct slice key = {"", 0};
-    (void)route;
-    web_argument(request, "key", &key);
+    http_argument(&request->head, "key", &key);
     rcu_reader_online();
-    bool found = api_filter(request->web->server, key, &request->body);
+    enum api_result result = api_filter(request->web->server, request->user, key, &request->body);
     rcu_reader_offline();
-    if (found)
-        web_reply(request, MHD_HTTP_OK, JSON);
+    if (result == API_DONE)
+        web_reply(request, HTTP_OK, JSON);
+    else if (result == API_DENIED)
+        web_reply_text(request, HTTP_FORBIDDEN, "this user may not run BF.INFO on this filter");
     else
-        web_reply_text(request, MHD_HTTP_NOT_FOUND, "there is no such filter");
+        web_reply_text(request, HTTP_NOT_FOUND, "there is no such filter");
 }
 
 /* A number that is not there stays as it is. False: it is none. */
 static bool read_number(struct web_request *request, const char *name, uint64_t *value)
 {
     struct slice text;
-    if (!web_argument(request, name, &text))
-        return true;
-    *value = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9' || i == 9)
-            return false;
-        *value = *value * 10 + (uint64_t)(text.ptr[i] - '0');
-    }
-    return text.len > 0;
+    int64_t number = (int64_t)*value;
+    if (http_argument(&request->head, name, &text) && (!slice_to_int64(text, &number) || number < 0))
+        return false;
+    *value = (uint64_t)number;
+    return true;
 }
 
 static void table_done(struct web_request *request, uint64_t busy_ns)
@@ -140,46 +116,53 @@ static void table_done(struct web_request *request, uint64_t busy_ns)
     filter_table_destroy(request->query);
     request->query = NULL;
     request->web->ntables--;
-    web_reply(request, MHD_HTTP_OK, JSON);
+    web_reply(request, HTTP_OK, JSON);
 }
 
-static void answer_filters(struct web_request *request, const struct route *route)
+static void answer_filters(struct web_request *request)
 {
     struct filter_query query = {.sort = {"name", 4}, .limit = 50};
     struct filter_table *table;
     struct slice order;
-    (void)route;
-    web_argument(request, "q", &query.search);
-    web_argument(request, "sort", &query.sort);
-    query.descending = web_argument(request, "order", &order) && order.len == 4 && memcmp(order.ptr, "desc", 4) == 0;
+    http_argument(&request->head, "q", &query.search);
+    http_argument(&request->head, "sort", &query.sort);
+    query.descending =
+        http_argument(&request->head, "order", &order) && order.len == 4 && memcmp(order.ptr, "desc", 4) == 0;
     if (!read_number(request, "offset", &query.offset) || !read_number(request, "limit", &query.limit)) {
-        web_reply_text(request, MHD_HTTP_BAD_REQUEST, "offset and limit are numbers");
+        web_reply_text(request, HTTP_BAD_REQUEST, "offset and limit are numbers");
         return;
     }
     if (request->web->ntables == WEB_TABLES) {
-        web_reply_text(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many tables are being made");
+        web_reply_text(request, HTTP_UNAVAILABLE, "too many tables are being made");
         return;
     }
-    int status = filter_table_create(&table, request->web->server->registry, &query);
+    int status = filter_table_create(&table, request->web->server->registry, request->user, &query);
     if (status) {
-        web_reply_text(request, status == -ENOMEM ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_BAD_REQUEST,
+        web_reply_text(request, status == -ENOMEM ? HTTP_UNAVAILABLE : HTTP_BAD_REQUEST,
                        status == -ENOMEM ? "there is no memory for this reply" : "there is no such table");
         return;
     }
     request->web->ntables++;
     request->query = table;
-    web_wait(request, filter_table_visit, table_done);
+    web_scan(request, filter_table_visit, table_done);
 }
 
 /* ---- the table ---- */
 
+/* A path shows what commands show, and needs the same rights. */
 static const struct route routes[] = {
-    {"/healthz", true, answer_health, NULL},        {"/readyz", true, answer_readiness, NULL},
-    {"/metrics", false, answer_metrics, NULL},      {"/api/overview", false, answer_overview, NULL},
-    {"/api/filters", false, answer_filters, NULL},  {"/api/filter", false, answer_filter, NULL},
-    {"/api/slowlog", false, answer_slowlog, NULL},  {"/api/clients", false, answer_clients, NULL},
-    {"/", false, answer_file, &page_index},         {"/page.css", false, answer_file, &page_style},
-    {"/page.js", false, answer_file, &page_script}, {"/icon.svg", false, answer_file, &page_icon},
+    {"/healthz", {NULL}, answer_health},
+    {"/readyz", {NULL}, answer_readiness},
+    {"/metrics", {"info"}, answer_metrics},
+    {"/api/overview", {"info"}, answer_api, .write = api_overview},
+    {"/api/filters", {"scan", "bf.info"}, answer_filters},
+    {"/api/filter", {"bf.info"}, answer_filter},
+    {"/api/slowlog", {"slowlog|get"}, answer_api, .write = api_slowlog},
+    {"/api/clients", {"client|list"}, answer_api, .write = api_clients},
+    {"/", {"info"}, answer_file, .file = &page_index},
+    {"/page.css", {"info"}, answer_file, .file = &page_style},
+    {"/page.js", {"info"}, answer_file, .file = &page_script},
+    {"/icon.svg", {"info"}, answer_file, .file = &page_icon},
 };
 
 const struct route *route_find(const char *path)

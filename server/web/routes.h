@@ -2,7 +2,7 @@
 #ifndef BLOOMERY_ROUTES_H
 #define BLOOMERY_ROUTES_H
 
-#include "web_request.h"
+#include "web_internal.h"
 
 struct page_file {    /* a file of page/, embedded by the build */
     const char *type; /* of the content */
@@ -13,11 +13,17 @@ struct page_file {    /* a file of page/, embedded by the build */
 /* Made by embed.cmake. */
 extern const struct page_file page_index, page_style, page_script, page_icon;
 
+#define ROUTE_NEEDS 2
+
 struct route {
     const char *path;
-    bool open; /* for anybody, without the password */
-    void (*answer)(struct web_request *request, const struct route *route);
-    const struct page_file *file;
+    const char *needs[ROUTE_NEEDS]; /* the commands, as "name" or "name|subname", that a user must be allowed to run to
+                                       see it; none: it is for anybody, without a password */
+    void (*answer)(struct web_request *request);
+    union { /* of the routes that have it */
+        const struct page_file *file;
+        void (*write)(struct server *server, struct buf *out);
+    };
 };
 
 /* NULL: there is no such page. */

@@ -1,24 +1,49 @@
 #include "server_facts.h"
 
+#include <stdio.h>
+
 #include "host.h"
+#include "persistence.h"
 #include "server.h"
+
+static double loaded_percent(const struct server *server)
+{
+    double total = (double)atomic_load_explicit(&server->persistence->load.total_bytes, memory_order_relaxed);
+    double done = (double)atomic_load_explicit(&server->persistence->load.done_bytes, memory_order_relaxed);
+    return total <= 0 ? 0 : done >= total ? 100 : 100 * done / total; /* the total is an estimate */
+}
+
+void readiness_of(struct server *server, struct readiness *readiness_out)
+{
+    const struct journal *journal = server_journal(server);
+    char details[ERRBUF_SIZE];
+    readiness_out->ready = false;
+    if (server_loading(server))
+        snprintf(readiness_out->reason, sizeof(readiness_out->reason), "loading the data directory: %.0f %%",
+                 loaded_percent(server));
+    else if (persistence_refusal(server, details, sizeof(details)))
+        snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s: writes are refused",
+                 journal && journal_refuses(journal) ? "the log cannot be written" : "the last save failed");
+    else
+        *readiness_out = (struct readiness){.ready = true, .reason = "ready"};
+}
 
 void server_facts(struct server *server, struct server_facts *facts_out)
 {
     struct journal *journal = server_journal(server);
     readiness_of(server, &facts_out->readiness);
-    counters_sum(server->counters, &facts_out->stats);
-    counters_errors(server->counters, &facts_out->errors);
-    sessions_totals(server->sessions, &facts_out->clients);
+    counters_sum(server->stats.counters, &facts_out->stats);
+    counters_errors(server->stats.counters, &facts_out->errors);
+    sessions_totals(server->clients.sessions, &facts_out->clients);
     facts_out->blocked = 0;
-    for (unsigned i = 0; i < server->nworkers; i++)
-        facts_out->blocked += host_sleepers(server, i);
+    for (unsigned i = 0; i < server->threads.nworkers; i++)
+        facts_out->blocked += host_blocked(server, i);
     memory_use(server, &facts_out->memory);
     pubsub_totals(server->pubsub, &facts_out->pubsub);
     facts_out->log = (struct journal_info){.records = false};
     if (journal)
         journal_info(journal, &facts_out->log);
-    saver_info(server->saver, &facts_out->saves);
+    saver_info(server->persistence->saver, &facts_out->saves);
     residency_info(server, &facts_out->residency);
     registry_expiry(server->registry, &facts_out->expiry);
 }

@@ -8,7 +8,6 @@
 #include "journal.h"
 #include "memory_use.h"
 #include "pubsub.h"
-#include "readiness.h"
 #include "registry.h"
 #include "residency.h"
 #include "saver.h"
@@ -16,6 +15,15 @@
 #include "stats.h"
 
 struct server;
+
+/* False with a reason of one short sentence, which has no name of a file or filter in it: it is told to anybody. */
+struct readiness {
+    bool ready;
+    char reason[96];
+};
+
+/* Whether the daemon would serve reads and writes now. */
+void readiness_of(struct server *server, struct readiness *readiness_out);
 
 /* Large: not for a stack. */
 struct server_facts {

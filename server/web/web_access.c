@@ -1,16 +1,17 @@
 #include "web_access.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <nettle/base64.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <netinet/in.h>
 
 #include "acl.h"
 #include "clock.h"
 #include "command.h"
+#include "routes.h"
 #include "server.h"
 
 #define MAX_CREDENTIALS 4096 /* of base64: a name, and CONFIG_MAX_SECRET bytes */
@@ -40,15 +41,12 @@ static bool read_credentials(const char *header, uint8_t *text, struct slice *na
 /* As AUTH does it: passwords may be tried here, too. */
 static void note_wrong_password(const struct web_request *request, struct slice name)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct sockaddr_storage addr;
+    socklen_t addr_len = sizeof(addr);
     char host[64] = "?", port[8] = "?", client[96];
-    if (info) {
-        socklen_t len =
-            info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-        (void)getnameinfo(info->client_addr, len, host, sizeof(host), port, sizeof(port),
+    if (getpeername(request->fd, (struct sockaddr *)&addr, &addr_len) == 0)
+        (void)getnameinfo((struct sockaddr *)&addr, addr_len, host, sizeof(host), port, sizeof(port),
                           NI_NUMERICHOST | NI_NUMERICSERV);
-    }
     int len = snprintf(client, sizeof(client), "addr=%s:%s", host, port);
     struct acl_denied denied = {
         .reason = ACL_DENIED_AUTH,
@@ -56,7 +54,7 @@ static void note_wrong_password(const struct web_request *request, struct slice 
         .user = name,
         .client = {client, (size_t)len},
         .now_ms = clock_unix_ms(),
-        .max = (size_t)server_config(request->web->server)->acllog_max_len,
+        .max = (size_t)server_config(request->web->server)->users.acllog_max_len,
     };
     acl_log_add(request->web->server->acl, &denied);
 }
@@ -78,15 +76,9 @@ static struct acl_user *user_of(const struct web_request *request, const char *h
     return user;
 }
 
-/* Whether the request is the default user's, who may do without a password, or that of a user who has given his. */
-static bool may_see(const struct web_request *request, const char *header)
+static bool may_run(const struct acl_user *user, const char *command)
 {
-    static const char info[] = "info";
-    struct acl_user *user = user_of(request, header);
-    size_t command = (size_t)command_find((struct slice){info, strlen(info)});
-    bool may = user && acl_allows_command(user, command);
-    acl_user_unref(user);
-    return may;
+    return acl_allows_command(user, command_index(command_find_full((struct slice){command, strlen(command)})));
 }
 
 static bool default_has_no_password(struct acl *acl)
@@ -97,24 +89,53 @@ static bool default_has_no_password(struct acl *acl)
     return none;
 }
 
-static bool is_own_name(const char *host)
+/* Whether the text is an address: of IPv6 between brackets, otherwise of IPv4 with all of its four numbers. */
+static bool is_address(const char *text, size_t len)
 {
-    size_t len = strcspn(host, ":");
-    if (strncasecmp(host, "localhost", len) == 0 && len == strlen("localhost"))
-        return true;
-    /* No name of a host has only these: its last part would be a number. */
-    return host[0] == '[' || strspn(host, "0123456789.:") == strlen(host);
+    char address[INET6_ADDRSTRLEN];
+    struct in6_addr parsed;
+    bool brackets = len >= 2 && text[0] == '[' && text[len - 1] == ']';
+    if (brackets)
+        text++, len -= 2;
+    if (len >= sizeof(address))
+        return false;
+    memcpy(address, text, len);
+    address[len] = '\0';
+    return inet_pton(brackets ? AF_INET6 : AF_INET, address, &parsed) == 1;
 }
 
-enum web_access web_access(const struct web_request *request)
+/* Of a Host header: an address or localhost, and perhaps a port. */
+static bool is_own_name(const char *host)
+{
+    size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+    if (len > strlen(host))
+        return false;
+    const char *port = host + len;
+    if (port[0] != '\0' && (port[0] != ':' || port[1 + strspn(port + 1, "0123456789")] != '\0'))
+        return false;
+    return is_address(host, len) || (len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0);
+}
+
+static bool is_local(const struct web_request *request)
+{
+    const char *host = http_field(&request->head, "Host");
+    return request->local && (!host || is_own_name(host));
+}
+
+enum web_access web_access(struct web_request *request, const char *const *needs, const char **missing_out)
 {
     struct server *server = request->web->server;
-    struct MHD_Connection *connection = request->connection;
-    if (server_config(server)->protected_mode && default_has_no_password(server->acl)) {
-        const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
-        if (!request->conn->local || (host && !is_own_name(host)))
-            return WEB_NOT_LOCAL;
+    if (!needs[0])
+        return WEB_ALLOWED;
+    if (server_config(server)->network.protected_mode && default_has_no_password(server->acl) && !is_local(request))
+        return WEB_NOT_LOCAL;
+    request->user = user_of(request, http_field(&request->head, "Authorization"));
+    if (!request->user)
+        return WEB_NO_PASSWORD;
+    for (int i = 0; i < ROUTE_NEEDS && needs[i]; i++) {
+        *missing_out = needs[i];
+        if (!may_run(request->user, needs[i]))
+            return may_run(request->user, "info") ? WEB_NO_RIGHT : WEB_NO_PASSWORD;
     }
-    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
-    return may_see(request, header) ? WEB_ALLOWED : WEB_NO_PASSWORD;
+    return WEB_ALLOWED;
 }

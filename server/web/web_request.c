@@ -1,193 +1,168 @@
-#include "web_request.h"
-
-#include <stdlib.h>
+/* The way of a request: which route it goes to, whether its user may see that, and the head of the reply. */
+#include <stdio.h>
 #include <string.h>
-#include <strings.h>
+#include <time.h>
 
+#include "clock.h"
+#include "rcu.h"
+#include "registry.h"
 #include "routes.h"
 #include "server.h"
 #include "web_access.h"
 
+#define SCAN_SLICE 1000 /* names of a slice: some tenths of a millisecond */
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
 /* ---- replies ---- */
 
-void web_reply(struct web_request *request, unsigned status, const char *type)
+/* Browsers may do with a reply only what the page needs, and with what comes from here. */
+static const char fields[] =
+    "Connection: close\r\n"
+    "Cache-Control: no-store\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "X-Frame-Options: DENY\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
+
+static void write_head(struct web_request *request, const char *status, const char *type)
 {
-    request->answered = true;
-    request->status = status;
-    request->type = type;
+    struct buf *out = &request->reply_head;
+    char date[64] = "";
+    time_t seconds = (time_t)(clock_unix_ms() / 1000);
+    struct tm tm;
+    if (gmtime_r(&seconds, &tm))
+        strftime(date, sizeof(date), "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+    buf_appendf(out, "HTTP/1.1 %s\r\n%s%s", status, date, fields);
+    if (strcmp(status, HTTP_UNAUTHORIZED) == 0)
+        buf_appendf(out, "WWW-Authenticate: Basic realm=\"bloomery\", charset=\"UTF-8\"\r\n");
+    if (strcmp(status, HTTP_METHOD_NOT_ALLOWED) == 0)
+        buf_appendf(out, "Allow: GET, HEAD\r\n");
+    buf_appendf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n", type, buf_len(&request->body));
 }
 
-void web_reply_text(struct web_request *request, unsigned status, const char *text)
+static void set_body(struct buf *body, const char *text)
 {
-    buf_deinit(&request->body);
-    buf_append(&request->body, text, strlen(text));
-    buf_append(&request->body, "\n", 1);
+    buf_deinit(body);
+    buf_appendf(body, "%s\n", text);
+}
+
+void web_reply(struct web_request *request, const char *status, const char *type)
+{
+    struct web *web = request->web;
+    struct buf *body = &request->body;
+    const char *refusal = buf_failed(body) ? "there is no memory for this reply"
+                          : web->reply_bytes + body->size > WEB_REPLIES_BYTES
+                              ? "too many replies are waiting for their clients"
+                              : NULL;
+    if (refusal) {
+        set_body(body, refusal);
+        status = HTTP_UNAVAILABLE;
+        type = TEXT_PLAIN;
+    }
+    write_head(request, status, type);
+    if (request->head.method && strcmp(request->head.method, "HEAD") == 0)
+        buf_deinit(body);
+    request->charged = body->size;
+    web->reply_bytes += request->charged;
+    request->stage = buf_failed(&request->reply_head) || buf_failed(body) ? WEB_CLOSES : WEB_WRITES;
+}
+
+void web_reply_text(struct web_request *request, const char *status, const char *text)
+{
+    set_body(&request->body, text);
     web_reply(request, status, TEXT_PLAIN);
 }
 
-/* What a browser may do with a reply: nothing but what the page needs, from here. */
-static void add_headers(struct MHD_Response *response, const struct web_request *request)
-{
-    static const char *const headers[][2] = {
-        {"Connection", "close"},
-        {"Cache-Control", "no-store"},
-        {"X-Content-Type-Options", "nosniff"},
-        {"X-Frame-Options", "DENY"},
-        {"Referrer-Policy", "no-referrer"},
-        {"Content-Security-Policy",
-         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
-         "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
-    };
-    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
-        MHD_add_response_header(response, headers[i][0], headers[i][1]);
-    MHD_add_response_header(response, "Content-Type", request->type);
-    if (request->status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, "WWW-Authenticate", "Basic realm=\"bloomery\", charset=\"UTF-8\"");
-    if (request->status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, "Allow", "GET, HEAD");
-}
+/* ---- passes over the registry ---- */
 
-static enum MHD_Result send_reply(struct web_request *request)
-{
-    struct web *web = request->web;
-    if (buf_failed(&request->body))
-        web_reply_text(request, MHD_HTTP_SERVICE_UNAVAILABLE, "there is no memory for this reply");
-    else if (web->reply_bytes + request->body.size > WEB_REPLIES_BYTES)
-        web_reply_text(request, MHD_HTTP_SERVICE_UNAVAILABLE, "too many replies are waiting for their clients");
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        buf_len(&request->body), (void *)(uintptr_t)buf_head(&request->body), MHD_RESPMEM_PERSISTENT);
-    if (!response)
-        return MHD_NO;
-    request->charged = request->body.size;
-    web->reply_bytes += request->charged;
-    add_headers(response, request);
-    enum MHD_Result result = MHD_queue_response(request->connection, request->status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-/* ---- waiting for a scan ---- */
-
-static void visit(void *ctx, struct slice name, struct entry *entry)
-{
-    struct web_request *request = ctx;
-    request->visit(request->query, name, entry);
-}
-
-static void scanned(void *ctx, uint64_t busy_ns)
-{
-    struct web_request *request = ctx;
-    request->finish(request, busy_ns);
-    MHD_resume_connection(request->connection);
-}
-
-void web_wait(struct web_request *request, void (*visit_name)(void *query, struct slice name, struct entry *entry),
+void web_scan(struct web_request *request, void (*visit)(void *query, struct slice key, struct entry *entry),
               void (*finish)(struct web_request *request, uint64_t busy_ns))
 {
-    request->visit = visit_name;
+    request->visit = visit;
     request->finish = finish;
-    request->scan = (struct scan){.visit = visit, .done = scanned, .ctx = request};
-    MHD_suspend_connection(request->connection);
-    scan_begin(&request->web->scans, &request->scan);
+    request->stage = WEB_SCANS;
 }
 
-bool web_argument(struct web_request *request, const char *name, struct slice *value_out)
+/* The request whose turn it is; NULL: none waits. */
+static struct web_request *next_scan(struct web *web)
 {
-    const char *value;
-    size_t len;
-    if (MHD_lookup_connection_value_n(request->connection, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value, &len) !=
-            MHD_YES ||
-        !value)
+    for (size_t i = 0; i < web->nrequests; i++) {
+        struct web_request *request = web->requests[++web->scan_turn % web->nrequests];
+        if (request->stage == WEB_SCANS)
+            return request;
+    }
+    return NULL;
+}
+
+bool web_scan_step(struct web *web)
+{
+    struct web_request *request = next_scan(web);
+    if (!request)
         return false;
-    *value_out = (struct slice){value, len};
+    uint64_t began_ns = clock_ns();
+    rcu_reader_online();
+    request->cursor = registry_scan(web->server->registry, request->cursor, SCAN_SLICE, request->visit, request->query);
+    rcu_reader_offline();
+    request->busy_ns += clock_ns() - began_ns;
+    if (request->cursor == 0) {
+        request->deadline_ms = clock_ms() + WEB_REQUEST_MS; /* the pass took no time of the client's */
+        request->finish(request, request->busy_ns);
+    }
     return true;
 }
 
 /* ---- requests ---- */
 
-static bool has_body(struct MHD_Connection *connection)
+static void refuse(struct web_request *request, enum web_access access, const char *command)
 {
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding") ||
-           (length && strcmp(length, "0") != 0);
-}
-
-static bool method_is_known(const char *method)
-{
-    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-}
-
-static void answer(struct web_request *request, const char *url)
-{
-    const struct route *route = route_find(url);
-    request->web->counts.requests++;
-    rcu_reader_online();
-    enum web_access access = route && route->open ? WEB_ALLOWED : web_access(request);
-    rcu_reader_offline();
-    if (access != WEB_ALLOWED)
-        request->web->counts.refused++;
+    char text[160];
+    request->web->counts.refused++;
     if (access == WEB_NO_PASSWORD)
-        web_reply_text(request, MHD_HTTP_UNAUTHORIZED,
+        web_reply_text(request, HTTP_UNAUTHORIZED,
                        "name and password of a user who may run INFO are needed; any other name stands for "
                        "the user default, whose password is the setting requirepass");
     else if (access == WEB_NOT_LOCAL)
-        web_reply_text(request, MHD_HTTP_FORBIDDEN,
+        web_reply_text(request, HTTP_FORBIDDEN,
                        "protected mode: without a password (requirepass) only this machine is served, by the name "
                        "localhost or its address");
+    else {
+        snprintf(text, sizeof(text), "this user may not run the '%s' command, which this path needs", command);
+        web_reply_text(request, HTTP_FORBIDDEN, text);
+    }
+}
+
+static void answer(struct web_request *request)
+{
+    static const char *const info[ROUTE_NEEDS] = {"info"};
+    const struct route *route = request->route = route_find(request->head.path);
+    const char *missing = NULL;
+    request->web->counts.requests++;
+    rcu_reader_online();
+    enum web_access access = web_access(request, route ? route->needs : info, &missing);
+    rcu_reader_offline();
+    if (access != WEB_ALLOWED)
+        refuse(request, access, missing);
     else if (!route)
-        web_reply_text(request, MHD_HTTP_NOT_FOUND, "there is no such page");
+        web_reply_text(request, HTTP_NOT_FOUND, "there is no such page");
     else
-        route->answer(request, route);
+        route->answer(request);
 }
 
-static struct web_request *request_create(struct web *web, struct MHD_Connection *connection)
+void web_answer(struct web_request *request, size_t len)
 {
-    struct web_conn *conn = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    struct web_request *request = conn ? calloc(1, sizeof(*request)) : NULL;
-    if (!request)
-        return NULL;
-    request->web = web;
-    request->conn = conn;
-    request->connection = connection;
-    buf_init(&request->body, WEB_REPLY_BYTES);
-    conn->answering = true;
-    return request;
-}
-
-enum MHD_Result web_on_request(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
-                               const char *version, const char *upload_data, size_t *upload_size, void **request_ctx)
-{
-    struct web_request *request = *request_ctx;
-    (void)version, (void)upload_data;
-    if (!request) { /* the headers are complete */
-        *request_ctx = request = request_create(cls, connection);
-        if (!request)
-            return MHD_NO;
-        if (!method_is_known(method))
-            web_reply_text(request, MHD_HTTP_METHOD_NOT_ALLOWED, "this page is read-only: GET and HEAD");
-        else if (has_body(connection))
-            web_reply_text(request, MHD_HTTP_CONTENT_TOO_LARGE, "a request has no body here");
-        return request->answered ? send_reply(request) : MHD_YES;
-    }
-    *upload_size = 0;
-    if (!request->begun) {
-        request->begun = true;
-        answer(request, url);
-    }
-    return request->answered ? send_reply(request) : MHD_YES;
-}
-
-void web_on_completed(void *cls, struct MHD_Connection *connection, void **request_ctx,
-                      enum MHD_RequestTerminationCode code)
-{
-    struct web_request *request = *request_ctx;
-    (void)cls, (void)connection, (void)code;
-    if (!request)
+    struct http_head *head = &request->head;
+    const char *status = http_head_parse(request->in.data, len, head);
+    if (status) {
+        head->method = NULL;
+        web_reply_text(request, status, "this is no request of HTTP/1.1 that can be answered");
         return;
-    request->web->reply_bytes -= request->charged;
-    buf_deinit(&request->body);
-    free(request);
-    *request_ctx = NULL;
+    }
+    const char *length = http_field(head, "Content-Length");
+    if (strcmp(head->method, "GET") != 0 && strcmp(head->method, "HEAD") != 0)
+        web_reply_text(request, HTTP_METHOD_NOT_ALLOWED, "this page is read-only: GET and HEAD");
+    else if (http_field(head, "Transfer-Encoding") || (length && strcmp(length, "0") != 0))
+        web_reply_text(request, HTTP_CONTENT_TOO_LARGE, "a request has no body here");
+    else
+        answer(request);
 }

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bloom_settle.h"
 #include "conn.h"
 #include "dispatch.h"
 #include "server_create.h"
@@ -79,15 +80,15 @@ static void make_requests(struct lane *lane, const struct row *row, uint64_t see
     lane->starts[PIECES] = len;
 }
 
-/* Runs data[0..len) as conn_input.c does. */
+/* Runs data[0..len) as requests.c does. */
 static void run_piece(struct conn *conn, char *data, size_t len)
 {
-    struct worker *worker = conn->worker;
+    struct io *io = conn->io;
     size_t done = 0;
     while (done < len) {
         struct resp_command cmd;
         size_t n = dispatch_repeated(conn, data + done, len - done);
-        if (n == 0 && resp_parser_next(&conn->input.parser, &worker->input.args, &worker->input.limits, 0, data + done,
+        if (n == 0 && resp_parser_next(&conn->input.parser, &io->input.args, &io->input.limits, 0, data + done,
                                        len - done, &n, &cmd) == RESP_COMMAND)
             dispatch(conn, &cmd);
         done += n;
@@ -99,7 +100,7 @@ static void run_text(struct conn *conn, const char *text)
     char copy[256];
     strcpy(copy, text);
     run_piece(conn, copy, strlen(copy));
-    window_flush(conn->worker);
+    io_settle(conn->io);
     if (buf_head(&conn->output.buf)[0] == '-')
         fprintf(stderr, "%s: %.*s\n", text, (int)buf_len(&conn->output.buf), buf_head(&conn->output.buf));
     buf_truncate(&conn->output.buf, 0);
@@ -111,15 +112,16 @@ static void open_lane(struct worker *worker, void *arg)
 {
     struct lane *lane = arg;
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && conn_open(worker, pair[0], false) == 0)
-        lane->conn = worker->conns;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 &&
+        conn_open(&worker->runner.io, pair[0], false) == 0)
+        lane->conn = worker->runner.io.conns;
     pthread_barrier_wait(&finish_line);
 }
 
 static void prepare(struct worker *worker, void *arg)
 {
     const struct row *row = arg;
-    struct conn *conn = lanes[worker->index].conn;
+    struct conn *conn = lanes[worker->runner.io.index].conn;
     char text[128];
     conn_will_reply(conn);
     run_text(conn, "DEL here\r\n");
@@ -146,7 +148,7 @@ static void drive(struct worker *worker, void *arg)
     while (clock_seconds(CLOCK_MONOTONIC) < end || lane->commands == 0) {
         for (unsigned i = 0; i < (seconds > 0 ? 16 : PIECES); i++, piece = (piece + 1) % PIECES) {
             run_piece(conn, lane->requests + lane->starts[piece], lane->starts[piece + 1] - lane->starts[piece]);
-            window_flush(worker);
+            window_flush(&worker->runner.window);
             buf_truncate(&conn->output.buf, 0);
             lane->commands += PIECE;
         }
@@ -163,7 +165,7 @@ static void on_workers(unsigned n, void (*run)(struct worker *worker, void *arg)
     pthread_barrier_init(&start_line, NULL, n);
     pthread_barrier_init(&finish_line, NULL, n + 1);
     for (unsigned i = 0; i < n; i++)
-        if (worker_post(server->workers[i], run, (char *)arg + i * step) != 0)
+        if (worker_post(server->threads.workers[i], run, (char *)arg + i * step) != 0)
             exit(1);
     pthread_barrier_wait(&finish_line);
 }
@@ -191,7 +193,7 @@ static void start_server(void)
     static struct config config;
     struct errbuf err = {""};
     if (config_init(&config) != 0 || server_create(&server, &config, WORKERS, &err) != 0 ||
-        server_start_workers(server, WORKERS) != 0)
+        server_start(server, PARTS_WORKERS, &err) != 0)
         exit(1);
     on_workers(WORKERS, open_lane, lanes, sizeof(lanes[0]));
 }

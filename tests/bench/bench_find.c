@@ -12,6 +12,8 @@
 #include "rcu.h"
 #include "registry.h"
 #include "rng.h"
+#include "slab.h"
+#include "entry_internal.h"
 
 #define ROUNDS 2000
 #define WORDS  (UINT64_C(1) << 17) /* 1 MB */

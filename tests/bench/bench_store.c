@@ -3,9 +3,9 @@
  *
  * One line per measurement: name, seconds, MB/s or filters/s; of loads the median of a few. Files are removed at the
  * end; the directory must not exist. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,16 +240,32 @@ static void bench_load_of_many(const char *dir, struct bloom_pool *pool, double 
     print_rate("load", median(loads, ROUNDS), filters, "filters/s");
 }
 
+/* The path of the one Filter.db file. */
+static void find_filter(const char *dir, char *path, size_t size)
+{
+    char filters[4096];
+    unsigned n = 0;
+    snprintf(filters, sizeof(filters), "%s/filters", dir);
+    DIR *listing = opendir(filters);
+    demand(listing != NULL, "no directory of filters");
+    for (const struct dirent *file; (file = readdir(listing));) {
+        size_t len = strlen(file->d_name), end = strlen("-Filter.db");
+        if (len < end || strcmp(file->d_name + len - end, "-Filter.db") != 0)
+            continue;
+        demand(snprintf(path, size, "%s/%s", filters, file->d_name) < (int)size, "a long path");
+        n++;
+    }
+    closedir(listing);
+    demand(n == 1, "not one file");
+}
+
 /* Beside what the disk and the memory do in the same rounds, since both change from one moment to the next. */
 static void bench_load_of_one(const char *dir, struct bloom_pool *pool, double bytes)
 {
     double reads[ROUNDS], memory[ROUNDS], loads[ROUNDS], shares[ROUNDS];
-    char pattern[4096];
-    glob_t found;
+    char path[4096];
 
-    snprintf(pattern, sizeof(pattern), "%s/filters/*-Filter.db", dir);
-    demand(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1, "not one file");
-    const char *path = found.gl_pathv[0];
+    find_filter(dir, path, sizeof(path));
     for (int i = 0; i < ROUNDS; i++) {
         reads[i] = read_directly(path);
         memory[i] = get_memory((size_t)bytes);
@@ -259,7 +275,6 @@ static void bench_load_of_one(const char *dir, struct bloom_pool *pool, double b
     print_rate("the file read, direct", median(reads, ROUNDS), 1e-6 * bytes, "MB/s");
     print_rate("memory for it", median(memory, ROUNDS), 1e-6 * bytes, "MB/s");
     print_rate("load", median(loads, ROUNDS), 1e-6 * bytes, "MB/s");
-    globfree(&found);
     double share = median(shares, ROUNDS); /* which sorts them */
     printf("%-28s %8.0f %%, %.0f to %.0f\n", "load, of reading", 100 * share, 100 * shares[0],
            100 * shares[ROUNDS - 1]);

@@ -56,7 +56,7 @@ static void print(const struct hdr *hdr)
 {
     static const double percentiles[] = {50, 99, 99.9};
     for (size_t i = 0; i < sizeof(percentiles) / sizeof(percentiles[0]); i++)
-        printf("%s\"p%g\": %.3f", i ? ", " : "{", percentiles[i], (double)hdr_percentile(hdr, percentiles[i]) / 1000);
+        printf("%s\"p%g\":%.3f", i ? ", " : "{", percentiles[i], (double)hdr_percentile(hdr, percentiles[i]) / 1000);
     printf(", \"max\": %.3f}\n", (double)hdr->max / 1000);
 }
 

@@ -9,15 +9,10 @@ Usage: users_cost.py BLOOMERYD [--commands N] [--pipeline N]
 """
 
 import argparse
-import glob
-import os
 import random
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-import time
+
+from callgrind import Client, Server
 
 FILTERS = 2000
 
@@ -51,98 +46,13 @@ def item(rng):
     return f"{rng.getrandbits(64):016x}"
 
 
-def encode(words):
-    parts = [b"*%d\r\n" % len(words)]
-    for word in words:
-        word = word.encode()
-        parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
-    return b"".join(parts)
-
-
-def lines_of_reply(words):
-    return len(words) - 1 if words[0] == "BF.MEXISTS" else 1
-
-
-class Refused(Exception):
-    """The daemon has replied with an error."""
-
-
-class Client:
-    def __init__(self, port, user=None):
-        self.sock = socket.create_connection(("127.0.0.1", port))
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if user:
-            self.send([("AUTH", user, "any")])
-
-    def send(self, commands):
-        """All of them at once; returns when each has its reply, and fails if one is an error."""
-        self.sock.sendall(b"".join(encode(command) for command in commands))
-        left, got = sum(map(lines_of_reply, commands)), b""
-        while left > 0:
-            some = self.sock.recv(1 << 20)
-            if not some:
-                raise SystemExit("the daemon has closed the connection")
-            got += some
-            *lines, got = got.split(b"\r\n")
-            for line in lines:
-                if line.startswith(b"-"):
-                    raise Refused(line.decode())
-            left -= len(lines)
-
-
-class Daemon:
-    def __init__(self, binary):
-        self.directory = tempfile.mkdtemp(prefix="users-cost-")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.out = os.path.join(self.directory, "callgrind.out")
-        self.process = subprocess.Popen(
-            ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--callgrind-out-file=" + self.out, binary,
-             "--port", str(self.port), "--dir", self.directory, "--threads", "1", "--save", "", "--appendonly", "no"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.dumps = 0
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                self.admin = Client(self.port)
-                self.admin.send([("DBSIZE",)])
-                return
-            except (OSError, Refused):
-                time.sleep(0.1)
-        raise SystemExit("the daemon does not start")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.directory)
-
-    def control(self, option):
-        subprocess.run(["callgrind_control", option, str(self.process.pid)], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-
-    def count(self, client, batches):
-        """Instructions of the worker while the client sends its commands."""
-        self.control("-z")
-        for batch in batches:
-            client.send(batch)
-        self.control("-d")
-        self.dumps += 1
-        return max(map(total_of, glob.glob(f"{self.out}.{self.dumps}-*")))
-
-
-def total_of(path):
-    with open(path) as file:
-        return next(int(line.split()[1]) for line in file if line.startswith(("summary:", "totals:")))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bloomeryd")
     parser.add_argument("--commands", type=int, default=32000)
     parser.add_argument("--pipeline", type=int, default=64)
     options = parser.parse_args()
-    daemon = Daemon(options.bloomeryd)
+    daemon = Server([options.bloomeryd, "--threads", "1", "--save", "", "--appendonly", "no"])
     try:
         daemon.admin.send([("BF.RESERVE", f"bench:{i}", "0.01", "1000") for i in range(FILTERS)])
         clients = {}
@@ -161,7 +71,10 @@ def main():
             for user, client in clients.items():
                 for batch in batches[:10]:
                     client.send(batch)
-                total = daemon.count(client, batches)
+                daemon.start()
+                for batch in batches:
+                    client.send(batch)
+                total = daemon.so_far()[0]
                 base = base or total
                 line += f"{total / n:9.1f} {100 * (total / base - 1):+5.2f}%"
             print(line, flush=True)

@@ -92,7 +92,7 @@ def begin(resp=2):
 # ---- rules ----
 
 RULES = """on off nopass resetpass >p1 >p2 <p1 #0123 !0123 reset sanitize-payload skip-sanitize-payload allkeys resetkeys ~* ~a* ~b
-    ~a?c ~[ab]* %R~a* %W~a* %RW~c* %R~* %rw~d %X~a %~a % %RR~a ~ allchannels resetchannels &* &c* &d &[cd]? & clearselectors
+    ~a?c ~[ab]* %R~a* %W~a* %RW~c* %RW~* %R~* %rw~d %X~a %~a % %RR~a ~ allchannels resetchannels &* &c* &d &[cd]? & clearselectors
     allcommands nocommands +@all -@all +@read -@read +@write -@write +@keyspace -@keyspace +@dangerous -@dangerous +@admin -@admin
     +@slow -@slow +@connection -@connection +@pubsub -@pubsub +@transaction +@nosuch -@nosuch +bf.card -bf.card +bf.add -bf.add
     +BF.ADD +del -del +config -config +config|get -config|set +config|nosuch +config|get|x +config| +select|0 +select|1 -select
@@ -191,6 +191,8 @@ def logged(pair):
         for entry in reply[1]:
             fields = {entry[1][i][1]: entry[1][i + 1][1] for i in range(0, len(entry[1]), 2)}
             holds(float(fields.pop("age-seconds")) >= 0, "it has an age")
+            for field in "entry-id", "timestamp-created", "timestamp-last-updated":  # since Redis 7.2
+                fields.pop(field, None)
             user = re.search(r" user=(\S+) ", fields.pop("client-info"))
             entries.append((fields, user and user.group(1)))
         pairs.append(entries)

@@ -1,4 +1,5 @@
-"""A redis-server to compare with, and connections that show replies as they are."""
+"""A redis-server to compare with (BLOOMERY_REDIS_SERVER is its program), and connections that show replies as they are."""
+import os
 import socket
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class RedisServer:
         for _ in range(5):  # another process may take the port between the look and the bind
             self.port = free_port()
             self.process = subprocess.Popen(
-                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                [os.environ["BLOOMERY_REDIS_SERVER"], "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
                  "--dir", self.directory.name] + arguments, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
             if self.ready():
                 return

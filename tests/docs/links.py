@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""links.py SOURCE: the links between the pages of the repository lead to files and headings that exist, and docs/README.md leads
-to every page of docs/."""
+"""links.py SOURCE: the links between the pages of the repository lead to files and headings that exist, docs/README.md leads
+to every page of docs/, and numbered headings count from 1."""
 import os
 import re
 import subprocess
@@ -8,6 +8,7 @@ import sys
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+NUMBERED = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -27,6 +28,9 @@ def main():
     for page in pages:
         with open(page, encoding="utf-8") as file:
             text = FENCED.sub("", file.read())
+        numbers = [int(number) for number in NUMBERED.findall(text)]
+        if numbers != list(range(1, len(numbers) + 1)):
+            wrong.append(f"{page}: the sections are numbered {numbers}")
         for groups in LINK.findall(text):
             target = groups[0] or groups[1]
             if re.match(r"[a-z]+:", target):

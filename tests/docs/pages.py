@@ -120,6 +120,7 @@ class Page:
         redis_cli = shutil.which("redis-cli")
         self.script("redis-cli", f'case " $* " in *" -p "*|*" -u "*|*" -s "*|*" --version "*) exec {redis_cli} "$@" ;; esac\n'
                                  f'exec {redis_cli} -p {port} "$@"')
+        self.script("python3", f'exec "{sys.executable}" "$@"')
         self.script("bloomery", f'[ "$1" != bench ] || case " $* " in *" --port "*|*" -h"*|*" --help "*) ;; '
                                 f'*) shift; set -- bench --port {port} "$@" ;; esac\nexec "{TOOL}" "$@"')
         self.script("bloomeryd", f'case " $* " in *" --version "*|*" --help "*|*" --print-config "*) exec "{DAEMON}" "$@" ;; esac\n'

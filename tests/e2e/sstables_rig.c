@@ -1,6 +1,7 @@
 #include "sstables_rig.h"
 
 #include <criterion/criterion.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,24 @@ void discard(void)
         redisFree(client);
     client = NULL;
     daemon_discard(&the_daemon);
+}
+
+const char *ask(const char *format, ...)
+{
+    static char text[400000];
+    static const char round[] = ",\"round\",:";
+    va_list args;
+    va_start(args, format);
+    cr_assert_eq(redisvAppendCommand(client, format, args), REDIS_OK);
+    va_end(args);
+    int len = snprintf(text, sizeof(text), "%s", client_reply(client));
+    cr_assert_lt(len, (int)sizeof(text));
+    for (char *at; (at = strstr(text, round));) {
+        const char *behind = at + strlen(round);
+        behind += strspn(behind, "0123456789");
+        memmove(at, behind, strlen(behind) + 1);
+    }
+    return text;
 }
 
 /* ---- files ---- */
@@ -64,6 +83,12 @@ void write_filter(const char *path, const void *bytes, size_t len)
 {
     make_directories(below_root(path));
     write_file(below_root(path), bytes, len);
+}
+
+void write_data(const char *path)
+{
+    make_directories(below_root(path));
+    write_file(below_root(path), "", 0);
 }
 
 void write_sstable(const char *path, const void *bytes, size_t len)

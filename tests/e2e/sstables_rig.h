@@ -26,17 +26,31 @@ const char *below_root(const char *path);
 
 void make_directories(const char *path); /* above the file */
 
+void write_data(const char *path); /* an empty Data.db */
+
 /* Write a file whose path below the directory ends with Filter.db, the second one with its TOC.txt. */
 void write_filter(const char *path, const void *bytes, size_t len);
 void write_sstable(const char *path, const void *bytes, size_t len);
 void write_toc(const char *path); /* that of such a file */
+
+/* The reply to a command in hiredis's format as text, without the round that BF.FIND tells: `,"round",:N`. Valid until
+ * the next call. */
+const char *ask(const char *format, ...);
+
+/* The same must be this text, for BF.FIND. */
+#define expect_find(expected, ...)                                                                            \
+    do {                                                                                                      \
+        const char *text_got = ask(__VA_ARGS__);                                                              \
+        cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'; command: %s", text_got, (expected), \
+                         #__VA_ARGS__);                                                                       \
+    } while (0)
 
 /* Waits until the answer to a command is this one: the daemon notices changes by itself. */
 #define wait_for(expected, ...)                                                                 \
     do {                                                                                        \
         const char *text_got = "";                                                              \
         for (int tries = 0; tries < 600; tries++) {                                             \
-            text_got = client_ask(client, __VA_ARGS__);                                         \
+            text_got = ask(__VA_ARGS__);                                                        \
             if (strcmp(text_got, (expected)) == 0)                                              \
                 break;                                                                          \
             usleep(50000);                                                                      \

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
 #include "http.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, acl);
@@ -144,17 +146,17 @@ Test(acl, wrong_users_stop_the_start)
     snprintf(path, sizeof(path), "%s/users", dir);
     snprintf(data, sizeof(data), "%s/data", dir);
     const char *with_file[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--aclfile", path, NULL};
-    cr_expect_eq(daemon_run(with_file, NULL, &output), 1);
+    cr_expect_eq(daemon_run(with_file, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "cannot open"), "%s", output);
     write_file(path, "user bob on\nuser alice +nosuch\n");
-    cr_expect_eq(daemon_run(with_file, NULL, &output), 1);
+    cr_expect_eq(daemon_run(with_file, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "users:2: Error in applying operation '+nosuch'"), "%s", output);
     const char *both[] = {"--port",    "0",  "--unixsocket", "x",   "--dir", data,
                           "--aclfile", path, "--user",       "bob", "on",    NULL};
-    cr_expect_eq(daemon_run(both, NULL, &output), 1);
+    cr_expect_eq(daemon_run(both, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "keep all users in one place"), "%s", output);
     const char *rule[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--user", "bob", "on", "<hidden", NULL};
-    cr_expect_eq(daemon_run(rule, NULL, &output), 1);
+    cr_expect_eq(daemon_run(rule, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "user 'bob': rule '<': The password"), "%s", output);
     cr_expect_null(strstr(output, "hidden"), "%s", output);
     unlink(path);
@@ -278,6 +280,7 @@ DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
 struct asker {
     int id;
     atomic_bool *stop;
+    atomic_ulong *answers; /* of all of them */
     unsigned long allowed, refused, closed;
 };
 
@@ -297,6 +300,7 @@ static void *ask(void *arg)
             for (int j = 0; j < 5 && open; j++) {
                 const char *text = wire_text(&wire);
                 open = strcmp(text, "(closed)") != 0;
+                atomic_fetch_add(asker->answers, open);
                 asker->allowed += text[0] == ':' || text[0] == '[';
                 asker->refused += text[0] == '-';
             }
@@ -313,14 +317,16 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     struct asker askers[ASKERS];
     pthread_t threads[ASKERS];
     atomic_bool stop = false;
+    atomic_ulong answers = 0;
     daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     redisContext *admin = client_open(the_daemon.port);
     for (int i = 0; i < 2; i++)
         expect(admin, "+OK", "ACL SETUSER user%d on nopass ~* &* +@all", i);
     for (int i = 0; i < ASKERS; i++) {
-        askers[i] = (struct asker){.id = i, .stop = &stop};
+        askers[i] = (struct asker){.id = i, .stop = &stop, .answers = &answers};
         cr_assert_eq(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
     }
+    wait_until(atomic_load(&answers) > 0);
     static const char *const changes[] = {"-bf.add",     "resetkeys",    "~f",    "~* +@all", "resetchannels",
                                           "allchannels", "-@all +@read", "+@all", "off",      "on nopass"};
     for (int i = 0; i < CHANGES; i++) {
@@ -424,4 +430,156 @@ DAEMON_TEST(the_daemon, acl, nothing_secret_is_shown)
     cr_expect_null(strstr(text, "hidden"), "%s", text);
     wire_close(&monitor);
     redisFree(client);
+}
+
+static long long logged_number(const redisReply *entry, const char *name)
+{
+    for (size_t i = 0; i + 1 < entry->elements; i += 2)
+        if (strcmp(entry->element[i]->str, name) == 0 && entry->element[i + 1]->type == REDIS_REPLY_INTEGER)
+            return entry->element[i + 1]->integer;
+    return -1;
+}
+
+/* As in Redis since 7.2: an entry has a number of its own, and the times of the first and the last refusal in it. */
+DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
+{
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port);
+    long long before_ms = time(NULL) * 1000LL;
+    (void)client_ask(client, "AUTH first x");
+    (void)client_ask(client, "AUTH second x");
+    usleep(20000);
+    (void)client_ask(client, "AUTH first x"); /* the same entry, which is the newest again */
+    redisReply *log = redisCommand(client, "ACL LOG");
+    cr_assert(log && log->elements == 2);
+    cr_expect_eq(log->element[0]->elements, 20);
+    cr_expect_eq(logged_number(log->element[0], "count"), 2);
+    cr_expect_eq(logged_number(log->element[0], "entry-id"), 0);
+    cr_expect_eq(logged_number(log->element[1], "entry-id"), 1);
+    long long created = logged_number(log->element[0], "timestamp-created");
+    long long updated = logged_number(log->element[0], "timestamp-last-updated");
+    cr_expect(created >= before_ms && created <= before_ms + 100000, "%lld, not about %lld", created, before_ms);
+    cr_expect(updated >= created + 15 && updated <= created + 100000, "%lld after %lld", updated, created);
+    cr_expect_eq(logged_number(log->element[1], "timestamp-created"),
+                 logged_number(log->element[1], "timestamp-last-updated"));
+    freeReplyObject(log);
+    expect(client, "+OK", "ACL LOG RESET");
+    (void)client_ask(client, "AUTH first x");
+    log = redisCommand(client, "ACL LOG");
+    cr_assert(log && log->elements == 1);
+    cr_expect_eq(logged_number(log->element[0], "entry-id"), 2, "numbers are not given twice");
+    freeReplyObject(log);
+    redisFree(client);
+}
+
+/* As in Redis; in the file another form stands, which means the same with other patterns behind it. */
+DAEMON_TEST(the_daemon, acl, all_names_by_a_pattern_are_shown_as_redis_does)
+{
+    start_with_file("user alice on nopass %RW~* ~b +@read\n");
+    redisContext *admin = client_open(the_daemon.port);
+    expect(admin, "+OK", "AUTH top");
+    const char *text = client_ask(admin, "ACL GETUSER alice");
+    cr_expect_not_null(strstr(text, "\"keys\",\"~* ~b\""), "%s", text);
+    text = client_ask(admin, "ACL LIST");
+    cr_expect_not_null(strstr(text, "\"user alice on nopass ~* ~b resetchannels -@all +@read\""), "%s", text);
+    expect(admin, "+OK", "ACL SAVE");
+    expect(admin, "+OK", "ACL LOAD");
+    text = client_ask(admin, "ACL GETUSER alice");
+    cr_expect_not_null(strstr(text, "\"keys\",\"~* ~b\""), "%s", text);
+    redisFree(admin);
+}
+
+/* As in Redis, whose working directory `dir` is; ACL SAVE, ACL LOAD and a start find the same file. */
+DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
+{
+    daemon_start(&the_daemon, NULL);
+    char path[400];
+    snprintf(path, sizeof(path), "%s/users of here.acl", the_daemon.data);
+    write_file(path, "user alice on >pw +@all\n");
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, (const char *const[]){"--aclfile", "users of here.acl", NULL});
+    redisContext *admin = client_open(the_daemon.port);
+    expect(admin, "+OK", "AUTH alice pw");
+    expect(admin, "+OK", "ACL SETUSER bob on nopass +ping");
+    expect(admin, "+OK", "ACL SAVE");
+    cr_expect_not_null(strstr(read_file(path), "user bob on nopass"), "%s", read_file(path));
+    expect(admin, ":1", "ACL DELUSER bob");
+    expect(admin, "+OK", "ACL LOAD");
+    expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
+    admin = client_after_stop(admin, &the_daemon, NULL);
+    expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
+    redisFree(admin);
+}
+
+/* Lines of settings are told by the name, since they have no number here. */
+DAEMON_TEST(the_daemon, acl, a_user_with_two_lines_stops_the_start)
+{
+    daemon_prepare(&the_daemon);
+    snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
+    write_file(the_daemon.file, "user alice on\nuser bob on\nuser alice off\n");
+    cr_assert_not(daemon_try(&the_daemon, NULL));
+    const char *text = daemon_output(&the_daemon);
+    cr_expect_not_null(strstr(text, "user 'alice' is there twice: a user has one line"), "%s", text);
+    cr_expect_null(strstr(text, "line 0"), "%s", text);
+}
+
+/* A password is bytes, also in the file that CONFIG REWRITE writes. */
+DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
+{
+    static const char password[] = "a\0b \"\xff\n";
+    const size_t len = sizeof(password) - 1;
+    daemon_prepare(&the_daemon);
+    snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
+    write_file(the_daemon.file, "appendonly yes\n");
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET requirepass %b", password, len);
+    redisReply *reply = redisCommand(client, "CONFIG GET requirepass");
+    cr_assert(reply && reply->elements == 2 && reply->element[1]->len == len);
+    cr_expect_eq(memcmp(reply->element[1]->str, password, len), 0);
+    freeReplyObject(reply);
+    expect(client, "+OK", "CONFIG REWRITE");
+    for (int i = 0; i < 2; i++) {
+        client = client_after_stop(client, &the_daemon, NULL);
+        expect(client, "-NOAUTH Authentication required.", "PING");
+        expect(client, "-WRONGPASS invalid username-password pair or user is disabled.", "AUTH a");
+        expect(client, "+OK", "AUTH %b", password, len);
+        expect(client, "+PONG", "PING");
+    }
+    expect(client, "+OK", "CONFIG SET requirepass %s", "");
+    client = client_after_stop(client, &the_daemon, NULL);
+    expect(client, "+OK", "AUTH %b", password, len); /* the file has it still */
+    redisFree(client);
+}
+
+/* A long log is written in the background, and as it was at one moment. */
+DAEMON_TEST(the_daemon, acl, a_long_log_is_written_off_the_loop)
+{
+    daemon_start(&the_daemon, NULL);
+    redisContext *admin = client_open(the_daemon.port), *client = client_open(the_daemon.port);
+    expect(admin, "+OK", "CONFIG SET acllog-max-len 3000");
+    expect(admin, "+OK", "ACL SETUSER bob on nopass ~mine +@all");
+    expect(client, "+OK", "AUTH bob x");
+    for (int last = 100; last <= 4000; last += 3900) {
+        for (int i = 0; i < last; i++)
+            redisAppendCommand(client, "BF.CARD not-mine-%d", i);
+        for (int i = 0; i < last; i++)
+            cr_assert(strstr(client_reply(client), "-NOPERM") != NULL);
+        expect(admin, "+OK", "MULTI");
+        expect(admin, "+QUEUED", "ACL LOG 5000");
+        bool refused = strstr(client_ask(admin, "EXEC"), "may take long") != NULL;
+        cr_expect_eq(refused, last > 128);
+        redisReply *log = redisCommand(admin, "ACL LOG 5000");
+        cr_assert(log && log->type == REDIS_REPLY_ARRAY);
+        cr_assert_eq(log->elements, (size_t)(last < 3000 ? last : 3000));
+        for (size_t i = 0; i < log->elements; i++) {
+            char name[32];
+            snprintf(name, sizeof(name), "not-mine-%d", last - 1 - (int)i);
+            cr_assert_str_eq(log->element[i]->element[7]->str, name);
+        }
+        freeReplyObject(log);
+        expect(admin, "+OK", "ACL LOG RESET");
+    }
+    redisFree(client);
+    redisFree(admin);
 }

@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, admin);
@@ -60,11 +61,6 @@ static void expect_like_both(const char *part, const char *command)
 {
     expect_like(&resp2, part, command);
     expect_like(&resp3, part, command);
-}
-
-static void sleep_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
 /* What a single server has none of is answered as Redis answers it there, or refused. */
@@ -121,20 +117,10 @@ DAEMON_TEST(the_daemon, admin, wait_waits_alone)
 
     cr_assert(wire_send_text(&resp2, "WAIT 1 0\r\nPING\r\n"));
     wire_open(&other, the_daemon.port);
-    for (int i = 0; i < 1000; i++) {
-        if (strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:1") != NULL)
-            break;
-        sleep_ms(10);
-    }
-    expect_like(&resp3, "blocked_clients:1", "INFO clients");
+    wait_until(strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:1"));
     expect_reply(&other, "+PONG", "PING");
     wire_close(&resp2); /* a connection that is gone waits no longer */
-    for (int i = 0; i < 1000; i++) {
-        if (strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:0") != NULL)
-            break;
-        sleep_ms(10);
-    }
-    expect_like(&resp3, "blocked_clients:0", "INFO clients");
+    wait_until(strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:0"));
     wire_close(&other);
     wire_open(&resp2, the_daemon.port);
     cr_assert(wire_send_text(&resp2, "WAIT 1 0\r\n")); /* the end of the daemon does not wait for it either */
@@ -251,6 +237,9 @@ DAEMON_TEST(the_daemon, admin, memory_is_that_of_the_filters)
     expect_like_both("2 filters", "MEMORY DOCTOR");
     expect(client, "+OK", "CONFIG SET maxmemory 1600000");
     expect_like_both("maxmemory allows", "MEMORY DOCTOR");
+    expect(client, "+OK", "CONFIG SET maxmemory 0");
+    expect(client, ":1", "DEL small");
+    expect_like_both("Nothing is wrong: 1 filter, ", "MEMORY DOCTOR");
     redisFree(client);
     hang_up();
 }

@@ -22,7 +22,7 @@ static int run(const char *arguments)
 static double field(const char *name)
 {
     char key[64];
-    snprintf(key, sizeof(key), "\"%s\": ", name);
+    snprintf(key, sizeof(key), "\"%s\":", name);
     const char *at = strstr(output, key);
     cr_assert(at, "%s is not in %s", name, output);
     return strtod(at + strlen(key), NULL);

@@ -29,7 +29,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(bf_more, .init = start, .fini = discard, .timeout = 120);
+TestSuite(bf_more, .init = start, .fini = discard, .timeout = 1000);
 
 #define ask3(expected, command)                                                                                   \
     do {                                                                                                          \

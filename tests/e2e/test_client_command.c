@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, client_command, "--threads", "3");
@@ -174,8 +175,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
         }
     }
     cr_assert(wire_send_text(&queue, "EXEC\r\nPING\r\n"));
-    while (strcmp(field(me, queue_id, "qbuf"), "0") == 0)
-        usleep(1000);
+    wait_until(strcmp(field(me, queue_id, "qbuf"), "0") != 0);
     expect(me, ":1", "BF.CARD f");              /* reading goes on */
     expect(me, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
     for (int i = 0; i < 6; i++)
@@ -198,9 +198,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
 /* What CLIENT LIST says of a connection, until it is gone from it. */
 static void wait_until_gone(redisContext *asker, long long id)
 {
-    for (int i = 0; i < 600 && field(asker, id, "addr")[0]; i++)
-        usleep(100000);
-    cr_expect_str_eq(field(asker, id, "addr"), "");
+    wait_until(!field(asker, id, "addr")[0]);
 }
 
 /* A connection that holds a write back, and its id. */
@@ -212,11 +210,9 @@ static long long open_held(struct wire *wire, const char *command)
     return id;
 }
 
-static void wait_until_held(redisContext *asker, long long id, const char *command)
+static void wait_until_held(redisContext *asker, long long id)
 {
-    for (int i = 0; i < 6000 && strcmp(field(asker, id, "qbuf"), "0") == 0; i++)
-        usleep(10000);
-    cr_assert_str_neq(field(asker, id, "qbuf"), "0", "%s has not been read", command);
+    wait_until(strcmp(field(asker, id, "qbuf"), "0") != 0);
 }
 
 /* Who gives up while CLIENT PAUSE holds his command is closed, and the command is not run: at once if he breaks the
@@ -230,13 +226,15 @@ DAEMON_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_not
     expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
     long long broken_id = open_held(&broken, "BF.ADD f broken\r\n");
     long long closed_id = open_held(&closed, "BF.ADD f closed\r\nBF.ADD f pipelined\r\n");
-    wait_until_held(me, broken_id, "BF.ADD f broken");
-    wait_until_held(me, closed_id, "BF.ADD f closed");
+    wait_until_held(me, broken_id);
+    wait_until_held(me, closed_id);
+    wait_until(info_number(the_daemon.port, "clients", "blocked_clients") == 2); /* as Redis counts */
     setsockopt(broken.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     wire_close(&broken);
     wire_close(&closed);
     wait_until_gone(me, broken_id);
     wait_until_gone(me, closed_id);
+    wait_until(info_number(the_daemon.port, "clients", "blocked_clients") == 0);
     expect(me, "+OK", "CLIENT UNPAUSE");
     expect(me, "[:0,:0,:0]", "BF.MEXISTS f broken closed pipelined");
     redisFree(me);
@@ -250,9 +248,10 @@ DAEMON_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its
     expect(me, "+OK", "BF.RESERVE f 0.01 100");
     expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
     long long id = open_held(&half, "BF.ADD f x\r\nBF.ADD f x\r\n");
-    wait_until_held(me, id, "BF.ADD f x");
+    wait_until_held(me, id);
     cr_assert_eq(shutdown(half.fd, SHUT_WR), 0);
     expect(me, "+OK", "CLIENT UNPAUSE");
+    wait_until(info_number(the_daemon.port, "clients", "blocked_clients") == 0);
     cr_expect_str_eq(wire_text(&half), ":1");
     cr_expect_str_eq(wire_text(&half), ":0");
     cr_expect_str_eq(wire_text(&half), "(closed)");

@@ -255,7 +255,7 @@ DAEMON_TEST(the_daemon, content, scandump_and_loadchunk_refuse)
     expect(client, "-ERR Second argument must be numeric", "BF.LOADCHUNK g x data");
     expect(client, "-ERR received bad data: 4 bytes are too few for the header of a dump", "BF.LOADCHUNK g 1 data");
     expect(client,
-           "-ERR received bad data: this is no dump of Bloomery, and a dump of RedisBloom begins with its header, "
+           "-ERR received bad data: not a dump of Bloomery; a dump of RedisBloom begins with its header, "
            "iterator 1",
            "BF.LOADCHUNK g 2 data");
 }

@@ -18,6 +18,7 @@
 #include "environment.h"
 #include "power.h"
 #include "rng.h"
+#include "wait.h"
 
 #define PLAYERS 4
 #define NAMES   4 /* of each player: nobody else touches them */
@@ -311,8 +312,7 @@ static void play_rounds(bool power_fails)
         for (unsigned p = 0; p < PLAYERS; p++)
             cr_assert_eq(pthread_create(&players[p].thread, NULL, play_until_the_end, &players[p]), 0);
         cr_assert_eq(pthread_create(&saver, NULL, save_until_the_end, NULL), 0);
-        while (atomic_load(&connected) < PLAYERS + 1)
-            usleep(1000);
+        wait_until(atomic_load(&connected) >= PLAYERS + 1);
         usleep((useconds_t)(10000 + rng_below(&rng, DAEMON_SANITIZED ? 800000 : 250000)));
         daemon_kill(&the_daemon);
         for (unsigned p = 0; p < PLAYERS; p++)

@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "program.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 CLIENT_SUITE(the_daemon, client, content_log, "--threads", "2", "--appendfsync", "always");
 
@@ -144,8 +145,7 @@ DAEMON_TEST(the_daemon, content_log, without_a_log_contents_are_in_the_next_save
     for (int large = 0; large < 2; large++) {
         expect(client, "+OK", "FLUSHALL");
         expect(client, "+OK", "CONFIG SET appendonly no");
-        while (strcmp(client_ask(client, "SAVE"), "+OK") != 0)
-            usleep(1000);
+        wait_until(strcmp(client_ask(client, "SAVE"), "+OK") == 0);
         make_all(large);
         cr_assert_eq(daemon_layer_files(&the_daemon), 0);
         expect(client, "+OK", "SAVE");

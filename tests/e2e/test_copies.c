@@ -27,7 +27,7 @@ static void discard(void)
     daemon_discard(&probe);
 }
 
-TestSuite(copies, .fini = discard, .timeout = 600);
+TestSuite(copies, .fini = discard, .timeout = 1000);
 
 /* $1 is the data directory, $2 the copy. Files vanish meanwhile, which cp complains about. */
 static const char *const ways[] = {

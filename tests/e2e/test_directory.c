@@ -18,6 +18,7 @@
 #include "log_clients.h"
 #include "program.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 #define ALL     "one=5 two=30 three=3"
 #define NOTHING "one=0 two=0 three=0"
@@ -422,7 +423,7 @@ static void play(const struct row *row)
     cr_expect(row->left[0] == '\0' || system(command) == 0, "%s: afterwards not: %s", row->name, row->left);
 }
 
-Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 600)
+Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 1000)
 {
     make_template(true);
     make_template(false);
@@ -432,7 +433,7 @@ Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 600)
 
 /* A log that may not be written to any more: reads go on, writes are refused with the reason, and nobody has to do
  * anything but to give the permission back. */
-Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 300)
+Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 1000)
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
 
@@ -444,11 +445,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     daemon_start(&daemon_under_test, args);
     redisContext *client = client_open(daemon_under_test.port);
     /* The start has something to write. A write that came before this is known would be taken in, and wait. */
-    double until = seconds_now() + 60;
-    while (!strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err")) {
-        cr_assert_lt(seconds_now(), until, "the failure is not noticed");
-        usleep(5000);
-    }
+    wait_until(strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err"));
     const char *reply = client_ask(client, "BF.RESERVE new 0.01 10");
     cr_assert(strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
     cr_assert(strstr(client_ask(client, "BF.ADD one g"), "Permission denied") != NULL);

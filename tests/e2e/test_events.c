@@ -80,7 +80,8 @@ DAEMON_TEST(the_daemon, events, what_happens_to_filters)
     expect_events("BF.CLEAR i", "bloom.clear i;");
     expect_events("BF.CLEAR i", "");
     expect_events("BF.MERGE m i", "new m;bloom.merge m;");
-    expect_events("BF.MERGE m i", "bloom.merge m;");
+    expect_events("BF.MERGE m i", "");
+    expect_events("BF.ADD i new|BF.MERGE m i", "bloom.merge m;");
     expect_events("DEL m none i", "del m;del i;");
     expect_events("BF.RESERVE t 0.01 10 TTL 1000", "new t;bloom.reserve t;expire t;");
     expect_events("UNLINK t", "del t;");

@@ -11,6 +11,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, expiry, "--threads", "2", "--save-pack-limit", "0");
@@ -160,10 +161,27 @@ DAEMON_TEST(the_daemon, expiry, times_agree)
 
 static void wait_gone(redisContext *c, const char *name)
 {
-    for (long long end = now_ms() + 30000; client_number(c, "EXISTS %s", name);) {
-        cr_assert_lt(now_ms(), end, "%s does not expire", name);
-        usleep(1000);
+    wait_until(client_number(c, "EXISTS %s", name) == 0);
+}
+
+/* At its millisecond by the clock of TIME a filter is gone, not a tick of the kernel later. */
+DAEMON_TEST(the_daemon, expiry, gone_at_its_millisecond)
+{
+    redisContext *c = client_open(the_daemon.port);
+    for (int i = 0; i < 100; i++) {
+        expect(c, ":1", "BF.ADD k x");
+        long long at = now_ms() + 5 + i % 11, seconds, micros, exists = 1;
+        expect(c, ":1", "PEXPIREAT k %lld", at);
+        while (exists) {
+            redisAppendCommand(c, "TIME");
+            redisAppendCommand(c, "EXISTS k");
+            cr_assert_eq(sscanf(client_reply(c), "[\"%lld\",\"%lld\"]", &seconds, &micros), 2);
+            cr_assert_eq(sscanf(client_reply(c), ":%lld", &exists), 1);
+            cr_assert(!exists || seconds * 1000 + micros / 1000 < at, "round %d: %lld us late", i,
+                      seconds * 1000000 + micros - at * 1000);
+        }
     }
+    redisFree(c);
 }
 
 /* An expired filter is gone from every answer at once, on all threads, and its memory soon. */
@@ -223,10 +241,7 @@ DAEMON_TEST(the_daemon, expiry, memory_comes_back_unasked)
     long long avg = keyspace_number(c, ",avg_ttl=");
     cr_expect(avg > 400000 && avg <= 550000, "%lld", avg);
     expect(c, ":1", "PEXPIRE big 1");
-    for (long long end = now_ms() + 30000; client_info(c, "bf", "bf_bytes") > bytes;) {
-        cr_assert_lt(now_ms(), end, "the memory does not come back");
-        usleep(1000);
-    }
+    wait_until(client_info(c, "bf", "bf_bytes") <= bytes);
     cr_expect_eq(client_info(c, "stats", "expired_keys"), 1);
     cr_expect_eq(keyspace_number(c, "db0:keys="), 1);
     cr_expect_eq(keyspace_number(c, ",expires="), 1);
@@ -269,10 +284,7 @@ static bool filter_files_exist(const char *name)
 /* After a start there may be a save under way. */
 static void save(redisContext *c)
 {
-    for (long long end = now_ms() + 30000; strcmp(client_ask(c, "SAVE"), "+OK") != 0;) {
-        cr_assert_lt(now_ms(), end, "it cannot be saved");
-        usleep(1000);
-    }
+    wait_until(strcmp(client_ask(c, "SAVE"), "+OK") == 0);
 }
 
 /* A save keeps the times; what expires while the daemon is down is not there afterwards, and the next save removes its

@@ -2,6 +2,7 @@
  * that answers as if it were not. What is tested is what happens, not how long it takes. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, fairness, "--threads", "1"); /* everybody is on the same worker */
@@ -396,13 +398,8 @@ static bool find_niceness(const char *wanted, int *nice_out)
 static int niceness(const char *wanted)
 {
     int nice = 0;
-    for (int i = 0; i < 1000; i++) {
-        if (find_niceness(wanted, &nice))
-            return nice;
-        usleep(10000);
-    }
-    cr_assert_fail("no thread is called '%s'", wanted);
-    return 0;
+    wait_until(find_niceness(wanted, &nice));
+    return nice;
 }
 
 /* What nobody waits for gives way to workers and to the log, and each thread has its name. */
@@ -415,4 +412,80 @@ DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
     cr_expect_eq(niceness("notifier"), own);
     for (size_t i = 0; i < sizeof(background) / sizeof(background[0]); i++)
         cr_expect_eq(niceness(background[i]), own + 10 < 19 ? own + 10 : 19, "%s", background[i]);
+}
+
+enum { MANY_NAMES = DAEMON_SANITIZED ? 5000 : 100000 }; /* a comparison takes some fifty times as long */
+
+/* A user with 1,000 patterns, who names very many filters: each name is compared with each pattern. */
+static void begin_restricted(struct wire *wire, redisContext *admin)
+{
+    const char *words[1010] = {"ACL", "SETUSER", "narrow", "on", "nopass", "+@all", "~last-*"};
+    char patterns[1000][24];
+    int n = 7;
+    for (int i = 0; i < 1000; i++, n++) {
+        snprintf(patterns[i], sizeof(patterns[i]), "~pattern-%d:*", i);
+        words[n] = patterns[i];
+    }
+    redisReply *reply = redisCommandArgv(admin, n, words, NULL);
+    cr_assert(reply && reply->type == REDIS_REPLY_STATUS);
+    freeReplyObject(reply);
+    wire_open(wire, the_daemon.port);
+    cr_assert_str_eq(wire_ask(wire, "AUTH narrow x"), "+OK");
+}
+
+/* `n` names that the 999th pattern matches, and another one. */
+static void add_names(struct text *text, const char *name, int n, const char *last)
+{
+    char line[64];
+    add(text, line, (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n", n + 2, strlen(name), name));
+    for (int i = 0; i < n; i++)
+        add(text, "$13\r\npattern-999:f\r\n", 20);
+    add(text, line, (size_t)snprintf(line, sizeof(line), "$%zu\r\n%s\r\n", strlen(last), last));
+}
+
+/* Names are compared with rights in turns, in which others are served; nothing is done before all of them have been. */
+DAEMON_TEST(the_daemon, fairness, rights_to_many_names_are_checked_first)
+{
+    redisContext *other = client_open(the_daemon.port);
+    struct wire wire;
+    struct text text = {0};
+    begin_restricted(&wire, other);
+    expect(other, ":1", "BF.ADD pattern-999:f x");
+    add_names(&text, "DEL", MANY_NAMES, "forbidden");
+    add_names(&text, "EXISTS", MANY_NAMES, "last-f");
+    char expected[32];
+    snprintf(expected, sizeof(expected), ":%d", MANY_NAMES);
+    cr_assert(wire_send(&wire, text.data, text.len));
+    while (poll(&(struct pollfd){.fd = wire.fd, .events = POLLIN}, 1, 0) == 0)
+        expect(other, "+PONG", "PING");
+    cr_expect_str_eq(wire_text(&wire),
+                     "-NOPERM this user has no permissions to access one of the keys used as arguments");
+    cr_expect_str_eq(wire_text(&wire), expected);
+    free(text.data);
+    wire_close(&wire);
+    redisFree(other);
+}
+
+/* Rights that change in the middle hold for all names. */
+DAEMON_TEST(the_daemon, fairness, rights_that_change_while_they_are_checked)
+{
+    redisContext *other = client_open(the_daemon.port);
+    struct wire wire;
+    struct text text = {0};
+    expect(other, ":1", "BF.ADD pattern-999:f x");
+    add_names(&text, "DEL", MANY_NAMES, "last-f");
+    for (int i = 0; i < 8; i++) {
+        begin_restricted(&wire, other);
+        cr_assert(wire_send(&wire, text.data, text.len));
+        usleep(10000 * (unsigned)i);
+        expect(other, "+OK", "ACL SETUSER narrow resetkeys ~last-*");
+        const char *reply = wire_text(&wire);
+        long long there = client_number(other, "EXISTS pattern-999:f");
+        cr_assert(there ? strncmp(reply, "-NOPERM", 7) == 0 : reply[0] == ':', "%s, %lld", reply, there);
+        if (!there)
+            expect(other, ":1", "BF.ADD pattern-999:f x");
+        wire_close(&wire);
+    }
+    free(text.data);
+    redisFree(other);
 }

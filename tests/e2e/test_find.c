@@ -100,6 +100,65 @@ DAEMON_TEST(the_daemon, find, runs_in_a_transaction_where_it_is_short)
     expect(client, "[\"asked\",:3001,\"found\",[:1],\"unknown\",[]]", "BF.FIND COUNT * ITEMS x");
 }
 
+/* Sends words separated by single spaces. Changes the text. */
+static redisReply *ask_words(char *text)
+{
+    const char *words[512];
+    int n = 0;
+    for (char *save, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        words[n++] = word;
+    return redisCommandArgv(client, n, words, NULL);
+}
+
+/* What is short counts layers, not filters: each of a long chain is looked at. */
+DAEMON_TEST(the_daemon, find, of_many_layers_is_no_short_work)
+{
+    long long layers;
+    expect(client, "+OK", "BF.RESERVE chain 0.3 1 EXPANSION 1");
+    cr_assert_eq(client_for_items(client, "BF.MADD", "chain", "i", 900) > 800, 1);
+    redisReply *reply = redisCommand(client, "BF.INFO chain FILTERS");
+    layers = reply->element[0]->integer;
+    freeReplyObject(reply);
+    cr_assert_gt(layers, 600);
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.FIND COUNT chain ITEMS i0 i1 i2 i3");
+    expect(client, "+QUEUED", "BF.FIND COUNT chain ITEMS i0 i1 i2 i3 i4 i5 i6");
+    expect(
+        client,
+        "[[\"asked\",:1,\"found\",[:1,:1,:1,:1],\"unknown\",[]],-ERR this call of 'bf.find' may take long: it is not "
+        "run in a transaction]",
+        "EXEC");
+    expect(client, "[\"asked\",:1,\"found\",[:1,:1,:1,:1,:1,:1,:1],\"unknown\",[]]",
+           "BF.FIND COUNT chain ITEMS i0 i1 i2 i3 i4 i5 i6");
+}
+
+/* Steps end where their filters have layers enough; each filter is asked once all the same. */
+DAEMON_TEST(the_daemon, find, goes_through_chains_in_steps)
+{
+    char question[9000] = "BF.FIND COUNT";
+    for (int f = 0; f < 60; f++) {
+        snprintf(question + strlen(question), 20, " c:%02d", f);
+        redisAppendCommand(client, "BF.RESERVE c:%02d 0.3 1 EXPANSION 1", f);
+        redisAppendCommand(client, "BF.MADD c:%02d both only%d a b c d e f g h i j k l m n o p q r s t u v w x y z", f,
+                           f);
+    }
+    client_skip(client, 120);
+    char patterns[9000] = "BF.FIND COUNT c:*";
+    for (int i = 0; i < 400; i++) {
+        const char *item = i == 0 ? " ITEMS both" : " both";
+        strcat(patterns, item);
+        strcat(question, item);
+    }
+    for (int i = 0; i < 2; i++) {
+        redisReply *reply = ask_words(i ? question : patterns);
+        cr_assert_eq(reply->element[1]->integer, 60);
+        for (size_t j = 0; j < 400; j++)
+            cr_assert_eq(reply->element[3]->element[j]->integer, 60);
+        cr_assert_eq(reply->element[5]->elements, 0);
+        freeReplyObject(reply);
+    }
+}
+
 /* ---- against single queries ---- */
 
 static bool is_in(const redisReply *names, const char *name)
@@ -111,16 +170,6 @@ static bool is_in(const redisReply *names, const char *name)
         in |= same;
     }
     return in;
-}
-
-/* Sends words separated by single spaces. Changes the text. */
-static redisReply *ask_words(char *text)
-{
-    const char *words[256];
-    int n = 0;
-    for (char *save, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
-        words[n++] = word;
-    return redisCommandArgv(client, n, words, NULL);
 }
 
 static void expect_as_single_queries(const char *words, int from, int to, int items)

@@ -39,7 +39,7 @@ static void discard(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(import, .init = start, .fini = discard, .timeout = 300);
+TestSuite(import, .init = start, .fini = discard, .timeout = 1000);
 
 /* The keys of a golden case are 32-bit numbers: the first ones. */
 static void expect_keys(const char *filter, const char *name)

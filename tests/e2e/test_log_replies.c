@@ -30,7 +30,7 @@ static void discard(void)
     disk_detach();
 }
 
-TestSuite(log_replies, .fini = discard, .timeout = 300);
+TestSuite(log_replies, .fini = discard, .timeout = 1000);
 
 static int connect_unix(const char *path)
 {

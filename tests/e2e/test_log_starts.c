@@ -16,6 +16,7 @@
 #include "log_clients.h"
 #include "program.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
@@ -29,7 +30,7 @@ static void stop(void)
     disk_detach();
 }
 
-TestSuite(log_starts, .fini = stop, .timeout = 300);
+TestSuite(log_starts, .fini = stop, .timeout = 1000);
 
 /* ---- counts ---- */
 
@@ -132,15 +133,13 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     expect(client, ":1", "BF.ADD big x");
     expect(client, "+OK", "CONFIG SET save-rate-limit 1mb");
     expect(client, "+Background saving started", "BGSAVE");
-    while (access(AT("log/00000003.log"), F_OK) != 0)
-        usleep(1000);
+    wait_until(access(AT("log/00000003.log"), F_OK) == 0);
     expect(client, ":1", "BF.ADD small 3");
     snprintf(command, sizeof(command), "cp -r %s %s", AT("log"), AT("../older"));
     cr_assert_eq(system(command), 0);
     expect(client, ":1", "BF.ADD small 4");
     expect(client, "+OK", "CONFIG SET save-rate-limit 0");
-    while (info_number(PORT, "persistence", "rdb_bgsave_in_progress"))
-        usleep(1000);
+    wait_until(!info_number(PORT, "persistence", "rdb_bgsave_in_progress"));
     redisFree(client);
     daemon_kill(&daemon_under_test);
     snprintf(command, sizeof(command), "rm -r %s && mv %s %s", AT("log"), AT("../older"), AT("log"));

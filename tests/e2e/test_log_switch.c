@@ -8,6 +8,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "log_clients.h"
+#include "wait.h"
 
 DAEMON_SUITE_IDLE(daemon_under_test, log_switch);
 
@@ -55,9 +56,7 @@ DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
     cr_assert_eq(info_number(PORT, "persistence", "aof_rewrite_scheduled"), 1);
     daemon_unblock_saves(&daemon_under_test);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
-    double until = seconds_now() + 60;
-    while (info_number(PORT, "persistence", "aof_rewrite_scheduled") != 0)
-        cr_assert_lt(seconds_now(), until);
+    wait_until(info_number(PORT, "persistence", "aof_rewrite_scheduled") == 0);
     expect(client, ":1", "BF.ADD f 2");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     client = client_after_kill(client, &daemon_under_test, NULL);
@@ -73,9 +72,7 @@ static void send_all(redisContext *client)
 
 static void wait_for_blocked(int count)
 {
-    double until = seconds_now() + 60;
-    while (info_number(PORT, "clients", "blocked_clients") != count)
-        cr_assert_lt(seconds_now(), until);
+    wait_until(info_number(PORT, "clients", "blocked_clients") == count);
 }
 
 /* WAITAOF waits for that save, too, as long as it is told to; with nobody left to answer it ends. */
@@ -122,10 +119,8 @@ DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_l
 /* Until the log has been written to; the bytes that it has then. */
 static long long wait_for_more_written(long long than)
 {
-    double until = seconds_now() + 60;
     long long written;
-    while ((written = info_number(PORT, "persistence", "aof_written_bytes")) <= than)
-        cr_assert_lt(seconds_now(), until);
+    wait_until((written = info_number(PORT, "persistence", "aof_written_bytes")) > than);
     return written;
 }
 
@@ -203,8 +198,7 @@ static void expect_sound(redisContext *client, const char *name)
 static void switch_log(redisContext *client, bool on)
 {
     client_ask(client, "CONFIG SET appendonly %s", on ? "yes" : "no");
-    while (!on && info_number(PORT, "persistence", "rdb_bgsave_in_progress"))
-        usleep(1000);
+    wait_until(on || !info_number(PORT, "persistence", "rdb_bgsave_in_progress"));
 }
 
 /* All of it at random: filters are renamed, copied, made anew, emptied and grow, and the daemon is killed, mostly

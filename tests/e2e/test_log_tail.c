@@ -60,7 +60,7 @@ static void make_log(void)
     note_bytes = file_read(note.text, &note_len);
 }
 
-TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 600);
+TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 1000);
 
 /* As the log's only segment: starts begin others, and note it. */
 static void put_back(const unsigned char *image, size_t image_len)

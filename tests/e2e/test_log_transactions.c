@@ -23,7 +23,7 @@ static void stop(void)
     daemon_discard(&daemon_under_test);
 }
 
-TestSuite(log_transactions, .fini = stop, .timeout = 600);
+TestSuite(log_transactions, .fini = stop, .timeout = 1000);
 
 /* Keeps the directory as it is now, of a process that was killed; its log has one segment. Returns the segment's
  * length. */

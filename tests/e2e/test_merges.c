@@ -123,6 +123,41 @@ static void *destroyer(void *arg)
     return NULL;
 }
 
+/* For nobody: its counts go on, WATCH and the log see no change. Also of a window, and of a large filter. */
+DAEMON_TEST(the_daemon, merges, a_union_that_adds_nothing_changes_nothing)
+{
+    static const char *const shapes[] = {"CAPACITY 100 EXPANSION 2", "CAPACITY 2000000 ERROR 0.001",
+                                         "CAPACITY 500 WINDOW 600 PARTS 3", "CAPACITY 40 LAYOUT redisbloom"};
+    redisContext *other = client_open(the_daemon.port);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        expect(client, "+OK", "FLUSHALL");
+        char command[128];
+        snprintf(command, sizeof(command), "BF.INSERT f %s ITEMS a b c", shapes[i]);
+        expect(client, "[:1,:1,:1]", command);
+        snprintf(command, sizeof(command), "BF.INSERT g %s ITEMS b", shapes[i]);
+        expect(client, "[:1]", command);
+        expect(client, "+OK", "BF.MERGE f g");
+        expect(client, "[:1,:0]", "BF.MEXISTS f a z");
+        const char *const nothing[] = {"BF.MERGE f f", "BF.MERGE f g", "BF.MERGE f g f g"};
+        for (size_t j = 0; j < sizeof(nothing) / sizeof(nothing[0]); j++) {
+            expect(client, "+OK", "WATCH f");
+            expect(other, "+OK", nothing[j]);
+            expect(client, "+OK", "MULTI");
+            expect(client, "+QUEUED", "BF.INFO f HITS");
+            expect(client, "[[:1]]", "EXEC");
+        }
+        expect(other, "[:1]", "BF.INFO f MISSES");
+        expect(client, "+OK", "WATCH f");
+        expect(other, ":1", "BF.ADD g new");
+        expect(other, "+OK", "BF.MERGE f g");
+        expect(client, "+OK", "MULTI");
+        expect(client, "+QUEUED", "BF.EXISTS f new");
+        expect(client, "nil", "EXEC");
+        expect(client, ":1", "BF.EXISTS f new");
+    }
+    redisFree(other);
+}
+
 /* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is.
  */
 DAEMON_TEST(the_daemon, merges, replacements_at_the_same_time)

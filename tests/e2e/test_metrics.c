@@ -26,7 +26,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(metrics, .init = start, .fini = discard, .timeout = 300);
+TestSuite(metrics, .init = start, .fini = discard, .timeout = 1000);
 
 #define OPENMETRICS "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
 
@@ -84,9 +84,9 @@ DAEMON_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are
         scrape(openmetrics ? OPENMETRICS : "", openmetrics);
         expect_metric("bloomery_filters", HOSTILE + 3);
         expect_metric("bloomery_filters_shown", HOSTILE + 3);
-        expect_metric("bloomery_filter_items{filter=\"<script>alert(1)</script>\"}", 1);
-        expect_metric("bloomery_filter_items{filter=\"\xc3\xa9t\xc3\xa9\"}", 1);
-        expect_metric("bloomery_filter_items{filter=\"a\\\"b\\\\c\"}", 1);
+        expect_metric("bloomery_filter_items{db=\"0\",filter=\"<script>alert(1)</script>\"}", 1);
+        expect_metric("bloomery_filter_items{db=\"0\",filter=\"\xc3\xa9t\xc3\xa9\"}", 1);
+        expect_metric("bloomery_filter_items{db=\"0\",filter=\"a\\\"b\\\\c\"}", 1);
         size_t n = 0;
         for (size_t i = 0; i < metrics.nsamples; i++)
             n += strncmp(metrics.samples[i].series, "bloomery_filter_items{", 22) == 0;
@@ -121,16 +121,16 @@ DAEMON_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
     client_ask(client, "BF.RESERVE f 0.01 1000");
     client_ask(client, "NO.SUCH");
     scrape("", false);
-    expect_metric("bloomery_filter_items{filter=\"f\"}", 500);
-    expect_metric("bloomery_filter_capacity_items{filter=\"f\"}", 1000);
-    expect_metric("bloomery_filter_layers{filter=\"f\"}", 1);
-    expect_metric("bloomery_filter_fixed{filter=\"f\"}", 1);
-    expect_metric("bloomery_filter_error_rate_requested{filter=\"f\"}", 0.01);
-    expect_metric("bloomery_filter_query_hits_total{filter=\"f\"}", 30);
-    expect_metric("bloomery_filter_query_misses_total{filter=\"f\"}", 20);
-    expect_metric("bloomery_filter_error_rate_observed{filter=\"f\"}", 3.0 / 23);
-    double rate = get("bloomery_filter_error_rate{filter=\"f\"}"),
-           fill = get("bloomery_filter_fill_ratio{filter=\"f\"}");
+    expect_metric("bloomery_filter_items{db=\"0\",filter=\"f\"}", 500);
+    expect_metric("bloomery_filter_capacity_items{db=\"0\",filter=\"f\"}", 1000);
+    expect_metric("bloomery_filter_layers{db=\"0\",filter=\"f\"}", 1);
+    expect_metric("bloomery_filter_fixed{db=\"0\",filter=\"f\"}", 1);
+    expect_metric("bloomery_filter_error_rate_requested{db=\"0\",filter=\"f\"}", 0.01);
+    expect_metric("bloomery_filter_query_hits_total{db=\"0\",filter=\"f\"}", 30);
+    expect_metric("bloomery_filter_query_misses_total{db=\"0\",filter=\"f\"}", 20);
+    expect_metric("bloomery_filter_error_rate_observed{db=\"0\",filter=\"f\"}", 3.0 / 23);
+    double rate = get("bloomery_filter_error_rate{db=\"0\",filter=\"f\"}"),
+           fill = get("bloomery_filter_fill_ratio{db=\"0\",filter=\"f\"}");
     cr_assert(rate > 1e-5 && rate < 0.002, "%g", rate);
     cr_assert(fill > 0.2 && fill < 0.4, "%g", fill);
     expect_metric("bloomery_items", 500);
@@ -172,6 +172,27 @@ DAEMON_TEST(the_daemon, metrics, a_failed_save_is_seen)
     redisFree(client);
 }
 
+/* When a rule saves, for the alert that no save comes: never with `save ""`, nor with fewer changes than a rule takes.
+ */
+DAEMON_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
+{
+    static const struct {
+        const char *rules;
+        double seconds; /* with one change */
+    } cases[] = {{"", 0}, {"3600 1", 3600}, {"60 2", 0}, {"7200 1 3600 1 60 2", 3600}};
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET save %s", "3600 1");
+    scrape("", false);
+    expect_metric("bloomery_save_rule_seconds", 0);
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        expect(client, "+OK", "CONFIG SET save %s", cases[i].rules);
+        scrape("", false);
+        expect_metric("bloomery_save_rule_seconds", cases[i].seconds);
+    }
+    redisFree(client);
+}
+
 /* Only the filters that are asked most, and those that the setting names, have series; never more than a thousand. */
 DAEMON_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
 {
@@ -185,13 +206,13 @@ DAEMON_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
         expect(client, ":1", "BF.EXISTS n:%d x", i < 3 ? 7 : i < 7 ? 8 : 9);
     scrape("", false);
     expect_metric("bloomery_filters_shown", 2);
-    expect_metric("bloomery_filter_query_hits_total{filter=\"n:7\"}", 3);
-    expect_metric("bloomery_filter_query_hits_total{filter=\"n:8\"}", 4);
-    cr_assert_not(metrics_find(&metrics, "bloomery_filter_items{filter=\"n:9\"}", &value));
+    expect_metric("bloomery_filter_query_hits_total{db=\"0\",filter=\"n:7\"}", 3);
+    expect_metric("bloomery_filter_query_hits_total{db=\"0\",filter=\"n:8\"}", 4);
+    cr_assert_not(metrics_find(&metrics, "bloomery_filter_items{db=\"0\",filter=\"n:9\"}", &value));
     expect(client, "+OK", "CONFIG SET metrics-filters %s metrics-top-filters 0", "n:12? x n:1[34]");
     scrape("", false);
     expect_metric("bloomery_filters_shown", 12);
-    expect_metric("bloomery_filter_items{filter=\"n:129\"}", 1);
+    expect_metric("bloomery_filter_items{db=\"0\",filter=\"n:129\"}", 1);
     expect(client, "+OK", "CONFIG SET metrics-filters *");
     scrape("", false);
     expect_metric("bloomery_filters_shown", 1000);
@@ -213,7 +234,7 @@ DAEMON_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
     cr_assert_not_null(at, "%s", info);
     double exact = strtod(at + strcspn(at, "0123456789"), NULL);
     scrape("", false);
-    double sampled = get("bloomery_filter_fill_ratio{filter=\"f\"}");
+    double sampled = get("bloomery_filter_fill_ratio{db=\"0\",filter=\"f\"}");
     cr_assert(exact > 0.2 && sampled > exact - 0.01 && sampled < exact + 0.01, "%g, exactly %g", sampled, exact);
     redisFree(client);
 }
@@ -241,23 +262,15 @@ DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
     cr_assert_eq(rows, metrics.nfamilies, "docs/METRICS.md has rows of families that do not exist");
 }
 
-static bool has_promtool(char *output, size_t size)
-{
-    if (program_run(output, size, "promtool --version") == 0)
-        return true;
-    cr_log_warn("skipped: there is no promtool (Debian: prometheus)");
-    return false;
-}
-
 /* Prometheus's own checker finds nothing. */
 DAEMON_TEST(the_daemon, metrics, promtool_finds_nothing)
 {
     static char output[65536];
     char path[400];
     struct http_reply reply;
+    if (program_run(output, sizeof(output), "promtool --version") != 0)
+        cr_skip_test("there is no promtool (Debian: prometheus)");
     redisContext *client = client_open(the_daemon.port);
-    if (!has_promtool(output, sizeof(output)))
-        return;
     make_hostile(client);
     http_get(the_daemon.web_port, "/metrics", "", &reply);
     snprintf(path, sizeof(path), "%s/metrics", the_daemon.dir);

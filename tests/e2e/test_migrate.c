@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon_pair.h"
@@ -43,6 +44,17 @@ PAIR_TEST(migrate, copy_and_replace)
     expect(to, "[:1,:0]", "BF.MEXISTS f here there");
     expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 5000 REPLACE", target.port);
     expect(from, ":0", "EXISTS f");
+}
+
+/* As in Redis, for clients that find the node by the keys. */
+PAIR_TEST(migrate, its_keys_are_told_wherever_they_are)
+{
+    expect(from, "[\"f\"]", "COMMAND GETKEYS MIGRATE h 1 f 0 10 AUTH KEYS");
+    expect(from, "[\"f\",\"g\"]", "COMMAND GETKEYS MIGRATE h 1 %s 0 10 COPY AUTH2 KEYS KEYS KEYS f g", "");
+    expect(from, "[[\"f\",[+RW,+access,+delete]],[\"g\",[+RW,+access,+delete]]]",
+           "COMMAND GETKEYSANDFLAGS MIGRATE h 1 %s 0 10 KEYS f g", "");
+    const char *row = client_ask(from, "COMMAND INFO MIGRATE");
+    cr_expect_not_null(strstr(row, "+movablekeys"), "%s", row);
 }
 
 PAIR_TEST(migrate, several_keys)
@@ -107,6 +119,20 @@ static int listen_on(int *port)
     cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
     *port = ntohs(address.sin_port);
     return fd;
+}
+
+static void send_migrate(redisContext *client, const char *key, int port, int timeout_ms)
+{
+    redisAppendCommand(client, "MIGRATE 127.0.0.1 %d %s 0 %d", port, key, timeout_ms);
+    for (int done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Answers SELECT, and returns when RESTORE has begun to come. */
@@ -175,6 +201,116 @@ PAIR_TEST(migrate, a_silent_target_is_given_up)
     close(listener);
 }
 
+/* A byte now and then was an answer each time, and MIGRATE never ended. */
+PAIR_TEST(migrate, a_dripping_target_is_given_up)
+{
+    int port, listener = listen_on(&port);
+    expect(from, ":1", "BF.ADD f a");
+    send_migrate(from, "f", port, 500);
+    int fd = accept(listener, NULL, NULL);
+    struct pollfd end = {.fd = from->fd, .events = POLLIN};
+    cr_assert_eq(send(fd, "+", 1, 0), 1);
+    for (int i = 0; i < 500 && poll(&end, 1, 20) == 0; i++) /* ten seconds at least */
+        (void)!send(fd, "x", 1, MSG_NOSIGNAL);
+    cr_assert(end.revents & POLLIN);
+    cr_assert_str_eq(client_reply(from), "-IOERR error or timeout reading to target instance");
+    expect(from, ":1", "BF.EXISTS f a");
+    close(fd);
+    close(listener);
+}
+
+/* The time is one for all of them: each answer comes within it, all do not. */
+PAIR_TEST(migrate, one_time_is_for_all_keys)
+{
+    int port, listener = listen_on(&port);
+    for (int i = 0; i < 50; i++)
+        expect(from, ":1", "BF.ADD f%d a", i);
+    static char command[2048];
+    size_t len = (size_t)snprintf(command, sizeof(command), "MIGRATE 127.0.0.1 %d %%s 0 1000 KEYS", port);
+    for (int i = 0; i < 50; i++)
+        len += (size_t)snprintf(command + len, sizeof(command) - len, " f%d", i);
+    redisAppendCommand(from, command, "");
+    for (int done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(from, &done), REDIS_OK);
+    int fd = accept(listener, NULL, NULL), answers = 0;
+    struct pollfd both[] = {{.fd = from->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    char bytes[4096];
+    while (answers < 50 && poll(both, 2, 60000) > 0 && !both[0].revents) {
+        if (recv(fd, bytes, sizeof(bytes), 0) <= 0) /* given up; the reply to its client follows */
+            break;
+        usleep(100000);
+        answers += send(fd, "+OK\r\n", 5, MSG_NOSIGNAL) == 5;
+    }
+    cr_assert_str_eq(client_reply(from), "-IOERR error or timeout reading to target instance");
+    cr_expect(answers > 1 && answers < 40, "%d", answers);
+    long long left = client_number(from, "DBSIZE"); /* those that the target has are not here any more */
+    cr_expect(left < 50 && left > 0, "%lld", left);
+    close(fd);
+    close(listener);
+}
+
+/* They held all places for MIGRATE, each for its whole time. */
+PAIR_TEST(migrate, clients_that_go_leave_no_migration_behind)
+{
+    enum { CLIENTS = 4 };
+    int port, listener = listen_on(&port);
+    int silent[CLIENTS];
+    redisContext *clients[CLIENTS];
+    expect(from, ":1", "BF.ADD f a");
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < CLIENTS; i++) {
+            clients[i] = client_open(source.port);
+            expect(clients[i], "+OK", "CLIENT SETNAME mover");
+            send_migrate(clients[i], "f", port, 3600000);
+            silent[i] = accept(listener, NULL, NULL);
+            cr_assert_geq(silent[i], 0);
+        }
+        const char *reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000 COPY REPLACE", target.port);
+        cr_assert(strncmp(reply, "-TRYAGAIN", 9) == 0, "%s", reply);
+        for (int i = 0; i < CLIENTS && round == 0; i++)
+            redisFree(clients[i]);
+        if (round == 1)
+            expect(from, ":4", "CLIENT KILL TYPE normal");
+        for (int i = 0; i < 1000; i++, usleep(10000)) {
+            reply = client_ask(from, "MIGRATE 127.0.0.1 %d f 0 5000 COPY REPLACE", target.port);
+            if (strncmp(reply, "-TRYAGAIN", 9) != 0)
+                break;
+        }
+        cr_assert_str_eq(reply, "+OK");
+        for (int i = 0; i < CLIENTS; i++)
+            close(silent[i]);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        redisFree(clients[i]);
+    close(listener);
+}
+
+/* SIGTERM waited for the target; also for the moment in which filters that it has are deleted here. */
+PAIR_TEST(migrate, the_end_of_the_daemon_waits_for_no_target)
+{
+    int port, listener = listen_on(&port);
+    for (int keys = 1; keys <= 2; keys++) {
+        expect(from, ":1", "BF.ADD f%d a", keys);
+        redisContext *client = client_open(source.port);
+        redisAppendCommand(client, "MIGRATE 127.0.0.1 %d %s 0 3600000 KEYS f1 f2", port, "");
+        for (int done = 0; !done;)
+            cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+        int fd = take_until_restore(listener);
+        if (keys == 2) {
+            char bytes[4096];
+            cr_assert_eq(send(fd, "+OK\r\n", 5, 0), 5);
+            cr_assert_gt(recv(fd, bytes, sizeof(bytes), 0), 0); /* the second */
+        }
+        int64_t before = now_ms();
+        from = client_after_stop(from, &source, NULL);
+        cr_expect_lt(now_ms() - before, DAEMON_SANITIZED ? 20000 : 5000);
+        expect(from, ":1", "BF.EXISTS f1 a");
+        redisFree(client);
+        close(fd);
+    }
+    close(listener);
+}
+
 PAIR_TEST(migrate, a_large_filter_is_refused)
 {
     expect(from, "+OK", "BF.RESERVE f 0.001 10000000");
@@ -198,7 +334,7 @@ static void tls_start(void)
     expect(from, ":1", "BF.ADD f a");
 }
 
-TestSuite(migrate_tls, .init = tls_start, .fini = pair_discard, .timeout = 300);
+TestSuite(migrate_tls, .init = tls_start, .fini = pair_discard, .timeout = 1000);
 
 static void set_file(const char *setting, const char *file)
 {

@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 
 static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
@@ -29,7 +30,7 @@ static void stop(void)
     daemon_discard(&daemon_under_test);
 }
 
-TestSuite(persistence, .init = start, .fini = stop, .timeout = 300);
+TestSuite(persistence, .init = start, .fini = stop, .timeout = 1000);
 
 /* ---- what survives ---- */
 
@@ -103,9 +104,7 @@ DAEMON_TEST(daemon_under_test, persistence, bgsave)
     long long before = client_number(client, "LASTSAVE");
     sleep(1);
     expect(client, "+Background saving started", "BGSAVE");
-    for (int i = 0; i < 1200 && client_number(client, "LASTSAVE") == before; i++)
-        usleep(50000);
-    cr_expect_gt(client_number(client, "LASTSAVE"), before);
+    wait_until(client_number(client, "LASTSAVE") > before);
     const char *info = client_ask(client, "INFO persistence");
     cr_expect_not_null(strstr(info, "rdb_last_bgsave_status:ok"), "%s", info);
     cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
@@ -162,6 +161,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
 }
 
 #define ENDERS 6
+#define ENOUGH 1000 /* items of each, before the end */
 
 static _Atomic int acked[ENDERS]; /* items 0..acked-1 of each client were answered */
 
@@ -201,10 +201,8 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     daemon_start(&daemon_under_test, args);
     for (size_t i = 0; i < ENDERS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, add_until_the_end, (void *)i), 0);
-    usleep(300000);
     for (size_t i = 0; i < ENDERS; i++) /* on a busy machine a thread may begin late */
-        while (atomic_load(&acked[i]) == 0)
-            usleep(1000);
+        wait_until(atomic_load(&acked[i]) >= ENOUGH);
     daemon_stop(&daemon_under_test);
     for (size_t i = 0; i < ENDERS; i++)
         pthread_join(threads[i], NULL);
@@ -311,8 +309,7 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_som
     cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"));
     cr_expect_not_null(strstr(client_ask(client, "SAVE"), "in progress"));
     expect(client, "+OK", "CONFIG SET save-rate-limit 0");
-    while (strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"))
-        usleep(2000);
+    wait_until(!strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"));
     cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_last_bgsave_status:ok"));
 
     expect(client, "+OK", "CONFIG SET save-rate-limit 1000");

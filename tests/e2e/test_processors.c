@@ -2,12 +2,14 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, processors);
@@ -49,9 +51,9 @@ static const char *expected_of(const char *name, const char *server, const char 
     return strcmp(name, "saver") == 0 ? saver : bio;
 }
 
-/* Each thread that bears one of our names is where it should be; those of names in `must` are there. A sanitizer's own
- * thread has the name of the process and is started before the settings are read. */
-static void threads_are_on(const char *server, const char *bio, const char *saver)
+/* Each thread that bears one of our names is where it should be; true if those of names in `must` are there. A
+ * sanitizer's own thread has the name of the process and is started before the settings are read. */
+static bool all_threads_are_on(const char *server, const char *bio, const char *saver)
 {
     static const char *const must[] = {"worker 0", "log", "saver", "reclaimer", "notifier", "expirer", "pool"};
     char path[64];
@@ -72,7 +74,13 @@ static void threads_are_on(const char *server, const char *bio, const char *save
             found |= (unsigned)(strcmp(name, must[i]) == 0) << i;
     }
     closedir(dir);
-    cr_assert_eq(found, (1u << sizeof(must) / sizeof(must[0])) - 1, "found only %x", found);
+    return found == (1u << sizeof(must) / sizeof(must[0])) - 1;
+}
+
+/* A thread that has just been started has no name yet. */
+static void threads_are_on(const char *server, const char *bio, const char *saver)
+{
+    wait_until(all_threads_are_on(server, bio, saver));
 }
 
 /* So that the log and a thread of the pool have begun, too: each gives its reply. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, pubsub, "--threads", "3");
@@ -126,8 +127,7 @@ DAEMON_TEST(the_daemon, pubsub, reset_quit_and_close_leave)
     expect_ask(&sub, "QUIT", "+OK");
     cr_assert(wire_closes(&sub, WIRE_PATIENCE_MS));
     wire_close(&other);
-    while (strcmp(wire_ask(&pub, "PUBLISH a x"), ":0") != 0) /* until the server has seen the end of the connection */
-        usleep(1000);
+    wait_until(strcmp(wire_ask(&pub, "PUBLISH a x"), ":0") == 0); /* the server has seen the end of the connection */
     expect_ask(&pub, "PUBSUB CHANNELS", "[]");
     wire_close(&pub);
 }
@@ -266,8 +266,7 @@ DAEMON_TEST(the_daemon, pubsub, a_message_comes_before_what_is_asked_later)
         expect_text(&late, "+OK");
         wire_close(&late);
         wire_close(&sub);
-        while (strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") != 0)
-            usleep(1000);
+        wait_until(strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") == 0);
     }
     wire_close(&pub);
 }
@@ -342,8 +341,7 @@ DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
     publish_large(&pub, "ch", 8000000, ":1");
     const char *receivers = wire_ask(&pub, "PUBLISH ch x");
     cr_assert(strcmp(receivers, ":1") == 0 || now_s() - began >= 1, "%s", receivers);
-    while (strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") != 0)
-        usleep(10000);
+    wait_until(strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") == 0);
     daemon_wait_output(&the_daemon, "soft client-output-buffer-limit");
     wire_close(&slow);
     wire_close(&pub);
@@ -536,8 +534,7 @@ DAEMON_TEST(the_daemon, pubsub, redis_cli_subscribes)
     FILE *cli = popen(command, "r");
     struct wire pub = connect_wire(2);
     cr_assert_not_null(cli);
-    while (strcmp(wire_ask(&pub, "PUBLISH ch hello"), ":1") != 0)
-        usleep(10000);
+    wait_until(strcmp(wire_ask(&pub, "PUBLISH ch hello"), ":1") == 0);
     bool found = false;
     while (!found && fgets(line, sizeof(line), cli))
         found = strstr(line, "hello") != NULL;
@@ -545,4 +542,39 @@ DAEMON_TEST(the_daemon, pubsub, redis_cli_subscribes)
     daemon_stop(&the_daemon); /* which ends redis-cli's connection; it tries to come back until the pipe is closed */
     wire_close(&pub);
     (void)pclose(cli);
+}
+
+/* A subscriber whose user loses the right to its channel gets nothing that is published after the reply, and is closed,
+ * be it idle or with commands under way. */
+DAEMON_TEST(the_daemon, pubsub, a_right_that_is_taken_away_ends_subscriptions)
+{
+    enum { ROUNDS = 30, SUBSCRIBERS = 6 };
+    struct wire admin = connect_wire(2);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct wire subs[SUBSCRIBERS];
+        expect_ask(&admin, "ACL SETUSER guest on nopass +@all ~* resetchannels &room", "+OK");
+        for (int i = 0; i < SUBSCRIBERS; i++) {
+            subs[i] = connect_wire(2);
+            expect_ask(&subs[i], "AUTH guest x", "+OK");
+            expect_ask(&subs[i], "SUBSCRIBE room", "[\"subscribe\",\"room\",:1]");
+        }
+        for (int i = 0; i < SUBSCRIBERS / 2; i++)
+            cr_assert(wire_send_text(&subs[i], "PING\r\nPING\r\n"));
+        expect_ask(&admin, "ACL SETUSER guest resetchannels", "+OK");
+        cr_assert_neq(*wire_ask(&admin, "PUBLISH room secret"), '-');
+        for (int i = 0; i < SUBSCRIBERS; i++) {
+            const char *text;
+            while (strcmp(text = wire_text(&subs[i]), "(closed)") != 0)
+                cr_assert_str_eq(text, "[\"pong\",\"\"]", "round %d, subscriber %d: %s", round, i, text);
+            wire_close(&subs[i]);
+        }
+    }
+    struct wire own = connect_wire(3); /* it gets the reply first */
+    expect_ask(&own, "AUTH guest x", "+OK");
+    expect_ask(&own, "ACL SETUSER guest &room", "+OK");
+    expect_ask(&own, "SUBSCRIBE room", ">[\"subscribe\",\"room\",:1]");
+    expect_ask(&own, "ACL SETUSER guest resetchannels", "+OK");
+    expect_text(&own, "(closed)");
+    wire_close(&own);
+    wire_close(&admin);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, pubsub_crowd, "--threads", "3");
@@ -70,10 +71,9 @@ DAEMON_TEST(the_daemon, pubsub_crowd, clients_come_and_go)
     }
     for (size_t i = 0; i < 6; i++)
         pthread_join(threads[i], NULL);
-    while (strcmp(wire_ask(&asker, "PUBSUB NUMPAT"), ":0") != 0 ||
-           strcmp(wire_ask(&asker, "PUBSUB CHANNELS"), "[]") != 0 ||
-           strcmp(wire_ask(&asker, "PUBSUB SHARDCHANNELS"), "[]") != 0)
-        usleep(1000);
+    wait_until(strcmp(wire_ask(&asker, "PUBSUB NUMPAT"), ":0") == 0 &&
+               strcmp(wire_ask(&asker, "PUBSUB CHANNELS"), "[]") == 0 &&
+               strcmp(wire_ask(&asker, "PUBSUB SHARDCHANNELS"), "[]") == 0);
     expect_ask(&asker, "PUBLISH ch0 x", ":0");
     wire_close(&asker);
 }

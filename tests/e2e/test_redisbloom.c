@@ -247,6 +247,10 @@ DAEMON_TEST(the_daemon, redisbloom, is_the_layout_of_new_filters_only_where_it_i
     expect(client, "+OK", "BF.RESERVE high 0.6 100");
     cr_assert_str_eq(client_ask(client, "BF.DEBUG high"),
                      "[\"size:0\",\"bytes:56 bits:448 hashes:4 hashwidth:64 capacity:100 size:0 ratio:0.125\"]");
+    expect(client, "[\"0.25\"]",
+           "BF.INFO high ERRORRATE"); /* RedisBloom's highest; it is no limit of the other layout */
+    expect(client, "+OK", "BF.RESERVE high_na 0.6 100 LAYOUT na");
+    expect(client, "[\"0.6\"]", "BF.INFO high_na ERRORRATE");
     expect(client, "-ERR LAYOUT takes na or redisbloom", "BF.RESERVE bad 0.01 100 LAYOUT ka");
     expect(client, "-ERR LAYOUT takes na or redisbloom", "BF.RESERVE bad 0.01 100 LAYOUT");
     expect(client, "-Bad layout", "BF.INSERT bad LAYOUT me ITEMS x");
@@ -254,6 +258,20 @@ DAEMON_TEST(the_daemon, redisbloom, is_the_layout_of_new_filters_only_where_it_i
     cr_assert_eq(client_ask(client, "BF.RESERVE bad 1e-100 100 LAYOUT redisbloom")[0], '-');
     cr_assert_eq(client_ask(client, "BF.RESERVE bad 0.01 100000000000000 LAYOUT redisbloom")[0], '-');
     expect(client, ":0", "EXISTS bad");
+}
+
+/* Once, not for each. */
+DAEMON_TEST(the_daemon, redisbloom, a_rate_that_it_will_not_keep_is_told_in_the_log)
+{
+    expect(client, "+OK", "BF.RESERVE kept 0.01 1000 LAYOUT redisbloom");
+    expect(client, "+OK", "BF.RESERVE native 1e-8 100");
+    cr_assert_null(strstr(daemon_output(&the_daemon), "will have a rate"));
+    expect(client, "+OK", "BF.RESERVE small 1e-8 100 NONSCALING LAYOUT redisbloom TTL 1000");
+    daemon_wait_output(&the_daemon,
+                       "a new filter for 100 items at the error rate 1e-08 will have a rate of about 7.1e-05: "
+                       "RedisBloom's layout does not keep low rates in small filters; LAYOUT na does");
+    expect(client, "[:1]", "BF.INSERT again ERROR 1e-8 CAPACITY 10 LAYOUT redisbloom ITEMS x");
+    cr_assert_null(strstr(strstr(daemon_output(&the_daemon), "will have a rate") + 1, "will have a rate"));
 }
 
 DAEMON_TEST(the_daemon, redisbloom, is_planned_as_it_will_be)

@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "golden.h"
 #include "redisbloom_recordings.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, redisbloom_moves, "--threads", "3");
@@ -395,9 +396,8 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_dump_is_refused_by_the_name_
         ROW(MODULE "\2\3\2\1\2\5\2\x80\xff\xff\xff\xff" LAYER "\2\x40\x80\2\0" BITS "\2\3\0", "growth"),
         ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\x40\x40" BITS "\2\3\0", "n2"),
         ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\x08" BITS "\2\3\0", "n2"),
-        ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x40\x88\2\0" BITS "\2\3\0", "16 bytes, where 17 must be"),
-        ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x81\0\0\x40\0\0\0\0\0\2\0" BITS "\2\3\0",
-            "where 8796093022208 must be"),
+        ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x40\x88\2\0" BITS "\2\3\0", "16 bytes, expected 17"),
+        ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x81\0\0\x40\0\0\0\0\0\2\0" BITS "\2\3\0", "expected 8796093022208"),
         ROW(MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x81\0\0\x40\0\0\0\0\0\2\0\5\xc3\1\x81\0\0\x08\0\0\0\0\0"
                    "x"
                    "\2\3\0",
@@ -561,15 +561,8 @@ DAEMON_TEST(the_daemon, redisbloom_moves, another_header_begins_anew_and_a_pause
 
     expect(client, "+OK", "CONFIG SET bf-load-timeout 1");
     cr_assert_str_eq(load("g", &a[0]), "+OK");
-    const char *reply;
-    for (int i = 0;; i++) {
-        cr_assert_lt(i, 300);
-        usleep(100 * 1000);
-        reply = client_ask(client, "INFO everything");
-        if (strstr(reply, "bf_loads_under_way:0"))
-            break;
-    }
-    reply = load("g", &a[1]);
+    wait_until(strstr(client_ask(client, "INFO everything"), "bf_loads_under_way:0"));
+    const char *reply = load("g", &a[1]);
     cr_assert(strstr(reply, "begins with its header"), "%s", reply);
     chunks_free(a, na);
     chunks_free(b, nb);

@@ -34,7 +34,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(residency_hunt, .fini = discard, .timeout = 600);
+TestSuite(residency_hunt, .fini = discard, .timeout = 1000);
 
 /* Item n of filter f is "n"; those below `answered` are there. One client adds to it. */
 struct filter {

@@ -1,4 +1,4 @@
-/* Runs of commands that differ in their item only, which the server takes together (server/loop/window.h): whatever
+/* Runs of commands that differ in their item only, which the server takes together (server/run/window.h): whatever
  * their length, however the input is cut, whoever else sends meanwhile and whatever comes in between, what is answered
  * is, byte for byte, what running the commands one by one would answer. At an error rate of 1e-7 a plain set is the
  * model. */

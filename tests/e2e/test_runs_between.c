@@ -1,4 +1,4 @@
-/* What stands between a run of commands and its answers (server/loop/window.h): who may not send it, who wants no
+/* What stands between a run of commands and its answers (server/run/window.h): who may not send it, who wants no
  * replies, what ends the connection, what a command looks like, and who counts or watches. Each of these sees a run as
  * its commands. */
 #include <criterion/criterion.h>

@@ -11,6 +11,7 @@
 #include "daemon.h"
 #include "program.h"
 #include "tmpdir.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, settings);
@@ -46,15 +47,15 @@ DAEMON_TEST(the_daemon, settings, printouts_end_well)
 /* A wrong setting ends the start with a message that says where and why. */
 DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
 {
-    cr_assert_eq(RUN(NULL, "--port", "x"), 1);
+    cr_assert_eq(RUN(NULL, "--port", "x"), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "argument --port: 'port' must be an integer from 0 to 65535, not 'x'"), "%s",
                        printed);
-    cr_assert_eq(RUN("port 1\nthraeds 2\n", "-"), 1);
+    cr_assert_eq(RUN("port 1\nthraeds 2\n", "-"), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "standard input:2: unknown setting 'thraeds'; did you mean 'threads'?"), "%s",
                        printed);
-    cr_assert_eq(RUN(NULL, "/nonexistent/bloomery.conf"), 1);
+    cr_assert_eq(RUN(NULL, "/nonexistent/bloomery.conf"), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "/nonexistent/bloomery.conf: No such file or directory"), "%s", printed);
-    cr_assert_eq(RUN(NULL, "--logfile", "/nonexistent/log"), 1);
+    cr_assert_eq(RUN(NULL, "--logfile", "/nonexistent/log"), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "/nonexistent/log"), "%s", printed);
 }
 
@@ -103,7 +104,7 @@ DAEMON_TEST(the_daemon, settings, a_taken_port_is_named)
     snprintf(port, sizeof(port), "%d", the_daemon.port);
     snprintf(text, sizeof(text), "127.0.0.1:%d", the_daemon.port);
     snprintf(dir, sizeof(dir), "%s/another", the_daemon.dir);
-    cr_assert_eq(RUN(NULL, "--port", port, "--bind", "127.0.0.1", "--dir", dir), 1, "%s", printed);
+    cr_assert_eq(RUN(NULL, "--port", port, "--bind", "127.0.0.1", "--dir", dir), DAEMON_MISCONFIGURED, "%s", printed);
     cr_assert_not_null(strstr(printed, text), "%s", printed);
 }
 
@@ -128,6 +129,29 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
     expect(client, "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
            "CONFIG SET port 1");
     expect(client, "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'", "CONFIG SET nosuch 1");
+    redisFree(client);
+}
+
+/* Values are read on an event loop: nobody waits for megabytes of them. */
+DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
+{
+    static const char *const names[] = {"client-output-buffer-limit", "save", "notify-keyspace-events"};
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port);
+    char *text = malloc(65537 + 16), expected[160];
+    for (size_t i = 0; text && i < sizeof(names) / sizeof(names[0]); i++) {
+        for (size_t at = 0; at <= 65536; at += 13)
+            memcpy(text + at, "normal 0 0 0 ", 13);
+        text[65537] = '\0';
+        snprintf(expected, sizeof(expected),
+                 "-ERR CONFIG SET failed (possibly related to argument '%s') - argument must have at most 65536 bytes",
+                 names[i]);
+        expect(client, expected, "CONFIG SET %s %s", names[i], text);
+        text[13 * 5000] = '\0'; /* shorter: the reader of the setting decides */
+        if (i == 0)
+            expect(client, "+OK", "CONFIG SET %s %s", names[i], text);
+    }
+    free(text);
     redisFree(client);
 }
 
@@ -290,8 +314,7 @@ DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
     daemon_start(&the_daemon, args);
     cr_assert_eq(rename(log, moved), 0);
     kill(the_daemon.pid, SIGHUP);
-    for (int i = 0; i < 6000 && access(log, F_OK) != 0; i++)
-        usleep(10000);
+    wait_until(access(log, F_OK) == 0);
     daemon_stop(&the_daemon);
     cr_assert_not_null(strstr(read_file(moved), " notice ready: listening on 127.0.0.1:"));
     cr_assert_null(strstr(read_file(moved), "bye"));
@@ -308,22 +331,22 @@ DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
     daemon_prepare(&the_daemon);
     snprintf(dir, sizeof(dir), "%s/data", the_daemon.dir);
     snprintf(path, sizeof(path), "%s/socket", the_daemon.dir);
-    cr_assert_eq(RUN(NULL, "--port", "0", "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "nothing to listen on: 'port' or 'bind' says none"), "%s", printed);
-    cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "-203.0.113.7", "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "-203.0.113.7", "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "there is nothing to listen on"), "%s", printed);
-    cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "203.0.113.7", "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "203.0.113.7", "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "cannot listen on 203.0.113.7:1: Cannot assign requested address"), "%s",
                        printed);
-    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", "/nonexistent/socket", "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", "/nonexistent/socket", "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "cannot listen on unixsocket /nonexistent/socket: No such file"), "%s", printed);
     memset(text, 'x', 200);
     text[0] = '/';
     text[200] = '\0';
-    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", text, "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", text, "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "the path has more than"), "%s", printed);
     file_write(path, "precious", 8);
-    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", path, "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", path, "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "exists and is not a socket"), "%s", printed);
     cr_assert(file_is(path, "precious", 8));
 }
@@ -338,7 +361,7 @@ DAEMON_TEST(the_daemon, settings, a_unix_socket_of_another_is_not_taken)
     snprintf(path, sizeof(path), "%s/socket", the_daemon.dir);
     const char *const args[] = {"--unixsocket", path, "--bind", "127.0.0.1 -203.0.113.7", NULL};
     daemon_start(&the_daemon, args);
-    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", path, "--dir", dir), 1);
+    cr_assert_eq(RUN(NULL, "--port", "0", "--unixsocket", path, "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "is in use by another process"), "%s", printed);
     for (int again = 0; again < 2; again++) {
         redisContext *client = redisConnectUnix(path);

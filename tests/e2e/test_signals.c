@@ -14,6 +14,7 @@
 #include "log_clients.h"
 #include "rng.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 #define START_US (DAEMON_SANITIZED ? 400000 : 40000) /* about what a start takes */
 
@@ -35,7 +36,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(signals, .init = begin, .fini = discard, .timeout = 600);
+TestSuite(signals, .init = begin, .fini = discard, .timeout = 1000);
 
 /* Some filters in a save, and some more in the log. */
 static void fill(const char *const *args)
@@ -129,8 +130,7 @@ Test(signals, a_log_can_be_rotated_at_any_moment)
         cr_assert_eq(rename(log.text, rotated.text), 0);
         kill(the_daemon.pid, SIGHUP);
         the_daemon.log_start = 0;
-        while (access(log.text, F_OK) != 0) /* it will be */
-            usleep(1000);
+        wait_until(access(log.text, F_OK) == 0);
         kill(the_daemon.pid, SIGTERM);
         hang_up_until("nobody says this");
         daemon_wait(&the_daemon);

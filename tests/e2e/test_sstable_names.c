@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sstables_rig.h"
 
-TestSuite(sstable_names, .fini = discard, .timeout = 300);
+TestSuite(sstable_names, .fini = discard, .timeout = 1000);
 
 /* Which filter has a name that both an own filter and an SSTable's have: the own one, for all commands. */
 Test(sstable_names, own_filters_hide_those_of_sstables)
@@ -36,7 +37,7 @@ Test(sstable_names, own_filters_hide_those_of_sstables)
     for (int i = 0; i < 1000 && !(drawn[0] && drawn[1]); i++)
         drawn[strcmp(client_ask(client, "RANDOMKEY"), "\"ks.t/1\"") == 0] = true;
     cr_expect(drawn[0] && drawn[1]);
-    expect(client, "[\"asked\",:2,\"found\",[[\"ks.t/1\"],[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND * ITEMS own k");
+    expect_find("[\"asked\",:2,\"found\",[[\"ks.t/1\"],[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND * ITEMS own k");
     expect(client, ":0", "BF.ADD ks.t/1 own");
     expect(client, ":1", "DEL ks.t/1");
     expect(client, "[:0,:1]", "BF.MEXISTS ks.t/1 own k");
@@ -99,6 +100,119 @@ Test(sstable_names, scan_meets_each_name_once)
     for (size_t i = 1; i < keys->elements; i++)
         cr_assert_lt(strcmp(keys->element[i - 1]->str, keys->element[i]->str), 0, "in order, each once");
     freeReplyObject(keys);
+    daemon_deinit(&the_daemon);
+}
+
+/* ---- names that several files would have ---- */
+
+/* What a name's file is, in quotes. */
+static void expect_file(const char *name, const char *path)
+{
+    char expected[900];
+    snprintf(expected, sizeof(expected), "[\"%s/%s\"]", root, path);
+    expect(client, expected, "BF.INFO %s FILE", name);
+}
+
+static const char *with_path(const char *name, const char *path)
+{
+    static char text[900];
+    snprintf(text, sizeof(text), "%s#%s/%s", name, root, path);
+    return text;
+}
+
+static void expect_two_nodes(void)
+{
+    wait_for(":2", "DBSIZE");
+    expect_file(with_path("ks.t/1", "a/ks/t-" ID "/nb-1-big"), "a/ks/t-" ID "/nb-1-big-Filter.db");
+    expect_file(with_path("ks.t/1", "b/ks/t-" ID "/me-1-big"), "b/ks/t-" ID "/me-1-big-Filter.db");
+    expect_find("[\"asked\",:2,\"found\",[:2],\"unknown\",[]]", "BF.FIND COUNT ks.t/* ITEMS k");
+    expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/1\",\"not found\"]]", "BF.FIND ks.t/1 ITEMS k");
+}
+
+/* The same table of two nodes, whose files have come in any order, before the start or after it: a name leads to the
+ * same file each time. The one that is alone has the name alone. */
+Test(sstable_names, of_several_files_follow_from_their_paths)
+{
+    char dirs[1200];
+    prepare();
+    write_sstable("b/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
+    snprintf(dirs, sizeof(dirs), "%s/a/:%s/b:%s/none", root, root, root);
+    const char *const args[] = {"--sstable-dir", dirs, NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
+    expect(client, ":1", "BF.EXISTS ks.t/1 k");
+    write_sstable("a/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    expect_two_nodes();
+    client = client_after_stop(client, &the_daemon, NULL);
+    expect_two_nodes();
+    cr_assert_eq(unlink(below_root("b/ks/t-" ID "/me-1-big-Filter.db")), 0);
+    wait_for("[\"ks.t/1\"]", "KEYS *");
+    expect_file("ks.t/1", "a/ks/t-" ID "/nb-1-big-Filter.db");
+    write_filter("b/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
+    expect_two_nodes();
+    cr_assert_eq(unlink(below_root("a/ks/t-" ID "/nb-1-big-Filter.db")), 0);
+    wait_for("[\"ks.t/1\"]", "KEYS *");
+    expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
+    daemon_deinit(&the_daemon);
+}
+
+/* An SSTable that was moved keeps its name. */
+Test(sstable_names, stay_when_a_file_is_moved)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/staging/me-4-big-Filter.db", me_file, sizeof(me_file));
+    start();
+    expect(client, ":1", "BF.EXISTS ks.t/4 k");
+    static const char *const parts[] = {"Filter.db", "TOC.txt"};
+    for (int i = 0; i < 2; i++) {
+        char from[100], to[100];
+        snprintf(from, sizeof(from), "data/ks/t-" ID "/staging/me-4-big-%s", parts[i]);
+        snprintf(to, sizeof(to), "data/ks/t-" ID "/me-4-big-%s", parts[i]);
+        cr_assert_eq(rename(below_root(from), below_root(to)), 0);
+        expect_find("[\"asked\",:1,\"found\",[:1],\"unknown\",[]]", "BF.FIND COUNT ks.t/* ITEMS k");
+    }
+    char expected[900];
+    snprintf(expected, sizeof(expected), "[\"%s\"]", below_root("data/ks/t-" ID "/me-4-big-Filter.db"));
+    wait_for(expected, "BF.INFO ks.t/4 FILE");
+    wait_for("[\"ks.t/4\"]", "KEYS *");
+    daemon_deinit(&the_daemon);
+}
+
+#define NODES 3000
+
+/* Of a processor, that the daemon has used. */
+static double daemon_seconds(void)
+{
+    clockid_t clock;
+    struct timespec used;
+    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
+    cr_assert_eq(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+/* Many backups of one table below a directory. A file costs what it costs alone. */
+Test(sstable_names, of_very_many_files_cost_no_more)
+{
+    char path[128];
+    prepare();
+    write_sstable("first/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    for (int i = 0; i < NODES; i++) {
+        snprintf(path, sizeof(path), "node%d/ks/t-" ID "/nb-1-big-Filter.db", i);
+        make_directories(below_root(path));
+        cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
+        strcpy(strstr(path, "Filter.db"), "TOC.txt");
+        cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
+    }
+    cr_assert_eq(rename(below_root("first"), below_root("../first")), 0);
+    start();
+    double took = daemon_seconds();
+    fprintf(stderr, "%d files of one name: the start took %.2f s\n", NODES, took);
+    cr_assert_lt(took, 10); /* with sanitizers, too */
+    wait_for(":3000", "DBSIZE");
+    expect_find("[\"asked\",:3000,\"found\",[:3000,:0],\"unknown\",[]]", "BF.FIND COUNT ks.t/1#* ITEMS k kk");
+    cr_assert_eq(rename(below_root("node7"), below_root("../node7")), 0);
+    wait_for(":2999", "DBSIZE");
     daemon_deinit(&the_daemon);
 }
 

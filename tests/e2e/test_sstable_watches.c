@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "sstables_rig.h"
+#include "wait.h"
 
-TestSuite(sstable_watches, .fini = discard, .timeout = 300);
+TestSuite(sstable_watches, .fini = discard, .timeout = 1000);
 
 /* Whether a descriptor of the daemon, as the kernel describes it, is an inotify instance that watches this inode. */
 static bool describes_watch(const char *fdinfo, unsigned long inode)
@@ -43,9 +44,7 @@ static bool is_watched(const char *path)
 
 static void expect_watched(const char *path)
 {
-    for (int tries = 0; tries < 600 && !is_watched(path); tries++)
-        usleep(50000);
-    cr_assert(is_watched(path), "%s", path);
+    wait_until(is_watched(path));
 }
 
 /* Without a watch of its own what comes into the new directory would be seen by the regular scans only. */
@@ -95,5 +94,132 @@ Test(sstable_watches, a_link_that_leads_elsewhere_is_followed)
     cr_assert_eq(rename(below_root("next"), below_root("now")), 0);
     wait_for("[\"ks.t/2\"]", "KEYS *");
     expect_watched("now/ks/t-" ID);
+    daemon_deinit(&the_daemon);
+}
+
+/* ---- a directory of sstable-dir that is lost ---- */
+
+#define LATER_S 22 /* two looks at all directories */
+
+static char lost[400];
+
+/* A filter without any key. */
+static const unsigned char empty_file[16] = {0, 0, 0, 5, 0, 0, 0, 1};
+
+static void expect_unreachable(long long n)
+{
+    cr_assert_eq(client_info(client, "bf", "sstable_dirs_unreachable"), n);
+}
+
+/* Two roots, a and b, and all filters below b are asked but ks.t/3. */
+static void start_with_two_roots(void)
+{
+    char dirs[800];
+    prepare();
+    write_sstable("a/ks/t-" ID "/nb-1-big-Filter.db", empty_file, sizeof(empty_file));
+    write_sstable("b/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("b/ks/u-" ID "/nb-3-big-Filter.db", na_file, sizeof(na_file));
+    snprintf(lost, sizeof(lost), "%s/b", root);
+    snprintf(dirs, sizeof(dirs), "%s/a:%s", root, lost);
+    const char *const args[] = {"--sstable-dir", dirs, NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    expect_find("[\"asked\",:2,\"found\",[[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
+    expect_unreachable(0);
+}
+
+/* Nothing is forgotten, though it is looked for again and again: what has been read answers, the rest is named. */
+static void expect_kept(const char *why)
+{
+    char warning[800];
+    snprintf(warning, sizeof(warning), "sstable-dir: %s: %s; filters below it that stay: 2;", lost, why);
+    daemon_wait_output(&the_daemon, warning);
+    expect_unreachable(1);
+    for (int i = 0; i < LATER_S; i++) {
+        expect_find("[\"asked\",:2,\"found\",[[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
+        expect(client, ":1", "BF.EXISTS ks.t/2 k");
+        sleep(1);
+    }
+    const char *unknown = ask("BF.FIND ks.u/* ITEMS k");
+    cr_assert(strstr(unknown, "\"unknown\",[\"ks.u/3\",\"") && strstr(unknown, "No such file or directory"), "%s",
+              unknown);
+    const char *first = strstr(daemon_output(&the_daemon), warning);
+    cr_assert_null(strstr(first + 1, warning), "the log says it once");
+    expect_unreachable(1);
+}
+
+static void expect_normal_again(void)
+{
+    char notice[500];
+    snprintf(notice, sizeof(notice), "sstable-dir: %s is there again", lost);
+    daemon_wait_output(&the_daemon, notice);
+    expect_unreachable(0);
+    wait_for("[\"asked\",:1,\"found\",[[\"ks.u/3\"]],\"unknown\",[]]", "BF.FIND ks.u/* ITEMS k");
+    write_sstable("b/ks/t-" ID "/nb-4-big-Filter.db", na_file, sizeof(na_file));
+    wait_for("[\"asked\",:3,\"found\",[[\"ks.t/2\",\"ks.t/4\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
+    for (int i = 2; i <= 4; i += 2) {
+        char path[100];
+        snprintf(path, sizeof(path), "b/ks/t-" ID "/nb-%d-big-Filter.db", i);
+        cr_assert_eq(unlink(below_root(path)), 0);
+    }
+    wait_for("[\"ks.t/1\",\"ks.u/3\"]", "KEYS *");
+}
+
+Test(sstable_watches, a_root_that_vanishes_keeps_its_filters_until_it_returns)
+{
+    start_with_two_roots();
+    cr_assert_eq(rename(below_root("b"), below_root("../bx")), 0);
+    expect_kept("No such file or directory");
+    cr_assert_eq(rename(below_root("../bx"), below_root("b")), 0);
+    expect_normal_again();
+    daemon_deinit(&the_daemon);
+}
+
+/* As where a file system is not mounted any more, and then is again. */
+Test(sstable_watches, an_empty_directory_in_the_place_of_a_root_keeps_its_filters)
+{
+    start_with_two_roots();
+    cr_assert_eq(rename(below_root("b"), below_root("../bx")), 0);
+    cr_assert_eq(mkdir(below_root("b"), 0777), 0);
+    expect_kept("a directory without SSTables is in its place");
+    cr_assert_eq(rmdir(below_root("b")), 0);
+    cr_assert_eq(rename(below_root("../bx"), below_root("b")), 0);
+    expect_normal_again();
+    daemon_deinit(&the_daemon);
+}
+
+/* What is removed from where the root has gone is no news of the root; nor is it when that comes back. */
+Test(sstable_watches, events_of_a_root_that_was_moved_away_forget_nothing)
+{
+    start_with_two_roots();
+    make_directories(below_root("../away/"));
+    cr_assert_eq(rename(below_root("b"), below_root("../away/b")), 0);
+    cr_assert_eq(unlink(below_root("../away/b/ks/t-" ID "/nb-2-big-Filter.db")), 0);
+    cr_assert_eq(unlink(below_root("../away/b/ks/u-" ID "/nb-3-big-Filter.db")), 0);
+    expect_kept("No such file or directory");
+    cr_assert_eq(rename(below_root("../away/b"), below_root("b")), 0);
+    expect_kept("a directory without SSTables is in its place");
+    daemon_deinit(&the_daemon);
+}
+
+/* One with other SSTables is there on purpose: the others are gone. */
+Test(sstable_watches, a_root_with_other_sstables_takes_the_place_of_one)
+{
+    start_with_two_roots();
+    write_sstable("../new/ks/t-" ID "/nb-5-big-Filter.db", na_file, sizeof(na_file));
+    cr_assert_eq(rename(below_root("b"), below_root("../bx")), 0);
+    cr_assert_eq(rename(below_root("../new"), below_root("b")), 0);
+    wait_for("[\"ks.t/1\",\"ks.t/5\"]", "KEYS *");
+    expect_unreachable(0);
+    daemon_deinit(&the_daemon);
+}
+
+/* The same directory, whose files were removed. */
+Test(sstable_watches, a_root_that_is_emptied_is_empty)
+{
+    start_with_two_roots();
+    cr_assert_eq(rename(below_root("b/ks"), below_root("../ksx")), 0);
+    wait_for("[\"ks.t/1\"]", "KEYS *");
+    expect_unreachable(0);
     daemon_deinit(&the_daemon);
 }

@@ -29,7 +29,7 @@ static void discard(void)
     receiver = -1;
 }
 
-TestSuite(supervisor, .fini = discard, .timeout = 300);
+TestSuite(supervisor, .fini = discard, .timeout = 1000);
 
 /* A socket with an abstract name of this process. */
 static void listen_abstract(void)

@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "http.h"
 #include "program.h"
 #include "tmpdir.h"
 #include "wire.h"
@@ -29,7 +30,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(tls_settings, .init = prepare, .fini = discard, .timeout = 300);
+TestSuite(tls_settings, .init = prepare, .fini = discard, .timeout = 1000);
 
 #define START(...)    daemon_start(&the_daemon, (const char *const[]){__VA_ARGS__, NULL})
 #define FILE_OF(name) (tmp_path(the_daemon.dir, "%s", name).text)
@@ -103,10 +104,12 @@ DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
     program_expect(output, sizeof(output), 0, "Cipher is TLS_CHACHA20_POLY1305_SHA256",
                    "openssl s_client -connect 127.0.0.1:%d </dev/null 2>&1", the_daemon.tls_port);
     /* A renegotiation is refused; the connection may end by that, and does nothing else. */
-    program_expect(output, sizeof(output), 0, "+PONG",
-                   "(echo PING; sleep 0.3; echo R; sleep 0.3) | openssl s_client -tls1_2 -crlf -connect 127.0.0.1:%d "
-                   "2>&1 || true",
-                   the_daemon.tls_port);
+    program_expect(
+        output, sizeof(output), 0, "+PONG",
+        "cd '%s'; until_said() { for _ in $(seq 600); do ! grep -q \"$1\" said || break; sleep 0.1; done; }; "
+        "(echo PING; until_said PONG; echo R; until_said RENEGOTIATING) | "
+        "openssl s_client -tls1_2 -crlf -connect 127.0.0.1:%d >said 2>&1; cat said",
+        the_daemon.dir, the_daemon.tls_port);
     expect(client, "+OK", "CONFIG SET tls-session-caching no");
     cr_assert(is_served(NULL, NULL));
     redisFree(client);
@@ -144,6 +147,14 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
     cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
     cr_assert_str_eq(wire_tls_server(&wire), "client");
     wire_close(&wire);
+    file_copy(FILE_OF("expired.crt"), FILE_OF("new.crt"));
+    file_copy(FILE_OF("expired.key"), FILE_OF("new.key"));
+    kill(the_daemon.pid, SIGHUP);
+    daemon_wait_output(&the_daemon, "TLS: the certificates stay what they were: the certificate has expired: it was");
+    cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
+    cr_assert_str_eq(wire_tls_server(&wire), "client");
+    wire_close(&wire);
+    file_copy(FILE_OF("server.crt"), FILE_OF("new.crt"));
     file_copy(FILE_OF("server.key"), FILE_OF("new.key"));
     expect(client, "+OK", "CONFIG SET tls-cert-file %s", FILE_OF("new.crt")); /* the same value reads the file again */
     cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
@@ -166,6 +177,11 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
            "CONFIG SET timeout 7 tls-cert-file /nonexistent");
     snprintf(expected, sizeof(expected), REFUSAL("tls-cert-file") "tls-cert-file %s: is not a file", the_daemon.dir);
     expect(client, expected, "CONFIG SET tls-cert-file %s", the_daemon.dir);
+    if (access("/proc/self/pagemap", R_OK) == 0) /* a file without an end */
+        expect(client, REFUSAL("tls-cert-file") "tls-cert-file /proc/self/pagemap: has more than 4 MB",
+               "CONFIG SET tls-cert-file /proc/self/pagemap");
+    expect(client, REFUSAL("tls-cert-file") "the certificate has expired: it was valid until 2020-01-01T00:00:00Z",
+           "CONFIG SET tls-cert-file %s tls-key-file %s", FILE_OF("expired.crt"), FILE_OF("expired.key"));
     expect(client, REFUSAL("tls-protocols") "tls-protocols: 'SSLv3' is none of TLSv1, TLSv1.1, TLSv1.2 and TLSv1.3",
            "CONFIG SET tls-protocols SSLv3");
     expect(client, REFUSAL("tls-ciphers") "tls-ciphers: no cipher match", "CONFIG SET tls-ciphers nonsense");
@@ -183,8 +199,7 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
              FILE_OF("secret.key"));
     expect(client, expected, "CONFIG SET tls-key-file %s", FILE_OF("secret.key"));
     snprintf(expected, sizeof(expected),
-             REFUSAL("tls-key-file") "tls-key-file %s: is encrypted, and its password is another one",
-             FILE_OF("secret.key"));
+             REFUSAL("tls-key-file") "tls-key-file %s: is encrypted, and its password is wrong", FILE_OF("secret.key"));
     expect(client, expected, "CONFIG SET tls-key-file %s tls-key-file-pass wrong", FILE_OF("secret.key"));
     expect(client, REFUSAL("tls-port") "can't set immutable config", "CONFIG SET tls-port 1");
     expect(client, "+OK", "MULTI");
@@ -214,6 +229,9 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_the_start)
     SAYS("to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is needed");
     START("--tls-cert-file", FILE_OF("expired.crt"), "--tls-key-file", FILE_OF("expired.key"));
     SAYS("warning TLS: the certificate has expired: it was valid until 2020-01-01T00:00:00Z");
+    redisContext *client = client_open(the_daemon.port); /* whose other settings can change */
+    expect(client, "+OK", "CONFIG SET tls-session-caching no");
+    redisFree(client);
 }
 
 /* Without a port but that of TLS everything works, and the port is named as Redis does. */
@@ -262,7 +280,7 @@ DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
                    "-verify_return_error -CAfile " ca " -connect 127.0.0.1:%d 2>&1",        \
                    the_daemon.dir, the_daemon.web_port)
     char output[1 << 17];
-    struct wire wire;
+    struct http_reply reply;
     the_daemon.with_web = true;
     START("--metrics-tls", "yes", "--tls-auth-clients", "no");
     SAYS("metrics and status page: https://127.0.0.1:");
@@ -271,14 +289,46 @@ DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
     cr_assert(strstr(output, "bloomery_tls_certificate_expires_seconds 1") ||
                   strstr(output, "bloomery_tls_certificate_expires_seconds 2"),
               "%s", output);
-    PAGE(1, "unable to get local issuer certificate", "/healthz", "other.crt");
+    PAGE(1, "self-signed certificate in certificate chain", "/healthz", "other.crt");
     redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET tls-cert-file %s tls-key-file %s", FILE_OF("new.crt"), FILE_OF("new.key"));
     PAGE(0, "CN = new", "/healthz", "ca.crt");
-    wire_open(&wire, the_daemon.web_port);
-    cr_assert(wire_send_text(&wire, "GET /metrics HTTP/1.0\r\n\r\n"));
-    (void)wire_reply(&wire, WIRE_PATIENCE_MS, &(struct lines){NULL, 0, 0}); /* an alert, or the end */
-    wire_close(&wire);
+    http_get(the_daemon.web_port, "/metrics", "", &reply); /* without TLS */
+    cr_assert_eq(reply.status, 400);
+    cr_assert_str_eq(reply.body, "this port takes HTTPS only\n");
+    http_free(&reply);
     PAGE(0, "alive", "/healthz", "ca.crt");
     redisFree(client);
+}
+
+/* The pages ask for no certificate, and a session from there is none that the other port takes in the place of one. */
+DAEMON_TEST(the_daemon, tls_settings, sessions_of_pages_stay_there)
+{
+    static const char *const protocols[] = {"TLSv1.3", "TLSv1.2"};
+    the_daemon.with_web = true;
+    START("--metrics-tls", "yes", "--tls-auth-clients", "yes");
+    for (size_t i = 0; i < 2; i++) {
+        struct wire_tls_options options = {.protocol = protocols[i]};
+        const char *why = NULL;
+        struct wire wire;
+        cr_assert(wire_open_tls(&wire, the_daemon.web_port, &options, &why), "%s", why);
+        cr_assert(wire_send_text(&wire, "GET /healthz HTTP/1.0\r\n\r\n"));
+        cr_assert(wire_takes_line(&wire, "HTTP/1.1 200 OK"));
+        options.session = wire_tls_session(&wire);
+        cr_assert(options.session);
+        wire_tls_end(&wire); /* otherwise the session counts as damaged */
+        wire_close(&wire);
+        cr_assert(wire_open_tls(&wire, the_daemon.web_port, &options, &why), "%s", why);
+        cr_assert(wire_tls_resumed(&wire));
+        wire_tls_end(&wire);
+        wire_close(&wire);
+        bool let_in = wire_open_tls(&wire, the_daemon.tls_port, &options, &why);
+        if (let_in) { /* by TLS 1.3 a client hears of its certificate only now */
+            cr_assert_not(wire_tls_resumed(&wire));
+            let_in = wire_send_text(&wire, "PING\r\n") && strcmp(wire_text(&wire), "+PONG") == 0;
+            wire_close(&wire);
+        }
+        cr_assert_not(let_in);
+        wire_tls_forget(options.session);
+    }
 }

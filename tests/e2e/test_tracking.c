@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, tracking, "--threads", "3");
@@ -274,8 +275,7 @@ DAEMON_TEST(the_daemon, tracking, another_connection_can_be_told)
     expect(other, ":1", "BF.ADD f x");
     expect_text(&pushes, forget("f"));
     wire_close(&pushes);
-    while (strchr(client_ask(other, "CLIENT LIST ID %lld", id), 'a'))
-        usleep(1000);
+    wait_until(!strchr(client_ask(other, "CLIENT LIST ID %lld", id), 'a'));
     expect_ask(&data, "EXISTS f", ":1");
     expect(other, ":1", "DEL f");
     snprintf(expected, sizeof(expected), ">[\"tracking-redir-broken\",:%lld]", id);
@@ -408,8 +408,7 @@ DAEMON_TEST(the_daemon, tracking, a_message_waits_for_the_reply_of_a_command_und
 {
     begin("CLIENT TRACKING ON BCAST");
     cr_assert(wire_send_text(&wire, "WAIT 1 500\r\n"));
-    while (!strstr(client_ask(other, "CLIENT LIST"), "cmd=wait"))
-        usleep(1000);
+    wait_until(strstr(client_ask(other, "CLIENT LIST"), "cmd=wait"));
     expect(other, ":1", "BF.ADD f x");
     expect(other, ":1", "BF.ADD g x");
     expect_text(&wire, ":0");

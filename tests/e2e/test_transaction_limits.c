@@ -1,5 +1,7 @@
 /* All clients wait while a transaction runs, so it is short: what is refused when it is queued, and what is not. */
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
@@ -68,28 +70,74 @@ DAEMON_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
     redisFree(c);
 }
 
+/* The words of `call` between single spaces, and one more with so many bytes. */
+static void append_with_word(redisContext *c, const char *call, const char *word, int bytes)
+{
+    char copy[64], *rest = copy;
+    const char *words[8];
+    size_t lengths[8];
+    int n = 0;
+    snprintf(copy, sizeof(copy), "%s", call);
+    for (char *each; (each = strsep(&rest, " ")); n++) {
+        words[n] = each;
+        lengths[n] = strlen(each);
+    }
+    words[n] = word;
+    lengths[n] = (size_t)bytes;
+    cr_assert_eq(redisAppendCommandArgv(c, n + (bytes > 0), words, lengths), REDIS_OK);
+}
+
+/* How many calls, of so many, have been queued before the first that was refused. */
+static int queued_of(redisContext *c, const char *call, int times)
+{
+    int queued = 0;
+    for (int i = 0; i < times; i++) {
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        if (reply->type == REDIS_REPLY_ERROR)
+            cr_assert(strstr(reply->str, "the transaction is too long"), "%s: %s", call, reply->str);
+        else if (queued == i)
+            queued++;
+        freeReplyObject(reply);
+    }
+    return queued;
+}
+
 /* So many words, or so many slow commands, that others would wait for long: refused when it is one too many. */
 DAEMON_TEST(the_daemon, transaction_limits, long_ones_are_refused)
 {
-    static const char *const calls[] = {"PING", "BF.ADD f x", "BF.RESERVE f 0.01 100", "CONFIG GET *"};
-    static const int most[] = {65536, 10922, 744, 81};
+    static const struct {
+        const char *call;
+        int most, bytes; /* of a last word */
+    } rows[] = {
+        {"PING", 65536, 0},
+        {"BF.ADD f x", 21845, 0},
+        {"BF.RESERVE f 0.01 100", 4096, 0},
+        {"CONFIG GET *", 81, 0},
+        {"COMMAND DOCS client", 40, 0},
+        {"TIME", 25000, 0},
+        {"HELLO", 6000, 0},
+        {"OBJECT HELP", 2000, 0},
+        {"CLIENT HELP", 2000, 0},
+        {"CLIENT GETNAME", 6000, 0},
+        {"AUTH x y", 6000, 0},
+        /* bytes that come back, and those of passwords */
+        {"ECHO", 120, 65536},
+        {"PING", 120, 65536},
+        {"PUBSUB NUMSUB", 120, 65536},
+        {"AUTH", 30, 65536},
+    };
+    static char word[65536];
     redisContext *c = client_open(the_daemon.port);
-    for (int i = 0; i < 4; i++) {
-        redisReply *reply = NULL;
-        int queued = 0;
+    memset(word, 'x', sizeof(word));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int times = rows[i].most + rows[i].most / 16 + 10;
         expect(c, "+OK", "MULTI");
-        for (int j = 0; j < 70000; j++)
-            redisAppendCommand(c, calls[i]);
-        for (int j = 0; j < 70000; j++) {
-            cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
-            if (reply->type == REDIS_REPLY_ERROR)
-                cr_assert(strstr(reply->str, "the transaction is too long"), "%s", reply->str);
-            else if (queued == j)
-                queued++;
-            freeReplyObject(reply);
-        }
-        cr_expect_leq(queued, most[i], "%s: %d", calls[i], queued);
-        cr_expect_gt(queued, most[i] / 2, "%s: %d", calls[i], queued);
+        for (int j = 0; j < times; j++)
+            append_with_word(c, rows[i].call, word, rows[i].bytes);
+        int queued = queued_of(c, rows[i].call, times);
+        cr_expect_leq(queued, rows[i].most, "%s: %d", rows[i].call, queued);
+        cr_expect_gt(queued, rows[i].most / 2, "%s: %d", rows[i].call, queued);
         expect(c, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
     }
     redisFree(c);
@@ -105,5 +153,150 @@ DAEMON_TEST(the_daemon, transaction_limits, watched_names_are_bounded)
     expect(c, "-ERR a client can watch at most 4096 names", "WATCH one-more");
     expect(c, "+OK", "UNWATCH");
     expect(c, "+OK", "WATCH one-more");
+    redisFree(c);
+}
+
+/* ---- work, not words: layers times items, pages, filters that the transaction itself makes ---- */
+
+static void append_call(redisContext *c, const char *start, int items, const char *prefix)
+{
+    const char *words[32] = {0};
+    char copy[256], **all = malloc((32 + (size_t)items) * sizeof(*all)), *rest = copy;
+    int n = 0;
+    cr_assert(all && strlen(start) < sizeof(copy));
+    strcpy(copy, start);
+    for (char *word; (word = strsep(&rest, " "));)
+        words[n++] = word;
+    for (int i = 0; i < n; i++)
+        all[i] = strdup(words[i]);
+    for (int i = 0; i < items; i++, n++) {
+        char item[64];
+        snprintf(item, sizeof(item), "%s%d", prefix, i);
+        all[n] = strdup(item);
+    }
+    cr_assert_eq(redisAppendCommandArgv(c, n, (const char **)all, NULL), REDIS_OK);
+    for (int i = 0; i < n; i++)
+        free(all[i]);
+    free(all);
+}
+
+/* A transaction: an add, then `times` calls with `items` items each, then another add. The reply of EXEC. */
+static const char *exec_of(redisContext *c, const char *before, const char *call, int times, int items)
+{
+    redisAppendCommand(c, "MULTI");
+    redisAppendCommand(c, "BF.ADD witness first");
+    if (before)
+        redisAppendCommand(c, before);
+    for (int i = 0; i < times; i++)
+        append_call(c, call, items, "item-");
+    redisAppendCommand(c, "BF.ADD witness last");
+    client_skip(c, 3 + times + (before != NULL));
+    return client_ask(c, "EXEC");
+}
+
+static void has_1000_layers(redisContext *c, const char *name)
+{
+    expect(c, "+OK", "BF.RESERVE %s 0.01 1 EXPANSION 1", name);
+    cr_assert_gt(client_for_items(c, "BF.MADD", name, "layer-", 1000), 980);
+}
+
+static void expect_refused(redisContext *c, const char *reply, const char *what)
+{
+    cr_expect(strstr(reply, "-EXECABORT") == reply && strstr(reply, "or more, of at most 8: split it"), "%s: %.200s",
+              what, reply);
+    expect(c, "[:0,:0]", "BF.MEXISTS witness first last");
+}
+
+/* The row's words fit. With the filters as they are the whole is refused, and nothing of it has been run. */
+DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_nothing)
+{
+    static const struct {
+        const char *before, *call;
+        int times, items;
+    } rows[] = {
+        {NULL, "BF.DEBUG layers", 6000, 0},
+        {NULL, "BF.INFO layers", 2000, 0},
+        {NULL, "BF.MEXISTS layers", 1, 55000},
+        {NULL, "BF.EXISTS layers x", 2000, 0},
+        {NULL, "BF.FIND layers ITEMS", 50, 500},
+        {NULL, "BF.FIND l* ITEMS", 50, 500},
+        {NULL, "BF.QUERY layers ITEMS", 1, 20000},
+        {NULL, "BF.CLEAR huge", 3000, 0},
+        {NULL, "BF.CLEAR layers", 200, 0},
+        {NULL, "BF.MADD huge", 1, 32000},
+        {NULL, "BF.MADD scales", 1, 5000},
+        /* filters that are made, emptied or moved by the transaction itself */
+        {"BF.RESERVE new 0.01 1 EXPANSION 1", "BF.MADD new", 1, 5000},
+        {"BF.RESERVE new 1e-7 300000000", "BF.MADD new", 1, 32000},
+        {NULL, "BF.INSERT new CAPACITY 1 EXPANSION 1 ITEMS", 1, 5000},
+        {"RENAME layers other", "BF.MEXISTS other", 1, 55000},
+        {"MOVE layers 1", "SELECT 1", 1, 0}, /* this one runs: the next row needs what it has moved */
+        {"SELECT 1", "BF.DEBUG layers", 6000, 0},
+        {"SWAPDB 0 1", "BF.DEBUG layers", 6000, 0},
+    };
+    redisContext *c = client_open(the_daemon.port);
+    has_1000_layers(c, "layers");
+    expect(c, "+OK", "BF.RESERVE huge 1e-7 300000000"); /* 1.2 GB of address space */
+    expect(c, "+OK", "BF.RESERVE scales 0.01 1 EXPANSION 1");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
+        if (strcmp(rows[i].call, "SELECT 1") == 0) {
+            cr_assert_str_eq(reply, "[:1,:1,+OK,:1]");
+            expect(c, "+OK", "SELECT 0");
+            expect(c, ":1", "DEL witness");
+            expect(c, ":0", "EXISTS layers");
+            continue;
+        }
+        expect_refused(c, reply, rows[i].call);
+    }
+    expect(c, ":0", "BF.CARD huge");
+    expect(c, ":0", "EXISTS new other");
+    redisFree(c);
+}
+
+/* The same words with less work to do. */
+DAEMON_TEST(the_daemon, transaction_limits, what_is_quick_runs_whole)
+{
+    static const struct {
+        const char *before, *call;
+        int times, items;
+    } rows[] = {
+        {NULL, "BF.DEBUG small", 2000, 0},
+        {NULL, "BF.MEXISTS small", 1, 50000},
+        {NULL, "BF.MADD small", 1, 20000},
+        {NULL, "BF.FIND small ITEMS", 50, 500},
+        {NULL, "BF.CLEAR small", 300, 0},
+        {NULL, "BF.EXISTS small x", 10000, 0},
+        {"BF.RESERVE new 0.01 50000", "BF.MADD new", 1, 20000},
+        {"EXPIRE small 1000", "BF.MADD small", 1, 20000},
+        {"RENAME fixed small", "BF.MADD small", 1, 2000}, /* a filter that never grows has no next layer */
+    };
+    redisContext *c = client_open(the_daemon.port);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        expect(c, "+OK", "FLUSHALL");
+        expect(c, "+OK", "BF.RESERVE small 0.01 50000");
+        expect(c, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
+        const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
+        cr_expect(strstr(reply, "[:1,") == reply, "%s: %.200s", rows[i].call, reply);
+        expect(c, "[:1,:1]", "BF.MEXISTS witness first last");
+    }
+    redisFree(c);
+}
+
+/* A client that is closed because of its replies: what its transaction changes is there as a whole, and what would only
+ * have been answered is not done any more. */
+DAEMON_TEST(the_daemon, transaction_limits, a_full_reply_buffer_ends_the_questions_of_exec)
+{
+    redisContext *c = client_open(the_daemon.port);
+    has_1000_layers(c, "layers"); /* a BF.DEBUG of it has 90 KB */
+    expect(c, "+OK", "CONFIG SET reply-buffer-high-water 65536 reply-buffer-limit 131072");
+    expect(c, "+OK", "CONFIG RESETSTAT");
+    redisContext *limited = client_open(the_daemon.port);
+    cr_expect_str_eq(exec_of(limited, NULL, "BF.DEBUG layers", 12, 0), "(Server closed the connection)");
+    redisFree(limited);
+    expect(c, "[:1,:1]", "BF.MEXISTS witness first last");
+    const char *calls = strstr(client_ask(c, "INFO commandstats"), "cmdstat_bf.debug:calls=");
+    cr_assert(calls);
+    cr_expect_leq(atoi(strchr(calls, '=') + 1), 3, "%.60s", calls);
     redisFree(c);
 }

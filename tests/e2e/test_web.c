@@ -14,6 +14,7 @@
 #include "daemon.h"
 #include "disk_control.h"
 #include "http.h"
+#include "wait.h"
 
 static struct daemon the_daemon;
 
@@ -29,7 +30,7 @@ static void discard(void)
     disk_detach();
 }
 
-TestSuite(web, .init = begin, .fini = discard, .timeout = 300);
+TestSuite(web, .init = begin, .fini = discard, .timeout = 1000);
 
 static double now_s(void)
 {
@@ -176,6 +177,64 @@ DAEMON_TEST(the_daemon, web, wrong_requests_are_refused)
     expect_status(200, "/metrics", "");
 }
 
+/* What could smuggle a second request to a server behind a proxy, and what says two things at once. */
+DAEMON_TEST(the_daemon, web, ambiguous_requests_are_refused)
+{
+#define LINE "GET /healthz HTTP/1.1\r\n"
+#define HOST "Host: localhost\r\n"
+    cr_expect_eq(raw_status(LINE HOST "\r\n"), 200);
+    cr_expect_eq(raw_status(LINE "\r\n"), 400);
+    cr_expect_eq(raw_status(LINE HOST "Host: evil.example\r\n\r\n"), 400);
+    cr_expect_eq(raw_status(LINE HOST "Content-Length: 0\r\nContent-Length: 4\r\n\r\nGET "), 400);
+    cr_expect_eq(raw_status(LINE HOST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 413);
+    cr_expect_eq(raw_status(LINE HOST "Content-Length: +0\r\n\r\n"), 413);
+    cr_expect_eq(raw_status(LINE HOST "Transfer-Encoding : chunked\r\n\r\n"), 400);
+    cr_expect_eq(raw_status(LINE HOST "X: a\r\n Content-Length: 4\r\n\r\n"), 400);
+    cr_expect_eq(raw_status(LINE HOST "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n"), 413);
+    cr_expect_eq(raw_status("GET /healthz HTTP/2.0\r\n" HOST "\r\n"), 505);
+    cr_expect_eq(raw_status("get /healthz HTTP/1.1\r\n" HOST "\r\n"), 405);
+    cr_expect_eq(raw_status("GET http://localhost/healthz HTTP/1.1\r\n" HOST "\r\n"), 404);
+}
+
+/* A second request gets no answer, and what comes behind the first one does not destroy its reply. */
+DAEMON_TEST(the_daemon, web, a_connection_has_one_request)
+{
+    size_t size = 4 << 20;
+    char *request = calloc(1, size);
+    cr_assert_not_null(request);
+    for (int post = 0; post < 2; post++) {
+        struct http_reply reply;
+        int n = snprintf(request, size, "%s /healthz HTTP/1.1\r\n" HOST "\r\n" LINE HOST "\r\n", post ? "POST" : "GET");
+        int fd = http_connect(the_daemon.web_port);
+        for (size_t at = 0; at < (post ? size : (size_t)n);) {
+            ssize_t sent = send(fd, request + at, (post ? size : (size_t)n) - at, MSG_NOSIGNAL);
+            if (sent <= 0)
+                break;
+            at += (size_t)sent;
+        }
+        shutdown(fd, SHUT_WR);
+        http_read(fd, &reply);
+        cr_assert_eq(reply.status, post ? 405 : 200);
+        cr_assert_str_eq(reply.body, post ? "this page is read-only: GET and HEAD\n" : "alive\n");
+        http_free(&reply);
+    }
+    free(request);
+}
+
+/* A client that says at once that it sends nothing more gets its reply, though that waits for a pass over all names. */
+DAEMON_TEST(the_daemon, web, half_closed_connections_get_their_reply)
+{
+    static const char request[] = "GET /api/filters HTTP/1.1\r\n" HOST "\r\n";
+    struct http_reply reply;
+    int fd = http_connect(the_daemon.web_port);
+    cr_assert_eq(send(fd, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
+    shutdown(fd, SHUT_WR);
+    http_read(fd, &reply);
+    cr_assert_eq(reply.status, 200);
+    cr_assert(strstr(reply.body, "\"total\":0"), "%s", reply.body);
+    http_free(&reply);
+}
+
 /* A HEAD has the headers of the GET and no body. */
 DAEMON_TEST(the_daemon, web, head_has_no_body)
 {
@@ -262,7 +321,74 @@ DAEMON_TEST(the_daemon, web, silent_connections_keep_nobody_out)
     redisFree(client);
 }
 
-/* A request that comes a byte at a time, for ever, is cut off; so is a client that takes no reply. */
+static double metric(const char *name)
+{
+    struct http_reply reply;
+    http_get(the_daemon.web_port, "/metrics", "", &reply);
+    const char *at = reply.body ? strstr(reply.body, name) : NULL;
+    cr_assert(at, "%s", name);
+    double value = strtod(at + strlen(name), NULL);
+    http_free(&reply);
+    return value;
+}
+
+#define FLOOD 1500
+#define HELD  200
+
+/* Connections by the thousand, each with as much of a request as may come, leave no memory behind. */
+DAEMON_TEST(the_daemon, web, many_connections_take_no_memory)
+{
+    int fds[HELD];
+    char *part = malloc(30000);
+    cr_assert_not_null(part);
+    memset(part, 'a', 30000);
+    memcpy(part, "GET /", 5);
+    double before = metric("\nbloomery_memory_resident_bytes ");
+    for (int i = 0; i < FLOOD; i++) {
+        if (i >= HELD)
+            close(fds[i % HELD]);
+        fds[i % HELD] = http_connect(the_daemon.web_port);
+        (void)!send(fds[i % HELD], part, (size_t)(i % 4) * 10000, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    double more = metric("\nbloomery_memory_resident_bytes ") - before;
+    cr_log_info("%d connections: %.0f kB more, %.0f of them closed", FLOOD, more / 1024,
+                metric("\nbloomery_http_closed_total "));
+    if (!DAEMON_SANITIZED)
+        cr_assert_lt(more, 16 << 20);
+    for (int i = 0; i < HELD; i++)
+        close(fds[i]);
+    free(part);
+}
+
+/* A client that takes no reply is cut off, and its reply is freed. */
+DAEMON_TEST(the_daemon, web, slow_readers_are_cut_off)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\n" HOST "\r\n";
+    unsigned char name[120] = "";
+    int fds[4], small = 4096;
+    redisContext *client = client_open(the_daemon.port);
+    for (int i = 0; i < 1000; i++) {
+        memcpy(name, &i, sizeof(i)); /* all bytes are control characters or no UTF-8: each is shown as five */
+        expect(client, "+OK", "BF.RESERVE %b 0.01 1", name, sizeof(name));
+    }
+    expect(client, "+OK", "CONFIG SET metrics-filters *");
+    double closed = metric("\nbloomery_http_closed_total ");
+    for (int i = 0; i < 4; i++) {
+        fds[i] = http_connect(the_daemon.web_port);
+        setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+        (void)!send(fds[i], request, strlen(request), MSG_NOSIGNAL);
+    }
+    double began = now_s();
+    (void)metric("\nbloomery_ready "); /* its pass over the names is behind those of the four */
+    expect(client, "+OK", "CONFIG SET metrics-filters %s", "");
+    wait_until(metric("\nbloomery_http_closed_total ") >= closed + 4);
+    cr_log_info("clients that take nothing were cut off after %.1f s", now_s() - began);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    redisFree(client);
+}
+
+/* A request that comes a byte at a time, for ever, is cut off. */
 DAEMON_TEST(the_daemon, web, slow_requests_are_cut_off)
 {
     char byte = 'x';
@@ -342,8 +468,7 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     redisAppendCommand(client, "BF.ADD f y"); /* its reply waits for the disk */
     for (int done = 0; !done;)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
-    for (int i = 0; i < 600 && status_of("/readyz", "") == 200; i++)
-        usleep(100000);
+    wait_until(status_of("/readyz", "") != 200);
     http_get(the_daemon.web_port, "/readyz", "", &reply);
     cr_assert_eq(reply.status, 503);
     cr_assert_str_eq(reply.body, "the log cannot be written: writes are refused\n");
@@ -353,9 +478,7 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     http_free(&reply);
     expect_status(200, "/healthz", "");
     disk_mend();
-    for (int i = 0; i < 600 && status_of("/readyz", "") != 200; i++)
-        usleep(100000);
-    expect_status(200, "/readyz", "");
+    wait_until(status_of("/readyz", "") == 200);
     client_skip(client, 1);
     redisFree(client);
 }
@@ -371,10 +494,10 @@ DAEMON_TEST(the_daemon, web, wrong_ports_stop_the_start)
     snprintf(dir, sizeof(dir), "%s/other", the_daemon.dir);
     const char *const taken[] = {"--port", "0", "--unixsocket", "/proc/none/socket", "--metrics-port", port, "--dir",
                                  dir,      NULL};
-    cr_assert_eq(daemon_run(taken, NULL, &output), 1);
+    cr_assert_eq(daemon_run(taken, NULL, &output), DAEMON_MISCONFIGURED);
     cr_assert(strstr(output, "cannot listen on 127.0.0.1:"), "%s", output);
     const char *const twice[] = {"--port", "7777", "--metrics-port", "7777", NULL};
-    cr_assert_eq(daemon_run(twice, NULL, &output), 1);
+    cr_assert_eq(daemon_run(twice, NULL, &output), DAEMON_MISCONFIGURED);
     cr_assert(strstr(output, "'metrics-port' is the same as 'port'"), "%s", output);
 }
 

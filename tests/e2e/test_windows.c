@@ -9,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "program.h"
 
 #define ITEMS  200
 #define WINDOW 1.0 /* seconds of the windows by time */
@@ -163,6 +164,20 @@ DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
     expect_kept(client, "c", &added);
     expect_forgotten(client, "c", &added);
     redisFree(client);
+}
+
+/* Whatever the log has of a window: 'bloomery check' reads it. */
+DAEMON_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
+{
+    char output[4096];
+    redisContext *client = client_open(daemon_under_test.port);
+    expect(client, "+OK", "BF.RESERVE w 0.01 100 WINDOW 1000");
+    expect(client, ":1", "BF.ADD w x");
+    expect(client, ":1", "COPY w copy");
+    expect(client, "+OK", "BF.MERGE union w copy");
+    redisFree(client);
+    daemon_kill(&daemon_under_test);
+    program_expect(output, sizeof(output), 0, "whole", "'" BLOOMERY_TOOL_PATH "' check '%s'", daemon_under_test.data);
 }
 
 /* Copies are as old as what they were made of. */

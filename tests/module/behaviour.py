@@ -92,6 +92,19 @@ def test_clear_of_an_empty_filter_begins_its_counts_anew():
     assert engine("BF.INFO", "f", "MISSES") == [0]
 
 
+def test_a_union_that_adds_nothing_keeps_the_counts():
+    engine = Engine()
+    for shape in (("CAPACITY", "100"), ("CAPACITY", "500", "WINDOW", "600", "PARTS", "3"), ("LAYOUT", "redisbloom")):
+        engine("BF.INSERT", "f", *shape, "ITEMS", "a", "b", "c")
+        engine("BF.INSERT", "g", *shape, "ITEMS", "b")
+        engine("BF.MERGE", "f", "g")
+        assert engine("BF.MEXISTS", "f", "a", "z") == [1, 0]
+        for words in (("f", "f"), ("f", "g"), ("f", "g", "f", "g")):
+            assert engine("BF.MERGE", *words) == "OK"
+        assert engine("BF.INFO", "f", "HITS") == [1] and engine("BF.INFO", "f", "MISSES") == [1]
+        engine("DEL", "f", "g")
+
+
 def test_events_of_filters():
     engine = Engine("--notify-keyspace-events", "KEA")
     listener = engine.connect()

@@ -3,6 +3,7 @@ and connections to them. All end with the test.
 
   BLOOMERY_MODULE     the module
   BLOOMERY_ENGINE     the engine's program; redis-server
+  BLOOMERY_OLDER_ENGINE  one of an older version, for older.py
   BLOOMERY_DAEMON     bloomeryd
   BLOOMERY_CLOCK_AHEAD_LIBRARY  clock_ahead.c
 """
@@ -21,6 +22,7 @@ from ports import free_ports
 
 MODULE = os.environ.get("BLOOMERY_MODULE", os.path.abspath("build/dev/module/bloomery.so"))
 ENGINE = os.environ.get("BLOOMERY_ENGINE", "redis-server")
+OLDER = os.environ.get("BLOOMERY_OLDER_ENGINE")
 DAEMON = os.environ.get("BLOOMERY_DAEMON", os.path.abspath("build/dev/server/bloomeryd"))
 CLOCK_AHEAD = os.environ.get("BLOOMERY_CLOCK_AHEAD_LIBRARY", os.path.abspath("build/dev/tests/module/libclock_ahead.so"))
 PATIENCE_S = 60  # for anything that certainly happens, on a busy machine, too
@@ -106,7 +108,8 @@ class Connection:
 
 
 class Engine:
-    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0, wait=True):
+    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0, wait=True, program=ENGINE):
+        self.program = program
         self.directory = tempfile.mkdtemp(prefix="bloomery-module-")
         self.log = os.path.join(self.directory, "log")
         self.clock_ahead_s = clock_ahead_s  # of the time of day
@@ -123,8 +126,8 @@ class Engine:
             if not os.path.exists(path):
                 with open(path, "w") as file:
                     file.write(self.sentinel)
-            return [ENGINE, path, "--sentinel", "--port", str(self.port), "--bind", "127.0.0.1"]
-        return ([ENGINE, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
+            return [self.program, path, "--sentinel", "--port", str(self.port), "--bind", "127.0.0.1"]
+        return ([self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
                  "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--loadmodule", MODULE] + self.module + self.arguments)
 
     def output(self):
@@ -134,7 +137,10 @@ class Engine:
     def start(self, wait=True):
         environment = dict(os.environ)
         if self.clock_ahead_s:
-            environment.update(LD_PRELOAD=CLOCK_AHEAD, BLOOMERY_CLOCK_AHEAD=str(self.clock_ahead_s))
+            link = os.path.join(self.directory, "clock_ahead.so")  # LD_PRELOAD takes no path with a space
+            if not os.path.lexists(link):
+                os.symlink(CLOCK_AHEAD, link)
+            environment.update(LD_PRELOAD=link, BLOOMERY_CLOCK_AHEAD=str(self.clock_ahead_s))
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                                             preexec_fn=die_with_parent)

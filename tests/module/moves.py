@@ -8,6 +8,7 @@ import tempfile
 
 from engines import Daemon, Engine, Error, free_port, items, run
 
+TOOL = os.environ.get("BLOOMERY_TOOL", os.path.abspath("build/dev/tools/bloomery"))
 CERTIFICATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "certificates")
 
 FILTERS = {
@@ -87,7 +88,8 @@ def test_migrate_with_tls_in_both_directions():
         ports = free_port(), free_port()
         engine, daemon = Engine(*tls, ports[0]), Daemon(*tls, ports[1])
         fill(engine)
-        assert engine("MIGRATE", "localhost", ports[1], "", "2", "10000", "KEYS", *FILTERS) == "OK"
+        # By the address: of a name Redis tries the first one only, which may be ::1.
+        assert engine("MIGRATE", "127.0.0.1", ports[1], "", "2", "10000", "KEYS", *FILTERS) == "OK"
         daemon("SELECT", "2")
         assert engine("DBSIZE") == 0 and daemon("DBSIZE") == len(FILTERS)
         assert daemon("MIGRATE", "localhost", ports[0], "", "0", "10000", "KEYS", *FILTERS) == "OK"
@@ -105,6 +107,27 @@ def test_chunks_in_both_directions():
                 assert target("BF.LOADCHUNK", to, iterator, data) == "OK"
         same(engine, name, daemon)
         same(engine, name, engine, "back-" + name)
+
+
+def test_the_tool_moves_both_layouts_to_a_module_without_take_over():
+    """The daemon's dumps of RedisBloom's layout have RedisBloom's form, which such a module does not know."""
+    engine, daemon = Engine(), Daemon()
+    fill(daemon)
+    daemon("BF.INSERT", "theirs", "CAPACITY", "20", "LAYOUT", "redisbloom", "ITEMS", *items("t", 900))
+    daemon("BF.RESERVE", "theirs-large", "0.001", "1500000", "LAYOUT", "redisbloom", "NONSCALING")
+    daemon("BF.MADD", "theirs-large", *items("l", 900))
+    daemon("PEXPIRE", "theirs", "5000000")
+    daemon("BF.ADD", "bloomery-move:mine", "x")
+    done = subprocess.run([TOOL, "move", "--from", f"redis://127.0.0.1:{daemon.port}", "--to",
+                           f"redis://127.0.0.1:{engine.port}", "--verify"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    assert done.returncode == 0 and f"moved    {len(FILTERS) + 3} filters" in done.stdout, done.stdout
+    assert engine("DBSIZE") == len(FILTERS) + 3
+    for name in FILTERS:
+        same(daemon, name, engine)
+    assert engine("BF.MEXISTS", "theirs", *items("t", 900)) == [1] * 900 and 0 < engine("PTTL", "theirs") <= 5000000
+    assert engine("BF.MEXISTS", "theirs-large", *items("l", 900)) == [1] * 900 and engine("PTTL", "theirs-large") == -1
+    assert engine("BF.INFO", "theirs", "LAYOUT") == [b"redisbloom"]
 
 
 def test_what_is_half_loaded_or_strange_is_refused():

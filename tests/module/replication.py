@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Replication is exact: a replica has the same filters, bit by bit, whatever its own settings; and what a primary says is
 never refused. The replicas here have other settings than their primaries, and panic at any error (see engines.py)."""
+import os
 import random
 import sys
+import tempfile
 
 from engines import Engine, Error, in_sync, items, replica_of, run, wait_until
 
@@ -66,6 +68,18 @@ def test_every_change_reaches_a_replica_with_other_settings():
         assert str(replica.try_call(name, "x", "0.1", *["9"] * (name == "BF.RESERVE"))).startswith("READONLY")
 
 
+def test_a_replica_of_a_filter_that_grew_eight_times_in_one_command_has_all_items():
+    primary, replica = pair()
+    primary("BF.RESERVE", "f", "0.01", "2")
+    assert sum(primary("BF.MADD", "f", *items("x", 600))) > 590
+    assert primary("BF.INFO", "f", "FILTERS") == [9]
+    assert sum(primary("BF.INSERT", "made", "CAPACITY", "2", "ITEMS", *items("x", 600))) > 590
+    in_sync(primary, replica)
+    for name in ("f", "made"):
+        assert replica("BF.INFO", name, "FILTERS") == [9]
+        assert replica("BF.MEXISTS", name, *items("x", 600)) == [1] * 600
+
+
 def test_a_batch_replicates_what_it_added_and_nothing_for_what_was_there():
     primary, replica = pair()
     primary("BF.RESERVE", "f", "0.0001", "100000")
@@ -114,6 +128,9 @@ def test_a_transaction_and_a_script_replicate_the_same():
 
 def test_random_changes_leave_equal_digests():
     primary, replica = pair("--appendonly", "yes")
+    for check in ("KEYSIZES-HIST-ASSERT", "ALLOCSIZE-SLOTS-ASSERT"):  # after each command, where the engine has them
+        primary.try_call("DEBUG", check, "1")
+        replica.try_call("DEBUG", check, "1")
     rng = random.Random(5)
     names = [f"k{i}" for i in range(12)]
     for round_ in range(6):
@@ -196,6 +213,42 @@ def test_a_primary_is_refused_by_no_limit():
     assert primary("BF.INFO", "grows", "FILTERS") == [2]
     in_sync(primary, replica)
     assert replica("BF.MEXISTS", "united window", *items("w", 100)) == [1] * 100
+
+
+def test_replicas_and_the_log_need_no_key():
+    """They apply hashes; without the key they refuse to answer, and say in the log which one is missing."""
+    path = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "keys")
+    with open(path, "w", encoding="ascii") as file:  # the id of these bytes: tests/unit/persist/key_file.c
+        file.write("54b70391b3deeb2f " + bytes(range(32)).hex() + "\n")
+    primary, replica = pair("--appendonly", "yes", module=("bf-key-file", path))
+    primary("BF.RESERVE", "f", "0.000001", "100", "KEYED")
+    primary("BF.RESERVE", "w", "0.000001", "1000", "WINDOW", "1000", "KEYED")
+    primary("BF.RESERVE", "theirs", "0.000001", "100", "LAYOUT", "redisbloom", "KEYED")
+    for name in ("f", "w", "theirs"):
+        for i in range(3):
+            primary("BF.MADD", name, *items("m", 300, 200 * i))
+        for item in items("one", 40):
+            primary("BF.ADD", name, item)
+    primary("COPY", "f", "copy")
+    primary("BF.MERGE", "union", "f", "copy")
+    assert primary("BF.INFO", "f", "FILTERS")[0] > 1
+    in_sync(primary, replica)
+    names = ("f", "w", "theirs", "copy", "union")
+    for name in names:
+        assert "54b70391b3deeb2f" in str(replica.connect().try_call("BF.EXISTS", name, "one0")), name
+    replica("CONFIG", "SET", "bloomery.bf-key-file", path)
+    for name in names:
+        assert replica("BF.MEXISTS", name, *items("m", 700), *items("one", 40), "absent") == [1] * 740 + [0], name
+    later = replica_of(primary, module=OTHER)
+    in_sync(primary, later)
+    assert "54b70391b3deeb2f" in later.output()
+    primary.stop()
+    primary.module = []
+    primary.start()
+    assert "54b70391b3deeb2f" in str(primary.connect().try_call("BF.ADD", "f", "one0")) and "54b70391b3deeb2f" in primary.output()
+    primary("CONFIG", "SET", "bloomery.bf-key-file", path)
+    for name in names:
+        assert primary("BF.MEXISTS", name, *items("m", 700), "absent") == [1] * 700 + [0], name
 
 
 def test_a_full_sync_under_adds_loses_nothing():

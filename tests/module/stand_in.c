@@ -14,7 +14,7 @@ struct host host;
 struct engine_string *make_string(const char *ptr, size_t len)
 {
     struct engine_string *string = malloc(sizeof(*string));
-    *string = (struct engine_string){len, malloc(len + 1)};
+    *string = (struct engine_string){.len = len, .ptr = malloc(len + 1)};
     if (len)
         memcpy(string->ptr, ptr, len);
     string->ptr[len] = '\0';
@@ -44,8 +44,47 @@ void put_entry(const char *name, struct engine_type *type, void *value)
     if (entry->value)
         entry->type->methods.free(entry->value);
     entry->type = type;
+    entry->expires_ms = -1;
+    entry->moves++;
     snprintf(entry->name, sizeof(entry->name), "%s", name);
     entry->value = value;
+}
+
+/* ---- calls into the module ---- */
+
+void refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "the engine ends: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    abort();
+}
+
+void only_in(unsigned places, const struct engine_ctx *ctx, const char *function)
+{
+    MUST(host.place & places, "%s: not in this kind of call", function);
+    MUST(ctx == &host.ctx, "%s: not the context of this call", function);
+}
+
+void enter(enum place place)
+{
+    MUST(host.place == 0, "a call within another one");
+    host.place = place;
+    host.owed = place == PLACE_COMMAND;
+    host.verbatim = host.replicates = false;
+    host.open_keys = host.strings = host.infos = 0;
+}
+
+void leave(void)
+{
+    MUST(host.owed == 0, "%ld replies are missing", host.owed);
+    MUST(host.open_keys == 0, "%zu keys are left open", host.open_keys);
+    MUST(host.place == PLACE_LOAD || host.strings == 0, "%zu strings are left", host.strings); /* settings keep some */
+    MUST(host.infos == 0, "%zu answers of GetServerInfo() are left", host.infos);
+    host.place = 0;
 }
 
 /* ---- for tests ---- */
@@ -68,7 +107,7 @@ bool stand_in_is_required(size_t i)
 static int get_api(const char *name, void *function_out)
 {
     for (size_t i = 0; i < stand_in_functions(); i++) {
-        if (strcmp(name + strlen("RedisModule_"), fakes[i].name) != 0)
+        if (strncmp(name, "RedisModule_", 12) != 0 || strcmp(name + 12, fakes[i].name) != 0)
             continue;
         if (host.missing && strcmp(host.missing, fakes[i].name) == 0)
             return ENGINE_ERR;
@@ -96,7 +135,10 @@ bool stand_in_load(const char *path, const char *missing, int argc, const char *
     host.replicated = calloc(1, TEXT_MAX);
     for (int i = 0; i < argc; i++)
         words[i] = make_string(argv[i], strlen(argv[i]));
+    enter(PLACE_LOAD);
     bool loaded = on_load(&host.ctx, words, argc) == ENGINE_OK;
+    MUST(!loaded || host.registers == host.configured, "settings without LoadConfigs()");
+    leave();
     for (int i = 0; i < argc; i++)
         free_string(words[i]);
     return loaded;
@@ -105,6 +147,13 @@ bool stand_in_load(const char *path, const char *missing, int argc, const char *
 const char *stand_in_log(void)
 {
     return host.log;
+}
+
+static void run_command(engine_command_fn run, struct engine_string **words, int n)
+{
+    enter(PLACE_COMMAND);
+    run(&host.ctx, words, n);
+    leave();
 }
 
 const char *stand_in_run(const char *line, const void *data, size_t len)
@@ -119,10 +168,12 @@ const char *stand_in_run(const char *line, const void *data, size_t len)
     host.reply[0] = '\0';
     for (size_t i = 0; i < host.ncommands; i++)
         if (strcasecmp(host.commands[i].name, words[0]->ptr) == 0)
-            host.commands[i].run(&host.ctx, words, n);
+            run_command(host.commands[i].run, words, n);
     for (engine_timer_fn run; (run = host.timer) != NULL;) {
         host.timer = NULL;
+        enter(PLACE_TIMER);
         run(&host.ctx, host.timer_data);
+        leave();
     }
     while (n > 0)
         free_string(words[--n]);
@@ -164,7 +215,9 @@ bool stand_in_save(const char *name)
     drop_fields();
     if (entry) {
         host.saved = entry->type;
+        enter(PLACE_WRITE);
         entry->type->methods.rdb_save(&io, entry->value);
+        leave();
     }
     return entry != NULL;
 }
@@ -172,7 +225,9 @@ bool stand_in_save(const char *name)
 bool stand_in_restore(const char *name, size_t reads)
 {
     struct engine_io io = {.limit = reads};
+    enter(PLACE_READ);
     void *value = host.saved->methods.rdb_load(&io, host.saved->version);
+    leave();
     if (value)
         put_entry(name, host.saved, value);
     return value != NULL;
@@ -209,19 +264,39 @@ void stand_in_seal(void)
     }
 }
 
+void stand_in_set_expiry(const char *name, long long unix_ms)
+{
+    find_entry(name)->expires_ms = unix_ms;
+}
+
+long long stand_in_expiry(const char *name)
+{
+    return find_entry(name)->expires_ms;
+}
+
 void stand_in_rewrite(const char *name, const char *to)
 {
-    struct engine_io io = {.rewrite_to = to};
-    struct engine_digest *digest = NULL;
+    struct engine_io io = {0};
+    struct engine_digest digest = {0};
+    struct engine_string *key = make_string(to, strlen(to));
     struct entry *entry = find_entry(name);
     const struct engine_type_methods *methods = &entry->type->methods;
-    methods->aof_rewrite(&io, NULL, entry->value);
-    methods->digest(digest, entry->value);
+    enter(PLACE_WRITE);
+    methods->aof_rewrite(&io, key, entry->value);
+    methods->digest(&digest, entry->value);
+    MUST(digest.open == 0, "the digest has no end");
+    leave();
+    free_string(key);
     void *copy = methods->copy2(NULL, entry->value);
     if (!copy || methods->mem_usage2(NULL, copy, 5) != methods->mem_usage(entry->value) ||
         methods->free_effort2(NULL, copy) > 1)
         abort();
     methods->free(copy);
+    for (size_t i = 0; i < host.nemitted; i++) {
+        (void)stand_in_run(host.emitted[i].line, host.emitted[i].bytes, host.emitted[i].len);
+        free(host.emitted[i].bytes);
+    }
+    host.nemitted = 0;
 }
 
 void stand_in_fail_allocation(size_t n)

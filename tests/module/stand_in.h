@@ -43,6 +43,10 @@ size_t stand_in_saved_fields(void);
 void stand_in_damage(size_t field, size_t byte, unsigned char bit); /* of what was saved */
 void stand_in_seal(void); /* puts the checksums of Bloomery's own chunks right again */
 
+/* When a key that is there ends, as Unix time in ms; -1: never. */
+void stand_in_set_expiry(const char *name, long long unix_ms);
+long long stand_in_expiry(const char *name);
+
 /* The commands that the module's log rewrite emits, run against a copy under this name. */
 void stand_in_rewrite(const char *name, const char *to);
 

@@ -1,18 +1,22 @@
-/* The stand-in's functions: as little as the module needs of each. */
+/* The stand-in's functions that concern loading, settings, memory and keys: as little as the module needs of each, and
+ * nothing that an engine may refuse, or end at. Its own comment at a function says "if the key is empty, ..." and Redis
+ * 8.6 ends there all the same: so the rule is that a key is asked what it has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <time.h>
 
 #include "stand_in.h"
 #include "stand_in_internal.h"
 
-static void append(char *text, const char *format, va_list args)
+void append(char *text, const char *format, va_list args)
 {
     size_t len = strlen(text);
     vsnprintf(text + len, TEXT_MAX - len, format, args);
 }
 
-static void append_text(char *text, const char *format, ...)
+void append_text(char *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -20,11 +24,8 @@ static void append_text(char *text, const char *format, ...)
     va_end(args);
 }
 
-#define REQUIRED                                   1
-#define OPTIONAL                                   0
-#define ENGINE(presence, result, name, parameters) static result fake_##name parameters;
-#include "engine.def"
-#undef ENGINE
+#define REQUIRED 1
+#define OPTIONAL 0
 
 const struct fake fakes[] = {
 #define ENGINE(presence, result, name, parameters) {#name, (void (*)(void))fake_##name, presence},
@@ -35,28 +36,64 @@ const size_t nfakes = sizeof(fakes) / sizeof(fakes[0]);
 
 /* ---- loading ---- */
 
-static void fake_SetModuleAttribs(struct engine_ctx *ctx, const char *name, int version, int api_version)
+static bool is_command(const char *name)
 {
-    (void)ctx, (void)name, (void)version, (void)api_version;
+    for (size_t i = 0; i < host.ncommands; i++)
+        if (strcasecmp(host.commands[i].name, name) == 0)
+            return true;
+    return false;
 }
 
-static void fake_SetModuleOptions(struct engine_ctx *ctx, int options)
+void fake_SetModuleAttribs(struct engine_ctx *ctx, const char *name, int version, int api_version)
 {
-    (void)ctx, (void)options;
+    only_in(PLACE_LOAD, ctx, "SetModuleAttribs");
+    MUST(*name && version > 0 && api_version == ENGINE_API_VERSION, "SetModuleAttribs: '%s', version %d, interface %d",
+         name, version, api_version);
 }
 
-static int fake_CreateCommand(struct engine_ctx *ctx, const char *name, engine_command_fn run, const char *flags,
-                              int first_key, int last_key, int key_step)
+/* What is an option of another engine is not one here. */
+void fake_SetModuleOptions(struct engine_ctx *ctx, int options)
 {
-    (void)ctx, (void)flags, (void)first_key, (void)last_key, (void)key_step;
+    only_in(PLACE_LOAD, ctx, "SetModuleOptions");
+    MUST((options & ~(ENGINE_HANDLES_IO_ERRORS | ENGINE_SIGNALS_BY_HAND | ENGINE_HANDLES_ASYNC_LOAD)) == 0,
+         "SetModuleOptions: %#x has options that this engine does not know", (unsigned)options);
+}
+
+static bool is_word_of(const char *words, const char *word, size_t len)
+{
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at++)
+        if ((at == words || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
+            return true;
+    return false;
+}
+
+static void check_flags(const char *name, const char *flags)
+{
+    char copy[128], *save = NULL;
+    snprintf(copy, sizeof(copy), "%s", flags);
+    for (char *flag = strtok_r(copy, " ", &save); flag; flag = strtok_r(NULL, " ", &save))
+        MUST(is_word_of("write readonly deny-oom fast", flag, strlen(flag)), "CreateCommand: %s has the flag '%s'",
+             name, flag);
+    MUST(is_word_of(flags, "write", 5) != is_word_of(flags, "readonly", 8), "CreateCommand: %s is '%s'", name, flags);
+}
+
+int fake_CreateCommand(struct engine_ctx *ctx, const char *name, engine_command_fn run, const char *flags,
+                       int first_key, int last_key, int key_step)
+{
+    only_in(PLACE_LOAD, ctx, "CreateCommand");
+    check_flags(name, flags);
+    MUST(run && (first_key == 0 ? last_key == 0 && key_step == 0 : first_key > 0 && key_step > 0),
+         "CreateCommand: %s has the keys %d %d %d", name, first_key, last_key, key_step);
+    MUST(!is_command(name), "CreateCommand: there is %s already", name);
     snprintf(host.commands[host.ncommands].name, sizeof(host.commands[0].name), "%s", name);
     host.commands[host.ncommands++].run = run;
     return ENGINE_OK;
 }
 
-static struct engine_command *fake_GetCommand(struct engine_ctx *ctx, const char *name)
+struct engine_command *fake_GetCommand(struct engine_ctx *ctx, const char *name)
 {
-    (void)ctx, (void)name;
+    only_in(PLACE_LOAD, ctx, "GetCommand");
+    MUST(is_command(name), "GetCommand: there is no %s", name);
     return (struct engine_command *)(void *)&host;
 }
 
@@ -68,77 +105,102 @@ static size_t count_args(const struct engine_command_arg *args)
     return n;
 }
 
-static int fake_SetCommandInfo(struct engine_command *command, const struct engine_command_info *info)
+int fake_SetCommandInfo(struct engine_command *command, const struct engine_command_info *info)
 {
-    (void)command;
+    MUST(host.place == PLACE_LOAD && command, "SetCommandInfo: not while the module is loaded");
     return info->summary && info->arity != 0 && count_args(info->args) > 0 ? ENGINE_OK : ENGINE_ERR;
 }
 
-static int fake_AddACLCategory(struct engine_ctx *ctx, const char *name)
+int fake_AddACLCategory(struct engine_ctx *ctx, const char *name)
 {
-    (void)ctx, (void)name;
+    only_in(PLACE_LOAD, ctx, "AddACLCategory");
+    MUST(*name && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name), "AddACLCategory: '%s'", name);
     return ENGINE_OK;
 }
 
-static int fake_SetCommandACLCategories(struct engine_command *command, const char *categories)
+int fake_SetCommandACLCategories(struct engine_command *command, const char *categories)
 {
-    (void)command;
+    MUST(host.place == PLACE_LOAD && command, "SetCommandACLCategories: not while the module is loaded");
     return strchr(categories, '@') ? ENGINE_ERR : ENGINE_OK;
 }
 
-static struct engine_type *fake_CreateDataType(struct engine_ctx *ctx, const char *name, int encoding_version,
-                                               struct engine_type_methods *methods)
+struct engine_type *fake_CreateDataType(struct engine_ctx *ctx, const char *name, int encoding_version,
+                                        struct engine_type_methods *methods)
 {
-    (void)ctx;
+    only_in(PLACE_LOAD, ctx, "CreateDataType");
+    MUST(methods->version == ENGINE_TYPE_VERSION && methods->rdb_load && methods->rdb_save && methods->aof_rewrite &&
+             methods->free && encoding_version >= 0 && encoding_version < 1024,
+         "CreateDataType: %s, version %d", name, encoding_version);
     if (strlen(name) != 9)
         return NULL;
     host.types[host.ntypes] = (struct engine_type){*methods, encoding_version};
     return &host.types[host.ntypes++];
 }
 
-static void fake_Log(struct engine_ctx *ctx, const char *level, const char *format, ...)
+void fake_Log(struct engine_ctx *ctx, const char *level, const char *format, ...)
 {
     va_list args;
-    (void)ctx, (void)level;
+    MUST(ctx == &host.ctx, "Log: no context of this call");
+    MUST(is_word_of("debug verbose notice warning", level, strlen(level)), "Log: there is no level '%s'", level);
     va_start(args, format);
     append(host.log, format, args);
     va_end(args);
 }
 
-static int fake_RegisterBoolConfig(struct engine_ctx *ctx, const char *name, int initial, unsigned flags,
-                                   engine_get_bool_fn get, engine_set_bool_fn set, engine_apply_fn apply, void *row)
+/* ---- settings ---- */
+
+static void check_setting(struct engine_ctx *ctx, const char *name, unsigned flags)
 {
-    (void)ctx, (void)flags, (void)set, (void)apply;
+    only_in(PLACE_LOAD, ctx, "Register...Config");
+    MUST(*name && strspn(name, "abcdefghijklmnopqrstuvwxyz-") == strlen(name), "a setting of the name '%s'", name);
+    MUST((flags & ~(unsigned)ENGINE_CONFIG_MEMORY) == 0, "%s has the flags %#x", name, flags);
+    MUST(!host.configured, "%s is registered after LoadConfigs()", name);
+    host.registers = true;
+}
+
+int fake_RegisterBoolConfig(struct engine_ctx *ctx, const char *name, int initial, unsigned flags,
+                            engine_get_bool_fn get, engine_set_bool_fn set, engine_apply_fn apply, void *row)
+{
+    (void)apply;
+    check_setting(ctx, name, flags);
+    MUST(get && set && (initial == 0 || initial == 1), "%s begins with %d", name, initial);
     return get(name, row) == initial ? ENGINE_OK : ENGINE_ERR;
 }
 
-static int fake_RegisterNumericConfig(struct engine_ctx *ctx, const char *name, long long initial, unsigned flags,
-                                      long long min, long long max, engine_get_number_fn get, engine_set_number_fn set,
-                                      engine_apply_fn apply, void *row)
+int fake_RegisterNumericConfig(struct engine_ctx *ctx, const char *name, long long initial, unsigned flags,
+                               long long min, long long max, engine_get_number_fn get, engine_set_number_fn set,
+                               engine_apply_fn apply, void *row)
 {
-    (void)ctx, (void)flags, (void)set, (void)apply;
-    return get(name, row) == initial && initial >= min && initial <= max ? ENGINE_OK : ENGINE_ERR;
+    (void)apply;
+    check_setting(ctx, name, flags);
+    MUST(get && set && initial >= min && initial <= max, "%s begins with %lld", name, initial);
+    return get(name, row) == initial ? ENGINE_OK : ENGINE_ERR;
 }
 
-static int fake_RegisterStringConfig(struct engine_ctx *ctx, const char *name, const char *initial, unsigned flags,
-                                     engine_get_string_fn get, engine_set_string_fn set, engine_apply_fn apply,
-                                     void *row)
+int fake_RegisterStringConfig(struct engine_ctx *ctx, const char *name, const char *initial, unsigned flags,
+                              engine_get_string_fn get, engine_set_string_fn set, engine_apply_fn apply, void *row)
 {
-    (void)ctx, (void)flags, (void)set, (void)apply;
+    (void)apply;
+    check_setting(ctx, name, flags);
+    MUST(get && set && initial, "%s begins with nothing", name);
     return strcmp(get(name, row)->ptr, initial) == 0 ? ENGINE_OK : ENGINE_ERR;
 }
 
-static int fake_RegisterEnumConfig(struct engine_ctx *ctx, const char *name, int initial, unsigned flags,
-                                   const char **words, const int *values, int nwords, engine_get_bool_fn get,
-                                   engine_set_bool_fn set, engine_apply_fn apply, void *row)
+int fake_RegisterEnumConfig(struct engine_ctx *ctx, const char *name, int initial, unsigned flags, const char **words,
+                            const int *values, int nwords, engine_get_bool_fn get, engine_set_bool_fn set,
+                            engine_apply_fn apply, void *row)
 {
-    (void)ctx, (void)flags, (void)set, (void)apply;
+    (void)apply;
+    check_setting(ctx, name, flags);
+    MUST(get && set && nwords > 0, "%s has no words", name);
     return get(name, row) == initial && words[nwords - 1] && values[nwords - 1] == nwords - 1 ? ENGINE_OK : ENGINE_ERR;
 }
 
-static int fake_LoadConfigs(struct engine_ctx *ctx)
+int fake_LoadConfigs(struct engine_ctx *ctx)
 {
-    (void)ctx;
+    only_in(PLACE_LOAD, ctx, "LoadConfigs");
+    MUST(host.registers && !host.configured, "LoadConfigs: once, after all settings");
+    host.configured = true;
     return ENGINE_OK;
 }
 
@@ -146,404 +208,247 @@ static int fake_LoadConfigs(struct engine_ctx *ctx)
 
 static void *allocated(size_t n, size_t size)
 {
+    MUST(n > 0 && size > 0, "no bytes are allocated");
     void *memory = ++host.allocations == host.fail_at ? NULL : calloc(n, size);
     host.held += memory != NULL;
     return memory;
 }
 
-static void *fake_Calloc(size_t n, size_t size)
+void *fake_Calloc(size_t n, size_t size)
 {
+    MUST(n > 0 && size > 0, "no bytes are allocated");
     host.held++;
     return calloc(n, size);
 }
 
-static void *fake_TryCalloc(size_t n, size_t size)
+void *fake_TryCalloc(size_t n, size_t size)
 {
     return allocated(n, size);
 }
 
-static void *fake_TryAlloc(size_t size)
+void *fake_TryAlloc(size_t size)
 {
     return allocated(1, size);
 }
 
-static void fake_Free(void *memory)
+void fake_Free(void *memory)
 {
     host.held -= memory != NULL;
     free(memory);
 }
 
-static struct engine_server_info *fake_GetServerInfo(struct engine_ctx *ctx, const char *section)
+struct engine_server_info *fake_GetServerInfo(struct engine_ctx *ctx, const char *section)
 {
-    (void)ctx, (void)section;
+    only_in(PLACE_COMMAND, ctx, "GetServerInfo");
+    MUST(*section, "GetServerInfo: no section");
+    host.infos++;
     return (struct engine_server_info *)(void *)&host;
 }
 
-static unsigned long long fake_ServerInfoGetFieldUnsigned(struct engine_server_info *info, const char *field,
-                                                          int *error_out)
+unsigned long long fake_ServerInfoGetFieldUnsigned(struct engine_server_info *info, const char *field, int *error_out)
 {
-    (void)info;
+    MUST(info && host.infos, "ServerInfoGetFieldUnsigned: there is no such answer");
     *error_out = 0;
     return strcmp(field, "maxmemory") == 0 ? 1u << 30 : 1u << 20;
 }
 
-static void fake_FreeServerInfo(struct engine_ctx *ctx, struct engine_server_info *info)
+void fake_FreeServerInfo(struct engine_ctx *ctx, struct engine_server_info *info)
 {
-    (void)ctx, (void)info;
+    only_in(PLACE_COMMAND, ctx, "FreeServerInfo");
+    MUST(info && host.infos, "FreeServerInfo: there is no such answer");
+    host.infos--;
 }
 
-/* ---- strings and keys ---- */
+/* ---- timers and strings ---- */
 
-static uint64_t fake_CreateTimer(struct engine_ctx *ctx, long long after_ms, engine_timer_fn run, void *data)
+uint64_t fake_CreateTimer(struct engine_ctx *ctx, long long after_ms, engine_timer_fn run, void *data)
 {
-    (void)ctx, (void)after_ms;
+    only_in(PLACE_COMMAND | PLACE_TIMER, ctx, "CreateTimer");
+    MUST(after_ms > 0 && run && !host.timer, "CreateTimer: after %lld ms", after_ms);
     host.timer = run;
     host.timer_data = data;
     return 1;
 }
 
-static const char *fake_StringPtrLen(const struct engine_string *string, size_t *len_out)
+const char *fake_StringPtrLen(const struct engine_string *string, size_t *len_out)
 {
+    MUST(string && len_out, "StringPtrLen: no string");
     *len_out = string->len;
     return string->ptr;
 }
 
-static struct engine_string *fake_CreateString(struct engine_ctx *ctx, const char *ptr, size_t len)
+struct engine_string *fake_CreateString(struct engine_ctx *ctx, const char *ptr, size_t len)
 {
-    (void)ctx;
-    return make_string(ptr, len);
+    MUST(ptr && (!ctx || ctx == &host.ctx), "CreateString: no bytes, or the context of another call");
+    struct engine_string *string = make_string(ptr, len);
+    string->modules = true;
+    string->by = ctx;
+    host.strings++;
+    return string;
 }
 
-static void fake_FreeString(struct engine_ctx *ctx, struct engine_string *string)
+void fake_FreeString(struct engine_ctx *ctx, struct engine_string *string)
 {
-    (void)ctx;
+    MUST(string && string->modules, "FreeString: it is the engine's own");
+    MUST(string->by == ctx, "FreeString: it was made with another context");
+    host.strings--;
     free_string(string);
 }
 
-static struct engine_key *fake_OpenKey(struct engine_ctx *ctx, struct engine_string *name, int mode)
+/* ---- keys ---- */
+
+struct engine_key *fake_OpenKey(struct engine_ctx *ctx, struct engine_string *name, int mode)
 {
+    only_in(PLACE_COMMAND, ctx, "OpenKey");
+    MUST(name && mode & ENGINE_READ && (mode & ~(ENGINE_READ | ENGINE_WRITE)) == 0, "OpenKey: mode %d", mode);
     struct entry *entry = find_entry(name->ptr);
-    (void)ctx;
     if (!entry && !(mode & ENGINE_WRITE))
         return NULL;
     struct engine_key *key = calloc(1, sizeof(*key));
     snprintf(key->name, sizeof(key->name), "%s", name->ptr);
     key->entry = entry;
+    key->moves = entry ? entry->moves : 0;
+    key->mode = mode;
+    host.open_keys++;
     return key;
 }
 
-static void fake_CloseKey(struct engine_key *key)
+/* An engine keeps a pointer to its object of the key in each handle. It is a new object after a value was set, deleted,
+ * or given a time to live, and only the handle by which that was done knows of it. */
+static void check_key(const struct engine_key *key, const char *function)
 {
+    MUST(key, "%s: no key", function);
+    MUST(find_entry(key->name) == key->entry && (!key->entry || key->moves == key->entry->moves),
+         "%s: the value of '%s' has changed by another handle", function, key->name);
+}
+
+static void check_full(const struct engine_key *key, const char *function)
+{
+    check_key(key, function);
+    MUST(key->entry, "%s: '%s' is empty", function, key->name);
+}
+
+static void check_writable(const struct engine_key *key, const char *function)
+{
+    MUST(key && key->mode & ENGINE_WRITE, "%s: the key is not open for writing", function);
+}
+
+static void move(struct engine_key *key)
+{
+    key->entry = find_entry(key->name);
+    if (key->entry)
+        key->moves = ++key->entry->moves;
+}
+
+void fake_CloseKey(struct engine_key *key)
+{
+    check_key(key, "CloseKey");
+    host.open_keys--;
     free(key);
 }
 
-static int fake_KeyType(struct engine_key *key)
+int fake_KeyType(struct engine_key *key)
 {
+    check_key(key, "KeyType");
     return key->entry ? ENGINE_KEY_MODULE : ENGINE_KEY_EMPTY;
 }
 
-static int fake_DeleteKey(struct engine_key *key)
+int fake_DeleteKey(struct engine_key *key)
 {
+    check_full(key, "DeleteKey");
+    check_writable(key, "DeleteKey");
     key->entry->type->methods.free(key->entry->value);
     key->entry->value = NULL;
+    key->entry->moves++;
     key->entry = NULL;
     return ENGINE_OK;
 }
 
-static struct engine_type *fake_ModuleTypeGetType(struct engine_key *key)
+struct engine_type *fake_ModuleTypeGetType(struct engine_key *key)
 {
-    return key->entry ? key->entry->type : NULL;
+    check_full(key, "ModuleTypeGetType");
+    return key->entry->type;
 }
 
-static void *fake_ModuleTypeGetValue(struct engine_key *key)
+void *fake_ModuleTypeGetValue(struct engine_key *key)
 {
+    check_full(key, "ModuleTypeGetValue");
     return key->entry->value;
 }
 
-static int fake_ModuleTypeSetValue(struct engine_key *key, struct engine_type *type, void *value)
+static bool is_type(const struct engine_type *type)
 {
+    return type >= host.types && type < host.types + host.ntypes;
+}
+
+int fake_ModuleTypeSetValue(struct engine_key *key, struct engine_type *type, void *value)
+{
+    check_key(key, "ModuleTypeSetValue");
+    check_writable(key, "ModuleTypeSetValue");
+    MUST(is_type(type) && value, "ModuleTypeSetValue: no type, or no value");
     if (key->entry)
         fake_DeleteKey(key);
     put_entry(key->name, type, value);
-    key->entry = find_entry(key->name);
+    move(key);
     return ENGINE_OK;
 }
 
-static int fake_ModuleTypeReplaceValue(struct engine_key *key, struct engine_type *type, void *value, void **old_out)
+int fake_ModuleTypeReplaceValue(struct engine_key *key, struct engine_type *type, void *value, void **old_out)
 {
-    if (key->entry->type != type)
-        return ENGINE_ERR;
+    check_full(key, "ModuleTypeReplaceValue");
+    check_writable(key, "ModuleTypeReplaceValue");
+    MUST(key->entry->type == type && value && old_out, "ModuleTypeReplaceValue: another type, or no value");
     *old_out = key->entry->value;
     key->entry->value = value;
     return ENGINE_OK;
 }
 
-static long long fake_GetExpire(struct engine_key *key)
+static long long now_ms(void)
 {
-    (void)key;
-    return -1;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static long long fake_GetAbsExpire(struct engine_key *key)
+long long fake_GetExpire(struct engine_key *key)
 {
-    (void)key;
-    return -1;
+    check_full(key, "GetExpire");
+    long long left = key->entry->expires_ms - now_ms();
+    return key->entry->expires_ms < 0 ? -1 : left > 0 ? left : 0;
 }
 
-static int fake_SetExpire(struct engine_key *key, long long after_ms)
+long long fake_GetAbsExpire(struct engine_key *key)
 {
-    (void)key;
-    return after_ms > 0 ? ENGINE_OK : ENGINE_ERR;
+    check_full(key, "GetAbsExpire");
+    return key->entry->expires_ms;
 }
 
-static int fake_SetAbsExpire(struct engine_key *key, long long unix_ms)
+int fake_SetAbsExpire(struct engine_key *key, long long unix_ms)
 {
-    (void)key;
-    return unix_ms > 0 ? ENGINE_OK : ENGINE_ERR;
-}
-
-static int fake_SignalModifiedKey(struct engine_ctx *ctx, struct engine_string *name)
-{
-    (void)ctx, (void)name;
+    check_full(key, "SetAbsExpire");
+    check_writable(key, "SetAbsExpire");
+    MUST(unix_ms > 0, "SetAbsExpire: %lld", unix_ms);
+    key->entry->expires_ms = unix_ms;
+    move(key);
     return ENGINE_OK;
 }
 
-static int fake_NotifyKeyspaceEvent(struct engine_ctx *ctx, int class, const char *event, struct engine_string *name)
+int fake_SetExpire(struct engine_key *key, long long after_ms)
 {
-    (void)ctx, (void)class, (void)event, (void)name;
+    MUST(after_ms > 0, "SetExpire: %lld", after_ms);
+    return fake_SetAbsExpire(key, now_ms() + after_ms);
+}
+
+int fake_SignalModifiedKey(struct engine_ctx *ctx, struct engine_string *name)
+{
+    only_in(PLACE_COMMAND, ctx, "SignalModifiedKey");
+    MUST(name, "SignalModifiedKey: no name");
     return ENGINE_OK;
 }
 
-/* ---- the client, and others ---- */
-
-static int fake_GetContextFlags(struct engine_ctx *ctx)
+int fake_NotifyKeyspaceEvent(struct engine_ctx *ctx, int class, const char *event, struct engine_string *name)
 {
-    (void)ctx;
-    return host.obey ? ENGINE_CTX_REPLICATED : 0;
-}
-
-static int fake_MustObeyClient(struct engine_ctx *ctx)
-{
-    (void)ctx;
-    return host.obey;
-}
-
-static int fake_Replicate(struct engine_ctx *ctx, const char *command, const char *format, ...)
-{
-    va_list args;
-    (void)ctx;
-    va_start(args, format);
-    append_text(host.replicated, "%s", command);
-    for (const char *at = format; *at; at++) {
-        if (*at == 's') {
-            append_text(host.replicated, " %s", va_arg(args, struct engine_string *)->ptr);
-        } else if (*at == 'c') {
-            append_text(host.replicated, " %s", va_arg(args, const char *));
-        } else if (*at == 'l') {
-            append_text(host.replicated, " %lld", va_arg(args, long long));
-        } else if (*at == 'b') {
-            (void)va_arg(args, const char *);
-            append_text(host.replicated, " <%zu bytes>", va_arg(args, size_t));
-        } else if (*at == 'v') {
-            struct engine_string **list = va_arg(args, struct engine_string **);
-            size_t n = va_arg(args, size_t);
-            for (size_t i = 0; i < n; i++)
-                append_text(host.replicated, " %s", list[i]->ptr);
-        }
-    }
-    va_end(args);
-    append_text(host.replicated, "\n");
+    only_in(PLACE_COMMAND, ctx, "NotifyKeyspaceEvent");
+    MUST(class == ENGINE_NOTIFY_MODULE && *event && name, "NotifyKeyspaceEvent: no class, event or name");
     return ENGINE_OK;
-}
-
-static int fake_ReplicateVerbatim(struct engine_ctx *ctx)
-{
-    (void)ctx;
-    append_text(host.replicated, "verbatim\n");
-    return ENGINE_OK;
-}
-
-/* ---- replies ---- */
-
-static int fake_WrongArity(struct engine_ctx *ctx)
-{
-    (void)ctx;
-    append_text(host.reply, "-ERR wrong number of arguments ");
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithError(struct engine_ctx *ctx, const char *text)
-{
-    (void)ctx;
-    append_text(host.reply, "-%s ", text);
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithSimpleString(struct engine_ctx *ctx, const char *text)
-{
-    (void)ctx;
-    append_text(host.reply, "%s ", text);
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithLongLong(struct engine_ctx *ctx, long long value)
-{
-    (void)ctx;
-    append_text(host.reply, "%lld ", value);
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithBool(struct engine_ctx *ctx, int value)
-{
-    (void)ctx;
-    append_text(host.reply, "%d ", value != 0);
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithDouble(struct engine_ctx *ctx, double value)
-{
-    (void)ctx;
-    append_text(host.reply, "%g ", value);
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithNull(struct engine_ctx *ctx)
-{
-    (void)ctx;
-    append_text(host.reply, "null ");
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithArray(struct engine_ctx *ctx, long n)
-{
-    (void)ctx;
-    append_text(host.reply, "*%ld ", n);
-    return ENGINE_OK;
-}
-
-/* As a reply in RESP2, so that it is the same with and without maps. */
-static int fake_ReplyWithMap(struct engine_ctx *ctx, long n)
-{
-    (void)ctx;
-    append_text(host.reply, "*%ld ", n * 2);
-    return ENGINE_OK;
-}
-
-static int fake_ReplyWithStringBuffer(struct engine_ctx *ctx, const char *ptr, size_t len)
-{
-    (void)ctx;
-    free(host.bytes);
-    host.bytes = malloc(len + 1);
-    memcpy(host.bytes, ptr, len);
-    host.bytes[len] = '\0';
-    host.bytes_len = len;
-    append_text(host.reply, "\"%s\" ", len < 100 ? host.bytes : "...");
-    return ENGINE_OK;
-}
-
-/* ---- values ---- */
-
-static void add_field(struct field field)
-{
-    if (host.nfields == FIELD_MAX)
-        abort();
-    host.fields[host.nfields++] = field;
-}
-
-static void fake_SaveUnsigned(struct engine_io *io, uint64_t value)
-{
-    (void)io;
-    add_field((struct field){.number = true, .value = value});
-}
-
-static void fake_SaveDouble(struct engine_io *io, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    fake_SaveUnsigned(io, bits);
-}
-
-static void fake_SaveStringBuffer(struct engine_io *io, const char *ptr, size_t len)
-{
-    char *bytes = malloc(len ? len : 1);
-    (void)io;
-    memcpy(bytes, ptr, len);
-    add_field((struct field){.bytes = bytes, .len = len});
-}
-
-static struct field *read_field(struct engine_io *io, bool number)
-{
-    if (io->next >= io->limit || io->next >= host.nfields || host.fields[io->next].number != number) {
-        io->failed = true;
-        return NULL;
-    }
-    return &host.fields[io->next++];
-}
-
-static uint64_t fake_LoadUnsigned(struct engine_io *io)
-{
-    struct field *field = read_field(io, true);
-    return field ? field->value : 0;
-}
-
-static double fake_LoadDouble(struct engine_io *io)
-{
-    uint64_t bits = fake_LoadUnsigned(io);
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static char *fake_LoadStringBuffer(struct engine_io *io, size_t *len_out)
-{
-    struct field *field = read_field(io, false);
-    if (!field)
-        return NULL;
-    char *copy = fake_Calloc(1, field->len ? field->len : 1);
-    memcpy(copy, field->bytes, field->len);
-    *len_out = field->len;
-    return copy;
-}
-
-static int fake_IsIOError(struct engine_io *io)
-{
-    return io->failed;
-}
-
-static void fake_LogIOError(struct engine_io *io, const char *level, const char *format, ...)
-{
-    va_list args;
-    (void)io, (void)level;
-    va_start(args, format);
-    append(host.log, format, args);
-    va_end(args);
-}
-
-static void fake_EmitAOF(struct engine_io *io, const char *command, const char *format, ...)
-{
-    va_list args;
-    char line[256];
-    va_start(args, format);
-    (void)va_arg(args, struct engine_string *);
-    long long number = va_arg(args, long long);
-    const char *bytes = va_arg(args, const char *);
-    size_t len = va_arg(args, size_t);
-    va_end(args);
-    snprintf(line, sizeof(line), "%s %s %lld", command, io->rewrite_to, number);
-    (void)stand_in_run(line, bytes, len);
-}
-
-static void fake_DigestAddStringBuffer(struct engine_digest *digest, const char *ptr, size_t len)
-{
-    (void)digest, (void)ptr, (void)len;
-}
-
-static void fake_DigestAddLongLong(struct engine_digest *digest, long long value)
-{
-    (void)digest, (void)value;
-}
-
-static void fake_DigestEndSequence(struct engine_digest *digest)
-{
-    (void)digest;
 }

@@ -332,6 +332,22 @@ def test_replicas_are_exact():
     assert stops_the_way_back(engine) == [b"own"]
 
 
+def test_a_replica_needs_take_over_as_its_primary_has_it():
+    """Without, its engine names the type and ends; the other way round it follows, as docs/CLUSTER.md says."""
+    primary = Engine(module=TAKE_OVER)
+    use(primary)
+    replica = Engine("--replicaof", f"127.0.0.1 {primary.port}", wait=False)
+    wait_until(lambda: replica.process.poll() is not None, "the replica ends")
+    assert "no matching module type 'MBbloom--'" in replica.output(), replica.output()
+    replica.module = list(TAKE_OVER)
+    replica.start()
+    wait_until(lambda: replica.info("replication", "master_link_status") == "up", "the replica is in sync")
+    in_sync(primary, replica)
+    plain = Engine()
+    plain("BF.INSERT", "f", "LAYOUT", "redisbloom", "ITEMS", *items("f", 300))
+    in_sync(plain, replica_of(plain, module=TAKE_OVER))
+
+
 def test_half_of_a_filter():
     """It answers errors, wherever it goes; the rest of it comes later, and its time to live stays."""
     for module in (TAKE_OVER, ()):

@@ -259,7 +259,7 @@ static void *walker(void *arg)
                     count_safe(item.name, &n);
             }
             yielded[item.id] = item.entry != NULL;
-            registry_walk_release(registry, &item);
+            registry_walk_release(&item);
         }
         registry_walk_end(registry);
         memset(yielded, 0, registry_next_id(registry));

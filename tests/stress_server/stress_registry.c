@@ -126,7 +126,7 @@ static void *walker(void *arg)
                     bits += (uint64_t)__builtin_popcountll(atomic_load_explicit(&view.words[w], memory_order_relaxed));
                 count_stable(&stable, item.name, item.entry);
             }
-            registry_walk_release(registry, &item);
+            registry_walk_release(&item);
         }
         registry_walk_end(registry);
         EXPECT(stable == STABLE, "a walk yielded %u of %u names that are always there", stable, STABLE);

@@ -29,7 +29,7 @@ redisContext *client_open(int port);
         redisFree(context);                             \
         daemon_discard(&(variable));                    \
     }                                                   \
-    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 300)
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
 
 /* Hangs up, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
 redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args);

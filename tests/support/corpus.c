@@ -1,4 +1,5 @@
 #include "corpus_internal.h"
+#include "wait.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -468,13 +469,12 @@ static bool starts_save(const char *command)
     return strncmp(command, "BGSAVE", 6) == 0 || strncmp(command, "BGREWRITEAOF", 12) == 0;
 }
 
-static void wait_until(int port, const char *section, const char *line)
+static void wait_for_line(int port, const char *section, const char *line)
 {
     struct wire wire;
 
     wire_open(&wire, port);
-    while (!strstr(wire_ask(&wire, section), line))
-        usleep(1000);
+    wait_until(strstr(wire_ask(&wire, section), line));
     wire_close(&wire);
 }
 
@@ -483,9 +483,9 @@ static void wait_until(int port, const char *section, const char *line)
 static void wait_for_background(int port, const char *command)
 {
     if (strncmp(command, "DEL ", 4) == 0)
-        wait_until(port, "INFO memory", "lazyfree_pending_objects:0");
+        wait_for_line(port, "INFO memory", "lazyfree_pending_objects:0");
     else if (starts_save(command))
-        wait_until(port, "INFO persistence", "rdb_bgsave_in_progress:0");
+        wait_for_line(port, "INFO persistence", "rdb_bgsave_in_progress:0");
 }
 
 struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp,

@@ -13,7 +13,7 @@
 
 #include "crash_names.h"
 
-#define MAX_FDS     64
+#define MAX_FDS     256
 #define MAX_CHANGES 4096
 #define SECTOR      512
 #define PAGE        4096
@@ -204,6 +204,12 @@ static int crash_open(void *ctx, const char *path, unsigned flags, int *fd_out)
         set_size(&fs->inodes[name->inode], 0);
     *fd_out = take_fd(fs, name->inode);
     return 0;
+}
+
+int crash_fs_dup(struct crash_fs *fs, int fd)
+{
+    by_fd(fs, fd);
+    return take_fd(fs, fs->fds[fd]);
 }
 
 static int crash_close(void *ctx, int fd)

@@ -7,6 +7,9 @@
  *   DAEMON_SUITE(the_daemon, topic, "--threads", "2");
  *   DAEMON_TEST(the_daemon, topic, claim) { ... }
  *
+ * With BLOOMERY_CONFINED (the program tests/service/confined.py) and BLOOMERY_UNIT in the environment it runs under the
+ * restrictions of this unit of systemd, and a system call that the unit does not allow ends it.
+ *
  * DAEMON_SANITIZED is 1 where the daemon runs under a sanitizer, several times slower and in more memory; else 0.
  *
  * Thread: one at a time. */
@@ -16,6 +19,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+/* The exit status of a daemon for which another start would fail in the same way (bloomeryd(1)). */
+#define DAEMON_MISCONFIGURED 78
 
 /* Zero-initialise. */
 struct daemon {
@@ -49,8 +55,9 @@ void daemon_prepare(struct daemon *daemon);
 /* Starts it as daemon_restart() does and waits for nothing: for a test that kills it before it is ready. */
 void daemon_launch(struct daemon *daemon);
 
-/* Starts it where it may refuse to: true when it is ready. Otherwise it has ended with status 1 and no report of a
- * sanitizer; why, it has said (daemon_output()). `args` as for daemon_start(), NULL: those of the last start. */
+/* Starts it where it may refuse to: true when it is ready. Otherwise it has ended with status 1, or this one, and no
+ * report of a sanitizer; why, it has said (daemon_output()). `args` as for daemon_start(), NULL: those of the last
+ * start. */
 bool daemon_try(struct daemon *daemon, const char *const *args);
 
 /* Starts it again with the arguments of the last start. */
@@ -61,6 +68,9 @@ void daemon_kill(struct daemon *daemon); /* SIGKILL */
 
 /* For a daemon that ends by itself (SHUTDOWN): waits for that and demands exit status 0 and clean output. */
 void daemon_wait(struct daemon *daemon);
+
+/* The same for one that may lose changes: whether its exit status is 1, which says that it has. */
+bool daemon_wait_loss(struct daemon *daemon);
 
 /* Stops it if it runs, as daemon_stop() does, and removes the directory. Idempotent. */
 void daemon_deinit(struct daemon *daemon);
@@ -88,7 +98,7 @@ void daemon_discard(struct daemon *daemon);
     {                                      \
         daemon_discard(&(variable));       \
     }                                      \
-    TestSuite(suite, .fini = suite##_discard, .timeout = 300)
+    TestSuite(suite, .fini = suite##_discard, .timeout = 1000)
 
 /* The same, and it runs already, started with these arguments (NULL: none). */
 #define DAEMON_SUITE(variable, suite, ...)              \
@@ -102,7 +112,7 @@ void daemon_discard(struct daemon *daemon);
     {                                                   \
         daemon_discard(&(variable));                    \
     }                                                   \
-    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 600)
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
 
 /* From here on no save succeeds: there is a directory where it would write its MANIFEST. Until it is taken away again.
  */

@@ -36,7 +36,7 @@ static void pair_deinit(void)
     daemon_deinit(&target);
 }
 
-#define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 300)
+#define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 1000)
 
 /* Both daemons end as they must, within the test. */
 #define PAIR_TEST(suite, name)               \

@@ -28,6 +28,7 @@ struct disk {
     _Atomic int syncs_held;     /* how often one has begun to wait */
     _Atomic int hold_reads;     /* a read there waits until this is 0 again */
     _Atomic int read_ms;        /* each read there takes so long */
+    _Atomic int no_watches;     /* the kernel watches no directories (inotify) */
     _Atomic int clock_s;        /* the time of day is so many seconds later than it is */
 
     _Atomic size_t

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -81,6 +82,15 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
         now->tv_sec += atomic_load(&disk->clock_s);
     return status;
+}
+
+int inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+    REAL(int, inotify_add_watch, int, const char *, uint32_t);
+    if (!atomic_load(&disk->no_watches))
+        return real(fd, path, mask);
+    errno = ENOSPC;
+    return -1;
 }
 
 /* ---- memory ---- */

@@ -54,6 +54,9 @@ struct crash_fs *crash_fs_create(void);
 void crash_fs_destroy(struct crash_fs *fs);
 const struct fsops *crash_fs_ops(struct crash_fs *fs);
 
+/* One more descriptor of an open file. */
+int crash_fs_dup(struct crash_fs *fs, int fd);
+
 /* A sync of the open file has failed: what was not synced then may never be, whatever later syncs say. */
 void crash_fs_sync_failed(struct crash_fs *fs, int fd);
 

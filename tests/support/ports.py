@@ -1,6 +1,6 @@
-"""Ports of 127.0.0.1 for tests in Python. They are below those that the kernel gives to connections: a server that ends and
-starts again finds its port free, and who tries to connect meanwhile is not connected to himself. A port belongs to the program
-that got it until that ends."""
+"""Ports of 127.0.0.1 for tests in Python; ports.h is for those in C. They are below those that the kernel gives to connections:
+a server that ends and starts again finds its port free, and who tries to connect meanwhile is not connected to himself. A port
+belongs to the program that got it until that ends."""
 import itertools
 import os
 import socket

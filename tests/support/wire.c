@@ -289,6 +289,16 @@ enum wire_status wire_reply(struct wire *wire, int timeout_ms, struct lines *out
     return status;
 }
 
+bool wire_takes_line(struct wire *wire, const char *expected)
+{
+    size_t len = 0;
+    if (read_line(wire, 0, WIRE_PATIENCE_MS, &len) != WIRE_OK)
+        return false;
+    bool same = len == strlen(expected) && memcmp(wire->data + wire->start, expected, len) == 0;
+    wire->start += len + 2;
+    return same;
+}
+
 bool wire_closes(struct wire *wire, int timeout_ms)
 {
     return wire->start == wire->end && fill(wire, timeout_ms) == WIRE_CLOSED;

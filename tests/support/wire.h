@@ -59,6 +59,9 @@ bool wire_send_command(struct wire *wire, const struct word *words, size_t n);
 /* Takes one whole reply and adds its lines as they were sent: "*2", ":1", "$3", "abc". Nothing is added otherwise. */
 enum wire_status wire_reply(struct wire *wire, int timeout_ms, struct lines *out);
 
+/* Takes a line that is not of RESP and compares it; false when it is another one, or none comes. */
+bool wire_takes_line(struct wire *wire, const char *expected);
+
 /* Whether the server closes the connection within the time, without sending anything before. */
 bool wire_closes(struct wire *wire, int timeout_ms);
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../tls_options.h"
-#include "../tool.h"
+#include "tls_options.h"
+#include "tool.h"
 #include "load.h"
 #include "report.h"
 
@@ -26,41 +26,8 @@ static const struct {
 
 #define LOAD_BATCH 100 /* items of a request of --load */
 
-enum option {
-    OPT_HOST,
-    OPT_PORT,
-    OPT_UNIX,
-    OPT_PASSWORD,
-    OPT_RESP,
-    OPT_CONNECTIONS,
-    OPT_PIPELINE,
-    OPT_THREADS,
-    OPT_TIME,
-    OPT_REQUESTS,
-    OPT_WARMUP,
-    OPT_RATE,
-    OPT_SPIN,
-    OPT_FILTER,
-    OPT_FILTERS,
-    OPT_ITEMS,
-    OPT_START,
-    OPT_SIZE,
-    OPT_ORDER,
-    OPT_HITS,
-    OPT_BATCH,
-    OPT_RESERVE,
-    OPT_LOAD,
-    OPT_JSON,
-    OPT_HDR,
-    OPT_SEED,
-    OPT_PROGRESS,
-    OPT_COUNT,
-};
-
 struct bench {
-    struct {
-        const char *name, *value;
-    } options[OPT_COUNT];
+    const struct tool_args *args;
     const char *line;
     bool new_items;
     struct endpoint endpoint;
@@ -78,73 +45,64 @@ struct bench {
 
 /* ---- options ---- */
 
-static int wrong(const struct bench *bench, enum option option, const char *right)
+static bool has(const struct bench *bench, const char *option)
 {
-    return tool_misused("bench", "%s '%s': %s", bench->options[option].name, bench->options[option].value, right);
+    return tool_option(bench->args, option) != NULL;
 }
 
-static int get_u64(const struct bench *bench, enum option option, uint64_t min, uint64_t max, uint64_t preset,
-                   uint64_t *out)
+static const char *value_or(const struct bench *bench, const char *option, const char *otherwise)
 {
-    char right[96];
-    *out = preset;
-    if (!bench->options[option].value || tool_parse_u64(bench->options[option].value, min, max, out))
-        return TOOL_OK;
-    snprintf(right, sizeof(right), "a number from %llu to %llu is needed", (unsigned long long)min,
-             (unsigned long long)max);
-    return wrong(bench, option, right);
+    const char *value = tool_option(bench->args, option);
+    return value ? value : otherwise;
 }
 
-static int get_unsigned(const struct bench *bench, enum option option, unsigned min, unsigned max, unsigned preset,
+static int wrong(const struct bench *bench, const char *option, const char *right)
+{
+    return tool_misused("bench", "%s '%s': %s", option, tool_option(bench->args, option), right);
+}
+
+static int get_unsigned(const struct bench *bench, const char *option, unsigned min, unsigned max, unsigned preset,
                         unsigned *out)
 {
     uint64_t value = preset;
-    int status = get_u64(bench, option, min, max, preset, &value);
+    int status = tool_number(bench->args, option, min, max, &value);
     *out = (unsigned)value;
     return status;
 }
 
-static int get_double(const struct bench *bench, enum option option, double max, double preset, double *out)
+static int get_real(const struct bench *bench, const char *option, double max, double preset, double *out)
 {
-    char right[96];
     *out = preset;
-    if (!bench->options[option].value || (tool_parse_double(bench->options[option].value, out) && *out <= max))
-        return TOOL_OK;
-    snprintf(right, sizeof(right), "a number from 0 to %g is needed", max);
-    return wrong(bench, option, right);
+    return tool_real(bench->args, option, max, out);
+}
+
+/* Reads the number before the first `separator`; *rest is the text behind it, or NULL. */
+static bool split_number(const char *text, char separator, uint64_t max, uint64_t *number, const char **rest)
+{
+    char first[24];
+    const char *at = strchr(text, separator);
+    size_t len = at ? (size_t)(at - text) : strlen(text);
+    *rest = at ? at + 1 : NULL;
+    return len < sizeof(first) && snprintf(first, sizeof(first), "%.*s", (int)len, text) > 0 &&
+           tool_parse_u64(first, 1, max, number);
 }
 
 static int get_size(struct bench *bench)
 {
-    const char *text = bench->options[OPT_SIZE].value;
-    char first[24];
-    uint64_t min = 16, max = 16;
-    bool good = true;
-    if (text) {
-        size_t len = strcspn(text, "-");
-        good = len < sizeof(first);
-        if (good) {
-            memcpy(first, text, len);
-            first[len] = '\0';
-            good = tool_parse_u64(first, 1, ITEM_MAX_SIZE, &min);
-            max = min;
-            if (good && text[len] == '-')
-                good = tool_parse_u64(text + len + 1, min, ITEM_MAX_SIZE, &max);
-        }
-    }
+    const char *second;
+    uint64_t min, max;
+    if (!split_number(value_or(bench, "--size", "16"), '-', ITEM_MAX_SIZE, &min, &second) ||
+        (second && !tool_parse_u64(second, min, ITEM_MAX_SIZE, &max)))
+        return wrong(bench, "--size", "a number of bytes from 1 to 4096 is needed, or two with '-' between");
     bench->items.min_size = (unsigned)min;
-    bench->items.max_size = (unsigned)max;
-    return good ? TOOL_OK
-                : wrong(bench, OPT_SIZE, "a number of bytes from 1 to 4096 is needed, or two with '-' between");
+    bench->items.max_size = (unsigned)(second ? max : min);
+    return TOOL_OK;
 }
 
 static int get_order(struct bench *bench)
 {
-    const char *text = bench->options[OPT_ORDER].value;
-    bench->items.order = bench->new_items ? ITEMS_SEQUENTIAL : ITEMS_UNIFORM;
+    const char *text = value_or(bench, "--order", bench->new_items ? "sequential" : "uniform");
     bench->items.skew = 0.99;
-    if (!text)
-        return TOOL_OK;
     if (strcmp(text, "uniform") == 0)
         bench->items.order = ITEMS_UNIFORM;
     else if (strcmp(text, "sequential") == 0)
@@ -154,7 +112,7 @@ static int get_order(struct bench *bench)
                                   bench->items.skew > 0 && bench->items.skew < 10)))
         bench->items.order = ITEMS_ZIPF;
     else
-        return wrong(bench, OPT_ORDER, "'uniform', 'sequential', 'zipf' or 'zipf:<exponent below 10>' is needed");
+        return wrong(bench, "--order", "'uniform', 'sequential', 'zipf' or 'zipf:<exponent below 10>' is needed");
     if (bench->items.skew == 1) /* the method's formulas have a pole at 1 */
         bench->items.skew = 1.000001;
     return TOOL_OK;
@@ -162,21 +120,14 @@ static int get_order(struct bench *bench)
 
 static int get_reserve(struct bench *bench)
 {
-    const char *text = bench->options[OPT_RESERVE].value;
-    char capacity[24];
-    if (!text)
-        return TOOL_OK;
-    size_t len = strcspn(text, ":");
+    const char *rate;
     bench->reserve_error = 0.01;
-    if (len < sizeof(capacity)) {
-        memcpy(capacity, text, len);
-        capacity[len] = '\0';
-        if (tool_parse_u64(capacity, 1, UINT64_MAX, &bench->reserve_capacity) &&
-            (text[len] == '\0' || (tool_parse_double(text + len + 1, &bench->reserve_error) &&
-                                   bench->reserve_error > 0 && bench->reserve_error < 1)))
-            return TOOL_OK;
-    }
-    return wrong(bench, OPT_RESERVE, "a capacity, or '<capacity>:<error rate>', is needed");
+    if (!has(bench, "--reserve") ||
+        (split_number(tool_option(bench->args, "--reserve"), ':', UINT64_MAX, &bench->reserve_capacity, &rate) &&
+         (!rate ||
+          (tool_parse_double(rate, &bench->reserve_error) && bench->reserve_error > 0 && bench->reserve_error < 1))))
+        return TOOL_OK;
+    return wrong(bench, "--reserve", "a capacity, or '<capacity>:<error rate>', is needed");
 }
 
 static void choose_workload(struct bench *bench, const char *name)
@@ -193,26 +144,19 @@ static void choose_workload(struct bench *bench, const char *name)
 static int get_load(struct bench *bench)
 {
     struct load_options *load = &bench->load;
-    int status = get_unsigned(bench, OPT_CONNECTIONS, 1, 100000, 50, &load->connections);
-    if (!status)
-        status = get_unsigned(bench, OPT_PIPELINE, 1, 100000, 1, &load->pipeline);
-    if (!status)
-        status = get_unsigned(bench, OPT_THREADS, 1, 1024, 1, &load->threads);
-    if (!status)
-        status = get_u64(bench, OPT_REQUESTS, 1, UINT64_MAX - 1, 0, &load->requests);
-    if (!status)
-        status = get_double(bench, OPT_TIME, 1e6, load->requests ? 0 : 10, &load->seconds);
-    if (!status)
-        status = get_double(bench, OPT_WARMUP, 1e6, load->requests ? 0 : 1, &load->warmup);
-    if (!status)
-        status = get_double(bench, OPT_RATE, 1e9, 0, &load->rate);
-    load->spin = bench->options[OPT_SPIN].value != NULL;
-    if (status)
-        return status;
+    if (get_unsigned(bench, "--connections", 1, 100000, 50, &load->connections) ||
+        get_unsigned(bench, "--pipeline", 1, 100000, 1, &load->pipeline) ||
+        get_unsigned(bench, "--threads", 1, 1024, 1, &load->threads) ||
+        tool_number(bench->args, "--requests", 1, UINT64_MAX - 1, &load->requests) ||
+        get_real(bench, "--time", 1e6, load->requests ? 0 : 10, &load->seconds) ||
+        get_real(bench, "--warmup", 1e6, load->requests ? 0 : 1, &load->warmup) ||
+        get_real(bench, "--rate", 1e9, 0, &load->rate))
+        return TOOL_USAGE;
+    load->spin = has(bench, "--spin");
     if (load->spin && load->rate <= 0)
-        return tool_misused("bench", "--spin needs a --rate: without one nothing is due at a moment");
+        return tool_misused("bench", "--spin needs a --rate");
     if (load->requests && load->warmup > 0)
-        return tool_misused("bench", "--requests counts from the first one: it goes without --warmup");
+        return tool_misused("bench", "--requests cannot be combined with --warmup");
     if (!load->requests && load->seconds <= 0)
         return tool_misused("bench", "--time 0 needs --requests");
     if (load->threads > load->connections)
@@ -222,42 +166,32 @@ static int get_load(struct bench *bench)
 
 static int get_items(struct bench *bench)
 {
-    int status = get_u64(bench, OPT_ITEMS, 1, UINT64_C(1) << 61, 1000000, &bench->items.count);
-    if (!status)
-        status = get_u64(bench, OPT_START, 0, UINT64_C(1) << 61, 0, &bench->items.start);
-    if (!status)
-        status = get_u64(bench, OPT_SEED, 0, UINT64_MAX, 1, &bench->items.seed);
-    if (!status)
-        status = get_double(bench, OPT_HITS, 1, 1, &bench->items.hits);
-    if (!status)
-        status = get_size(bench);
-    if (!status)
-        status = get_order(bench);
-    return status;
+    bench->items.count = 1000000;
+    bench->items.seed = 1;
+    if (tool_number(bench->args, "--items", 1, UINT64_C(1) << 61, &bench->items.count) ||
+        tool_number(bench->args, "--start", 0, UINT64_C(1) << 61, &bench->items.start) ||
+        tool_number(bench->args, "--seed", 0, UINT64_MAX, &bench->items.seed) ||
+        get_real(bench, "--hits", 1, 1, &bench->items.hits) || get_size(bench) || get_order(bench))
+        return TOOL_USAGE;
+    return TOOL_OK;
 }
 
-static int get_endpoint(struct bench *bench, const struct tool_args *args)
+static int get_endpoint(struct bench *bench)
 {
-    bool with_tls = tool_option(args, "--tls") != NULL;
+    bool with_tls = has(bench, "--tls");
     unsigned port, resp;
-    int status = get_unsigned(bench, OPT_PORT, 1, 65535, 6379, &port);
-    if (!status)
-        status = get_unsigned(bench, OPT_RESP, 2, 3, 2, &resp);
-    if (!status && with_tls && bench->options[OPT_UNIX].value)
-        status = tool_misused("bench", "--tls is for an address, not for a Unix socket");
-    if (!status)
-        status = tls_options_read(args, with_tls, &bench->tls);
-    if (status)
-        return status;
-    bench->endpoint = (struct endpoint){
-        .host = bench->options[OPT_HOST].value ? bench->options[OPT_HOST].value : "127.0.0.1",
-        .port = bench->options[OPT_PORT].value ? bench->options[OPT_PORT].value : "6379",
-        .unixpath = bench->options[OPT_UNIX].value,
-        .password = bench->options[OPT_PASSWORD].value ? bench->options[OPT_PASSWORD].value : getenv("REDISCLI_AUTH"),
-        .resp = (int)resp,
-        .tls = bench->tls,
-    };
-    return TOOL_OK;
+    if (get_unsigned(bench, "--port", 1, 65535, 6379, &port) || get_unsigned(bench, "--resp", 2, 3, 2, &resp))
+        return TOOL_USAGE;
+    if (with_tls && has(bench, "--unix"))
+        return tool_misused("bench", "--tls is for an address, not for a Unix socket");
+    int status = tls_options_read(bench->args, with_tls, &bench->tls);
+    bench->endpoint = (struct endpoint){.address = {.host = value_or(bench, "--host", "127.0.0.1"),
+                                                    .port = value_or(bench, "--port", "6379"),
+                                                    .unixpath = tool_option(bench->args, "--unix"),
+                                                    .password = value_or(bench, "--password", getenv("REDISCLI_AUTH")),
+                                                    .tls = bench->tls},
+                                        .resp = (int)resp};
+    return status;
 }
 
 static unsigned load_batch(const struct bench *bench)
@@ -277,7 +211,7 @@ static int fit_items(struct bench *bench)
     uint64_t capacity = bench->reserve_capacity, loaded;
     if (!capacity || !bench->load_first)
         return TOOL_OK;
-    if (!bench->options[OPT_ITEMS].value && bench->items.count > capacity)
+    if (!has(bench, "--items") && bench->items.count > capacity)
         bench->items.count = capacity < LOAD_BATCH ? capacity : capacity - capacity % LOAD_BATCH;
     loaded = load_batches(bench) * load_batch(bench);
     if (loaded <= capacity)
@@ -286,36 +220,22 @@ static int fit_items(struct bench *bench)
                         (unsigned long long)bench->items.count, (unsigned long long)loaded);
 }
 
-static int get_options(struct bench *bench, const struct tool_args *args)
+static int get_options(struct bench *bench)
 {
-    static const char *const names[OPT_COUNT] = {
-        "--host",    "--port",  "--unix",     "--password", "--resp",  "--connections", "--pipeline",
-        "--threads", "--time",  "--requests", "--warmup",   "--rate",  "--spin",        "--filter",
-        "--filters", "--items", "--start",    "--size",     "--order", "--hits",        "--batch",
-        "--reserve", "--load",  "--json",     "--hdr",      "--seed",  "--progress",
-    };
-    for (int i = 0; i < OPT_COUNT; i++) {
-        bench->options[i].name = names[i];
-        bench->options[i].value = tool_option(args, names[i]);
-    }
-    choose_workload(bench, args->positional[0]);
-    int status = get_endpoint(bench, args);
-    if (!status)
-        status = get_items(bench);
-    if (!status)
-        status = get_load(bench);
-    if (!status)
-        status = get_unsigned(bench, OPT_BATCH, 1, 1000000, 100, &bench->batch);
-    if (!status)
-        status = get_u64(bench, OPT_FILTERS, 1, UINT64_C(1) << 40, 1, &bench->nfilters);
-    if (!status)
-        status = get_reserve(bench);
-    bench->filter = bench->options[OPT_FILTER].value ? bench->options[OPT_FILTER].value : "bench";
-    bench->load_first = bench->options[OPT_LOAD].value != NULL;
-    if (!status && bench->nfilters > 1 && (bench->load_first || bench->reserve_capacity))
-        status =
-            tool_misused("bench", "--reserve and --load are for one filter; several are made by the first add to each");
-    return status ? status : fit_items(bench);
+    choose_workload(bench, bench->args->positional[0]);
+    bench->nfilters = 1;
+    bench->filter = value_or(bench, "--filter", "bench");
+    bench->load_first = has(bench, "--load");
+    int status = get_endpoint(bench);
+    if (status)
+        return status;
+    if (get_items(bench) || get_load(bench) || get_unsigned(bench, "--batch", 1, 1000000, 100, &bench->batch) ||
+        tool_number(bench->args, "--filters", 1, UINT64_C(1) << 40, &bench->nfilters) || get_reserve(bench))
+        return TOOL_USAGE;
+    if (bench->nfilters > 1 && (bench->load_first || bench->reserve_capacity))
+        return tool_misused("bench",
+                            "--reserve and --load are for one filter; several are made by the first add to each");
+    return fit_items(bench);
 }
 
 /* ---- preparation ---- */
@@ -404,40 +324,31 @@ static void server_name(const struct bench *bench, char *out, size_t size)
     }
 }
 
-static int write_files(const struct bench *bench, const struct report *report)
+static int write_file(const char *path, const struct report *report, void (*write)(const struct report *, FILE *))
 {
-    const char *json = bench->options[OPT_JSON].value, *hdr = bench->options[OPT_HDR].value;
-    for (int i = 0; i < 2; i++) {
-        const char *path = i == 0 ? json : hdr;
-        if (!path)
-            continue;
-        bool to_stdout = strcmp(path, "-") == 0;
-        FILE *out = to_stdout ? stdout : fopen(path, "w");
-        if (!out)
-            return tool_failed("bench", "cannot write %s: %s", path, strerror(errno));
-        if (i == 0)
-            report_json(report, out);
-        else
-            hdr_print(&report->result->latency, out);
-        bool failed = fflush(out) != 0 || ferror(out);
-        if (!to_stdout && fclose(out) != 0)
-            failed = true;
-        if (failed)
-            return tool_failed("bench", "cannot write %s: %s", path, strerror(errno));
-    }
-    return TOOL_OK;
+    bool to_stdout = path && strcmp(path, "-") == 0;
+    if (!path)
+        return TOOL_OK;
+    FILE *out = to_stdout ? stdout : fopen(path, "w");
+    if (!out)
+        return tool_failed("bench", "cannot write %s: %s", path, strerror(errno));
+    write(report, out);
+    bool failed = fflush(out) != 0 || ferror(out);
+    if (!to_stdout && fclose(out) != 0)
+        failed = true;
+    return failed ? tool_failed("bench", "cannot write %s: %s", path, strerror(errno)) : TOOL_OK;
 }
 
-static bool to_stdout(const struct bench *bench, enum option option)
+static void write_hdr(const struct report *report, FILE *out)
 {
-    return bench->options[option].value && strcmp(bench->options[option].value, "-") == 0;
+    hdr_print(&report->result->latency, out);
 }
 
 static int measure(struct bench *bench, struct load_result *result)
 {
     struct errbuf err = {""};
     char server[128];
-    bool shows = bench->options[OPT_PROGRESS].value || isatty(STDERR_FILENO);
+    bool shows = has(bench, "--progress") || isatty(STDERR_FILENO);
     int status = TOOL_OK;
 
     bench->load.endpoint = &bench->endpoint;
@@ -468,16 +379,23 @@ static int measure(struct bench *bench, struct load_result *result)
         .result = result,
         .server_cpu = cpu < 0 || cpu_end < 0 ? -1 : (cpu_end - cpu) * share,
     };
-    if (!to_stdout(bench, OPT_JSON) && !to_stdout(bench, OPT_HDR))
+    if (strcmp(value_or(bench, "--json", ""), "-") != 0 && strcmp(value_or(bench, "--hdr", ""), "-") != 0)
         report_print(&report, stdout);
-    return write_files(bench, &report);
+    status = write_file(tool_option(bench->args, "--json"), &report, report_json);
+    return status ? status : write_file(tool_option(bench->args, "--hdr"), &report, write_hdr);
 }
 
 static int run(const struct tool_args *args)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
     struct load_result *result = calloc(1, sizeof(*result));
-    int status = bench && result ? get_options(bench, args) : tool_failed("bench", "out of memory");
+    if (!bench || !result) {
+        free(bench);
+        free(result);
+        return tool_failed("bench", "out of memory");
+    }
+    bench->args = args;
+    int status = get_options(bench);
     if (status == TOOL_OK) {
         int made = request_template_init(&bench->request, bench->line, bench->filter, bench->nfilters, bench->batch,
                                          bench->items.max_size);
@@ -489,8 +407,7 @@ static int run(const struct tool_args *args)
             status = measure(bench, result);
         request_template_deinit(&bench->request);
     }
-    if (bench)
-        tls_context_destroy(bench->tls);
+    tls_context_destroy(bench->tls);
     free(bench);
     free(result);
     return status;
@@ -514,16 +431,13 @@ static const struct tool_option options[] = {
     NUMBER("--time", "SECONDS", "How long to measure (10)."),
     NUMBER("--warmup", "SECONDS", "How long to run before (1)."),
     NUMBER("--requests", "N", "How many requests to send, instead of a time."),
-    NUMBER(
-        "--rate", "N",
-        "Requests per second that are due whatever the server does. Latencies then run from the moment a request was "
-        "due to that when the kernel has the reply; by how much this program itself is late is shown apart. Without a "
-        "rate each connection waits for its replies."),
+    NUMBER("--rate", "N",
+           "Requests per second, independent of the server's speed. Latencies then run from the due time of a "
+           "request until the kernel has the reply; the program's own lateness is shown separately. Without a "
+           "rate each connection waits for its replies."),
     {.name = "--spin",
-     .doc =
-         "With --rate: never sleeps, so that nothing is late because this program had to be woken; takes a processor "
-         "per thread. What is noticed 0.1 ms late nevertheless, as the processor was taken away, is counted and not "
-         "sent."},
+     .doc = "With --rate: never sleeps, so that no wake-up makes requests late; takes a processor per thread. "
+            "Requests that are still 0.1 ms late, because the processor was taken away, are counted and not sent."},
     {.name = "--items", .value = "N", .doc = "Items to choose from (1000000).", .group = "Items"},
     NUMBER("--start", "N", "The number of the first one (0)."),
     {.name = "--size", .value = "BYTES", .doc = "Bytes of an item, or MIN-MAX (16)."},
@@ -531,20 +445,18 @@ static const struct tool_option options[] = {
      .value = "ORDER",
      .words = "uniform sequential zipf",
      .doc = "uniform, sequential or zipf[:EXPONENT] (uniform; for add and madd sequential, all new)."},
-    NUMBER("--hits", "SHARE",
-           "The share of queries for items that are among them (1); others are for items never added."),
+    NUMBER("--hits", "SHARE", "The share of queries for items of this range (1); the others query items never added."),
     NUMBER("--batch", "N", "Items of {items} (100)."),
     NUMBER("--seed", "N", "Of the random numbers (1)."),
     {.name = "--filter", .value = "NAME", .doc = "The filter (bench).", .group = "Filters"},
     NUMBER("--filters", "N", "One of NAME:0 .. NAME:<N-1> at random (1: NAME itself)."),
     {.name = "--reserve",
      .value = "CAPACITY",
-     .doc = "Deletes NAME and reserves it anew, not scaling; CAPACITY:RATE gives a rate other than 0.01."},
-    {.name = "--load",
-     .doc = "Adds all items before it measures; with --reserve --items is CAPACITY, if that is less."},
+     .doc = "Deletes NAME and reserves it again, NONSCALING; CAPACITY:RATE sets a rate other than 0.01."},
+    {.name = "--load", .doc = "Adds all items before measuring; with --reserve, --items defaults to at most CAPACITY."},
     {.name = "--json", .value = "FILE", .doc = "The result as JSON; - is the standard output.", .group = "Output"},
     {.name = "--hdr", .value = "FILE", .doc = "Percentiles in HdrHistogram's text form; - is the standard output."},
-    {.name = "--progress", .doc = "Shows a line on stderr once a second, also when that is not a terminal."},
+    {.name = "--progress", .doc = "Shows a line on stderr once a second, even if that is not a terminal."},
     TLS_OPTIONS,
     {.name = NULL},
 };
@@ -555,9 +467,9 @@ const struct tool_command tool_bench_command = {
     .min = 1,
     .max = 1,
     .summary = "Puts load on a RESP server and measures throughput and latency.",
-    .text = "WORKLOAD is exists, add, mexists, madd, ping, get, set, or a command line of your own in quotes, in which "
-            "{filter} stands for a filter's name, {item} for the next item and {items} for a batch of them. The first "
-            "error that the server answers ends the run.",
+    .text = "WORKLOAD is exists, add, mexists, madd, ping, get, set, or your own command line in quotes. There "
+            "{filter} stands for a filter's name, {item} for the next item and {items} for a batch of them. The "
+            "first error reply of the server ends the run.",
     .options = options,
     .examples = "bloomery bench exists --reserve 1000000 --load --pipeline 16\n"
                 "bloomery bench 'BF.MEXISTS {filter} {items}' --batch 500 --time 30 --json -",

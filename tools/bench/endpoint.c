@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "load.h"
-#include "peer.h"
 
 #define QUESTION_TIMEOUT_MS 60000 /* DEL or BF.RESERVE of a huge filter by a busy server */
 #define WORDS_MAX           8
@@ -27,13 +26,11 @@ static int ask(struct peer *peer, const char *const *words, unsigned nwords, str
 
 static int open_peer(struct peer *peer, const struct endpoint *endpoint, struct errbuf *err)
 {
-    const struct peer_address address = {
-        .host = endpoint->host, .port = endpoint->port, .unixpath = endpoint->unixpath, .tls = endpoint->tls};
     struct resp_reply reply;
     peer_init(peer, QUESTION_TIMEOUT_MS, NULL);
-    int status = peer_connect(peer, &address, err);
-    if (status == 0 && endpoint->password)
-        status = ask(peer, (const char *const[]){"AUTH", endpoint->password}, 2, &reply, err);
+    int status = peer_connect(peer, &endpoint->address, err);
+    if (status == 0)
+        status = peer_log_in(peer, &endpoint->address, err);
     if (status == 0 && endpoint->resp == 3)
         status = ask(peer, (const char *const[]){"HELLO", "3"}, 2, &reply, err);
     if (status != 0)

@@ -2,22 +2,17 @@
 
 #include <math.h>
 
-static unsigned index_of(uint64_t ns)
+#include "histogram.h"
+
+static size_t index_of(uint64_t ns)
 {
-    if (ns < 2 * HDR_STEPS)
-        return (unsigned)ns;
-    unsigned shift = 63u - (unsigned)__builtin_clzll(ns) - 10u;
-    unsigned index = HDR_STEPS * shift + (unsigned)(ns >> shift);
+    size_t index = histogram_bucket(ns, HDR_STEPS_LOG2);
     return index < HDR_SIZE ? index : HDR_SIZE - 1;
 }
 
-/* The largest value that has this index. */
-static uint64_t value_at(unsigned index)
+static uint64_t value_at(size_t index)
 {
-    if (index < 2 * HDR_STEPS)
-        return index;
-    unsigned shift = index / HDR_STEPS - 1;
-    return ((uint64_t)(index % HDR_STEPS + HDR_STEPS + 1) << shift) - 1;
+    return histogram_bucket_end(index, HDR_STEPS_LOG2);
 }
 
 void hdr_record(struct hdr *hdr, uint64_t ns, uint64_t times)
@@ -75,7 +70,8 @@ void hdr_print(const struct hdr *hdr, FILE *out)
 {
     double left = 1; /* of the distribution: halved after every five lines, so that the tail is seen finely */
     uint64_t seen = 0;
-    unsigned index = 0, line = 0;
+    size_t index = 0;
+    unsigned line = 0;
 
     fprintf(out, "%12s %14s %10s %14s\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     while (hdr->total && seen < hdr->total) {

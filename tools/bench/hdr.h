@@ -1,5 +1,5 @@
-/* hdr: a histogram of latencies with three significant digits, in the bucketing of Gil Tene's HdrHistogram: buckets of
- * doubling width, 1024 linear steps each. A value is kept with an error below 0.1 %.
+/* hdr: a histogram of latencies with three significant digits, with the buckets of Gil Tene's HdrHistogram: doubling
+ * width, 1024 linear steps each, an error below 0.1 %.
  *
  * Lifetime: caller's storage. Thread: one writer; hdr_merge() needs the source to be at rest. */
 #ifndef BLOOMERY_BENCH_HDR_H
@@ -8,9 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define HDR_STEPS   1024
-#define HDR_BUCKETS 28 /* values up to 2^38 ns, more than four minutes; larger ones count as that */
-#define HDR_SIZE    ((HDR_BUCKETS + 1) * HDR_STEPS)
+#define HDR_STEPS_LOG2 10
+#define HDR_STEPS      (1 << HDR_STEPS_LOG2)
+#define HDR_BUCKETS    28 /* values up to 2^38 ns, more than four minutes; larger ones count as that */
+#define HDR_SIZE       ((HDR_BUCKETS + 1) * HDR_STEPS)
 
 struct hdr {
     uint64_t total;

@@ -1,6 +1,5 @@
-/* items: chooses the item of the next request and writes its bytes. Item i of a size always has the same bytes, so that
- * a run finds the items that another run has added. A loaded filter holds items 0 .. n-1; absent items have far larger
- * numbers.
+/* items: chooses the items of requests and writes their bytes. Item i of a size always has the same bytes, so one run
+ * finds the items that another has added. A loaded filter holds items 0 .. n-1; absent items have far larger numbers.
  *
  * Thread: each thread has its own. */
 #ifndef BLOOMERY_BENCH_ITEMS_H

@@ -15,7 +15,7 @@
 
 static double thread_cpu(void)
 {
-    return (double)tool_clock_thread_ns() / 1e9;
+    return (double)clock_thread_ns() / 1e9;
 }
 
 /* ---- one thread ---- */
@@ -24,8 +24,8 @@ static double thread_cpu(void)
 static int send_due(struct worker *worker, uint64_t now)
 {
     unsigned pipeline = worker->run->options->pipeline, full = 0;
-    uint64_t left_out = schedule_look(&worker->schedule, now, worker->measuring ? &worker->lateness : NULL);
-    worker->left_out += worker->measuring ? left_out : 0;
+    uint64_t left_out = schedule_look(&worker->schedule, now, worker->measured.on ? &worker->measured.lateness : NULL);
+    worker->measured.left_out += worker->measured.on ? left_out : 0;
     while (full < worker->nclients && worker->requests_left && schedule_waits(&worker->schedule)) {
         struct client *client = &worker->clients[worker->turn];
         worker->turn = (worker->turn + 1) % worker->nclients;
@@ -72,7 +72,7 @@ static struct timespec pause_of(const struct worker *worker, uint64_t now)
 static int turn(struct worker *worker)
 {
     struct epoll_event events[EVENTS];
-    uint64_t now = load_now_ns();
+    uint64_t now = clock_ns();
     if (worker->rate > 0 && send_due(worker, now) != 0)
         return worker->status;
     struct timespec pause = pause_of(worker, now);
@@ -106,9 +106,9 @@ static void begin_measuring(struct worker *worker)
         struct reply_reader *reader = &worker->clients[i].reader;
         reader->ones = reader->zeros = 0;
     }
-    worker->measuring = true;
-    worker->began = load_now_ns();
-    worker->cpu_start = thread_cpu();
+    worker->measured.on = true;
+    worker->measured.began = clock_ns();
+    worker->measured.cpu_start = thread_cpu();
 }
 
 static void *worker_main(void *arg)
@@ -116,7 +116,7 @@ static void *worker_main(void *arg)
     struct worker *worker = arg;
     struct load_run *run = worker->run;
     const struct load_options *options = run->options;
-    uint64_t start = load_now_ns(), measure_from = start + (uint64_t)(options->warmup * 1e9);
+    uint64_t start = clock_ns(), measure_from = start + (uint64_t)(options->warmup * 1e9);
     uint64_t end = options->seconds > 0 ? measure_from + (uint64_t)(options->seconds * 1e9) : UINT64_MAX;
 
     if (worker->rate > 0)
@@ -124,17 +124,17 @@ static void *worker_main(void *arg)
     if (options->warmup <= 0)
         begin_measuring(worker);
     for (unsigned i = 0; i < worker->nclients && worker->rate <= 0 && worker->status == 0; i++)
-        client_send_batch(worker, &worker->clients[i], load_now_ns());
+        client_send_batch(worker, &worker->clients[i], clock_ns());
     while (worker->status == 0 && !atomic_load(&run->stop)) {
-        uint64_t now = load_now_ns();
-        if (!worker->measuring && now >= measure_from)
+        uint64_t now = clock_ns();
+        if (!worker->measured.on && now >= measure_from)
             begin_measuring(worker);
         if (now >= end || (worker->requests_left == 0 && !anything_under_way(worker)))
             break;
         turn(worker);
     }
-    worker->ended = load_now_ns();
-    worker->cpu = thread_cpu() - worker->cpu_start;
+    worker->measured.ended = clock_ns();
+    worker->measured.cpu = thread_cpu() - worker->measured.cpu_start;
     if (worker->status != 0)
         atomic_store(&run->stop, true);
     atomic_fetch_sub(&run->running, 1);
@@ -191,11 +191,11 @@ static uint64_t answered_by_all(const struct load_run *run)
 static void watch(struct load_run *run)
 {
     const struct load_options *options = run->options;
-    uint64_t last_ns = load_now_ns(), last = 0, start = last_ns;
+    uint64_t last_ns = clock_ns(), last = 0, start = last_ns;
     while (atomic_load(&run->running)) {
         struct timespec pause = {.tv_nsec = 20000000};
         nanosleep(&pause, NULL);
-        uint64_t now = load_now_ns();
+        uint64_t now = clock_ns();
         if (now - last_ns < 1000000000)
             continue;
         uint64_t answered = answered_by_all(run);
@@ -207,25 +207,30 @@ static void watch(struct load_run *run)
     }
 }
 
+static void add_measurement(struct load_result *result, const struct measurement *measured)
+{
+    double seconds = (double)(measured->ended - measured->began) / 1e9;
+    result->requests += measured->answered;
+    result->left_out += measured->left_out;
+    result->cpu_total += measured->cpu;
+    if (measured->cpu > result->cpu_busiest)
+        result->cpu_busiest = measured->cpu;
+    if (seconds > result->seconds)
+        result->seconds = seconds;
+    hdr_merge(&result->latency, &measured->latency);
+    hdr_merge(&result->lateness, &measured->lateness);
+}
+
 static int collect(struct load_run *run, struct load_result *result, struct errbuf *err)
 {
     int status = 0;
     for (unsigned i = 0; i < run->options->threads; i++) {
         struct worker *worker = &run->workers[i];
-        double seconds = (double)(worker->ended - worker->began) / 1e9;
         if (worker->status != 0 && status == 0) {
             status = worker->status;
             *err = worker->err;
         }
-        result->requests += worker->answered;
-        result->left_out += worker->left_out;
-        result->cpu_total += worker->cpu;
-        if (worker->cpu > result->cpu_busiest)
-            result->cpu_busiest = worker->cpu;
-        if (seconds > result->seconds)
-            result->seconds = seconds;
-        hdr_merge(&result->latency, &worker->latency);
-        hdr_merge(&result->lateness, &worker->lateness);
+        add_measurement(result, &worker->measured);
         for (unsigned c = 0; c < worker->nclients; c++) {
             const struct reply_reader *reader = &worker->clients[c].reader;
             result->ones += reader->ones;

@@ -4,10 +4,9 @@
  * A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is read.
  *
  * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later
- * if all connections have `pipeline` requests under way. Its latency begins at the moment it was due (schedule.h), so a
- * stalled server is charged for every request that was due meanwhile. The latency ends when the kernel receives the
- * reply, not when this thread reads it (TCP; over a Unix socket, when it is read). `lateness` is the generator's own
- * delay.
+ * if all connections have `pipeline` requests under way. Its latency begins when it was due (schedule.h), so a stalled
+ * server is charged for every request due during the stall. Over TCP it ends when the kernel receives the reply, over a
+ * Unix socket when this thread reads it. `lateness` is the generator's own delay.
  *
  * Thread: the caller's; load_run() starts and joins its own. */
 #ifndef BLOOMERY_BENCH_LOAD_H
@@ -19,18 +18,12 @@
 #include "errbuf.h"
 #include "hdr.h"
 #include "items.h"
+#include "peer.h"
 #include "traffic.h"
 
-struct tls_context;
-struct tls_stream;
-
 struct endpoint {
-    const char *host; /* name or address */
-    const char *port;
-    const char *unixpath;          /* NULL: TCP */
-    const char *password;          /* NULL: none */
-    int resp;                      /* 2, or 3: HELLO 3 is sent first */
-    const struct tls_context *tls; /* NULL: without TLS */
+    struct peer_address address;
+    int resp; /* 2, or 3: HELLO 3 is sent first */
 };
 
 struct load_options {
@@ -43,7 +36,7 @@ struct load_options {
     double seconds;                          /* measured; 0: until `requests` are answered */
     double warmup;                           /* seconds before, not measured; 0 with `requests` */
     uint64_t requests;                       /* sent in total; 0: until the time is over */
-    void (*progress)(void *ctx, double seconds, double per_second); /* once a second; NULL: nobody looks */
+    void (*progress)(void *ctx, double seconds, double per_second); /* called once a second; NULL: never */
     void *ctx;
 };
 

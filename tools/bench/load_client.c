@@ -44,6 +44,7 @@ int client_open(struct worker *worker, struct client *client, struct errbuf *err
     if (!client->since || !client->out)
         return -ENOMEM;
     buf_init(&client->records, LOAD_RECORDS);
+    replies_init(&client->reader);
     client->fd = endpoint_connect(options->endpoint, &client->tls, err);
     if (client->fd < 0)
         return client->fd;
@@ -59,6 +60,7 @@ void client_close(struct client *client)
         close(client->fd);
     tls_stream_destroy(client->tls);
     buf_deinit(&client->records);
+    replies_deinit(&client->reader);
     free(client->since);
     free(client->out);
 }
@@ -158,7 +160,7 @@ static uint64_t age_of(struct msghdr *message)
             continue;
         memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
         /* The stamps are of the same clock. */
-        int64_t ns = tool_clock_unix_ns() - ((int64_t)stamps.ts[0].tv_sec * 1000000000 + stamps.ts[0].tv_nsec);
+        int64_t ns = (int64_t)clock_unix_ns() - ((int64_t)stamps.ts[0].tv_sec * 1000000000 + stamps.ts[0].tv_nsec);
         return ns > 0 ? (uint64_t)ns : 0;
     }
     return 0;
@@ -175,7 +177,7 @@ static ssize_t receive(struct worker *worker, int fd, char *to, uint64_t *arrive
         message.msg_controllen = sizeof(control);
     }
     ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
-    *arrived_out = load_now_ns();
+    *arrived_out = clock_ns();
     if (n > 0 && worker->rate > 0)
         *arrived_out -= age_of(&message);
     return n;
@@ -190,12 +192,12 @@ static void record(struct worker *worker, struct client *client, uint64_t replie
             same++;
         }
         left -= same;
-        if (worker->measuring)
-            hdr_record(&worker->latency, arrived > since ? arrived - since : 0, same);
+        if (worker->measured.on)
+            hdr_record(&worker->measured.latency, arrived > since ? arrived - since : 0, same);
     }
     client->under_way -= (unsigned)replies;
-    if (worker->measuring)
-        worker->answered += replies;
+    if (worker->measured.on)
+        worker->measured.answered += replies;
     atomic_store_explicit(&worker->answered_ever, worker->answered_ever + replies, memory_order_relaxed);
 }
 
@@ -226,7 +228,7 @@ int client_take_replies(struct worker *worker, struct client *client)
     if (client->tls && decrypt(worker, client, len, &len) != 0)
         return worker->status;
     if (!replies_take(&client->reader, worker->input, len))
-        return worker_fail(worker, -EPROTO, "what the server sent");
+        return worker_fail(worker, -EPROTO, "cannot read the server's reply");
     if (client->reader.errors > 0)
         return worker_refused(worker, client->reader.first_error);
     uint64_t replies = client->reader.replies - before;

@@ -8,7 +8,7 @@
 #include "buf.h"
 #include "load.h"
 #include "schedule.h"
-#include "../tool_clock.h"
+#include "clock.h"
 
 #define LOAD_READ_SIZE (256 * 1024)
 #define LOAD_RECORDS   ((size_t)1 << 30) /* of a connection on their way, at most */
@@ -27,6 +27,16 @@ struct client {
     struct reply_reader reader;
 };
 
+/* Of one thread, from the end of the warm-up on. */
+struct measurement {
+    bool on;
+    uint64_t began, ended; /* ns */
+    double cpu_start, cpu; /* seconds of the thread */
+    uint64_t answered;
+    uint64_t left_out;
+    struct hdr latency, lateness;
+};
+
 struct worker {
     struct load_run *run;
     unsigned index;
@@ -39,15 +49,10 @@ struct worker {
     uint64_t requests_left;   /* of this thread's share; UINT64_MAX: no limit */
     double rate;              /* of this thread; 0: closed loop */
     struct schedule schedule; /* open loop */
-    uint64_t left_out;
-    bool measuring;
-    uint64_t answered; /* while measuring */
+    struct measurement measured;
     _Atomic uint64_t answered_ever;
-    double cpu_start, cpu;
-    uint64_t began, ended; /* ns, of the measurement */
     char *input;
     char *received; /* with TLS: what `input` is decrypted from */
-    struct hdr latency, lateness;
     int status;
     struct errbuf err;
 };
@@ -58,11 +63,6 @@ struct load_run {
     _Atomic bool stop;
     _Atomic unsigned running;
 };
-
-static inline uint64_t load_now_ns(void)
-{
-    return (uint64_t)tool_clock_ns();
-}
 
 /* Notes the reason for which the thread ends, and returns `status`. */
 int worker_fail(struct worker *worker, int status, const char *what);

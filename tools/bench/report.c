@@ -1,6 +1,9 @@
 #include "report.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "output.h"
 
 #define BUSY 0.9 /* share of a core from which a side counts as busy */
 
@@ -32,7 +35,7 @@ static const char *limit(const struct report *report)
     bool generator = !report->options->spin && result->cpu_busiest >= BUSY * result->seconds;
     bool server = report->server_cpu >= BUSY * result->seconds;
     if (report->options->rate > 0 && per_second(result) >= 0.98 * report->options->rate)
-        return "neither side: the rate asked for was kept";
+        return "neither side: the requested rate was reached";
     if (generator && !server)
         return "this load generator: give it more --threads, or another machine";
     if (server && !generator)
@@ -97,56 +100,50 @@ void report_print(const struct report *report, FILE *out)
     fprintf(out, "\n  the limit   %s\n", limit(report));
 }
 
-static void json_text(FILE *out, const char *text)
+static void put_us(struct buf *json, const char *prefix, const char *name, double us)
 {
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f)
-            fprintf(out, "\\u%04x", c); /* bytes, taken for Latin-1 */
-        else
-            fputc(c, out);
-    }
-    fputc('"', out);
+    char key[32];
+
+    snprintf(key, sizeof(key), "%s%s", prefix, name);
+    json_real(json, key, us);
 }
 
-static void json_percentiles(FILE *out, const char *name, const char *prefix, const struct hdr *hdr)
+static void put_percentiles(struct buf *json, const char *name, const char *prefix, const struct hdr *hdr)
 {
-    fprintf(out, ", \"%s\": {\"%smean\": %.3f", name, prefix, hdr_mean(hdr) / 1000);
+    json_begin(json, name, '{');
+    put_us(json, prefix, "mean", hdr_mean(hdr) / 1000);
     for (size_t i = 0; i < NPERCENTILES; i++)
-        fprintf(out, ", \"%s%s\": %.3f", prefix, percentiles[i].name,
-                (double)hdr_percentile(hdr, percentiles[i].value) / 1000);
-    fprintf(out, ", \"%smax\": %.3f}", prefix, (double)hdr->max / 1000);
+        put_us(json, prefix, percentiles[i].name, (double)hdr_percentile(hdr, percentiles[i].value) / 1000);
+    put_us(json, prefix, "max", (double)hdr->max / 1000);
+    json_end(json, '}');
 }
 
 void report_json(const struct report *report, FILE *out)
 {
     const struct load_result *result = report->result;
     const struct load_options *options = report->options;
+    struct buf json;
 
-    fprintf(out, "{\"command\": ");
-    json_text(out, report->command);
-    fprintf(out, ", \"server\": ");
-    json_text(out, report->server);
-    fprintf(out, ", \"connections\": %u, \"pipeline\": %u, \"threads\": %u, \"items_per_request\": %u, \"rate\": %.17g",
-            options->connections, options->pipeline, options->threads, options->request->items, options->rate);
-    fprintf(out, ", \"seconds\": %.6f, \"requests\": %llu, \"requests_per_second\": %.1f, \"items_per_second\": %.1f",
-            result->seconds, (unsigned long long)result->requests, per_second(result),
-            per_second(result) * options->request->items);
-    fprintf(out, ", \"ones\": %llu, \"zeros\": %llu, \"left_out\": %llu", (unsigned long long)result->ones,
-            (unsigned long long)result->zeros, (unsigned long long)result->left_out);
-    json_percentiles(out, "latency_us", "", &result->latency);
+    buf_init(&json, SIZE_MAX);
+    json_begin(&json, NULL, '{');
+    output_string(&json, "command", report->command);
+    output_string(&json, "server", report->server);
+    JSON_COUNTS(&json, {"connections", options->connections}, {"pipeline", options->pipeline},
+                {"threads", options->threads}, {"items_per_request", options->request->items});
+    json_real(&json, "rate", options->rate);
+    json_real(&json, "seconds", result->seconds);
+    json_count(&json, "requests", result->requests);
+    json_real(&json, "requests_per_second", per_second(result));
+    json_real(&json, "items_per_second", per_second(result) * options->request->items);
+    JSON_COUNTS(&json, {"ones", result->ones}, {"zeros", result->zeros}, {"left_out", result->left_out});
+    put_percentiles(&json, "latency_us", "", &result->latency);
     if (result->lateness.total)
-        json_percentiles(out, "lateness_us", "lateness_", &result->lateness);
-    fprintf(out, ", \"generator_cpu_seconds\": %.6f, \"generator_busiest_thread_seconds\": %.6f", result->cpu_total,
-            result->cpu_busiest);
-    if (report->server_cpu >= 0)
-        fprintf(out, ", \"server_cpu_seconds\": %.6f", report->server_cpu);
-    else
-        fprintf(out, ", \"server_cpu_seconds\": null");
-    fprintf(out, ", \"limit\": ");
-    json_text(out, limit(report));
-    fprintf(out, "}\n");
+        put_percentiles(&json, "lateness_us", "lateness_", &result->lateness);
+    json_real(&json, "generator_cpu_seconds", result->cpu_total);
+    json_real(&json, "generator_busiest_thread_seconds", result->cpu_busiest);
+    json_real(&json, "server_cpu_seconds", report->server_cpu >= 0 ? report->server_cpu : NAN);
+    json_str(&json, "limit", limit(report));
+    json_end(&json, '}');
+    fprintf(out, "%.*s\n", (int)buf_len(&json), buf_head(&json));
+    buf_deinit(&json);
 }

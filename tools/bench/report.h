@@ -11,7 +11,7 @@ struct report {
     const char *server;  /* the server's name and version, "" if unknown */
     const struct load_options *options;
     const struct load_result *result;
-    double server_cpu; /* seconds of CPU that the server used meanwhile; negative: unknown */
+    double server_cpu; /* CPU seconds of the server during the run; negative: unknown */
 };
 
 /* Prints a few lines. They name the side that was the limit, as far as the CPU times of both tell. */

@@ -1,10 +1,9 @@
 /* schedule: the due times of an open loop's requests, and the side that is charged for late ones.
  *
- * Requests are due at fixed moments, whatever the server does. A request that waits because all connections are busy
- * waits for the server, and is charged to it from its due time: so a stall cannot hide the requests that were due
- * meanwhile ("coordinated omission"). But a load generator that was asleep or had lost its processor sends late, too,
- * and that is not the server's fault. Such a request counts from the moment the generator noticed it; the generator's
- * delay goes into a histogram of its own, which tells how far the figures can be trusted.
+ * Requests are due at fixed moments. A request that waits because all connections are busy is charged to the server
+ * from its due time, so a stall cannot hide the requests due during it ("coordinated omission"). If the generator
+ * itself was late (asleep, or without a processor), the request counts from the moment the generator noticed it. A
+ * separate histogram records that delay and shows how far the figures can be trusted.
  *
  * Lifetime: caller's storage. Thread: one. Times are ns of one clock. */
 #ifndef BLOOMERY_BENCH_SCHEDULE_H

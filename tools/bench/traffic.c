@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- templates ---- */
@@ -11,79 +10,47 @@ enum part_kind { PART_LITERAL, PART_ITEM, PART_FILTER };
 
 #define NAME_MAX_SIZE 512
 
-struct builder {
-    struct request_template *t;
-    size_t literal_len, literal_size;
-    size_t parts_size;
-    bool failed;
+struct request_part {
+    enum part_kind kind;
+    size_t offset, len; /* in `literal` */
 };
 
-static struct request_part *add_part(struct builder *b, enum part_kind kind)
+static size_t count_parts(const struct request_template *t)
 {
-    struct request_template *t = b->t;
-    if (t->nparts == b->parts_size) {
-        size_t size = b->parts_size ? b->parts_size * 2 : 16;
-        struct request_part *parts = realloc(t->parts, size * sizeof(*parts));
-        if (!parts) {
-            b->failed = true;
-            return NULL;
-        }
-        t->parts = parts;
-        b->parts_size = size;
-    }
-    struct request_part *part = &t->parts[t->nparts++];
-    *part = (struct request_part){.kind = (uint8_t)kind, .offset = (uint32_t)b->literal_len};
-    return part;
+    return buf_len(&t->parts) / sizeof(struct request_part);
 }
 
-static void add_literal(struct builder *b, const char *text, size_t len)
+static void add_part(struct request_template *t, struct request_part part)
 {
-    struct request_template *t = b->t;
-    if (b->literal_len + len > b->literal_size) {
-        size_t size = (b->literal_len + len) * 2;
-        char *literal = realloc(t->literal, size);
-        if (!literal) {
-            b->failed = true;
-            return;
-        }
-        t->literal = literal;
-        b->literal_size = size;
-    }
-    struct request_part *last = t->nparts ? &t->parts[t->nparts - 1] : NULL;
-    if (!last || last->kind != PART_LITERAL)
-        last = add_part(b, PART_LITERAL);
-    if (!last)
-        return;
-    memcpy(t->literal + b->literal_len, text, len);
-    b->literal_len += len;
-    last->len += (uint32_t)len;
+    buf_append(&t->parts, &part, sizeof(part));
 }
 
-static void add_bulk(struct builder *b, const char *bytes, size_t len)
+static void add_bulk(struct request_template *t, const char *bytes, size_t len)
 {
-    char head[32];
-    int n = snprintf(head, sizeof(head), "$%zu\r\n", len);
-    add_literal(b, head, (size_t)n);
-    add_literal(b, bytes, len);
-    add_literal(b, "\r\n", 2);
+    size_t offset = buf_len(&t->literal);
+    buf_appendf(&t->literal, "$%zu\r\n%.*s\r\n", len, (int)len, bytes);
+    add_part(t, (struct request_part){PART_LITERAL, offset, buf_len(&t->literal) - offset});
 }
 
-static void add_word(struct builder *b, const char *word, size_t len, unsigned batch)
+static bool is_word(const char *word, size_t len, const char *name)
 {
-    if (len == 6 && memcmp(word, "{item}", 6) == 0) {
-        add_part(b, PART_ITEM);
-        b->t->items++;
-    } else if (len == 7 && memcmp(word, "{items}", 7) == 0) {
-        for (unsigned i = 0; i < batch; i++)
-            add_part(b, PART_ITEM);
-        b->t->items += batch;
-    } else if (len == 8 && memcmp(word, "{filter}", 8) == 0) {
-        if (b->t->nfilters > 1)
-            add_part(b, PART_FILTER);
-        else
-            add_bulk(b, b->t->filter, strlen(b->t->filter));
+    return len == strlen(name) && memcmp(word, name, len) == 0;
+}
+
+static void add_word(struct request_template *t, const char *word, size_t len, unsigned batch)
+{
+    bool items = is_word(word, len, "{items}");
+    if (items || is_word(word, len, "{item}")) {
+        unsigned n = items ? batch : 1;
+        for (unsigned i = 0; i < n; i++)
+            add_part(t, (struct request_part){.kind = PART_ITEM});
+        t->items += n;
+    } else if (!is_word(word, len, "{filter}")) {
+        add_bulk(t, word, len);
+    } else if (t->nfilters > 1) {
+        add_part(t, (struct request_part){.kind = PART_FILTER});
     } else {
-        add_bulk(b, word, len);
+        add_bulk(t, t->filter, strlen(t->filter));
     }
 }
 
@@ -101,35 +68,36 @@ static unsigned count_words(const char *line, unsigned batch)
 int request_template_init(struct request_template *t, const char *line, const char *filter, uint64_t nfilters,
                           unsigned batch, unsigned max_item_size)
 {
-    char head[32];
     unsigned words = count_words(line, batch);
-    struct builder b = {.t = t};
 
     *t = (struct request_template){.filter = filter, .nfilters = nfilters};
+    buf_init(&t->literal, UINT32_MAX);
+    buf_init(&t->parts, UINT32_MAX);
     if (words == 0)
         return -EINVAL;
-    int n = snprintf(head, sizeof(head), "*%u\r\n", words);
-    add_literal(&b, head, (size_t)n);
+    buf_appendf(&t->literal, "*%u\r\n", words);
+    add_part(t, (struct request_part){PART_LITERAL, 0, buf_len(&t->literal)});
     for (const char *p = line + strspn(line, " "); *p; p += strspn(p, " ")) {
         size_t len = strcspn(p, " ");
-        add_word(&b, p, len, batch);
+        add_word(t, p, len, batch);
         p += len;
     }
-    if (b.failed) {
+    if (buf_failed(&t->literal) || buf_failed(&t->parts)) {
         request_template_deinit(t);
         return -ENOMEM;
     }
-    for (size_t i = 0; i < t->nparts; i++)
-        t->max_size += t->parts[i].kind == PART_LITERAL ? t->parts[i].len
-                       : t->parts[i].kind == PART_ITEM  ? max_item_size + 16u
-                                                        : NAME_MAX_SIZE + 16u;
+    const struct request_part *parts = (const void *)buf_head(&t->parts);
+    for (size_t i = 0; i < count_parts(t); i++)
+        t->max_size += parts[i].kind == PART_LITERAL ? parts[i].len
+                       : parts[i].kind == PART_ITEM  ? max_item_size + 16u
+                                                     : NAME_MAX_SIZE + 16u;
     return 0;
 }
 
 void request_template_deinit(struct request_template *t)
 {
-    free(t->literal);
-    free(t->parts);
+    buf_deinit(&t->literal);
+    buf_deinit(&t->parts);
     *t = (struct request_template){0};
 }
 
@@ -176,12 +144,13 @@ static char *write_filter_name(const struct request_template *t, uint64_t n, cha
 
 size_t request_write(const struct request_template *t, struct items *items, char *out)
 {
+    const struct request_part *part = (const void *)buf_head(&t->parts), *end = part + count_parts(t);
+    const char *literal = buf_head(&t->literal);
     char *start = out;
 
-    for (size_t i = 0; i < t->nparts; i++) {
-        const struct request_part *part = &t->parts[i];
+    for (; part < end; part++) {
         if (part->kind == PART_LITERAL) {
-            memcpy(out, t->literal + part->offset, part->len);
+            memcpy(out, literal + part->offset, part->len);
             out += part->len;
         } else if (part->kind == PART_ITEM) {
             uint64_t number = items_next(items);
@@ -196,150 +165,73 @@ size_t request_write(const struct request_template *t, struct items *items, char
 
 /* ---- replies ---- */
 
-static void take_error(struct reply_reader *r, const char *line, size_t len)
+void replies_init(struct reply_reader *r)
 {
-    r->errors++;
-    if (r->first_error[0] == '\0')
-        snprintf(r->first_error, sizeof(r->first_error), "%.*s", (int)(len < REPLY_TEXT ? len : REPLY_TEXT - 1), line);
+    *r = (struct reply_reader){0};
+    buf_init(&r->kept, 2 * (size_t)RESP_REPLY_MAX_TEXT);
 }
 
-/* Reads the number that fills a header. Never reads beyond the line, as strtoll() would after blanks. False: no number,
- * or too large. */
-static bool read_count(const char *text, size_t len, long long *n_out)
+void replies_deinit(struct reply_reader *r)
 {
-    bool negative = len > 1 && text[0] == '-';
-    long long n = 0;
-
-    if (len == 0 || len > 15)
-        return false;
-    for (size_t i = negative; i < len; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        n = 10 * n + (text[i] - '0');
-    }
-    *n_out = negative ? -n : n;
-    return true;
+    resp_reply_reader_deinit(&r->reader);
+    buf_deinit(&r->kept);
 }
 
-/* A whole line without its end, the header of one element. */
-static bool take_element(struct reply_reader *r, const char *line, size_t len)
+static void count(struct reply_reader *r, const struct resp_reply *reply)
 {
-    if (len == 0)
-        return false;
-    char kind = line[0];
-    long long n = 0;
-    if (memchr("$=!*~%>|", kind, 8) && !read_count(line + 1, len - 1, &n))
-        return false;
-    if (n < 0 && !strchr("$*", kind)) /* only these have a form for "none" */
-        return false;
-    if (r->remaining == 0) {
-        r->remaining = 1;
-        r->is_push = kind == '>';
+    if (reply->nodes[0].kind == RESP_REPLY_PUSH)
+        return;
+    r->replies++;
+    for (size_t i = 0; i < reply->count; i++) {
+        const struct resp_reply_node *node = &reply->nodes[i];
+        if (node->kind == RESP_REPLY_INTEGER) {
+            r->ones += node->number == 1;
+            r->zeros += node->number == 0;
+        } else if (node->kind == RESP_REPLY_ERROR && r->errors++ == 0) {
+            snprintf(r->first_error, sizeof(r->first_error), "%.*s",
+                     (int)(node->len < REPLY_TEXT ? node->len : REPLY_TEXT), reply->base + node->off);
+        }
     }
-    r->remaining--;
-    switch (kind) {
-    case ':':
-        r->ones += len == 2 && line[1] == '1';
-        r->zeros += len == 2 && line[1] == '0';
-        break;
-    case '#':
-        r->ones += len == 2 && line[1] == 't';
-        r->zeros += len == 2 && line[1] == 'f';
-        break;
-    case '-':
-        take_error(r, line + 1, len - 1);
-        break;
-    case '!':
-        take_error(r, line, len); /* its text follows as a bulk string */
-        r->skip = (uint64_t)n + 2;
-        break;
-    case '$':
-    case '=':
-        r->skip = n >= 0 ? (uint64_t)n + 2 : 0;
-        break;
-    case '*':
-    case '~':
-    case '>':
-        r->remaining += n > 0 ? (uint64_t)n : 0;
-        break;
-    case '%':
-        r->remaining += 2 * (uint64_t)n;
-        break;
-    case '|':
-        r->remaining += 2 * (uint64_t)n + 1;
-        break;
-    case '+':
-    case '_':
-    case ',':
-    case '(':
-        break;
-    default:
-        return false;
-    }
-    return true;
 }
 
-static void count_if_whole(struct reply_reader *r)
+/* Takes most replies, ":1\r\n" and ":0\r\n"; returns the bytes they have. */
+static size_t take_digits(struct reply_reader *r, const char *data, size_t len)
 {
-    if (r->remaining == 0 && r->skip == 0 && !r->is_push)
+    size_t at = 0;
+    for (; len - at >= 4 && data[at] == ':' && (unsigned char)(data[at + 1] - '0') < 10 && data[at + 2] == '\r' &&
+           data[at + 3] == '\n';
+         at += 4) {
         r->replies++;
-}
-
-/* Keeps the first bytes of a line, or completes it. NULL: the line is incomplete, or too long for a header. */
-static const char *complete_line(struct reply_reader *r, const char *data, size_t len, bool whole)
-{
-    size_t room = sizeof(r->line) - 1 - r->line_len;
-    size_t n = len < room ? len : room; /* of a long text the beginning is enough */
-    memcpy(r->line + r->line_len, data, n);
-    r->line_len += (uint32_t)n;
-    r->line[r->line_len] = '\0';
-    return whole ? r->line : NULL;
+        r->ones += data[at + 1] == '1';
+        r->zeros += data[at + 1] == '0';
+    }
+    return at;
 }
 
 bool replies_take(struct reply_reader *r, const char *data, size_t len)
 {
-    const char *end = data + len;
-    while (data < end) {
-        if (r->skip) {
-            size_t n = r->skip < (uint64_t)(end - data) ? (size_t)r->skip : (size_t)(end - data);
-            r->skip -= n;
-            data += n;
-            count_if_whole(r);
-            continue;
-        }
-        /* Most replies: ":1\r\n" and ":0\r\n", alone or as elements. */
-        if (r->line_len == 0 && end - data >= 4 && data[0] == ':' && (unsigned char)(data[1] - '0') < 10 &&
-            data[2] == '\r' && data[3] == '\n') {
-            r->ones += data[1] == '1';
-            r->zeros += data[1] == '0';
-            data += 4;
-            if (r->remaining == 0) {
-                r->replies++;
-            } else {
-                r->remaining--;
-                count_if_whole(r);
-            }
-            continue;
-        }
-        const char *newline = memchr(data, '\n', (size_t)(end - data));
-        size_t n = (size_t)((newline ? newline : end) - data);
-        const char *line = data;
-        if (r->line_len || !newline) {
-            line = complete_line(r, data, n, newline != NULL);
-            n = r->line_len;
-        }
-        data = newline ? newline + 1 : end;
-        if (!line)
-            continue;
-        r->line_len = 0;
-        if (n == 0 || line[n - 1] != '\r') {
-            if (n < sizeof(r->line) - 1) /* otherwise it is a long text whose end is cut */
-                return false;
-            n++;
-        }
-        if (!take_element(r, line, n - 1))
-            return false;
-        count_if_whole(r);
+    bool begun = buf_len(&r->kept) > 0;
+    if (begun) {
+        buf_append(&r->kept, data, len);
+        data = buf_head(&r->kept);
+        len = buf_len(&r->kept);
     }
-    return true;
+    size_t at = begun ? 0 : take_digits(r, data, len);
+    while (at < len) {
+        struct resp_reply reply;
+        size_t taken, needs;
+        enum resp_reply_status status = resp_reply_next(&r->reader, data + at, len - at, &taken, &needs, &reply);
+        if (status == RESP_REPLY_NEED_MORE)
+            break;
+        if (status != RESP_REPLY_WHOLE)
+            return false;
+        count(r, &reply);
+        at += taken;
+        at += take_digits(r, data + at, len - at);
+    }
+    if (begun)
+        buf_consume(&r->kept, at);
+    else
+        buf_append(&r->kept, data + at, len - at);
+    return !buf_failed(&r->kept);
 }

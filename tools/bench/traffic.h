@@ -8,19 +8,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "buf.h"
 #include "items.h"
+#include "resp_reply.h"
 
 /* ---- requests ---- */
 
 /* A command line such as "BF.EXISTS {filter} {item}" or "BF.MADD {filter} {items}": words separated by spaces, in which
  * {filter} stands for a filter's name, {item} for the next item and {items}, a word of its own, for a batch of them. */
 struct request_template {
-    char *literal; /* owned; all literal bytes, one after another */
-    struct request_part {
-        uint8_t kind;
-        uint32_t offset, len; /* in `literal` */
-    } * parts;                /* owned */
-    size_t nparts;
+    struct buf literal; /* all literal bytes, one after another */
+    struct buf parts;   /* struct request_part */
     const char *filter; /* borrowed */
     uint64_t nfilters;  /* > 1: the names are "<filter>:<n>", n from 0 */
     unsigned items;     /* items per request */
@@ -39,19 +37,19 @@ size_t request_write(const struct request_template *t, struct items *items, char
 
 #define REPLY_TEXT 160
 
-/* Zero-initialise. Counts whole top-level replies of RESP2 and RESP3, and in them the answers 1 and 0. */
+/* Counts whole top-level replies of RESP2 and RESP3, and in them the answers 1 and 0. */
 struct reply_reader {
     uint64_t replies, errors, ones, zeros;
     char first_error[REPLY_TEXT];
     /* internal */
-    uint64_t remaining; /* elements until the reply is whole; 0 between replies */
-    uint64_t skip;      /* bytes of a bulk string, its end included */
-    bool is_push;
-    char line[64]; /* the beginning of a line that is not whole yet */
-    uint32_t line_len;
+    struct resp_reply_reader reader;
+    struct buf kept; /* the beginning of a reply */
 };
 
-/* Takes everything. false: this is not RESP. */
+void replies_init(struct reply_reader *reader);
+void replies_deinit(struct reply_reader *reader);
+
+/* Takes everything. False: this is not RESP, or memory ran out. */
 bool replies_take(struct reply_reader *reader, const char *data, size_t len);
 
 #endif

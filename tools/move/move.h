@@ -1,16 +1,16 @@
-/* move: copies the filters of one running server into another. The payloads are opaque here: what DUMP or BF.SCANDUMP
- * of the source answer is what RESTORE or BF.LOADCHUNK of the target get. The source is only read.
+/* move: copies the filters of a running server to another. Payloads are opaque: the replies to DUMP or BF.SCANDUMP of
+ * the source go to RESTORE or BF.LOADCHUNK of the target. The source is only read.
  *
- * There is no state between two runs but the target itself. A filter appears there at one moment and whole: by RESTORE,
- * or by the rename of a name that only this run knows. So a filter that the target has under its name, with the same
- * BF.INFO, is one that has been moved, and a run that was interrupted at any point goes on when it is started again.
+ * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
+ * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an
+ * interrupted run continues when it is started again.
  *
  *   scanner thread:  SCAN, BF.INFO -> queue of filters
  *   worker threads:  queue -> BF.INFO of the target -> small ones: PTTL, DUMP -> RESTORE, many at a time
  *                                                      others:     BF.SCANDUMP -> BF.LOADCHUNK -> rename
  *                    -> with `verify`: the answers of both servers to the same random items
  *
- * Thread: the caller's, which shows the progress and takes SIGINT and SIGTERM meanwhile. */
+ * Thread: the caller's, which shows the progress and takes SIGINT and SIGTERM. */
 #ifndef BLOOMERY_MOVE_H
 #define BLOOMERY_MOVE_H
 
@@ -26,12 +26,12 @@ struct move_options {
     const char *match; /* a pattern of names; NULL: all */
     unsigned jobs;     /* worker threads, 1..MOVE_MAX_JOBS */
     int64_t timeout_ms;
-    int64_t retry_ms; /* how long a lost server is asked again, without any filter moved meanwhile */
+    int64_t retry_ms; /* how long to retry a lost server without any progress */
     bool dry_run;     /* says what would be done */
     bool replace;     /* a filter of the target with another content is replaced */
     bool verify;
     bool progress; /* a line on stderr */
-    bool met;      /* both servers have answered a moment ago: one that is away is waited for from the first moment */
+    bool met;      /* both servers have just answered: a failure is retried from the start */
 };
 
 #define MOVE_MAX_JOBS 64
@@ -40,25 +40,26 @@ struct move_options {
 enum move_outcome {
     MOVE_MOVED,
     MOVE_THERE,    /* moved already */
-    MOVE_GONE,     /* deleted or expired meanwhile */
-    MOVE_TAKEN,    /* the target has something else under the name */
+    MOVE_GONE,     /* deleted or expired during the move */
+    MOVE_TAKEN,    /* the target uses the name for something else */
     MOVE_UNREAD,   /* the source refused */
     MOVE_REFUSED,  /* the target refused */
-    MOVE_CHANGING, /* it grew whenever it was read */
+    MOVE_CHANGING, /* it grew each time it was read */
     MOVE_DIFFERS,  /* verified, and not the same */
+    MOVE_LEFT,     /* a temporary filter of an interrupted run */
     MOVE_OUTCOMES
 };
 
 struct move_summary {
     uint64_t filters[MOVE_OUTCOMES];
-    uint64_t bytes;   /* of MOVE_MOVED, as BF.INFO tells sizes */
+    uint64_t bytes;   /* of MOVE_MOVED, sizes as in BF.INFO */
     uint64_t changed; /* of MOVE_MOVED: those to which items were added while they were read in chunks */
     double seconds;
     int signal; /* the one that ended the run; 0: none */
 };
 
-/* Moves all filters. 0, or -errno with the reason when it ended before it had been through all of them; `summary_out`
- * is filled in any case. What becomes of single filters is told on stderr, with `dry_run` on stdout. */
+/* Moves all filters. 0, or -errno with the reason if it ended early; `summary_out` is filled in any case. Lines about
+ * single filters go to stderr, with `dry_run` to stdout. */
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
 
 /* The same for each database of the source that has keys, into that of the same number. The addresses name none. */

@@ -1,5 +1,5 @@
-/* All databases: a run for each that has keys, into the database of the same number. INFO's part keyspace names them.
- * Before the first run the target is asked whether it has the highest. */
+/* --all-databases: a run for each database that INFO keyspace lists, into the database of the same number. Before the
+ * first run, checks that the target has the highest. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct databases {
     size_t n;
 };
 
-/* Takes the lines "db<number>:keys=..." out of INFO. 0 or -EPROTO. */
+/* Reads the lines "db<number>:keys=..." of INFO. 0 or -EPROTO. */
 static int read_keyspace(struct slice text, struct databases *found)
 {
     char line[32]; /* its beginning */
@@ -61,7 +61,7 @@ static int find_databases(const struct move_options *options, struct databases *
             errbuf_set(err, "INFO, which names the databases, is refused: %.*s", (int)text.len, text.ptr);
             status = -EACCES;
         } else if (reply.nodes[0].kind != RESP_REPLY_TEXT || read_keyspace(text, found) != 0) {
-            errbuf_set(err, "the reply to INFO keyspace is not understood");
+            errbuf_set(err, "unexpected reply to INFO keyspace");
             status = -EPROTO;
         }
     }

@@ -9,17 +9,21 @@
 #ifndef BLOOMERY_MOVE_INTERNAL_H
 #define BLOOMERY_MOVE_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "move.h"
 #include "peer.h"
-#include "../tool_clock.h"
+#include "clock.h"
+#include "lock.h"
 
 #define MOVE_BATCH       64        /* small filters that are moved together: one round trip for each step */
 #define MOVE_BATCH_BYTES (4 << 20) /* their sizes in sum */
 #define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP holds up a Redis for as long as it takes */
-#define MOVE_TEMP_PREFIX "bloomery-move:" /* names on the target that are not yet whole */
+
+/* Names on the target that are not yet whole: this, and MOVE_TEMP_DIGITS hexadecimal digits. */
+#define MOVE_TEMP_PREFIX "bloomery-move:"
+#define MOVE_TEMP_DIGITS 32
+#define MOVE_TEMP_SIZE   (sizeof(MOVE_TEMP_PREFIX) + MOVE_TEMP_DIGITS)
 
 /* The fields of BF.INFO. */
 struct move_info {
@@ -32,16 +36,16 @@ struct move_filter {
     struct move_info info; /* in the source, when it was scanned */
     enum { FILTER_NEW, FILTER_WANTED, FILTER_SENT, FILTER_COPIED, FILTER_FINISHED } state;
     enum move_outcome outcome; /* of COPIED: it counts so unless it differs */
-    bool sent_before;          /* before the connection was lost: if it is there, it has been moved now */
+    bool sent_before;          /* before the connection was lost: if the target has it now, it was moved */
     bool chunks;               /* in chunks, whatever its size */
     uint64_t on_the_way;       /* bytes of its chunks */
+    uint64_t temporary[2];     /* the digits of the latest temporary name; all 0: there was none */
     size_t name_len;
     char name[];
 };
 
 /* Filters between the scanner and the workers. */
 struct move_queue {
-    pthread_mutex_t lock;
     pthread_cond_t changed;
     struct move_filter *first, **last;
     size_t count;
@@ -49,11 +53,10 @@ struct move_queue {
 };
 
 struct move_totals {
-    pthread_mutex_t lock;
     struct move_summary summary;
     uint64_t found, found_bytes;
     uint64_t finished, finished_bytes;
-    uint64_t scanned, keys; /* names that SCAN has been through, and those that there are */
+    uint64_t scanned, keys; /* names that SCAN has visited, and all names */
     bool scan_done;
     char fatal[ERRBUF_SIZE]; /* why the run ended early */
     int fatal_status;
@@ -61,13 +64,14 @@ struct move_totals {
 
 struct move {
     const struct move_options *options;
+    struct lock lock; /* of the queue and the totals */
     struct move_queue queue;
     struct move_totals totals;
     _Atomic uint64_t bytes_on_the_way; /* of chunks, of filters that are not finished */
     atomic_bool stop;
     atomic_uint running; /* threads */
     struct move_probes *probes;
-    int64_t begun_ns;
+    uint64_t begun_ns;
     bool shows; /* a progress line is on the terminal */
 };
 
@@ -89,11 +93,11 @@ static inline bool move_stopped(struct move *move)
 /* ---- move_queue.c ---- */
 
 void move_queue_init(struct move_queue *queue);
-void move_queue_deinit(struct move_queue *queue); /* frees what is left */
+void move_queue_deinit(struct move_queue *queue); /* frees the rest */
 
 /* Takes the filter over; waits while the queue is full. False, with the filter freed, when the run ends. */
 bool move_queue_put(struct move *move, struct move_filter *filter);
-void move_queue_end(struct move_queue *queue); /* no more comes; wakes all who wait */
+void move_queue_end(struct move *move); /* no more comes; wakes all who wait */
 
 /* Takes the next filters: one large one, or up to MOVE_BATCH small ones. Their number; 0 when none comes any more. */
 size_t move_queue_take(struct move *move, struct move_filter **filters);
@@ -102,7 +106,7 @@ size_t move_queue_take(struct move *move, struct move_filter **filters);
 
 void move_link_init(struct move_link *link, struct move *move, bool needs_to);
 
-/* Connects what is not connected, again and again for as long as the options say. 0 or -ECANCELED. */
+/* Opens closed connections, with retries as the options say. 0 or -ECANCELED. */
 int move_link_open(struct move_link *link);
 
 /* One attempt, for the start of a run. 0 or -errno with the reason. */
@@ -154,17 +158,20 @@ static inline struct slice move_name(const struct move_filter *filter)
     return (struct slice){filter->name, filter->name_len};
 }
 
-/* What the target has under the names of new filters; finishes those that need not or cannot be moved, the others are
- * WANTED then. */
+/* Looks up new filters in the target; finishes the ones that need not or cannot be moved, and makes the others WANTED.
+ */
 int move_look(struct move_link *link, struct move_filter **filters, size_t n);
 
-/* Moves those that are WANTED and small: they are COPIED, FINISHED, or get `chunks`. */
+/* Moves small WANTED filters: they become COPIED or FINISHED, or get `chunks`. */
 int move_small(struct move_link *link, struct move_filter **filters, size_t n);
+
+/* Whether it is a temporary name of move_large(). */
+bool move_is_temporary(struct slice name);
 
 /* Moves one in chunks. */
 int move_large(struct move_link *link, struct move_filter *filter);
 
-/* Compares those that are COPIED, and finishes them. */
+/* Compares and finishes COPIED filters. */
 int move_verify(struct move_link *link, struct move_filter **filters, size_t n);
 
 struct move_probes *move_probes_create(void); /* NULL: no memory */
@@ -175,10 +182,10 @@ void move_probes_destroy(struct move_probes *probes);
 /* The filter is COPIED: moved, or there already. Without `verify` that finishes it. */
 void move_copied(struct move *move, struct move_filter *filter, enum move_outcome outcome);
 
-/* Ends a filter's way; the text says why it is not moved, NULL: nothing to say. */
+/* Finishes a filter; the text is the reason why it is not moved, or NULL. */
 void move_finish(struct move *move, struct move_filter *filter, enum move_outcome outcome, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-void move_forget_bytes(struct move *move, struct move_filter *filter); /* what it has on the way */
+void move_forget_bytes(struct move *move, struct move_filter *filter); /* its chunks under way */
 void move_show_progress(struct move *move);
 void move_clear_progress(struct move *move);
 

@@ -1,11 +1,12 @@
-/* A large filter: BF.SCANDUMP of the source, BF.LOADCHUNK in the target under a name that nobody else has, then a
- * rename. So the filter appears at one moment in servers that show half of a loaded filter, too (RedisBloom), and
- * replaces another at one moment. While the target takes a chunk the source prepares the next.
+/* Large filters: BF.SCANDUMP of the source, BF.LOADCHUNK in the target under a unique temporary name, then a rename. So
+ * the filter appears atomically even in servers that show partly loaded filters (RedisBloom), and replaces another one
+ * atomically. While the target takes a chunk, the source prepares the next.
  *
- * What an interrupted run leaves: RedisBloom has a half filter under the temporary name, which expires after a day;
- * Bloomery forgets a load that does not go on after a minute. In Bloomery the temporary name exists from the last chunk
- * on only. So the last chunk, the time to live and the rename are sent together: they reach the server, and are run,
- * whatever becomes of this process. */
+ * After an interrupted run, RedisBloom and Bloomery's module keep a partial filter under the temporary name, which
+ * expires after a day: its time to live is sent in one piece with the first chunk. Bloomery's daemon drops an idle load
+ * after a minute; there the temporary name exists only after the last chunk. So the last chunk, the time to live and
+ * the rename are sent together, and run even if this process dies. The next attempt deletes the remains of a lost
+ * connection. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,15 +14,15 @@
 #include <sys/random.h>
 
 #include "move_internal.h"
+#include "lock.h"
 
-#define ATTEMPTS      3
-#define TEMP_EXPIRES  "86400000" /* ms: longer than any filter takes */
-#define TEMP_NAME_MAX 64
+#define ATTEMPTS     3
+#define TEMP_EXPIRES "86400000" /* ms: longer than any filter takes */
 
 struct large {
     struct move_link *link;
     struct move_filter *filter;
-    char temp_text[TEMP_NAME_MAX];
+    char temp_text[MOVE_TEMP_SIZE];
     struct slice temp;
     bool has_expiry; /* the temporary name exists from the first chunk on, and expires */
     struct buf held; /* the newest chunk, which may be the last one */
@@ -29,18 +30,27 @@ struct large {
     unsigned chunks; /* that the target has taken */
 };
 
-/* What came of an attempt, beside errors. */
+/* The result of an attempt, apart from errors. */
 enum attempt {
     ATTEMPT_DONE,  /* the filter is finished or COPIED */
     ATTEMPT_AGAIN, /* it changed while it was read */
 };
 
-static void make_temp_name(struct large *large)
+bool move_is_temporary(struct slice name)
 {
-    uint64_t random[2] = {(uint64_t)tool_clock_ms(), (uint64_t)(uintptr_t)large};
-    (void)!getrandom(random, sizeof(random), 0);
-    snprintf(large->temp_text, sizeof(large->temp_text), MOVE_TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, random[0],
-             random[1]);
+    size_t len = strlen(MOVE_TEMP_PREFIX), digits = 0;
+    if (name.len != len + MOVE_TEMP_DIGITS || memcmp(name.ptr, MOVE_TEMP_PREFIX, len) != 0)
+        return false;
+    while (digits < MOVE_TEMP_DIGITS && memchr("0123456789abcdef", name.ptr[len + digits], 16))
+        digits++;
+    return digits == MOVE_TEMP_DIGITS;
+}
+
+static void name_temp(struct large *large)
+{
+    const uint64_t *number = large->filter->temporary;
+    snprintf(large->temp_text, sizeof(large->temp_text), MOVE_TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, number[0],
+             number[1]);
     large->temp = PEER_WORD(large->temp_text);
 }
 
@@ -50,34 +60,23 @@ static void note_bytes(struct large *large, size_t bytes)
     atomic_fetch_add(&large->link->move->bytes_on_the_way, bytes);
 }
 
-/* One request to a server that answers a number; an error reply is one, too. */
-static int ask_number(struct move_link *link, struct peer *peer, const struct slice *words, size_t n,
-                      int64_t *number_out)
+/* The reply to a request that a server answers with a number; an error reply ends the run. */
+static int take_number(struct move_link *link, struct peer *peer, const char *command, int64_t *number_out)
 {
     struct resp_reply reply;
-    peer_put(peer, words, n);
     int status = move_reply(link, peer, &reply);
     if (status != 0)
         return status;
-    if (move_is_error(&reply)) {
-        char command[32];
-        snprintf(command, sizeof(command), "%.*s", (int)words[0].len, words[0].ptr);
-        status = move_refused(link, peer, command, resp_reply_text(&reply, 0));
-        if (status == 0) {
-            struct slice text = resp_reply_text(&reply, 0);
-            return move_fatal(link->move, -EREMOTEIO, "%s: %.*s", command, (int)text.len, text.ptr);
-        }
-        return status;
+    if (!move_is_error(&reply)) {
+        *number_out = reply.nodes[0].number;
+        return 0;
     }
-    *number_out = reply.nodes[0].number;
-    return 0;
+    struct slice text = resp_reply_text(&reply, 0);
+    status = move_refused(link, peer, command, text);
+    return status ? status : move_fatal(link->move, -EREMOTEIO, "%s: %.*s", command, (int)text.len, text.ptr);
 }
 
-#define ASK_NUMBER(link, peer, number_out, ...)                     \
-    ask_number((link), (peer), (const struct slice[]){__VA_ARGS__}, \
-               sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice), (number_out))
-
-/* Drops what has come so far: a chunk that does not fit ends a load in Bloomery. */
+/* Drops the partial filter: a chunk that does not fit ends a load in Bloomery. */
 static int give_up(struct large *large)
 {
     struct move_link *link = large->link;
@@ -88,7 +87,23 @@ static int give_up(struct large *large)
     return status == 0 ? move_reply(link, &link->to, &reply) : status;
 }
 
-/* What the source says of it now. 1, 0 when it is gone, or negative. */
+/* Chooses a unique name, a new one for each attempt: chunks of an old connection may still arrive. */
+static int make_temp(struct large *large)
+{
+    uint64_t *number = large->filter->temporary;
+    int status = 0;
+    if (number[0] || number[1]) {
+        name_temp(large);
+        status = give_up(large);
+    }
+    number[0] = (uint64_t)clock_ms();
+    number[1] = (uint64_t)(uintptr_t)large;
+    (void)!getrandom(number, sizeof(large->filter->temporary), 0);
+    name_temp(large);
+    return status;
+}
+
+/* Asks the source for BF.INFO. 1; 0 when the filter is gone; or negative. */
 static int ask_info(struct large *large, struct move_info *info_out)
 {
     struct move_link *link = large->link;
@@ -105,8 +120,8 @@ static int ask_info(struct large *large, struct move_info *info_out)
     return status;
 }
 
-/* The source or the target refuses a chunk. A filter of RedisBloom that has grown meanwhile has other chunks than its
- * header says: it is read again. */
+/* Handles a refused chunk. If a filter of RedisBloom has grown during the read, its chunks do not fit its header: it is
+ * read again. */
 static int refused(struct large *large, bool by_source, struct slice text, enum attempt *attempt_out)
 {
     struct move_link *link = large->link;
@@ -144,23 +159,25 @@ static void put_scandump(struct large *large, int64_t iterator)
     PEER_PUT(&large->link->from, PEER_WORD("BF.SCANDUMP"), move_name(large->filter), peer_number(iterator, number));
 }
 
-/* Lets the temporary name expire, where it exists already. */
-static int set_expiry(struct large *large)
-{
-    int64_t found;
-    int status =
-        ASK_NUMBER(large->link, &large->link->to, &found, PEER_WORD("PEXPIRE"), large->temp, PEER_WORD(TEMP_EXPIRES));
-    large->has_expiry = status == 0 && found == 1;
-    return status;
-}
-
+/* The first one with the time to live of the name. */
 static void put_held(struct large *large)
 {
     char number[PEER_NUMBER_SIZE];
     struct slice data = {buf_head(&large->held), buf_len(&large->held)};
     PEER_PUT(&large->link->to, PEER_WORD("BF.LOADCHUNK"), large->temp, peer_number(large->held_iterator, number), data);
+    if (large->chunks == 0)
+        PEER_PUT(&large->link->to, PEER_WORD("PEXPIRE"), large->temp, PEER_WORD(TEMP_EXPIRES));
     note_bytes(large, data.len);
     buf_truncate(&large->held, 0);
+}
+
+/* Reads the reply to PEXPIRE after the first chunk: whether the temporary name exists already. */
+static int take_expiry(struct large *large)
+{
+    int64_t found;
+    int status = take_number(large->link, &large->link->to, "PEXPIRE", &found);
+    large->has_expiry = status == 0 && found == 1;
+    return status;
 }
 
 /* The target's answer to a chunk. *stopped: it has refused, and what follows from that is done, after the replies that
@@ -175,8 +192,9 @@ static int take_loaded(struct large *large, unsigned due_from, unsigned due_to, 
     if (status != 0)
         return status;
     if (!move_is_error(&reply))
-        return large->chunks++ == 0 ? set_expiry(large) : 0;
+        return large->chunks++ == 0 ? take_expiry(large) : 0;
     *stopped = true;
+    due_to += large->chunks == 0;
     struct slice text = resp_reply_text(&reply, 0);
     errbuf_set(&why, "%.*s", (int)(text.len < sizeof(why.text) ? text.len : sizeof(why.text)), text.ptr);
     for (; due_from > 0 && status == 0; due_from--)
@@ -186,7 +204,7 @@ static int take_loaded(struct large *large, unsigned due_from, unsigned due_to, 
     return status == 0 ? refused(large, false, PEER_WORD(why.text), attempt_out) : status;
 }
 
-/* Holds a chunk of the source back and asks for the next one; the target gets the chunk before. */
+/* Holds a chunk back and asks for the next one; the target gets the previous chunk. */
 static int pass_chunk(struct large *large, const struct resp_reply *chunk, bool *stopped, enum attempt *attempt_out)
 {
     struct move_link *link = large->link;
@@ -219,7 +237,7 @@ static int copy_chunks(struct large *large, bool *stopped, enum attempt *attempt
             return status == 0 && large->chunks > 0 ? give_up(large) : status;
         }
         if (chunk.count != 3 || chunk.nodes[1].kind != RESP_REPLY_INTEGER || chunk.nodes[2].kind != RESP_REPLY_TEXT)
-            return move_fatal(link->move, -EPROTO, "the source's reply to BF.SCANDUMP is not understood");
+            return move_fatal(link->move, -EPROTO, "unexpected reply of the source to BF.SCANDUMP");
         if (chunk.nodes[1].number == 0)
             return 0;
         status = pass_chunk(large, &chunk, stopped, attempt_out);
@@ -238,7 +256,7 @@ static int take_renamed(struct large *large, const struct resp_reply *reply, boo
     if (!move_is_error(reply) && (reply->nodes[0].kind == RESP_REPLY_STATUS || reply->nodes[0].number != 0))
         return 0;
     *stopped = true;
-    if (!move_is_error(reply)) { /* taken meanwhile, perhaps by the last words of a run before this one */
+    if (!move_is_error(reply)) { /* taken, perhaps by late requests of an earlier run */
         int status = give_up(large);
         filter->state = FILTER_NEW;
         return status == 0 ? move_look(link, &filter, 1) : status;
@@ -271,7 +289,8 @@ static int publish(struct large *large, bool *stopped, enum attempt *attempt_out
     bool together = large->chunks > 0 && !large->has_expiry;
     struct resp_reply reply;
     int64_t ttl;
-    int status = ASK_NUMBER(link, &link->from, &ttl, PEER_WORD("PTTL"), move_name(filter));
+    PEER_PUT(&link->from, PEER_WORD("PTTL"), move_name(filter));
+    int status = take_number(link, &link->from, "PTTL", &ttl);
     if (status == 0 && ttl == -2) {
         *stopped = true;
         move_finish(link->move, filter, MOVE_GONE, NULL);
@@ -300,11 +319,12 @@ static int attempt(struct large *large, enum attempt *attempt_out)
     struct move_info now;
     bool stopped = false;
     *attempt_out = ATTEMPT_DONE;
-    make_temp_name(large);
     large->chunks = 0;
     buf_truncate(&large->held, 0);
     move_forget_bytes(large->link->move, filter); /* of an attempt before */
-    int status = copy_chunks(large, &stopped, attempt_out);
+    int status = make_temp(large);
+    if (status == 0)
+        status = copy_chunks(large, &stopped, attempt_out);
     if (status == 0 && !stopped)
         status = publish(large, &stopped, attempt_out);
     if (status != 0 || stopped)
@@ -313,10 +333,9 @@ static int attempt(struct large *large, enum attempt *attempt_out)
     if (found < 0)
         return found;
     if (found > 0 && now.items != filter->info.items) {
-        struct move_totals *totals = &large->link->move->totals;
-        pthread_mutex_lock(&totals->lock);
-        totals->summary.changed++;
-        pthread_mutex_unlock(&totals->lock);
+        lock_take(&large->link->move->lock);
+        large->link->move->totals.summary.changed++;
+        lock_give(&large->link->move->lock);
     }
     move_copied(large->link->move, filter, MOVE_MOVED);
     return 0;

@@ -1,10 +1,11 @@
-/* Connections, the patience with servers that are away, and the reading of their replies. */
+/* Connections and their retries, error replies, and BF.INFO. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "move_internal.h"
+#include "lock.h"
 
 #define PAUSE_FIRST_MS 100
 #define PAUSE_MAX_MS   5000
@@ -52,9 +53,9 @@ int move_link_try(struct move_link *link, struct errbuf *err)
 
 static void pause_ms(struct move *move, int64_t ms)
 {
-    int64_t end = tool_clock_ms() + ms;
+    int64_t end = clock_ms() + ms;
     struct timespec slice = {.tv_nsec = 20 * 1000000};
-    while (!move_stopped(move) && tool_clock_ms() < end)
+    while (!move_stopped(move) && clock_ms() < end)
         nanosleep(&slice, NULL);
 }
 
@@ -62,7 +63,7 @@ void move_link_lost(struct move_link *link)
 {
     move_link_close(link);
     if (link->failing_since == 0)
-        link->failing_since = tool_clock_ms();
+        link->failing_since = clock_ms();
 }
 
 static void pause_before_try(const struct move_link *link)
@@ -81,7 +82,7 @@ int move_link_open(struct move_link *link)
         if (move_stopped(move))
             return -ECANCELED;
         int64_t since = link->failing_since;
-        if (since != 0 && tool_clock_ms() - since >= move->options->retry_ms)
+        if (since != 0 && clock_ms() - since >= move->options->retry_ms)
             return move_fatal(move, -ETIMEDOUT, "%s; given up after %lld s", link->why.text,
                               (long long)(move->options->retry_ms / 1000));
         int status = move_link_try(link, &link->why);
@@ -98,15 +99,15 @@ int move_fatal(struct move *move, int status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    pthread_mutex_lock(&move->totals.lock);
+    lock_take(&move->lock);
     if (move->totals.fatal_status == 0) {
         move->totals.fatal_status = status;
         vsnprintf(move->totals.fatal, sizeof(move->totals.fatal), fmt, args);
     }
-    pthread_mutex_unlock(&move->totals.lock);
+    lock_give(&move->lock);
     va_end(args);
     atomic_store(&move->stop, true);
-    move_queue_end(&move->queue);
+    move_queue_end(move);
     return -ECANCELED;
 }
 
@@ -169,8 +170,8 @@ int move_refused(struct move_link *link, const struct peer *peer, const char *co
     enum move_refusal refusal = move_refusal_of(text);
     const char *advice = refusal == REFUSAL_FULL       ? "; give it more memory (maxmemory) and start the same again"
                          : begins(text, "ERR unknown") ? " (has the server Bloom filters?)"
-                         : begins(text, "MOVED") ? " (of a cluster each node is moved by itself, into a single server)"
-                                                 : "";
+                         : begins(text, "MOVED")       ? " (move each node of a cluster separately, to a single server)"
+                                                       : "";
     if (refusal == REFUSAL_FILTER)
         return 0;
     if (refusal == REFUSAL_LATER) {

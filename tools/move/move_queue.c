@@ -1,14 +1,14 @@
+/* The queue between the scanner and the workers. */
 #include <stdlib.h>
 
 #include "move_internal.h"
+#include "lock.h"
 
-#define QUEUE_MAX \
-    100000 /* some 15 MB; the scanner is faster than the workers, so that it soon knows how many there are */
+#define QUEUE_MAX 100000 /* some 15 MB; the scanner runs ahead, to know how many filters there are */
 
 void move_queue_init(struct move_queue *queue)
 {
     *queue = (struct move_queue){.last = &queue->first};
-    pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->changed, NULL);
 }
 
@@ -19,16 +19,15 @@ void move_queue_deinit(struct move_queue *queue)
         queue->first = filter->next;
         free(filter);
     }
-    pthread_mutex_destroy(&queue->lock);
     pthread_cond_destroy(&queue->changed);
 }
 
 bool move_queue_put(struct move *move, struct move_filter *filter)
 {
     struct move_queue *queue = &move->queue;
-    pthread_mutex_lock(&queue->lock);
+    lock_take(&move->lock);
     while (queue->count >= QUEUE_MAX && !queue->ended)
-        pthread_cond_wait(&queue->changed, &queue->lock);
+        lock_wait(&queue->changed, &move->lock);
     bool taken = !queue->ended;
     if (taken) {
         filter->next = NULL;
@@ -39,16 +38,17 @@ bool move_queue_put(struct move *move, struct move_filter *filter)
     } else {
         free(filter);
     }
-    pthread_mutex_unlock(&queue->lock);
+    lock_give(&move->lock);
     return taken;
 }
 
-void move_queue_end(struct move_queue *queue)
+void move_queue_end(struct move *move)
 {
-    pthread_mutex_lock(&queue->lock);
+    struct move_queue *queue = &move->queue;
+    lock_take(&move->lock);
     queue->ended = true;
     pthread_cond_broadcast(&queue->changed);
-    pthread_mutex_unlock(&queue->lock);
+    lock_give(&move->lock);
 }
 
 static struct move_filter *take_first(struct move_queue *queue)
@@ -66,9 +66,9 @@ size_t move_queue_take(struct move *move, struct move_filter **filters)
     struct move_queue *queue = &move->queue;
     int64_t bytes = 0;
     size_t n = 0;
-    pthread_mutex_lock(&queue->lock);
+    lock_take(&move->lock);
     while (!queue->first && !queue->ended)
-        pthread_cond_wait(&queue->changed, &queue->lock);
+        lock_wait(&queue->changed, &move->lock);
     while (queue->first && n < MOVE_BATCH && !move_stopped(move)) {
         int64_t size = queue->first->info.size;
         if (n > 0 && (size > MOVE_LARGE_BYTES || bytes + size > MOVE_BATCH_BYTES))
@@ -79,6 +79,6 @@ size_t move_queue_take(struct move *move, struct move_filter **filters)
             break;
     }
     pthread_cond_broadcast(&queue->changed);
-    pthread_mutex_unlock(&queue->lock);
+    lock_give(&move->lock);
     return n;
 }

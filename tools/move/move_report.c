@@ -1,12 +1,14 @@
-/* What people read: a line for each filter that is not moved, the progress, and the counts for the summary. */
+/* Output: a line for each filter that is not moved, the progress, and the counts of the summary. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "log_text.h"
 #include "move_internal.h"
-#include "name_code.h"
+#include "tool.h"
+#include "lock.h"
 
 #define BAR_WIDTH 20
 
@@ -15,29 +17,19 @@
 
 /* ---- lines ---- */
 
-static void print_name(FILE *out, const struct move_filter *filter)
-{
-    char *text = malloc(name_encoded_len(filter->name, filter->name_len) + 1);
-    if (text) {
-        name_encode(filter->name, filter->name_len, text);
-        fwrite(text, 1, name_encoded_len(filter->name, filter->name_len), out);
-    }
-    free(text);
-}
-
 static void tell(struct move *move, const struct move_filter *filter, const char *what, const char *why)
 {
     FILE *out = move->options->dry_run ? stdout : stderr;
     move_clear_progress(move);
     if (move->options->dry_run) {
         fprintf(out, "%s\t", what);
-        print_name(out, filter);
-        fprintf(out, "\t%" PRId64 " items, %" PRId64 " bytes%s%s\n", filter->info.items, filter->info.size,
-                why ? "\t" : "", why ? why : "");
+        tool_print_name(out, filter->name, filter->name_len);
+        fprintf(out, "\t%s, %" PRId64 " bytes%s%s\n", log_count((uint64_t)filter->info.items, "item").text,
+                filter->info.size, why ? "\t" : "", why ? why : "");
         return;
     }
     fprintf(out, "%s ", what);
-    print_name(out, filter);
+    tool_print_name(out, filter->name, filter->name_len);
     fprintf(out, ": %s\n", why);
 }
 
@@ -70,7 +62,7 @@ void move_forget_bytes(struct move *move, struct move_filter *filter)
 
 void move_finish(struct move *move, struct move_filter *filter, enum move_outcome outcome, const char *fmt, ...)
 {
-    struct errbuf why = {""}; /* which keeps the terminal safe from what a server says */
+    struct errbuf why = {""}; /* escapes bytes of the server that could control the terminal */
     char text[ERRBUF_SIZE];
     va_list args;
     if (fmt) {
@@ -80,7 +72,7 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         errbuf_set(&why, "%s", text);
     }
     filter->state = FILTER_FINISHED;
-    pthread_mutex_lock(&move->totals.lock);
+    lock_take(&move->lock);
     move_forget_bytes(move, filter);
     move->totals.summary.filters[outcome]++;
     if (outcome == MOVE_MOVED)
@@ -89,7 +81,7 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
     move->totals.finished_bytes += (uint64_t)filter->info.size;
     if (is_told(move, outcome))
         tell(move, filter, word_for(outcome), fmt ? why.text : NULL);
-    pthread_mutex_unlock(&move->totals.lock);
+    lock_give(&move->lock);
 }
 
 void move_copied(struct move *move, struct move_filter *filter, enum move_outcome outcome)
@@ -102,18 +94,7 @@ void move_copied(struct move *move, struct move_filter *filter, enum move_outcom
 
 /* ---- the progress ---- */
 
-/* "1.3 GB" */
-static void size_text(double bytes, char out[24])
-{
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    unsigned unit = 0;
-    for (; bytes >= 1000 && unit < 4; unit++)
-        bytes /= 1000;
-    snprintf(out, 24, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-}
-
-/* The work in all, as far as it is known: what the scan has found, extrapolated to the names that it has not been
- * through. */
+/* The estimated total work: the filters found so far, extrapolated to the names not scanned yet. */
 static double expected(const struct move_totals *totals, double found)
 {
     if (totals->scan_done || totals->scanned == 0 || totals->keys <= totals->scanned)
@@ -133,9 +114,9 @@ static void left_text(double seconds, char out[24])
 void move_show_progress(struct move *move)
 {
     struct move_totals *totals = &move->totals;
-    char bar[BAR_WIDTH + 1], rate[24], left[24];
-    double seconds = (double)(tool_clock_ns() - move->begun_ns) / 1e9;
-    pthread_mutex_lock(&totals->lock);
+    char bar[BAR_WIDTH + 1], left[24];
+    double seconds = (double)(clock_ns() - move->begun_ns) / 1e9;
+    lock_take(&move->lock);
     double bytes = (double)totals->finished_bytes + (double)atomic_load(&move->bytes_on_the_way);
     double done = bytes + (double)totals->finished * FILTER_COST;
     double all = expected(totals, (double)totals->found_bytes + (double)totals->found * FILTER_COST);
@@ -144,14 +125,14 @@ void move_show_progress(struct move *move)
     for (size_t i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < filled ? '#' : '-';
     bar[BAR_WIDTH] = '\0';
-    size_text(seconds > 0 ? bytes / seconds : 0, rate);
     left_text(share > 0 ? seconds * (1 - share) / share : 0, left);
     fprintf(stderr, "\r\033[K[%s] %" PRIu64 " of %s%.0f, %.0f/s, %s/s, %s left", bar, totals->finished,
             totals->scan_done ? "" : "about ", expected(totals, (double)totals->found),
-            seconds > 0 ? (double)totals->finished / seconds : 0, rate, left);
+            seconds > 0 ? (double)totals->finished / seconds : 0,
+            log_bytes(seconds > 0 ? (uint64_t)(bytes / seconds) : 0).text, left);
     fflush(stderr);
     move->shows = true;
-    pthread_mutex_unlock(&totals->lock);
+    lock_give(&move->lock);
 }
 
 /* With the lock of the totals, or when the threads have ended. */

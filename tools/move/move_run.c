@@ -1,10 +1,11 @@
-/* The run: threads, signals, and the end. */
+/* One run: its threads and signals. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "move_internal.h"
+#include "lock.h"
 
 #define TICK_MS        20
 #define PROGRESS_TICKS 10
@@ -14,7 +15,7 @@ struct threads {
     size_t n;
 };
 
-/* Both servers are asked once before anything begins, so that a wrong address or password is told at once. */
+/* Connects to both servers first, so that a wrong address or password is reported at once. */
 static int meet_servers(struct move *move, struct errbuf *err)
 {
     struct move_link link;
@@ -48,7 +49,7 @@ static void wait_for_threads(struct move *move, const sigset_t *signals)
         if (signal_number > 0) {
             move->totals.summary.signal = signal_number;
             atomic_store(&move->stop, true);
-            move_queue_end(&move->queue);
+            move_queue_end(move);
             pthread_sigmask(SIG_UNBLOCK, signals, NULL);
         }
         if (move->options->progress && ticks % PROGRESS_TICKS == 0)
@@ -73,13 +74,13 @@ static void run_threads(struct move *move)
 
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err)
 {
-    struct move move = {.options = options, .probes = move_probes_create(), .begun_ns = tool_clock_ns()};
+    struct move move = {.options = options, .probes = move_probes_create(), .begun_ns = clock_ns()};
     *summary_out = (struct move_summary){.signal = 0};
     if (!move.probes) {
         errbuf_set(err, "out of memory");
         return -ENOMEM;
     }
-    pthread_mutex_init(&move.totals.lock, NULL);
+    lock_init(&move.lock, RANK_MOVE);
     move_queue_init(&move.queue);
     int status = options->met ? 0 : meet_servers(&move, err);
     if (status == 0) {
@@ -92,9 +93,9 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
             status = -EINTR;
     }
     *summary_out = move.totals.summary;
-    summary_out->seconds = (double)(tool_clock_ns() - move.begun_ns) / 1e9;
+    summary_out->seconds = (double)(clock_ns() - move.begun_ns) / 1e9;
     move_queue_deinit(&move.queue);
-    pthread_mutex_destroy(&move.totals.lock);
+    lock_deinit(&move.lock);
     move_probes_destroy(move.probes);
     return status;
 }

@@ -1,8 +1,8 @@
-/* The scanner: all names of the source, page by page, with BF.INFO of each. By type where the server can do that: a
- * Redis may have millions of other keys. Where it cannot, BF.INFO tells what is no filter.
+/* The scanner: reads all names of the source, page by page, with BF.INFO of each. It scans by type if the server can,
+ * because a Redis may have millions of other keys; otherwise BF.INFO tells which keys are filters.
  *
- * A lost connection: the scan goes on where it was if the server is still the same process. If it is not, or does not
- * say, its cursors may mean nothing any more, and the scan begins again; what has been moved meanwhile agrees then. */
+ * After a lost connection the scan continues if the server is still the same process. Otherwise its cursors may be
+ * invalid, and the scan starts again; the filters moved so far then agree. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "move_internal.h"
+#include "lock.h"
 
 #define PAGE_KEYS 512 /* SCAN's COUNT */
 
@@ -22,7 +23,7 @@ struct scan {
     struct move_link link;
     size_t type;        /* index in `types`; NTYPES: the server cannot scan by type */
     char cursor[32];    /* of the page */
-    char following[32]; /* of the one behind it */
+    char following[32]; /* of the next page */
     char process[64];   /* identity of the server's process; "": unknown */
     struct move_filter **page;
     size_t npage, page_size;
@@ -30,7 +31,7 @@ struct scan {
     bool done;
 };
 
-/* What has not been handed on. */
+/* Frees the filters not handed on. */
 static void drop_page(struct scan *scan)
 {
     for (size_t i = scan->asked; i < scan->npage; i++)
@@ -67,9 +68,9 @@ static int meet_server(struct scan *scan)
     if (status != 0)
         return status;
     if (reply.nodes[0].kind == RESP_REPLY_INTEGER) {
-        pthread_mutex_lock(&scan->move->totals.lock);
+        lock_take(&scan->move->lock);
         scan->move->totals.keys = (uint64_t)reply.nodes[0].number;
-        pthread_mutex_unlock(&scan->move->totals.lock);
+        lock_give(&scan->move->lock);
     }
     status = move_reply(&scan->link, &scan->link.from, &reply);
     if (status != 0)
@@ -85,15 +86,8 @@ static int meet_server(struct scan *scan)
 
 /* ---- a page ---- */
 
-static bool is_temporary(struct slice name)
-{
-    return name.len >= strlen(MOVE_TEMP_PREFIX) && memcmp(name.ptr, MOVE_TEMP_PREFIX, strlen(MOVE_TEMP_PREFIX)) == 0;
-}
-
 static int add_to_page(struct scan *scan, struct slice name)
 {
-    if (is_temporary(name))
-        return 0;
     if (scan->npage == scan->page_size) {
         size_t size = scan->page_size ? scan->page_size * 2 : 1024;
         struct move_filter **page = realloc(scan->page, size * sizeof(struct move_filter *));
@@ -135,7 +129,7 @@ static int take_names(struct scan *scan, const struct resp_reply *reply)
     int status = 0;
     if (reply->count < 3 || reply->nodes[1].kind != RESP_REPLY_TEXT || reply->nodes[1].len >= 32 ||
         reply->nodes[2].kind != RESP_REPLY_ARRAY)
-        return move_fatal(scan->move, -EPROTO, "the source's reply to SCAN is not understood");
+        return move_fatal(scan->move, -EPROTO, "unexpected reply of the source to SCAN");
     struct slice cursor = resp_reply_text(reply, 1);
     memcpy(scan->following, cursor.ptr, cursor.len);
     scan->following[cursor.len] = '\0';
@@ -171,20 +165,23 @@ static int read_names(struct scan *scan)
 
 static void count_found(struct move *move, const struct move_filter *filter)
 {
-    pthread_mutex_lock(&move->totals.lock);
+    lock_take(&move->lock);
     move->totals.found++;
     move->totals.found_bytes += (uint64_t)filter->info.size;
-    pthread_mutex_unlock(&move->totals.lock);
+    lock_give(&move->lock);
 }
 
-/* Takes the reply to BF.INFO of the next filter and hands the filter on, or drops what is none. Unless the connection
- * is of no use any more; then the filter stays where it is. */
+/* Takes the reply to BF.INFO of the next filter and hands the filter on, or drops a key that is no filter. If the
+ * connection fails, the filter stays in the page. */
 static int take_info(struct scan *scan, const struct resp_reply *reply)
 {
     struct move *move = scan->move;
     struct move_filter *filter = scan->page[scan->asked];
     int found = move_read_info(reply, &filter->info);
-    if (found < 0) {
+    if (move_is_temporary(move_name(filter))) {
+        move_finish(move, filter, MOVE_LEFT, "an interrupted run of this command has left it");
+        found = 0;
+    } else if (found < 0) {
         struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
         int status = move_refused(&scan->link, &scan->link.from, "BF.INFO", text);
         if (status != 0)
@@ -217,7 +214,7 @@ static int read_infos(struct scan *scan)
     return status;
 }
 
-/* One page, or what is left of it after a lost connection. After the last page the next type follows. */
+/* Scans one page, or the rest of it after a lost connection. After the last page the next type follows. */
 static int scan_page(struct scan *scan)
 {
     int status = scan->npage == 0 ? read_names(scan) : 0;
@@ -230,9 +227,9 @@ static int scan_page(struct scan *scan)
     strcpy(scan->cursor, scan->following);
     if (strcmp(scan->cursor, "0") == 0)
         scan->done = ++scan->type >= NTYPES;
-    pthread_mutex_lock(&scan->move->totals.lock);
+    lock_take(&scan->move->lock);
     scan->move->totals.scanned += PAGE_KEYS;
-    pthread_mutex_unlock(&scan->move->totals.lock);
+    lock_give(&scan->move->lock);
     return 0;
 }
 
@@ -260,10 +257,10 @@ void *move_scan_thread(void *ctx)
     drop_page(&scan);
     move_link_close(&scan.link);
     free(scan.page);
-    pthread_mutex_lock(&scan.move->totals.lock);
+    lock_take(&scan.move->lock);
     scan.move->totals.scan_done = true;
-    pthread_mutex_unlock(&scan.move->totals.lock);
-    move_queue_end(&scan.move->queue);
+    lock_give(&scan.move->lock);
+    move_queue_end(scan.move);
     atomic_fetch_sub(&scan.move->running, 1);
     return NULL;
 }

@@ -9,13 +9,20 @@ static bool is_small(const struct move_filter *filter)
     return filter->state == FILTER_WANTED && !filter->chunks && filter->info.size <= MOVE_LARGE_BYTES;
 }
 
-/* The refusal of DUMP or RESTORE. Chunks may go where those are not allowed, and where the filter has become too large
- * for one piece. */
+/* Chunks may go where DUMP or RESTORE are not allowed, where the filter has become too large for one piece, and where
+ * the target does not know the form of the dump: the module without take-over, or an engine older than the source. */
+static bool may_go_in_chunks(struct slice text)
+{
+    return move_refusal_of(text) == REFUSAL_COMMAND || move_text_has(text, "BF.SCANDUMP") ||
+           move_text_has(text, "BF.LOADCHUNK") || move_text_has(text, "Bad data format") ||
+           move_text_has(text, "DUMP payload version");
+}
+
+/* The refusal of DUMP or RESTORE. */
 static int refused(struct move_link *link, const struct peer *peer, struct move_filter *filter, struct slice text)
 {
     bool is_from = peer == &link->from;
-    if (move_refusal_of(text) == REFUSAL_COMMAND || move_text_has(text, "BF.SCANDUMP") ||
-        move_text_has(text, "BF.LOADCHUNK")) {
+    if (may_go_in_chunks(text)) {
         filter->chunks = true;
         filter->state = FILTER_WANTED;
         return 0;
@@ -23,7 +30,7 @@ static int refused(struct move_link *link, const struct peer *peer, struct move_
     int status = move_refused(link, peer, is_from ? "DUMP" : "RESTORE", text);
     if (status != 0)
         return status;
-    if (move_text_has(text, "BUSYKEY")) /* perhaps by a run before this one, whose last words were still on their way */
+    if (move_text_has(text, "BUSYKEY")) /* perhaps by late requests of an earlier run */
         filter->state = FILTER_NEW;
     else
         move_finish(link->move, filter, is_from ? MOVE_UNREAD : MOVE_REFUSED, "%.*s", (int)text.len, text.ptr);
@@ -91,5 +98,5 @@ int move_small(struct move_link *link, struct move_filter **filters, size_t n)
         else if (status == 0)
             move_copied(link->move, asked[i], MOVE_MOVED);
     }
-    return status == 0 ? move_look(link, filters, n) : status; /* at those whose names have been taken */
+    return status == 0 ? move_look(link, filters, n) : status; /* at filters whose names have been taken */
 }

@@ -1,6 +1,6 @@
-/* The comparison of what both servers say now: BF.INFO, the answers to the same random items, and, where both know it
- * (Bloomery does), the number of bits that are set. Nobody has added the random items, so some of them are false
- * positives: which ones they are depends on nearly every bit of the filter. */
+/* --verify: compares both servers' BF.INFO, their answers to the same random items and, if both know it (Bloomery
+ * does), the number of bits set. The random items were never added, so the positive answers are false positives, which
+ * depend on nearly every bit of the filter. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,7 +17,7 @@ struct move_probes {
 struct move_probes *move_probes_create(void)
 {
     struct move_probes *probes = malloc(sizeof(*probes));
-    uint64_t state = (uint64_t)tool_clock_ms() | 1;
+    uint64_t state = (uint64_t)clock_ms() | 1;
     if (!probes)
         return NULL;
     (void)!getrandom(&state, sizeof(state), 0);
@@ -35,7 +35,7 @@ void move_probes_destroy(struct move_probes *probes)
     free(probes);
 }
 
-/* What a server says of a filter. */
+/* A server's answers about a filter. */
 struct answers {
     int found; /* as move_read_info() */
     struct move_info info;

@@ -1,4 +1,4 @@
-/* A worker: takes filters from the queue and sees them through, whatever happens to its connections. */
+/* A worker: takes filters from the queue and moves them, across lost connections. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
 
 /* ---- a batch ---- */
 
-/* What the tries before have not finished begins anew. */
+/* Frees finished filters; the others start again. */
 static size_t drop_finished(struct move_filter **filters, size_t n)
 {
     size_t left = 0;
@@ -114,8 +114,8 @@ static int move_batch(struct move_link *link, struct move_filter **filters, size
     return status;
 }
 
-/* Sees filters through, a part of them at a time. After a lost connection the part is halved, so that there is progress
- * over connections that do not last, too. */
+/* Moves filters, a part of them at a time. A lost connection halves the part, so that short-lived connections make
+ * progress. */
 static int move_all(struct move_link *link, struct move_filter **filters, size_t n)
 {
     size_t part = n;

@@ -4,52 +4,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../tool.h"
+#include "bytes.h"
+#include "tool.h"
 
 #define MAX_DATABASE 1000000 /* more than any server has */
 
-/* A part of the text. */
-struct part {
-    const char *at;
-    size_t len;
-};
-
-static bool is_empty(struct part part)
+/* Splits `whole` at the first `c`, or the last: *before gets the text in front of it. False if there is none. */
+static bool split(struct slice *whole, char c, bool last, struct slice *before)
 {
-    return part.len == 0;
-}
-
-/* Splits `whole` at the first `c`, or the last one: *before gets what is in front of it. False if there is none. */
-static bool split(struct part *whole, char c, bool last, struct part *before)
-{
-    const char *at = last ? memrchr(whole->at, c, whole->len) : memchr(whole->at, c, whole->len);
+    const char *at = last ? memrchr(whole->ptr, c, whole->len) : memchr(whole->ptr, c, whole->len);
     if (!at)
         return false;
-    *before = (struct part){whole->at, (size_t)(at - whole->at)};
-    *whole = (struct part){at + 1, whole->len - before->len - 1};
+    *before = (struct slice){whole->ptr, (size_t)(at - whole->ptr)};
+    *whole = (struct slice){at + 1, whole->len - before->len - 1};
     return true;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Keeps a part with %XX replaced. NULL: not well-formed, or with a NUL byte. */
-static const char *keep(struct server_url *url, struct part part)
+static const char *keep(struct server_url *url, struct slice part)
 {
     char *start = url->storage + url->used, *out = start;
     for (size_t i = 0; i < part.len; i++) {
-        char c = part.at[i];
+        char c = part.ptr[i];
         if (c == '%') {
-            int high = i + 2 < part.len ? hex_digit(part.at[i + 1]) : -1;
-            int low = i + 2 < part.len ? hex_digit(part.at[i + 2]) : -1;
-            if (high < 0 || low < 0 || high + low == 0)
+            int byte = i + 2 < part.len ? hex_byte(part.ptr + i + 1) : -1;
+            if (byte <= 0)
                 return NULL;
-            c = (char)(high * 16 + low);
+            c = (char)byte;
             i += 2;
         }
         *out++ = c;
@@ -67,43 +48,43 @@ static int wrong(struct errbuf *err, const char *why)
     return -EINVAL;
 }
 
-static int read_login(struct server_url *url, struct part login, struct errbuf *err)
+static int read_login(struct server_url *url, struct slice login, struct errbuf *err)
 {
-    struct part user = login;
+    struct slice user = login;
     bool has_password = split(&login, ':', false, &user);
-    if (!is_empty(user) && !(url->address.user = keep(url, user)))
-        return wrong(err, "the user's name is not understood");
-    if (has_password && !is_empty(login) && !(url->address.password = keep(url, login)))
-        return wrong(err, "the password is not understood: a % is written as %25");
+    if (user.len > 0 && !(url->address.user = keep(url, user)))
+        return wrong(err, "invalid user name");
+    if (has_password && login.len > 0 && !(url->address.password = keep(url, login)))
+        return wrong(err, "invalid password: write % as %25");
     return 0;
 }
 
-static int read_database(struct server_url *url, struct part text, struct errbuf *err)
+static int read_database(struct server_url *url, struct slice text, struct errbuf *err)
 {
     char digits[16];
     uint64_t database;
     if (text.len >= sizeof(digits))
-        return wrong(err, "the database is no number");
-    memcpy(digits, text.at, text.len);
+        return wrong(err, "the database is not a number");
+    memcpy(digits, text.ptr, text.len);
     digits[text.len] = '\0';
     if (!tool_parse_u64(digits, 0, MAX_DATABASE, &database))
-        return wrong(err, "the database is no number");
+        return wrong(err, "the database is not a number");
     url->address.database = (int64_t)database;
     url->has_database = true;
     return 0;
 }
 
-static int read_host(struct server_url *url, struct part host, struct errbuf *err)
+static int read_host(struct server_url *url, struct slice host, struct errbuf *err)
 {
-    struct part port = {"6379", 4};
-    if (host.len > 0 && host.at[0] == '[') { /* an IPv6 address */
-        struct part rest = {host.at + 1, host.len - 1};
-        if (!split(&rest, ']', false, &host) || (!is_empty(rest) && rest.at[0] != ':'))
-            return wrong(err, "the address is not understood");
-        if (!is_empty(rest))
-            port = (struct part){rest.at + 1, rest.len - 1};
+    struct slice port = {"6379", 4};
+    if (host.len > 0 && host.ptr[0] == '[') { /* an IPv6 address */
+        struct slice rest = {host.ptr + 1, host.len - 1};
+        if (!split(&rest, ']', false, &host) || (rest.len > 0 && rest.ptr[0] != ':'))
+            return wrong(err, "invalid address");
+        if (rest.len > 0)
+            port = (struct slice){rest.ptr + 1, rest.len - 1};
     } else {
-        struct part before;
+        struct slice before;
         if (split(&host, ':', false, &before)) {
             port = host;
             host = before;
@@ -112,43 +93,43 @@ static int read_host(struct server_url *url, struct part host, struct errbuf *er
     char digits[8] = "";
     uint64_t number;
     if (port.len < sizeof(digits))
-        memcpy(digits, port.at, port.len);
+        memcpy(digits, port.ptr, port.len);
     if (!tool_parse_u64(digits, 1, 65535, &number))
-        return wrong(err, "the port is not understood");
-    url->address.host = is_empty(host) ? "127.0.0.1" : keep(url, host);
+        return wrong(err, "invalid port");
+    url->address.host = host.len == 0 ? "127.0.0.1" : keep(url, host);
     url->address.port = keep(url, port);
-    return url->address.host ? 0 : wrong(err, "the host is not understood");
+    return url->address.host ? 0 : wrong(err, "invalid host");
 }
 
-static int read_tcp(struct server_url *url, struct part rest, struct errbuf *err)
+static int read_tcp(struct server_url *url, struct slice rest, struct errbuf *err)
 {
-    struct part host = rest, database = {"", 0};
+    struct slice host = rest, database = {"", 0};
     if (split(&rest, '/', false, &host))
         database = rest;
     int status = read_host(url, host, err);
-    if (status == 0 && !is_empty(database))
+    if (status == 0 && database.len > 0)
         status = read_database(url, database, err);
     if (status == 0)
         snprintf(url->shown, sizeof(url->shown), "redis%s://%.*s%s%.*s", url->with_tls ? "s" : "", (int)host.len,
-                 host.at, is_empty(database) ? "" : "/", (int)database.len, database.at);
+                 host.ptr, database.len == 0 ? "" : "/", (int)database.len, database.ptr);
     return status;
 }
 
-static int read_unix(struct server_url *url, struct part rest, struct errbuf *err)
+static int read_unix(struct server_url *url, struct slice rest, struct errbuf *err)
 {
-    struct part path = rest;
+    struct slice path = rest;
     bool has_options = split(&rest, '?', false, &path);
-    if (is_empty(path) || !(url->address.unixpath = keep(url, path)))
+    if (path.len == 0 || !(url->address.unixpath = keep(url, path)))
         return wrong(err, "the socket's path is missing");
     if (has_options) {
-        if (rest.len < 4 || memcmp(rest.at, "db=", 3) != 0)
+        if (rest.len < 4 || memcmp(rest.ptr, "db=", 3) != 0)
             return wrong(err, "'?db=' is the only option");
-        int status = read_database(url, (struct part){rest.at + 3, rest.len - 3}, err);
+        int status = read_database(url, (struct slice){rest.ptr + 3, rest.len - 3}, err);
         if (status != 0)
             return status;
     }
-    snprintf(url->shown, sizeof(url->shown), "unix://%.*s%s%.*s", (int)path.len, path.at, has_options ? "?" : "",
-             has_options ? (int)rest.len : 0, rest.at);
+    snprintf(url->shown, sizeof(url->shown), "unix://%.*s%s%.*s", (int)path.len, path.ptr, has_options ? "?" : "",
+             has_options ? (int)rest.len : 0, rest.ptr);
     return 0;
 }
 
@@ -160,15 +141,15 @@ int server_url_read(struct server_url *url, const char *text, struct errbuf *err
     if (strlen(text) >= SERVER_URL_MAX)
         return wrong(err, "the address is too long");
     if (!after)
-        return wrong(err, "this is no address of a server");
+        return wrong(err, "this is not the address of a server");
     size_t scheme_len = (size_t)(after - text);
     bool is_unix = false;
     for (size_t i = 0; i < sizeof(unix_schemes) / sizeof(unix_schemes[0]); i++)
         is_unix |= strlen(unix_schemes[i]) == scheme_len && strncmp(unix_schemes[i], text, scheme_len) == 0;
     url->with_tls = strncmp(text, "rediss:", 7) == 0 || strncmp(text, "valkeys:", 8) == 0;
     if (!is_unix && !url->with_tls && strncmp(text, "redis:", 6) != 0 && strncmp(text, "valkey:", 7) != 0)
-        return wrong(err, "the scheme is not understood");
-    struct part rest = {after + 3, strlen(after + 3)}, login;
+        return wrong(err, "unknown scheme");
+    struct slice rest = {after + 3, strlen(after + 3)}, login;
     if (split(&rest, '@', true, &login)) {
         int status = read_login(url, login, err);
         if (status != 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "lock.h"
 
 static const char default_name[] = "default";
 
@@ -40,15 +41,15 @@ static size_t acl_place(const struct acl_list *list, struct slice name, bool *fo
     return low;
 }
 
-struct acl_user *acl_first_default(const char *requirepass)
+struct acl_user *acl_first_default(struct slice requirepass)
 {
     char password[CONFIG_MAX_SECRET + 1] = ">";
     struct slice rules[] = {{"on", 2}, {"~*", 2}, {"&*", 2}, {"+@all", 5}, {"nopass", 6}}, fault;
-    const size_t n = sizeof(rules) / sizeof(rules[0]), len = strlen(requirepass);
+    const size_t n = sizeof(rules) / sizeof(rules[0]);
     struct acl_user *user = acl_user_create(slice_of(default_name), true);
-    if (len > 0) {
-        memcpy(password + 1, requirepass, len); /* at most CONFIG_MAX_SECRET bytes */
-        rules[n - 1] = (struct slice){password, len + 1};
+    if (requirepass.len > 0) {
+        memcpy(password + 1, requirepass.ptr, requirepass.len); /* at most CONFIG_MAX_SECRET bytes */
+        rules[n - 1] = (struct slice){password, requirepass.len + 1};
     }
     if (user && acl_user_apply_words(user, rules, n, true, NULL, &fault) == ACL_GOOD)
         return user;
@@ -69,10 +70,10 @@ void acl_list_free(struct acl_list *list)
 static int read_users(struct acl *acl, const struct config *config, struct errbuf *err)
 {
     struct buf errors;
-    if (!config->aclfile[0])
+    if (!config->users.aclfile[0])
         return acl_lines_read(config, &acl->users, err);
     buf_init(&errors, ERRBUF_SIZE * 2);
-    int status = acl_file_read(config->aclfile, config, &acl->users, &errors);
+    int status = acl_file_read(config, &acl->users, &errors);
     if (status)
         errbuf_set(err, "%.*s", (int)buf_len(&errors), buf_len(&errors) ? buf_head(&errors) : "");
     buf_deinit(&errors);
@@ -102,8 +103,7 @@ int acl_create(struct acl **acl_out, const struct config *config, _Atomic uint64
         errbuf_set(err, "out of memory");
         return -ENOMEM;
     }
-    pthread_mutex_init(&acl->lock, NULL);
-    acl_log_init(&acl->log);
+    lock_init(&acl->lock, RANK_USERS);
     int status = read_users(acl, config, err);
     acl->size = acl->users.n;
     acl->bytes = bytes;
@@ -121,7 +121,7 @@ void acl_destroy(struct acl *acl)
         return;
     acl_list_free(&acl->users);
     acl_log_deinit(&acl->log);
-    pthread_mutex_destroy(&acl->lock);
+    lock_deinit(&acl->lock);
     free(acl);
 }
 
@@ -130,10 +130,10 @@ void acl_destroy(struct acl *acl)
 struct acl_user *acl_get(struct acl *acl, struct slice name)
 {
     bool found;
-    pthread_mutex_lock(&acl->lock);
+    lock_take(&acl->lock);
     size_t at = acl_place(&acl->users, name, &found);
     struct acl_user *user = found ? acl_user_ref(acl->users.users[at]) : NULL;
-    pthread_mutex_unlock(&acl->lock);
+    lock_give(&acl->lock);
     return user;
 }
 
@@ -156,20 +156,20 @@ struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct sli
 
 size_t acl_count(struct acl *acl)
 {
-    pthread_mutex_lock(&acl->lock);
+    lock_take(&acl->lock);
     size_t n = acl->users.n;
-    pthread_mutex_unlock(&acl->lock);
+    lock_give(&acl->lock);
     return n;
 }
 
 bool acl_list(struct acl *acl, struct acl_list *list_out)
 {
-    pthread_mutex_lock(&acl->lock);
+    lock_take(&acl->lock);
     list_out->n = acl->users.n;
     list_out->users = malloc(list_out->n * sizeof(*list_out->users));
     for (size_t i = 0; i < list_out->n && list_out->users; i++)
         list_out->users[i] = acl_user_ref(acl->users.users[i]);
-    pthread_mutex_unlock(&acl->lock);
+    lock_give(&acl->lock);
     if (!list_out->users)
         list_out->n = 0;
     return list_out->users != NULL;
@@ -201,7 +201,7 @@ static bool make_room(struct acl *acl)
 static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bool *no_memory_out)
 {
     bool found, done = false;
-    pthread_mutex_lock(&acl->lock);
+    lock_take(&acl->lock);
     size_t at = acl_place(&acl->users, slice_of(user->name), &found);
     *no_memory_out = false;
     if (found && acl->users.users[at] == old) {
@@ -220,7 +220,7 @@ static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bo
     }
     if (done)
         account(acl, old, user);
-    pthread_mutex_unlock(&acl->lock);
+    lock_give(&acl->lock);
     if (done)
         acl_user_unref(old);
     return done;
@@ -252,7 +252,7 @@ bool acl_delete(struct acl *acl, struct slice name)
 {
     bool found;
     struct acl_user *user = NULL;
-    pthread_mutex_lock(&acl->lock);
+    lock_take(&acl->lock);
     size_t at = acl_place(&acl->users, name, &found);
     if (found) {
         struct acl_user **place = acl->users.users + at;
@@ -262,19 +262,19 @@ bool acl_delete(struct acl *acl, struct slice name)
         mark_replaced(user);
         account(acl, user, NULL);
     }
-    pthread_mutex_unlock(&acl->lock);
+    lock_give(&acl->lock);
     acl_user_unref(user);
     return found;
 }
 
-bool acl_set_requirepass(struct acl *acl, const char *password)
+bool acl_set_requirepass(struct acl *acl, struct slice password)
 {
     char rule[CONFIG_MAX_SECRET + 1] = ">";
     struct slice rules[2] = {{"resetpass", 9}, {"nopass", 6}}, fault;
     struct buf scratch;
-    if (password[0]) {
-        rules[1] = (struct slice){rule, strlen(password) + 1};
-        memcpy(rule + 1, password, rules[1].len - 1);
+    if (password.len > 0) {
+        rules[1] = (struct slice){rule, password.len + 1};
+        memcpy(rule + 1, password.ptr, password.len);
     }
     buf_init(&scratch, 0);
     return acl_change(acl, slice_of(default_name), rules, 2, true, &scratch, &fault) == ACL_GOOD;
@@ -284,8 +284,8 @@ static bool same(const struct acl_user *a, const struct acl_user *b, struct buf 
 {
     buf_truncate(x, 0);
     buf_truncate(y, 0);
-    acl_user_describe(a, x);
-    acl_user_describe(b, y);
+    acl_user_describe(a, ACL_STORED, x);
+    acl_user_describe(b, ACL_STORED, y);
     return buf_len(x) == buf_len(y) && memcmp(buf_head(x), buf_head(y), buf_len(x)) == 0;
 }
 
@@ -353,9 +353,9 @@ bool acl_replace_all(struct acl *acl, struct acl_list *list)
     acl_list_free(&old);
     while (good && !done) {
         good = renew(list);
-        pthread_mutex_lock(&acl->lock);
+        lock_take(&acl->lock);
         done = good && exchange(acl, list, &old);
-        pthread_mutex_unlock(&acl->lock);
+        lock_give(&acl->lock);
     }
     if (!good)
         return false;

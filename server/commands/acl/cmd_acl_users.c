@@ -8,12 +8,13 @@
 #include "handlers.h"
 #include "host.h"
 #include "server.h"
+#include "lock.h"
 
 #define AT_ONCE 64 /* users that are listed without a thread of the pool */
 
 static bool all_channels(const struct command_ctx *ctx)
 {
-    return server_config(ctx->server)->acl_pubsub_default == PUBSUB_DEFAULT_ALL;
+    return server_config(ctx->server)->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
 }
 
 /* ---- showing ---- */
@@ -43,7 +44,7 @@ static void reply_users(struct acl *acl, struct reply *reply, bool described)
         else
             buf_appendf(&text, "%s", list.users[i]->name);
         if (described)
-            acl_user_describe(list.users[i], &text);
+            acl_user_describe(list.users[i], ACL_SHOWN, &text);
         reply_line(reply, &text);
     }
     buf_deinit(&text);
@@ -62,7 +63,7 @@ static void run_list(struct command_job *job)
 
 void cmd_acl_users(struct command_ctx *ctx)
 {
-    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->in_exec)
+    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
         command_defer(ctx, run_users, NULL);
     else
         reply_users(ctx->server->acl, ctx->reply, false);
@@ -70,7 +71,7 @@ void cmd_acl_users(struct command_ctx *ctx)
 
 void cmd_acl_list(struct command_ctx *ctx)
 {
-    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->in_exec)
+    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
         command_defer(ctx, run_list, NULL);
     else
         reply_users(ctx->server->acl, ctx->reply, true);
@@ -96,7 +97,7 @@ static void reply_selector(struct reply *reply, const struct acl_selector *selec
     acl_describe_commands(selector, text);
     reply_line(reply, text);
     reply_bulk_str(reply, "keys");
-    acl_describe_keys(selector, text);
+    acl_describe_keys(selector, ACL_SHOWN, text);
     reply_line(reply, text);
     reply_bulk_str(reply, "channels");
     acl_describe_channels(selector, text);
@@ -185,7 +186,7 @@ void cmd_acl_setuser(struct command_ctx *ctx)
 
 void cmd_acl_deluser(struct command_ctx *ctx)
 {
-    const struct acl_user *own = ctx->session->user;
+    const struct acl_user *own = ctx->session->acl.user;
     int64_t deleted = 0;
 
     for (size_t i = 2; i < command_argc(ctx); i++) {
@@ -212,7 +213,7 @@ void cmd_acl_deluser(struct command_ctx *ctx)
 
 static bool has_file(struct command_ctx *ctx)
 {
-    if (server_config(ctx->server)->aclfile[0])
+    if (server_config(ctx->server)->users.aclfile[0])
         return true;
     reply_error(ctx->reply, "ERR This Redis instance is not configured to use an ACL file. You may want to specify "
                             "users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a "
@@ -240,16 +241,16 @@ static void run_load(struct command_job *job)
         return;
     rcu_reader_offline();
     buf_init(&errors, ERRORS_MAX);
-    int status = acl_file_read(config.aclfile, &config, &list, &errors);
+    int status = acl_file_read(&config, &list, &errors);
     if (status == 0 && !acl_replace_all(server->acl, &list)) {
         acl_list_free(&list);
-        buf_appendf(&errors, "%s: out of memory. ", config.aclfile);
+        buf_appendf(&errors, "%s: out of memory. ", config.users.aclfile);
         status = -ENOMEM;
     }
     rcu_reader_online();
     if (status == 0) {
         host_users_changed(server);
-        log_notice(&server->log, "ACL LOAD: the users of %s are in force", config.aclfile);
+        log_notice(&server->log, "ACL LOAD: the users of %s are in force", config.users.aclfile);
         reply_status(&job->reply, "OK");
     } else {
         log_warning(&server->log, "ACL LOAD: %.*s", buf_len(&errors) > 400 ? 400 : (int)buf_len(&errors),
@@ -277,9 +278,9 @@ static void run_save(struct command_job *job)
     if (!copy_settings(job, &config))
         return;
     rcu_reader_offline();
-    pthread_mutex_lock(&server->settings.rewrite_lock);
-    int status = acl_file_write(server->acl, config.aclfile, &err);
-    pthread_mutex_unlock(&server->settings.rewrite_lock);
+    lock_take(&server->settings.files);
+    int status = acl_file_write(server->acl, &config, &err);
+    lock_give(&server->settings.files);
     rcu_reader_online();
     if (status == 0) {
         reply_status(&job->reply, "OK");

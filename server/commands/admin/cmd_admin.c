@@ -84,9 +84,9 @@ void cmd_waitaof(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR value is out of range, must be positive");
     } else if (!read_timeout(ctx, 3, &ms)) {
         return;
-    } else if (local > 0 && server_config(ctx->server)->appendonly) {
+    } else if (local > 0 && server_config(ctx->server)->log.appendonly) {
         /* EXEC never waits, as in Redis; and its writes reach the log at its end, not before. */
-        if (ctx->session->in_exec)
+        if (ctx->session->multi.in_exec)
             buf_append(ctx->reply->buf, NONE_LOCAL_NONE_REMOTE, strlen(NONE_LOCAL_NONE_REMOTE));
         else
             command_wait_for_log(ctx, ms, replicas > 0);
@@ -113,8 +113,8 @@ void cmd_module_refused(struct command_ctx *ctx)
 
 const char *debug_refusal(const struct server *server, const struct session *session)
 {
-    int allowed = server_config(server)->enable_debug_command;
-    if (allowed == ENABLE_YES || (allowed == ENABLE_LOCAL && session->local))
+    int allowed = server_config(server)->process.enable_debug_command;
+    if (allowed == ENABLE_YES || (allowed == ENABLE_LOCAL && session->origin.local))
         return NULL;
     return "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from "
            "a local connection, otherwise you need to set this option in the configuration file, and then restart the "

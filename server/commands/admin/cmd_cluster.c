@@ -13,6 +13,7 @@
 #include "handlers.h"
 #include "registry_databases.h"
 #include "server.h"
+#include "registry_key.h"
 
 #define BUS_OFFSET 10000 /* from a node's port to that of its bus, of which there is none here */
 #define TURN_MS    5
@@ -21,7 +22,7 @@
 /* Whether there is a cluster to be asked about; if not, that is replied. */
 static bool has_cluster(struct command_ctx *ctx)
 {
-    if (server_config(ctx->server)->cluster_emulation)
+    if (server_config(ctx->server)->cluster.emulation)
         return true;
     reply_error(ctx->reply, "ERR This instance has cluster support disabled");
     return false;
@@ -61,15 +62,15 @@ static struct endpoint endpoint_of(const struct command_ctx *ctx)
     const struct process_facts *process = &ctx->server->process;
     struct endpoint endpoint = {.ip = "127.0.0.1",
                                 .port = process->port ? process->port : process->tls_port,
-                                .hostname = config->cluster_announce_hostname,
-                                .preferred = (enum endpoint_type)config->cluster_preferred_endpoint_type};
-    split_address(ctx->session->laddr, &endpoint);
+                                .hostname = config->cluster.announce_hostname,
+                                .preferred = (enum endpoint_type)config->cluster.preferred_endpoint_type};
+    split_address(ctx->session->origin.laddr, &endpoint);
     endpoint.tls = process->tls_port != 0 && endpoint.port == process->tls_port;
-    int announced = (int)(endpoint.tls ? config->cluster_announce_tls_port : config->cluster_announce_port);
+    int announced = (int)(endpoint.tls ? config->cluster.announce_tls_port : config->cluster.announce_port);
     if (announced)
         endpoint.port = announced;
-    if (config->cluster_announce_ip[0])
-        snprintf(endpoint.ip, sizeof(endpoint.ip), "%s", config->cluster_announce_ip);
+    if (config->cluster.announce_ip[0])
+        snprintf(endpoint.ip, sizeof(endpoint.ip), "%s", config->cluster.announce_ip);
     return endpoint;
 }
 

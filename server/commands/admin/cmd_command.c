@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "handlers.h"
 #include "server.h"
 
@@ -30,6 +30,7 @@ static const struct {
     {CMD_NO_ASYNC_LOADING, "no_async_loading"},
     {CMD_NO_MULTI, "no_multi"},
     {CMD_ALLOW_BUSY, "allow_busy"},
+    {CMD_MOVABLE_KEYS, "movablekeys"},
 };
 
 #define NFLAGS (sizeof(flag_names) / sizeof(flag_names[0]))
@@ -48,8 +49,8 @@ static struct slice next_word(struct slice *rest)
     word = (struct slice){rest->ptr, 0};
     while (word.len < rest->len && word.ptr[word.len] != ' ')
         word.len++;
-    rest->ptr += word.len;
-    rest->len -= word.len;
+    if (word.len > 0)
+        *rest = (struct slice){rest->ptr + word.len, rest->len - word.len};
     return word;
 }
 
@@ -443,12 +444,15 @@ static void getkeys(struct command_ctx *ctx, bool flags)
 {
     const struct command *row = getkeys_row(ctx);
     size_t first, last, step, nspecs;
+    bool migrates = row && row->handler == cmd_migrate; /* none of the keys that it has now are left out */
 
     if (row == NULL)
         return;
     first = 2 + (size_t)row->first_key;
     last = row->last_key < 0 ? command_argc(ctx) - (size_t)-row->last_key : 2 + (size_t)row->last_key;
     step = (size_t)row->key_step;
+    if (migrates)
+        first = command_migrate_keys(ctx->args, 2, &last);
     nspecs = count_key_specs(row);
     reply_array(ctx->reply, (last - first) / step + 1);
     for (size_t i = first, n = 0; i <= last; i += step, n++) {
@@ -458,7 +462,8 @@ static void getkeys(struct command_ctx *ctx, bool flags)
             reply_array(ctx->reply, 2);
         reply_bulk(ctx->reply, key.ptr, key.len);
         if (flags)
-            reply_words(ctx->reply, key_flags(row, nspecs > 1 ? n : 0), true);
+            reply_words(ctx->reply,
+                        migrates ? (struct slice){"RW access delete", 16} : key_flags(row, nspecs > 1 ? n : 0), true);
     }
 }
 

@@ -1,17 +1,22 @@
 /* CONFIG: the settings at run time. config.def has the permitted values. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "acl.h"
 #include "command.h"
 #include "descriptors.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "handlers.h"
 #include "host.h"
+#include "key_file.h"
+#include "persistence.h"
 #include "rcu.h"
 #include "server.h"
+#include "server_keys.h"
 #include "server_tls.h"
 #include "tls_context.h"
+#include "lock.h"
 
 /* ---- CONFIG GET ---- */
 
@@ -139,17 +144,17 @@ static bool allow_clients(const struct change *change, const struct config *cfg)
     struct server *server = change->server;
     int64_t clients;
 
-    if (cfg->maxclients == server_config(server)->maxclients)
+    if (cfg->network.maxclients == server_config(server)->network.maxclients)
         return true;
-    clients = descriptors_for_clients(cfg->maxclients, server->nworkers);
-    if (clients < cfg->maxclients) {
+    clients = descriptors_for_clients(cfg->network.maxclients, server->threads.nworkers);
+    if (clients < cfg->network.maxclients) {
         reply_errorf(change->reply,
                      "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not "
                      "able to handle the specified number of clients, try with %lld",
                      (long long)clients);
         return false;
     }
-    atomic_store(&server->clients_max, clients);
+    atomic_store(&server->clients.max, clients);
     return true;
 }
 
@@ -159,7 +164,7 @@ static bool apply_password(const struct change *change, const struct config *cfg
     for (size_t i = 0; i < change->n; i += 2) {
         if (!slice_is(change->words[i], "requirepass"))
             continue;
-        if (!acl_set_requirepass(change->server->acl, cfg->requirepass))
+        if (!acl_set_requirepass(change->server->acl, cfg->network.requirepass))
             return false;
         host_users_changed(change->server);
     }
@@ -173,7 +178,7 @@ static bool change_settings(const struct change *change)
     struct config *cfg = changed_config(change);
     bool changed = cfg != NULL && allow_clients(change, cfg), password_applied = true;
     if (changed) {
-        server_config_replace(change->server, cfg);
+        persistence_config_replace(change->server, cfg);
         password_applied = apply_password(change, cfg);
     } else {
         drop_config(cfg);
@@ -186,14 +191,14 @@ static bool change_settings(const struct change *change)
     return changed;
 }
 
-/* ---- settings of TLS: a thread of the pool reads the files, and only then anything changes ---- */
+/* ---- settings of TLS and keys: a thread of the pool reads the files, and only then anything changes ---- */
 
-struct tls_change {
+struct files_change {
     size_t n;
     struct slice words[]; /* and behind them their bytes */
 };
 
-static const struct config_row *first_of_tls(struct slice const *words, size_t n)
+static const struct config_row *first_of_files(struct slice const *words, size_t n)
 {
     for (size_t i = 0; i < n; i += 2) {
         const struct config_row *row = config_find(words[i]);
@@ -203,8 +208,28 @@ static const struct config_row *first_of_tls(struct slice const *words, size_t n
     return NULL;
 }
 
-/* The certificates under the settings that are asked for. False after an error reply. */
-static bool load_certificates(const struct change *change, struct tls_context **context_out)
+struct files {
+    struct tls_context *tls; /* NULL: none is wanted */
+    struct key_file *keys;   /* likewise */
+};
+
+static void drop_files(struct files *files)
+{
+    tls_context_destroy(files->tls);
+    key_file_free(files->keys);
+}
+
+static void take_files(struct server *server, struct files *files)
+{
+    if (files->tls) {
+        server_tls_report(server, files->tls);
+        server_tls_replace(server, files->tls);
+    }
+    server_keys_replace(server, files->keys);
+}
+
+/* The files that the settings asked for name. False after an error reply. */
+static bool load_files(const struct change *change, struct files *files)
 {
     struct errbuf err = {""};
 
@@ -214,39 +239,43 @@ static bool load_certificates(const struct change *change, struct tls_context **
     if (cfg == NULL)
         return false;
     rcu_reader_offline();
-    int status = server_tls_load(cfg, context_out, &err);
+    int status = server_tls_load(cfg, &files->tls, &err);
+    if (status == 0)
+        status = server_keys_load(change->server, cfg, false, &files->keys, &err);
     rcu_reader_online();
     drop_config(cfg);
-    if (status != 0)
-        reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
-                     first_of_tls(change->words, change->n)->name, err.text);
-    return status == 0;
+    if (status == 0 && files->tls && !server_tls_may_replace(change->server, files->tls, &err))
+        status = -EINVAL;
+    if (status == 0)
+        return true;
+    drop_files(files);
+    reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
+                 first_of_files(change->words, change->n)->name, err.text);
+    return false;
 }
 
-static void run_tls_change(struct command_job *job)
+static void run_files_change(struct command_job *job)
 {
-    struct tls_change *data = job->data;
+    struct files_change *data = job->data;
     struct change change = {job->server, &job->reply, data->words, data->n};
-    struct tls_context *context = NULL;
+    struct files files = {NULL};
 
     rcu_reader_offline();
     server_tls_lock(job->server);
     rcu_reader_online();
-    if (load_certificates(&change, &context)) {
-        if (!change_settings(&change)) {
-            tls_context_destroy(context);
-        } else if (context) {
-            server_tls_report(job->server, context);
-            server_tls_replace(job->server, context);
-        }
+    if (load_files(&change, &files)) {
+        if (change_settings(&change))
+            take_files(job->server, &files);
+        else
+            drop_files(&files);
     }
     server_tls_unlock(job->server);
 }
 
 /* Hands a copy of the words to the pool. */
-static void defer_tls_change(struct command_ctx *ctx, const struct slice *words, size_t n)
+static void defer_files_change(struct command_ctx *ctx, const struct slice *words, size_t n)
 {
-    struct tls_change *data;
+    struct files_change *data;
     size_t size = sizeof(*data) + n * sizeof(data->words[0]);
 
     for (size_t i = 0; i < n; i++)
@@ -264,7 +293,7 @@ static void defer_tls_change(struct command_ctx *ctx, const struct slice *words,
         data->words[i] = (struct slice){bytes, words[i].len};
         bytes += words[i].len;
     }
-    command_defer(ctx, run_tls_change, data);
+    command_defer(ctx, run_files_change, data);
 }
 
 void cmd_config_set(struct command_ctx *ctx)
@@ -281,8 +310,8 @@ void cmd_config_set(struct command_ctx *ctx)
     for (size_t i = 0; i < n; i++)
         words[i] = command_arg(ctx, i + 2);
     struct change change = {ctx->server, ctx->reply, words, n};
-    if (first_of_tls(words, n))
-        defer_tls_change(ctx, words, n);
+    if (first_of_files(words, n))
+        defer_files_change(ctx, words, n);
     else
         change_settings(&change);
 }
@@ -298,17 +327,17 @@ static void run_rewrite(struct command_job *job)
     /* A copy, so that no reader's section is held open over the writing. Taken under the lock: of two rewrites the
      * later one has the later settings. */
     rcu_reader_offline();
-    pthread_mutex_lock(&server->settings.rewrite_lock);
+    lock_take(&server->settings.files);
     rcu_reader_online();
     int status = config_clone(server_config(server), &cfg);
     rcu_reader_offline();
-    if (status == 0 && !cfg.aclfile[0])
+    if (status == 0 && !cfg.users.aclfile[0])
         status = acl_to_settings(server->acl, &cfg);
     if (status == 0) {
         status = config_rewrite(&cfg, server->process.config_file, &err);
         config_deinit(&cfg);
     }
-    pthread_mutex_unlock(&server->settings.rewrite_lock);
+    lock_give(&server->settings.files);
     rcu_reader_online();
     if (status == 0) {
         log_notice(&server->log, "CONFIG REWRITE: %s has been written", server->process.config_file);
@@ -329,8 +358,8 @@ void cmd_config_rewrite(struct command_ctx *ctx)
 
 static void run_resetstat(struct command_job *job)
 {
-    counters_reset(job->server->counters);
-    atomic_store(&job->server->grown_base, bloom_pool_grown(job->server->pool));
+    counters_reset(job->server->stats.counters);
+    atomic_store(&job->server->stats.grown_base, bloom_pool_grown(job->server->pool));
     reply_status(&job->reply, "OK");
 }
 

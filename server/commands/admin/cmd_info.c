@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf_totals.h"
 #include "command.h"
 #include "handlers.h"
 #include "info.h"
@@ -110,11 +111,11 @@ static void run_info(struct command_job *job)
     if (wants(request, info_bf))
         server_bf_totals(job->server, &info->totals); /* first: no reference may be held over it */
     info->cfg = server_config(job->server);
-    counters_sum(job->server->counters, &info->stats);
-    counters_errors(job->server->counters, &info->errors);
+    counters_sum(job->server->stats.counters, &info->stats);
+    counters_errors(job->server->stats.counters, &info->errors);
     if (job->server->pubsub != NULL)
         pubsub_totals(job->server->pubsub, &info->pubsub);
-    sessions_totals(job->server->sessions, &info->clients);
+    sessions_totals(job->server->clients.sessions, &info->clients);
     memory_use(job->server, &info->memory);
     for (size_t i = 0; i < NSECTIONS; i++) {
         if (!request->wanted[i])

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "handlers.h"
 #include "info.h"
+#include "log_text.h"
 #include "memory_use.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
@@ -146,11 +147,12 @@ static void diagnose(struct server *server, const struct memory *memory, struct 
     const struct config *cfg = server_config(server);
     size_t found = buf_len(out);
 
-    if (cfg->maxmemory != 0 && memory->used - memory->use.log >= cfg->maxmemory / 10 * 9)
+    uint64_t limited = memory_use_limited(&memory->use), most = memory_clients_limit(server, cfg);
+    if (cfg->memory.maxmemory != 0 && limited >= cfg->memory.maxmemory / 10 * 9)
         buf_appendf(out,
                     "- %" PRIu64 " bytes are in use of the %" PRIu64 " that maxmemory allows: beyond it new "
                     "filters, growth and adds are refused.\n",
-                    memory->used - memory->use.log, cfg->maxmemory);
+                    limited, cfg->memory.maxmemory);
     if (memory->rss < memory->use.bits / 2)
         buf_appendf(out,
                     "- %" PRIu64 " bytes are reserved for bits, but the process occupies %" PRIu64
@@ -162,16 +164,16 @@ static void diagnose(struct server *server, const struct memory *memory, struct 
                     "- The process occupies %" PRIu64 " bytes, %" PRIu64
                     " more than used_memory. MEMORY PURGE gives unused heap back.\n",
                     memory->rss, memory->rss - memory->used);
-    if (memory->use.clients > 64 * MB && memory->use.clients > memory->used / 4)
+    if (most != 0 && memory_of_clients(server) >= most / 10 * 9)
         buf_appendf(out,
-                    "- Connections hold %" PRIu64
-                    " bytes of commands and replies: CLIENT LIST shows whose (qbuf, omem).\n",
-                    memory->use.clients);
+                    "- Clients hold %" PRIu64 " bytes of the %" PRIu64 " that maxmemory-clients allows: beyond it the "
+                    "largest is disconnected. CLIENT LIST shows whose they are (tot-mem).\n",
+                    memory_of_clients(server), most);
     if (buf_len(out) == found)
         buf_appendf(out,
-                    "Nothing is wrong: %zu filters and all that belongs to them take %" PRIu64
-                    " bytes, the process occupies %" PRIu64 ".\n",
-                    memory->filters, memory->used, memory->rss);
+                    "Nothing is wrong: %s, %" PRIu64
+                    " bytes with all that belongs to filters; the process occupies %" PRIu64 ".\n",
+                    log_count(memory->filters, "filter").text, memory->used, memory->rss);
 }
 
 static void run_doctor(struct command_job *job)

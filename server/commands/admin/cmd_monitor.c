@@ -10,6 +10,7 @@
 #include "latency.h"
 #include "server.h"
 #include "slowlog.h"
+#include "check.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -19,7 +20,7 @@ static void run_slowlog_get(struct command_job *job)
 {
     const int64_t *n = job->data;
 
-    slowlog_reply(job->server->slowlog, *n < 0 ? SIZE_MAX : (size_t)*n, &job->reply);
+    slowlog_reply(job->server->stats.slowlog, *n < 0 ? SIZE_MAX : (size_t)*n, &job->reply);
 }
 
 void cmd_slowlog_get(struct command_ctx *ctx)
@@ -46,14 +47,14 @@ void cmd_slowlog_get(struct command_ctx *ctx)
 
 void cmd_slowlog_len(struct command_ctx *ctx)
 {
-    reply_integer(ctx->reply, (int64_t)slowlog_len(ctx->server->slowlog));
+    reply_integer(ctx->reply, (int64_t)slowlog_len(ctx->server->stats.slowlog));
 }
 
 #define SLOWLOG_RESET_AT_ONCE 1000 /* entries: some ten microseconds */
 
 static void run_slowlog_reset(struct command_job *job)
 {
-    slowlog_reset(job->server->slowlog);
+    slowlog_reset(job->server->stats.slowlog);
     reply_status(&job->reply, "OK");
 }
 
@@ -61,11 +62,11 @@ static void run_slowlog_reset(struct command_job *job)
  * log would contain the SLOWLOG RESET itself. */
 void cmd_slowlog_reset(struct command_ctx *ctx)
 {
-    if (slowlog_len(ctx->server->slowlog) > SLOWLOG_RESET_AT_ONCE) {
+    if (slowlog_len(ctx->server->stats.slowlog) > SLOWLOG_RESET_AT_ONCE) {
         command_defer(ctx, run_slowlog_reset, NULL);
         return;
     }
-    slowlog_reset(ctx->server->slowlog);
+    slowlog_reset(ctx->server->stats.slowlog);
     reply_status(ctx->reply, "OK");
 }
 
@@ -125,7 +126,7 @@ static void run_latency_histogram(struct command_job *job)
 
     for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
         struct histogram histogram;
-        if (!(request->all || request->wanted[i]) || !counters_histogram(job->server->counters, i, &histogram))
+        if (!(request->all || request->wanted[i]) || !counters_histogram(job->server->stats.counters, i, &histogram))
             continue;
         reply_bulk_str(&job->reply, row->full_name);
         reply_map(&job->reply, 2);
@@ -166,7 +167,7 @@ void cmd_latency_latest(struct command_ctx *ctx)
     struct latency_event event;
     size_t token = reply_array_begin(ctx->reply), n;
 
-    for (n = 0; latency_get(ctx->server->latency, n, &event); n++) {
+    for (n = 0; latency_get(ctx->server->stats.latency, n, &event); n++) {
         const struct latency_sample *last = &event.samples[event.nsamples - 1];
         reply_array(ctx->reply, 4);
         reply_bulk_str(ctx->reply, event.name);
@@ -182,7 +183,7 @@ void cmd_latency_history(struct command_ctx *ctx)
     struct slice name = command_arg(ctx, 2);
     struct latency_event event;
 
-    if (!latency_find(ctx->server->latency, name.ptr, name.len, &event)) {
+    if (!latency_find(ctx->server->stats.latency, name.ptr, name.len, &event)) {
         reply_array(ctx->reply, 0);
         return;
     }
@@ -199,9 +200,9 @@ void cmd_latency_reset(struct command_ctx *ctx)
     size_t n = 0;
 
     if (command_argc(ctx) == 2)
-        n = latency_reset(ctx->server->latency, NULL, 0);
+        n = latency_reset(ctx->server->stats.latency, NULL, 0);
     for (size_t i = 2; i < command_argc(ctx); i++)
-        n += latency_reset(ctx->server->latency, command_arg(ctx, i).ptr, command_arg(ctx, i).len);
+        n += latency_reset(ctx->server->stats.latency, command_arg(ctx, i).ptr, command_arg(ctx, i).len);
     reply_integer(ctx->reply, (int64_t)n);
 }
 
@@ -210,6 +211,7 @@ void cmd_latency_reset(struct command_ctx *ctx)
 static void describe_event(const struct latency_event *event, size_t number, struct buf *out)
 {
     int64_t sum = 0, deviation = 0, n = (int64_t)event->nsamples;
+    CHECK(n > 0);
     int64_t span = event->samples[n - 1].time_sec - event->samples[0].time_sec;
 
     for (int64_t i = 0; i < n; i++)
@@ -226,10 +228,10 @@ static void describe_event(const struct latency_event *event, size_t number, str
 static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
 {
     const struct config *cfg = server_config(ctx->server);
-    int64_t threshold_usec = cfg->latency_monitor_threshold * 1000;
+    int64_t threshold_usec = cfg->process.latency_monitor_threshold * 1000;
 
     buf_appendf(out, "\nWhat may help:\n\n");
-    if (cfg->slowlog_log_slower_than < 0 || cfg->slowlog_log_slower_than > threshold_usec)
+    if (cfg->process.slowlog_log_slower_than < 0 || cfg->process.slowlog_log_slower_than > threshold_usec)
         buf_appendf(out,
                     "- The slow log misses these commands: CONFIG SET slowlog-log-slower-than %" PRId64
                     " has it name them.\n",
@@ -254,14 +256,14 @@ void cmd_latency_doctor(struct command_ctx *ctx)
     struct buf text;
 
     buf_init(&text, SIZE_MAX);
-    if (cfg->latency_monitor_threshold == 0) {
+    if (cfg->process.latency_monitor_threshold == 0) {
         buf_appendf(
             &text, "The latency monitor is off. CONFIG SET latency-monitor-threshold <milliseconds> switches it on.\n");
-    } else if (!latency_get(ctx->server->latency, 0, &event)) {
+    } else if (!latency_get(ctx->server->stats.latency, 0, &event)) {
         buf_appendf(&text, "No command has taken %" PRId64 " ms or longer while the latency monitor was on.\n",
-                    cfg->latency_monitor_threshold);
+                    cfg->process.latency_monitor_threshold);
     } else {
-        for (size_t i = 0; latency_get(ctx->server->latency, i, &event); i++) {
+        for (size_t i = 0; latency_get(ctx->server->stats.latency, i, &event); i++) {
             describe_event(&event, i + 1, &text);
             fast_commands |= strcmp(event.name, "fast-command") == 0;
         }

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "handlers.h"
 #include "saver.h"
+#include "persistence.h"
 #include "server.h"
 
 static const char save_running[] = "ERR Background save already in progress";
@@ -15,7 +16,7 @@ static void save_job(struct command_job *job)
 {
     struct errbuf err = {""};
     rcu_reader_offline(); /* it may take minutes */
-    int status = saver_run(job->server->saver, &err);
+    int status = saver_run(job->server->persistence->saver, &err);
     rcu_reader_online();
     if (status == 0)
         reply_status(&job->reply, "OK");
@@ -37,7 +38,7 @@ void cmd_bgsave(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    switch (saver_start(ctx->server->saver, schedule)) {
+    switch (saver_start(ctx->server->persistence->saver, schedule)) {
     case SAVER_STARTED:
         reply_status(ctx->reply, "Background saving started");
         return;
@@ -53,7 +54,7 @@ void cmd_bgsave(struct command_ctx *ctx)
 /* A save lets the log be cut: what a rewrite is for. */
 void cmd_bgrewriteaof(struct command_ctx *ctx)
 {
-    reply_status(ctx->reply, saver_rewrite(ctx->server->saver) == SAVER_STARTED
+    reply_status(ctx->reply, saver_rewrite(ctx->server->persistence->saver) == SAVER_STARTED
                                  ? "Background append only file rewriting started"
                                  : "Background append only file rewriting scheduled");
 }
@@ -61,7 +62,7 @@ void cmd_bgrewriteaof(struct command_ctx *ctx)
 void cmd_lastsave(struct command_ctx *ctx)
 {
     struct saver_info info;
-    saver_info(ctx->server->saver, &info);
+    saver_info(ctx->server->persistence->saver, &info);
     reply_integer(ctx->reply, info.last_save_unix);
 }
 

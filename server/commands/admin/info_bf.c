@@ -35,8 +35,8 @@ void info_bf(struct info *info)
     info_line(info, "bf_query_misses:%" PRIu64, stats_get(&stats->query_misses));
     info_line(info, "bf_false_positives:%" PRIu64, wrong);
     info_line(info, "bf_observed_error_rate:%.6g", wrong == 0 ? 0 : (double)wrong / (double)(wrong + misses));
-    info_line(info, "bf_loads_under_way:%zu", half_loads_count(info->server->half_loads));
-    info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->grown_base);
+    info_line(info, "bf_loads_under_way:%zu", half_loads_count(info->server->clients.half_loads));
+    info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->stats.grown_base);
     struct residency_info away;
     residency_info(info->server, &away);
     info_line(info, "bf_resident_filters:%" PRIu64, (uint64_t)registry_count(info->server->registry) - away.away);
@@ -52,6 +52,7 @@ void info_bf(struct info *info)
         struct sstables_numbers numbers;
         sstables_numbers(info->server->sstables, &numbers);
         info_line(info, "sstable_directories:%zu", numbers.directories);
+        info_line(info, "sstable_dirs_unreachable:%zu", numbers.unreachable);
         info_line(info, "sstable_filters:%zu", numbers.filters);
         info_line(info, "sstable_filters_read:%zu", numbers.read);
         info_line(info, "sstable_filters_broken:%zu", numbers.broken);

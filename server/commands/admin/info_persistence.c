@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "info.h"
 #include "journal.h"
+#include "persistence.h"
 #include "saver.h"
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
@@ -12,7 +13,7 @@
 /* Fields that Redis shows only while it loads are shown only then, here, too. */
 static void loading(struct info *info)
 {
-    const struct load_progress *load = &info->server->load;
+    const struct load_progress *load = &info->server->persistence->load;
     bool active = server_loading(info->server);
     info_line(info, "loading:%d", active);
     info_line(info, "async_loading:0");
@@ -43,8 +44,8 @@ static void saves(struct info *info, const struct saver_info *saver)
     info_line(info, "rdb_saves:%" PRIu64, saver->saves);
     info_line(info, "rdb_last_cow_size:0");
     info_line(info, "rdb_last_load_keys_expired:%zu",
-              atomic_load_explicit(&info->server->load_expired, memory_order_relaxed));
-    info_line(info, "rdb_last_load_keys_loaded:%zu", atomic_load(&info->server->loaded_filters));
+              atomic_load_explicit(&info->server->persistence->load_expired, memory_order_relaxed));
+    info_line(info, "rdb_last_load_keys_loaded:%zu", atomic_load(&info->server->persistence->loaded_filters));
     if (saver->last_error[0] != '\0')
         info_line(info, "last_save_error:%s", saver->last_error);
 }
@@ -53,8 +54,8 @@ static void saves(struct info *info, const struct saver_info *saver)
 static void rewrites(struct info *info, const struct saver_info *saver, const struct journal_info *log)
 {
     bool runs = saver->running && saver->running_ms >= 0;
-    info_line(info, "aof_rewrite_in_progress:%d", info->cfg->appendonly && runs);
-    info_line(info, "aof_rewrite_scheduled:%d", info->cfg->appendonly && (saver->scheduled || log->awaits_save));
+    info_line(info, "aof_rewrite_in_progress:%d", info->cfg->log.appendonly && runs);
+    info_line(info, "aof_rewrite_scheduled:%d", info->cfg->log.appendonly && (saver->scheduled || log->awaits_save));
     info_line(info, "aof_last_rewrite_time_sec:%" PRId64,
               saver->last_duration_ms < 0 ? -1 : saver->last_duration_ms / 1000);
     info_line(info, "aof_current_rewrite_time_sec:%" PRId64, runs ? saver->running_ms / 1000 : -1);
@@ -71,7 +72,7 @@ static void log_state(struct info *info, const struct journal_info *log)
     info_line(info, "module_fork_last_cow_size:0");
     if (log->failed || log->incomplete)
         info_line(info, "aof_last_write_error:%s", log->failed ? log->reason.text : "out of memory, a save is needed");
-    if (!info->cfg->appendonly)
+    if (!info->cfg->log.appendonly)
         return;
     info_line(info, "aof_current_size:%" PRIu64, log->current_bytes);
     info_line(info, "aof_base_size:%" PRIu64, log->base_bytes);
@@ -93,14 +94,14 @@ void info_persistence(struct info *info)
     struct journal_info log = {.records = false};
     struct saver_info saver;
 
-    saver_info(info->server->saver, &saver);
+    saver_info(info->server->persistence->saver, &saver);
     if (journal)
         journal_info(journal, &log);
     loading(info);
     info_zeros(info, forks, LEN(forks));
     info_line(info, "current_fork_perc:0.00");
     saves(info, &saver);
-    info_line(info, "aof_enabled:%d", info->cfg->appendonly);
+    info_line(info, "aof_enabled:%d", info->cfg->log.appendonly);
     rewrites(info, &saver, &log);
     log_state(info, &log);
 }

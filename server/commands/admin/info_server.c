@@ -60,14 +60,14 @@ static void listeners(struct info *info)
     char text[1024] = "";
     size_t used = 0, n = 0;
 
-    for (size_t i = 0; i < cfg->bind.count && used < sizeof(text); i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "bind=%s,", cfg->bind.items[i]);
+    for (size_t i = 0; i < cfg->network.bind.count && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "bind=%s,", cfg->network.bind.items[i]);
     if (info->server->process.port != 0)
         info_line(info, "listener%zu:name=tcp,%sport=%d", n++, text, info->server->process.port);
     if (info->server->process.tls_port != 0)
         info_line(info, "listener%zu:name=tls,%sport=%d", n++, text, info->server->process.tls_port);
-    if (cfg->unixsocket[0] != '\0')
-        info_line(info, "listener%zu:name=unix,bind=%s", n, cfg->unixsocket);
+    if (cfg->network.unixsocket[0] != '\0')
+        info_line(info, "listener%zu:name=unix,bind=%s", n, cfg->network.unixsocket);
 }
 
 void info_server(struct info *info)
@@ -82,7 +82,7 @@ void info_server(struct info *info)
     info_line(info, "redis_git_sha1:00000000"); /* what Redis has when it was not built in a repository */
     info_line(info, "redis_git_dirty:0");
     info_line(info, "redis_build_id:%s", id.hex[0] != '\0' ? id.hex : "0");
-    info_line(info, "redis_mode:%s", info->cfg->cluster_emulation ? "cluster" : "standalone");
+    info_line(info, "redis_mode:%s", info->cfg->cluster.emulation ? "cluster" : "standalone");
     info_line(info, "bloomery_version:" BLOOMERY_VERSION);
     if (uname(&os) == 0)
         info_line(info, "os:%s %s %s", os.sysname, os.release, os.machine);
@@ -102,11 +102,11 @@ void info_server(struct info *info)
     info_line(info, "configured_hz:%d", HOST_TICKS_PER_SECOND);
     info_line(info, "executable:%s", server->process.executable);
     info_line(info, "config_file:%s", server->process.config_file);
-    info_line(info, "io_threads_active:%d", server->nworkers > 1);
+    info_line(info, "io_threads_active:%d", server->threads.nworkers > 1);
     listeners(info);
-    if (server->tls.expires)
-        info_line(info, "tls_certificate_expires:%" PRId64, atomic_load(&server->tls.expires));
-    info_line(info, "worker_threads:%u", server->nworkers);
+    if (server->settings.tls.expires)
+        info_line(info, "tls_certificate_expires:%" PRId64, atomic_load(&server->settings.tls.expires));
+    info_line(info, "worker_threads:%u", server->threads.nworkers);
 }
 
 /* ---- clients ---- */
@@ -117,7 +117,7 @@ static void worker_connections(struct info *info)
     char text[2048] = "";
     size_t used = 0;
 
-    for (unsigned i = 0; i < info->server->nworkers && used < sizeof(text); i++)
+    for (unsigned i = 0; i < info->server->threads.nworkers && used < sizeof(text); i++)
         used +=
             (size_t)snprintf(text + used, sizeof(text) - used, "%s%u", i ? "," : "", host_connections(info->server, i));
     info_line(info, "worker_connections:%s", text);
@@ -127,11 +127,11 @@ void info_clients(struct info *info)
 {
     unsigned blocked = 0;
 
-    for (unsigned i = 0; i < info->server->nworkers; i++)
-        blocked += host_sleepers(info->server, i);
-    info_line(info, "connected_clients:%" PRIu64, sessions_count(info->server->sessions));
+    for (unsigned i = 0; i < info->server->threads.nworkers; i++)
+        blocked += host_blocked(info->server, i);
+    info_line(info, "connected_clients:%" PRIu64, sessions_count(info->server->clients.sessions));
     info_line(info, "cluster_connections:0");
-    info_line(info, "maxclients:%" PRId64, atomic_load(&info->server->clients_max));
+    info_line(info, "maxclients:%" PRId64, atomic_load(&info->server->clients.max));
     info_line(info, "client_recent_max_input_buffer:%" PRIu64, info->clients.max_input);
     info_line(info, "client_recent_max_output_buffer:%" PRIu64, info->clients.max_output);
     info_line(info, "blocked_clients:%u", blocked);
@@ -174,17 +174,17 @@ static double percent(uint64_t part, uint64_t whole)
     return whole == 0 ? 0 : (double)part * 100 / (double)whole;
 }
 
-/* used_memory is what maxmemory limits, and the sum of used_memory_dataset and used_memory_overhead, which is the sum
- * of mem_overhead_*, mem_clients_normal and mem_aof_buffer (memory_use.h). Only the last is not limited. Memory that is
- * reserved but was never written to counts there and not in used_memory_rss; that the process itself needs, the other
- * way round. */
+/* used_memory is the sum of used_memory_dataset and used_memory_overhead, which is the sum of mem_overhead_*,
+ * mem_clients_normal and mem_aof_buffer (memory_use.h); maxmemory limits it without mem_not_counted_for_evict. Memory
+ * that is reserved but was never written to counts there and not in used_memory_rss; that the process itself needs, the
+ * other way round. */
 void info_memory(struct info *info)
 {
     static const char *const scripts[] = {
         "used_memory_vm_eval", "used_memory_scripts_eval", "number_of_cached_scripts", "number_of_functions",
         "number_of_libraries", "used_memory_vm_functions", "used_memory_functions"};
     static const char *const buffers[] = {"mem_replication_backlog", "mem_total_replication_buffers",
-                                          "mem_clients_slaves"};
+                                          "mem_replica_full_sync_buffer", "mem_clients_slaves"};
     const struct memory_use *use = &info->memory;
     uint64_t used = memory_use_total(use), dataset = memory_use_dataset(use), rss = info_resident_bytes();
     uint64_t peak = server_peak_bytes(info->server), pending, freed;
@@ -203,12 +203,13 @@ void info_memory(struct info *info)
     info_line_bytes(info, "used_memory_vm_total", 0);
     info_line_bytes(info, "used_memory_scripts", 0);
     info_zeros(info, scripts, LEN(scripts));
-    info_line_bytes(info, "maxmemory", info->cfg->maxmemory);
+    info_line_bytes(info, "maxmemory", info->cfg->memory.maxmemory);
+    info_line_bytes(info, "maxmemory_clients", memory_clients_limit(info->server, info->cfg));
     static const char *const policies[] = {"noeviction", "reload", "maybe"};
-    info_line(info, "maxmemory_policy:%s", policies[info->cfg->maxmemory_policy]);
+    info_line(info, "maxmemory_policy:%s", policies[info->cfg->memory.maxmemory_policy]);
     info_line(info, "mem_fragmentation_ratio:%.2f", info_fragmentation(info->server, rss, used));
     info_line(info, "mem_fragmentation_bytes:%" PRId64, (int64_t)(rss - used));
-    info_line(info, "mem_not_counted_for_evict:%" PRIu64, use->log);
+    info_line(info, "mem_not_counted_for_evict:%" PRIu64, used - memory_use_limited(use));
     info_zeros(info, buffers, LEN(buffers));
     info_line(info, "mem_clients_normal:%" PRIu64, use->clients);
     info_line(info, "mem_cluster_links:0");
@@ -216,6 +217,7 @@ void info_memory(struct info *info)
     info_line(info, "mem_overhead_index:%" PRIu64, use->index);
     info_line(info, "mem_overhead_expires:%" PRIu64, use->expiry);
     info_line(info, "mem_overhead_pubsub:%" PRIu64, use->pubsub);
+    info_line(info, "mem_overhead_db_hashtable_rehashing:0");
     info_line(info, "mem_overhead_users:%" PRIu64, use->users);
     info_line(info, "mem_allocator:glibc-%s", gnu_get_libc_version());
     info_line(info, "active_defrag_running:0");
@@ -275,5 +277,5 @@ void info_modules(struct info *info)
 
 void info_cluster(struct info *info)
 {
-    info_line(info, "cluster_enabled:%d", info->cfg->cluster_emulation);
+    info_line(info, "cluster_enabled:%d", info->cfg->cluster.emulation);
 }

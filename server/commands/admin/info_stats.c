@@ -18,7 +18,7 @@
 static void traffic(struct info *info)
 {
     static const char *const replication[] = {"total_net_repl_input_bytes", "total_net_repl_output_bytes"};
-    const struct stats *stats = &info->stats, *gauges = counters_main(info->server->counters);
+    const struct stats *stats = &info->stats, *gauges = counters_main(info->server->stats.counters);
 
     info_line(info, "total_connections_received:%" PRIu64, stats_get(&stats->connections_received));
     info_line(info, "total_commands_processed:%" PRIu64, stats_get(&stats->commands_processed));
@@ -36,12 +36,26 @@ static void traffic(struct info *info)
     info_line(info, "tls_failed_connections:%" PRIu64, stats_get(&stats->tls_failed));
 }
 
+/* Of the event loops of all workers together. */
+static void loops(struct info *info)
+{
+    const struct stats *stats = &info->stats, *gauges = counters_main(info->server->stats.counters);
+    uint64_t cycles = stats_get(&gauges->loop_cycles_per_sec), ns = stats_get(&gauges->loop_ns_per_sec);
+
+    info_line(info, "eventloop_cycles:%" PRIu64, stats_get(&stats->loop_cycles));
+    info_line(info, "eventloop_duration_sum:%" PRIu64, stats_get(&stats->loop_ns) / 1000);
+    info_line(info, "eventloop_duration_cmd_sum:%" PRIu64, stats_get(&stats->loop_command_ns) / 1000);
+    info_line(info, "instantaneous_eventloop_cycles_per_sec:%" PRIu64, cycles);
+    info_line(info, "instantaneous_eventloop_duration_usec:%" PRIu64, cycles ? ns / cycles / 1000 : 0);
+}
+
 void info_stats(struct info *info)
 {
-    static const char *const replicas[] = {"sync_full", "sync_partial_ok", "sync_partial_err"};
-    static const char *const before_hits[] = {
-        "expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds", "evicted_keys", "evicted_clients",
-        "total_eviction_exceeded_time",   "current_eviction_exceeded_time"};
+    static const char *const replicas[] = {"sync_full", "sync_partial_ok", "sync_partial_err", "expired_subkeys"};
+    static const char *const before_hits[] = {"expired_time_cap_reached_count", "expire_cycle_cpu_milliseconds",
+                                              "evicted_keys"};
+    static const char *const after_evicted[] = {"evicted_scripts", "total_eviction_exceeded_time",
+                                                "current_eviction_exceeded_time"};
     static const char *const after_hits[] = {
         "latest_fork_usec",         "total_forks",
         "migrate_cached_sockets",   "slave_expires_tracked_keys",
@@ -55,6 +69,8 @@ void info_stats(struct info *info)
     info_zeros(info, replicas, LEN(replicas));
     info_line(info, "expired_keys:%" PRIu64, stats_get(&stats->expired));
     info_zeros(info, before_hits, LEN(before_hits));
+    info_line(info, "evicted_clients:%" PRIu64, stats_get(&stats->evicted_clients));
+    info_zeros(info, after_evicted, LEN(after_evicted));
     info_line(info, "expired_stale_perc:0.00");
     info_line(info, "keyspace_hits:%" PRIu64, stats_get(&stats->keyspace_hits));
     info_line(info, "keyspace_misses:%" PRIu64, stats_get(&stats->keyspace_misses));
@@ -72,6 +88,7 @@ void info_stats(struct info *info)
     info_line(info, "total_writes_processed:%" PRIu64, stats_get(&stats->writes_processed));
     info_line(info, "client_query_buffer_limit_disconnections:%" PRIu64, stats_get(&stats->over_query_buffer));
     info_line(info, "client_output_buffer_limit_disconnections:%" PRIu64, stats_get(&stats->over_output_buffer));
+    loops(info);
     info_line(info, "acl_access_denied_auth:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_AUTH));
     info_line(info, "acl_access_denied_cmd:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_COMMAND));
     info_line(info, "acl_access_denied_key:%" PRIu64, acl_log_count(info->server->acl, ACL_DENIED_KEY));
@@ -114,7 +131,7 @@ void info_errorstats(struct info *info)
 void info_latencystats(struct info *info)
 {
     double percentiles[CONFIG_MAX_PERCENTILES];
-    int n = config_percentiles(info->cfg->latency_tracking_info_percentiles, percentiles);
+    int n = config_percentiles(info->cfg->process.latency_tracking_info_percentiles, percentiles);
     const struct command *row;
     struct histogram histogram;
 
@@ -122,7 +139,7 @@ void info_latencystats(struct info *info)
         char text[CONFIG_MAX_PERCENTILES * 48] = "";
         size_t used = 0;
 
-        if (!info->cfg->latency_tracking || !counters_histogram(info->server->counters, i, &histogram))
+        if (!info->cfg->process.latency_tracking || !counters_histogram(info->server->stats.counters, i, &histogram))
             continue;
         for (int p = 0; p < n && used < sizeof(text); p++)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%sp%g=%.3f", p > 0 ? "," : "", percentiles[p],
@@ -134,7 +151,7 @@ void info_latencystats(struct info *info)
 void info_keyspace(struct info *info)
 {
     struct registry *registry = info->server->registry;
-    for (unsigned number = 0; number < (unsigned)info->cfg->databases; number++) {
+    for (unsigned number = 0; number < (unsigned)info->cfg->data.databases; number++) {
         unsigned database = registry_database(registry, number);
         size_t n = all_names_count(registry, info->server->sstables, database); /* as DBSIZE */
         struct registry_expiry expiry;

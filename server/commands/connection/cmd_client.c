@@ -15,10 +15,10 @@ void cmd_client_id(struct command_ctx *ctx)
 
 void cmd_client_getname(struct command_ctx *ctx)
 {
-    if (ctx->session->name == NULL)
+    if (ctx->session->texts.of[SESSION_NAME] == NULL)
         reply_null(ctx->reply);
     else
-        reply_bulk_str(ctx->reply, ctx->session->name);
+        reply_bulk_str(ctx->reply, ctx->session->texts.of[SESSION_NAME]);
 }
 
 void cmd_client_setname(struct command_ctx *ctx)
@@ -106,25 +106,25 @@ void cmd_client_pause(struct command_ctx *ctx)
     enum pause pause;
     if (!pause_arguments(ctx, &timeout_ms, &pause))
         return;
-    if (!ctx->session->in_exec && !command_is_alone(ctx)) {
+    if (!ctx->session->multi.in_exec && !command_is_alone(ctx)) {
         command_wait_to_be_alone(ctx);
         return;
     }
-    int64_t until = now + timeout_ms, old = atomic_load_explicit(&server->pause.until_ms, memory_order_relaxed);
-    enum pause was = (enum pause)atomic_load_explicit(&server->pause.what, memory_order_relaxed);
+    int64_t until = now + timeout_ms, old = atomic_load_explicit(&server->clients.pause.until_ms, memory_order_relaxed);
+    enum pause was = (enum pause)atomic_load_explicit(&server->clients.pause.what, memory_order_relaxed);
     if (was && old > now) {
         until = until > old ? until : old;
         pause = pause > was ? pause : was;
     }
-    atomic_store_explicit(&server->pause.until_ms, until, memory_order_relaxed);
-    atomic_store_explicit(&server->pause.what, (int)pause, memory_order_release);
+    atomic_store_explicit(&server->clients.pause.until_ms, until, memory_order_relaxed);
+    atomic_store_explicit(&server->clients.pause.what, (int)pause, memory_order_release);
     command_pause_changed(ctx, false);
     reply_status(ctx->reply, "OK");
 }
 
 void cmd_client_unpause(struct command_ctx *ctx)
 {
-    atomic_store_explicit(&ctx->server->pause.what, PAUSE_NOTHING, memory_order_release);
+    atomic_store_explicit(&ctx->server->clients.pause.what, PAUSE_NOTHING, memory_order_release);
     command_pause_changed(ctx, true);
     reply_status(ctx->reply, "OK");
 }
@@ -162,7 +162,7 @@ static void client_switch(struct command_ctx *ctx, enum session_flag flag)
     reply_status(ctx->reply, "OK");
 }
 
-/* Connections are closed over their own limits only, never to make room for others. */
+/* Such a client is not closed over maxmemory-clients. The end of the iteration sees the change. */
 void cmd_client_no_evict(struct command_ctx *ctx)
 {
     client_switch(ctx, SESSION_NO_EVICT);
@@ -201,7 +201,7 @@ void cmd_client_help(struct command_ctx *ctx)
         "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)|ID <client-id> [<client-id> ...]]",
         "    Describe all connections, or some.",
         "NO-EVICT (ON|OFF)",
-        "    Noted only: connections are never evicted.",
+        "    Whether this connection stays when the clients hold more than maxmemory-clients.",
         "NO-TOUCH (ON|OFF)",
         "    Noted only: no time of access is kept.",
         "PAUSE <timeout> [WRITE|ALL]",

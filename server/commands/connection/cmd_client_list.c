@@ -23,7 +23,7 @@ static void run_client_list(struct command_job *job)
     struct buf text;
 
     buf_init(&text, job->reply.buf->cap);
-    sessions_format(job->server->sessions, list->ids, list->nids, clock_ms(), &text);
+    sessions_format(job->server->clients.sessions, list->ids, list->nids, clock_ms(), &text);
     reply_text(&job->reply, &text);
 }
 
@@ -83,9 +83,9 @@ static bool client_type(struct command_ctx *ctx, struct slice type, enum client_
 
 static bool has_type(const struct session *session, enum client_type type)
 {
-    bool pubsub = atomic_load_explicit(&session->sub, memory_order_relaxed) +
-                      atomic_load_explicit(&session->psub, memory_order_relaxed) +
-                      atomic_load_explicit(&session->ssub, memory_order_relaxed) >
+    bool pubsub = atomic_load_explicit(&session->pubsub.channels, memory_order_relaxed) +
+                      atomic_load_explicit(&session->pubsub.patterns, memory_order_relaxed) +
+                      atomic_load_explicit(&session->pubsub.shards, memory_order_relaxed) >
                   0;
     return type == CLIENT_ANY || type == (pubsub ? CLIENT_PUBSUB : CLIENT_NORMAL);
 }
@@ -109,7 +109,7 @@ static void run_client_list_type(struct command_job *job)
 {
     struct type_list list = {.now_ms = clock_ms(), .type = *(const enum client_type *)job->data};
     buf_init(&list.text, job->reply.buf->cap);
-    sessions_each(job->server->sessions, list_one, &list);
+    sessions_each(job->server->clients.sessions, list_one, &list);
     reply_text(&job->reply, &list.text);
 }
 
@@ -152,8 +152,8 @@ struct kill {
     const char *user; /* behind the array below; NULL: any */
     bool skip_self;
     bool old_form; /* CLIENT KILL addr */
-    char addr[sizeof(((struct session *)0)->addr)];
-    char laddr[sizeof(((struct session *)0)->laddr)];
+    char addr[sizeof(((struct session *)0)->origin.addr)];
+    char laddr[sizeof(((struct session *)0)->origin.laddr)];
 
     bool posted; /* to the victims' workers */
     bool no_memory;
@@ -176,10 +176,10 @@ struct killing {
 static bool is_victim(const struct kill *kill, const struct session *session, int64_t now_ms)
 {
     return (!kill->id || session->id == kill->id) && (!kill->skip_self || session->id != kill->self) &&
-           (!kill->addr[0] || strcmp(session->addr, kill->addr) == 0) &&
-           (!kill->laddr[0] || strcmp(session->laddr, kill->laddr) == 0) &&
-           (!kill->user || (session->user_name && strcmp(session->user_name, kill->user) == 0)) &&
-           has_type(session, kill->type) && (now_ms - session->created_ms) / 1000 >= kill->age_s;
+           (!kill->addr[0] || strcmp(session->origin.addr, kill->addr) == 0) &&
+           (!kill->laddr[0] || strcmp(session->origin.laddr, kill->laddr) == 0) &&
+           (!kill->user || (session->acl.user_name && strcmp(session->acl.user_name, kill->user) == 0)) &&
+           has_type(session, kill->type) && (now_ms - session->origin.created_ms) / 1000 >= kill->age_s;
 }
 
 /* Marks the session as killed, which takes it off all lists at once, and notes it for its worker. */
@@ -207,13 +207,13 @@ static void kill_one(void *ctx, struct session *session)
 static void kill_all(struct server *server, struct kill *kill)
 {
     struct killing killing = {.kill = kill, .now_ms = clock_ms()};
-    killing.of_worker = calloc(server->nworkers, sizeof(struct victims));
+    killing.of_worker = calloc(server->threads.nworkers, sizeof(struct victims));
     if (!killing.of_worker) {
         kill->no_memory = true;
         return;
     }
-    sessions_each(server->sessions, kill_one, &killing);
-    for (unsigned i = 0; i < server->nworkers; i++) {
+    sessions_each(server->clients.sessions, kill_one, &killing);
+    for (unsigned i = 0; i < server->threads.nworkers; i++) {
         struct victims *v = &killing.of_worker[i];
         if (v->n)
             kill->until[i] = host_close(server, i, v->ids, v->n, kill->self);
@@ -229,7 +229,7 @@ static void run_client_kill(struct command_job *job)
     if (!kill->posted)
         kill_all(server, kill);
     kill->posted = true;
-    for (unsigned i = 0; i < server->nworkers; i++) {
+    for (unsigned i = 0; i < server->threads.nworkers; i++) {
         if (!host_closed(server, i, kill->until[i])) {
             job->again = true;
             return;
@@ -316,7 +316,7 @@ void cmd_client_kill(struct command_ctx *ctx)
                 return;
         }
     }
-    size_t size = sizeof(struct kill) + ctx->server->nworkers * sizeof(kill.until[0]);
+    size_t size = sizeof(struct kill) + ctx->server->threads.nworkers * sizeof(kill.until[0]);
     struct kill *copy = calloc(1, size + user.len + 1);
     if (!copy) {
         reply_error(ctx->reply, "ERR out of memory");

@@ -25,7 +25,7 @@ static void look_at(void *ctx, struct session *session)
 }
 
 /* Reads REDIRECT's argument. False after an error reply. */
-static bool read_redirect(struct command_ctx *ctx, struct slice arg, struct session_tracking *options)
+static bool read_redirect(struct command_ctx *ctx, struct slice arg, struct tracking_options *options)
 {
     struct target target = {.id = 0};
     int64_t id;
@@ -38,7 +38,7 @@ static bool read_redirect(struct command_ctx *ctx, struct slice arg, struct sess
         return false;
     }
     target.id = (uint64_t)id;
-    sessions_each(ctx->server->sessions, look_at, &target);
+    sessions_each(ctx->server->clients.sessions, look_at, &target);
     if (!target.found) {
         reply_error(ctx->reply, "ERR The client ID you want redirect to does not exist");
         return false;
@@ -50,14 +50,14 @@ static bool read_redirect(struct command_ctx *ctx, struct slice arg, struct sess
 
 /* The options behind ON or OFF. */
 struct request {
-    struct session_tracking options;
+    struct tracking_options options;
     size_t n;
     struct slice prefixes[COMMAND_MAX_WORDS / 2];
 };
 
 static bool read_request(struct command_ctx *ctx, struct request *request)
 {
-    struct session_tracking *options = &request->options;
+    struct tracking_options *options = &request->options;
     for (size_t i = 3; i < command_argc(ctx); i++) {
         struct slice word = command_arg(ctx, i);
         bool more = i + 1 < command_argc(ctx);
@@ -65,13 +65,13 @@ static bool read_request(struct command_ctx *ctx, struct request *request)
             if (!read_redirect(ctx, command_arg(ctx, ++i), options))
                 return false;
         } else if (slice_is(word, "BCAST")) {
-            options->bcast = true;
+            options->set |= TRACKING_BCAST;
         } else if (slice_is(word, "OPTIN")) {
-            options->optin = true;
+            options->set |= TRACKING_OPTIN;
         } else if (slice_is(word, "OPTOUT")) {
-            options->optout = true;
+            options->set |= TRACKING_OPTOUT;
         } else if (slice_is(word, "NOLOOP")) {
-            options->noloop = true;
+            options->set |= TRACKING_NOLOOP;
         } else if (slice_is(word, "PREFIX") && more) {
             request->prefixes[request->n++] = command_arg(ctx, ++i);
         } else {
@@ -84,18 +84,18 @@ static bool read_request(struct command_ctx *ctx, struct request *request)
 
 static const char *conflict_of(const struct session *session, const struct request *request)
 {
-    const struct session_tracking *options = &request->options;
-    if (!options->bcast && request->n)
+    const unsigned opts = TRACKING_OPTIN | TRACKING_OPTOUT, asked = request->options.set;
+    const unsigned changed = session_tracks(session) ? asked ^ session->tracking.options.set : 0;
+    if (!(asked & TRACKING_BCAST) && request->n)
         return "ERR PREFIX option requires BCAST mode to be enabled";
-    if (session_tracks(session) && options->bcast != session->tracking.bcast)
+    if (changed & TRACKING_BCAST)
         return "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling "
                "it with a different mode.";
-    if (options->bcast && (options->optin || options->optout))
+    if (asked & TRACKING_BCAST && asked & opts)
         return "ERR OPTIN and OPTOUT are not compatible with BCAST";
-    if (options->optin && options->optout)
+    if ((asked & opts) == opts)
         return "ERR You can't specify both OPTIN mode and OPTOUT mode";
-    if (session_tracks(session) &&
-        ((options->optin && session->tracking.optout) || (options->optout && session->tracking.optin)))
+    if ((changed & opts) == opts)
         return "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling "
                "it with a different mode.";
     return NULL;
@@ -123,7 +123,7 @@ static void reply_overlap(struct command_ctx *ctx, struct slice prefix, const ch
 /* False after an error reply. */
 static bool do_not_overlap(struct command_ctx *ctx, const struct request *request)
 {
-    const struct broadcast_client *has = ctx->session->broadcast;
+    const struct broadcast_client *has = ctx->session->tracking.broadcast;
     struct slice other;
     for (size_t i = 0; i < request->n; i++) {
         struct slice prefix = request->prefixes[i];
@@ -150,7 +150,7 @@ static void switch_on(struct command_ctx *ctx, struct request *request)
     }
     if (!do_not_overlap(ctx, request))
         return;
-    if (request->options.bcast && request->n == 0)
+    if (request->options.set & TRACKING_BCAST && request->n == 0)
         request->prefixes[request->n++] = (struct slice){"", 0}; /* all names */
     switch (command_start_tracking(ctx, &request->options, request->prefixes, request->n)) {
     case 0:
@@ -168,7 +168,7 @@ static void switch_on(struct command_ctx *ctx, struct request *request)
 void cmd_client_tracking(struct command_ctx *ctx)
 {
     struct request request;
-    request.options = (struct session_tracking){.redirect = 0};
+    request.options = (struct tracking_options){.set = 0};
     request.n = 0;
     if (!read_request(ctx, &request))
         return;
@@ -194,13 +194,12 @@ void cmd_client_caching(struct command_ctx *ctx)
                     "OPTOUT mode enabled");
     else if (!yes && !no)
         reply_error(ctx->reply, "ERR syntax error");
-    else if (yes && !tracking->optin)
+    else if (yes && !(tracking->options.set & TRACKING_OPTIN))
         reply_error(ctx->reply, "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.");
-    else if (no && !tracking->optout)
+    else if (no && !(tracking->options.set & TRACKING_OPTOUT))
         reply_error(ctx->reply, "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.");
     else {
-        tracking->caching = true;
-        tracking->caching_ends = false;
+        tracking->exception = EXCEPTION_NEXT;
         reply_status(ctx->reply, "OK");
     }
 }
@@ -209,7 +208,7 @@ void cmd_client_caching(struct command_ctx *ctx)
 
 static int64_t redirection(const struct session *session)
 {
-    return session_tracks(session) ? (int64_t)session->tracking.redirect : -1;
+    return session_tracks(session) ? (int64_t)session->tracking.options.redirect : -1;
 }
 
 void cmd_client_getredir(struct command_ctx *ctx)
@@ -220,21 +219,21 @@ void cmd_client_getredir(struct command_ctx *ctx)
 /* The flags of CLIENT TRACKINGINFO. Returns their number, at most 7. */
 static size_t name_flags(const struct session *session, const char *flags[7])
 {
-    const struct session_tracking *tracking = &session->tracking;
+    bool on = session_tracks(session), excepted = session->tracking.exception != EXCEPTION_NONE;
+    unsigned set = on ? session->tracking.options.set : 0;
     size_t n = 0;
-    bool on = session_tracks(session);
     flags[n++] = on ? "on" : "off";
-    if (on && tracking->bcast)
+    if (set & TRACKING_BCAST)
         flags[n++] = "bcast";
-    if (on && tracking->optin)
+    if (set & TRACKING_OPTIN)
         flags[n++] = "optin";
-    if (on && tracking->optin && tracking->caching)
+    if (set & TRACKING_OPTIN && excepted)
         flags[n++] = "caching-yes";
-    if (on && tracking->optout)
+    if (set & TRACKING_OPTOUT)
         flags[n++] = "optout";
-    if (on && tracking->optout && tracking->caching)
+    if (set & TRACKING_OPTOUT && excepted)
         flags[n++] = "caching-no";
-    if (on && tracking->noloop)
+    if (set & TRACKING_NOLOOP)
         flags[n++] = "noloop";
     if (atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_REDIRECT_BROKEN)
         flags[n++] = "broken_redirect";
@@ -243,7 +242,7 @@ static size_t name_flags(const struct session *session, const char *flags[7])
 
 void cmd_client_trackinginfo(struct command_ctx *ctx)
 {
-    const struct broadcast_client *broadcast = ctx->session->broadcast;
+    const struct broadcast_client *broadcast = ctx->session->tracking.broadcast;
     const char *flags[7]; /* bcast excludes optin and optout, and one of these the other */
     size_t n = name_flags(ctx->session, flags), prefixes = broadcast ? broadcast_client_count(broadcast) : 0;
     reply_map(ctx->reply, 3);

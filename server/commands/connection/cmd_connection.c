@@ -15,7 +15,7 @@ void cmd_ping(struct command_ctx *ctx)
 
     if (command_argc(ctx) > 2)
         reply_wrong_arity(ctx);
-    else if (ctx->session->subscribed && ctx->reply->version == 2) { /* in the form of a message */
+    else if (ctx->session->pubsub.subscribed && ctx->reply->version == 2) { /* in the form of a message */
         reply_array(ctx->reply, 2);
         reply_bulk_str(ctx->reply, "pong");
         reply_bulk(ctx->reply, shown ? command_arg(ctx, 1).ptr : "", shown ? command_arg(ctx, 1).len : 0);
@@ -52,7 +52,7 @@ static bool authenticate(struct command_ctx *ctx, struct slice user, struct slic
         return false;
     }
     acl_login(ctx->server, ctx->session, known);
-    atomic_store_explicit(&ctx->session->authenticated, true, memory_order_relaxed);
+    atomic_store_explicit(&ctx->session->acl.authenticated, true, memory_order_relaxed);
     return true;
 }
 
@@ -106,7 +106,7 @@ bool session_set_text(struct command_ctx *ctx, enum session_text which, struct s
 {
     if (!text_is_good(ctx, value, what))
         return false;
-    if (session_set(ctx->server->sessions, ctx->session, which, value) == 0)
+    if (session_set(ctx->server->clients.sessions, ctx->session, which, value) == 0)
         return true;
     reply_error(ctx->reply, "ERR out of memory");
     return false;
@@ -173,7 +173,7 @@ void cmd_hello(struct command_ctx *ctx)
         return;
     if (hello.auth && !authenticate(ctx, hello.user, hello.password))
         return;
-    if (!atomic_load_explicit(&session->authenticated, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&session->acl.authenticated, memory_order_relaxed)) {
         reply_error(reply,
                     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> "
                     "AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol "
@@ -196,7 +196,7 @@ void cmd_hello(struct command_ctx *ctx)
     reply_bulk_str(reply, "id");
     reply_integer(reply, (int64_t)session->id);
     reply_bulk_str(reply, "mode");
-    reply_bulk_str(reply, server_config(ctx->server)->cluster_emulation ? "cluster" : "standalone");
+    reply_bulk_str(reply, server_config(ctx->server)->cluster.emulation ? "cluster" : "standalone");
     reply_bulk_str(reply, "role");
     reply_bulk_str(reply, "master");
     reply_bulk_str(reply, "modules");
@@ -213,7 +213,8 @@ void cmd_reset(struct command_ctx *ctx)
         return;
     }
     atomic_store_explicit(&session->db, 0, memory_order_relaxed);
-    (void)session_set(ctx->server->sessions, session, SESSION_NAME, (struct slice){NULL, 0}); /* clearing cannot fail */
+    (void)session_set(ctx->server->clients.sessions, session, SESSION_NAME,
+                      (struct slice){NULL, 0}); /* clearing cannot fail */
     atomic_store_explicit(&session->resp, 2, memory_order_relaxed);
     ctx->reply->version = 2;
     atomic_fetch_and_explicit(&session->flags, ~(unsigned)(SESSION_NO_EVICT | SESSION_NO_TOUCH), memory_order_relaxed);

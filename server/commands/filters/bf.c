@@ -1,11 +1,13 @@
 #include "bf.h"
 
-#include <errno.h>
-
 #include "bf_host.h"
+#include "bf_info.h"
 #include "bf_texts.h"
+#include "bloom_keyring.h"
 #include "bloom_window.h"
 #include "broadcast.h"
+#include "clock.h"
+#include "content.h"
 #include "forget.h"
 #include "journal.h"
 #include "notify.h"
@@ -18,12 +20,24 @@
 
 /* ---- finding and creating ---- */
 
+/* The filter of an entry, if its items can be hashed: its key is here, if it has one. */
+static struct bloom_filter *askable(struct entry *entry)
+{
+    struct bloom_filter *filter = entry_filter(entry);
+    return filter && __builtin_expect(bloom_filter_missing_key(filter) == 0, true) ? filter : NULL;
+}
+
 /* The filter cannot be asked. Where its bits are away the command was to wait before; it has a new name at this moment.
  */
 static void reply_unreadable(struct bf_call *call)
 {
     const char *reason = entry_quarantine_reason(call->entry);
-    if (reason)
+    const struct bloom_filter *shape = reason ? NULL : entry_shape(call->entry);
+    uint64_t key = shape ? bloom_filter_missing_key(shape) : 0;
+    char text[BF_KEY_TEXT];
+    if (key)
+        reply_errorf(call->reply, BF_NO_KEY, bf_key_text(key, text));
+    else if (reason)
         reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s", reason);
     else
         reply_error(call->reply, RESIDENCY_TRYAGAIN);
@@ -34,9 +48,12 @@ static void reply_unreadable(struct bf_call *call)
 static bool says_maybe(const struct bf_call *call, size_t n)
 {
     const struct config *config = server_config(call->server);
+    const struct bloom_filter *shape = entry_shape(call->entry);
+    if (shape && bloom_filter_missing_key(shape))
+        return false;
     if (entry_quarantine_reason(call->entry))
-        return config->quarantined_filters == QUARANTINE_MAYBE;
-    if (config->maxmemory_policy != MEMORY_MAYBE)
+        return config->data.quarantined_filters == QUARANTINE_MAYBE;
+    if (config->memory.maxmemory_policy != MEMORY_MAYBE)
         return false;
     stats_add(&call->stats->maybe_answers, n);
     residency_ask(call->server, call->name);
@@ -73,7 +90,7 @@ static bool bf_waits_for_file(struct bf_call *call)
 static void note_use(const struct bf_call *call)
 {
     if (!call->no_touch)
-        entry_note_use(call->entry, atomic_load_explicit(&call->server->use_stamp, memory_order_relaxed));
+        entry_note_use(call->entry, atomic_load_explicit(&call->server->memory.use_stamp, memory_order_relaxed));
 }
 
 /* The same as bf_filter_shape() for what needs the bits. */
@@ -83,7 +100,7 @@ static struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
     *replied_out = call->entry && bf_waits_for_file(call);
     if (!call->entry || *replied_out)
         return NULL;
-    struct bloom_filter *filter = entry_filter(call->entry);
+    struct bloom_filter *filter = askable(call->entry);
     if (!filter) {
         reply_unreadable(call);
         *replied_out = true;
@@ -95,12 +112,21 @@ static struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out)
 {
     bf_look_everywhere(call);
-    struct bloom_filter *shape = call->entry && !entry_filter(call->entry) ? entry_shape(call->entry) : NULL;
+    struct bloom_filter *shape = call->entry && !askable(call->entry) ? entry_shape(call->entry) : NULL;
     *replied_out = false;
     if (!shape)
         return bf_filter(call, replied_out);
     note_use(call);
     return shape;
+}
+
+struct bloom_filter *bf_existing_shape(struct bf_call *call)
+{
+    bool replied;
+    struct bloom_filter *filter = bf_filter_shape(call, &replied);
+    if (!filter && !replied)
+        reply_error(call->reply, BF_NOT_FOUND);
+    return filter;
 }
 
 /* Like registry_create_filter(), but the filter has its expiry from the beginning. */
@@ -120,32 +146,36 @@ static int create_expiring(struct bf_call *call, struct bloom_class *class, int6
     return status;
 }
 
+static void warn_of_rate(const struct bf_call *call)
+{
+    struct errbuf text;
+    if (bf_rate_is_off(entry_shape(call->entry), &text))
+        log_limited(&call->server->log, &call->server->log.limits.rate, clock_ms(), LOG_LEVEL_WARNING, "%s", text.text);
+}
+
 bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
 {
     struct errbuf err = {""};
     struct bloom_class *class;
     *existed_out = false;
-    int status = bloom_class_get(call->server->pool, params, NULL, &class, &err);
+    int status = registry_status(bloom_class_get(call->server->pool, params, NULL, &class, &err));
     if (status == 0) {
         status = expires_ms == 0
                      ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
                      : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
-        if (status == REGISTRY_OK && bloom_params_is_window(params) && call->server->saver)
-            saver_note_clock(call->server->saver);
-        if (status == REGISTRY_OK)
+        if (status == REGISTRY_OK && bloom_params_is_window(params) && call->server->persistence->saver)
+            saver_note_clock(call->server->persistence->saver);
+        if (status == REGISTRY_OK) {
+            warn_of_rate(call);
             return true;
+        }
         if (status == REGISTRY_EXISTS) {
             *existed_out = true;
             return true;
         }
     }
-    if (status == -ENOMEM)
-        errbuf_set(&err, "could not create filter: out of memory");
-    if (status == REGISTRY_LIMIT)
-        reply_errorf(call->reply, "OOM %s (maxmemory, bf-max-filter-bytes)", err.text);
-    else
-        reply_errorf(call->reply, "ERR %s", err.text);
+    reply_not_made(call->reply, status, &err);
     return false;
 }
 
@@ -161,12 +191,16 @@ static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
     struct bloom_filter *filter = bf_filter(call, &replied);
     if (filter || replied)
         return filter;
-    if (!server_config(call->server)->bf_auto_create) {
+    if (!server_config(call->server)->filters.auto_create) {
         reply_error(call->reply, BF_NOT_FOUND); /* as BF.INSERT with NOCREATE */
         return NULL;
     }
-    struct bloom_params params = bf_defaults_of(call->server).params;
-    if (!bf_create(call, &params, 0, &existed))
+    struct bf_defaults defaults = bf_defaults_of(call->server);
+    if (defaults.keyed && !defaults.key) {
+        reply_error(call->reply, BF_NEW_NO_KEY);
+        return NULL;
+    }
+    if (!bf_create(call, &defaults.params, 0, &existed))
         return NULL;
     return bf_filter(call, &replied);
 }
@@ -249,7 +283,7 @@ static enum bf_missing when_missing(const struct bf_call *call)
 {
     if (call->missing != BF_MISSING_DEFAULT)
         return call->missing;
-    return (enum bf_missing)(BF_MISSING_ABSENT + server_config(call->server)->bf_missing_filter_reply);
+    return (enum bf_missing)(BF_MISSING_ABSENT + server_config(call->server)->filters.missing_filter_reply);
 }
 
 static void reply_missing_items(struct bf_call *call, size_t n, enum bf_missing missing)
@@ -289,7 +323,7 @@ void bf_query_one(struct bf_call *call, struct slice item)
     if (call->entry && bf_waits_for_file(call))
         return;
     stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
-    if (call->entry && !entry_filter(call->entry) && says_maybe(call, 1)) {
+    if (call->entry && !askable(call->entry) && says_maybe(call, 1)) {
         reply_query(call, true);
         return;
     }
@@ -453,7 +487,7 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
     if (call->entry && bf_waits_for_file(call)) /* between two slices, too: the file may have changed */
         return;
     size_t first, count = command_slice(call->ctx, n, &first);
-    struct bloom_filter *filter = call->entry ? entry_filter(call->entry) : NULL;
+    struct bloom_filter *filter = call->entry ? askable(call->entry) : NULL;
     bool maybe = call->entry && !filter && says_maybe(call, count);
     if (first == 0) {
         stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
@@ -477,7 +511,7 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
 static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
 {
     bf_look(call);
-    struct bloom_filter *filter = call->entry && call->entry->id == id ? entry_filter(call->entry) : NULL;
+    struct bloom_filter *filter = call->entry && call->entry->id == id ? askable(call->entry) : NULL;
     if (filter)
         return filter;
     if (call->entry && call->entry->id == id)

@@ -54,6 +54,7 @@ void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void
 /* The filter of a call for reading, looked up again if needed; for what needs no bits, which may not be in memory
  * (entry_is_away()). NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
+struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and an error reply if there is none */
 
 /* Creates the filter of a call with the given parameters and expiry (Unix time; 0: never). True: call->entry is the new
  * filter, or one that another client has just created, with *existed_out set. False after an error reply. */

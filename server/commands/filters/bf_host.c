@@ -1,7 +1,9 @@
 /* Connects the library bf/ to this daemon's arguments, defaults and replies. */
 #include "bf_host.h"
 
+#include "bloom_keyring.h"
 #include "clock.h"
+#include "content.h"
 #include "server.h"
 
 static struct slice arg_at(const void *ctx, size_t i)
@@ -14,16 +16,30 @@ struct bf_args bf_args_of(const struct command_ctx *ctx)
     return (struct bf_args){command_argc(ctx), arg_at, ctx, ctx->command->full_name};
 }
 
+static struct slice job_arg_at(const void *ctx, size_t i)
+{
+    const struct job_args *args = ctx;
+    return args->argv[i];
+}
+
+struct bf_args bf_args_of_job(const struct job_args *args, const char *name)
+{
+    return (struct bf_args){args->argc, job_arg_at, args, name};
+}
+
 struct bf_defaults bf_defaults_of(const struct server *server)
 {
     const struct config *config = server_config(server);
     struct bf_defaults defaults = {
-        .params = {.capacity = (uint64_t)config->bf_initial_size,
-                   .error_rate = config->bf_error_rate,
-                   .expansion = (uint32_t)config->bf_expansion_factor},
+        .params = {.capacity = (uint64_t)config->filters.initial_size,
+                   .error_rate = config->filters.error_rate,
+                   .expansion = (uint32_t)config->filters.expansion_factor},
+        .keyed = config->filters.keyed,
+        .key = bloom_keyring_first(server->pool),
         .now_ms = clock_unix_ms(),
     };
-    bf_set_layout(&defaults.params, config->bf_layout == BF_LAYOUT_REDISBLOOM);
+    defaults.params.key = defaults.keyed ? defaults.key : 0;
+    bf_set_layout(&defaults.params, config->filters.layout == BF_LAYOUT_REDISBLOOM);
     return defaults;
 }
 
@@ -57,9 +73,9 @@ static void out_null(void *ctx)
     reply_null(ctx);
 }
 
-static void out_text(void *ctx, const char *text)
+static void out_bytes(void *ctx, const void *bytes, size_t n)
 {
-    reply_bulk_str(ctx, text);
+    reply_bulk(ctx, bytes, n);
 }
 
 static void out_array(void *ctx, size_t n)
@@ -81,9 +97,9 @@ struct bf_out bf_out_of(struct reply *reply)
         .real = out_real,
         .boolean = out_boolean,
         .null = out_null,
-        .text = out_text,
+        .bytes = out_bytes,
         .array = out_array,
         .map = out_map,
     };
-    return (struct bf_out){&ops, reply, reply->version >= 3};
+    return (struct bf_out){&ops, reply, "maxmemory, bf-max-filter-bytes", reply->version >= 3};
 }

@@ -1,10 +1,15 @@
 /* The BF.* commands outside of the window. Replies and their texts are RedisBloom's (tests/golden/corpus);
  * docs/COMPATIBILITY.md has the intended differences. */
+#include <string.h>
+
 #include "bf.h"
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "command.h"
 #include "handlers.h"
+#include "host.h"
+#include "rcu.h"
+#include "server_keys.h"
 
 struct bf_call bf_call_of(struct command_ctx *ctx)
 {
@@ -22,6 +27,25 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
     };
 }
 
+/* ---- the first key ---- */
+
+static void make_first_key(struct command_job *job)
+{
+    rcu_reader_offline();
+    server_keys_make(job->server);
+    rcu_reader_online();
+}
+
+/* A new filter is to be KEYED, and there is no key: one is made in the background, and the handler is called again. */
+static void wait_for_first_key(struct command_ctx *ctx)
+{
+    int trouble = atomic_exchange(&ctx->server->settings.key_trouble, 0);
+    if (trouble)
+        reply_errorf(ctx->reply, "ERR cannot make the first key: %s", strerror(-trouble));
+    else
+        (void)command_do_first(ctx, make_first_key, NULL);
+}
+
 void cmd_bf_reserve(struct command_ctx *ctx)
 {
     struct bf_args args = bf_args_of(ctx);
@@ -34,6 +58,10 @@ void cmd_bf_reserve(struct command_ctx *ctx)
     }
     struct bf_call call = bf_call_of(ctx);
     bool existed = registry_find(ctx->server->registry, call.name_hash, call.name) != NULL;
+    if (!existed && reserve.keyed && !reserve.params.key) {
+        wait_for_first_key(ctx);
+        return;
+    }
     if (!existed && !bf_create(&call, &reserve.params, reserve.expires_ms, &existed))
         return;
     if (existed)
@@ -78,8 +106,7 @@ void cmd_bf_madd(struct command_ctx *ctx)
     add_items(ctx, &call, 2);
 }
 
-/* The plain definition of the single forms. The window takes nearly all of them; only those that it refuses come
- * here. */
+/* The plain definition of the single forms. The window takes nearly all of them; the rest comes here. */
 void cmd_bf_exists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -108,8 +135,12 @@ static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, st
     }
     if (call->entry)
         return true;
-    if (insert.no_create || (!insert.sized && !server_config(ctx->server)->bf_auto_create)) {
+    if (insert.no_create || (!insert.sized && !server_config(ctx->server)->filters.auto_create)) {
         reply_error(ctx->reply, BF_NOT_FOUND);
+        return false;
+    }
+    if (insert.keyed && !insert.params.key) {
+        wait_for_first_key(ctx);
         return false;
     }
     return bf_create(call, &insert.params, insert.expires_ms, &existed);

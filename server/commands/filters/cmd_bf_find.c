@@ -6,11 +6,11 @@
 #include "command.h"
 #include "content.h"
 #include "find.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "handlers.h"
 #include "rcu.h"
 
-#define INLINE_QUESTIONS 4096           /* filters times items on the loop: some 200 us */
+#define INLINE_QUESTIONS 4096           /* layers times items on the loop: some 200 us */
 #define INLINE_KEY_BYTES ((size_t)4096) /* the digits of long numbers take time by their square */
 #define TURN_MS          5
 
@@ -29,16 +29,11 @@ static void discard(void *data)
     free(job);
 }
 
-static struct slice job_word(const void *args, size_t i)
-{
-    return ((const struct job_args *)args)->argv[i];
-}
-
 /* The first turn: job->data is the copied arguments. NULL after an error reply. */
 static struct find_job *begin(struct command_job *job)
 {
     struct find_job *data = calloc(1, sizeof(*data));
-    struct bf_args words = {.argc = ((struct job_args *)job->data)->argc, .at = job_word, .ctx = job->data};
+    struct bf_args words = bf_args_of_job(job->data, "bf.find");
     struct bf_find request;
     struct errbuf error;
     if (!data) {
@@ -63,7 +58,7 @@ static void run(struct command_job *job)
 {
     struct find_job *data = job->discard ? job->data : begin(job);
     int64_t end = clock_ms() + TURN_MS;
-    size_t n;
+    size_t layers;
     bool more;
     if (!data)
         return;
@@ -72,7 +67,7 @@ static void run(struct command_job *job)
             find_read(data->find);
             more = true;
         } else {
-            more = find_choose(data->find, &n);
+            more = find_choose(data->find, &layers);
         }
         find_ask(data->find);
         rcu_reader_offline();
@@ -103,7 +98,7 @@ static bool patterns_fit(struct command_ctx *ctx, const struct bf_args *args, co
 /* True: it was little work, and is done. */
 static bool find_now(struct command_ctx *ctx, const struct bf_args *args, const struct bf_find *request)
 {
-    size_t n;
+    size_t layers;
     if (command_bytes(ctx->args) > (request->keys ? INLINE_KEY_BYTES : COMMAND_SLICE_BYTES))
         return false;
     struct find *find = find_create(ctx->server, ctx->database, args, request, ctx->reply->buf->cap);
@@ -117,7 +112,7 @@ static bool find_now(struct command_ctx *ctx, const struct bf_args *args, const 
         find_destroy(find);
         return true;
     }
-    bool small = !find_choose(find, &n) && n * request->items <= INLINE_QUESTIONS && !find_has_unread(find);
+    bool small = !find_choose(find, &layers) && layers * request->items <= INLINE_QUESTIONS && !find_has_unread(find);
     if (small) {
         find_ask(find);
         stats_add(&ctx->stats->maybe_answers, find_maybe_answers(find));

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "bf_request.h"
+#include "bf_host.h"
+#include "bf_texts.h"
 #include "bloom_state.h"
 #include "content.h"
 #include "filter_file.h"
@@ -21,11 +22,6 @@ struct import {
     struct bf_import request;
     struct filter_file file;
 };
-
-static struct slice job_word(const void *args, size_t i)
-{
-    return ((const struct job_args *)args)->argv[i];
-}
 
 /* ---- the file ---- */
 
@@ -44,7 +40,7 @@ static const char *refusal(int rc)
 /* False after an error reply. */
 static bool open_file(struct import *import)
 {
-    const char *directory = server_config(import->job->server)->import_dir;
+    const char *directory = server_config(import->job->server)->filters.import_dir;
     struct slice given = import->request.variant;
     enum bloom_variant variant;
     struct errbuf err = {""};
@@ -74,6 +70,7 @@ static bool decide_params(const struct import *import, const struct bloom_state 
         return false;
     }
     filter_file_params(&import->file.shape, state, params);
+    params->key = filterdb_key_of_path(import->path, &(size_t){0});
     if (request->capacity) {
         params->capacity = request->capacity;
         params->error_rate = filter_file_rate(&import->file.shape, request->capacity);
@@ -117,13 +114,13 @@ static void import_file(struct import *import)
     else if (decide_params(import, &state, &params) &&
              content_prepare(import->job, import->name, &params, &import->file.shape, 1, &entry) &&
              load(import, entry, &state))
-        content_finish(import->job, entry, &publication, "ERR item exists");
+        content_finish(import->job, entry, &publication, BF_EXISTS);
 }
 
 static void import_job(struct command_job *job)
 {
     const struct job_args *args = job->data;
-    const struct bf_args words = {.argc = args->argc, .at = job_word, .ctx = args, .name = "bf.import"};
+    const struct bf_args words = bf_args_of_job(args, "bf.import");
     struct import import = {.job = job, .name = args->argv[1], .file = {.fd = -1}};
     char path[PATH_MAX_BYTES + 1];
     struct errbuf error;
@@ -131,7 +128,7 @@ static void import_job(struct command_job *job)
         reply_error(&job->reply, error.text);
         return;
     }
-    if (server_config(job->server)->import_dir[0] == '\0') {
+    if (server_config(job->server)->filters.import_dir[0] == '\0') {
         reply_error(&job->reply,
                     "ERR BF.IMPORT needs the setting import-dir, the directory whose files may be imported");
         return;
@@ -144,7 +141,7 @@ static void import_job(struct command_job *job)
     path[args->argv[2].len] = '\0';
     import.path = path;
     if (!import.request.replace && registry_lookup(job->server->registry, import.name)) {
-        reply_error(&job->reply, "ERR item exists");
+        reply_error(&job->reply, BF_EXISTS);
         return;
     }
     if (!open_file(&import))

@@ -11,6 +11,7 @@
 #include "redisbloom_dump.h"
 #include "registry_databases.h"
 #include "sstable_reads.h"
+#include "registry_key.h"
 
 /* The longest dump in one piece. It is copied a few times on its way out, once on the loop: 8 MB in about a
  * millisecond. RESTORE takes longer ones, as MIGRATE of a Redis with RedisBloom sends them. */
@@ -22,10 +23,10 @@ static uint64_t dump_limit(const struct server *server)
 {
     const struct config *config = server_config(server);
     uint64_t limit = DUMP_MAX_BYTES;
-    if (config->proto_max_bulk_len < limit)
-        limit = config->proto_max_bulk_len;
-    if (config->reply_buffer_limit - 64 < limit) /* the reply has a few bytes more than the dump */
-        limit = config->reply_buffer_limit - 64;
+    if (config->clients.proto_max_bulk_len < limit)
+        limit = config->clients.proto_max_bulk_len;
+    if (config->clients.reply_buffer_limit - 64 < limit) /* the reply has a few bytes more than the dump */
+        limit = config->clients.reply_buffer_limit - 64;
     return limit;
 }
 
@@ -84,7 +85,7 @@ static void dump_job(struct command_job *job)
     struct entry *entry = content_pin(job, args->argv[1], &replied);
     if (entry) {
         dump_entry(job, entry);
-        registry_unpin(entry);
+        entry_unpin(entry);
     } else if (!replied) {
         reply_null(&job->reply);
     }
@@ -92,7 +93,8 @@ static void dump_job(struct command_job *job)
 
 void cmd_dump(struct command_ctx *ctx)
 {
-    content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
+    if (!sstable_has_no_dump(ctx))
+        content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
 }
 
 /* ---- RESTORE ---- */
@@ -239,7 +241,7 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
             if (!read_database(&job->reply, args->argv[++i], NULL, &db) ||
                 !database_exists(job->server, &job->reply, db))
                 return false;
-            if (db != 0 && server_config(job->server)->cluster_emulation) {
+            if (db != 0 && server_config(job->server)->cluster.emulation) {
                 reply_error(&job->reply, "ERR Copying to another database is not allowed in cluster mode");
                 return false;
             }
@@ -252,7 +254,9 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
     return true;
 }
 
-/* The copy has every add to the source that was answered before; later ones may be in it. */
+/* The copy has every add to the source that was answered before; later ones may be in it. A forgotten part of a window
+ * keeps its turn here until its layer gets the next one, so the copy forgets the part by that turn. (Parts that are
+ * dropped, with turn 0 and bits, are the module's: bloom_window_follow.h.) */
 static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *source, unsigned nlayers)
 {
     struct bloom_union counts = {{0}, {0}};
@@ -339,7 +343,7 @@ static void copy_job(struct command_job *job)
         reply_read_only(&job->reply, key_name(to));
     else
         copy_entry(job, source, expiry_of(job, from, source), to, replace);
-    registry_unpin(source);
+    entry_unpin(source);
 }
 
 void cmd_copy(struct command_ctx *ctx)

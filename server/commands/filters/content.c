@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_merge.h"
 #include "journal.h"
@@ -47,18 +48,22 @@ void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct c
 
 /* ---- preparing ---- */
 
+int registry_status(int status)
+{
+    return status == BLOOM_LIMIT ? REGISTRY_LIMIT : status > 0 ? REGISTRY_REFUSED : status;
+}
+
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
 {
-    if (status == -ENOMEM)
-        reply_error(reply, BF_NO_MEMORY);
-    else if (status == REGISTRY_LIMIT)
-        reply_errorf(reply, "OOM %s (maxmemory, bf-max-filter-bytes)", err->text);
-    else if (status == REGISTRY_EXISTS)
+    struct bf_out out = bf_out_of(reply);
+    if (status == REGISTRY_EXISTS)
         reply_error(reply, BF_EXISTS);
     else if (status == REGISTRY_CHANGED)
         reply_error(reply, "ERR the filter was deleted or replaced meanwhile; nothing has been changed");
-    else
+    else if (status < 0 && status != -ENOMEM)
         reply_errorf(reply, "ERR %s", err->text);
+    else
+        bf_reply_not_made(&out, status == REGISTRY_LIMIT ? BLOOM_LIMIT : status > 0 ? BLOOM_REFUSED : status, err);
 }
 
 bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
@@ -69,7 +74,7 @@ bool content_prepare(struct command_job *job, struct slice name, const struct bl
     struct entry *entry;
     int status = bloom_class_get(job->server->pool, params, &shapes[0], &class, &err);
     if (status != 0) {
-        reply_not_made(&job->reply, status < 0 ? status : REGISTRY_REFUSED, &err);
+        reply_not_made(&job->reply, registry_status(status), &err);
         return false;
     }
     status = registry_prepare(job->server->registry, name, class, false, &entry, &err);
@@ -82,11 +87,7 @@ bool content_prepare(struct command_job *job, struct slice name, const struct bl
         status = bloom_filter_append_layer(entry_filter(entry), &shapes[i], &err);
         if (status == 0)
             continue;
-        reply_not_made(&job->reply,
-                       status == BLOOM_LIMIT ? REGISTRY_LIMIT
-                       : status < 0          ? status
-                                             : REGISTRY_REFUSED,
-                       &err);
+        reply_not_made(&job->reply, registry_status(status), &err);
         registry_abandon(job->server->registry, entry);
         return false;
     }
@@ -159,7 +160,7 @@ static bool publish_in_log(struct server *server, struct journal *journal, struc
 static int write_files(struct server *server, struct journal *journal, struct entry *entry,
                        const struct content_publication *publication, struct store_record *record, struct errbuf *err)
 {
-    struct slice name = entry_created_name(entry);
+    struct slice name = entry_name(entry);
     struct store_item item = {
         .id = entry->id,
         .name = name.ptr,
@@ -168,12 +169,12 @@ static int write_files(struct server *server, struct journal *journal, struct en
         .expires_ms = publication->how.expires_ms,
     };
     entry_mark_clean(entry); /* before its bits are read: later adds mark it again */
-    int status = store_write(server->store, &item, record, err);
+    int status = store_write(server->persistence->store, &item, record, err);
     if (status == 0 && publication->absorbs) {
         rcu_wait_for_readers();
         status = journal_sync(journal, err);
         if (status) {
-            store_discard(server->store, entry->id);
+            store_discard(server->persistence->store, entry->id);
             free(record->text);
         }
     }
@@ -197,9 +198,9 @@ static int publish_with_files(struct server *server, struct journal *journal, st
         how.payload = &contents;
         status = registry_publish(server->registry, entry, &how);
         if (status == REGISTRY_OK)
-            store_published(server->store, id);
+            store_published(server->persistence->store, id);
         else
-            store_discard(server->store, id);
+            store_discard(server->persistence->store, id);
         free(record.text);
     }
     journal_keep_end(journal, &keep);
@@ -260,7 +261,7 @@ static struct entry *unless_missing(struct command_job *job, struct entry *entry
         reply_errorf(&job->reply, "ERR the filter could not be loaded and is quarantined: %s", reason);
     else
         reply_error(&job->reply, why);
-    registry_unpin(entry);
+    entry_unpin(entry);
     return NULL;
 }
 
@@ -269,6 +270,15 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
     struct errbuf why = {RESIDENCY_TRYAGAIN};
     struct entry *entry = residency_pin(job->server, name, &why);
     return unless_missing(job, entry, entry ? entry_filter(entry) : NULL, why.text, replied_out);
+}
+
+struct entry *content_pin_existing(struct command_job *job, struct slice name)
+{
+    bool replied;
+    struct entry *entry = content_pin(job, name, &replied);
+    if (!entry && !replied)
+        reply_error(&job->reply, BF_NOT_FOUND);
+    return entry;
 }
 
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out)
@@ -282,7 +292,7 @@ struct entry *content_pin_shape(struct command_job *job, struct slice name, bool
 bool content_large_begin(struct command_job *job, uint64_t bytes)
 {
     if (bytes <= CONTENT_LARGE_BYTES ||
-        atomic_fetch_add_explicit(&job->server->large_jobs, 1, memory_order_relaxed) < CONTENT_LARGE_JOBS)
+        atomic_fetch_add_explicit(&job->server->clients.large_jobs, 1, memory_order_relaxed) < CONTENT_LARGE_JOBS)
         return true;
     content_large_end(job, bytes);
     reply_errorf(&job->reply, "TRYAGAIN %d large filters are being merged or copied already", CONTENT_LARGE_JOBS);
@@ -292,5 +302,5 @@ bool content_large_begin(struct command_job *job, uint64_t bytes)
 void content_large_end(struct command_job *job, uint64_t bytes)
 {
     if (bytes > CONTENT_LARGE_BYTES)
-        atomic_fetch_sub_explicit(&job->server->large_jobs, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&job->server->clients.large_jobs, 1, memory_order_relaxed);
 }

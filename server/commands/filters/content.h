@@ -67,8 +67,11 @@ int content_publish(struct server *server, struct entry *entry, const struct con
 void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
                     const char *exists);
 
-/* Replies with the reason why a filter could not be created: a status of the registry or of bloomcore, with its text.
- * Any thread. */
+/* The status of the registry for one of bloomcore. */
+int registry_status(int status);
+
+/* Replies with the reason why a filter could not be created: a status of the registry, or an -errno, with its text. Any
+ * thread. */
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 
 /* ---- finding ---- */
@@ -76,7 +79,10 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 /* Pins the filter of that name. NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
-/* The same for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */
+/* The same, and an error reply if there is none. */
+struct entry *content_pin_existing(struct command_job *job, struct slice name);
+
+/* content_pin() for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out);
 
 /* The whole filter, which is pinned, as DUMP returns it: malloc'ed. False after an error reply: it is too large for one
@@ -88,8 +94,8 @@ bool content_dump(struct command_job *job, struct entry *entry, unsigned char **
 #define CONTENT_LARGE_BYTES (64u << 20) /* work on more than this takes tens of milliseconds of a pool thread */
 #define CONTENT_LARGE_JOBS  2           /* of these at a time: the pool has other jobs, too */
 
-/* Called before work on `bytes` bytes; false, after an error reply, when too many large jobs run. If true, the caller
- * ends with content_large_end() of the same number. */
+/* Called before work on `bytes` bytes. False, after an error reply, when too many large jobs run. If true, the caller
+ * calls content_large_end() afterwards with this number. */
 bool content_large_begin(struct command_job *job, uint64_t bytes);
 void content_large_end(struct command_job *job, uint64_t bytes);
 

@@ -1,18 +1,20 @@
 #include "find.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "all_names.h"
 #include "bloom_find.h"
+#include "bloom_keyring.h"
 #include "cql_key.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "registry_key.h"
 #include "residency.h"
 #include "sstables.h"
 
-#define STEP_QUESTIONS 65536 /* filters times items in a step: a few milliseconds */
+#define STEP_QUESTIONS 65536 /* layers times items in a step: a few milliseconds */
 #define STEP_MIN       16
 #define NAMES_AHEAD    16
 
@@ -37,8 +39,39 @@ struct pattern {
     bool compiled; /* into find->glob; otherwise all names with the prefix match */
     char prefix[GLOB_COMPILED_MAX];
     size_t prefix_len;
+    bool left;         /* names that were visited in this step: for the next one */
     struct slice last; /* in this step: the key looked at last */
     struct buf after;  /* between two steps: the same */
+};
+
+struct step {
+    size_t most;             /* names looked at */
+    size_t budget;           /* layers asked */
+    size_t nmaybe;           /* filters that the last step has answered "maybe" for */
+    size_t nchosen, nlayers; /* in this step, and their layers */
+};
+
+struct policy {
+    uint16_t stamp;
+    bool maybe;      /* quarantined filters answer "maybe" */
+    bool away_maybe; /* filters whose bits are not in memory do (maxmemory-policy) */
+};
+
+struct answers {
+    size_t asked;
+    size_t nunknown;
+    struct buf unknown; /* names and reasons, as replies */
+    size_t bytes;       /* of the names found */
+    uint64_t maybes;    /* answers of filters whose bits are not in memory */
+};
+
+struct reads {
+    struct buf unread;    /* keys of filters that are to be read, each behind its length */
+    struct buf reading;   /* the part of them that find_read() works on */
+    size_t taken;         /* bytes of `reading` whose filters were chosen last */
+    bool was_read;        /* find_read() chooses */
+    struct errbuf why;    /* its bits could not be read */
+    struct entry *pinned; /* the data directory's filter that find_read() has brought into memory; NULL: none */
 };
 
 struct find {
@@ -47,29 +80,20 @@ struct find {
     struct bf_args words;
     struct bf_find request;
     size_t cap;
-    size_t step; /* names looked at in a step */
-    uint16_t stamp;
-    bool maybe;      /* quarantined filters answer "maybe" */
-    bool away_maybe; /* filters whose bits are not in memory do (maxmemory-policy) */
+    struct step step;
+    struct policy policy;
     bool failed;
     size_t at; /* the word of the next filter */
     struct pattern pattern;
     struct id_set seen;
-    size_t asked;
-    size_t nunknown;
-    struct buf unknown; /* names and reasons, as replies */
+    struct answers answers;
+    struct {
+        uint64_t round; /* when it began */
+        unsigned hold;
+    } sstables;
     struct buf keys;
-    struct buf key;       /* in the registry, of the name that was looked up last (key_of()) */
-    struct buf unread;    /* keys of filters that are to be read, each behind its length */
-    struct buf reading;   /* the part of them that find_read() works on */
-    size_t taken;         /* bytes of `reading` whose filters were chosen last */
-    bool was_read;        /* find_read() chooses */
-    struct errbuf why;    /* its bits could not be read */
-    struct entry *pinned; /* the data directory's filter that find_read() has brought into memory; NULL: none */
-    size_t bytes;         /* of the names found */
-    uint64_t maybes;      /* answers of filters whose bits are not in memory */
-    size_t nmaybe;        /* filters that the last step has answered "maybe" for */
-    size_t nchosen;
+    struct buf key; /* in the registry, of the name that was looked up last (key_of()) */
+    struct reads reads;
     const struct bloom_filter *filters[FIND_STEP];
     struct slice names[FIND_STEP];
     struct glob glob;     /* of a compiled pattern */
@@ -130,20 +154,23 @@ struct find *find_create(struct server *server, unsigned database, const struct 
     find->words = *words;
     find->request = *request;
     find->cap = cap;
-    find->step = STEP_QUESTIONS / request->items;
-    if (find->step < STEP_MIN)
-        find->step = STEP_MIN;
-    if (find->step > FIND_STEP)
-        find->step = FIND_STEP;
-    find->stamp = atomic_load_explicit(&server->use_stamp, memory_order_relaxed);
-    find->maybe = server_config(server)->quarantined_filters == QUARANTINE_MAYBE;
-    find->away_maybe = server_config(server)->maxmemory_policy == MEMORY_MAYBE;
+    find->step.budget = STEP_QUESTIONS / request->items;
+    if (find->step.budget < STEP_MIN)
+        find->step.budget = STEP_MIN;
+    find->step.most = find->step.budget < FIND_STEP ? find->step.budget : FIND_STEP;
+    find->policy.stamp = atomic_load_explicit(&server->memory.use_stamp, memory_order_relaxed);
+    find->policy.maybe = server_config(server)->data.quarantined_filters == QUARANTINE_MAYBE;
+    find->policy.away_maybe = server_config(server)->memory.maxmemory_policy == MEMORY_MAYBE;
     find->at = request->first_name;
-    buf_init(&find->unknown, cap);
+    if (server->sstables) {
+        find->sstables.hold = sstables_hold(server->sstables);
+        find->sstables.round = sstables_round(server->sstables);
+    }
+    buf_init(&find->answers.unknown, cap);
     buf_init(&find->keys, SIZE_MAX);
     buf_init(&find->key, SIZE_MAX);
-    buf_init(&find->unread, SIZE_MAX);
-    buf_init(&find->reading, SIZE_MAX);
+    buf_init(&find->reads.unread, SIZE_MAX);
+    buf_init(&find->reads.reading, SIZE_MAX);
     buf_init(&find->pattern.after, cap);
     for (size_t i = 0; i < request->items; i++) {
         find->found[i].n = 0;
@@ -156,14 +183,16 @@ void find_destroy(struct find *find)
 {
     if (!find)
         return;
+    if (find->server->sstables)
+        sstables_release(find->server->sstables, find->sstables.hold);
     for (size_t i = 0; i < find->request.items; i++)
         buf_deinit(&find->found[i].names);
-    buf_deinit(&find->unknown);
-    if (find->pinned)
-        registry_unpin(find->pinned);
+    buf_deinit(&find->answers.unknown);
+    if (find->reads.pinned)
+        entry_unpin(find->reads.pinned);
     buf_deinit(&find->keys);
-    buf_deinit(&find->unread);
-    buf_deinit(&find->reading);
+    buf_deinit(&find->reads.unread);
+    buf_deinit(&find->reads.reading);
     buf_deinit(&find->pattern.after);
     buf_deinit(&find->key);
     free(find->seen.slots);
@@ -173,7 +202,7 @@ void find_destroy(struct find *find)
 /* Whether it is no use to go on: no memory, or the reply is too long. */
 static bool find_failed(const struct find *find)
 {
-    return find->failed || find->bytes > find->cap || buf_failed(&find->unknown);
+    return find->failed || find->answers.bytes > find->cap || buf_failed(&find->answers.unknown);
 }
 
 /* ---- items ---- */
@@ -208,10 +237,10 @@ static struct bloom_item item_of(const struct find *find, size_t i)
 
 static void unknown(struct find *find, struct slice name, const char *reason)
 {
-    struct reply reply = {.buf = &find->unknown, .version = 2};
+    struct reply reply = {.buf = &find->answers.unknown, .version = 2};
     reply_bulk(&reply, name.ptr, name.len);
     reply_bulk_str(&reply, reason);
-    find->nunknown++;
+    find->answers.nunknown++;
 }
 
 static void add_name(struct find *find, struct found *found, struct slice name)
@@ -221,14 +250,14 @@ static void add_name(struct find *find, struct found *found, struct slice name)
     if (find->request.count)
         return;
     reply_bulk(&reply, name.ptr, name.len);
-    find->bytes += name.len + 5;
+    find->answers.bytes += name.len + 5;
     find->failed |= buf_failed(&found->names);
 }
 
 static void answer_maybe(struct find *find, struct slice name)
 {
-    find->asked++;
-    find->nmaybe++;
+    find->answers.asked++;
+    find->step.nmaybe++;
     for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
         add_name(find, &find->found[i], name);
 }
@@ -237,7 +266,7 @@ static void answer_maybe(struct find *find, struct slice name)
 static void note_quarantined(struct find *find, struct slice name, struct entry *entry)
 {
     unknown(find, name, entry_quarantine_reason(entry));
-    if (find->maybe)
+    if (find->policy.maybe)
         answer_maybe(find, name);
 }
 
@@ -271,16 +300,16 @@ static struct slice key_of(struct find *find, struct slice name)
 /* As BF.EXISTS does it: the bits are read in the background. */
 static void note_away(struct find *find, struct slice name, struct entry *entry)
 {
-    entry_note_use(entry, find->stamp);
+    entry_note_use(entry, find->policy.stamp);
     residency_ask(find->server, key_of(find, name));
     answer_maybe(find, name);
-    find->maybes += find->request.items;
+    find->answers.maybes += find->request.items;
 }
 
 /* Whether another word has named this filter. */
 static bool is_known(struct find *find, const struct entry *entry)
 {
-    return find->request.names > 1 && !find->was_read &&
+    return find->request.names > 1 && !find->reads.was_read &&
            !id_set_add(&find->seen, entry->id, find->request.names, &find->failed);
 }
 
@@ -288,9 +317,9 @@ static bool is_known(struct find *find, const struct entry *entry)
 static __attribute__((noinline)) void choose_without_bits(struct find *find, struct slice name, struct entry *entry)
 {
     bool away = entry_shape(entry); /* or was: they may be back by now */
-    bool maybe = away && find->away_maybe, unread = away || sstables_is_unread(entry);
-    if (unread && !maybe && find->was_read) { /* it has changed at this moment; or there is no room for it */
-        unknown(find, name, away ? find->why.text : SSTABLES_UNREAD);
+    bool maybe = away && find->policy.away_maybe, unread = away || sstables_is_unread(entry);
+    if (unread && !maybe && find->reads.was_read) { /* it has changed at this moment; or there is no room for it */
+        unknown(find, name, away ? find->reads.why.text : SSTABLES_UNREAD);
         return;
     }
     if (is_known(find, entry))
@@ -298,11 +327,19 @@ static __attribute__((noinline)) void choose_without_bits(struct find *find, str
     if (maybe) {
         note_away(find, name, entry);
     } else if (unread) {
-        append_name(&find->unread, name);
-        find->failed |= buf_failed(&find->unread);
+        append_name(&find->reads.unread, name);
+        find->failed |= buf_failed(&find->reads.unread);
     } else {
         note_quarantined(find, name, entry);
     }
+}
+
+/* The key of a KEYED filter is not here. */
+static __attribute__((noinline)) void note_locked(struct find *find, struct slice name, uint64_t key)
+{
+    char text[64], id[BF_KEY_TEXT];
+    snprintf(text, sizeof(text), "its key %s is not here", bf_key_text(key, id));
+    unknown(find, name, text);
 }
 
 static void choose(struct find *find, struct slice name, struct entry *entry)
@@ -312,11 +349,16 @@ static void choose(struct find *find, struct slice name, struct entry *entry)
         choose_without_bits(find, name, entry);
         return;
     }
+    if (__builtin_expect(bloom_filter_missing_key(filter) != 0, false)) {
+        note_locked(find, name, bloom_filter_missing_key(filter));
+        return;
+    }
     if (is_known(find, entry))
         return;
-    entry_note_use(entry, find->stamp);
-    find->filters[find->nchosen] = filter;
-    find->names[find->nchosen++] = name;
+    entry_note_use(entry, find->policy.stamp);
+    find->step.nlayers += bloom_filter_nlayers(filter);
+    find->filters[find->step.nchosen] = filter;
+    find->names[find->step.nchosen++] = name;
 }
 
 static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
@@ -336,6 +378,12 @@ static void choose_named(struct find *find, struct slice name)
     choose_hashed(find, name, registry_hash(find->server->registry, key_of(find, name)));
 }
 
+/* Whether the filters chosen are work enough for a step. */
+static bool is_full(const struct find *find)
+{
+    return find->step.nlayers >= find->step.budget;
+}
+
 /* The next words, at most `most`, as long as they are names: the cache misses of NAMES_AHEAD of them overlap. Returns
  * how many they were. */
 static size_t choose_names(struct find *find, size_t most)
@@ -350,10 +398,11 @@ static size_t choose_names(struct find *find, size_t most)
     }
     for (size_t i = 0; i < n; i++)
         registry_prefetch_entry(registry, hashes[i]);
-    for (size_t i = 0; i < n; i++)
-        choose_hashed(find, bf_arg(&find->words, find->at + i), hashes[i]);
-    find->at += n;
-    return n;
+    size_t chosen = 0;
+    for (; chosen < n && (chosen == 0 || !is_full(find)); chosen++)
+        choose_hashed(find, bf_arg(&find->words, find->at + chosen), hashes[chosen]);
+    find->at += chosen;
+    return chosen;
 }
 
 static void choose_matching(void *ctx, struct slice key, struct entry *entry)
@@ -361,6 +410,10 @@ static void choose_matching(void *ctx, struct slice key, struct entry *entry)
     struct find *find = ctx;
     struct pattern *pattern = &find->pattern;
     struct slice name = key_name(key);
+    if (is_full(find)) {
+        pattern->left = true;
+        return;
+    }
     pattern->last = key;
     if (!entry || (pattern->compiled && !glob_test(&find->glob, name)))
         return;
@@ -387,9 +440,12 @@ static size_t choose_next(struct find *find, bool first, size_t most)
     char space[GLOB_COMPILED_MAX + DATABASE_PREFIX];
     struct slice prefix = key_write(space, find->database, (struct slice){pattern->prefix, pattern->prefix_len});
     struct slice after = {buf_head(&pattern->after), buf_len(&pattern->after)};
+    pattern->left = false;
     size_t n = all_names_walk(find->server->registry, find->server->sstables, prefix, first ? NULL : &after, most,
                               choose_matching, find);
-    if (n < most) {
+    if (pattern->left) /* filters of many layers: visit no more than are asked */
+        find->step.most = find->step.nchosen;
+    if (n < most && !pattern->left) {
         if (!pattern->matched)
             unknown(find, bf_arg(&find->words, find->at), "no filter matches");
         pattern->begun = false;
@@ -402,21 +458,21 @@ static size_t choose_next(struct find *find, bool first, size_t most)
     return n;
 }
 
-bool find_choose(struct find *find, size_t *n_out)
+bool find_choose(struct find *find, size_t *layers_out)
 {
     size_t looked = 0, end = find->request.first_name + find->request.names;
-    find->nchosen = find->nmaybe = 0;
-    while (find->at < end && looked < find->step && !find_failed(find)) {
-        size_t names = choose_names(find, find->step - looked);
+    find->step.nchosen = find->step.nlayers = find->step.nmaybe = 0;
+    while (find->at < end && looked < find->step.most && !is_full(find) && !find_failed(find)) {
+        size_t names = choose_names(find, find->step.most - looked);
         looked += names;
         if (names > 0)
             continue;
         bool first = !find->pattern.begun;
         if (first)
             begin_pattern(find, bf_arg(&find->words, find->at));
-        looked += choose_next(find, first, find->step - looked);
+        looked += choose_next(find, first, find->step.most - looked);
     }
-    *n_out = find->nchosen + find->nmaybe;
+    *layers_out = find->step.nlayers + find->step.nmaybe;
     return find->at < end && !find_failed(find);
 }
 
@@ -424,35 +480,37 @@ bool find_choose(struct find *find, size_t *n_out)
 
 static void let_go(struct find *find)
 {
-    if (find->pinned)
-        registry_unpin(find->pinned);
-    find->pinned = NULL;
+    if (find->reads.pinned)
+        entry_unpin(find->reads.pinned);
+    find->reads.pinned = NULL;
 }
 
 bool find_has_unread(const struct find *find)
 {
-    return !find_failed(find) && (buf_len(&find->unread) > 0 || buf_len(&find->reading) > find->taken);
+    return !find_failed(find) &&
+           (buf_len(&find->reads.unread) > 0 || buf_len(&find->reads.reading) > find->reads.taken);
 }
 
 void find_read(struct find *find)
 {
     let_go(find);
-    buf_consume(&find->reading, find->taken);
-    if (buf_len(&find->reading) == 0) {
-        struct buf empty = find->reading;
-        find->reading = find->unread;
-        find->unread = empty;
+    buf_consume(&find->reads.reading, find->reads.taken);
+    if (buf_len(&find->reads.reading) == 0) {
+        struct buf empty = find->reads.reading;
+        find->reads.reading = find->reads.unread;
+        find->reads.unread = empty;
     }
-    struct slice name = name_at(&find->reading, 0);
-    find->taken = sizeof(name.len) + name.len;
-    find->nchosen = 0;
-    find->why = (struct errbuf){RESIDENCY_TRYAGAIN};
-    find->pinned = residency_pin(find->server, key_of(find, name), &find->why); /* until it has been asked */
-    if (!find->pinned && find->server->sstables)                                /* or it was deleted meanwhile */
+    struct slice name = name_at(&find->reads.reading, 0);
+    find->reads.taken = sizeof(name.len) + name.len;
+    find->step.nchosen = find->step.nlayers = 0;
+    find->reads.why = (struct errbuf){RESIDENCY_TRYAGAIN};
+    find->reads.pinned =
+        residency_pin(find->server, key_of(find, name), &find->reads.why); /* until it has been asked */
+    if (!find->reads.pinned && find->server->sstables)                     /* or it was deleted meanwhile */
         sstables_read(find->server->sstables, name);
-    find->was_read = true;
+    find->reads.was_read = true;
     choose_named(find, name);
-    find->was_read = false;
+    find->reads.was_read = false;
 }
 
 /* ---- asking ---- */
@@ -460,8 +518,8 @@ void find_read(struct find *find)
 static void ask_for(struct find *find, struct bloom_item item, struct found *found)
 {
     uint64_t have[BLOOM_FIND_WORDS(FIND_STEP)];
-    bloom_find(&item, find->filters, find->nchosen, have);
-    for (size_t w = 0; w < BLOOM_FIND_WORDS(find->nchosen); w++) {
+    bloom_find(&item, find->filters, find->step.nchosen, have);
+    for (size_t w = 0; w < BLOOM_FIND_WORDS(find->step.nchosen); w++) {
         for (; have[w] && !find_failed(find); have[w] &= have[w] - 1)
             add_name(find, found, find->names[w * 64 + (size_t)__builtin_ctzll(have[w])]);
     }
@@ -471,19 +529,19 @@ void find_ask(struct find *find)
 {
     for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
         ask_for(find, item_of(find, i), &find->found[i]);
-    find->asked += find->nchosen;
+    find->answers.asked += find->step.nchosen;
 }
 
 uint64_t find_maybe_answers(const struct find *find)
 {
-    return find->maybes;
+    return find->answers.maybes;
 }
 
 void find_reply(const struct find *find, struct reply *reply)
 {
-    reply_map(reply, 3);
+    reply_map(reply, find->server->sstables ? 4 : 3);
     reply_bulk_str(reply, "asked");
-    reply_integer(reply, (int64_t)find->asked);
+    reply_integer(reply, (int64_t)find->answers.asked);
     reply_bulk_str(reply, "found");
     reply_array(reply, find->request.items);
     for (size_t i = 0; i < find->request.items; i++) {
@@ -496,8 +554,12 @@ void find_reply(const struct find *find, struct reply *reply)
         buf_append(reply->buf, buf_head(&found->names), buf_len(&found->names));
     }
     reply_bulk_str(reply, "unknown");
-    reply_map(reply, find->nunknown);
-    buf_append(reply->buf, buf_head(&find->unknown), buf_len(&find->unknown));
+    reply_map(reply, find->answers.nunknown);
+    buf_append(reply->buf, buf_head(&find->answers.unknown), buf_len(&find->answers.unknown));
+    if (find->server->sstables) {
+        reply_bulk_str(reply, "round");
+        reply_integer(reply, (int64_t)find->sstables.round);
+    }
     if (find_failed(find))
         reply->buf->failed = true;
 }

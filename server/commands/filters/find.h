@@ -29,9 +29,10 @@ void find_destroy(struct find *find); /* NULL is fine */
 /* Reads the keys of the request, if it has any. False: `error` says which of them is none. Once, before find_ask(). */
 bool find_read_keys(struct find *find, struct errbuf *error);
 
-/* Chooses the next filters; *n_out is their number, with those that are answered "maybe" without being asked. False:
- * these are the last, or there is no memory. */
-bool find_choose(struct find *find, size_t *n_out);
+/* Chooses the next filters. *layers_out is the number of their layers, with one for each filter that is answered
+ * "maybe" without being asked: times the number of items it is the cost of find_ask(). False: these are the last, or
+ * there is no memory. */
+bool find_choose(struct find *find, size_t *layers_out);
 
 /* Among the words are SSTables' filters that have not been read (sstables.h), or filters whose bits are not in memory
  * (residency.h); they are chosen by find_read(). Under the policy `maybe` the latter are answered at once. */

@@ -8,7 +8,7 @@ static int clean(void *object)
     struct entry *entry = object;
     if (entry_filter(entry))
         bloom_window_clean(entry_filter(entry));
-    registry_unpin(entry);
+    entry_unpin(entry);
     return 0;
 }
 
@@ -18,10 +18,10 @@ void forget_tidy(struct server *server, struct slice name, struct bloom_filter *
         return;
     struct entry *entry = registry_pin(server->registry, name);
     if (entry && entry_filter(entry) == filter) {
-        reclaimer_defer(server->reclaimer, clean, entry);
+        reclaimer_defer(server->reclaimer, clean, entry, 0);
         return;
     }
     bloom_window_clean_later(filter); /* it has been deleted, or has another name, under which it will be used */
     if (entry)
-        registry_unpin(entry);
+        entry_unpin(entry);
 }

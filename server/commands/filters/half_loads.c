@@ -4,16 +4,18 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "machine.h"
 #include "rcu.h"
+#include "lock.h"
 
 struct half_loads {
-    pthread_mutex_t lock;
+    struct lock lock;
     pthread_cond_t returned; /* a load has been returned, or is gone */
     struct half_load *first;
     _Atomic size_t count;
     uint64_t bytes; /* of all filters, under the lock */
+    uint64_t most;  /* of these: the machine's memory */
 };
 
 int half_loads_create(struct half_loads **loads_out)
@@ -21,7 +23,8 @@ int half_loads_create(struct half_loads **loads_out)
     struct half_loads *loads = calloc(1, sizeof(*loads));
     if (!loads)
         return -ENOMEM;
-    pthread_mutex_init(&loads->lock, NULL);
+    loads->most = machine_memory();
+    lock_init(&loads->lock, RANK_HALF_LOADS);
     pthread_cond_init(&loads->returned, NULL);
     *loads_out = loads;
     return 0;
@@ -38,26 +41,24 @@ static struct half_load **find(struct half_loads *loads, struct slice name)
 
 static void free_load(struct half_load *load)
 {
-    if (load->redisbloom)
-        redisbloom_load_deinit(load->redisbloom);
-    free(load->redisbloom);
+    bf_load_end(load->load);
     free(load);
 }
 
 static void unlink_load(struct half_loads *loads, struct half_load **link)
 {
-    loads->bytes -= (*link)->bytes;
+    loads->bytes -= bf_load_plan((*link)->load)->bytes;
     *link = (*link)->next;
     atomic_fetch_sub_explicit(&loads->count, 1, memory_order_relaxed);
 }
 
 int half_loads_take(struct half_loads *loads, struct slice name, struct half_load **load_out)
 {
-    pthread_mutex_lock(&loads->lock);
+    lock_take(&loads->lock);
     struct half_load *load = *find(loads, name);
-    while (load && load->busy && load->redisbloom) {
+    while (load && load->busy && load->load->theirs) {
         rcu_reader_offline(); /* for as long as copying a chunk takes */
-        pthread_cond_wait(&loads->returned, &loads->lock);
+        lock_wait(&loads->returned, &loads->lock);
         rcu_reader_online();
         load = *find(loads, name);
     }
@@ -68,41 +69,33 @@ int half_loads_take(struct half_loads *loads, struct slice name, struct half_loa
         load->busy = true;
         *load_out = load;
     }
-    pthread_mutex_unlock(&loads->lock);
+    lock_give(&loads->lock);
     return status;
 }
 
-static uint64_t machine_memory(void)
+int half_loads_add(struct half_loads *loads, struct slice name, struct bf_load *begun, struct half_load **load_out)
 {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-int half_loads_add(struct half_loads *loads, struct slice name, uint64_t bytes, struct redisbloom_load *redisbloom,
-                   struct half_load **load_out)
-{
+    uint64_t bytes = bf_load_plan(begun)->bytes;
     struct half_load *load = calloc(1, sizeof(*load) + name.len);
     if (!load) {
-        if (redisbloom)
-            redisbloom_load_deinit(redisbloom);
-        free(redisbloom);
+        bf_load_end(begun);
         return -ENOMEM;
     }
-    load->redisbloom = redisbloom;
+    load->load = begun;
     load->busy = true;
-    load->bytes = bytes;
     load->name_len = name.len;
     if (name.len)
         memcpy(load->name, name.ptr, name.len);
 
-    pthread_mutex_lock(&loads->lock);
+    lock_take(&loads->lock);
     int status = HALF_LOADS_OK;
     struct half_load *other = *find(loads, name);
     if (other) {
-        other->spoilt = other->spoilt || !other->redisbloom;
+        other->spoilt = other->spoilt || !other->load->theirs;
         status = HALF_LOADS_BUSY;
     } else if (loads->count >= HALF_LOADS_MAX) {
         status = HALF_LOADS_FULL;
-    } else if (bytes > machine_memory() || loads->bytes > machine_memory() - bytes) {
+    } else if (bytes > loads->most || loads->bytes > loads->most - bytes) {
         status = HALF_LOADS_LARGE;
     } else {
         loads->bytes += bytes;
@@ -110,7 +103,7 @@ int half_loads_add(struct half_loads *loads, struct slice name, uint64_t bytes, 
         loads->first = load;
         loads->count++;
     }
-    pthread_mutex_unlock(&loads->lock);
+    lock_give(&loads->lock);
     if (status != HALF_LOADS_OK) {
         free_load(load);
         return status;
@@ -121,24 +114,24 @@ int half_loads_add(struct half_loads *loads, struct slice name, uint64_t bytes, 
 
 bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t now_ms)
 {
-    pthread_mutex_lock(&loads->lock);
+    lock_take(&loads->lock);
     bool kept = !load->spoilt;
     if (kept) {
         load->last_ms = now_ms;
         load->busy = false;
         pthread_cond_broadcast(&loads->returned);
     }
-    pthread_mutex_unlock(&loads->lock);
+    lock_give(&loads->lock);
     return kept;
 }
 
 bool half_loads_drop(struct half_loads *loads, struct half_load *load)
 {
-    pthread_mutex_lock(&loads->lock);
+    lock_take(&loads->lock);
     unlink_load(loads, find(loads, (struct slice){load->name, load->name_len}));
     bool spoilt = load->spoilt;
     pthread_cond_broadcast(&loads->returned);
-    pthread_mutex_unlock(&loads->lock);
+    lock_give(&loads->lock);
     free_load(load);
     return spoilt;
 }
@@ -147,7 +140,7 @@ void half_loads_expire(struct half_loads *loads, struct registry *registry, int6
 {
     if (half_loads_count(loads) == 0)
         return;
-    pthread_mutex_lock(&loads->lock);
+    lock_take(&loads->lock);
     for (struct half_load **link = &loads->first; *link;) {
         struct half_load *load = *link;
         if (load->busy || load->last_ms >= deadline_ms) {
@@ -158,7 +151,7 @@ void half_loads_expire(struct half_loads *loads, struct registry *registry, int6
         registry_abandon(registry, load->entry);
         free_load(load);
     }
-    pthread_mutex_unlock(&loads->lock);
+    lock_give(&loads->lock);
 }
 
 void half_loads_destroy(struct half_loads *loads, struct registry *registry)
@@ -167,7 +160,7 @@ void half_loads_destroy(struct half_loads *loads, struct registry *registry)
         return;
     half_loads_expire(loads, registry, INT64_MAX);
     pthread_cond_destroy(&loads->returned);
-    pthread_mutex_destroy(&loads->lock);
+    lock_deinit(&loads->lock);
     free(loads);
 }
 

@@ -13,21 +13,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dump.h"
-#include "redisbloom_dump.h"
+#include "bf_chunks.h"
 #include "registry.h"
 
 #define HALF_LOADS_MAX 64
 
 struct half_load {
     struct half_load *next;
-    struct dump_load dump;
-    struct redisbloom_load *redisbloom; /* in place of `dump`: chunks of RedisBloom come in any order; NULL: ours */
-    struct entry *entry;                /* NULL until the header has come */
-    int64_t last_ms;                    /* monotonic time of the last good chunk */
-    bool busy;                          /* a thread works on a chunk of it */
-    uint64_t bytes;                     /* size of its filter */
-    bool spoilt;                        /* another chunk came meanwhile */
+    struct bf_load *load;
+    struct entry *entry; /* NULL until the host has made it after the header */
+    int64_t last_ms;     /* monotonic time of the last good chunk */
+    bool busy;           /* a thread works on a chunk of it */
+    bool spoilt;         /* another chunk came meanwhile */
     size_t name_len;
     char name[];
 };
@@ -51,12 +48,10 @@ enum half_loads_status {
  * HALF_LOADS_OK, _NONE or _BUSY. May wait, offline, until another chunk of it has been taken. */
 int half_loads_take(struct half_loads *loads, struct slice name, struct half_load **load_out);
 
-/* Creates and takes a load without an entry, for a filter of `bytes` bytes. `redisbloom` (NULL: a dump of ours) is
- * malloc'ed and passes to the load, also when there is none. HALF_LOADS_OK, _BUSY (the name has a load), _FULL, _LARGE
- * or -ENOMEM. A header costs its sender nothing, so all loads together may announce at most the machine's
- * memory. */
-int half_loads_add(struct half_loads *loads, struct slice name, uint64_t bytes, struct redisbloom_load *redisbloom,
-                   struct half_load **load_out);
+/* Adds and takes a load, whose filter the caller then makes. It passes in any case, also when it is refused:
+ * HALF_LOADS_BUSY (the name has a load), _FULL, _LARGE or -ENOMEM. A header costs its sender nothing, so all loads
+ * together may announce at most the machine's memory. */
+int half_loads_add(struct half_loads *loads, struct slice name, struct bf_load *load, struct half_load **load_out);
 
 /* Returns a taken load, which waits for its next chunk. False: it was spoilt meanwhile, and the caller drops it. */
 bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t now_ms);

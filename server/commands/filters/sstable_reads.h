@@ -1,5 +1,4 @@
-/* sstable_reads: what commands do with SSTables' filters (sstables.h) beside asking them: have one read, refuse to
- * change one.
+/* sstable_reads: has the filter of an SSTable (sstables.h) read before a query, and refuses changes to it.
  *
  * Thread: the worker's, in an RCU read section. */
 #ifndef BLOOMERY_SSTABLE_READS_H
@@ -19,6 +18,9 @@ bool sstable_is_changed(const struct server *server, const struct command *comma
 
 /* Whether a new filter with this key in the registry would hide an SSTable's. */
 bool sstable_is_hidden_by(const struct server *server, struct slice key);
+
+/* Replies that argument 1 has no dump, if it is an SSTable's filter. */
+bool sstable_has_no_dump(struct command_ctx *ctx);
 
 void reply_read_only(struct reply *reply, struct slice name);
 

@@ -8,12 +8,13 @@
 #include "registry_databases.h"
 #include "server.h"
 #include "sstable_reads.h"
+#include "registry_key.h"
 
 #define OUT_OF_RANGE "ERR DB index is out of range"
 
 bool database_exists(const struct server *server, struct reply *reply, int64_t number)
 {
-    if (number >= 0 && number < (int64_t)server_config(server)->databases)
+    if (number >= 0 && number < (int64_t)server_config(server)->data.databases)
         return true;
     reply_error(reply, OUT_OF_RANGE);
     return false;
@@ -22,7 +23,7 @@ bool database_exists(const struct server *server, struct reply *reply, int64_t n
 /* Whether a cluster has the command; if not, that is replied. */
 static bool refused_by_cluster(struct command_ctx *ctx, const char *name)
 {
-    if (!server_config(ctx->server)->cluster_emulation)
+    if (!server_config(ctx->server)->cluster.emulation)
         return false;
     reply_errorf(ctx->reply, "ERR %s is not allowed in cluster mode", name);
     return true;

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "handlers.h"
 #include "server.h"
+#include "sstables.h"
 
 /* ---- setting a time ---- */
 
@@ -115,7 +116,7 @@ static void reply_time(struct command_ctx *ctx, int64_t base_ms, bool seconds)
     struct slice name = command_arg(ctx, 1);
     int64_t expires_ms;
     if (!registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms)) {
-        reply_integer(ctx->reply, -2);
+        reply_integer(ctx->reply, sstables_find(ctx->server->sstables, name) ? -1 : -2);
         return;
     }
     if (expires_ms == 0) {

@@ -16,7 +16,7 @@ static void count_keys(struct command_ctx *ctx, bool (*counts)(struct command_ct
     int64_t n = ctx->slice ? ctx->slice->count : 0;
     for (size_t i = 0; i < names; i++)
         n += counts(ctx, command_arg(ctx, 1 + first + i));
-    if (ctx->later)
+    if (ctx->slice && ctx->later)
         ctx->slice->count = n;
     else
         reply_integer(ctx->reply, n);
@@ -41,7 +41,7 @@ static bool touch_one(struct command_ctx *ctx, struct slice name)
 {
     struct entry *entry = registry_lookup(ctx->server->registry, name);
     if (entry)
-        entry_note_use(entry, atomic_load_explicit(&ctx->server->use_stamp, memory_order_relaxed));
+        entry_note_use(entry, atomic_load_explicit(&ctx->server->memory.use_stamp, memory_order_relaxed));
     return entry != NULL;
 }
 
@@ -84,7 +84,7 @@ static void count_job(struct command_job *job)
 void cmd_dbsize(struct command_ctx *ctx)
 {
     registry_expire_due(ctx->server->registry, DBSIZE_REMOVES, NULL);
-    if (!ctx->server->sstables || ctx->session->in_exec ||
+    if (!ctx->server->sstables || ctx->session->multi.in_exec ||
         all_names_most(ctx->server->registry, ctx->server->sstables, ctx->database) <= DBSIZE_NAMES)
         count_names(ctx->server, ctx->database, ctx->reply);
     else

@@ -3,7 +3,10 @@
  * Redis stands still meanwhile; this daemon does not. A pool thread talks to the target while clients go on. An add
  * that comes behind the dump must not be lost with the filter, so a filter is deleted only while all workers stand
  * still and if its version is that of before the dump. Otherwise it stays, and the reply says so: the target has a copy
- * then. */
+ * then.
+ *
+ * The timeout is one for all that is said to the target (peer_set_deadline()): a target that answers a byte at a time
+ * cannot hold it. It also ends when its client goes, as all do at the end of the daemon. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +23,8 @@
 #include "tls_context.h"
 
 #define TIMEOUT_PRESET_MS 1000
-#define TIMEOUT_MAX_MS    10000 /* so long may an end of the daemon wait for a silent target */
-#define MIGRATIONS_MAX    4     /* at a time: the pool has other jobs, too */
+#define TIMEOUT_MAX_MS    INT32_MAX
+#define MIGRATIONS_MAX    4 /* at a time: the pool has other jobs, too */
 
 struct key {
     struct slice name;               /* its key in the registry */
@@ -176,7 +179,7 @@ static int ask(struct migration *m)
 static int prepare_tls(struct migration *m)
 {
     struct errbuf err = {""};
-    if (!server_config(m->job->server)->tls_cluster)
+    if (!server_config(m->job->server)->tls.cluster)
         return 0;
     rcu_reader_offline();
     int status = server_tls_outgoing(m->job->server, &m->tls, &err);
@@ -192,6 +195,7 @@ static int meet_target(struct migration *m)
     struct errbuf err = {""};
     char number[PEER_NUMBER_SIZE];
     int status;
+    peer_set_deadline(&m->peer, m->timeout_ms);
     rcu_reader_offline();
     status = peer_connect(&m->peer, &m->address, &err);
     rcu_reader_online();
@@ -247,7 +251,7 @@ static int send_key(struct migration *m, struct key *key)
         return replied ? -EINVAL : 0;
     bool put = entry->id == key->version.id && put_restore(m, key, entry);
     bool changed = entry->id != key->version.id;
-    registry_unpin(entry);
+    entry_unpin(entry);
     if (changed) {
         reply_error(&m->job->reply, "ERR the filter was replaced by another one a moment ago");
         return -EINVAL;
@@ -303,7 +307,7 @@ static void migrate(struct migration *m, const struct job_args *args)
         reply_status(&m->job->reply, "NOKEY");
         return;
     }
-    peer_init(&m->peer, m->timeout_ms, NULL);
+    peer_init(&m->peer, m->timeout_ms, &m->job->client_gone);
     int status = prepare_tls(m);
     if (status == 0)
         status = meet_target(m);
@@ -321,11 +325,11 @@ static void migrate(struct migration *m, const struct job_args *args)
 static void migrate_job(struct command_job *job)
 {
     struct migration m = {.job = job};
-    if (atomic_fetch_add(&job->server->migrations, 1) < MIGRATIONS_MAX)
+    if (atomic_fetch_add(&job->server->clients.migrations, 1) < MIGRATIONS_MAX)
         migrate(&m, job->data);
     else
         reply_errorf(&job->reply, "TRYAGAIN %d MIGRATE commands are under way already", MIGRATIONS_MAX);
-    atomic_fetch_sub(&job->server->migrations, 1);
+    atomic_fetch_sub(&job->server->clients.migrations, 1);
     free((char *)(uintptr_t)m.address.host);
     free((char *)(uintptr_t)m.address.user);
     free((char *)(uintptr_t)m.address.password);

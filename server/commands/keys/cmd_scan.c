@@ -13,9 +13,10 @@
 #include "all_names.h"
 #include "clock.h"
 #include "command.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "handlers.h"
 #include "server.h"
+#include "registry_key.h"
 
 #define SCAN_INLINE_COUNT 100  /* up to so many names are collected on the loop */
 #define SCAN_MAX_COUNT    4096 /* names looked at by one SCAN at most, however large its COUNT */

@@ -15,7 +15,7 @@
 /* Channels and patterns are counted together, shard channels by themselves. */
 static int64_t subscriptions(const struct session *session, enum pubsub_kind kind)
 {
-    const struct pubsub_client *client = session->pubsub;
+    const struct pubsub_client *client = session->pubsub.client;
 
     if (client == NULL)
         return 0;
@@ -40,7 +40,7 @@ static void reply_subscription(struct command_ctx *ctx, enum pubsub_kind kind, c
 /* A channel that cannot be subscribed to is answered with an error in its place; the others are subscribed to. */
 static void subscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
 {
-    size_t max_bytes = (size_t)server_config(ctx->server)->client_subscriptions_limit;
+    size_t max_bytes = (size_t)server_config(ctx->server)->clients.client_subscriptions_limit;
     size_t max_name = kind == PUBSUB_PATTERN ? PUBSUB_MAX_PATTERN : PUBSUB_MAX_NAME;
     struct pubsub_client *client = subscriber_of(ctx->session, ctx->server->pubsub);
 
@@ -89,9 +89,9 @@ static void reply_unsubscribed(void *arg, struct slice name)
 /* From everything of the kind, some at a time. */
 static void unsubscribe_all(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
 {
-    struct pubsub_client *client = ctx->session->pubsub;
+    struct pubsub_client *client = ctx->session->pubsub.client;
     struct unsubscribe_all all = {ctx, kind, word};
-    bool in_exec = ctx->session->in_exec;
+    bool in_exec = ctx->session->multi.in_exec;
 
     if (client == NULL || pubsub_client_count(client, kind) == 0)
         reply_subscription(ctx, kind, word, NULL);
@@ -105,7 +105,7 @@ static void unsubscribe_all(struct command_ctx *ctx, enum pubsub_kind kind, cons
 /* Without a name: from everything of the kind. */
 static void unsubscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
 {
-    struct pubsub_client *client = ctx->session->pubsub;
+    struct pubsub_client *client = ctx->session->pubsub.client;
     size_t first, names = command_slice(ctx, command_argc(ctx) - 1, &first);
 
     ctx->session->pushed = true;
@@ -144,7 +144,7 @@ void cmd_punsubscribe(struct command_ctx *ctx)
 
 void cmd_ssubscribe(struct command_ctx *ctx)
 {
-    if (ctx->session->in_exec) { /* as in Redis, which lets the older ones through */
+    if (ctx->session->multi.in_exec) { /* as in Redis, which lets the older ones through */
         reply_error(ctx->reply, "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client");
         return;
     }
@@ -354,7 +354,7 @@ void cmd_monitor(struct command_ctx *ctx)
     struct pubsub_client *client = subscriber_of(ctx->session, ctx->server->pubsub);
     struct slice none = {"", 0};
 
-    if (ctx->session->in_exec) {
+    if (ctx->session->multi.in_exec) {
         reply_error(ctx->reply, "ERR MONITOR isn't allowed for DENY BLOCKING client");
         return;
     }

@@ -3,13 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acl_user.h"
 #include "command.h"
+#include "cost.h"
+#include "database.h"
 #include "handlers.h"
 #include "host.h"
 #include "journal.h"
 #include "registry_databases.h"
 #include "registry_version.h"
 #include "server.h"
+#include "transaction_cost.h"
+#include "registry_key.h"
 
 struct watched {
     struct watched *next;
@@ -34,7 +39,7 @@ struct transaction {
     size_t nspans, spans_size;
     struct buf bytes;
     uint32_t flags; /* of all commands, ored */
-    size_t cost;    /* of all commands */
+    uint64_t cost;  /* of the words of all commands */
     bool tainted;
     struct watched *watched;
     size_t watched_bytes;
@@ -42,12 +47,12 @@ struct transaction {
 
 static struct transaction *begin(struct session *session)
 {
-    if (!session->transaction) {
-        session->transaction = calloc(1, sizeof(*session->transaction));
-        if (session->transaction)
-            buf_init(&session->transaction->bytes, SIZE_MAX);
+    if (!session->multi.transaction) {
+        session->multi.transaction = calloc(1, sizeof(*session->multi.transaction));
+        if (session->multi.transaction)
+            buf_init(&session->multi.transaction->bytes, SIZE_MAX);
     }
-    return session->transaction;
+    return session->multi.transaction;
 }
 
 static size_t memory_of(const struct transaction *tx)
@@ -58,7 +63,7 @@ static size_t memory_of(const struct transaction *tx)
 
 static void unwatch(struct session *session)
 {
-    struct transaction *tx = session->transaction;
+    struct transaction *tx = session->multi.transaction;
     while (tx && tx->watched) {
         struct watched *next = tx->watched->next;
         free(tx->watched);
@@ -66,14 +71,14 @@ static void unwatch(struct session *session)
     }
     if (tx) {
         tx->watched_bytes = 0;
-        atomic_store_explicit(&session->multi_bytes, memory_of(tx), memory_order_relaxed);
+        atomic_store_explicit(&session->multi.bytes, memory_of(tx), memory_order_relaxed);
     }
-    atomic_store_explicit(&session->watch, 0, memory_order_relaxed);
+    atomic_store_explicit(&session->multi.watched, 0, memory_order_relaxed);
 }
 
 void transaction_end(struct session *session)
 {
-    struct transaction *tx = session->transaction;
+    struct transaction *tx = session->multi.transaction;
     session->modes &= ~(unsigned)MODE_IN_MULTI;
     if (!tx)
         return;
@@ -82,20 +87,20 @@ void transaction_end(struct session *session)
     free(tx->spans);
     buf_deinit(&tx->bytes);
     free(tx);
-    session->transaction = NULL;
-    atomic_store_explicit(&session->multi, -1, memory_order_relaxed);
-    atomic_store_explicit(&session->multi_bytes, 0, memory_order_relaxed);
+    session->multi.transaction = NULL;
+    atomic_store_explicit(&session->multi.queued, -1, memory_order_relaxed);
+    atomic_store_explicit(&session->multi.bytes, 0, memory_order_relaxed);
 }
 
 void transaction_taint(struct session *session)
 {
     if (session->modes & MODE_IN_MULTI)
-        session->transaction->tainted = true;
+        session->multi.transaction->tainted = true;
 }
 
 uint32_t transaction_flags(const struct session *session)
 {
-    return session->modes & MODE_IN_MULTI ? session->transaction->flags : 0;
+    return session->modes & MODE_IN_MULTI ? session->multi.transaction->flags : 0;
 }
 
 /* ---- the queue ---- */
@@ -123,21 +128,14 @@ static bool make_room(void **items, size_t *size, size_t used, size_t n, size_t 
     return true;
 }
 
-/* A unit is the time of a word: an eighth of a microsecond, more where memory is touched for the first time. */
-static size_t cost_of(const struct command *command, const struct resp_command *cmd)
+static uint64_t cost_of(const struct session *session, const struct command *command, const struct resp_command *cmd)
 {
-    size_t words = command->flags & CMD_WRITE ? 2 * cmd->argc : cmd->argc;
-    size_t cost = words + command_bytes(cmd) / 1024;
-    if (command->flags & (CMD_SLOW | CMD_ADMIN))
-        cost += 800;
-    if (command->flags & CMD_SIZES)
-        cost += 80;
-    return cost;
+    return cost_of_words(command, cmd, session->modes & MODE_RESTRICTED ? session->acl.user->ngrants : 0);
 }
 
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd)
 {
-    return session->transaction->cost + cost_of(command, cmd) <= TRANSACTION_COST;
+    return session->multi.transaction->cost + cost_of(session, command, cmd) <= COST_TRANSACTION;
 }
 
 static bool append(struct transaction *tx, const struct command *command, const struct resp_command *cmd)
@@ -154,21 +152,21 @@ static bool append(struct transaction *tx, const struct command *command, const 
     memcpy(room, cmd->base, len);
     buf_commit(&tx->bytes, len);
     tx->flags |= command->flags;
-    tx->cost += cost_of(command, cmd);
     return true;
 }
 
 bool transaction_queue(struct session *session, const struct command *command, const struct resp_command *cmd,
                        size_t limit)
 {
-    struct transaction *tx = session->transaction;
+    struct transaction *tx = session->multi.transaction;
     /* A transaction that will be refused keeps no commands; a new command must fit before it gets room. */
     if (!tx->tainted) {
         if (memory_of(tx) + command_bytes(cmd) + cmd->argc * sizeof(*tx->spans) > limit || !append(tx, command, cmd)) {
             return false;
         }
-        atomic_store_explicit(&session->multi, (int)tx->ncommands, memory_order_relaxed);
-        atomic_store_explicit(&session->multi_bytes, memory_of(tx), memory_order_relaxed);
+        tx->cost += cost_of(session, command, cmd);
+        atomic_store_explicit(&session->multi.queued, (int)tx->ncommands, memory_order_relaxed);
+        atomic_store_explicit(&session->multi.bytes, memory_of(tx), memory_order_relaxed);
     }
     return true;
 }
@@ -196,7 +194,7 @@ static bool touched(const struct server *server, const struct transaction *tx)
 
 static bool watch(const struct server *server, struct session *session, struct slice name)
 {
-    struct transaction *tx = session->transaction;
+    struct transaction *tx = session->multi.transaction;
     struct watched *w = malloc(sizeof(*w) + name.len);
     if (!w)
         return false;
@@ -207,8 +205,8 @@ static bool watch(const struct server *server, struct session *session, struct s
     w->next = tx->watched;
     tx->watched = w;
     tx->watched_bytes += sizeof(*w) + name.len;
-    atomic_fetch_add_explicit(&session->watch, 1, memory_order_relaxed);
-    atomic_store_explicit(&session->multi_bytes, memory_of(tx), memory_order_relaxed);
+    atomic_fetch_add_explicit(&session->multi.watched, 1, memory_order_relaxed);
+    atomic_store_explicit(&session->multi.bytes, memory_of(tx), memory_order_relaxed);
     return true;
 }
 
@@ -219,13 +217,13 @@ void cmd_watch(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR WATCH inside MULTI is not allowed");
         return;
     }
-    size_t watched = atomic_load_explicit(&session->watch, memory_order_relaxed);
+    size_t watched = atomic_load_explicit(&session->multi.watched, memory_order_relaxed);
     if (watched + command_argc(ctx) - 1 > TRANSACTION_WATCHES) {
         reply_errorf(ctx->reply, "ERR a client can watch at most %d names", TRANSACTION_WATCHES);
         return;
     }
     struct transaction *tx = begin(session);
-    size_t limit = (size_t)server_config(ctx->server)->client_query_buffer_limit;
+    size_t limit = (size_t)server_config(ctx->server)->clients.client_query_buffer_limit;
     for (size_t i = 1; i < command_argc(ctx); i++) {
         if (tx && memory_of(tx) > limit) {
             command_over_limit(ctx, "its transaction passed client-query-buffer-limit");
@@ -242,7 +240,7 @@ void cmd_watch(struct command_ctx *ctx)
 void cmd_unwatch(struct command_ctx *ctx)
 {
     struct session *session = ctx->session;
-    if (!session->in_exec) /* in EXEC the names have been compared already, and are dropped at the end */
+    if (!session->multi.in_exec) /* in EXEC the names have been compared already, and are dropped at the end */
         unwatch(session);
     reply_status(ctx->reply, "OK");
 }
@@ -261,7 +259,7 @@ void cmd_multi(struct command_ctx *ctx)
         return;
     }
     session->modes |= MODE_IN_MULTI;
-    atomic_store_explicit(&ctx->session->multi, 0, memory_order_relaxed);
+    atomic_store_explicit(&ctx->session->multi.queued, 0, memory_order_relaxed);
     reply_status(ctx->reply, "OK");
 }
 
@@ -276,13 +274,56 @@ void cmd_discard(struct command_ctx *ctx)
     reply_status(ctx->reply, "OK");
 }
 
+static struct resp_command command_of(const struct transaction *tx, const struct queued *queued)
+{
+    return (struct resp_command){buf_head(&tx->bytes) + queued->base, tx->spans + queued->first, queued->argc};
+}
+
 void transaction_each(const struct transaction *tx,
                       void (*run)(void *ctx, const struct command *command, const struct resp_command *cmd), void *ctx)
 {
     for (size_t i = 0; i < tx->ncommands; i++) {
         const struct queued *q = &tx->commands[i];
-        struct resp_command cmd = {buf_head(&tx->bytes) + q->base, tx->spans + q->first, q->argc};
+        struct resp_command cmd = command_of(tx, q);
         run(ctx, q->command, &cmd);
+    }
+}
+
+static bool read_number(const struct server *server, struct slice word, unsigned *number_out)
+{
+    int64_t number;
+    if (!slice_to_int64(word, &number) || number < 0 || number >= server_config(server)->data.databases)
+        return false;
+    *number_out = (unsigned)number;
+    return true;
+}
+
+static void swap(struct databases *databases, unsigned first, unsigned second)
+{
+    unsigned database = databases_get(databases, first);
+    databases_set(databases, first, databases_get(databases, second));
+    databases_set(databases, second, database);
+}
+
+void transaction_preview(const struct session *session, const struct server *server,
+                         void (*look)(void *ctx, const struct command *command, const struct resp_command *cmd,
+                                      unsigned database),
+                         void *ctx)
+{
+    const struct transaction *tx = session->multi.transaction;
+    unsigned number = atomic_load_explicit(&session->db, memory_order_relaxed), first, second;
+    struct databases databases = {0};
+    for (unsigned i = 0; i < DATABASES_MAX; i++)
+        databases_set(&databases, i, registry_database(server->registry, i));
+    for (size_t i = 0; i < tx->ncommands; i++) {
+        const struct queued *q = &tx->commands[i];
+        struct resp_command cmd = command_of(tx, q);
+        if (q->command->handler == cmd_select)
+            (void)read_number(server, resp_arg(&cmd, 1), &number);
+        if (q->command->handler == cmd_swapdb && read_number(server, resp_arg(&cmd, 1), &first) &&
+            read_number(server, resp_arg(&cmd, 2), &second))
+            swap(&databases, first, second);
+        look(ctx, q->command, &cmd, databases_get(&databases, number));
     }
 }
 
@@ -292,15 +333,15 @@ static void run_queue(struct command_ctx *ctx, struct transaction *tx)
     struct session *session = ctx->session;
     struct journal *journal = tx->ncommands > 1 && (tx->flags & CMD_WRITE) ? server_journal(ctx->server) : NULL;
     session->modes &= ~(unsigned)MODE_IN_MULTI;
-    session->in_exec = true;
+    session->multi.in_exec = true;
     if (journal)
         journal_hold(journal, ctx->ring);
     reply_array(ctx->reply, tx->ncommands);
     command_run_queue(ctx, tx);
     if (journal)
         journal_release(journal);
-    session->in_exec = false;
-    atomic_store_explicit(&session->command, "exec", memory_order_relaxed);
+    session->multi.in_exec = false;
+    atomic_store_explicit(&session->meters.command, "exec", memory_order_relaxed);
 }
 
 /* A single command is isolated anyway; several, or watched names, need all other workers to stand still. */
@@ -312,11 +353,12 @@ static bool needs_exclusive(const struct transaction *tx)
 void cmd_exec(struct command_ctx *ctx)
 {
     struct session *session = ctx->session;
-    struct transaction *tx = session->transaction;
+    struct transaction *tx = session->multi.transaction;
     if (!(session->modes & MODE_IN_MULTI)) {
         reply_error(ctx->reply, "ERR EXEC without MULTI");
         return;
     }
+    struct errbuf error;
     bool alone = needs_exclusive(tx) && command_is_alone(ctx);
     if (alone)
         registry_hold_clock(ctx->server->registry); /* no filter expires between two of its commands */
@@ -327,6 +369,8 @@ void cmd_exec(struct command_ctx *ctx)
     } else if (needs_exclusive(tx) && !alone) {
         command_wait_to_be_alone(ctx);
         return;
+    } else if (!transaction_may_run(ctx, &error)) {
+        reply_error(ctx->reply, error.text);
     } else {
         run_queue(ctx, tx);
     }

@@ -4,8 +4,9 @@
  * client-query-buffer-limit bytes of it with all that belongs to it; a connection that queues more is closed, as Redis
  * does it. A command that is refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers
  * stand still (exclusive.h), BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short: a
- * slow command, or one that makes the whole too long, is refused when it is queued. An error of one command does not
- * stop the others.
+ * slow command, or one whose words make the whole too long, is refused when it is queued; and EXEC refuses all if it
+ * would take too long with the filters as they are then (transaction_cost.h). An error of one command does not stop the
+ * others.
  *
  * WATCH notes three facts of a name: the id of its filter, the count of items, and the expiry. EXEC replies null if one
  * of them has changed. No more is needed, because an id is never used again and a count only rises.
@@ -26,10 +27,8 @@ struct session;
 /* Whether a command that has passed all checks is queued instead of run. */
 bool transaction_takes(const struct session *session, const struct command *command);
 
-/* Whether the transaction stays short enough with this command: all clients wait while it runs. Its cost, an estimate
- * of its time, is at most TRANSACTION_COST: a word counts 1 (2 in a write), a kilobyte 1, CMD_SIZES 80 more, CMD_SLOW
- * and CMD_ADMIN 800 more. */
-#define TRANSACTION_COST 65536
+/* Whether the transaction stays short enough with this command, as far as its words tell: all clients wait while it
+ * runs. The cost of all words is at most COST_TRANSACTION (cost.h). */
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd);
 
 /* Queues a command. False: the queue would take more than `limit` bytes, or there is no memory: the caller closes the
@@ -41,6 +40,14 @@ bool transaction_queue(struct session *session, const struct command *command, c
 struct transaction;
 void transaction_each(const struct transaction *tx,
                       void (*run)(void *ctx, const struct command *command, const struct resp_command *cmd), void *ctx);
+
+/* Before they run: calls look() for each, in order, with the internal number of the database that the client will have
+ * then, after SELECT and SWAPDB before it. The commands have names, not keys. */
+struct server;
+void transaction_preview(const struct session *session, const struct server *server,
+                         void (*look)(void *ctx, const struct command *command, const struct resp_command *cmd,
+                                      unsigned database),
+                         void *ctx);
 
 #define TRANSACTION_WATCHES 4096 /* names that a connection can watch: EXEC checks all of them */
 

@@ -127,9 +127,10 @@ function commandTable(commands) {
 }
 
 function memoryCard(memory) {
-  const share = memory.max ? memory.total / memory.max : 0
+  const filters = memory.bits + memory.entries + memory.index + memory.expiry + memory.users
+  const share = memory.max ? filters / memory.max : 0
   return card('Memory', el('div', { class: 'big' }, bytes(memory.total), memory.max ? bar(share, share > 0.9 ? 'bad' : share > 0.75 ? 'warn' : '') : null),
-    list([['of at most', memory.max ? bytes(memory.max) : 'no limit'], ['peak', bytes(memory.peak)], ['resident', bytes(memory.resident)],
+    list([['filters', bytes(filters)], ['of at most', memory.max ? bytes(memory.max) : 'no limit'], ['peak', bytes(memory.peak)], ['resident', bytes(memory.resident)],
       ['bits of filters', bytes(memory.bits)], ['names, headers', bytes(memory.entries + memory.index + memory.expiry)],
       ['clients, messages, users', bytes(memory.clients + memory.pubsub + memory.users)], ['log', bytes(memory.log)]]))
 }

@@ -268,6 +268,7 @@ async function connectsAgain() {
     await create({ maxRetriesPerRequest: 0, retryStrategy: null }).call('SHUTDOWN', 'SAVE').catch(() => {});
     await afterShutdown;
     holds(await runId() !== before, 'it is the next daemon');
+    await until(async () => /\r\nloading:0\r\n/.test(await client.info('persistence')), 'the filters are loaded');
     equal(await client.call('BF.EXISTS', 'f', 'a'), yes);
 }
 

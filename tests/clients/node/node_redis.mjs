@@ -276,6 +276,7 @@ async function connectsAgain() {
     await other.sendCommand(['SHUTDOWN', 'SAVE']).catch(() => {});
     await afterShutdown;
     holds(await runId() !== before, 'it is the next daemon');
+    await until(async () => /\r\nloading:0\r\n/.test(await client.info('persistence')), 'the filters are loaded');
     equal(await client.bf.exists('f', 'a'), true);
 }
 

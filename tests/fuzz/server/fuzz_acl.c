@@ -27,7 +27,7 @@ static size_t split(struct slice text, char end, struct slice *words)
 static void describe(const struct acl_user *user, struct buf *out)
 {
     buf_init(out, SIZE_MAX);
-    acl_user_describe(user, out);
+    acl_user_describe(user, ACL_STORED, out);
     CHECK(!buf_failed(out));
 }
 

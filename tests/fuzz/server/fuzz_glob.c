@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "check.h"
-#include "glob.h"
+#include "glob_match.h"
 #include "glob_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -108,8 +108,13 @@ ParameterizedTestParameters(bf_request, reserve)
         {"bf.reserve f 0.01 1 TTL x", "ERR value is not an integer or out of range", 0, 0, 0, 0},
         {"bf.reserve f 0.01 1 HUGE",
          "ERR unknown option 'HUGE': BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name, TTL "
-         "seconds, WINDOW seconds or ITEMS n, PARTS n and REFRESH",
+         "seconds, WINDOW seconds or ITEMS n, PARTS n, REFRESH and KEYED",
          0, 0, 0, 0},
+        /* At a rate that no filter has there is no range to name. */
+        {"bf.reserve f 1e-300 0", "ERR capacity must be at least 1", 0, 0, 0, 0},
+        {"bf.reserve f 1e-300 0 NONSCALING", "ERR capacity must be at least 1", 0, 0, 0, 0},
+        {"bf.reserve f 1e-300 -1 LAYOUT redisbloom", "ERR capacity must be at least 1", 0, 0, 0, 0},
+        {"bf.reserve f 1e-300 0 WINDOW 10", "ERR capacity must be at least 1", 0, 0, 0, 0},
         {"bf.reserve f 0.01 1 a b c d", "ERR wrong number of arguments for 'bf.reserve' command", 0, 0, 0, 0},
     };
     return cr_make_param_array(struct reserve_case, cases, sizeof(cases) / sizeof(cases[0]));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bloom_geometry.h"
+#include "bloom_size.h"
 #include "golden.h"
 #include "rng.h"
 

@@ -9,7 +9,7 @@
 
 #include "bloom_merge.h"
 #include "bloom_plan.h"
-#include "bloom_pool.h"
+#include "bloom_shared.h"
 #include "bloom_state.h"
 #include "filters.h"
 #include "rng.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bloom_filter.h"
+#include "bloom_settle.h"
 
 static struct bloom_pool *pool;
 

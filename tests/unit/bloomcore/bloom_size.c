@@ -257,6 +257,14 @@ Test(bloom_size, a_rate_no_file_can_reach_is_refused_with_one_that_can)
     }
 }
 
+Test(bloom_size, a_capacity_that_no_rate_allows_is_refused_without_one)
+{
+    struct bloom_size size;
+    struct errbuf err = {""};
+    cr_assert_eq(bloom_size_plan(99999999999999, 1e-30, &size, &err), BLOOM_SIZE_UNSATISFIABLE);
+    cr_assert_str_eq(err.text, "capacity 99999999999999 is too large for any error rate");
+}
+
 Test(bloom_size, what_is_no_rate_or_no_capacity_is_refused)
 {
     static const double wrong[] = {0, -0.0, 1, 1.5, -0.5, NAN, INFINITY, -INFINITY};

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "bloom_size.h"
 #include "bloom_vector.h"
 #include "rng.h"
 

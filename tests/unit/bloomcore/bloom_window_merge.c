@@ -254,6 +254,8 @@ Test(bloom_window_merge, a_ring_has_an_end_and_keeps_all_items)
     int64_t then = now_us;
     now_us += 100 * SECOND;
     struct bloom_filter *late = turned(&params, 1000, 60);
+    int64_t youngest = bloom_window_latest_us(late);
+    struct bloom_filter *last = turned(&params, 2000, 1); /* younger than all, when the ring is full */
     now_us = then;
     for (unsigned order = 0; order < 2; order++) {
         struct bloom_ring ring;
@@ -261,6 +263,10 @@ Test(bloom_window_merge, a_ring_has_an_end_and_keeps_all_items)
 
         cr_assert_eq(ring.nparts, BLOOM_RING_PARTS);
         cr_assert_eq(ring.turn, 60); /* it lies behind the parts */
+        cr_assert_eq(ring.started_us[BLOOM_RING_PARTS - 1], youngest);
+        bloom_ring_take(&ring, last);
+        cr_assert_eq(ring.nparts, BLOOM_RING_PARTS);
+        cr_assert_eq(ring.started_us[BLOOM_RING_PARTS - 1], bloom_window_latest_us(last));
         for (unsigned i = 1; i < ring.nparts; i++)
             cr_assert_lt(ring.started_us[i - 1], ring.started_us[i]);
         unite(made, early, late);
@@ -270,6 +276,155 @@ Test(bloom_window_merge, a_ring_has_an_end_and_keeps_all_items)
     }
     filter_free(early);
     filter_free(late);
+    filter_free(last);
+}
+
+Test(bloom_window_merge, a_ring_goes_on_behind_the_highest_number_and_is_as_young_as_the_youngest)
+{
+    struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
+    int64_t takes = bloom_window_ends(&params, 0);
+    now_us = 100 * takes;
+    struct bloom_filter *old = turned(&params, 0, 7), *young = filter_make(pool, &params, NULL);
+    now_us = 200 * takes;
+    cr_assert_eq(bloom_filter_add(old, hash_of(old, 100), NULL), BLOOM_ADDED);
+    now_us += takes / 2;
+    cr_assert_eq(bloom_filter_add(young, hash_of(young, 200), NULL), BLOOM_ADDED);
+    for (unsigned order = 0; order < 2; order++) {
+        struct bloom_window_state state;
+        struct bloom_ring ring;
+        struct bloom_filter *made = ring_of(&params, order ? old : young, order ? young : old, &ring);
+        cr_assert_eq(ring.turn, 8);
+        cr_assert_eq(ring.nparts, 1);
+        cr_assert_eq(ring.started_us[0], now_us);
+        unite(made, young, old);
+        bloom_window_state(made, &state);
+        cr_assert_eq(state.parts, 1);
+        cr_assert_eq(state.turn, 8);
+        cr_assert_eq(state.oldest_us, now_us);
+        cr_assert(has(made, 100) && has(made, 200));
+        filter_free(made);
+    }
+    filter_free(old);
+    filter_free(young);
+}
+
+/* The other window began a part after the ring was made, and the clock has gone back behind that since. */
+Test(bloom_window_merge, a_part_from_the_future_goes_into_the_youngest)
+{
+    struct bloom_params params = window_of(100, 64 * SECOND, 4, 0);
+    struct bloom_filter *now = turned(&params, 0, 1), *later = filter_make(pool, &params, NULL);
+    struct bloom_ring ring;
+    struct bloom_filter *made = ring_of(&params, now, NULL, &ring);
+    int64_t then = now_us;
+    now_us += 40 * SECOND;
+    cr_assert_eq(bloom_filter_add(later, hash_of(later, 100), NULL), BLOOM_ADDED);
+    now_us = then;
+    unite(made, now, later);
+    cr_assert(has(made, 0) && has(made, 100));
+    filter_free(made);
+    filter_free(now);
+    filter_free(later);
+}
+
+/* Both began in one span, and the older one's time ends after the ring was made. */
+Test(bloom_window_merge, parts_that_are_over_by_then_are_left_out)
+{
+    struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
+    int64_t takes = bloom_window_ends(&params, 0);
+    now_us = 100 * takes;
+    struct bloom_filter *old = filter_make(pool, &params, NULL), *young = filter_make(pool, &params, NULL);
+    struct bloom_ring ring;
+    cr_assert_eq(bloom_filter_add(old, hash_of(old, 1), NULL), BLOOM_ADDED);
+    now_us += takes - 1;
+    cr_assert_eq(bloom_filter_add(young, hash_of(young, 2), NULL), BLOOM_ADDED);
+    struct bloom_filter *made = ring_of(&params, old, young, &ring);
+    now_us = bloom_window_expires(&params, 100 * takes);
+    unite(made, old, young);
+    cr_assert(has(made, 2) && !has(made, 1));
+    filter_free(made);
+    filter_free(old);
+    filter_free(young);
+}
+
+/* ---- twins ---- */
+
+/* A window whose part has taken a layer for the second time: its count goes on from `before`. */
+static struct bloom_filter *taken_again(const struct bloom_params *params, uint64_t before)
+{
+    struct bloom_filter *filter = filter_make(pool, params, NULL);
+    for (uint64_t item = 0; item < before; item++)
+        cr_assert_eq(bloom_filter_add(filter, hash_of(filter, 9000 + item), NULL), BLOOM_ADDED);
+    now_us += 100 * (int64_t)params->window;
+    cr_assert_eq(bloom_filter_items(filter), 0);
+    return filter;
+}
+
+Test(bloom_window_merge, a_twin_begins_with_the_counts_of_the_older_one)
+{
+    struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);
+    struct {
+        uint64_t before, items, expected;
+    } cases[] = {{0, 5, 5}, {10, 5, 5}, {10, 10, 10}, {0, 25, 10}, {10, 25, 10}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct bloom_filter *made = taken_again(&params, cases[i].before), *older = filter_make(pool, &params, NULL);
+        cr_assert_eq(bloom_filter_add(older, hash_of(older, 1), NULL), BLOOM_ADDED);
+        cr_assert_eq(bloom_filter_add(made, hash_of(made, 1), NULL), BLOOM_ADDED); /* its part began no earlier */
+        bloom_filter_set_items(older, 0, cases[i].items);
+        cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = made}));
+        cr_assert_eq(bloom_filter_items(made), cases[i].expected, "case %zu: %llu", i,
+                     (unsigned long long)bloom_filter_items(made));
+        bloom_twins_end(pool, older);
+        filter_free(older);
+        filter_free(made);
+    }
+}
+
+/* The younger twin's layer is full: it grows before the older one's item takes a place. */
+Test(bloom_window_merge, a_twin_that_is_full_grows_first)
+{
+    struct bloom_params params = window_of(10, 60 * SECOND, 1, 0), fixed = params;
+    fixed.expansion = 0;
+    for (unsigned grows = 0; grows < 2; grows++) {
+        const struct bloom_params *like = grows ? &params : &fixed;
+        struct bloom_filter *older = filter_make(pool, like, NULL), *made = filter_make(pool, like, NULL);
+        struct bloom_layer_view view;
+        for (uint64_t item = 0; item < 10; item++)
+            cr_assert_eq(bloom_filter_add(made, hash_of(made, 100 + item), NULL), BLOOM_ADDED);
+        cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = made}));
+        cr_assert_eq(bloom_filter_add(older, hash_of(older, 1), NULL), grows ? BLOOM_ADDED : BLOOM_FULL);
+        bloom_twins_end(pool, older);
+        bloom_filter_layer(made, 0, &view);
+        cr_assert_eq(view.items, 10);
+        cr_assert_eq(bloom_filter_nlayers(made), grows ? 2 : 1);
+        cr_assert_eq(has(older, 1), grows);
+        cr_assert_eq(has(made, 1), grows);
+        filter_free(older);
+        filter_free(made);
+    }
+}
+
+/* The union has grown as its source has, and nobody has looked at it since. */
+Test(bloom_window_merge, a_twin_goes_on_in_the_layer_that_it_has_grown_to)
+{
+    struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);
+    struct bloom_filter *older = filter_make(pool, &params, NULL);
+    struct errbuf err = {""};
+    struct bloom_ring ring;
+    for (uint64_t item = 0; item < 15; item++)
+        cr_assert_eq(bloom_filter_add(older, hash_of(older, item), NULL), BLOOM_ADDED);
+    struct bloom_filter *made = ring_of(&params, older, NULL, &ring);
+    bloom_window_forget(made);
+    cr_assert(bloom_twins_begin(pool, &(struct bloom_twins){.older = older, .younger = made}));
+    cr_assert_eq(bloom_window_or(made, older, UINT64_MAX, NULL, NULL, &err), 0, "%s", err.text);
+    bloom_twins_level(pool, older);
+    cr_assert_eq(bloom_filter_items(made), 15);
+    for (uint64_t item = 15; item < 25; item++)
+        cr_assert_eq(bloom_filter_add(older, hash_of(older, item), NULL), BLOOM_ADDED);
+    bloom_twins_end(pool, older);
+    cr_assert_eq(bloom_filter_nlayers(made), 2);
+    cr_assert_eq(bloom_filter_items(made), 25);
+    filter_free(older);
+    filter_free(made);
 }
 
 /* ---- layers ---- */
@@ -311,6 +466,46 @@ Test(bloom_window_merge, a_union_has_as_many_items_as_its_largest_window_at_leas
     filter_free(made);
     filter_free(a);
     filter_free(b);
+}
+
+Test(bloom_window_merge, a_union_of_disjoint_windows_counts_both)
+{
+    struct bloom_params params = window_of(100, 60 * SECOND, 1, 0);
+    struct bloom_filter *a = filter_make(pool, &params, NULL), *b = filter_make(pool, &params, NULL);
+    struct bloom_filter *made = taken_again(&params, 80); /* in a layer whose count goes on from 80 */
+    for (uint64_t item = 0; item < 30; item++) {
+        cr_assert_eq(bloom_filter_add(a, hash_of(a, item), NULL), BLOOM_ADDED);
+        cr_assert_eq(bloom_filter_add(b, hash_of(b, 1000 + item), NULL), BLOOM_ADDED);
+    }
+    unite(made, a, b);
+    cr_assert(bloom_filter_items(made) >= 57 && bloom_filter_items(made) <= 60, "%llu",
+              (unsigned long long)bloom_filter_items(made));
+    for (uint64_t item = 0; item < 30; item++)
+        cr_assert(has(made, item) && has(made, 1000 + item));
+    filter_free(made);
+    filter_free(a);
+    filter_free(b);
+}
+
+/* A part that began after the merge did has later adds only: twins have these already. */
+Test(bloom_window_merge, later_parts_than_the_given_one_are_left_out)
+{
+    struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
+    struct bloom_filter *filter = turned(&params, 0, 3);
+    struct bloom_ring ring = {0};
+    struct bloom_places places;
+    struct errbuf err = {""};
+    uint64_t turn = bloom_ring_take(&ring, filter);
+    struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);
+    cr_assert_eq(turn, 3);
+    cr_assert_eq(bloom_filter_add(filter, hash_of(filter, 3), NULL), BLOOM_ADDED);
+    cr_assert_eq(bloom_window_or(made, filter, turn, NULL, &places, &err), 0, "%s", err.text);
+    for (uint64_t item = 0; item < 4; item++)
+        cr_assert_eq(has(made, item), item < 3);
+    for (unsigned i = 0; i < BLOOM_MAX_LAYERS; i++)
+        cr_assert_eq(places.to[i], i < 3 ? i + 1 : 0, "layer %u went into %u", i, places.to[i]);
+    filter_free(made);
+    filter_free(filter);
 }
 
 /* Those of a made-up dump. */

@@ -5,8 +5,9 @@
 #include <sys/mman.h>
 
 #include "bloom_batch.h"
-#include "bloom_pool.h"
-#include "bloom_words.h"
+#include "bloom_merge.h"
+#include "bloom_settle.h"
+#include "bloom_shared.h"
 #include "filters.h"
 
 #define MB     (UINT64_C(1) << 20)

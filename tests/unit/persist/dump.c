@@ -129,19 +129,27 @@ Test(dump, chunks_make_the_same_filter_again)
  * layers have numbers of their own. */
 Test(dump, shapes_and_variants_are_kept)
 {
-    static const struct bloom_params params[] = {{1000, 0.05, 3}, {100, 0.01, 2, REDISBLOOM_DEFAULT}};
+    static const struct bloom_params params[] = {
+        {1000, 0.05, 3},
+        {100, 0.01, 2, REDISBLOOM_DEFAULT},
+        {1000, 0.05, 3, .key = UINT64_C(0x0123456789abcdef)},
+        {100, 0.01, 2, REDISBLOOM_DEFAULT, .key = 1},
+    };
     static const struct bloom_shape shapes[][2] = {
+        {{70, 3, BLOOM_KA}, {1000, 21, BLOOM_KA}},
+        {{70, 3, BLOOM_REDISBLOOM, 0, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 0, 5, 77, 0.3, 81.5}},
         {{70, 3, BLOOM_KA}, {1000, 21, BLOOM_KA}},
         {{70, 3, BLOOM_REDISBLOOM, 0, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 0, 5, 77, 0.3, 81.5}}};
     struct errbuf err = {""};
 
-    for (unsigned n = 0; n < 2; n++) {
+    for (unsigned n = 0; n < 4; n++) {
         struct bloom_filter *filter = filter_of(&params[n], shapes[n], 2);
         for (unsigned i = 0; i < 70; i++)
             bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
         struct chunks chunks = dump(filter, 1);
         struct bloom_filter *again = load(chunks.items, chunks.count, &err);
         cr_assert(again && same(filter, again), "%s", err.text);
+        cr_assert_eq(bloom_filter_params(again)->key, params[n].key);
         filter_free(again);
         chunks_free(&chunks);
         filter_free(filter);
@@ -338,6 +346,9 @@ Test(dump, made_up_headers_are_refused)
         {83, 1, 1},
         {84, 1, 5},
         {85, 1, 1}, /* reserved */
+        {87, 1, 1}, /* a window in the first layer only */
+        {87, 1, 2}, /* a key likewise */
+        {87, 1, 4}, /* an unknown flag */
     };
     struct dump_load dump_load;
     struct errbuf err;

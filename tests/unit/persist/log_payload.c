@@ -118,6 +118,8 @@ static struct log_control some_control(struct rng *rng, const char *text)
         c.shape = some_shape(rng);
     if ((c.kind == LOG_CREATE || c.kind == LOG_FILLED) && rng_below(rng, 2))
         bf_options(&c.params);
+    if ((c.kind == LOG_CREATE || c.kind == LOG_FILLED) && rng_below(rng, 2))
+        c.params.key = some_number(rng) | 1;
     if (c.kind == LOG_GROW)
         c.layer = (unsigned)rng_below(rng, BLOOM_MAX_LAYERS);
     if (c.kind == LOG_LOADED)
@@ -141,6 +143,7 @@ static void expect_same(const struct log_control *a, const struct log_control *b
     cr_assert(memcmp(&a->params.capacity, &b->params.capacity, 8) == 0);
     cr_assert(a->params.error_rate == b->params.error_rate && a->params.expansion == b->params.expansion);
     cr_assert_eq(a->params.redisbloom, b->params.redisbloom);
+    cr_assert_eq(a->params.key, b->params.key);
     cr_assert(bloom_shape_equal(&a->shape, &b->shape));
     cr_assert_eq(a->layer, b->layer);
     cr_assert_eq(a->record_len, b->record_len);

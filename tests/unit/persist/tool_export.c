@@ -71,7 +71,7 @@ Test(tool_export, a_filter_is_exported_from_a_pack_or_its_own_files_as_the_files
     assert_same_files("out2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
     ASSERT_RUN(0, "na-0-big-Filter.db", "export data large out3");
     assert_same_files("out3/na-0-big-Filter.db", rig_place(NULL, AT("files"), "large", 0));
-    ASSERT_RUN(1, "na-0-big-Filter.db is there already", "export data large out3");
+    ASSERT_RUN(1, "na-0-big-Filter.db exists already", "export data large out3");
     ASSERT_RUN(1, "has no filter 'none'", "export data none none");
     ASSERT_RUN(2, "'-': a directory is needed", "export data large -");
     cr_assert_not(file_exists("-"));
@@ -106,7 +106,7 @@ Test(tool_export, list_says_which_files_are_whose)
     struct rig_place one = rig_place(NULL, AT("data"), "one", 0), large = rig_place(NULL, AT("data"), "large", 0);
     char line[300];
 
-    snprintf(line, sizeof(line), "1\tone\t1 layers, 50 items, 136 bytes\tfilters/%s at byte %llu\n", one.file,
+    snprintf(line, sizeof(line), "1\tone\t1 layer, 50 items, 136 bytes\tfilters/%s at byte %llu\n", one.file,
              (unsigned long long)one.offset);
     ASSERT_RUN(0, line, "list data");
     snprintf(line, sizeof(line), "\tfilters/%s\n", large.file);
@@ -114,7 +114,7 @@ Test(tool_export, list_says_which_files_are_whose)
     cr_assert(!strstr(output, "one"), "%s", output);
     ASSERT_RUN(0, "\"name\":\"two%2Fx\",\"layers\":2,\"items\":99,\"bytes\":168,", "list data --json");
     ASSERT_RUN(0, "[]", "list data --name none --json");
-    ASSERT_RUN(0, "the last save of data has no such filter; what came later is in the log", "list data --name none");
+    ASSERT_RUN(0, "the last save of data has no such filter; later changes are in the log", "list data --name none");
     ASSERT_RUN(1, "No such file", "list nowhere");
     file_change_byte(AT("data/MANIFEST"), -10);
     ASSERT_RUN(1, "1\tone\t", "list data"); /* what can be read of it */
@@ -141,8 +141,8 @@ Test(tool_export, what_is_damaged_is_not_exported_and_check_says_whose_it_is)
     ASSERT_RUN(1, "damaged: filter 'one', id 1: filters/", "check data");
     cr_assert(strstr(output, "damaged: filter 'large', id 3: ") && strstr(output, "files: 2 whole, 2 damaged"), "%s",
               output);
-    ASSERT_RUN(1, "not what the MANIFEST says", "export data one out");
-    ASSERT_RUN(1, "not what the MANIFEST says", "export data large out");
+    ASSERT_RUN(1, "differs from the MANIFEST", "export data one out");
+    ASSERT_RUN(1, "differs from the MANIFEST", "export data large out");
     cr_assert_eq(dir_count(AT("out")), 0);
     ASSERT_RUN(0, "na-1-big-Filter.db", "export data two/x out");
     unlink(place.path);
@@ -160,8 +160,10 @@ Test(tool_export, a_pack_is_unpacked_without_its_manifest)
     assert_same_files("out/two%2Fx-2/na-0-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 0));
     assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
     ASSERT_RUN(1, "File exists", "unpack %s out", place.path);
-    ASSERT_RUN(0, "{\"filters\": 2, \"damaged_bytes\": 0}\n", "unpack %s out3 --json", place.path);
+    ASSERT_RUN(0, "{\"filters\":2,\"damaged_bytes\":0}\n", "unpack %s out3 --json", place.path);
     ASSERT_RUN(1, "No such file", "unpack nothing out2");
+    ASSERT_RUN(0, "/filters/17.pack ", "unpack --help"); /* as the store names packs */
+    cr_assert(strcmp(strrchr(place.path, '.'), ".pack") == 0, "%s", place.path);
 }
 
 Test(tool_export, damage_in_a_pack_costs_its_own_filter_when_it_is_unpacked)

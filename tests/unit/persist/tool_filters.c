@@ -117,7 +117,7 @@ Test(tool_filters, without_a_capacity_the_items_are_counted)
 {
     ASSERT_RUN(0, "", "seq 1 5000 >%s/items; seq 1 5000 | sed 's/^/text:/' >%s/keys", dir, dir);
     ASSERT_RUN(0, "5000 items", TOOL "build %s/a.db %s/items --error 0.01", dir, dir);
-    ASSERT_RUN(0, "\"capacity\": 5000,", "cat %s/items | " TOOL "build %s/b.db --error 0.01 --json", dir, dir);
+    ASSERT_RUN(0, "\"capacity\":5000,", "cat %s/items | " TOOL "build %s/b.db --error 0.01 --json", dir, dir);
     ASSERT_RUN(0, "5000 items", TOOL "build %s/c.db --error 0.01 --capacity 5000 <%s/items", dir, dir);
     ASSERT_RUN(0, "5000 items", TOOL "build %s/d.db --keys --error 0.01 <%s/keys", dir, dir);
     ASSERT_RUN(0, "5000 items", "head -c -1 %s/items | " TOOL "build %s/e.db - --error 0.01", dir, dir);
@@ -138,6 +138,8 @@ Test(tool_filters, a_file_that_is_there_is_not_replaced_and_none_is_left_half)
     ASSERT_RUN(1, "item 2: 'x' is not an integer",
                "printf 'int:1\\nint:x\\n' | " TOOL "build %s/b.db --error 0.01 --keys", dir);
     ASSERT_RUN(1, "No such file", TOOL "build %s/none/b.db --error 0.01 </dev/null", dir);
+    ASSERT_RUN(1, "none.db: cannot open: No such file or directory", TOOL "show %s/none.db", dir);
+    ASSERT_RUN(1, ": cannot open: Is a directory", TOOL "show %s", dir);
     ASSERT_RUN(0, "a.db", "ls %s", dir);
     cr_assert_not(strstr(output, "b.db"), "%s", output);
     cr_assert_not(strstr(output, ".part"), "%s", output);
@@ -202,16 +204,16 @@ Test(tool_filters, more_items_than_the_capacity_are_a_warning)
 Test(tool_filters, show_says_what_the_bits_say)
 {
     ASSERT_RUN(0, "na, k 5, 100032 bits, 39.3 % set, rate 0.00936, about 9983 keys of 13867",
-               TOOL "show --variant na " BUILT "/n10000_p0.01_int/Filter.na.db");
-    ASSERT_RUN(0, "\"variant\": \"me\", \"k\": 5, \"bits\": 100032, \"bytes\": 12512, \"bits_set\": 39298",
-               "cp " BUILT "/n10000_p0.01_int/Filter.me.db %s/mc-7-big-Filter.db && " TOOL
+               TOOL "show --variant na '" BUILT "/n10000_p0.01_int/Filter.na.db'");
+    ASSERT_RUN(0, "\"variant\":\"me\",\"k\":5,\"bits\":100032,\"bytes\":12512,\"bits_set\":39298",
+               "cp '" BUILT "/n10000_p0.01_int/Filter.me.db' %s/mc-7-big-Filter.db && " TOOL
                "show --json %s/mc-7-big-Filter.db",
                dir, dir);
     ASSERT_RUN(0, "two",
                TOOL "show --json %s/mc-7-big-Filter.db %s/mc-7-big-Filter.db | python3 -c 'import json, sys; "
                     "print(\"two\" if len(json.load(sys.stdin)) == 2 else \"?\")'",
                dir, dir);
-    ASSERT_RUN(1, "give it with --variant na|me|ka", TOOL "show " BUILT "/n10000_p0.01_int/Filter.na.db");
+    ASSERT_RUN(1, "give it with --variant na|me|ka", TOOL "show '" BUILT "/n10000_p0.01_int/Filter.na.db'");
 }
 
 /* Each malformed file is refused with a reason, or is one that Cassandra's own readers take, too. */
@@ -227,12 +229,12 @@ Test(tool_filters, malformed_files_have_reasons)
         if (!end || end[3])
             continue;
         int status =
-            program_run(output, sizeof(output), TOOL "show --variant na " GOLDEN "/malformed/%s", entry->d_name);
+            program_run(output, sizeof(output), TOOL "show --variant na '" GOLDEN "/malformed/%s'", entry->d_name);
         cr_expect(status == 0 || status == 1, "%s: exit %d: %s", entry->d_name, status, output);
         cr_expect(status == 0 || strstr(output, entry->d_name), "%s: %s", entry->d_name, output);
         refused += status == 1;
         int asked =
-            program_run(output, sizeof(output), TOOL "query --variant na " GOLDEN "/malformed/%s x", entry->d_name);
+            program_run(output, sizeof(output), TOOL "query --variant na '" GOLDEN "/malformed/%s' x", entry->d_name);
         cr_expect(status == 0 ? asked < 2 : asked == 2, "%s: exit %d: %s", entry->d_name, asked, output);
     }
     closedir(files);
@@ -279,7 +281,7 @@ Test(tool_filters, query_prints_lines_as_they_came)
     ASSERT_RUN(0, "1", "printf 'x,a\\n' | " TOOL "query %s/f.db --variant na --field 2 --separator , --count", dir);
     ASSERT_RUN(1, "", TOOL "query %s/f.db --variant na c d", dir);
     ASSERT_RUN(0, "a\n\n", TOOL "query %s/f.db --variant na a c ''", dir);
-    ASSERT_RUN(0, "[{\"item\": \"a\", \"present\": true},\n {\"item\": \"q\\\"\\u00ff\", \"present\": false}]\n",
+    ASSERT_RUN(0, "[{\"item\":\"a\",\"present\":true},\n{\"item\":{\"hex\":\"7122ff\"},\"present\":false}]\n",
                "printf 'a\\nq\"\\377\\n' | " TOOL "query %s/f.db --variant na --json", dir);
     ASSERT_RUN(0, "0000000161",
                "printf '\\0\\0\\0\\1a\\0\\0\\0\\1c' | " TOOL
@@ -287,6 +289,17 @@ Test(tool_filters, query_prints_lines_as_they_came)
                dir);
     ASSERT_RUN(2, "--field is for items from the standard input", TOOL "query %s/f.db --variant na --field 1 a", dir);
     ASSERT_RUN(2, "cannot open", TOOL "query %s/none --variant na a", dir);
+}
+
+/* Different bytes are different JSON, also for a parser: those that are no UTF-8 are not put into a string. */
+Test(tool_filters, json_tells_all_bytes_apart)
+{
+    ASSERT_RUN(0, "", "printf 'a\n' | " TOOL "build %s/f.db --error 1e-6", dir);
+    ASSERT_RUN(0, "{'hex': 'e9'}|\xc3\xa9|{'hex': 'c3'}|{'hex': 'eda080'}|\\u00e9|{'hex': 'e9c3a9'}\n",
+               "printf '\\351\\n\\303\\251\\n\\303\\n\\355\\240\\200\\n\\\\u00e9\\n\\351\\303\\251\\n' | " TOOL
+               "query %s/f.db --variant na --json | PYTHONIOENCODING=utf-8 python3 -c "
+               "'import json, sys; print(\"|\".join(str(o[\"item\"]) for o in json.load(sys.stdin)))'",
+               dir);
 }
 
 Test(tool_filters, a_union_has_the_items_of_each)
@@ -298,7 +311,7 @@ Test(tool_filters, a_union_has_the_items_of_each)
                dir, dir, dir);
     ASSERT_RUN(0, "", TOOL "merge %s/union.db %s/na-1-big-Filter.db %s/me-1-big-Filter.db", dir, dir, dir);
     cr_assert(same_files(tmp_path(dir, "union.db").text, tmp_path(dir, "both.db").text));
-    ASSERT_RUN(1, "is there already", TOOL "merge %s/union.db %s/na-1-big-Filter.db", dir, dir);
+    ASSERT_RUN(1, "the file exists; --force", TOOL "merge %s/union.db %s/na-1-big-Filter.db", dir, dir);
 
     ASSERT_RUN(0, "", "seq 1 9 | " TOOL "build %s/oa-2-big-Filter.db --error 0.001", dir);
     ASSERT_RUN(1, "equal geometry", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/oa-2-big-Filter.db", dir, dir, dir);

@@ -81,7 +81,7 @@ Test(tool_find, each_place_of_a_table)
     cr_expect_str_empty(output);
     ASSERT_RUN(0, "int:2\t", TOOL "find %s int:3 int:2", dir);
     cr_expect_eq(count_lines(output), 1, "%s", output);
-    ASSERT_RUN(0, "\"keyspace\": \"ks\", \"table\": \"t\", \"generation\": \"2\", \"filter\": \"may hold it\"}]\n",
+    ASSERT_RUN(0, "\"keyspace\":\"ks\",\"table\":\"t\",\"generation\":\"2\",\"filter\":\"may hold it\"}]\n",
                TOOL "find %s int:3 int:2 --json", dir);
     ASSERT_RUN(1, "[]\n", TOOL "find %s int:3 --json", dir);
 }
@@ -128,7 +128,7 @@ Test(tool_find, what_cannot_be_ruled_out_is_printed)
     cr_expect_eq(count_lines(output), 1, "%s", output);
     ASSERT_RUN(0, "nb-1-big-Data.db", TOOL "find %s int:1", dir);
     cr_expect_eq(count_lines(output), 2, "%s", output);
-    ASSERT_RUN(0, "\"filter\": \"missing\"", TOOL "find %s int:7 --json", dir);
+    ASSERT_RUN(0, "\"filter\":\"missing\"", TOOL "find %s int:7 --json", dir);
 
     ASSERT_RUN(0, "",
                "cd %s/ks/t-" ID " && head -c 20 nb-1-big-Filter.db >nb-3-big-Filter.db && cp nb-1-big-Filter.db "
@@ -199,7 +199,8 @@ static size_t lay_out(struct real *all, size_t max)
             snprintf(real->key, sizeof(real->key), "blob:0x%.*s", (int)strcspn(keys, "\n"), keys);
             free(keys);
             ASSERT_RUN(0, "",
-                       "mkdir -p \"$(dirname '%s/%s')\" && cp " BLOOMERY_SHARED_GOLDEN_DIR "/real/%s/Filter.db '%s/%s'",
+                       "mkdir -p \"$(dirname '%s/%s')\" && cp '" BLOOMERY_SHARED_GOLDEN_DIR
+                       "/real/%s/Filter.db' '%s/%s'",
                        dir, real->path, real->name, dir, real->path);
             nreal++;
         }

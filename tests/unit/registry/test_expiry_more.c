@@ -63,7 +63,7 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
         registry_walk_on_freeze(registry, on_freeze, &frozen);
         for (int step = 0; registry_walk_next(registry, &item) == 1; step++) {
             take(&item);
-            registry_walk_release(registry, &item);
+            registry_walk_release(&item);
             if (frozen) /* what changes from here on is not in it */
                 continue;
             char other[16];
@@ -109,7 +109,7 @@ Test(expiry_more, walk_leaves_out_what_has_expired)
     registry_walk_begin(registry);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     cr_expect_eq(item.name.ptr[0], 'b');
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     cr_expect_eq(registry_walk_next(registry, &item), 0);
     registry_walk_end(registry);
 }
@@ -123,19 +123,19 @@ Test(expiry_more, walk_tells_its_moment)
     registry_walk_begin(registry);
     registry_walk_on_freeze(registry, on_freeze, &frozen);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     cr_expect_eq(frozen, 0);
     expire("a", 2000, 0);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     cr_expect_eq(item.expires_ms, 2000);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     cr_expect_eq(frozen, 1);
     cr_assert_eq(registry_walk_next(registry, &item), 0);
     cr_expect_eq(frozen, 1);
     registry_walk_end(registry);
     registry_walk_begin(registry);
     while (registry_walk_next(registry, &item) == 1)
-        registry_walk_release(registry, &item);
+        registry_walk_release(&item);
     registry_walk_end(registry);
     cr_expect_eq(frozen, 1, "it was for that walk");
 }

@@ -282,7 +282,7 @@ Test(registry, walk_yields_one_moment)
         registry_walk_begin(registry);
         while ((more = registry_walk_next(registry, &item)) == 1) {
             note(&item);
-            registry_walk_release(registry, &item);
+            registry_walk_release(&item);
             cr_assert_lt(steps, 700, "the walk does not end");
             unsigned a = (unsigned)rand_r(&state) % 400, b = (unsigned)rand_r(&state) % 400;
             struct entry *entry;
@@ -328,7 +328,7 @@ Test(registry, walk_takes_the_dirty_mark)
         registry_walk_begin(registry);
         cr_assert_eq(registry_walk_next(registry, &item), 1);
         cr_expect_eq(item.dirty, expected);
-        registry_walk_release(registry, &item);
+        registry_walk_release(&item);
         cr_expect_eq(registry_walk_next(registry, &item), 0);
         registry_walk_end(registry);
     }
@@ -339,7 +339,7 @@ Test(registry, walk_takes_the_dirty_mark)
     /* Deleted while it is held: it stays alive until it is released. */
     registry_delete(registry, text("a"));
     cr_expect_eq(bloom_filter_items(entry_filter(item.entry)), 0);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     registry_walk_end(registry);
 }
 
@@ -351,7 +351,7 @@ Test(registry, walk_given_up)
         create(name_of(i));
     registry_walk_begin(registry);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     registry_walk_end(registry);
 }
 

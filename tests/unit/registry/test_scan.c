@@ -7,6 +7,7 @@
 
 #include "rcu.h"
 #include "registry_internal.h"
+#include "registry.h"
 
 static struct bloom_pool *pool;
 static struct reclaimer *reclaimer;

@@ -7,6 +7,8 @@
 
 #include "rcu.h"
 #include "registry_table.h"
+#include "slab.h"
+#include "entry_internal.h"
 
 #define COUNT 3000
 

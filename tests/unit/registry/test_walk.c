@@ -83,7 +83,7 @@ static void take_rest(unsigned *left_out, unsigned *gone_out)
     *left_out = *gone_out = 0;
     while (registry_walk_next(registry, &item) == 1) {
         *(item.entry ? left_out : gone_out) += 1;
-        registry_walk_release(registry, &item);
+        registry_walk_release(&item);
     }
     registry_walk_end(registry);
 }
@@ -98,7 +98,7 @@ Test(walk, two_million_expires_take_no_memory)
     for (unsigned i = 1; i <= 2000000; i++)
         cr_assert_eq(registry_expire(registry, name_of(1), in_an_hour(i), 0), REGISTRY_OK);
     cr_expect_leq(heap_bytes(), before + SLACK);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     take_rest(&left, &gone);
     cr_expect_leq(left, NFILTERS + 1, "one more at the most: %u", left);
 }
@@ -118,7 +118,7 @@ Test(walk, filters_that_come_and_go_take_no_memory)
     }
     reclaimer_flush(reclaimer);
     cr_expect_leq(heap_bytes(), before + 2 * SLACK);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     take_rest(&left, &gone);
     cr_expect_eq(left, NFILTERS - 1);
     cr_expect_eq(gone, 0);
@@ -137,7 +137,7 @@ Test(walk, deleted_filters_give_their_memory_back_at_once)
     for (int i = 0; i < 6000 && bloom_pool_bytes(pool) > one; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     cr_expect_eq(bloom_pool_bytes(pool), one);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     take_rest(&left, &gone);
     cr_expect_eq(left, 0);
     cr_expect_eq(gone, 1);
@@ -156,7 +156,7 @@ Test(walk, cleared_filters_give_their_memory_back_at_once)
     for (int i = 0; i < 6000 && bloom_pool_bytes(pool) > one; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     cr_expect_eq(bloom_pool_bytes(pool), one);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     take_rest(&left, &gone);
     cr_expect_eq(left, 0);
     cr_expect_eq(gone, 1);
@@ -176,14 +176,14 @@ Test(walk, deleted_after_the_freeze_is_still_yielded)
     registry_walk_on_freeze(registry, note_freeze, &frozen);
     for (unsigned i = 0; i < NFILTERS; i++)
         registry_expire(registry, name_of(i), in_an_hour(0), 0);
-    registry_walk_release(registry, &item);
+    registry_walk_release(&item);
     while (registry_walk_next(registry, &item) == 1) {
         for (unsigned i = 0; frozen && after == 0 && i < NFILTERS; i++)
             cr_assert_eq(registry_delete(registry, name_of(i)), REGISTRY_OK);
         after += frozen;
         if (frozen)
             cr_expect_eq(bloom_filter_items(entry_filter(item.entry)), 0);
-        registry_walk_release(registry, &item);
+        registry_walk_release(&item);
     }
     registry_walk_end(registry);
     cr_expect_eq(after, NFILTERS);

@@ -40,14 +40,11 @@ static const char *get_from(const struct config *from, const char *name)
     static char value[1024];
     const struct config_row *row = config_find(text(name));
     struct buf out;
-
     cr_assert_not_null(row, "no setting %s", name);
     buf_init(&out, SIZE_MAX);
     config_get(from, row, &out);
     cr_assert_lt(buf_len(&out), sizeof(value));
-    if (buf_len(&out) > 0)
-        memcpy(value, buf_head(&out), buf_len(&out));
-    value[buf_len(&out)] = '\0';
+    *(char *)mempcpy(value, buf_len(&out) ? buf_head(&out) : "", buf_len(&out)) = '\0';
     buf_deinit(&out);
     return value;
 }
@@ -88,18 +85,18 @@ Test(config, defaults_are_the_tables)
     size_t n;
     const struct config_row *rows = config_table(&n);
 
-    cr_assert_eq(cfg.port, 6379);
-    cr_assert_eq(cfg.protected_mode, true);
-    cr_assert_eq(cfg.loglevel, LOG_LEVEL_NOTICE);
-    cr_assert_eq(cfg.quarantined_filters, QUARANTINE_ERROR);
-    cr_assert_eq(cfg.proto_max_bulk_len, UINT64_C(512) * 1024 * 1024);
-    cr_assert_eq(cfg.bind.count, 2);
-    cr_assert_str_eq(cfg.bind.items[1], "-::1");
-    cr_assert_eq(cfg.save.count, 1);
-    cr_assert_eq(cfg.save.items[0].seconds, 3600);
-    cr_assert_eq(cfg.save.items[0].changes, 1);
-    cr_assert_eq(cfg.appendonly, true);
-    cr_assert_eq(cfg.appendfsync, 1);
+    cr_assert_eq(cfg.network.port, 6379);
+    cr_assert_eq(cfg.network.protected_mode, true);
+    cr_assert_eq(cfg.process.loglevel, LOG_LEVEL_NOTICE);
+    cr_assert_eq(cfg.data.quarantined_filters, QUARANTINE_ERROR);
+    cr_assert_eq(cfg.clients.proto_max_bulk_len, UINT64_C(512) * 1024 * 1024);
+    cr_assert_eq(cfg.network.bind.count, 2);
+    cr_assert_str_eq(cfg.network.bind.items[1], "-::1");
+    cr_assert_eq(cfg.data.save.count, 1);
+    cr_assert_eq(cfg.data.save.items[0].seconds, 3600);
+    cr_assert_eq(cfg.data.save.items[0].changes, 1);
+    cr_assert_eq(cfg.log.appendonly, true);
+    cr_assert_eq(cfg.log.appendfsync, 1);
     for (size_t i = 0; i < n; i++) {
         if (rows[i].type != CONFIG_BYTES)
             cr_assert_str_eq(get(rows[i].name), rows[i].default_text);
@@ -259,13 +256,20 @@ Test(config, booleans_are_yes_or_no)
 {
     accepts("protected-mode", "no", "no");
     accepts("protected-mode", "YES", "yes");
-    cr_assert(cfg.protected_mode);
+    cr_assert(cfg.network.protected_mode);
     refuses("protected-mode", "true", "'protected-mode' must be 'yes' or 'no', not 'true'");
     refuses("protected-mode", "", "'protected-mode' must be 'yes' or 'no', not ''");
     refuses("protected-mode", "yess", "'protected-mode' must be 'yes' or 'no', not 'yess'");
     runtime_refusal(
         "protected-mode", "1",
         "CONFIG SET failed (possibly related to argument 'protected-mode') - argument must be 'yes' or 'no'");
+}
+
+Test(config, several_words_are_a_set)
+{
+    accepts("shutdown-on-sigterm", "now  NOSAVE now", "nosave now");
+    accepts("shutdown-on-sigint", "default", "default");
+    refuses("shutdown-on-sigint", "", "'shutdown-on-sigint' must be one of default, save, nosave, now, force, not ''");
 }
 
 /* Words come from the row; each of them is taken, others are refused with the list. */
@@ -275,7 +279,7 @@ Test(config, words_are_those_of_the_row)
     const struct config_row *rows = config_table(&n);
 
     for (size_t i = 0; i < n; i++) {
-        if (rows[i].type != CONFIG_WORD)
+        if (rows[i].type != CONFIG_WORD || rows[i].flags & CONFIG_SEVERAL)
             continue;
         for (int w = 0; rows[i].words[w] != NULL; w++) {
             accepts(rows[i].name, rows[i].words[w], rows[i].words[w]);
@@ -283,11 +287,11 @@ Test(config, words_are_those_of_the_row)
         }
     }
     accepts("loglevel", "Debug", "debug");
-    cr_assert_eq(cfg.loglevel, LOG_LEVEL_DEBUG);
+    cr_assert_eq(cfg.process.loglevel, LOG_LEVEL_DEBUG);
     accepts("loglevel", "nothing", "nothing");
-    cr_assert_eq(cfg.loglevel, LOG_LEVEL_NOTHING);
+    cr_assert_eq(cfg.process.loglevel, LOG_LEVEL_NOTHING);
     accepts("quarantined-filters", "maybe", "maybe");
-    cr_assert_eq(cfg.quarantined_filters, QUARANTINE_MAYBE);
+    cr_assert_eq(cfg.data.quarantined_filters, QUARANTINE_MAYBE);
     refuses("loglevel", "loud", "'loglevel' must be one of debug, verbose, notice, warning, nothing, not 'loud'");
     refuses("appendfsync", "sometimes", "'appendfsync' must be one of always, everysec, no, not 'sometimes'");
     runtime_refusal(
@@ -306,7 +310,7 @@ Test(config, rates_are_between_zero_and_one)
     accepts("bf-error-rate", "1e-7", "1e-07");
     accepts("bf-error-rate", "0.30000000000000004", "0.30000000000000004");
     accepts("bf-error-rate", "0.9999999999999999", "0.9999999999999999");
-    cr_assert_float_eq(cfg.bf_error_rate, 1.0, 1e-15);
+    cr_assert_float_eq(cfg.filters.error_rate, 1.0, 1e-15);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
@@ -343,7 +347,7 @@ Test(config, output_limits_by_class)
             "normal 1 2 3 slave 4 5 6 pubsub 1048576 65536 10");
     accepts("client-output-buffer-limit", "NORMAL 0 0 0 Slave 7 7 7 normal 9 9 9",
             "normal 9 9 9 slave 7 7 7 pubsub 1048576 65536 10");
-    cr_assert_eq(cfg.client_output_buffer_limit.classes[CONFIG_CLIENT_PUBSUB].hard, 1048576);
+    cr_assert_eq(cfg.clients.client_output_buffer_limit.classes[CONFIG_CLIENT_PUBSUB].hard, 1048576);
     static const char *const bad[][2] = {
         {"", "Wrong number of arguments in buffer limit configuration."},
         {"pubsub 1 2", "Wrong number of arguments in buffer limit configuration."},
@@ -370,7 +374,7 @@ Test(config, save_rules_are_pairs)
 
     accepts("save", "900 1", "900 1");
     accepts("save", "  900\t1   60 10000 ", "900 1 60 10000");
-    cr_assert_eq(cfg.save.items[1].changes, 10000);
+    cr_assert_eq(cfg.data.save.items[1].changes, 10000);
     accepts("save", "2147483647 18446744073709551615", "2147483647 18446744073709551615");
     accepts("save", "1 0", "1 0");
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -383,7 +387,7 @@ Test(config, save_rules_are_pairs)
                         "CONFIG SET failed (possibly related to argument 'save') - Invalid save parameters");
     }
     accepts("save", "", "");
-    cr_assert_eq(cfg.save.count, 0);
+    cr_assert_eq(cfg.data.save.count, 0);
 }
 
 /* Addresses are numeric; at most as many as there are sockets for. */
@@ -393,7 +397,7 @@ Test(config, bind_takes_addresses)
 
     accepts("bind", "*", "*");
     accepts("bind", "::* -* 10.0.0.1  -fe80::1%eth0", "::* -* 10.0.0.1 -fe80::1%eth0");
-    cr_assert_eq(cfg.bind.count, 4);
+    cr_assert_eq(cfg.network.bind.count, 4);
     accepts("bind", "", "");
     for (int i = 0; i < 16; i++)
         snprintf(many + strlen(many), sizeof(many) - strlen(many), "%s127.0.0.%d", i ? " " : "", i + 1);
@@ -411,7 +415,7 @@ Test(config, bind_takes_addresses)
 Test(config, socket_mode_is_octal)
 {
     accepts("unixsocketperm", "700", "700");
-    cr_assert_eq(cfg.unixsocketperm, 0700);
+    cr_assert_eq(cfg.network.unixsocketperm, 0700);
     accepts("unixsocketperm", "0770", "770");
     refuses("unixsocketperm", "780", "'unixsocketperm' must be an octal number from 0 to 777, not '780'");
     refuses("unixsocketperm", "1000", "'unixsocketperm' must be an octal number from 0 to 777, not '1000'");
@@ -426,12 +430,12 @@ Test(config, strings_hold_any_bytes_but_nul)
     accepts("requirepass", "", "");
     memset(longest, 'x', sizeof(longest) - 1);
     cr_assert_eq(set("logfile", longest, CONFIG_FILE), CONFIG_OK);
-    cr_assert_eq(strlen(cfg.logfile), 100000);
+    cr_assert_eq(strlen(cfg.process.logfile), 100000);
     cr_assert_eq(config_set(&cfg, text("dir"), (struct slice){"a\0b", 3}, CONFIG_FILE, &err), CONFIG_REFUSED);
     cr_assert_str_eq(err.text, "'dir' must not contain a NUL byte");
-    cr_assert_str_eq(cfg.dir, "./data");
+    cr_assert_str_eq(cfg.data.dir, "./data");
     cr_assert_eq(config_set(&cfg, text("requirepass"), (struct slice){NULL, 0}, CONFIG_RUNTIME, &err), CONFIG_OK);
-    cr_assert_str_eq(cfg.requirepass, "");
+    cr_assert_str_eq(cfg.network.requirepass.ptr, "");
 }
 
 /* Whatever the limits of unauthenticated clients are, they can send the longest password. */
@@ -448,19 +452,27 @@ Test(config, a_password_is_never_longer_than_what_auth_may_send)
         cr_assert_eq(config_set(&cfg, text("requirepass"), password, CONFIG_RUNTIME, &err), expected, "%zu", len);
         cr_assert_eq(config_set(&cfg, text("requirepass"), password, CONFIG_FILE, &err), expected, "%zu", len);
     }
-    cr_assert_str_eq(err.text, "'requirepass' must have at most 1024 bytes and no NUL byte");
-    cr_assert_eq(strlen(cfg.requirepass), CONFIG_MAX_SECRET);
+    cr_assert_str_eq(err.text, "'requirepass' must have at most 1024 bytes");
+    cr_assert_eq(strlen(cfg.network.requirepass.ptr), CONFIG_MAX_SECRET);
 }
 
 /* A password never shows in a message, also when it is refused. */
 Test(config, a_secret_is_not_repeated)
 {
-    cr_assert_eq(config_set(&cfg, text("requirepass"), (struct slice){"sesame\0", 7}, CONFIG_FILE, &err),
-                 CONFIG_REFUSED);
-    cr_assert_null(strstr(err.text, "sesame"), "%s", err.text);
-    cr_assert_eq(config_set(&cfg, text("requirepass"), (struct slice){"sesame\0", 7}, CONFIG_RUNTIME, &err),
-                 CONFIG_REFUSED);
-    cr_assert_null(strstr(err.text, "sesame"), "%s", err.text);
+    static const char *const names[] = {"requirepass", "tls-key-file-pass"};
+    static const enum config_source sources[] = {CONFIG_FILE, CONFIG_RUNTIME};
+    char secret[CONFIG_MAX_SECRET + 1];
+    memset(secret, 'x', sizeof(secret));
+    memcpy(secret, "sesame", 7); /* with a NUL, which only one of them may have; too long for both */
+    for (int i = 0; i < 4; i++) {
+        struct slice value = {secret, sizeof(secret)};
+        cr_assert_eq(config_set(&cfg, text(names[i / 2]), value, sources[i % 2], &err), CONFIG_REFUSED);
+        cr_assert_null(strstr(err.text, "sesame"), "%s", err.text);
+        value.len = 7;
+        cr_assert_eq(config_set(&cfg, text(names[i / 2]), value, sources[i % 2], &err),
+                     i / 2 ? CONFIG_REFUSED : CONFIG_OK);
+        cr_assert_null(strstr(err.text, "sesame"), "%s", err.text);
+    }
 }
 
 /* What is fixed at start is refused at run time, whatever the value; what is not, is taken. */
@@ -500,7 +512,7 @@ Test(config, unknown_settings_are_refused)
     cr_assert_eq(set("", "1", CONFIG_FILE), CONFIG_UNKNOWN);
     cr_assert_str_eq(err.text, "unknown setting ''");
     cr_assert_eq(set("THREADS", "3", CONFIG_FILE), CONFIG_OK);
-    cr_assert_eq(cfg.threads, 3);
+    cr_assert_eq(cfg.process.threads, 3);
 }
 
 /* A suggestion for any typing error in any name, and never a crash for names of any length. */
@@ -530,14 +542,12 @@ Test(config, a_clone_is_independent)
     struct config copy;
     size_t n;
     const struct config_row *rows = config_table(&n);
-
     cr_assert_eq(set("requirepass", "one", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(set("save", "5 6", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(set("bind", "10.0.0.1", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_clone(&cfg, &copy), 0);
     for (size_t i = 0; i < n; i++) {
         char mine[1024];
-
         snprintf(mine, sizeof(mine), "%s", get(rows[i].name));
         cr_assert_str_eq(get_from(&copy, rows[i].name), mine);
     }
@@ -548,8 +558,8 @@ Test(config, a_clone_is_independent)
     cr_assert_str_eq(get("save"), "5 6");
     cr_assert_str_eq(get("bind"), "10.0.0.1");
     config_deinit(&cfg);
-    cr_assert_str_eq(copy.requirepass, "two");
-    cr_assert_str_eq(copy.bind.items[1], "10.0.0.3");
+    cr_assert_str_eq(copy.network.requirepass.ptr, "two");
+    cr_assert_str_eq(copy.network.bind.items[1], "10.0.0.3");
     config_deinit(&copy);
     config_deinit(&copy);
 }
@@ -568,7 +578,6 @@ Test(config, contradictions_are_refused)
                      "CONFIG SET failed (possibly related to argument 'reply-buffer-high-water') - argument must not "
                      "be above reply-buffer-limit");
     cr_assert_eq(set("reply-buffer-high-water", "1kb", CONFIG_FILE), CONFIG_OK);
-
     cr_assert_eq(set("port", "0", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_REFUSED);
     cr_assert_str_eq(err.text,

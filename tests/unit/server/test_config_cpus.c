@@ -55,7 +55,7 @@ Test(config_cpus, lists_of_processors)
         char shown[256] = "";
 
         cr_assert_eq(set("server-cpulist", text(good[i].list)), CONFIG_OK, "%s", err.text);
-        cr_assert_str_eq(cfg.server_cpulist, good[i].list);
+        cr_assert_str_eq(cfg.process.server_cpulist, good[i].list);
         cr_assert(config_cpus(text(good[i].list), &cpus), "%s", good[i].list);
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET((size_t)cpu, &cpus))
@@ -78,7 +78,7 @@ Test(config_cpus, what_is_no_list_of_processors)
                  "'bio-cpulist' must be a list of processors (1,3 or 0-3 or 0-7:2), all below 1024, not '%s'", bad[i]);
         cr_assert_eq(set("bio_cpulist", text(bad[i])), CONFIG_REFUSED, "%s", bad[i]);
         cr_assert_str_eq(err.text, expected);
-        cr_assert_str_eq(cfg.bio_cpulist, "");
+        cr_assert_str_eq(cfg.process.bio_cpulist, "");
     }
     cr_assert_eq(set("bio-cpulist", (struct slice){"1\0", 2}), CONFIG_REFUSED);
 }
@@ -87,7 +87,7 @@ Test(config_cpus, what_is_no_list_of_processors)
 Test(config_cpus, an_alias_names_the_same_setting)
 {
     cr_assert_eq(set("server_cpulist", text("1")), CONFIG_OK);
-    cr_assert_str_eq(cfg.server_cpulist, "1");
+    cr_assert_str_eq(cfg.process.server_cpulist, "1");
     cr_assert_eq(config_find(text("BGSAVE_CPULIST")), config_find(text("bgsave-cpulist")));
     cr_assert_null(config_find(text("tcp_backlog")));
 }

@@ -87,9 +87,9 @@ Test(config_file, lines_have_redis_form)
                       "bind 10.0.0.1    ::1\n"
                       "port 7001"),
                  CONFIG_OK, "%s", err.text);
-    cr_assert_eq(cfg.port, 7001);
-    cr_assert_eq(cfg.threads, 4);
-    cr_assert_eq(cfg.bind.count, 2);
+    cr_assert_eq(cfg.network.port, 7001);
+    cr_assert_eq(cfg.process.threads, 4);
+    cr_assert_eq(cfg.network.bind.count, 2);
     cr_assert_eq(load(""), CONFIG_OK);
 }
 
@@ -115,7 +115,7 @@ Test(config_file, quotes_are_redis_quotes)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         cr_assert_eq(load(cases[i].line), CONFIG_OK, "%s: %s", cases[i].line, err.text);
-        cr_assert_str_eq(cfg.requirepass, cases[i].value, "%s", cases[i].line);
+        cr_assert_str_eq(cfg.network.requirepass.ptr, cases[i].value, "%s", cases[i].line);
     }
     refuses("requirepass \"x", "test.conf:1: unbalanced quotes");
     refuses("requirepass 'x", "test.conf:1: unbalanced quotes");
@@ -123,7 +123,11 @@ Test(config_file, quotes_are_redis_quotes)
     refuses("requirepass 'x\\'", "test.conf:1: unbalanced quotes");
     refuses("requirepass \"x\\", "test.conf:1: unbalanced quotes");
     refuses("requirepass \"x\\\"", "test.conf:1: unbalanced quotes");
-    refuses("requirepass \"a\\x00b\"", "test.conf:1: 'requirepass' must have at most 1024 bytes and no NUL byte");
+    refuses("dir \"a\\x00b\"", "test.conf:1: 'dir' must not contain a NUL byte");
+    refuses("tls-key-file-pass \"a\\x00b\"",
+            "test.conf:1: 'tls-key-file-pass' must have at most 1024 bytes and no NUL byte");
+    cr_assert_eq(load("requirepass \"a\\x00b\""), CONFIG_OK, "%s", err.text);
+    cr_assert(cfg.network.requirepass.len == 3 && memcmp(cfg.network.requirepass.ptr, "a\0b", 4) == 0);
 }
 
 /* A refusal names file, line and reason. */
@@ -155,14 +159,14 @@ Test(config_file, a_comment_behind_a_value_is_explained)
 Test(config_file, save_lines_add_up)
 {
     cr_assert_eq(load("save 900 1\nsave 300 10 60 100\n"), CONFIG_OK, "%s", err.text);
-    cr_assert_eq(cfg.save.count, 3);
-    cr_assert_eq(cfg.save.items[0].seconds, 900);
-    cr_assert_eq(cfg.save.items[2].changes, 100);
+    cr_assert_eq(cfg.data.save.count, 3);
+    cr_assert_eq(cfg.data.save.items[0].seconds, 900);
+    cr_assert_eq(cfg.data.save.items[2].changes, 100);
     cr_assert_eq(load("save 900 1\nsave \"\"\nsave 5 5\n"), CONFIG_OK);
-    cr_assert_eq(cfg.save.count, 1);
-    cr_assert_eq(cfg.save.items[0].seconds, 5);
+    cr_assert_eq(cfg.data.save.count, 1);
+    cr_assert_eq(cfg.data.save.items[0].seconds, 5);
     cr_assert_eq(load("save \"\"\n"), CONFIG_OK);
-    cr_assert_eq(cfg.save.count, 0);
+    cr_assert_eq(cfg.data.save.count, 0);
 }
 
 /* ---- files ---- */
@@ -201,10 +205,10 @@ Test(config_file, includes_are_read_in_place)
     write_file("sub/b.conf", "port 7002\n");
     main_path = write_file("main.conf", "port 7000\nsave 1 1\ninclude sub/a.conf\nmaxclients 5\n");
     cr_assert_eq(config_load_file(&cfg, main_path, &err), CONFIG_OK, "%s", err.text);
-    cr_assert_eq(cfg.port, 7002);
-    cr_assert_eq(cfg.threads, 3);
-    cr_assert_eq(cfg.maxclients, 5);
-    cr_assert_eq(cfg.save.count, 2, "save lines of included files add up");
+    cr_assert_eq(cfg.network.port, 7002);
+    cr_assert_eq(cfg.process.threads, 3);
+    cr_assert_eq(cfg.network.maxclients, 5);
+    cr_assert_eq(cfg.data.save.count, 2, "save lines of included files add up");
 
     write_file("sub/b.conf", "\nport x\n");
     cr_assert_eq(config_load_file(&cfg, main_path, &err), CONFIG_REFUSED);
@@ -220,7 +224,7 @@ Test(config_file, includes_are_read_in_place)
     write_file("sub/b.conf", "port 7003\n");
     cr_assert_eq(config_load_file(&cfg, write_file("abs.conf", line), &err), CONFIG_OK, "an absolute path: %s",
                  err.text);
-    cr_assert_eq(cfg.port, 7003);
+    cr_assert_eq(cfg.network.port, 7003);
     refuses("include\n", "test.conf:1: 'include' takes one path");
     refuses("include a b\n", "test.conf:1: 'include' takes one path");
     refuses("include \"a\\x00b\"\n", "test.conf:1: 'include': not a usable path");
@@ -252,7 +256,7 @@ Test(config_file, sixteen_includes_deep_is_the_limit)
         write_file(name, line);
     }
     cr_assert_eq(config_load_file(&cfg, path_of("1.conf"), &err), CONFIG_OK, "%s", err.text);
-    cr_assert_eq(cfg.port, 7017);
+    cr_assert_eq(cfg.network.port, 7017);
     cr_assert_eq(config_load_file(&cfg, path_of("0.conf"), &err), CONFIG_REFUSED);
     cr_assert_not_null(strstr(err.text, "more than 16 files deep"), "%s", err.text);
 }
@@ -262,7 +266,7 @@ Test(config_file, a_dash_is_the_standard_input)
 {
     cr_assert_not_null(freopen(write_file("in.conf", "port 7005\nthreads x\n"), "r", stdin));
     cr_assert_eq(config_load_file(&cfg, "-", &err), CONFIG_REFUSED);
-    cr_assert_eq(cfg.port, 7005);
+    cr_assert_eq(cfg.network.port, 7005);
     cr_assert_str_eq(err.text, "standard input:2: 'threads' must be an integer from 0 to 1024, not 'x'");
 }
 
@@ -291,13 +295,13 @@ Test(config_args, arguments_win_over_the_file)
                  CONFIG_OK, "%s", err.text);
     cr_assert_eq(start.action, CONFIG_RUN);
     cr_assert_eq(start.file, path);
-    cr_assert_eq(cfg.port, 7000);
-    cr_assert_eq(cfg.threads, 4);
-    cr_assert_eq(cfg.bind.count, 2);
-    cr_assert_eq(cfg.save.count, 2, "arguments replace the file's rules and add up among themselves");
-    cr_assert_eq(cfg.save.items[0].seconds, 5);
+    cr_assert_eq(cfg.network.port, 7000);
+    cr_assert_eq(cfg.process.threads, 4);
+    cr_assert_eq(cfg.network.bind.count, 2);
+    cr_assert_eq(cfg.data.save.count, 2, "arguments replace the file's rules and add up among themselves");
+    cr_assert_eq(cfg.data.save.items[0].seconds, 5);
     cr_assert_eq(ARGS("--save", ""), CONFIG_OK, "%s", err.text);
-    cr_assert_eq(cfg.save.count, 0);
+    cr_assert_eq(cfg.data.save.count, 0);
     cr_assert_null(start.file);
 }
 
@@ -305,9 +309,9 @@ Test(config_args, arguments_win_over_the_file)
 Test(config_args, an_equals_sign_takes_any_value)
 {
     cr_assert_eq(ARGS("--port=7001", "--requirepass=--secret=1", "--logfile="), CONFIG_OK, "%s", err.text);
-    cr_assert_eq(cfg.port, 7001);
-    cr_assert_str_eq(cfg.requirepass, "--secret=1");
-    cr_assert_str_eq(cfg.logfile, "");
+    cr_assert_eq(cfg.network.port, 7001);
+    cr_assert_str_eq(cfg.network.requirepass.ptr, "--secret=1");
+    cr_assert_str_eq(cfg.process.logfile, "");
 }
 
 /* Nothing at all is a start with the defaults. */
@@ -331,7 +335,7 @@ Test(config_args, actions_are_recognised)
     cr_assert_eq(start.action, CONFIG_SHOW_VERSION);
     cr_assert_eq(ARGS("--threads", "2", "--print-config"), CONFIG_OK);
     cr_assert_eq(start.action, CONFIG_SHOW_CONFIG);
-    cr_assert_eq(cfg.threads, 2);
+    cr_assert_eq(cfg.process.threads, 2);
 }
 
 /* A refusal names the argument. */
@@ -402,7 +406,7 @@ Test(config_print, a_printout_reads_back_to_the_same)
     cr_assert_not_null(strstr(first, "\nreply-buffer-high-water 1025\n"));
     cr_assert_eq(config_init(&copy), 0);
     cr_assert_eq(config_load_text(&copy, "printed", (struct slice){first, len}, &err), CONFIG_OK, "%s", err.text);
-    cr_assert_str_eq(copy.requirepass, "\x01 a'b\"c\\ #\xff");
+    cr_assert_str_eq(copy.network.requirepass.ptr, "\x01 a'b\"c\\ #\xff");
     second = printed(&copy, &copy_len);
     cr_assert_str_eq(second, first);
     config_deinit(&copy);
@@ -475,7 +479,7 @@ Test(config_file, running_out_of_memory_changes_nothing)
         cr_assert_eq(status, failed ? -ENOMEM : CONFIG_OK, "allocation %zu: %s", n - 1, err.text);
         cr_assert(!failed || strstr(err.text, "out of memory") != NULL, "%s", err.text);
         /* the default's three, or those of the lines that were read: never a rule cut off or read twice */
-        cr_assert(copy.save.count == 3 || copy.save.count == 1 || copy.save.count == 2);
+        cr_assert(copy.data.save.count == 3 || copy.data.save.count == 1 || copy.data.save.count == 2);
         config_deinit(&copy);
     } while (failed);
     cr_assert_gt(n, 10);
@@ -486,6 +490,6 @@ Test(config_file, running_out_of_memory_changes_nothing)
         status = config_set(&cfg, text("bind"), text("10.0.0.1 10.0.0.2"), CONFIG_FILE, &err);
         failed = alloc_countdown_stop();
         cr_assert_eq(status, failed ? -ENOMEM : CONFIG_OK);
-        cr_assert_str_eq(cfg.bind.items[0], failed ? "127.0.0.1" : "10.0.0.1");
+        cr_assert_str_eq(cfg.network.bind.items[0], failed ? "127.0.0.1" : "10.0.0.1");
     } while (failed);
 }

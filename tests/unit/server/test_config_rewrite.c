@@ -172,7 +172,7 @@ Test(config_rewrite, odd_values_survive)
     const char *text = rewritten("requirepass old\n");
     cr_assert_eq(config_init(&again), 0);
     cr_assert_eq(config_load_text(&again, "x", (struct slice){text, strlen(text)}, &err), CONFIG_OK);
-    cr_assert_str_eq(again.requirepass, cfg.requirepass);
+    cr_assert_str_eq(again.network.requirepass.ptr, cfg.network.requirepass.ptr);
     config_deinit(&again);
 }
 

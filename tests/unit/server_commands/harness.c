@@ -23,7 +23,7 @@ void harness_init(struct harness *h)
     memset(h, 0, sizeof(*h));
     cr_assert(cfg != NULL);
     cr_assert_eq(config_init(cfg), 0);
-    cfg->appendonly = false; /* there is no journal here, and the recordings are of servers without */
+    cfg->log.appendonly = false; /* there is no journal here, and the recordings are of servers without */
     cr_assert_eq(server_create(&h->server, cfg, 1, &err), 0, "%s", err.text);
     struct server *server = h->server;
     log_set_level(&server->log, LOG_LEVEL_WARNING);
@@ -31,13 +31,13 @@ void harness_init(struct harness *h)
     rcu_reader_begin();
     buf_init(&h->out, 1 << 24);
     h->reply.buf = &h->out;
-    sessions_add(server->sessions, &h->session);
+    sessions_add(server->clients.sessions, &h->session);
     harness_reconnect(h, 2);
 }
 
 void harness_deinit(struct harness *h)
 {
-    sessions_remove(h->server->sessions, &h->session);
+    sessions_remove(h->server->clients.sessions, &h->session);
     acl_logout(&h->session);
     rcu_reader_end();
     server_destroy(h->server);
@@ -46,16 +46,16 @@ void harness_deinit(struct harness *h)
 
 void harness_reconnect(struct harness *h, int version)
 {
-    sessions_remove(h->server->sessions, &h->session);
+    sessions_remove(h->server->clients.sessions, &h->session);
     acl_logout(&h->session);
     memset(&h->session, 0, sizeof(h->session));
-    h->session.fd = 7;
-    h->session.created_ms = h->session.last_ms = clock_ms();
-    strcpy(h->session.addr, "127.0.0.1:50000");
-    strcpy(h->session.laddr, "127.0.0.1:6379");
+    h->session.origin.fd = 7;
+    h->session.origin.created_ms = h->session.meters.last_ms = clock_ms();
+    strcpy(h->session.origin.addr, "127.0.0.1:50000");
+    strcpy(h->session.origin.laddr, "127.0.0.1:6379");
     atomic_store(&h->session.resp, version);
     acl_login_default(h->server, &h->session);
-    sessions_add(h->server->sessions, &h->session);
+    sessions_add(h->server->clients.sessions, &h->session);
 }
 
 /* The loop's command_defer() hands the call to another thread; what counts here is that the reply is the same. */
@@ -126,7 +126,7 @@ const char *harness_run(struct harness *h, const struct slice *argv, size_t argc
     }
     buf_truncate(&h->out, 0);
     h->reply.version = atomic_load(&h->session.resp);
-    atomic_store(&h->session.command, row->full_name);
+    atomic_store(&h->session.meters.command, row->full_name);
     current = h;
     row->handler(&ctx);
     current = NULL;

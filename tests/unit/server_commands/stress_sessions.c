@@ -47,7 +47,7 @@ static void *worker_main(void *arg)
         if (!listed[i]) {
             memset(&own[i], 0, sizeof(own[i]));
             own[i].worker = (uint32_t)(uintptr_t)arg;
-            strcpy(own[i].addr, "127.0.0.1:1");
+            strcpy(own[i].origin.addr, "127.0.0.1:1");
             atomic_store(&own[i].resp, 2);
             sessions_add(sessions, &own[i]);
             listed[i] = true;
@@ -56,8 +56,8 @@ static void *worker_main(void *arg)
             listed[i] = false;
         } else {
             set_name(&own[i], (unsigned)round);
-            atomic_store_explicit(&own[i].output_bytes, (uint64_t)round, memory_order_relaxed);
-            atomic_store_explicit(&own[i].command, "bf.add", memory_order_relaxed);
+            atomic_store_explicit(&own[i].meters.output_bytes, (uint64_t)round, memory_order_relaxed);
+            atomic_store_explicit(&own[i].meters.command, "bf.add", memory_order_relaxed);
         }
     }
     for (size_t i = 0; i < PER_WORKER; i++) {

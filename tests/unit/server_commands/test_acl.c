@@ -52,7 +52,7 @@ static char *described(const struct acl_user *user)
 {
     struct buf text;
     buf_init(&text, SIZE_MAX);
-    acl_user_describe(user, &text);
+    acl_user_describe(user, ACL_STORED, &text);
     buf_append(&text, "", 1);
     cr_assert(!buf_failed(&text));
     char *copy = strdup(buf_head(&text));
@@ -525,7 +525,7 @@ Test(acl, the_text_of_a_user_makes_it_again)
         buf_init(&errors, SIZE_MAX);
         buf_appendf(&line, "user bob %s\n", text);
         cr_assert_eq(config_init(&config), 0);
-        config.acl_pubsub_default = (int)(n & 1); /* a text does not depend on it */
+        config.users.acl_pubsub_default = (int)(n & 1); /* a text does not depend on it */
         int status = acl_text_read("text", (struct slice){buf_head(&line), buf_len(&line)}, &config, &list, &errors);
         cr_assert_eq(status, CONFIG_OK, "seed %llu: %s: %.*s", (unsigned long long)n, text, (int)buf_len(&errors),
                      buf_head(&errors));

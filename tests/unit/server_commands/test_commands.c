@@ -303,13 +303,13 @@ Test(commands, uses_of_a_filter_are_noted)
     call(&h, "BF.ADD f x");
     struct entry *entry = registry_lookup(h.server->registry, text_slice("f"));
     uint16_t before = atomic_load(&entry->used), stamp = (uint16_t)(before + 1000);
-    atomic_store(&h.server->use_stamp, stamp);
+    atomic_store(&h.server->memory.use_stamp, stamp);
     for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
         call(&h, looks[i]);
         cr_expect_eq(atomic_load(&entry->used), before, "%s", looks[i]);
     }
     for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++, before = stamp++) {
-        atomic_store(&h.server->use_stamp, stamp);
+        atomic_store(&h.server->memory.use_stamp, stamp);
         atomic_fetch_or(&h.session.flags, SESSION_NO_TOUCH);
         call(&h, uses[i]);
         cr_expect_eq(atomic_load(&entry->used), before, "NO-TOUCH and %s", uses[i]);

@@ -28,7 +28,7 @@ TestSuite(info, .init = set_up, .fini = tear_down);
 
 static bool authenticated(void)
 {
-    return atomic_load(&h.session.authenticated);
+    return atomic_load(&h.session.acl.authenticated);
 }
 
 /* ---- HELLO, AUTH, RESET ---- */
@@ -64,12 +64,12 @@ Test(connection, hello_that_fails_changes_nothing)
     cr_expect_eq(strncmp(CALL("HELLO", "3", "AUTH", "default", "sesame", "FOO"), "-ERR Syntax error", 17), 0);
     cr_expect_eq(strncmp(CALL("HELLO", "4", "AUTH", "default", "sesame"), "-NOPROTO ", 9), 0);
     cr_expect_not(authenticated());
-    cr_expect_null(h.session.name);
+    cr_expect_null(h.session.texts.of[SESSION_NAME]);
     cr_expect_eq(atomic_load(&h.session.resp), 2);
 
     cr_expect_eq(strncmp(CALL("HELLO", "3", "AUTH", "default", "sesame", "SETNAME", "x"), "%7\r\n", 4), 0);
     cr_expect(authenticated());
-    cr_expect_str_eq(h.session.name, "x");
+    cr_expect_str_eq(h.session.texts.of[SESSION_NAME], "x");
 }
 
 Test(connection, auth_takes_the_exact_password_and_a_failure_keeps_the_old_state)
@@ -101,7 +101,7 @@ Test(connection, reset_undoes_authentication_name_and_version)
     cr_expect(authenticated());
     cr_expect_str_eq(CALL("RESET"), "+RESET\r\n");
     cr_expect_not(authenticated());
-    cr_expect_null(h.session.name);
+    cr_expect_null(h.session.texts.of[SESSION_NAME]);
     cr_expect_eq(atomic_load(&h.session.resp), 2);
 }
 
@@ -142,7 +142,7 @@ Test(connection, client_list_is_a_text_of_lines_made_off_the_loop)
     const char *reply;
 
     memset(&other, 0, sizeof(other));
-    sessions_add(h.server->sessions, &other);
+    sessions_add(h.server->clients.sessions, &other);
     reply = CALL("CLIENT", "LIST");
     cr_expect_eq(reply[0], '$');
     cr_expect_eq(h.deferred, 1);
@@ -164,7 +164,7 @@ Test(connection, client_list_is_a_text_of_lines_made_off_the_loop)
     cr_expect_str_eq(CALL("CLIENT", "LIST", "ID", "x"), "-ERR Invalid client ID\r\n");
     cr_expect_str_eq(CALL("CLIENT", "LIST", "ID"), "-ERR syntax error\r\n");
     cr_expect_str_eq(CALL("CLIENT", "LIST", "FOO"), "-ERR syntax error\r\n");
-    sessions_remove(h.server->sessions, &other);
+    sessions_remove(h.server->clients.sessions, &other);
 }
 
 Test(connection, client_info_is_one_line)
@@ -182,8 +182,8 @@ Test(connection, client_info_is_one_line)
 Test(settings, several_are_set_together_or_not_at_all)
 {
     cr_expect_str_eq(CALL("CONFIG", "SET", "timeout", "60", "maxclients", "77"), "+OK\r\n");
-    cr_expect_eq(server_config(h.server)->timeout, 60);
-    cr_expect_eq(server_config(h.server)->maxclients, 77);
+    cr_expect_eq(server_config(h.server)->network.timeout, 60);
+    cr_expect_eq(server_config(h.server)->network.maxclients, 77);
 
     cr_expect_eq(CALL("CONFIG", "SET", "timeout", "61", "maxclients", "none")[0], '-');
     cr_expect_eq(CALL("CONFIG", "SET", "timeout", "61", "nosuch", "1")[0], '-');
@@ -191,8 +191,8 @@ Test(settings, several_are_set_together_or_not_at_all)
     cr_expect_str_eq(CALL("CONFIG", "SET", "timeout", "61", "TIMEOUT", "62"),
                      "-ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter\r\n");
     cr_expect_str_eq(CALL("CONFIG", "SET", "timeout", "61", "maxclients"), "-ERR syntax error\r\n");
-    cr_expect_eq(server_config(h.server)->timeout, 60);
-    cr_expect_eq(server_config(h.server)->maxclients, 77);
+    cr_expect_eq(server_config(h.server)->network.timeout, 60);
+    cr_expect_eq(server_config(h.server)->network.maxclients, 77);
 }
 
 Test(settings, a_new_limit_of_memory_holds_at_once)
@@ -215,7 +215,7 @@ Test(settings, several_patterns_name_each_setting_once)
 
     atomic_store(&h.session.resp, 3);
     reply = CALL("CONFIG", "GET", "maxmemory*", "MAXMEMORY", "max*");
-    cr_expect_eq(strncmp(reply, "%3\r\n", 4), 0, "%s", reply);
+    cr_expect_eq(strncmp(reply, "%4\r\n", 4), 0, "%s", reply);
     cr_expect_not_null(strstr(reply, "$10\r\nmaxclients\r\n"));
     cr_expect_not_null(strstr(reply, "$9\r\nmaxmemory\r\n$1\r\n0\r\n"));
     cr_expect_str_eq(CALL("CONFIG", "GET", "[", "\\"), "%0\r\n");
@@ -236,12 +236,12 @@ Test(settings, resetstat_sets_counters_to_zero)
 {
     struct stats stats;
 
-    stats_add(&counters_main(h.server->counters)->connections_received, 5);
-    counters_sum(h.server->counters, &stats);
+    stats_add(&counters_main(h.server->stats.counters)->connections_received, 5);
+    counters_sum(h.server->stats.counters, &stats);
     cr_expect_eq(stats_get(&stats.connections_received), 5);
     cr_expect_str_eq(CALL("CONFIG", "RESETSTAT"), "+OK\r\n");
-    stats_add(&counters_main(h.server->counters)->connections_received, 2);
-    counters_sum(h.server->counters, &stats);
+    stats_add(&counters_main(h.server->stats.counters)->connections_received, 2);
+    counters_sum(h.server->stats.counters, &stats);
     cr_expect_eq(stats_get(&stats.connections_received), 2);
 }
 
@@ -427,10 +427,10 @@ Test(info, fields_have_the_values_of_the_server)
     cr_assert_eq(registry_create_quarantined(h.server->registry, (struct slice){"q", 1}, 77, "for the test"),
                  REGISTRY_OK);
     bloom_class_release(class);
-    stats_add(&counters_main(h.server->counters)->items_added, 12345);
-    stats_add(&counters_main(h.server->counters)->calls[command_find((struct slice){"bf.reserve", 10})], 3);
-    stats_add(&counters_main(h.server->counters)->time_ns[command_find((struct slice){"bf.reserve", 10})], 7500);
-    atomic_store(&counters_main(h.server->counters)->commands_per_sec, 678);
+    stats_add(&counters_main(h.server->stats.counters)->items_added, 12345);
+    stats_add(&counters_main(h.server->stats.counters)->calls[command_find((struct slice){"bf.reserve", 10})], 3);
+    stats_add(&counters_main(h.server->stats.counters)->time_ns[command_find((struct slice){"bf.reserve", 10})], 7500);
+    atomic_store(&counters_main(h.server->stats.counters)->commands_per_sec, 678);
     strcpy(h.server->process.run_id, "0123456789012345678901234567890123456789");
 
     text = CALL("INFO", "server", "clients", "memory", "STATS", "cpu", "replication", "commandstats", "bf", "keyspace");

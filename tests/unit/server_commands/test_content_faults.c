@@ -17,14 +17,14 @@
 #include "store.h"
 #include "tmpdir.h"
 
-void __real_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object);
-void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object);
+void __real_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes);
+void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes);
 
 /* Without memory it gives the object up, as its contract says; the pool would complain of that at the end. */
-void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object)
+void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes)
 {
     alloc_countdown_spare(true);
-    __real_reclaimer_defer(reclaimer, fn, object);
+    __real_reclaimer_defer(reclaimer, fn, object, bytes);
     alloc_countdown_spare(false);
 }
 
@@ -75,12 +75,11 @@ static void prepare(const char *name)
  */
 static bool start(size_t fails_at, bool *failed_out)
 {
-    const struct store_options options = {.report = load_report, .report_ctx = server, .hash_seed = 7};
     struct errbuf err = {""};
 
     alloc_countdown_start(fails_at);
-    bool opened = store_open(server->process.data_dir, &options, &server->store, &err) == 0;
-    bool begun = opened && saver_create(&server->saver, server, server->store) == 0 && load_start(server, on_done) == 0;
+    bool opened = server_start(server, PARTS_DATA, &err) == 0;
+    bool begun = opened && load_start(server, on_done) == 0;
     bool ready = begun && load_join(server, &err) == 0;
     *failed_out = alloc_countdown_stop();
     if (!opened || (begun && !ready))
@@ -90,11 +89,6 @@ static bool start(size_t fails_at, bool *failed_out)
 
 static void stop(void)
 {
-    expirer_destroy(server->expirer);
-    server_stop(server);
-    saver_destroy(server->saver);
-    persistence_stop(server);
-    store_close(server->store);
     server_destroy(server);
 }
 
@@ -185,7 +179,7 @@ static bool publish_round(const char *name, const struct bloom_params *params, b
     cr_assert(publish(filled("after", &small, &after), SIZE_MAX, &none));
     rcu_reader_end();
     if (!journal_is_whole(server_journal(server)))
-        cr_assert_eq(saver_run_final(server->saver, 0, NULL), 0);
+        cr_assert_eq(saver_run_final(server->persistence->saver, 0, NULL), 0);
     cr_assert(journal_is_whole(server_journal(server)));
     stop();
 

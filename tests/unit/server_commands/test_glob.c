@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "glob.h"
+#include "glob_match.h"
 #include "glob_parts.h"
 
 static struct slice text_slice(const char *text)
@@ -12,7 +12,7 @@ static struct slice text_slice(const char *text)
     return (struct slice){text, strlen(text)};
 }
 
-/* What the documentation in glob.h promises, one line each. */
+/* What the documentation in glob_match.h promises, one line each. */
 Test(glob, meaning_of_each_element)
 {
     static const struct {

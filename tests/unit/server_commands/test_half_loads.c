@@ -1,6 +1,7 @@
 /* The list of loads under way: one owner for each, a second chunk spoils it, pauses end it, there is a limit. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "half_loads.h"
@@ -35,6 +36,15 @@ static struct slice text(const char *s)
     return (struct slice){s, strlen(s)};
 }
 
+/* The load of a dump of a small filter. */
+static struct bf_load *begun(void)
+{
+    struct bf_load *load = calloc(1, sizeof(*load));
+    cr_assert_not_null(load);
+    load->own.plan.bytes = 1000;
+    return load;
+}
+
 static struct half_load *begin(const char *name)
 {
     struct bloom_params params = {100, 0.01, 2};
@@ -42,7 +52,7 @@ static struct half_load *begin(const char *name)
     struct half_load *load;
     struct errbuf err = {""};
 
-    cr_assert_eq(half_loads_add(loads, text(name), 1000, NULL, &load), HALF_LOADS_OK);
+    cr_assert_eq(half_loads_add(loads, text(name), begun(), &load), HALF_LOADS_OK);
     cr_assert_eq(bloom_class_get(pool, &params, NULL, &class, &err), 0);
     cr_assert_eq(registry_prepare(registry, text(name), class, false, &load->entry, &err), REGISTRY_OK);
     bloom_class_release(class);
@@ -91,7 +101,7 @@ Test(half_loads, a_second_beginning_spoils_the_first)
 {
     struct half_load *load = begin("a"), *other;
 
-    cr_assert_eq(half_loads_add(loads, text("a"), 1000, NULL, &other), HALF_LOADS_BUSY);
+    cr_assert_eq(half_loads_add(loads, text("a"), begun(), &other), HALF_LOADS_BUSY);
     cr_assert_not(half_loads_keep(loads, load, 5));
     end(load);
 }
@@ -129,7 +139,7 @@ Test(half_loads, the_number_is_limited)
         if (i < HALF_LOADS_MAX - 1)
             cr_assert(half_loads_keep(loads, last, i));
     }
-    cr_assert_eq(half_loads_add(loads, text("one more"), 1000, NULL, &other), HALF_LOADS_FULL);
+    cr_assert_eq(half_loads_add(loads, text("one more"), begun(), &other), HALF_LOADS_FULL);
     end(last);
     other = begin("one more");
     cr_assert(half_loads_keep(loads, other, 0)); /* teardown drops the rest */

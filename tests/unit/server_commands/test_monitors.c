@@ -155,7 +155,7 @@ Test(errorstats, the_rest_is_counted_together)
 
 /* ---- slowlog ---- */
 
-static struct session the_session = {.id = 1, .addr = "1.2.3.4:5", .name = (char *)"me"};
+static struct session the_session = {.id = 1, .origin.addr = "1.2.3.4:5", .texts.of[SESSION_NAME] = (char *)"me"};
 
 static const char *slowlog_text(struct slowlog *slowlog, size_t n)
 {

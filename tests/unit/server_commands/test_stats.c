@@ -49,11 +49,15 @@ Test(stats, steady_rates_are_reported_exactly)
         stats_add(&sum.commands_processed, (uint64_t)(40 * step_ms));
         stats_add(&sum.net_input_bytes, (uint64_t)(3 * step_ms));
         stats_add(&sum.net_output_bytes, (uint64_t)(7 * step_ms));
+        stats_add(&sum.loop_cycles, (uint64_t)(2 * step_ms));
+        stats_add(&sum.loop_ns, (uint64_t)(500 * step_ms));
         stats_sampler_update(&sampler, &sum, &gauges, now_ms);
     }
     cr_expect_eq(stats_get(&gauges.commands_per_sec), 40000);
     cr_expect_eq(stats_get(&gauges.input_bytes_per_sec), 3000);
     cr_expect_eq(stats_get(&gauges.output_bytes_per_sec), 7000);
+    cr_expect_eq(stats_get(&gauges.loop_cycles_per_sec), 2000);
+    cr_expect_eq(stats_get(&gauges.loop_ns_per_sec), 500000);
 
     for (int i = 0; i < STATS_SAMPLES / 2; i++)
         stats_sampler_update(&sampler, &sum, &gauges, now_ms += 100);

@@ -15,35 +15,35 @@
 static struct server server;
 static struct worker *worker, *workers[1];
 static struct config cfg;
-static struct session session = {.id = 1, .addr = "1.2.3.4:5"};
+static struct session session = {.id = 1, .origin.addr = "1.2.3.4:5"};
 
 static void set(const char *name, const char *value)
 {
     struct slice n = {name, strlen(name)}, v = {value, strlen(value)};
 
     cr_assert_eq(config_set(&cfg, n, v, CONFIG_FILE, NULL), CONFIG_OK);
-    timing_refresh(&worker->timing, &cfg);
+    timing_refresh(&worker->runner.io.timing, &cfg);
 }
 
 static void init(void)
 {
     cr_assert_eq(config_init(&cfg), 0);
-    cr_assert_eq(server_monitors_init(&server, 1), 0);
+    cr_assert_eq(monitors_init(&server.stats, 1), 0);
     cr_assert_eq(posix_memalign((void **)&worker, 64, sizeof(*worker)), 0);
     memset((void *)worker, 0, sizeof(*worker));
-    worker->server = &server;
-    timing_init(&worker->timing, &worker->stats, server.slowlog, server.latency);
-    counters_add(server.counters, &worker->stats, &worker->timing);
+    worker->runner.io.server = &server;
+    timing_init(&worker->runner.io.timing, &worker->runner.io.stats, server.stats.slowlog, server.stats.latency);
+    counters_add(server.stats.counters, &worker->runner.io.stats, &worker->runner.io.timing);
     workers[0] = worker;
-    server.workers = workers;
-    server.nworkers = 1;
-    timing_refresh(&worker->timing, &cfg);
+    server.threads.workers = workers;
+    server.threads.nworkers = 1;
+    timing_refresh(&worker->runner.io.timing, &cfg);
 }
 
 static void deinit(void)
 {
-    timing_deinit(&worker->timing);
-    server_monitors_deinit(&server);
+    timing_deinit(&worker->runner.io.timing);
+    monitors_deinit(&server.stats);
     config_deinit(&cfg);
     free(worker);
 }
@@ -57,7 +57,7 @@ static const struct command *row_of(const char *name)
 
 static uint64_t time_of(const struct command *row)
 {
-    return stats_get(&worker->stats.time_ns[command_index(row)]);
+    return stats_get(&worker->runner.io.stats.time_ns[command_index(row)]);
 }
 
 /* The words of a command, one behind the other. */
@@ -91,20 +91,20 @@ Test(timing, the_limit_of_the_slow_log_is_exact)
     const struct resp_command *cmd = WORDS(&words, "BF.MADD", "f", "a");
 
     set("slowlog-log-slower-than", "500");
-    timing_command(&worker->timing, row, cmd, &session, 499999);
-    cr_assert_eq(slowlog_len(server.slowlog), 0);
-    timing_command(&worker->timing, row, cmd, &session, 500000);
-    cr_assert_eq(slowlog_len(server.slowlog), 1);
+    timing_command(&worker->runner.io.timing, row, cmd, &session, 499999);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 0);
+    timing_command(&worker->runner.io.timing, row, cmd, &session, 500000);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1);
     set("slowlog-log-slower-than", "-1");
-    timing_command(&worker->timing, row, cmd, &session, UINT64_C(5000000000));
-    cr_assert_eq(slowlog_len(server.slowlog), 1, "-1: nothing is slow");
+    timing_command(&worker->runner.io.timing, row, cmd, &session, UINT64_C(5000000000));
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1, "-1: nothing is slow");
     set("slowlog-log-slower-than", "0");
     set("slowlog-max-len", "0");
-    timing_command(&worker->timing, row, cmd, &session, 1000);
-    cr_assert_eq(slowlog_len(server.slowlog), 1, "a length of 0: nothing is made");
+    timing_command(&worker->runner.io.timing, row, cmd, &session, 1000);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1, "a length of 0: nothing is made");
     cr_assert_eq(time_of(row), 499999 + 500000 + UINT64_C(5000000000) + 1000);
     struct histogram histogram;
-    cr_assert(counters_histogram(server.counters, command_index(row), &histogram));
+    cr_assert(counters_histogram(server.stats.counters, command_index(row), &histogram));
     cr_assert_eq(histogram_count(&histogram), 4);
 }
 
@@ -117,33 +117,33 @@ Test(timing, a_batch_is_shared_out)
     struct histogram histogram;
 
     set("slowlog-log-slower-than", "100");
-    cr_assert_not(worker->timing.exact);
-    timing_batch(&worker->timing, row, 1000, 1000 * 99999, words, &session);
-    cr_assert_eq(slowlog_len(server.slowlog), 0);
-    timing_batch(&worker->timing, row, 3, 3 * 100000, words, &session);
-    cr_assert_eq(slowlog_len(server.slowlog), 1);
+    cr_assert_not(worker->runner.io.timing.exact);
+    timing_batch(&worker->runner.io.timing, row, 1000, 1000 * 99999, words, &session);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 0);
+    timing_batch(&worker->runner.io.timing, row, 3, 3 * 100000, words, &session);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1);
     cr_assert_eq(time_of(row), 1000 * 99999 + 3 * 100000);
-    cr_assert(counters_histogram(server.counters, command_index(row), &histogram));
+    cr_assert(counters_histogram(server.stats.counters, command_index(row), &histogram));
     cr_assert_eq(histogram_count(&histogram), 1003);
     struct buf out;
     struct reply reply = {.buf = &out, .version = 2};
     buf_init(&out, SIZE_MAX);
-    slowlog_reply(server.slowlog, 1, &reply);
+    slowlog_reply(server.stats.slowlog, 1, &reply);
     buf_append(&out, "", 1);
     cr_assert_not_null(strstr(buf_head(&out), ":100\r\n*3\r\n$6\r\nbf.add\r\n$1\r\nf\r\n$4\r\nitem\r\n$9\r\n1.2.3.4:5"),
                        "%s", buf_head(&out));
     buf_deinit(&out);
     set("slowlog-log-slower-than", "100000");
     set("latency-monitor-threshold", "1");
-    timing_batch(&worker->timing, row, 100, UINT64_C(100) * 2000000, words, &session);
-    cr_assert_eq(slowlog_len(server.slowlog), 1, "slow together, but not each");
+    timing_batch(&worker->runner.io.timing, row, 100, UINT64_C(100) * 2000000, words, &session);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1, "slow together, but not each");
     static struct latency_event event;
-    cr_assert(latency_find(server.latency, "command", 7, &event));
+    cr_assert(latency_find(server.stats.latency, "command", 7, &event));
     cr_assert_eq(event.max_ms, 2);
     set("slowlog-log-slower-than", "99");
-    cr_assert(worker->timing.exact, "below 100 us commands are run one by one");
+    cr_assert(worker->runner.io.timing.exact, "below 100 us commands are run one by one");
     set("slowlog-log-slower-than", "-1");
-    cr_assert_not(worker->timing.exact);
+    cr_assert_not(worker->runner.io.timing.exact);
 }
 
 /* Events go by how fast the command claims to be, in whole milliseconds. */
@@ -153,16 +153,16 @@ Test(timing, the_latency_monitor_has_two_events)
     const struct resp_command *cmd = WORDS(&words, "X");
     static struct latency_event event;
 
-    timing_command(&worker->timing, row_of("ping"), cmd, &session, 900000000);
-    cr_assert_not(latency_get(server.latency, 0, &event), "off by default");
+    timing_command(&worker->runner.io.timing, row_of("ping"), cmd, &session, 900000000);
+    cr_assert_not(latency_get(server.stats.latency, 0, &event), "off by default");
     set("latency-monitor-threshold", "2");
-    timing_command(&worker->timing, row_of("ping"), cmd, &session, 1999999);
-    cr_assert_not(latency_get(server.latency, 0, &event));
-    timing_command(&worker->timing, row_of("ping"), cmd, &session, 2000000);
-    timing_command(&worker->timing, row_of("keys"), cmd, &session, 7900000);
-    cr_assert(latency_find(server.latency, "fast-command", 12, &event));
+    timing_command(&worker->runner.io.timing, row_of("ping"), cmd, &session, 1999999);
+    cr_assert_not(latency_get(server.stats.latency, 0, &event));
+    timing_command(&worker->runner.io.timing, row_of("ping"), cmd, &session, 2000000);
+    timing_command(&worker->runner.io.timing, row_of("keys"), cmd, &session, 7900000);
+    cr_assert(latency_find(server.stats.latency, "fast-command", 12, &event));
     cr_assert_eq(event.max_ms, 2);
-    cr_assert(latency_find(server.latency, "command", 7, &event));
+    cr_assert(latency_find(server.stats.latency, "command", 7, &event));
     cr_assert_eq(event.max_ms, 7);
 }
 
@@ -174,25 +174,25 @@ Test(timing, a_deferred_command_is_timed_as_a_whole)
     const struct resp_command *cmd = WORDS(&words, "KEYS", "*");
 
     set("slowlog-log-slower-than", "1000000");
-    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
+    timing_defer(&deferred, &worker->runner.io.timing, row_of("keys"), cmd, &session);
     cr_assert_not_null(deferred.entry);
     memset(&words, 0, sizeof(words)); /* the input is gone by then */
     deferred.started_ns -= UINT64_C(2000000000);
-    timing_deferred_done(&deferred, &worker->timing);
-    cr_assert_eq(slowlog_len(server.slowlog), 1);
+    timing_deferred_done(&deferred, &worker->runner.io.timing);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1);
     cr_assert_null(deferred.entry);
     cr_assert_geq(time_of(row_of("keys")), UINT64_C(2000000000));
 
     cmd = WORDS(&words, "KEYS", "*");
-    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
-    timing_deferred_done(&deferred, &worker->timing);
-    cr_assert_eq(slowlog_len(server.slowlog), 1, "it was fast");
-    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
+    timing_defer(&deferred, &worker->runner.io.timing, row_of("keys"), cmd, &session);
+    timing_deferred_done(&deferred, &worker->runner.io.timing);
+    cr_assert_eq(slowlog_len(server.stats.slowlog), 1, "it was fast");
+    timing_defer(&deferred, &worker->runner.io.timing, row_of("keys"), cmd, &session);
     timing_deferred_cancel(&deferred);
     set("slowlog-log-slower-than", "-1");
-    timing_defer(&deferred, &worker->timing, row_of("keys"), cmd, &session);
+    timing_defer(&deferred, &worker->runner.io.timing, row_of("keys"), cmd, &session);
     cr_assert_null(deferred.entry, "nothing is copied when nothing is slow");
-    timing_deferred_done(&deferred, &worker->timing);
+    timing_deferred_done(&deferred, &worker->runner.io.timing);
 }
 
 /* Without histograms the sums go on. */
@@ -202,36 +202,7 @@ Test(timing, histograms_can_be_done_without)
     struct histogram histogram;
 
     set("latency-tracking", "no");
-    timing_command(&worker->timing, row_of("ping"), WORDS(&words, "PING"), &session, 1000);
-    cr_assert_not(counters_histogram(server.counters, command_index(row_of("ping")), &histogram));
+    timing_command(&worker->runner.io.timing, row_of("ping"), WORDS(&words, "PING"), &session, 1000);
+    cr_assert_not(counters_histogram(server.stats.counters, command_index(row_of("ping")), &histogram));
     cr_assert_eq(time_of(row_of("ping")), 1000);
-}
-
-/* Which arguments are passwords. */
-Test(timing, passwords_are_known)
-{
-    static const struct {
-        const char *row;
-        const char *words[8];
-        const char *secret; /* a letter per word: x is one, ? may be taken for one */
-    } cases[] = {
-        {"auth", {"AUTH", "pw"}, ".x"},
-        {"auth", {"AUTH", "user", "pw"}, ".xx"},
-        {"hello", {"HELLO", "3", "AUTH", "user", "pw", "SETNAME", "n"}, "...xx.."},
-        {"hello", {"HELLO", "3", "SETNAME", "auth", "AUTH", "u", "p"}, "....?xx"},
-        {"config|set", {"CONFIG", "SET", "maxclients", "1", "RequirePass", "pw"}, ".....x"},
-        {"config|set", {"CONFIG", "SET", "requirepass", "pw", "timeout", "1"}, "...x.."},
-        {"config|get", {"CONFIG", "GET", "requirepass", "x"}, "...."},
-        {"bf.add", {"BF.ADD", "auth", "AUTH"}, "..."},
-    };
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct words words;
-        const struct resp_command *cmd = make_words(&words, cases[i].words);
-        for (size_t j = 0; j < cmd->argc; j++) {
-            bool secret = command_arg_is_secret(row_of(cases[i].row), cmd, j);
-            if (cases[i].secret[j] != '?')
-                cr_expect_eq(secret, cases[i].secret[j] == 'x', "case %zu, word %zu", i, j);
-        }
-    }
 }

@@ -87,8 +87,6 @@ static void on_done(struct server *server)
 
 static void run(struct server *server, bool save, struct started *started)
 {
-    atomic_store(&server->load.active, true);
-    CHECK(saver_create(&server->saver, server, server->store) == 0);
     CHECK(load_start(server, on_done) == 0);
     started->refused = load_join(server, &started->err) != 0;
     CHECK(!started->refused || started->err.text[0] != '\0');
@@ -97,16 +95,14 @@ static void run(struct server *server, bool save, struct started *started)
         return;
     look_at(server, started);
     if (save && started->bytes <= SAVED_BYTES_MAX)
-        started->saved = saver_run_final(server->saver, 0, NULL) == 0;
+        started->saved = saver_run_final(server->persistence->saver, 0, NULL) == 0;
 }
 
 void datadir_start(const char *dir, bool accept_damage, bool save, struct started *started_out)
 {
     struct server *server = create(dir, accept_damage);
-    const struct store_options options = {.report = load_report, .report_ctx = server, .hash_seed = 7};
-
     *started_out = (struct started){.err = {""}};
-    int status = store_open(dir, &options, &server->store, &started_out->err);
+    int status = server_start(server, PARTS_DATA, &started_out->err);
     CHECK((status == 0) == (started_out->err.text[0] == '\0'));
     started_out->refused = status != 0;
     started_out->refused_by_store = status == STORE_DAMAGED;
@@ -115,10 +111,5 @@ void datadir_start(const char *dir, bool accept_damage, bool save, struct starte
     printf("start: %s, %zu filters, %zu in quarantine, %016llx%s\n",
            started_out->refused ? started_out->err.text : "ready", started_out->filters, started_out->quarantined,
            (unsigned long long)started_out->digest, started_out->saved ? ", saved" : "");
-    expirer_destroy(server->expirer);
-    server_stop(server);
-    saver_destroy(server->saver);
-    persistence_stop(server);
-    store_close(server->store);
     server_destroy(server);
 }

@@ -1,0 +1,82 @@
+/* bf_chunks: BF.SCANDUMP and BF.LOADCHUNK, which move a filter of any size a piece at a time. docs/DUMP.md has the
+ * bytes, dump.h the chain of our pieces, redisbloom_dump.h RedisBloom's, which may come in any order and repeatedly.
+ *
+ * Here is what a chunk means for what a host has under its key. The host keeps a load and its filter, and decides who
+ * sees them.
+ *
+ * Thread: any, one call at a time for each load. */
+#ifndef BLOOMERY_BF_CHUNKS_H
+#define BLOOMERY_BF_CHUNKS_H
+
+#include "bf_out.h"
+#include "bf_request.h"
+#include "dump.h"
+#include "redisbloom_dump.h"
+
+/* BF.SCANDUMP key iterator. `identity` differs between filters and between lives of the process: after a restart a
+ * filter may lack unsaved items, so that a dump cannot go on. */
+void bf_scandump(const struct bf_out *out, const struct bf_args *args, const struct bloom_filter *filter,
+                 uint64_t identity);
+
+uint64_t bf_random(void); /* a number not used before */
+
+/* ---- BF.LOADCHUNK key iterator data ---- */
+
+struct bf_chunk {
+    int64_t iterator;
+    struct slice data;
+    bool obeys;  /* a primary or a log has accepted it: a header replaces what is there */
+    bool theirs; /* a header of RedisBloom's */
+    bool stored; /* of a value that was saved: without an iterator, if it is ours (dump_replay_begin()) */
+};
+/* False with an error. The size is limited for clients only: RedisBloom logs chunks of any size. */
+bool bf_read_chunk(const struct bf_args *args, bool obeys, struct bf_chunk *out, struct errbuf *error);
+
+/* A load under way, for an empty filter made after its plan. */
+struct bf_load {
+    const struct bloom_memory *memory;
+    bool theirs; /* RedisBloom's chunks */
+    union {
+        struct dump_load own;
+        struct redisbloom_load redisbloom;
+    };
+    size_t header_len;
+    unsigned char header[]; /* RedisBloom's, as it came; none of ours */
+};
+
+/* What a chunk is where there is this filter (NULL: none) with this load (NULL: the filter is complete). */
+enum bf_chunk_kind {
+    BF_CHUNK_KNOWN,  /* changes nothing and is answered with OK: clients repeat chunks after an error of the connection
+                      */
+    BF_CHUNK_BEGINS, /* bf_load_begin(), in the place of what is there */
+    BF_CHUNK_CONTINUES,  /* bf_load_take() */
+    BF_CHUNK_UNEXPECTED, /* the key has a filter: BF_KEY_EXISTS */
+};
+enum bf_chunk_kind bf_chunk_kind(const struct bf_chunk *chunk, const struct bloom_filter *filter,
+                                 const struct bf_load *load);
+
+/* Reads the header. DUMP_OK, and the caller ends the load with bf_load_end(); DUMP_BAD with the reason, or -ENOMEM.
+ * `memory` NULL: malloc's. */
+int bf_load_begin(const struct bf_chunk *chunk, const struct bloom_memory *memory, struct bf_load **load_out,
+                  struct errbuf *err);
+struct bf_load *bf_load_copy(const struct bf_load *load); /* NULL without memory */
+void bf_load_end(struct bf_load *load);                   /* NULL is fine */
+
+const struct dump_plan *bf_load_plan(const struct bf_load *load);
+size_t bf_load_memory(const struct bf_load *load); /* bytes, without the filter's */
+
+/* Takes a chunk into the filter, in some tenths of a millisecond or, of RedisBloom's 16 MB, some milliseconds. */
+enum bf_load_state {
+    BF_LOAD_GOES_ON,
+    BF_LOAD_COMPLETE,
+    BF_LOAD_REFUSED,   /* nothing has changed; `err` has the reason */
+    BF_LOAD_NO_MEMORY, /* likewise */
+    BF_LOAD_SPOILT,    /* the load must be given up with its filter; `err` has the reason */
+};
+enum bf_load_state bf_load_take(struct bf_load *load, struct bloom_filter *filter, const struct bf_chunk *chunk,
+                                struct errbuf *err);
+
+/* The error of a chunk that was not taken; `reason` NULL: for want of memory. `dropped`: the load has been given up. */
+void bf_reply_bad_chunk(const struct bf_out *out, const char *reason, bool dropped);
+
+#endif

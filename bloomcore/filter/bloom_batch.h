@@ -1,0 +1,70 @@
+/* bloom_batch: queries and adds of many items of one filter. The items are hashed together, and their cache misses
+ * overlap.
+ *
+ * The answers equal those of bloom_filter_query() and bloom_filter_add_journaled(), one item after the other, at the
+ * time of the second call. A batch is faster for two reasons: the processor, if it can, computes hashes, bits and tests
+ * of eight items at once; and for a filter beyond the cache the first call starts the cache misses, which are over at
+ * the second one.
+ *
+ * Lifetime: the caller's storage. After bloom_batch_start() a batch is valid as long as the filter, for any number of
+ * calls. The items' bytes are borrowed for that call only. Thread: any, on distinct batches; other threads may use the
+ * filter meanwhile. */
+#ifndef BLOOMERY_BLOOM_BATCH_H
+#define BLOOMERY_BLOOM_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+
+/* Fields are internal. */
+struct bloom_batch {
+    uint32_t n;
+    uint32_t present;                 /* items that a test has found */
+    const struct bloom_layer *tested; /* the newest layer at the items' test for adds; NULL: not tested yet */
+    uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
+};
+
+/* Hashes n items (0..BLOOM_BATCH) for this filter. If the filter is beyond the cache, also prefetches the lines of
+ * their bits. */
+void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
+                       size_t n);
+
+/* The same, for queries whose items are probably absent. For a filter beyond the last cache it prefetches only the
+ * words of the items' first bits, which most absent items fail, and returns true: when these have arrived,
+ * bloom_batch_narrow() prefetches the other words of the items that remain. The answers are those of
+ * bloom_batch_start(), even if the filter is added to or grows meanwhile, or if the narrowing is left out. False: all
+ * words are on their way. */
+bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,
+                              const struct bloom_item *items, size_t n);
+void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter);
+
+/* After the start, for a small filter that has not been used for a while, one of very many: prefetches its items'
+ * lines, too. */
+void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter);
+
+/* The number of items that a batch of adds should have to take less than a millisecond: BLOOM_BATCH, but fewer at the
+ * beginning of a large layer, where the kernel has to allocate a page of memory for each bit. */
+size_t bloom_batch_adds(const struct bloom_filter *filter);
+
+/* Bit i is set if item i may have been added, clear if it certainly was not. The answer is that of this call, even if
+ * the filter was added to or grew since the start. Bits from n on are clear. */
+uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);
+
+/* Adds item i (below n), with the answer of bloom_filter_add_journaled(). `journal` and `err` may be NULL. The first
+ * add of a batch tests all of its items. */
+enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
+                               const struct bloom_journal *journal, struct errbuf *err);
+
+/* Adds the items `from` to n - 1, in this order, until one is refused. Returns its index, with BLOOM_FULL or
+ * BLOOM_NO_ROOM in *refused_out, or n if none was refused. Bit i of *added_out is set if item i was BLOOM_ADDED, clear
+ * otherwise. */
+size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct bloom_filter *filter,
+                           const struct bloom_journal *journal, struct errbuf *err, uint32_t *added_out,
+                           enum bloom_add *refused_out);
+
+/* Whether the filter's words exceed the cache, so that time between start and query pays. */
+bool bloom_filter_beyond_cache(const struct bloom_filter *filter);
+
+#endif

@@ -1,0 +1,256 @@
+/* Adds. An add first queries without the lock; if the item is absent, it takes the filter's lock and tests again. Of
+ * two threads that add the same item, the second one then finds the first one's bits and answers PRESENT. That holds
+ * across growth: under the lock all layers are tested that may have changed since the query. A place in the layer is
+ * reserved before bits are set. Under the lock no other thread writes, so a load and a store set a bit: a locked
+ * instruction per bit, and a lock per item, took more time than the rest of an add while the filter is in the cache.
+ * The exception are filters that are being merged into (bloom_twins.c). */
+#include "bloom_filter.h"
+
+#include "bloom_keyring.h"
+#include "bloom_layer.h"
+#include "bloom_layer_add.h"
+#include "bloom_part.h"
+#include "bloom_resident.h"
+#include "bloom_twins.h"
+#include "bloom_window.h"
+
+/* ---- filter ---- */
+
+size_t bloom_filter_bytes(const struct bloom_class *class)
+{
+    size_t window = class->geometry.window ? sizeof(struct bloom_part) + sizeof(struct bloom_window) : 0;
+
+    return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + window;
+}
+
+/* Bytes of the words that lie behind the layer's header. */
+static uint64_t inline_bytes(const struct bloom_geometry *geometry)
+{
+    return geometry->words_inline ? bloom_geometry_nwords(geometry) * 8 : 0;
+}
+
+static int init_charged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+{
+    int rc = bloom_layer_init(class->pool, filter, &filter->first, &class->geometry, err);
+
+    if (rc != 0) {
+        bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
+        return rc;
+    }
+    atomic_init(&filter->newest, &filter->first);
+    if (class->geometry.window)
+        bloom_window_init(filter);
+    bloom_class_retain(class);
+    atomic_fetch_add_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
+    return 0;
+}
+
+int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+{
+    int rc = bloom_pool_charge(class->pool, 0, bloom_geometry_nwords(&class->geometry) * 8, err);
+
+    return rc != 0 ? rc : init_charged(filter, class, err);
+}
+
+int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+{
+    bloom_pool_charge_anyway(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
+    return init_charged(filter, class, err);
+}
+
+uint64_t bloom_filter_charged(const struct bloom_filter *filter)
+{
+    return bloom_filter_words_bytes(filter) - (bloom_filter_is_dropped(filter) ? bloom_filter_droppable(filter) : 0);
+}
+
+void bloom_filter_deinit(struct bloom_filter *filter)
+{
+    struct bloom_class *class = bloom_filter_class(filter);
+    struct bloom_layer *layer = bloom_filter_newest(filter);
+
+    bloom_pool_discharge(class->pool, bloom_filter_charged(filter));
+    if (bloom_filter_is_dropped(filter)) {
+        uint64_t dropped = bloom_filter_droppable(filter);
+        atomic_fetch_sub_explicit(&class->pool->dropped, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&class->pool->dropped_bytes, dropped, memory_order_relaxed);
+    }
+    while (layer != &filter->first) {
+        struct bloom_grown_layer *grown = bloom_layer_grown(layer);
+
+        bloom_layer_deinit(class->pool, layer);
+        layer = grown->older;
+        bloom_grown_free(class->pool, grown);
+        atomic_fetch_sub_explicit(&class->pool->header_bytes, sizeof(*grown), memory_order_relaxed);
+    }
+    bloom_layer_deinit(class->pool, layer);
+    atomic_fetch_sub_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
+    bloom_class_release(class);
+}
+
+/* Places that have been taken, in a window those of forgotten parts, too. */
+static uint64_t places(const struct bloom_filter *filter)
+{
+    uint64_t items = 0;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
+        items += atomic_load_explicit(&layer->items, memory_order_relaxed);
+    return items;
+}
+
+uint64_t bloom_filter_items(const struct bloom_filter *filter)
+{
+    struct bloom_window_state state;
+
+    if (!bloom_filter_is_window(filter))
+        return places(filter);
+    bloom_window_state(filter, &state);
+    return state.items;
+}
+
+uint64_t bloom_filter_changes(const struct bloom_filter *filter)
+{
+    uint64_t forgotten = 0;
+
+    if (bloom_filter_is_window(filter)) {
+        bloom_window_forget((struct bloom_filter *)filter);
+        forgotten = atomic_load_explicit(&bloom_filter_window(filter)->forgotten, memory_order_relaxed);
+    }
+    return places(filter) + forgotten;
+}
+
+/* An add counts itself before it sets its bits, both under the lock. */
+uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter)
+{
+    struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
+
+    bloom_lock_take(lock);
+    bloom_lock_give(lock);
+    return bloom_filter_changes(filter);
+}
+
+uint64_t bloom_filter_capacity(const struct bloom_filter *filter)
+{
+    uint64_t capacity = 0;
+
+    if (bloom_filter_is_window(filter))
+        return bloom_filter_params(filter)->capacity;
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (__builtin_add_overflow(capacity, layer->geometry->capacity, &capacity))
+            return UINT64_MAX;
+    }
+    return capacity;
+}
+
+uint64_t bloom_filter_memory(const struct bloom_filter *filter)
+{
+    uint64_t bytes = sizeof(*filter) - sizeof(filter->first);
+
+    if (bloom_filter_is_window(filter))
+        bytes += sizeof(struct bloom_window) + bloom_filter_nlayers(filter) * sizeof(struct bloom_part);
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        const struct bloom_geometry *geometry = layer->geometry;
+
+        bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_grown_layer);
+        bytes += bloom_layer_tail_bytes(geometry);
+        if (!geometry->words_inline && bloom_layer_words_or_null(layer))
+            bytes += bloom_geometry_nwords(geometry) * 8;
+    }
+    return bytes;
+}
+
+bool bloom_filter_is_blank(const struct bloom_filter *filter)
+{
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, 0, &view);
+    if (bloom_filter_nlayers(filter) > 1 || view.ordinal > 0 || view.turn > 0)
+        return false;
+    for (uint64_t i = 0; i < view.shape.nwords; i++) {
+        if (atomic_load_explicit(&view.words[i], memory_order_relaxed))
+            return false;
+    }
+    return true;
+}
+
+/* ---- query and add ---- */
+
+struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const void *data, size_t len)
+{
+    return bloom_geometry_hash(filter->first.geometry, data, len);
+}
+
+uint64_t bloom_filter_missing_key(const struct bloom_filter *filter)
+{
+    const struct bloom_key *key = filter->first.geometry->key;
+
+    return __builtin_expect(key != NULL, 0) && !bloom_key_is_here(key) ? key->secret.id : 0;
+}
+
+bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+
+    if (newest->geometry->window)
+        return bloom_window_query(filter, hash);
+    bool present = bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
+
+    bloom_found();
+    return present;
+}
+
+enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
+                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
+                                       const struct bloom_journal *journal, struct errbuf *err)
+{
+    const struct bloom_class *class = bloom_filter_class(filter);
+    const struct bloom_twin_slot *twin = bloom_pool_twin(class->pool, filter);
+    uint64_t own_bit[BLOOM_PROBE_BITS];
+
+    for (;;) {
+        const struct bloom_layer *tested = twin ? NULL : layer;
+        struct bloom_layer *newest;
+        enum bloom_add answer;
+        struct bloom_locks locks;
+
+        bloom_locks_take(&locks, class->pool, filter, twin);
+        newest = bloom_filter_newest(filter);
+        if (newest != layer) {
+            bloom_layer_bits(newest, hash, own_bit);
+            bit = own_bit;
+            layer = newest;
+        }
+        answer = bloom_layer_place(newest, tested, hash, bit, journal);
+        if (answer == BLOOM_ADDED) {
+            if (__builtin_expect(twin != NULL, 0))
+                bloom_twins_pass_on(twin, filter, hash, journal);
+            bloom_set_bits(bloom_layer_words(newest), bit, newest->geometry->k);
+        }
+        bloom_locks_give(&locks);
+
+        if (answer != BLOOM_FULL || class->params.expansion == 0)
+            return answer;
+        if (bloom_filter_grow(filter, newest, journal, err) != 0)
+            return BLOOM_NO_ROOM;
+    }
+}
+
+enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err)
+{
+    return bloom_filter_add_journaled(filter, hash, NULL, err);
+}
+
+enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
+                                          const struct bloom_journal *journal, struct errbuf *err)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+    uint64_t bit[BLOOM_PROBE_BITS];
+
+    if (newest->geometry->window)
+        return bloom_window_add(filter, hash, journal, err);
+    bloom_layer_bits(newest, hash, bit);
+    if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
+        bloom_found();
+        return BLOOM_PRESENT;
+    }
+    return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
+}

@@ -1,0 +1,88 @@
+/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout, or in RedisBloom's. It is a chain of layers, each of
+ * which is one filter (k, bits, words); an item is hashed once for all layers.
+ *
+ * It knows no names, expiry, files, sockets or logs. Items are known by their 128-bit hash (bloom_filter_hash()).
+ *
+ * Lifetime: a pool lives as long as any class or filter made from it (a filter holds a reference to its class, so the
+ * caller may release its own after init); a filter lives in the caller's storage, from
+ * bloom_filter_init() to bloom_filter_deinit().
+ *
+ * Threads: any number of threads may query and add at the same time, on the same filter, without further
+ * synchronisation; queries take no lock and write nothing. Init, deinit, and the functions marked "loading" need
+ * exclusive access. A caller that frees a filter makes sure by its own means (RCU) that no other thread uses it.
+ *
+ * Layout: FORMAT.md sections 1, 4 and 5 (bit order, index derivation, sizing); scaling as in P. Almeida et al.,
+ * "Scalable Bloom Filters" (2007), with another series of rates: layer i has capacity * expansion^i items at rate
+ * bloom_size_share(error_rate, i), and the rates of all layers sum up to less than error_rate; a fixed filter has one
+ * layer at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
+#ifndef BLOOMERY_BLOOM_FILTER_H
+#define BLOOMERY_BLOOM_FILTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_chain.h"
+#include "bloom_class.h"
+#include "bloom_pool.h"
+#include "bloom_size.h"
+
+/* Lives in the caller's storage of bloom_filter_bytes() bytes, aligned to 8, and cannot be moved, because it points
+ * into itself. Fields are internal. */
+struct bloom_filter;
+
+/* Storage for a filter of this class: the header, and the words of the first layer when they are few (otherwise they
+ * are mapped separately, which costs nothing until they are used). */
+size_t bloom_filter_bytes(const struct bloom_class *class);
+
+/* Creates an empty filter with a reference of its own to the class. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo
+ * then). */
+int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
+
+/* bloom_filter_init() for a filter that at once replaces one that is no smaller: limits are not checked. */
+int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
+void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
+
+/* The bytes by which the filter counts in bloom_pool_bytes(). */
+uint64_t bloom_filter_charged(const struct bloom_filter *filter);
+
+/* Whether the item may have been added (true) or certainly was not (false). */
+bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash);
+
+/* The hash of an item for this filter. `data` may be NULL when `len` is 0. */
+struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const void *data, size_t len);
+
+/* Adds an item. Of any number of threads that add the same item at the same time exactly one gets BLOOM_ADDED, also
+ * while the filter grows. A layer never takes more items than its capacity. `err` may be NULL. */
+enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash hash, struct errbuf *err);
+
+/* bloom_filter_add() with a journal; NULL: without one. */
+enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
+                                          const struct bloom_journal *journal, struct errbuf *err);
+
+/* Adds that were answered BLOOM_ADDED; in a window those that it has not forgotten. */
+uint64_t bloom_filter_items(const struct bloom_filter *filter);
+
+/* A number that changes with each change of the filter's answers: of adds, and of parts that a window has forgotten. */
+uint64_t bloom_filter_changes(const struct bloom_filter *filter);
+
+/* The same, after all counted adds have set their bits: waits for those that are running. */
+uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
+
+/* Whether it is as bloom_filter_init() has left it: one layer, nothing added, no bits (a loaded filter may have some
+ * that no count knows: RedisBloom's dumps do). Reads all words, which must be in memory, until it finds a bit: a
+ * millisecond per 10 MB. */
+bool bloom_filter_is_blank(const struct bloom_filter *filter);
+
+uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
+uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: words, headers, bookkeeping; no name */
+
+/* ---- internal to bloomcore ---- */
+
+/* The slow half of an add, for an item that was just tested and absent from all layers: `bit` has its bits in `layer`,
+ * the newest at that test. Answers as bloom_filter_add(). */
+enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
+                                       const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
+                                       const struct bloom_journal *journal, struct errbuf *err);
+
+#endif

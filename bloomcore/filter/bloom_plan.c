@@ -1,0 +1,148 @@
+#include "bloom_plan.h"
+
+#include <math.h>
+
+#include "bloom_layer.h"
+#include "bloom_part.h"
+#include "bloom_scaling.h"
+#include "bloom_state.h"
+#include "bloom_window_times.h"
+
+/* BLOOM_OK or BLOOM_REFUSED. The layer's capacity and rate are there. */
+static int size_layer(const struct bloom_params *params, struct bloom_plan *plan, unsigned index, struct errbuf *err)
+{
+    struct bloom_plan_layer *layer = &plan->layers[index];
+    struct bloom_shape shape;
+
+    if (bloom_layer_shape(params->redisbloom ? BLOOM_REDISBLOOM : BLOOM_NA, params->redisbloom, layer->capacity,
+                          layer->error_rate, &shape, err) != BLOOM_OK) {
+        errbuf_prefix(err, "layer %u (capacity %llu, error rate %g)", index, (unsigned long long)layer->capacity,
+                      layer->error_rate);
+        return BLOOM_REFUSED;
+    }
+    layer->nwords = shape.nwords;
+    layer->k = shape.k;
+    layer->predicted_rate = bloom_shape_rate(&shape, layer->capacity);
+    return BLOOM_OK;
+}
+
+/* A layer needs more words than the one below it. So the last layer decides whether all are possible, and a binary
+ * search finds the lowest impossible one in a few steps: a client waits for a refusal, too. */
+static int size_layers(const struct bloom_params *params, struct bloom_plan *plan, struct errbuf *err)
+{
+    unsigned low = 0, high = plan->nlayers - 1;
+
+    if (size_layer(params, plan, high, NULL) != BLOOM_OK) {
+        while (low < high) {
+            unsigned middle = low + (high - low) / 2;
+
+            if (size_layer(params, plan, middle, NULL) == BLOOM_OK)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+    }
+    for (unsigned i = plan->nlayers - 1 == high ? 0 : high; i < plan->nlayers; i++) {
+        if (size_layer(params, plan, i, err) != BLOOM_OK)
+            return BLOOM_REFUSED;
+    }
+    return BLOOM_OK;
+}
+
+static double layer_rate(const struct bloom_params *params, unsigned index)
+{
+    if (params->expansion == 0)
+        return params->error_rate;
+    return params->redisbloom ? ldexp(params->error_rate, -(int)index - 1)
+                              : bloom_size_share(params->error_rate, index);
+}
+
+/* Capacity and rate of the layer above those that are there. BLOOM_OK or BLOOM_REFUSED. */
+static int next_layer(const struct bloom_params *params, const struct bloom_plan *plan,
+                      struct bloom_plan_layer *layer_out, struct errbuf *err)
+{
+    unsigned index = plan->nlayers;
+    uint64_t capacity = params->capacity;
+
+    if (bloom_params_is_window(params))
+        return bloom_window_level(params, index, &layer_out->capacity, &layer_out->error_rate, err);
+    if (index > 0 && __builtin_mul_overflow(plan->layers[index - 1].capacity, (uint64_t)params->expansion, &capacity)) {
+        errbuf_set(err, "layer %u would have a capacity of more than 64 bits", index);
+        return BLOOM_REFUSED;
+    }
+    layer_out->capacity = capacity;
+    layer_out->error_rate = layer_rate(params, index);
+    return BLOOM_OK;
+}
+
+/* Computes the layers' capacities and rates until they hold `items`. BLOOM_OK, or BLOOM_REFUSED with as many layers as
+ * are possible. */
+static int lay_out(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan, struct errbuf *err)
+{
+    const char *whole = bloom_params_is_window(params) ? "a part of a window" : "a filter";
+
+    for (;;) {
+        struct bloom_plan_layer *layer = &plan->layers[plan->nlayers];
+
+        if (next_layer(params, plan, layer, err) != BLOOM_OK)
+            return BLOOM_REFUSED;
+        plan->nlayers++;
+        if (__builtin_add_overflow(plan->capacity, layer->capacity, &plan->capacity))
+            plan->capacity = UINT64_MAX;
+        if (plan->capacity >= items)
+            return BLOOM_OK;
+        if (params->expansion == 0) {
+            errbuf_set(err, "%s of fixed size holds %llu items", whole, (unsigned long long)plan->capacity);
+            return BLOOM_REFUSED;
+        }
+        if (plan->nlayers == BLOOM_MAX_LAYERS) {
+            errbuf_set(err, "%s has at most %d layers, which here hold %llu items", whole, BLOOM_MAX_LAYERS,
+                       (unsigned long long)plan->capacity);
+            return BLOOM_REFUSED;
+        }
+    }
+}
+
+static void add_up(const struct bloom_params *params, struct bloom_plan *plan)
+{
+    bool window = bloom_params_is_window(params);
+    uint64_t part_memory = 0;
+    double log_absent = 0;
+
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        const struct bloom_plan_layer *layer = &plan->layers[i];
+
+        log_absent += log1p(-layer->predicted_rate);
+        plan->bits += layer->nwords * 64;
+        part_memory += sizeof(struct bloom_grown_layer) + (window ? sizeof(struct bloom_part) : 0);
+        part_memory += layer->nwords * 8 + (layer->nwords <= BLOOM_INLINE_WORDS ? 0 : sizeof(void *));
+    }
+    plan->part_rate = 0 - expm1(log_absent); /* a difference: of an empty filter it is 0, not -0 */
+    plan->predicted_rate = 0 - expm1(plan->parts * log_absent);
+    plan->bits *= plan->parts;
+    plan->memory = plan->parts * part_memory + sizeof(struct bloom_filter) - sizeof(struct bloom_grown_layer) +
+                   (window ? sizeof(struct bloom_window) : 0);
+    if (!window)
+        return;
+    if (plan->nlayers == 1)
+        plan->capacity = params->capacity; /* which the parts share with less than an item too many */
+    else if (__builtin_mul_overflow(plan->capacity, (uint64_t)params->window_parts, &plan->capacity))
+        plan->capacity = UINT64_MAX;
+}
+
+int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err)
+{
+    int rc;
+
+    plan_out->nlayers = 0;
+    plan_out->capacity = plan_out->bits = 0;
+    plan_out->parts = bloom_params_is_window(params) ? params->window_parts + BLOOM_WINDOW_SPARES : 1;
+    if (bloom_params_is_window(params)) /* those of a part */
+        items = items / params->window_parts + (items % params->window_parts != 0);
+    rc = lay_out(params, items, plan_out, err);
+    if (rc == BLOOM_OK)
+        rc = size_layers(params, plan_out, err);
+    if (rc == BLOOM_OK)
+        add_up(params, plan_out);
+    return rc;
+}

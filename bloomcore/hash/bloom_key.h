@@ -1,0 +1,43 @@
+/* bloom_key: keys of filters that strangers cannot aim at. In a KEYED filter an item stands for 16 bytes, a
+ * pseudorandom function of it under a secret; these bytes are hashed as any item is.
+ *
+ * A secret has 32 bytes; its halves a and b are two keys of SipHash. Under each of them a label is hashed, and the sum
+ * (XOR) of the two is the key of items, or the id. So whoever lacks one half knows nothing of the sum, and the id,
+ * which is public, says nothing of the key: different inputs of a pseudorandom function.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_BLOOM_KEY_H
+#define BLOOMERY_BLOOM_KEY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "siphash.h"
+
+#define BLOOM_SECRET_BYTES 32
+
+/* What is known of a secret. */
+struct bloom_secret {
+    uint64_t id; /* public, never 0 */
+    struct siphash_key items;
+};
+
+/* A key that a filter of the process has, or a key file has had. Made by a pool (bloom_keyring.h). */
+struct bloom_key {
+    struct bloom_secret secret; /* but for the id valid once `here` was true */
+    atomic_bool here;           /* the key file has it: items can be hashed */
+    bool kept;                  /* `here` was true once: the key lives as long as the pool */
+    uint64_t refs;
+    struct bloom_key *next;
+};
+
+void bloom_secret_derive(const unsigned char secret[BLOOM_SECRET_BYTES], struct bloom_secret *out);
+
+static inline bool bloom_key_is_here(const struct bloom_key *key)
+{
+    return atomic_load_explicit(&key->here, memory_order_acquire);
+}
+
+#endif

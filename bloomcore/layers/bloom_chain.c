@@ -1,0 +1,243 @@
+/* Growth. The new layer is complete before one store publishes it; readers start at `newest` and find either the old
+ * chain or the new one. Growth does not take the filter's lock: an add that holds it may go on with the layer below,
+ * but finds it full, as the growing thread did under the lock. Layers never leave a chain, so none is reclaimed before
+ * the filter's end. */
+#include "bloom_chain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "bloom_layer.h"
+#include "bloom_part.h"
+#include "bloom_scaling.h"
+#include "check.h"
+#include "lock.h"
+
+/* ---- layers ---- */
+
+const struct bloom_params *bloom_filter_params(const struct bloom_filter *filter)
+{
+    return &bloom_filter_class(filter)->params;
+}
+
+struct bloom_class *bloom_filter_class_of(const struct bloom_filter *filter)
+{
+    return bloom_filter_class(filter);
+}
+
+unsigned bloom_filter_nlayers(const struct bloom_filter *filter)
+{
+    return bloom_filter_newest(filter)->geometry->index + 1u;
+}
+
+struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index)
+{
+    const struct bloom_layer *layer = bloom_filter_newest(filter);
+
+    CHECK(index <= layer->geometry->index);
+    while (layer->geometry->index != index) {
+        const struct bloom_layer *jump = bloom_layer_jump(layer);
+
+        layer = jump->geometry->index >= index ? jump : bloom_layer_older(layer);
+    }
+    return (struct bloom_layer *)layer;
+}
+
+void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out)
+{
+    const struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
+    const struct bloom_geometry *geometry = layer->geometry;
+    _Atomic uint64_t *words = bloom_layer_words_or_null(layer);
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    *view_out = (struct bloom_layer_view){
+        .capacity = geometry->capacity,
+        .error_rate = geometry->error_rate,
+        .items = items,
+        .ordinal = items,
+        .words = words,
+        .room = geometry->words_inline || !words
+                    ? NULL
+                    : bloom_words_room(&bloom_filter_class(filter)->pool->maps, words, bloom_geometry_nwords(geometry)),
+    };
+    bloom_geometry_shape(geometry, &view_out->shape);
+    if (geometry->window) {
+        struct bloom_part *part = bloom_layer_part(layer);
+
+        view_out->forgotten = !bloom_part_is_alive(part);
+        view_out->turn = atomic_load_explicit(&part->turn, memory_order_acquire);
+        view_out->base = atomic_load_explicit(&part->base, memory_order_relaxed);
+        view_out->items = !view_out->forgotten && items > view_out->base ? items - view_out->base : 0;
+        view_out->started_us = atomic_load_explicit(&part->started_us, memory_order_relaxed);
+    }
+}
+
+void bloom_filter_expect_fill(struct bloom_filter *filter)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (!layer->geometry->words_inline)
+            bloom_layer_set_words(
+                (struct bloom_layer *)layer,
+                bloom_words_fill(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry)));
+    }
+}
+
+void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items)
+{
+    atomic_store_explicit(&bloom_filter_layer_at(filter, index)->items, items, memory_order_relaxed);
+}
+
+void bloom_room_empty(unsigned char *from, size_t len)
+{
+    (void)madvise(from, len, MADV_DONTNEED);
+}
+
+uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter)
+{
+    uint64_t bytes = 0;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
+        bytes += bloom_geometry_nwords(layer->geometry) * 8;
+    return bytes;
+}
+
+/* ---- growth ---- */
+
+/* The header of a layer made by growth, with the words of a small one. */
+static struct bloom_grown_layer *grown_alloc(const struct bloom_pool *pool, size_t bytes)
+{
+    return pool->maps.memory ? pool->maps.memory->zeroed(bytes) : malloc(bytes);
+}
+
+void bloom_grown_free(const struct bloom_pool *pool, struct bloom_grown_layer *grown)
+{
+    if (pool->maps.memory && grown)
+        pool->maps.memory->release(grown);
+    else if (!pool->maps.memory)
+        free(grown);
+}
+
+/* The target of the jump of the layer above `below`: two jumps of equal length below it become one. */
+static const struct bloom_layer *jump_above(const struct bloom_layer *below)
+{
+    const struct bloom_layer *once = bloom_layer_jump(below), *twice = bloom_layer_jump(once);
+
+    return below->geometry->index - once->geometry->index == once->geometry->index - twice->geometry->index ? twice
+                                                                                                            : below;
+}
+
+int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
+                            double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
+                            struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    struct bloom_layer *newest = bloom_filter_newest(filter);
+    struct bloom_geometry geometry;
+    struct bloom_grown_layer *grown;
+    uint64_t bytes = shape->nwords * 8;
+    int rc;
+
+    bloom_geometry_init(&geometry, shape, newest->geometry->index + 1u, capacity, rate);
+    rc = bloom_pool_charge(pool, bloom_filter_words_bytes(filter), bytes, err);
+    if (rc != 0)
+        return rc;
+
+    geometry.window = bloom_filter_is_window(filter);
+    geometry.key = newest->geometry->key;
+    grown = grown_alloc(pool, sizeof(*grown) + bloom_layer_tail_bytes(&geometry) +
+                                  (geometry.window ? sizeof(struct bloom_part) : 0));
+    if (!grown) {
+        errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
+        rc = -ENOMEM;
+        goto err_charged;
+    }
+    grown->older = newest;
+    grown->jump = (struct bloom_layer *)jump_above(newest);
+    grown->geometry = geometry;
+    rc = bloom_layer_init(pool, filter, &grown->layer, &grown->geometry, err);
+    if (rc != 0)
+        goto err_charged;
+    if (geometry.window)
+        bloom_part_init(&grown->layer);
+    if (journal && turn)
+        rc = journal->ops->turn(journal->ctx, journal->id, geometry.index, shape, turn, err);
+    else if (journal)
+        rc = journal->ops->grow(journal->ctx, journal->id, geometry.index, shape, err);
+    if (rc != 0) {
+        bloom_layer_deinit(pool, &grown->layer);
+        goto err_charged;
+    }
+    atomic_fetch_add_explicit(&pool->header_bytes, sizeof(*grown), memory_order_relaxed);
+    atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);
+    return 0;
+
+err_charged:
+    bloom_grown_free(pool, grown);
+    bloom_pool_discharge(pool, bytes);
+    return rc;
+}
+
+int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
+                      struct errbuf *err)
+{
+    const struct bloom_class *class = bloom_filter_class(filter);
+    uint64_t capacity = 0;
+    double rate = 0;
+    struct bloom_shape shape;
+    int rc;
+
+    lock_take(&class->pool->lock);
+    if (bloom_filter_newest(filter) != full) {
+        rc = BLOOM_OK;
+        goto out;
+    }
+    rc = bloom_next_capacity(&class->params, full->geometry, 0, &capacity, &rate, err);
+    if (rc != 0)
+        goto out;
+    rc = bloom_layer_shape(full->geometry->variant, class->params.redisbloom, capacity, rate, &shape, err);
+    if (rc == BLOOM_OK)
+        rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, journal, err);
+    if (rc == BLOOM_OK)
+        atomic_fetch_add_explicit(&class->pool->grown, 1, memory_order_relaxed);
+    else
+        errbuf_prefix(err, "cannot grow by layer %u (capacity %llu, error rate %g)", full->geometry->index + 1u,
+                      (unsigned long long)capacity, rate);
+out:
+    lock_give(&class->pool->lock);
+    return rc;
+}
+
+int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err)
+{
+    return bloom_filter_append_at(filter, bloom_filter_nlayers(filter), shape, err);
+}
+
+int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const struct bloom_shape *shape,
+                           struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint8_t variant = bloom_filter_newest(filter)->geometry->variant;
+    uint64_t capacity;
+    double rate;
+    int rc = BLOOM_OK;
+
+    if (!bloom_shape_valid(shape, err))
+        return BLOOM_REFUSED;
+    if (shape->variant != variant) {
+        errbuf_set(err, "its variant is %s, and that of the filter's other layers %s",
+                   bloom_variant_name(shape->variant), bloom_variant_name(variant));
+        return BLOOM_REFUSED;
+    }
+    lock_take(&pool->lock);
+    if (bloom_filter_nlayers(filter) <= index) {
+        rc = bloom_next_capacity(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, shape->level,
+                                 &capacity, &rate, err);
+        if (rc == BLOOM_OK)
+            rc = bloom_filter_push_layer(filter, shape, capacity, rate, NULL, NULL, err);
+    }
+    lock_give(&pool->lock);
+    return rc;
+}

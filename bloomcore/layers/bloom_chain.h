@@ -1,0 +1,66 @@
+/* bloom_chain: the chain of layers that a filter is: what it has, for saving, loading and reporting, and its growth.
+ * The functions marked "loading" need exclusive access to the filter. Thread: any otherwise. */
+#ifndef BLOOMERY_BLOOM_CHAIN_H
+#define BLOOMERY_BLOOM_CHAIN_H
+
+#include "bloom_types.h"
+
+const struct bloom_params *bloom_filter_params(const struct bloom_filter *filter);
+struct bloom_class *bloom_filter_class_of(const struct bloom_filter *filter); /* borrowed: the filter's own reference */
+
+unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
+
+/* Loading: these bytes of a room, whole unused pages, become zero and take no memory until they are written. */
+void bloom_room_empty(unsigned char *from, size_t len);
+
+/* The layer `index` (0 is the oldest), index < bloom_filter_nlayers(). */
+void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);
+
+/* Loading: all words of the filter will be written soon, by a thread that can wait: huge pages at once. No word has
+ * been written yet, but behind an earlier call, and nobody else uses them; views of layers end. */
+void bloom_filter_expect_fill(struct bloom_filter *filter);
+
+/* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0, BLOOM_REFUSED (not a shape,
+ * or not one that this filter can have: its layers are of one variant), BLOOM_LIMIT or -ENOMEM. The words are then
+ * written through bloom_filter_layer(). */
+void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
+int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
+
+/* Loading: replays records of a journal's add() for a layer. Sets the bits of n items, and counts those whose ordinal
+ * is above `counted`, the layer's count when it was loaded. The order of items does not matter, nor do repetitions;
+ * only the sum of the counts does. Returns the number of counted items. Several threads may call this at a time. */
+uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
+                             const struct bloom_replay_item *items, size_t n);
+
+/* ---- internal to bloomcore ---- */
+
+struct bloom_layer;
+struct bloom_grown_layer;
+
+/* Creates a layer of this shape, records it in the journal (may be NULL), of a window with its first turn, and
+ * publishes it. The caller excludes other growth of the filter. 0, BLOOM_LIMIT, -ENOMEM, or what the journal returned.
+ */
+int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
+                            double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
+                            struct errbuf *err);
+
+/* The layer with this index, below bloom_filter_nlayers(). */
+struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
+
+/* Adds a layer on top of `full`, unless another thread has done so; `journal` may be NULL. BLOOM_OK, or the status of
+ * the failure. */
+int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
+                      struct errbuf *err);
+
+/* Appends a layer of this shape as number `index`, the next one, unless another thread has just done so. Otherwise as
+ * bloom_filter_append_layer(). */
+int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const struct bloom_shape *shape,
+                           struct errbuf *err);
+
+/* Bytes of the words of all layers, whether they are in memory or not. */
+uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter);
+
+/* Frees a layer made by growth, without its words. NULL is fine. */
+void bloom_grown_free(const struct bloom_pool *pool, struct bloom_grown_layer *grown);
+
+#endif

@@ -1,0 +1,218 @@
+/* bloom_layer: one layer of a filter in memory, and the operations on an item's bits there: derive, test, set. Internal
+ * to bloomcore.
+ *
+ * Layout, chosen for millions of small filters: a filter is one pointer and its first layer, a layer is 16 bytes and
+ * its words; all that depends on parameters only is in the class. So a filter costs 24 bytes beside its bits:
+ *
+ *     filter:  newest | first: geometry items | words ...             (words_inline)
+ *     filter:  newest | first: geometry items | pointer to words      (larger layers)
+ *
+ * `newest` points to `first` until the filter grows. The layers after the first are allocations of their own, each with
+ * its own geometry and a pointer to the layer below. The first layer's geometry lies in the class, which leads from a
+ * filter to its class and its pool. Layers are never moved or freed before the filter is.
+ *
+ * Bits of words are only ever set, so relaxed loads are enough: a reader that has learnt of an add, by any means,
+ * happens after it and sees its bits. A reader that has found the item's bits also sees the add's other writes, because
+ * an add makes these before it sets the bits (bloom_set_bits()), and a query ends with bloom_found(). */
+#ifndef BLOOMERY_BLOOM_LAYER_H
+#define BLOOMERY_BLOOM_LAYER_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "bloom_geometry.h"
+#include "bloom_shared.h"
+#include "bloom_types.h"
+#include "bloom_vector.h"
+#include "check.h"
+
+struct bloom_layer {
+    const struct bloom_geometry *geometry;
+    _Atomic uint64_t items; /* places taken; never above geometry->capacity by adds */
+};
+
+struct bloom_filter {
+    struct bloom_layer *_Atomic newest;
+    struct bloom_layer first;
+};
+
+/* A layer made by growth. */
+struct bloom_grown_layer {
+    struct bloom_layer *older;
+    struct bloom_layer *jump; /* further down: bloom_layer_jump() */
+    struct bloom_geometry geometry;
+    struct bloom_layer layer;
+};
+
+_Static_assert(sizeof(struct bloom_filter) == 24, "a million small filters pay for every byte");
+_Static_assert(offsetof(struct bloom_grown_layer, layer) + sizeof(struct bloom_layer) ==
+                   sizeof(struct bloom_grown_layer),
+               "the words follow the layer at once");
+
+/* Bytes that follow a layer's header. */
+static inline size_t bloom_layer_tail_bytes(const struct bloom_geometry *geometry)
+{
+    return geometry->words_inline ? (size_t)bloom_geometry_nwords(geometry) * 8 : sizeof(void *);
+}
+
+static inline _Atomic uint64_t *bloom_layer_words(const struct bloom_layer *layer)
+{
+    void *tail = (void *)(layer + 1);
+
+    return layer->geometry->words_inline ? (_Atomic uint64_t *)tail : *(_Atomic uint64_t **)tail;
+}
+
+/* The words for a caller that can do without the bits: NULL when the words are dropped (bloom_resident.h). Another
+ * thread may drop them, or bring them back, at the same time. */
+static inline _Atomic uint64_t *bloom_layer_words_or_null(const struct bloom_layer *layer)
+{
+    const void *tail = layer + 1;
+
+    return layer->geometry->words_inline ? (_Atomic uint64_t *)tail
+                                         : __atomic_load_n((_Atomic uint64_t **)tail, __ATOMIC_RELAXED);
+}
+
+/* Of a layer whose words are not behind it. */
+static inline void bloom_layer_set_words(struct bloom_layer *layer, _Atomic uint64_t *words)
+{
+    __atomic_store_n((_Atomic uint64_t **)(void *)(layer + 1), words, __ATOMIC_RELAXED);
+}
+
+static inline bool bloom_filter_is_window(const struct bloom_filter *filter)
+{
+    return filter->first.geometry->window;
+}
+
+static inline struct bloom_grown_layer *bloom_layer_grown(const struct bloom_layer *layer)
+{
+    return (struct bloom_grown_layer *)((char *)layer - offsetof(struct bloom_grown_layer, layer));
+}
+
+/* The layer below, NULL for the first. */
+static inline const struct bloom_layer *bloom_layer_older(const struct bloom_layer *layer)
+{
+    return layer->geometry->index == 0 ? NULL : bloom_layer_grown(layer)->older;
+}
+
+/* A layer further down. The jumps reach any layer in a number of steps logarithmic in the number of layers: their
+ * lengths are the digits of a counter with places 1, 3, 7, 15, ... The first layer jumps to itself. */
+static inline const struct bloom_layer *bloom_layer_jump(const struct bloom_layer *layer)
+{
+    return layer->geometry->index == 0 ? layer : bloom_layer_grown(layer)->jump;
+}
+
+static inline struct bloom_layer *bloom_filter_newest(const struct bloom_filter *filter)
+{
+    return atomic_load_explicit(&filter->newest, memory_order_acquire);
+}
+
+static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *filter)
+{
+    return (struct bloom_class *)((char *)filter->first.geometry - offsetof(struct bloom_class, geometry));
+}
+
+/* ---- an item's bits ---- */
+
+/* A function that walks is written once for both kinds of layouts, with `redisbloom` as a constant of each copy. In the
+ * hottest ones the copy for RedisBloom's is a function of its own, so that the other one stays small enough to be
+ * inlined. */
+#define BLOOM_WALKS static inline __attribute__((always_inline))
+
+BLOOM_WALKS void bloom_walk_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t *bit,
+                                 bool redisbloom)
+{
+    struct bloom_walk walk = bloom_walk_start(geometry, hash);
+
+    for (unsigned i = 0, k = geometry->k; i < k; i++)
+        bit[i] = bloom_walk_step(&walk, redisbloom);
+}
+
+/* The item's bits; whether its first n bits are set: in RedisBloom's layout. */
+void bloom_geometry_bits_unsigned(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                  uint64_t bit[BLOOM_PROBE_BITS]);
+bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n);
+
+static inline void bloom_geometry_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                       uint64_t bit[BLOOM_PROBE_BITS])
+{
+    if (bloom_vector_fits(geometry))
+        bloom_vector_bits(geometry, hash, bit);
+    else if (bloom_geometry_is_redisbloom(geometry))
+        bloom_geometry_bits_unsigned(geometry, hash, bit);
+    else
+        bloom_walk_bits(geometry, hash, bit, false);
+}
+
+static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash,
+                                    uint64_t bit[BLOOM_PROBE_BITS])
+{
+    bloom_geometry_bits(layer->geometry, hash, bit);
+}
+
+/* Called after loads of words that may have found an item: the caller's next reads see everything that the item's add
+ * wrote before its bits (its record, the bits in a twin). Free on x86-64, where loads are in order. On ARM a later load
+ * could otherwise come first: of two queries of a pipeline, around an exchange of twins, the first would find an item
+ * and the second would not. */
+static inline void bloom_found(void)
+{
+    atomic_thread_fence(memory_order_acquire);
+}
+
+/* Whether the n bits are set. All are loaded and ANDed without a branch: the first missing bit is random, and a
+ * mispredicted branch costs more than a few more loads. */
+static inline bool bloom_test_bits(const _Atomic uint64_t *words, const uint64_t *bit, unsigned n)
+{
+    uint64_t all = 1;
+
+    for (unsigned i = 0; i < n; i++)
+        all &= atomic_load_explicit(&words[bit[i] >> 6], memory_order_relaxed) >> (bit[i] & 63);
+    return all;
+}
+
+static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+{
+    return bloom_test_bits(bloom_layer_words(layer), bit, layer->geometry->k);
+}
+
+/* Whether the item's first n bits are set; n is at most k. */
+BLOOM_WALKS bool bloom_walk_test(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n, bool redisbloom)
+{
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+    struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
+    uint64_t all = 1;
+
+    for (; n > 0; n--) {
+        uint64_t bit = bloom_walk_step(&walk, redisbloom);
+        all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
+    }
+    return all;
+}
+
+static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    const struct bloom_geometry *geometry = layer->geometry;
+
+    return bloom_geometry_is_redisbloom(geometry) ? bloom_layer_test_unsigned(layer, hash, geometry->k)
+                                                  : bloom_walk_test(layer, hash, geometry->k, false);
+}
+
+/* Whether the item's first bits are set. All layers of a chain but one lack the item; this test ends at least three of
+ * four such searches without the cache misses of the other bits. */
+static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    const struct bloom_geometry *geometry = layer->geometry;
+    unsigned n = geometry->k < BLOOM_FIRST_BITS ? geometry->k : BLOOM_FIRST_BITS;
+
+    return bloom_geometry_is_redisbloom(geometry) ? bloom_layer_test_unsigned(layer, hash, n)
+                                                  : bloom_walk_test(layer, hash, n, false);
+}
+
+/* ---- memory ---- */
+
+/* Makes the words of a layer of the filter. The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry)
+ * bytes. 0 or -ENOMEM. */
+int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
+                     const struct bloom_geometry *geometry, struct errbuf *err);
+void bloom_layer_deinit(struct bloom_pool *pool, struct bloom_layer *layer);
+
+#endif

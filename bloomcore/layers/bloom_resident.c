@@ -1,0 +1,106 @@
+#include "bloom_resident.h"
+
+#include <errno.h>
+
+#include "bloom_chain.h"
+#include "bloom_layer.h"
+#include "bloom_words.h"
+#include "check.h"
+
+uint64_t bloom_filter_droppable(const struct bloom_filter *filter)
+{
+    uint64_t bytes = 0;
+
+    if (bloom_filter_is_window(filter)) /* its layers are emptied and taken again at any time: it stays */
+        return 0;
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (!layer->geometry->words_inline)
+            bytes += bloom_geometry_nwords(layer->geometry) * 8;
+    }
+    return bytes;
+}
+
+bool bloom_filter_is_dropped(const struct bloom_filter *filter)
+{
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (!layer->geometry->words_inline)
+            return !bloom_layer_words_or_null(layer);
+    }
+    return false;
+}
+
+/* Takes the words away from the layers above `last` (NULL: from all). */
+static void drop_above(struct bloom_filter *filter, const struct bloom_layer *last)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer != last;
+         layer = bloom_layer_older(layer)) {
+        if (layer->geometry->words_inline)
+            continue;
+        _Atomic uint64_t *words = bloom_layer_words(layer);
+        bloom_layer_set_words((struct bloom_layer *)layer, NULL);
+        bloom_words_free(&pool->maps, words, bloom_geometry_nwords(layer->geometry));
+    }
+}
+
+void bloom_filter_drop(struct bloom_filter *filter)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint64_t bytes = bloom_filter_droppable(filter);
+
+    CHECK(bytes > 0 && !bloom_filter_is_dropped(filter) && !bloom_pool_twin(pool, filter));
+    drop_above(filter, NULL);
+    atomic_fetch_add_explicit(&pool->dropped, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
+    bloom_pool_discharge(pool, bytes);
+}
+
+int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint64_t bytes = bloom_filter_droppable(filter);
+    int rc = bloom_pool_charge_total(pool, bytes, err);
+
+    CHECK(bloom_filter_is_dropped(filter));
+    if (rc != 0)
+        return rc;
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        if (layer->geometry->words_inline)
+            continue;
+        uint64_t nwords = bloom_geometry_nwords(layer->geometry);
+        _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, filter, layer, nwords);
+        if (!words) {
+            errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
+            drop_above(filter, layer);
+            bloom_pool_discharge(pool, bytes);
+            return -ENOMEM;
+        }
+        bloom_layer_set_words((struct bloom_layer *)layer, words);
+    }
+    return 0;
+}
+
+void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint64_t bytes = bloom_filter_droppable(filter);
+
+    if (!filled) {
+        drop_above(filter, NULL);
+        bloom_pool_discharge(pool, bytes);
+        return;
+    }
+    atomic_fetch_sub_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->dropped, 1, memory_order_release); /* a thread that sees it sees the bits, too */
+}
+
+uint64_t bloom_pool_dropped(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->dropped, memory_order_acquire);
+}
+
+uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->dropped_bytes, memory_order_relaxed);
+}

@@ -1,0 +1,41 @@
+/* bloom_resident: the words of a filter leave memory, and come back. The rest of the filter stays: its parameters,
+ * layers and counts of items. Words that lie in the caller's memory, behind the header of a small layer, stay as well.
+ *
+ * Without its words a filter may be asked for what does not need them: parameters, number and shapes of its layers,
+ * items, capacity, memory. Nothing else may be called, and nobody may hold a view's `words`.
+ *
+ * Thread: one at a time for a filter, and no other thread uses its words; the caller sees to that (RCU). */
+#ifndef BLOOMERY_BLOOM_RESIDENT_H
+#define BLOOMERY_BLOOM_RESIDENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bloom_types.h"
+
+/* The bytes of words that bloom_filter_drop() gives back, whether they are there or not; 0: it would give back none,
+ * or may not, as a window.
+ * Thread: any. */
+uint64_t bloom_filter_droppable(const struct bloom_filter *filter);
+
+/* Whether there are no words, because they have been dropped. Thread: any. */
+bool bloom_filter_is_dropped(const struct bloom_filter *filter);
+
+/* Gives the words back. Milliseconds for gigabytes. */
+void bloom_filter_drop(struct bloom_filter *filter);
+
+/* Makes words again, all zero: the caller fills them. 0; BLOOM_LIMIT (a limit of the whole pool; that of one filter is
+ * not looked at) or -ENOMEM with the reason in `err`, and nothing has changed. */
+int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err);
+
+/* Follows each bloom_filter_undrop_begin() that has returned 0, and the filter is used no more or may be asked by
+ * anybody
+ * (`filled`); otherwise the words are dropped again. */
+void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled);
+
+/* The number of filters of the pool whose words are dropped, until bloom_filter_undrop_end(), and the bytes of these
+ * words. Thread: any. */
+uint64_t bloom_pool_dropped(const struct bloom_pool *pool);
+uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool);
+
+#endif

@@ -1,0 +1,23 @@
+/* bloom_settle: filters move from small to huge pages of memory, in the background. Thread: as said. */
+#ifndef BLOOMERY_BLOOM_SETTLE_H
+#define BLOOMERY_BLOOM_SETTLE_H
+
+#include <stdbool.h>
+
+#include "bloom_pool.h"
+
+/* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a
+ * filter larger than the cache are twice as fast on huge ones. This looks at filters on small pages (at most 1024; at
+ * others in the next call), and moves to huge pages those whose first filling is over or rests: with an item for each 4
+ * KiB, or with one for each 2 MiB and hardly a new one since the last look. To be called from a thread in the
+ * background every 100 ms or so; returns after milliseconds or after seconds. Adds to a filter wait for 0.3 ms while a
+ * page of it is moved, its bloom_filter_deinit() for some milliseconds. One thread at a time.
+ *
+ * `go_on` (NULL: always true) is asked between two pages and ends the call with false. Where filters are merged under
+ * RCU, it ends the thread's read section and begins another one. */
+void bloom_pool_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx);
+
+/* Whether no filter is left for bloom_pool_settle() to look at. */
+bool bloom_pool_is_settled(struct bloom_pool *pool);
+
+#endif

@@ -1,0 +1,169 @@
+#include "redisbloom.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bloom_size.h"
+#include "check.h"
+
+#define MAX_BITS (BLOOM_MAX_WORDS * 64)
+#define RUN      4096 /* bytes that are compared before they are written: a page */
+
+/* ---- numbers from elsewhere ---- */
+
+static bool is_whole(uint64_t number, uint64_t most)
+{
+    return number <= most;
+}
+
+static int check_layer(const struct redisbloom_layer *from, unsigned options, struct bloom_shape *shape,
+                       struct errbuf *err)
+{
+    if (from->bits < 8 || from->bits % 8 != 0 || from->bits > MAX_BITS) {
+        errbuf_set(err, "%llu bits: must be whole bytes, and in the range [8, %llu]", (unsigned long long)from->bits,
+                   (unsigned long long)MAX_BITS);
+        return BLOOM_REFUSED;
+    }
+    if (!is_whole(from->hashes, BLOOM_MAX_HASHES) || !is_whole(from->n2, 63)) {
+        errbuf_set(err, "%llu hashes, n2 %llu: must be at most %d and 63", (unsigned long long)from->hashes,
+                   (unsigned long long)from->n2, BLOOM_MAX_HASHES);
+        return BLOOM_REFUSED;
+    }
+    if (from->count > from->entries) {
+        errbuf_set(err, "%llu items in a layer for %llu", (unsigned long long)from->count,
+                   (unsigned long long)from->entries);
+        return BLOOM_REFUSED;
+    }
+    uint64_t nwords = (from->bits - 1) / 64 + 1;
+    *shape = (struct bloom_shape){
+        .nwords = nwords,
+        .k = (uint8_t)from->hashes,
+        .variant = options & REDISBLOOM_FORCE64 ? BLOOM_REDISBLOOM : BLOOM_REDISBLOOM32,
+        .n2 = (uint8_t)from->n2,
+        .spare_bytes = (uint8_t)((nwords * 64 - from->bits) / 8),
+        .capacity = from->entries,
+        .error_rate = from->error,
+        .bpe = from->bpe,
+    };
+    return bloom_shape_valid(shape, err) ? BLOOM_OK : BLOOM_REFUSED;
+}
+
+static int check_head(const struct redisbloom_filter *from, struct errbuf *err)
+{
+    bool fixed = from->options & REDISBLOOM_NO_SCALING;
+
+    if (from->options & ~(uint64_t)REDISBLOOM_OPTIONS)
+        errbuf_set(err, "unknown options %llu", (unsigned long long)from->options);
+    else if (from->nlayers < 1 || from->nlayers > BLOOM_MAX_LAYERS)
+        errbuf_set(err, "%llu layers: must be in the range [1, %d]", (unsigned long long)from->nlayers,
+                   BLOOM_MAX_LAYERS);
+    else if (fixed && from->nlayers > 1)
+        errbuf_set(err, "a filter of fixed size has one layer, not %llu", (unsigned long long)from->nlayers);
+    else if (!fixed && (from->growth < 1 || from->growth > BLOOM_MAX_EXPANSION))
+        errbuf_set(err, "growth %llu: must be in the range [1, %d]", (unsigned long long)from->growth,
+                   BLOOM_MAX_EXPANSION);
+    else
+        return BLOOM_OK;
+    return BLOOM_REFUSED;
+}
+
+int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
+                     struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err)
+{
+    bool fixed = from->options & REDISBLOOM_NO_SCALING;
+    uint64_t bytes = 0;
+    int rc = check_head(from, err);
+
+    for (unsigned i = 0; rc == BLOOM_OK && i < from->nlayers; i++) {
+        rc = check_layer(&from->layers[i], (unsigned)from->options, &shapes_out[i], err);
+        if (rc != BLOOM_OK)
+            errbuf_prefix(err, "layer %u", i);
+        else
+            bytes += shapes_out[i].nwords * 8;
+    }
+    if (rc != BLOOM_OK)
+        return rc;
+    /* The first layer of a filter that scales has half of the rate that was asked for. Very old versions gave it all of
+     * it: then twice that may be no rate. */
+    double rate = fixed ? shapes_out[0].error_rate : fmin(2 * shapes_out[0].error_rate, nextafter(1, 0));
+    *params_out = (struct bloom_params){
+        .capacity = shapes_out[0].capacity,
+        .error_rate = rate,
+        .expansion = fixed ? 0 : (uint32_t)from->growth,
+        .redisbloom = (uint8_t)from->options,
+    };
+    *bytes_out = bytes;
+    return BLOOM_OK;
+}
+
+void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+
+    CHECK(nlayers >= 1 && nlayers <= bloom_filter_nlayers(filter));
+    out->options = params->redisbloom;
+    out->growth = params->expansion ? params->expansion : REDISBLOOM_DEFAULT_GROWTH;
+    out->nlayers = nlayers;
+    for (unsigned i = 0; i < nlayers; i++) {
+        struct bloom_layer_view view;
+
+        bloom_filter_layer(filter, i, &view);
+        CHECK(bloom_variant_is_redisbloom(view.shape.variant));
+        out->layers[i] = (struct redisbloom_layer){
+            .entries = view.shape.capacity,
+            .error = view.shape.error_rate,
+            .hashes = view.shape.k,
+            .bpe = view.shape.bpe,
+            .bits = redisbloom_layer_bytes(&view.shape) * 8,
+            .n2 = view.shape.n2,
+            .count = view.items,
+        };
+    }
+}
+
+/* ---- bits ---- */
+
+/* Bytes in memory are those of RedisBloom (bloom_geometry.c asserts the order), in a range that is checked. */
+static unsigned char *bits_at(const struct bloom_filter *filter, unsigned layer, uint64_t offset, size_t len)
+{
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, layer, &view);
+    uint64_t bytes = redisbloom_layer_bytes(&view.shape);
+    CHECK(bloom_variant_is_redisbloom(view.shape.variant) && offset <= bytes && len <= bytes - offset);
+    return (unsigned char *)(void *)view.words + offset;
+}
+
+void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len)
+{
+    unsigned char *to = bits_at(filter, layer, offset, len);
+    const unsigned char *from = bytes;
+
+    while (len > 0) {
+        size_t run = len < RUN ? len : RUN;
+
+        if (memcmp(to, from, run) != 0) /* a comparison makes no page that is not there yet */
+            memcpy(to, from, run);
+        to += run;
+        from += run;
+        len -= run;
+    }
+}
+
+/* Word by word: adds may go on. */
+void redisbloom_get_bits(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len)
+{
+    const unsigned char *base = bits_at(filter, layer, offset, len) - offset;
+    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)base;
+    unsigned char *to = out;
+
+    while (len > 0) {
+        size_t skip = offset % 8, run = len < 8 - skip ? len : 8 - skip;
+        uint64_t word = atomic_load_explicit(&words[offset / 8], memory_order_relaxed);
+
+        memcpy(to, (unsigned char *)&word + skip, run);
+        to += run;
+        offset += run;
+        len -= run;
+    }
+}

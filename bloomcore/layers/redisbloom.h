@@ -1,0 +1,66 @@
+/* redisbloom: filters as RedisBloom has them, so that they can be served here as they are, and go back.
+ *
+ * The differences from Bloomery's own filters: another hash (murmur2.h); positions as sums of unsigned numbers, modulo
+ * the number of bits or a power of two; other sizes; and a chain in which the first layer has half of the error rate
+ * and each further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
+ * everywhere. docs/FORMAT.md has the facts.
+ *
+ * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers
+ * into struct redisbloom_filter; redisbloom_check() verifies every number and gives the parameters and shapes from
+ * which a filter is made like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the
+ * daemon content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the
+ * counts.
+ *
+ * Thread: any, on distinct objects; more where it is said. */
+#ifndef BLOOMERY_REDISBLOOM_H
+#define BLOOMERY_REDISBLOOM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_chain.h"
+#include "redisbloom_size.h"
+
+/* Any numbers, as they were read. */
+struct redisbloom_layer {
+    uint64_t entries; /* items that the layer is made for */
+    double error;
+    uint64_t hashes;
+    double bpe; /* bits per entry */
+    uint64_t bits;
+    uint64_t n2;    /* positions are modulo 2^n2; 0: modulo `bits` */
+    uint64_t count; /* items in the layer */
+};
+
+struct redisbloom_filter {
+    uint64_t options;
+    uint64_t growth;
+    uint64_t nlayers;
+    struct redisbloom_layer layers[BLOOM_MAX_LAYERS];
+};
+
+/* Verifies the numbers and turns them into a filter's parameters and the shapes of its layers; *bytes_out is what its
+ * words will take, below 2^45. Allocates nothing. The caller compares that with its limits; so does whoever makes the
+ * filter (BLOOM_LIMIT). BLOOM_OK, or BLOOM_REFUSED with the number that is wrong. */
+int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
+                     struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err);
+
+/* The numbers of the oldest `nlayers` layers of a filter in this layout. The counts are never below what the bits hold
+ * that were read before. Others may add to the filter meanwhile. A filter of a fixed size gets the default growth. */
+void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out);
+
+/* Bytes of the bits of a layer: bits / 8. */
+static inline uint64_t redisbloom_layer_bytes(const struct bloom_shape *shape)
+{
+    return shape->nwords * 8 - shape->spare_bytes;
+}
+
+/* Loading: the bytes `offset` to offset + len - 1 of a layer's bits become these, whatever they were. Any order, any
+ * repetition. The range must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
+void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len);
+
+/* Copies such a range out. Others may add to the filter meanwhile. */
+void redisbloom_get_bits(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len);
+
+#endif

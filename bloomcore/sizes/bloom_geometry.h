@@ -1,0 +1,163 @@
+/* bloom_geometry: the arithmetic of one layer, from an item's hash to its bit indexes, fixed when the layer is created.
+ * Internal to bloomcore.
+ *
+ * FORMAT.md section 4: starting at `base` and adding `increment` modulo 2^64, index = | x rem bits | with the signed,
+ * truncating remainder. In unsigned numbers: u = |x| (2^63 for INT64_MIN) and index = u mod bits.
+ *
+ * The remainder is taken without a division. With l = ceil(log2(bits)) and magic = ceil(2^(63+l) / bits), a 64-bit
+ * number, floor(u / bits) = floor(u * magic / 2^(63+l)) for every u <= 2^63: magic * bits exceeds 2^(63+l) by e < bits
+ * <= 2^l, so the product exceeds the true quotient by u * e / (bits * 2^(63+l)) < 2^63 * 2^l / (bits * 2^(63+l)) =
+ * 1 / bits, too little to reach the next integer.
+ *
+ * RedisBloom's layout: index = x mod bits with x as an unsigned number, which may exceed 2^63. As bits is even, floor(x
+ * / bits) = floor(floor(x / 2) / (bits / 2)): a number below 2^63 and half the divisor, for which the same magic serves
+ * with one bit less to shift. Where bits = 2^n2, x loses its upper bits first.
+ *
+ * Which of the two it is is decided once for each item and layer, not for each bit: functions that walk take it as a
+ * constant and are compiled twice. Everything is inline: this is the inner loop of every query. Thread: any. */
+#ifndef BLOOMERY_BLOOM_GEOMETRY_H
+#define BLOOMERY_BLOOM_GEOMETRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bloom_key.h"
+#include "bloom_params.h"
+#include "murmur3.h"
+#include "murmur2.h"
+
+struct bloom_geometry {
+    uint64_t bits;       /* the modulus: bloom_shape_bits() */
+    uint64_t magic;      /* reciprocal of bits, see above */
+    uint8_t shift;       /* l - 1: the shift that remains of 2^(63+l) behind the product's high half */
+    uint8_t k;           /* bits per item */
+    uint8_t variant;     /* enum bloom_variant */
+    bool words_inline;   /* the words lie behind the layer's header, not elsewhere */
+    bool wide;           /* large enough for the vector code (bloom_vector.c) */
+    uint8_t n2;          /* as in the shape */
+    uint8_t spare_bytes; /* likewise */
+    bool window;         /* of a filter that forgets: a struct bloom_part lies behind the layer */
+    uint16_t index;      /* of the layer in its chain, 0 is the oldest */
+    uint16_t level;      /* as in the shape */
+    uint32_t nwords;
+    uint64_t capacity;           /* items */
+    double error_rate;           /* this layer's share */
+    double bpe;                  /* as in the shape */
+    const struct bloom_key *key; /* of a KEYED filter; otherwise NULL */
+};
+
+/* Bits that are tested, and fetched, before the others: in a half full layer a quarter of the absent items pass. */
+#define BLOOM_FIRST_BITS 2
+
+/* Layers up to this size keep their words behind their header: one allocation, and one cache miss less. */
+#define BLOOM_INLINE_WORDS 512
+
+/* The vector code (bloom_vector.h) is not exact for smaller layers: in Cassandra's layouts, and in RedisBloom's, where
+ * numbers are not halved by taking their absolute values. */
+#define BLOOM_VECTOR_MIN_BITS          4096
+#define BLOOM_VECTOR_MIN_BITS_UNSIGNED 8192
+
+/* The shape must be valid. A layer in RedisBloom's layout has its own capacity and rate in the shape. */
+void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_shape *shape, unsigned index,
+                         uint64_t capacity, double error_rate);
+
+/* The shape that the geometry was made of. */
+void bloom_geometry_shape(const struct bloom_geometry *geometry, struct bloom_shape *shape_out);
+
+static inline uint64_t bloom_geometry_nwords(const struct bloom_geometry *geometry)
+{
+    return geometry->nwords;
+}
+
+static inline bool bloom_geometry_is_redisbloom(const struct bloom_geometry *geometry)
+{
+    return bloom_variant_is_redisbloom(geometry->variant);
+}
+
+/* Whether the hash's first half is the base, the second one the increment. */
+static inline bool bloom_geometry_h1_first(const struct bloom_geometry *geometry)
+{
+    return geometry->variant >= BLOOM_KA;
+}
+
+static inline struct bloom_hash bloom_geometry_hash_plain(const struct bloom_geometry *geometry, const void *data,
+                                                          size_t len)
+{
+    if (!bloom_geometry_is_redisbloom(geometry))
+        return murmur3_hash(data, len);
+    return geometry->variant == BLOOM_REDISBLOOM ? murmur2_hash(data, len) : murmur2_hash_narrow(data, len);
+}
+
+/* Where an item becomes a hash; bloom_batch.c does so for many. The key must be here (bloom_keyring.h). */
+static inline struct bloom_hash bloom_geometry_hash(const struct bloom_geometry *geometry, const void *data, size_t len)
+{
+    unsigned char keyed[SIPHASH_BYTES];
+
+    if (__builtin_expect(geometry->key == NULL, 1))
+        return bloom_geometry_hash_plain(geometry, data, len);
+    siphash(&geometry->key->secret.items, data, len, keyed);
+    return bloom_geometry_hash_plain(geometry, keyed, sizeof(keyed));
+}
+
+/* The progression of an item: its position and its increment; and copies of the geometry's fields, which the compiler
+ * keeps in registers, while it would load the geometry's own again after each atomic load of a word. */
+struct bloom_walk {
+    uint64_t at;
+    uint64_t step;
+    uint64_t bits;
+    uint64_t magic;
+    uint64_t mask; /* RedisBloom's layout: the bits of x that count */
+    unsigned shift;
+};
+
+static inline struct bloom_walk bloom_walk_start(const struct bloom_geometry *geometry, struct bloom_hash hash)
+{
+    bool h1_first = bloom_geometry_h1_first(geometry);
+
+    return (struct bloom_walk){
+        .at = h1_first ? hash.h1 : hash.h2,
+        .step = h1_first ? hash.h2 : hash.h1,
+        .bits = geometry->bits,
+        .magic = geometry->magic,
+        .mask = UINT64_MAX >> (-geometry->n2 & 63),
+        .shift = geometry->shift,
+    };
+}
+
+/* Equals n calls of bloom_walk_next(). */
+static inline void bloom_walk_skip(struct bloom_walk *walk, unsigned n)
+{
+    walk->at += walk->step * n;
+}
+
+/* Cassandra's layouts. */
+static inline uint64_t bloom_walk_next(struct bloom_walk *walk)
+{
+    uint64_t sign = (uint64_t)((int64_t)walk->at >> 63);
+
+    /* Without this barrier gcc turns |x| into a branch on the sign, which is random: 12 ns per item at k = 7. */
+    __asm__("" : "+r"(sign));
+    uint64_t u = (walk->at ^ sign) - sign;
+    uint64_t q = (uint64_t)(((unsigned __int128)u * walk->magic) >> 64) >> walk->shift;
+
+    walk->at += walk->step;
+    return u - q * walk->bits;
+}
+
+/* RedisBloom's layout. */
+static inline uint64_t bloom_walk_next_unsigned(struct bloom_walk *walk)
+{
+    uint64_t u = walk->at & walk->mask;
+    uint64_t q = (uint64_t)(((unsigned __int128)(u >> 1) * walk->magic) >> 64) >> (walk->shift - 1);
+
+    walk->at += walk->step;
+    return u - q * walk->bits;
+}
+
+/* `redisbloom` must be a constant where this is inlined. */
+static inline uint64_t bloom_walk_step(struct bloom_walk *walk, bool redisbloom)
+{
+    return redisbloom ? bloom_walk_next_unsigned(walk) : bloom_walk_next(walk);
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* bloom_params: the numbers that describe a filter: the parameters that a user chooses, and the shape of each layer.
+ * Plain values without ownership. Thread: any. */
+#ifndef BLOOMERY_BLOOM_PARAMS_H
+#define BLOOMERY_BLOOM_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+
+enum bloom_status {
+    BLOOM_OK = 0,
+    BLOOM_REFUSED = 1, /* impossible parameters; the errbuf names possible ones */
+    BLOOM_LIMIT = 2,   /* a limit of the pool; the errbuf names it and the needed size */
+};
+
+#define BLOOM_MAX_EXPANSION 32768
+
+/* Layers of one filter. A query may read all of them, for some twenty nanoseconds each. A filter that needs more has a
+ * wrong first capacity or expansion. */
+#define BLOOM_MAX_LAYERS 1024
+
+/* The layouts. The first three are the live variants of Cassandra's file format (FORMAT.md section 2). The word order
+ * concerns files only; the hash, and the order of its halves, decide which bits an item has. In memory the words always
+ * are little-endian bytes in NEW order, which RedisBloom's are, too. */
+enum bloom_variant {
+    BLOOM_NA = 0,           /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
+    BLOOM_ME = 1,           /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
+    BLOOM_KA = 2,           /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
+    BLOOM_REDISBLOOM = 3,   /* RedisBloom: MurmurHash64A twice, base = h1, increment = h2, unsigned sums */
+    BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
+};
+#define BLOOM_VARIANTS 5
+
+/* "na", "me", "ka", "redisbloom", "redisbloom32"; and back, false if it is none of them. */
+const char *bloom_variant_name(unsigned variant);
+bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
+
+/* The parameters that a user chooses. */
+struct bloom_params {
+    uint64_t capacity;  /* items of the first layer, >= 1 */
+    double error_rate;  /* 0 < error_rate < 1, of the whole chain */
+    uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
+    uint8_t redisbloom; /* the options of a filter in RedisBloom's layout (redisbloom.h); in Cassandra's 0 */
+
+    /* Of a window (bloom_window.h), in Cassandra's layout only; otherwise 0. The capacity is that of one window. */
+    uint8_t window_flags;  /* BLOOM_WINDOW_* */
+    uint16_t window_parts; /* 1..BLOOM_WINDOW_MAX_PARTS */
+    uint64_t window;       /* how long items are kept: microseconds, or items that come after them */
+
+    uint64_t key; /* of a KEYED filter the id of its key (bloom_key.h); otherwise 0 */
+};
+
+/* `redisbloom`: the options of a filter in RedisBloom's layout. */
+#define REDISBLOOM_NOROUND      1u  /* layers have as many bits as they need; otherwise a power of two */
+#define REDISBLOOM_ENTS_IS_BITS 2u  /* the capacity asked for is log2 of the number of bits */
+#define REDISBLOOM_FORCE64      4u  /* hashes of 64 bits; otherwise of 32 */
+#define REDISBLOOM_NO_SCALING   8u  /* a fixed size */
+#define REDISBLOOM_OPTIONS      15u /* all that are known */
+
+/* Items that a layer in that layout may be made for: numbers of adds in the log have 40 bits. */
+#define REDISBLOOM_MAX_ENTRIES ((UINT64_C(1) << 40) - 1)
+
+#define BLOOM_WINDOW_ITEMS     1 /* `window` counts items */
+#define BLOOM_WINDOW_REFRESH   2 /* an add of a present item begins its time anew */
+#define BLOOM_WINDOW_MAX_PARTS 64
+#define BLOOM_WINDOW_MIN_US    INT64_C(1000000)
+#define BLOOM_WINDOW_MAX_US    (INT64_C(1) << 55) /* a thousand years */
+#define BLOOM_WINDOW_MAX_ITEMS (UINT64_C(1) << 38)
+
+static inline bool bloom_params_is_window(const struct bloom_params *params)
+{
+    return params->window != 0;
+}
+
+/* The shape of a layer, as in a file. */
+struct bloom_shape {
+    uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
+    uint8_t k;       /* 1..BLOOM_MAX_K; in RedisBloom's layout 1..BLOOM_MAX_HASHES */
+    uint8_t variant; /* enum bloom_variant */
+    uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
+
+    /* RedisBloom's layout only, otherwise 0. There a layer says itself for what it was made. */
+    uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
+    uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
+    uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
+    double error_rate;   /* in (0, 1) */
+    double bpe;          /* bits per entry that the hash count was computed from, > 0 */
+};
+
+#define BLOOM_MAX_HASHES 255
+#define BLOOM_PROBE_BITS 256 /* room for an item's bits: BLOOM_MAX_HASHES rounded up, as they are derived by eights */
+
+static inline bool bloom_variant_is_redisbloom(unsigned variant)
+{
+    return variant >= BLOOM_REDISBLOOM;
+}
+
+/* The number of bits among which an item's bits are. */
+static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
+{
+    return shape->n2 ? UINT64_C(1) << shape->n2 : shape->nwords * 64 - shape->spare_bytes * 8u;
+}
+
+/* Whether these are numbers of a layer; false: `err` says why not. */
+bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
+bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
+
+/* The number of hashes that RedisBloom takes for so many bits per entry; `bpe` is positive and finite. May be above any
+ * limit. */
+double bloom_redisbloom_hashes(double bpe);
+
+/* Whether a filter with these parameters can have such a layer; false: `err` says why not. */
+bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shape *shape, struct errbuf *err);
+
+/* Whether a filter can have these parameters; false: `err` says why not. */
+bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err);
+
+#endif

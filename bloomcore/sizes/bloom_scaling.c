@@ -1,0 +1,68 @@
+#include "bloom_scaling.h"
+
+#include "bloom_size.h"
+#include "bloom_window_times.h"
+#include "check.h"
+#include "redisbloom_size.h"
+
+int bloom_layer_shape(enum bloom_variant variant, unsigned options, uint64_t capacity, double rate,
+                      struct bloom_shape *shape_out, struct errbuf *err)
+{
+    struct bloom_size size;
+
+    if (bloom_variant_is_redisbloom(variant))
+        return redisbloom_size(options, capacity, rate, shape_out, err);
+    if (bloom_size_plan(capacity, rate, &size, err) != BLOOM_SIZE_OK)
+        return BLOOM_REFUSED;
+    *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)variant};
+    return BLOOM_OK;
+}
+
+uint64_t bloom_first_capacity(const struct bloom_params *params, double *rate_out)
+{
+    uint64_t capacity = params->capacity;
+
+    if (bloom_params_is_window(params))
+        CHECK(bloom_window_level(params, 0, &capacity, rate_out, NULL) == BLOOM_OK);
+    else /* the first share is a half in RedisBloom's layout, too */
+        *rate_out = params->expansion == 0 ? params->error_rate : bloom_size_share(params->error_rate, 0);
+    return capacity;
+}
+
+int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    double rate;
+    uint64_t capacity = bloom_first_capacity(params, &rate);
+    enum bloom_variant variant = params->redisbloom ? BLOOM_REDISBLOOM : BLOOM_NA;
+    int rc = bloom_layer_shape(variant, params->redisbloom, capacity, rate, shape_out, err);
+
+    if (rc != BLOOM_OK && bloom_params_is_window(params))
+        errbuf_prefix(err, "each part of the window is for %llu items at an error rate of %g",
+                      (unsigned long long)capacity, rate);
+    else if (rc != BLOOM_OK && params->expansion != 0)
+        errbuf_prefix(err, "the first layer of a scaling filter gets half the error rate, %g", rate);
+    return rc;
+}
+
+int bloom_next_capacity(const struct bloom_params *params, const struct bloom_geometry *newest, unsigned level,
+                        uint64_t *capacity_out, double *rate_out, struct errbuf *err)
+{
+    if (newest->index + 1 >= BLOOM_MAX_LAYERS) {
+        errbuf_set(err, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
+        return BLOOM_REFUSED;
+    }
+    if (bloom_params_is_window(params))
+        return bloom_window_level(params, level, capacity_out, rate_out, err);
+    if (params->expansion == 0) {
+        errbuf_set(err, "a filter of fixed size has one layer");
+        return BLOOM_REFUSED;
+    }
+    if (__builtin_mul_overflow(newest->capacity, (uint64_t)params->expansion, capacity_out)) {
+        errbuf_set(err, "capacity %llu times expansion %u is more than 64 bits hold",
+                   (unsigned long long)newest->capacity, params->expansion);
+        return BLOOM_REFUSED;
+    }
+    *rate_out = bloom_geometry_is_redisbloom(newest) ? newest->error_rate * 0.5
+                                                     : bloom_size_share(params->error_rate, newest->index + 1u);
+    return BLOOM_OK;
+}

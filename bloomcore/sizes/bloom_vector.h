@@ -1,0 +1,62 @@
+/* bloom_vector: hashes, bits and tests of several items at once, for processors with wide vectors (AVX-512), chosen at
+ * run time. The scalar code is the definition (murmur3.h, murmur2.h, bloom_walk_step()); this code gives the same
+ * numbers, faster
+ * (tests/unit/bloomcore/bloom_vector.c). Internal to bloomcore.
+ *
+ * Thread: any; bloom_vector_enable() while no other thread uses the library. */
+#ifndef BLOOMERY_BLOOM_VECTOR_H
+#define BLOOMERY_BLOOM_VECTOR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bloom_geometry.h"
+#include "bloom_types.h"
+
+/* Whether the processor has the instructions and they are not turned off. */
+extern bool bloom_vector_enabled;
+
+/* Turns the vector code on if the processor has it (the state at the start), or off: for tests and benchmarks. Returns
+ * whether it is on now. */
+bool bloom_vector_enable(bool on);
+
+/* Whether there is vector code for the bits of such a layer. */
+static inline bool bloom_vector_fits(const struct bloom_geometry *geometry)
+{
+    return bloom_vector_enabled && geometry->wide;
+}
+
+/* Numbers that an array has for each item whose bits are derived: k, rounded up to whole vectors. */
+static inline unsigned bloom_vector_stride(const struct bloom_geometry *geometry)
+{
+    return (geometry->k + 7u) & ~7u;
+}
+
+/* The item's k bits, as by bloom_walk_step(). Needs bloom_vector_fits(). */
+void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS]);
+
+/* Hashes n items, 1..BLOOM_BATCH, of any lengths, each as murmur3_hash() does. Entries from n up to the next multiple
+ * of 8 are written, too, with anything. Needs bloom_vector_enabled. */
+void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH]);
+
+/* murmur2_hash() for each of n items; otherwise as bloom_vector_hash(). */
+void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                               uint64_t h2[BLOOM_BATCH]);
+
+/* The `wanted` items whose bits are all set in the words. Needs bloom_vector_fits(). */
+uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                            const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted);
+
+/* For each of n items, the bits that are not set in the words, in the order of bloom_walk_step(), and their number.
+ * Those of item i are at missing[i * bloom_vector_stride()]. Returns the items whose bits are all set. Needs
+ * bloom_vector_fits(). */
+uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                             uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH]);
+
+/* Prefetches the first `count` (at most k) words of n items into the second-level cache. Needs bloom_vector_fits(). */
+void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                           const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n, unsigned count);
+
+#endif

@@ -1,0 +1,100 @@
+/* The constants and the order of operations are RedisBloom's, because hash counts and sizes are rounded from their
+ * results: a layer that grows here has the numbers that it would have there. */
+#include "redisbloom_size.h"
+
+#include <math.h>
+
+#include "bloom_size.h"
+
+#define LN2_SQUARED 0.480453013918201
+
+#define MAX_BITS (BLOOM_MAX_WORDS * 64)
+
+static double bits_per_entry(double error)
+{
+    return -(log(error) / LN2_SQUARED);
+}
+
+static int refuse(struct errbuf *err, const char *text)
+{
+    errbuf_set(err, "%s", text);
+    return BLOOM_REFUSED;
+}
+
+static int too_large(uint64_t entries, double error, struct errbuf *err)
+{
+    errbuf_set(err, "capacity %llu at error rate %g takes more than the %llu bits that a layer may have",
+               (unsigned long long)entries, error, (unsigned long long)MAX_BITS);
+    return BLOOM_REFUSED;
+}
+
+/* Completes a shape whose bpe and k are set. */
+static int size_bits(unsigned options, uint64_t entries, struct bloom_shape *shape, struct errbuf *err)
+{
+    double wanted = (double)entries * shape->bpe;
+    uint64_t bits;
+
+    if (options & REDISBLOOM_ENTS_IS_BITS) {
+        if (entries < 1 || entries > 63 || UINT64_C(1) << entries > MAX_BITS)
+            return too_large(entries, shape->error_rate, err);
+        shape->n2 = (uint8_t)entries;
+        bits = UINT64_C(1) << entries;
+        entries = (uint64_t)((double)bits / shape->bpe);
+    } else if (!(wanted < (double)MAX_BITS)) {
+        return too_large(entries, shape->error_rate, err);
+    } else if (options & REDISBLOOM_NOROUND) {
+        bits = (uint64_t)wanted;
+        bits += bits == 0;
+    } else {
+        double exponent = logb(wanted) + 1;
+        shape->n2 = exponent < 1 ? 0 : (uint8_t)exponent;
+        bits = UINT64_C(1) << shape->n2;
+        if (bits > MAX_BITS)
+            return too_large(entries, shape->error_rate, err);
+        entries += (uint64_t)((double)(uint64_t)((double)bits - wanted) / shape->bpe);
+    }
+    shape->nwords = (bits - 1) / 64 + 1;
+    shape->capacity = entries;
+    return BLOOM_OK;
+}
+
+int redisbloom_size(unsigned options, uint64_t entries, double error, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    struct bloom_shape shape = {
+        .variant = options & REDISBLOOM_FORCE64 ? BLOOM_REDISBLOOM : BLOOM_REDISBLOOM32,
+        .error_rate = error,
+    };
+
+    if (!(error > 0 && error < 1))
+        return refuse(err, "error rate must be in the range (0, 1)");
+    if (entries < 1)
+        return refuse(err, "capacity must be at least 1");
+    shape.bpe = bits_per_entry(error);
+    if (bloom_redisbloom_hashes(shape.bpe) > BLOOM_MAX_HASHES) {
+        errbuf_set(err, "error rate %g takes more than %d hashes", error, BLOOM_MAX_HASHES);
+        return BLOOM_REFUSED;
+    }
+    shape.k = (uint8_t)bloom_redisbloom_hashes(shape.bpe);
+    int rc = size_bits(options, entries, &shape, err);
+    if (rc == BLOOM_OK && !bloom_shape_valid(&shape, err))
+        rc = BLOOM_REFUSED;
+    if (rc == BLOOM_OK)
+        *shape_out = shape;
+    return rc;
+}
+
+uint64_t redisbloom_max_entries(const struct bloom_params *params)
+{
+    double error = params->expansion ? params->error_rate * 0.5 : params->error_rate;
+    struct bloom_shape shape;
+    uint64_t low = 0, high = REDISBLOOM_MAX_ENTRIES + 1;
+
+    while (high - low > 1) {
+        uint64_t n = low + (high - low) / 2;
+        if (redisbloom_size(params->redisbloom, n, error, &shape, NULL) == BLOOM_OK)
+            low = n;
+        else
+            high = n;
+    }
+    return low;
+}

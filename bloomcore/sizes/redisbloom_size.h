@@ -1,0 +1,26 @@
+/* redisbloom_size: the layers that RedisBloom makes for a capacity and a rate. docs/FORMAT.md has the facts. Pure
+ * functions. Thread: any. */
+#ifndef BLOOMERY_REDISBLOOM_SIZE_H
+#define BLOOMERY_REDISBLOOM_SIZE_H
+
+#include <stdint.h>
+
+#include "bloom_params.h"
+
+/* Of a new filter that scales; one of a fixed size has REDISBLOOM_NO_SCALING, too. */
+#define REDISBLOOM_DEFAULT (REDISBLOOM_NOROUND | REDISBLOOM_FORCE64)
+
+#define REDISBLOOM_DEFAULT_GROWTH 2
+
+/* RedisBloom makes no new filter with a higher rate: it takes this one. */
+#define REDISBLOOM_MAX_RATE 0.25
+
+/* The layer that RedisBloom makes for `entries` items at rate `error`, with these options. BLOOM_OK, or BLOOM_REFUSED
+ * with the reason. */
+int redisbloom_size(unsigned options, uint64_t entries, double error, struct bloom_shape *shape_out,
+                    struct errbuf *err);
+
+/* The largest capacity that a new filter may have with this rate and expansion; 0: there is none. */
+uint64_t redisbloom_max_entries(const struct bloom_params *params);
+
+#endif

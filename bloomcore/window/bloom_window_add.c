@@ -1,0 +1,256 @@
+/* Queries of windows and adds to them, also to one of a pair of twins (bloom_twins.c).
+ *
+ * Each of the twins turns by itself. An add to the older one puts its item into the newest parts of both, since its
+ * time begins in both: whether an older part of the younger one has the item already does not matter. It ends only when
+ * both have place, so that no item is acknowledged which one of them has no place for. A note in the older one goes
+ * into its newest part, too. */
+#include "bloom_chain.h"
+#include "bloom_layer_add.h"
+#include "bloom_twins.h"
+#include "bloom_window.h"
+#include "bloom_window_ring.h"
+#include "bloom_window_times.h"
+
+/* ---- queries ---- */
+
+/* Whether a living part has the item; *newest_out: the newest one has it. */
+static bool bloom_window_has(const struct bloom_filter *filter, struct bloom_hash hash, bool *newest_out)
+{
+    uint64_t turn = atomic_load_explicit(&bloom_filter_window(filter)->turn, memory_order_relaxed);
+    bool found = false;
+
+    *newest_out = false;
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        const struct bloom_part *part = bloom_layer_part(layer);
+
+        if (!bloom_part_is_alive(part) || !bloom_layer_test(layer, hash))
+            continue;
+        found = true;
+        *newest_out |= bloom_part_turn(part) == turn;
+    }
+    return found;
+}
+
+/* A part that is forgotten during the search may have had the item when the search began; since then the item may have
+ * come into a part that had been searched. */
+bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash hash)
+{
+    const struct bloom_window *window = bloom_filter_window(filter);
+    uint64_t forgotten;
+    bool found, newest;
+
+    bloom_window_forget((struct bloom_filter *)filter);
+    do {
+        forgotten = atomic_load_explicit(&window->forgotten, memory_order_acquire);
+        found = bloom_window_has(filter, hash, &newest);
+        bloom_found();
+    } while (!found && forgotten != atomic_load_explicit(&window->forgotten, memory_order_relaxed));
+    return found;
+}
+
+/* ---- adds ---- */
+
+/* Pages that an add would be the first to write are made before the lock is taken (as in bloom_batch.c). */
+static void touch_pages(const struct bloom_layer *layer, const uint64_t *bit)
+{
+    _Atomic uint64_t *words = bloom_layer_words(layer);
+
+    for (unsigned i = 0; i < layer->geometry->k; i++) {
+        uint64_t zero = 0;
+        atomic_compare_exchange_strong_explicit(&words[bit[i] >> 6], &zero, 0, memory_order_relaxed,
+                                                memory_order_relaxed);
+    }
+}
+
+static bool needs_turn(const struct bloom_filter *filter, const struct bloom_layer *current, int64_t now)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+    const struct bloom_window *window = bloom_filter_window(filter);
+
+    return !current || now >= atomic_load_explicit(&window->ends_us, memory_order_relaxed) ||
+           (bloom_window_by_items(params) &&
+            atomic_load_explicit(&window->placed, memory_order_relaxed) >= bloom_window_part_items(params));
+}
+
+static bool see(struct bloom_filter *filter, int64_t now, struct bloom_seen *seen_out)
+{
+    const struct bloom_window *window = bloom_filter_window(filter);
+
+    *seen_out = (struct bloom_seen){
+        .filter = filter,
+        .current = atomic_load_explicit(&window->current, memory_order_relaxed),
+        .turn = atomic_load_explicit(&window->turn, memory_order_relaxed),
+    };
+    return needs_turn(filter, seen_out->current, now);
+}
+
+bool bloom_window_look(struct bloom_filter *filter, struct bloom_seen *seen_out)
+{
+    int64_t now = bloom_window_now_us(filter);
+
+    if (bloom_window_is_due(bloom_filter_window(filter), now))
+        bloom_window_forget_locked(filter, now);
+    return see(filter, now, seen_out);
+}
+
+static bool is_full(const struct bloom_layer *layer)
+{
+    return bloom_part_items(layer) >= layer->geometry->capacity;
+}
+
+/* An add, and what it has seen under the locks. */
+struct adding {
+    struct bloom_filter *filter;
+    struct bloom_hash hash;
+    const struct bloom_journal *journal;
+    struct bloom_twins twins; /* those that the filter is one of; all zero: none */
+    struct bloom_journal twin_journal;
+    struct bloom_seen own, other; /* the filter, its twin */
+    struct bloom_seen *lacks;     /* the one of these that has no place */
+};
+
+static bool to_older(const struct adding *a)
+{
+    return a->twins.older == a->filter;
+}
+
+/* Whether both filters have a part that takes items. The older twin's lock is not held by an add to the younger one. It
+ * need not be: the younger one has replaced it, and it is asked for notes only. */
+static bool look_at_both(struct adding *a)
+{
+    bool turn = bloom_window_look(a->filter, &a->own), other = false;
+
+    if (to_older(a))
+        other = bloom_window_look(a->twins.younger, &a->other);
+    else if (a->twins.older)
+        other = see(a->twins.older, bloom_window_now_us(a->filter), &a->other);
+    a->lacks = turn ? &a->own : other ? &a->other : NULL;
+    return !a->lacks;
+}
+
+/* Gives the item a place in the newest part of the younger twin, unless that has it. */
+static void pass_on(const struct adding *a)
+{
+    struct bloom_layer *layer = a->other.current;
+    uint64_t bit[BLOOM_PROBE_BITS];
+    bool newest;
+
+    if (bloom_window_has(a->twins.younger, a->hash, &newest) && newest)
+        return;
+    uint64_t ordinal = atomic_fetch_add_explicit(&layer->items, 1, memory_order_relaxed) + 1;
+    if (a->journal)
+        a->journal->ops->add(a->journal->ctx, a->twins.younger_id, a->hash, layer->geometry->index, ordinal);
+    bloom_layer_bits(layer, a->hash, bit);
+    bloom_layer_or_bits(layer, bit);
+    if (a->twins.added)
+        a->twins.added(a->twins.ctx);
+}
+
+static void note_in_older(const struct adding *a)
+{
+    uint64_t bit[BLOOM_PROBE_BITS];
+
+    bloom_layer_bits(a->other.current, a->hash, bit);
+    bloom_layer_or_bits(a->other.current, bit);
+}
+
+/* Under the locks. BLOOM_FULL: a layer is. */
+static enum bloom_add place(struct adding *a, const uint64_t bit[BLOOM_PROBE_BITS])
+{
+    bool refresh = bloom_filter_params(a->filter)->window_flags & BLOOM_WINDOW_REFRESH, newest;
+    bool found = bloom_window_has(a->filter, a->hash, &newest);
+    struct bloom_layer *layer = a->own.current;
+
+    if (found && (!refresh || (newest && !to_older(a))))
+        return BLOOM_PRESENT;
+    a->lacks = !newest && is_full(layer) ? &a->own : to_older(a) && is_full(a->other.current) ? &a->other : NULL;
+    if (a->lacks)
+        return BLOOM_FULL;
+    if (newest) { /* its time begins anew in the younger twin, whose newest part may have begun earlier */
+        pass_on(a);
+        return BLOOM_PRESENT;
+    }
+    uint64_t ordinal = atomic_load_explicit(&layer->items, memory_order_relaxed) + 1;
+    atomic_store_explicit(&layer->items, ordinal, memory_order_relaxed);
+    atomic_fetch_add_explicit(&bloom_filter_window(a->filter)->placed, 1, memory_order_relaxed);
+    if (a->journal)
+        a->journal->ops->add(a->journal->ctx, a->journal->id, a->hash, layer->geometry->index, ordinal);
+    if (to_older(a))
+        pass_on(a);
+    else if (a->twins.older)
+        note_in_older(a);
+    bloom_set_bits(bloom_layer_words(layer), bit, layer->geometry->k);
+    return found ? BLOOM_PRESENT : BLOOM_ADDED;
+}
+
+/* Takes the locks of the add. Twins that became so after the first look are not this add's: their merge waits for it.
+ */
+static void lock(struct adding *a, const struct bloom_twin_slot *slot, struct bloom_locks *locks_out)
+{
+    struct bloom_pool *pool = bloom_filter_class(a->filter)->pool;
+    bool twins = slot && bloom_twins_read(slot, a->filter, &a->twins);
+    struct bloom_twins now;
+
+    bloom_locks_take_both(locks_out, pool, a->filter, twins ? a->twins.younger : NULL);
+    if (!twins || !bloom_twins_read(slot, a->filter, &now) || now.older != a->twins.older ||
+        now.younger != a->twins.younger)
+        a->twins = (struct bloom_twins){0};
+}
+
+/* One attempt. BLOOM_FULL: `lacks` has no place. */
+static enum bloom_add try_add(struct adding *a, const struct bloom_twin_slot *slot, bool *turns_out)
+{
+    struct bloom_layer *expected = atomic_load_explicit(&bloom_filter_window(a->filter)->current, memory_order_acquire);
+    enum bloom_add answer = BLOOM_FULL;
+    uint64_t bit[BLOOM_PROBE_BITS];
+    struct bloom_locks locks;
+
+    if (expected) {
+        bloom_layer_bits(expected, a->hash, bit);
+        if (!bloom_window_is_small(expected))
+            touch_pages(expected, bit);
+    }
+    lock(a, slot, &locks);
+    *turns_out = !look_at_both(a);
+    if (!*turns_out) {
+        if (a->own.current != expected)
+            bloom_layer_bits(a->own.current, a->hash, bit);
+        answer = place(a, bit);
+    }
+    bloom_locks_give(&locks);
+    return answer;
+}
+
+/* The journal of the filter that is to get place. Of the older twin nothing matters any more when the younger one is
+ * added to. */
+static const struct bloom_journal *journal_of_lacking(struct adding *a)
+{
+    if (a->lacks == &a->own || !a->journal)
+        return a->journal;
+    if (!to_older(a))
+        return NULL;
+    a->twin_journal = *a->journal;
+    a->twin_journal.id = a->twins.younger_id;
+    return &a->twin_journal;
+}
+
+enum bloom_add bloom_window_add(struct bloom_filter *filter, struct bloom_hash hash,
+                                const struct bloom_journal *journal, struct errbuf *err)
+{
+    const struct bloom_twin_slot *slot = bloom_pool_twin(bloom_filter_class(filter)->pool, filter);
+    const struct bloom_params *params = bloom_filter_params(filter);
+    struct adding a = {.filter = filter, .hash = hash, .journal = journal};
+
+    for (;;) {
+        bool turns;
+
+        if (!(params->window_flags & BLOOM_WINDOW_REFRESH) && bloom_window_query(filter, hash))
+            return BLOOM_PRESENT;
+        enum bloom_add answer = try_add(&a, slot, &turns);
+        if (answer != BLOOM_FULL || (!turns && params->expansion == 0))
+            return answer;
+        a.lacks->grows = !turns;
+        if (bloom_window_make_place(a.lacks, journal_of_lacking(&a), err) != 0)
+            return BLOOM_NO_ROOM;
+    }
+}

@@ -1,0 +1,334 @@
+/* What the engine does with values of the module's own type: saves, loads and rewrites them as chunks of BF.SCANDUMP.
+ *
+ * A value is saved as the number of its chunks and each of them; or, while RedisBloom's chunks are coming, as 0, their
+ * header, what has come, each piece behind its iterator, and 0. */
+#include <string.h>
+
+#include "memory.h"
+#include "settings.h"
+#include "value.h"
+#include "value_window.h"
+
+#define BACKGROUND_BYTES (64 * 1024) /* what takes longer to free than to hand over */
+
+struct engine_type *value_type;
+
+/* ---- a value in pieces ---- */
+
+/* The chunks that have come, or all of a dump whose identity and nonce are 0, so that equal filters have equal
+ * bytes. */
+struct pieces {
+    const struct value *value;
+    const struct redisbloom_load *redisbloom; /* RedisBloom's chunks are coming; NULL: the value is chunks of ours */
+
+    struct dump_plan plan;
+    uint64_t identity, nonce;
+    uint32_t nchunks;
+    struct dump_place place; /* of the next chunk */
+
+    bool begun;  /* the header has been given out */
+    size_t span; /* of what has come */
+    uint64_t at; /* among the bytes of all layers; where the next piece begins, if within the span */
+
+    const unsigned char *bytes; /* the latest piece */
+    size_t len;
+    long long iterator;
+};
+
+static unsigned char scratch[DUMP_CHUNK_MAX]; /* the longest, whatever the number of layers */
+
+_Static_assert(DUMP_CHUNK_MAX > DUMP_HEADER_MAX, "a header fits, and so do the counts");
+
+static void start_pieces(struct pieces *pieces, const struct value *value)
+{
+    const struct bloom_filter *filter = value_filter(value);
+    const struct bf_load *load = value->load;
+    *pieces = (struct pieces){.value = value, .place = {.nlayers = bloom_filter_nlayers(filter)}};
+    if (load && load->theirs) {
+        pieces->redisbloom = &load->redisbloom;
+    } else if (load) {
+        pieces->plan = load->own.plan;
+        pieces->identity = load->own.identity;
+        pieces->nonce = load->own.nonce;
+        pieces->nchunks = load->own.place.next;
+    } else {
+        dump_plan_of(filter, pieces->place.nlayers, &pieces->plan);
+        pieces->nchunks = dump_chunks(&pieces->plan);
+    }
+}
+
+static bool next_chunk(struct pieces *pieces)
+{
+    if (pieces->place.next == pieces->nchunks)
+        return false;
+    pieces->bytes = scratch;
+    pieces->len = dump_chunk_bytes(&pieces->plan, pieces->place.next);
+    dump_write_chunk(&pieces->plan, value_filter(pieces->value), pieces->identity, pieces->nonce, &pieces->place,
+                     scratch);
+    pieces->iterator = dump_iterator(&pieces->place);
+    return true;
+}
+
+/* The part of the bytes at..end that lies in one layer and fits into a piece. */
+static void read_bits(struct pieces *pieces, uint64_t end)
+{
+    const struct dump_plan *plan = &pieces->redisbloom->plan;
+    uint64_t offset = pieces->at, left = end - pieces->at;
+    unsigned layer = 0;
+    while (offset >= redisbloom_layer_bytes(&plan->shapes[layer]))
+        offset -= redisbloom_layer_bytes(&plan->shapes[layer++]);
+    uint64_t in_layer = redisbloom_layer_bytes(&plan->shapes[layer]) - offset;
+    left = left < in_layer ? left : in_layer;
+    pieces->len = left < DUMP_DATA_BYTES ? (size_t)left : DUMP_DATA_BYTES;
+    redisbloom_get_bits(value_filter(pieces->value), layer, offset, scratch, pieces->len);
+    pieces->bytes = scratch;
+    pieces->at += pieces->len;
+    pieces->iterator = (long long)(pieces->at + REDISBLOOM_HEADER_ITERATOR);
+}
+
+static bool next_bits(struct pieces *pieces)
+{
+    const struct redisbloom_load *load = pieces->redisbloom;
+    while (pieces->span < load->nspans && pieces->at >= load->spans[pieces->span].to)
+        pieces->span++;
+    if (pieces->span == load->nspans)
+        return false;
+    if (pieces->at < load->spans[pieces->span].from)
+        pieces->at = load->spans[pieces->span].from;
+    read_bits(pieces, load->spans[pieces->span].to);
+    return true;
+}
+
+static bool next_piece(struct pieces *pieces)
+{
+    if (!pieces->redisbloom)
+        return next_chunk(pieces);
+    if (pieces->begun)
+        return next_bits(pieces);
+    pieces->begun = true;
+    pieces->bytes = pieces->value->load->header;
+    pieces->len = pieces->value->load->header_len;
+    pieces->iterator = REDISBLOOM_HEADER_ITERATOR;
+    return true;
+}
+
+/* Whether the iterator is saved in front of the latest piece. */
+static bool has_iterator(const struct pieces *pieces)
+{
+    return pieces->redisbloom && pieces->iterator != REDISBLOOM_HEADER_ITERATOR;
+}
+
+/* ---- out ---- */
+
+static void save(struct engine_io *io, void *value)
+{
+    struct pieces pieces;
+    start_pieces(&pieces, value);
+    engine.SaveUnsigned(io, pieces.nchunks);
+    while (next_piece(&pieces)) {
+        if (has_iterator(&pieces))
+            engine.SaveUnsigned(io, (uint64_t)pieces.iterator);
+        engine.SaveStringBuffer(io, (const char *)pieces.bytes, pieces.len);
+    }
+    if (pieces.redisbloom)
+        engine.SaveUnsigned(io, 0);
+}
+
+static void rewrite(struct engine_io *io, struct engine_string *key, void *value)
+{
+    struct pieces pieces;
+    start_pieces(&pieces, value);
+    while (next_piece(&pieces))
+        engine.EmitAOF(io, names.loadchunk, "slb", key, pieces.iterator, (const char *)pieces.bytes, pieces.len);
+}
+
+/* What makes two filters equal: parameters, shapes, bits and counts, in a window the numbers of the parts, but not
+ * their ages; of half-loaded ones also what has come. */
+static void digest(struct engine_digest *out, void *at)
+{
+    const struct value *value = at;
+    struct pieces pieces;
+    start_pieces(&pieces, value);
+    if (!value->load) {
+        pieces.plan.taken_ms = 0;
+        for (unsigned i = 0; i < pieces.plan.nlayers; i++)
+            pieces.plan.turns[i].age_us = 0;
+    }
+    if (!pieces.redisbloom)
+        engine.DigestAddLongLong(out, pieces.nchunks);
+    while (next_piece(&pieces)) {
+        if (has_iterator(&pieces))
+            engine.DigestAddLongLong(out, pieces.iterator);
+        engine.DigestAddStringBuffer(out, (const char *)pieces.bytes, pieces.len);
+    }
+    engine.DigestEndSequence(out);
+}
+
+/* ---- in ---- */
+
+char *value_load_string(struct engine_io *io, size_t *len_out)
+{
+    char *string = engine.LoadStringBuffer(io, len_out);
+    if (string && engine.IsIOError(io)) {
+        engine.Free(string);
+        return NULL;
+    }
+    return string;
+}
+
+/* Limits for clients do not apply to a file or a primary; the machine's memory does. */
+static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct errbuf *err)
+{
+    struct bf_chunk chunk = {.theirs = nchunks == 0, .stored = true};
+    struct bf_load *load;
+    int status;
+    char *header = value_load_string(io, &chunk.data.len);
+    if (!header) {
+        errbuf_set(err, "the header is missing");
+        return NULL;
+    }
+    chunk.data.ptr = header;
+    status = bf_load_begin(&chunk, &engine_memory, &load, err);
+    engine.Free(header);
+    if (status != DUMP_OK)
+        return NULL;
+    uint32_t needed = load->theirs ? 0 : dump_chunks(bf_load_plan(load));
+    bool possible = memory_possible(bf_load_plan(load)->bytes, err);
+    if (possible && nchunks > needed)
+        errbuf_set(err, "%llu chunks, where its layers need %u", (unsigned long long)nchunks, needed);
+    if (!possible || nchunks > needed) {
+        bf_load_end(load);
+        return NULL;
+    }
+    if (!load->theirs && nchunks == needed && window_is_synced())
+        load->own.plan.taken_ms = INT64_MAX; /* now, as all of the future (docs/DUMP.md) */
+    return value_begin_load(load, false, &status, err);
+}
+
+/* Reads one more chunk, and whether it was the last that the filter needs. */
+static bool read_chunk(struct engine_io *io, struct value *value, struct bf_chunk *chunk, bool *complete_out,
+                       struct errbuf *err)
+{
+    char *bytes = value_load_string(io, &chunk->data.len);
+    if (!bytes) {
+        errbuf_set(err, "a chunk is missing");
+        return false;
+    }
+    chunk->data.ptr = bytes;
+    enum bf_load_state state = bf_load_take(value->load, value_filter(value), chunk, err);
+    engine.Free(bytes);
+    *complete_out = state == BF_LOAD_COMPLETE;
+    return state == BF_LOAD_COMPLETE || state == BF_LOAD_GOES_ON;
+}
+
+static bool read_own(struct engine_io *io, struct value *value, uint64_t nchunks, struct errbuf *err)
+{
+    struct bf_chunk chunk = {.stored = true};
+    bool complete = false;
+    for (uint64_t i = 1; i < nchunks; i++) {
+        if (!read_chunk(io, value, &chunk, &complete, err))
+            return false;
+    }
+    if (complete)
+        value_end_load(value);
+    return true;
+}
+
+static bool read_redisbloom(struct engine_io *io, struct value *value, struct errbuf *err)
+{
+    for (;;) {
+        struct bf_chunk chunk = {.iterator = (int64_t)engine.LoadUnsigned(io), .stored = true};
+        bool complete;
+        if (engine.IsIOError(io)) {
+            errbuf_set(err, "its end is missing");
+            return false;
+        }
+        if (chunk.iterator == 0)
+            return true;
+        if (!read_chunk(io, value, &chunk, &complete, err))
+            return false;
+        if (complete) {
+            errbuf_set(err, "all of its bits are there, where some must be missing");
+            return false;
+        }
+    }
+}
+
+static struct value *read_value(struct engine_io *io, struct errbuf *err)
+{
+    uint64_t nchunks = engine.LoadUnsigned(io);
+    if (engine.IsIOError(io)) {
+        errbuf_set(err, "its first field is missing");
+        return NULL;
+    }
+    struct value *value = read_header(io, nchunks, err);
+    if (!value || (nchunks > 0 ? read_own(io, value, nchunks, err) : read_redisbloom(io, value, err)))
+        return value;
+    value_free(value);
+    return NULL;
+}
+
+static void *load(struct engine_io *io, int version)
+{
+    struct errbuf err = {""};
+    struct value *value = NULL;
+    if (version == DUMP_TYPE_VERSION)
+        value = read_value(io, &err);
+    else
+        errbuf_set(&err, "version %d of the encoding is not known here", version);
+    if (!value && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: a filter cannot be read: %s", err.text);
+    if (value && value_key_is_new(value, &err) && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: %s", err.text);
+    return value;
+}
+
+/* ---- memory ---- */
+
+static size_t mem_usage(const void *value)
+{
+    return value_memory(value);
+}
+
+static size_t mem_usage2(void *key, const void *value, size_t samples)
+{
+    (void)key;
+    (void)samples;
+    return value_memory(value);
+}
+
+/* 0: to be freed in the background. */
+static size_t free_effort2(void *key, const void *value)
+{
+    (void)key;
+    return value_memory(value) >= BACKGROUND_BYTES ? 0 : 1;
+}
+
+static void *copy2(void *keys, const void *value)
+{
+    (void)keys;
+    return value_copy(value);
+}
+
+const struct engine_type_methods value_methods = {
+    .version = ENGINE_TYPE_VERSION,
+    .rdb_load = load,
+    .rdb_save = save,
+    .aof_rewrite = rewrite,
+    .mem_usage = mem_usage,
+    .digest = digest,
+    .free = value_free,
+    .mem_usage2 = mem_usage2,
+    .free_effort2 = free_effort2,
+    .copy2 = copy2,
+};
+
+bool value_type_init(struct engine_ctx *ctx, struct errbuf *err)
+{
+    struct engine_type_methods methods = value_methods;
+    value_type = engine.CreateDataType(ctx, DUMP_TYPE_NAME, DUMP_TYPE_VERSION, &methods);
+    if (value_type)
+        return true;
+    errbuf_set(err, "the type %s cannot be registered: is the module loaded already?", DUMP_TYPE_NAME);
+    return false;
+}

@@ -1,0 +1,398 @@
+/* Text, numbers, identifiers and addresses; cql_time.c has dates and times. Numbers are big-endian two's complement. */
+#include "cql_value.h"
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bytes.h"
+#include "utf8.h"
+
+#define SHOWN 60 /* characters of a wrong value in a message */
+
+int cql_put(struct cql_bytes *out, const void *bytes, size_t len, struct errbuf *err)
+{
+    if (len > CQL_KEY_MAX - out->len) {
+        errbuf_set(err, "the key has more than %d bytes", CQL_KEY_MAX);
+        return CQL_KEY_REFUSED;
+    }
+    memcpy(out->ptr + out->len, bytes, len);
+    out->len += len;
+    return CQL_KEY_OK;
+}
+
+int cql_wrong(const struct cql_text *text, const char *right, struct errbuf *err)
+{
+    errbuf_set(err, "'%.*s%s' is not %s", (int)(text->len < SHOWN ? text->len : SHOWN), text->ptr,
+               text->len > SHOWN ? "..." : "", right);
+    return CQL_KEY_REFUSED;
+}
+
+int cql_put_be(struct cql_bytes *out, uint64_t value, unsigned nbytes, struct errbuf *err)
+{
+    unsigned char bytes[8];
+
+    for (unsigned i = 0; i < nbytes; i++)
+        bytes[i] = (unsigned char)(value >> (8 * (nbytes - 1 - i)));
+    return cql_put(out, bytes, nbytes, err);
+}
+
+/* ---- bytes ---- */
+
+int cql_read_text(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    for (size_t i = 0, n; i < text->len; i += n) {
+        n = utf8_char(text->ptr + i, text->len - i);
+        if (n == 0) {
+            errbuf_set(err,
+                       "byte %zu of the text is not UTF-8, which a text column cannot hold; give bytes as blob:0x...",
+                       i + 1);
+            return CQL_KEY_REFUSED;
+        }
+    }
+    return cql_put(out, text->ptr, text->len, err);
+}
+
+int cql_read_ascii(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    for (size_t i = 0; i < text->len; i++) {
+        if ((unsigned char)text->ptr[i] > 127) {
+            errbuf_set(err, "byte %zu of the text is not ASCII", i + 1);
+            return CQL_KEY_REFUSED;
+        }
+    }
+    return cql_put(out, text->ptr, text->len, err);
+}
+
+int cql_read_blob(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    bool good = text->len >= 2 && text->len % 2 == 0 && text->ptr[0] == '0' && (text->ptr[1] | 0x20) == 'x';
+
+    for (size_t i = 2; good && i < text->len; i += 2) {
+        int high = hex_value(text->ptr[i]), low = hex_value(text->ptr[i + 1]);
+        good = high >= 0 && low >= 0;
+        unsigned char byte = (unsigned char)(16 * (high & 15) + (low & 15));
+        if (good && cql_put(out, &byte, 1, err) != CQL_KEY_OK)
+            return CQL_KEY_REFUSED;
+    }
+    return good ? CQL_KEY_OK : cql_wrong(text, "a blob: 0x and two hexadecimal digits for each byte", err);
+}
+
+/* ---- identifiers, addresses, booleans ---- */
+
+static int read_uuid(const struct cql_text *text, unsigned char uuid[16])
+{
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    unsigned n = 0;
+
+    if (text->len != sizeof(form) - 1)
+        return CQL_KEY_REFUSED;
+    for (size_t i = 0; i < text->len; i++) {
+        int digit = hex_value(text->ptr[i]);
+        if (form[i] == '-' ? text->ptr[i] != '-' : digit < 0)
+            return CQL_KEY_REFUSED;
+        if (form[i] == '-')
+            continue;
+        uuid[n / 2] = (unsigned char)(n % 2 ? uuid[n / 2] | digit : digit << 4);
+        n++;
+    }
+    return CQL_KEY_OK;
+}
+
+int cql_read_uuid(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    unsigned char uuid[16];
+
+    if (read_uuid(text, uuid) != CQL_KEY_OK)
+        return cql_wrong(text, "a UUID, as 123e4567-e89b-12d3-a456-426614174000", err);
+    return cql_put(out, uuid, sizeof(uuid), err);
+}
+
+int cql_read_timeuuid(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    unsigned char uuid[16];
+
+    if (read_uuid(text, uuid) != CQL_KEY_OK || uuid[6] >> 4 != 1)
+        return cql_wrong(text, "a UUID of version 1, as 123e4567-e89b-12d3-a456-426614174000", err);
+    return cql_put(out, uuid, sizeof(uuid), err);
+}
+
+static bool text_is(const struct cql_text *text, const char *word)
+{
+    return text->len == strlen(word) && strncasecmp(text->ptr, word, text->len) == 0;
+}
+
+int cql_read_boolean(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    if (!text_is(text, "true") && !text_is(text, "false"))
+        return cql_wrong(text, "true or false", err);
+    return cql_put(out, text_is(text, "true") ? "\1" : "\0", 1, err);
+}
+
+/* An IPv4 address within IPv6 (::ffff:1.2.3.4) is four bytes to Java and sixteen to others. */
+int cql_read_inet(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    char address[INET6_ADDRSTRLEN];
+    unsigned char bytes[16];
+
+    if (text->len < sizeof(address) && !memchr(text->ptr, '\0', text->len)) {
+        memcpy(address, text->ptr, text->len);
+        address[text->len] = '\0';
+        if (inet_pton(AF_INET, address, bytes) == 1)
+            return cql_put(out, bytes, 4, err);
+        if (inet_pton(AF_INET6, address, bytes) == 1) {
+            if (memcmp(bytes, mapped, sizeof(mapped)) != 0)
+                return cql_put(out, bytes, 16, err);
+            errbuf_set(
+                err,
+                "an IPv4 address within IPv6 has 4 bytes in Cassandra, 16 elsewhere: write inet:%u.%u.%u.%u, or the "
+                "16 bytes as blob:0x...",
+                bytes[12], bytes[13], bytes[14], bytes[15]);
+            return CQL_KEY_REFUSED;
+        }
+    }
+    return cql_wrong(text, "an address of IPv4 or IPv6", err);
+}
+
+/* ---- integers ---- */
+
+bool cql_digits(const struct cql_text *text, uint64_t max, uint64_t *value_out)
+{
+    uint64_t value = 0;
+
+    if (text->len == 0)
+        return false;
+    for (size_t i = 0; i < text->len; i++) {
+        unsigned digit = (unsigned char)text->ptr[i] - (unsigned)'0';
+        if (digit > 9 || value > (max - digit) / 10)
+            return false;
+        value = 10 * value + digit;
+    }
+    *value_out = value;
+    return true;
+}
+
+bool cql_signed(const struct cql_text *text, unsigned nbytes, uint64_t *value_out)
+{
+    bool negative = text->len > 0 && text->ptr[0] == '-';
+    const struct cql_text digits = {text->ptr + negative, text->len - negative};
+    uint64_t limit = UINT64_C(1) << (8 * nbytes - 1), value;
+
+    if (!cql_digits(&digits, negative ? limit : limit - 1, &value))
+        return false;
+    *value_out = negative ? 0 - value : value;
+    return true;
+}
+
+#define INTEGER(type, nbytes, right)                                                                                 \
+    int cql_read_##type(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)                      \
+    {                                                                                                                \
+        uint64_t value;                                                                                              \
+        return cql_signed(text, nbytes, &value) ? cql_put_be(out, value, nbytes, err) : cql_wrong(text, right, err); \
+    }
+INTEGER(int, 4, "an integer of 32 bits")
+INTEGER(bigint, 8, "an integer of 64 bits")
+INTEGER(smallint, 2, "an integer of 16 bits")
+INTEGER(tinyint, 1, "an integer of 8 bits")
+
+/* ---- numbers of any length ---- */
+
+/* Digits to bytes: the number in base 2^32, least significant word first, is multiplied by 10 for each digit. Digits
+ * come nine at a time. A digit has less than 3.33 bits. */
+#define WORDS_MAX (CQL_KEY_DIGITS / 9 + 2)
+
+static size_t digits_to_words(const char *digits, size_t n, uint32_t words[WORDS_MAX])
+{
+    size_t nwords = 0;
+
+    for (size_t i = 0; i < n;) {
+        uint32_t scale = 1, carry = 0;
+        for (unsigned j = 0; j < 9 && i < n; j++, i++) {
+            carry = 10 * carry + (uint32_t)(digits[i] - '0');
+            scale *= 10;
+        }
+        for (size_t w = 0; w < nwords; w++) {
+            uint64_t wide = (uint64_t)words[w] * scale + carry;
+            words[w] = (uint32_t)wide;
+            carry = (uint32_t)(wide >> 32);
+        }
+        if (carry)
+            words[nwords++] = carry;
+    }
+    return nwords;
+}
+
+/* The shortest two's complement, one byte at least. `n` digits, at most CQL_KEY_DIGITS. */
+static int put_varint(const char *digits, size_t n, bool negative, struct cql_bytes *out, struct errbuf *err)
+{
+    unsigned char bytes[4 * WORDS_MAX + 1];
+    uint32_t words[WORDS_MAX];
+    size_t nwords = digits_to_words(digits, n, words), len = 4 * nwords + 1, skip = 0;
+    unsigned carry = 1;
+
+    bytes[0] = 0;
+    for (size_t i = 0; i < 4 * nwords; i++)
+        bytes[len - 1 - i] = (unsigned char)(words[i / 4] >> (8 * (i % 4)));
+    for (size_t i = len; negative && i-- > 0;) {
+        unsigned byte = (unsigned char)~bytes[i] + carry;
+        bytes[i] = (unsigned char)byte;
+        carry = byte >> 8;
+    }
+    /* A byte that only repeats the sign of the next one goes. */
+    while (skip + 1 < len && bytes[skip] == (bytes[skip + 1] & 0x80 ? 0xff : 0))
+        skip++;
+    return cql_put(out, bytes + skip, len - skip, err);
+}
+
+static bool all_digits(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+    }
+    return len > 0;
+}
+
+static int refuse_digits(struct errbuf *err)
+{
+    errbuf_set(err, "a number has at most %d digits here; give its bytes as blob:0x...", CQL_KEY_DIGITS);
+    return CQL_KEY_REFUSED;
+}
+
+int cql_read_varint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    bool negative = text->len > 0 && text->ptr[0] == '-';
+
+    if (!all_digits(text->ptr + negative, text->len - negative))
+        return cql_wrong(text, "an integer", err);
+    if (text->len - negative > CQL_KEY_DIGITS)
+        return refuse_digits(err);
+    return put_varint(text->ptr + negative, text->len - negative, negative, out, err);
+}
+
+/* [-]digits[.digits][e[+-]digits] */
+struct decimal {
+    bool negative;
+    const char *whole, *fraction, *exponent;
+    size_t nwhole, nfraction, nexponent; /* the exponent with its sign */
+};
+
+static size_t count_digits(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && text[n] >= '0' && text[n] <= '9')
+        n++;
+    return n;
+}
+
+static bool split_decimal(const struct cql_text *text, struct decimal *parts)
+{
+    const char *at = text->ptr, *end = text->ptr + text->len;
+
+    *parts = (struct decimal){.negative = at < end && *at == '-'};
+    at += parts->negative;
+    parts->whole = at;
+    parts->nwhole = count_digits(at, (size_t)(end - at));
+    at += parts->nwhole;
+    if (at < end && *at == '.') {
+        parts->fraction = ++at;
+        parts->nfraction = count_digits(at, (size_t)(end - at));
+        at += parts->nfraction;
+    }
+    if (at < end && (*at | 0x20) == 'e') {
+        parts->exponent = ++at;
+        at += at < end && (*at == '-' || *at == '+');
+        size_t n = count_digits(at, (size_t)(end - at));
+        at += n;
+        parts->nexponent = (size_t)(at - parts->exponent);
+        if (n == 0)
+            return false;
+    }
+    return at == end && parts->nwhole + parts->nfraction > 0;
+}
+
+/* The digits without the point, and how many of them are behind it: 1.50 is 150 with scale 2, another key than 1.5. */
+int cql_read_decimal(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    char digits[CQL_KEY_DIGITS];
+    struct decimal parts;
+    uint64_t exponent = 0;
+
+    if (!split_decimal(text, &parts))
+        return cql_wrong(text, "a decimal number, as -1.50 or 2e10", err);
+    if (parts.nwhole + parts.nfraction > CQL_KEY_DIGITS)
+        return refuse_digits(err);
+    if (parts.exponent) {
+        bool plus = parts.exponent[0] == '+';
+        const struct cql_text number = {parts.exponent + plus, parts.nexponent - plus};
+        if (!cql_signed(&number, 4, &exponent))
+            return cql_wrong(text, "a decimal number whose exponent has 32 bits", err);
+    }
+    int64_t scale = (int64_t)parts.nfraction - (int64_t)exponent;
+    if (scale > INT32_MAX || scale < INT32_MIN)
+        return cql_wrong(text, "a decimal number whose scale has 32 bits", err);
+    memcpy(digits, parts.whole, parts.nwhole);
+    if (parts.nfraction)
+        memcpy(digits + parts.nwhole, parts.fraction, parts.nfraction);
+    if (cql_put_be(out, (uint64_t)scale, 4, err) != CQL_KEY_OK)
+        return CQL_KEY_REFUSED;
+    return put_varint(digits, parts.nwhole + parts.nfraction, parts.negative, out, err);
+}
+
+/* ---- floating point ---- */
+
+/* strtod() would also take hexadecimal numbers and "inf", which CQL has not; split_decimal() refuses them before. NaN
+ * has the bits that Java gives it. */
+static int read_double(const struct cql_text *text, bool single, double *value_out, float *single_out,
+                       struct errbuf *err)
+{
+    struct decimal parts;
+    char number[400];
+
+    if (text_is(text, "NaN") || text_is(text, "Infinity") || text_is(text, "-Infinity")) {
+        *value_out = text_is(text, "NaN") ? (double)NAN : text->ptr[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+        *single_out = (float)*value_out;
+        return CQL_KEY_OK;
+    }
+    if (!split_decimal(text, &parts) || text->len >= sizeof(number))
+        return cql_wrong(text, "a number, as -1.5 or 2e10", err);
+    memcpy(number, text->ptr, text->len);
+    number[text->len] = '\0';
+    *value_out = strtod(number, NULL);
+    *single_out = strtof(number, NULL); /* by way of a double it would be rounded twice */
+    if (single ? isinf(*single_out) : isinf(*value_out))
+        return cql_wrong(text, "within the range of the type; infinity is written Infinity", err);
+    return CQL_KEY_OK;
+}
+
+int cql_read_double(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    uint64_t bits = UINT64_C(0x7ff8000000000000);
+    double value;
+    float ignored;
+
+    if (read_double(text, false, &value, &ignored, err) != CQL_KEY_OK)
+        return CQL_KEY_REFUSED;
+    if (!isnan(value))
+        memcpy(&bits, &value, sizeof(bits));
+    return cql_put_be(out, bits, 8, err);
+}
+
+int cql_read_float(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+{
+    uint32_t bits = 0x7fc00000;
+    double ignored;
+    float value;
+
+    if (read_double(text, true, &ignored, &value, err) != CQL_KEY_OK)
+        return CQL_KEY_REFUSED;
+    if (!isnan(value))
+        memcpy(&bits, &value, sizeof(bits));
+    return cql_put_be(out, bits, 4, err);
+}

@@ -1,0 +1,17 @@
+/* machine: the memory limit of the process: the machine's memory, or the smaller limit of a control group (a container,
+ * a service with MemoryMax).
+ *
+ * Limits of a version 2 hierarchy are in memory.max, of version 1 in memory.limit_in_bytes (cgroups(7)); those of
+ * parents hold as well. */
+#ifndef BLOOMERY_MACHINE_H
+#define BLOOMERY_MACHINE_H
+
+#include <stdint.h>
+
+/* Bytes, more than 0. Reads some small files of the kernel: not on a loop. Thread: any. */
+uint64_t machine_memory(void);
+
+/* The same for other files in the place of /proc/self/cgroup and /sys/fs/cgroup, and a machine of this size. */
+uint64_t machine_memory_of(const char *groups, const char *root, uint64_t physical);
+
+#endif

@@ -1,0 +1,360 @@
+/* The numbers are what tests/bench/command_costs.py printed for a release build (the least of several runs, in a
+ * virtual machine of 2 processors at 2.1 GHz), and a little more. */
+#include "cost.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bloom_filter.h"
+#include "bloom_window.h"
+#include "command.h"
+#include "handlers.h"
+#include "stats.h"
+
+/* ---- the table ---- */
+
+#define WORD      UINT64_C(125) /* parsed, queued, found again: PING 99, an item of BF.EXISTS 80 */
+#define CALL      UINT64_C(100) /* a short reply is written: READONLY 151, CLIENT TRACKINGINFO 305 with its words */
+#define KILOBYTE  UINT64_C(400) /* hashed: an item of 4,000 bytes 1,500 */
+#define ECHOED    1300          /* a kilobyte that is also replied: ECHO of 4,000 bytes 4,400 */
+#define NAMED     1500          /* a kilobyte that is checked and kept: CLIENT SETNAME of 1,000 bytes 1,500 */
+#define HASHED    6000          /* a kilobyte that may be a password: SHA-256 */
+#define HELP      5000          /* lines are written: CLIENT HELP, the longest, 4,100 */
+#define CLEARED   UINT64_C(70)  /* a layer of the old filter is counted: BF.CLEAR of 1,024 layers 62,800 */
+#define PATTERN   UINT64_C(1)   /* of the user's rights, compared with a name */
+#define OPERATORS 100000        /* CMD_ADMIN: CONFIG GET * 60,000; others allocate, lock, read small files */
+
+#define LAYER_BATCH UINT64_C(110) /* a layer is fetched for up to 32 items: one item in 1,024 layers 107,000 */
+#define LAYER_ITEM  UINT64_C(8)   /* an item is tested in a layer: 1,000 items in 1,024 layers 8,200,000 */
+#define LAYER_AFAR  UINT64_C(50)  /* the same where the words are not in the cache */
+#define ITEM_AFAR   UINT64_C(150) /* a layer beyond the last cache, k of 21: 260 for an item with its word */
+#define QUESTION    UINT64_C(50)  /* BF.FIND asks a filter for an item; and then each of its layers: 10,400 for 1,024 */
+#define LAYER_FOUND UINT64_C(11)
+#define ITEM_ADDED  UINT64_C(125)   /* locked, counted, recorded */
+#define PAGE        UINT64_C(1800)  /* is made when it is written for the first time: 37,700 for an item with k of 21 */
+#define LAYER_GROWN UINT64_C(15000) /* sized, allocated, published */
+#define LAYER_ABOVE UINT64_C(300)   /* the others below it are gone through: 150,000,000 for growth to 1,024 layers */
+#define FILTER_MADE UINT64_C(1200)  /* and published */
+#define SIZED       UINT64_C(10000) /* unless another one has the same parameters */
+#define MAPPED      UINT64_C(25000) /* words of their own: 25,700 for a filter of 1 GB */
+#define UNMAPPED \
+    UINT64_C(60000) /* given back meanwhile, with the same lock of the address space: BF.CLEAR of 1 GB 83,200 */
+#define LOOKED_AT  UINT64_C(180000) /* a megabyte for bits: BF.CLEAR of 0.9 MB 154,000 */
+#define INFO_LAYER UINT64_C(160)    /* BF.INFO of 1,024 layers 162,000 */
+#define INFO_BITS  UINT64_C(52000)  /* with a layer's bits, rates and fields: of 32 layers 1,630,000 */
+
+#define CACHE_BYTES  (UINT64_C(2) << 20)
+#define MEMORY_BYTES (UINT64_C(32) << 20)
+#define PAGE_BYTES   UINT64_C(4096)
+#define MEGABYTE     (UINT64_C(1) << 20)
+
+/* The commands that differ from the usual cost: CALL and the words, or CMD_ADMIN and HELP as above. */
+static const struct cost_row {
+    void (*handler)(struct command_ctx *ctx);
+    enum cost_by by;
+    uint32_t call;     /* once */
+    uint32_t word;     /* instead of WORD; 0: WORD */
+    uint32_t layer;    /* COST_BY_LAYERS */
+    uint32_t kilobyte; /* instead of KILOBYTE; 0: KILOBYTE */
+} rows[] = {
+    {cmd_bf_exists, COST_BY_ASKED},
+    {cmd_bf_mexists, COST_BY_ASKED},
+    {cmd_bf_query, COST_BY_ASKED},
+    {cmd_bf_add, COST_BY_ADDED},
+    {cmd_bf_madd, COST_BY_ADDED},
+    {cmd_bf_insert, COST_BY_ADDED},
+    {cmd_bf_reserve, COST_BY_MADE, 1500},
+    {cmd_bf_clear, COST_BY_CLEARED, 2000},
+    {cmd_bf_card, COST_BY_LAYERS, 0, 0, 13},
+    {cmd_bf_debug, COST_BY_LAYERS, 1000, 0, 500},
+    {cmd_bf_info, COST_BY_INFO, 3000},
+    {cmd_bf_falsepositive, COST_BY_WORDS, 5000},
+    {cmd_bf_find, COST_BY_FOUND, 5000},
+    {cmd_bf_plan, COST_BY_WORDS, 100000},
+    {cmd_memory_usage, COST_BY_WORDS, 8000},
+    {cmd_del, COST_BY_WORDS, 500, 350},
+    {cmd_unlink, COST_BY_WORDS, 500, 350},
+    {cmd_expire, COST_BY_WORDS, 1000},
+    {cmd_pexpire, COST_BY_WORDS, 1000},
+    {cmd_expireat, COST_BY_WORDS, 1000},
+    {cmd_pexpireat, COST_BY_WORDS, 1000},
+    {cmd_persist, COST_BY_WORDS, 500},
+    {cmd_rename, COST_BY_WORDS, 1500},
+    {cmd_renamenx, COST_BY_WORDS, 1500},
+    {cmd_move, COST_BY_WORDS, 1500},
+    {cmd_scan, COST_BY_WORDS, 30000},       /* of 100 names */
+    {cmd_randomkey, COST_BY_WORDS, 100000}, /* 3,800, or through 4,096 names that have expired */
+    {cmd_ping, COST_BY_WORDS, 0, 0, 0, ECHOED},
+    {cmd_echo, COST_BY_WORDS, 0, 0, 0, ECHOED},
+    {cmd_time, COST_BY_WORDS, 300},
+    {cmd_hello, COST_BY_WORDS, 1500, 0, 0, HASHED}, /* 420; with AUTH 1,300 */
+    {cmd_auth, COST_BY_WORDS, 1500, 0, 0, HASHED},
+    {cmd_acl_setuser, COST_BY_WORDS, OPERATORS, 0, 0, HASHED},
+    {cmd_object_freq, COST_BY_WORDS, 250},
+    {cmd_pubsub_numpat, COST_BY_WORDS, 200},
+    {cmd_pubsub_numsub, COST_BY_WORDS, 200, 0, 0, ECHOED},
+    {cmd_pubsub_shardnumsub, COST_BY_WORDS, 200, 0, 0, ECHOED},
+    {cmd_subscribe, COST_BY_WORDS, 500, 500, 0, ECHOED},
+    {cmd_ssubscribe, COST_BY_WORDS, 500, 500, 0, ECHOED},
+    {cmd_psubscribe, COST_BY_WORDS, 500, 500, 0, ECHOED},
+    {cmd_unsubscribe, COST_BY_WORDS, 500, 500, 0, ECHOED},
+    {cmd_sunsubscribe, COST_BY_WORDS, 500, 500, 0, ECHOED},
+    {cmd_punsubscribe, COST_BY_WORDS, 500, 500, 0, ECHOED},
+    {cmd_client_setname, COST_BY_WORDS, 200, 0, 0, NAMED},
+    {cmd_client_setinfo, COST_BY_WORDS, 200, 0, 0, NAMED},
+    {cmd_client_getname, COST_BY_WORDS, 1300}, /* a kilobyte at most */
+    {cmd_client_info, COST_BY_WORDS, 4500},    /* the same, and that of CLIENT SETINFO */
+    {cmd_command_count, COST_BY_WORDS, 250},
+    {cmd_command_getkeys, COST_BY_WORDS, 300, 0, 0, ECHOED},
+    {cmd_command_getkeysandflags, COST_BY_WORDS, 500, 400, 0, ECHOED},
+    {cmd_command, COST_BY_WORDS, 140000},
+    {cmd_command_docs, COST_BY_WORDS, 140000, 24000}, /* of CLIENT with its subcommands 23,500 */
+    {cmd_command_info, COST_BY_WORDS, 140000, 12000},
+    {cmd_command_list, COST_BY_WORDS, 100000},
+    {cmd_acl_cat, COST_BY_WORDS, 100000},
+    {cmd_acl_genpass, COST_BY_WORDS, 100000},
+    {cmd_acl_log, COST_BY_WORDS, 200000}, /* of 128 entries */
+    {cmd_debug, COST_BY_WORDS, 100000},
+};
+
+static const struct cost_row *of_command[STATS_MAX_COMMANDS]; /* by command_index(); NULL: as usual */
+
+/* Before main(), as the table of commands. */
+__attribute__((constructor)) static void sort_rows(void)
+{
+    const struct command *row;
+    for (size_t i = 0; (row = command_row(i)); i++) {
+        for (size_t j = 0; row->handler && j < sizeof(rows) / sizeof(rows[0]); j++) {
+            if (rows[j].handler == row->handler)
+                of_command[i] = &rows[j];
+        }
+    }
+}
+
+static const struct cost_row *row_of(const struct command *command)
+{
+    static const struct cost_row usual = {.call = CALL}, admin = {.call = OPERATORS}, help = {.call = HELP};
+    const struct cost_row *row = of_command[command_index(command)];
+    if (row)
+        return row;
+    return command->flags & CMD_ADMIN ? &admin : strcmp(command->name, "help") == 0 ? &help : &usual;
+}
+
+enum cost_by cost_by(const struct command *command)
+{
+    return row_of(command)->by;
+}
+
+static size_t keys_of(const struct command *command, size_t argc)
+{
+    size_t first = (size_t)command->first_key;
+    if (first == 0 || first >= argc)
+        return 0;
+    size_t last = command->last_key < 0 ? argc - (size_t)-command->last_key : (size_t)command->last_key;
+    return last < first ? 0 : (last - first) / (size_t)command->key_step + 1;
+}
+
+uint64_t cost_of_words(const struct command *command, const struct resp_command *cmd, size_t npatterns)
+{
+    const struct cost_row *row = row_of(command);
+    uint64_t word = row->word ? row->word : WORD, kilobyte = row->kilobyte ? row->kilobyte : KILOBYTE;
+    return row->call + word * cmd->argc + kilobyte * command_bytes(cmd) / 1024 +
+           PATTERN * npatterns * keys_of(command, cmd->argc);
+}
+
+/* ---- filters ---- */
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool is_mapped(uint64_t bytes)
+{
+    return bytes >= BLOOM_ROOM_MIN_BYTES;
+}
+
+static uint64_t pages_of(uint64_t bytes)
+{
+    return is_mapped(bytes) ? bytes / PAGE_BYTES : 0;
+}
+
+/* A window's parts follow each other like layers of the same capacity. */
+static uint32_t expansion_of(const struct bloom_params *params)
+{
+    return bloom_params_is_window(params) ? 1 : params->expansion;
+}
+
+struct cost_filter cost_filter_of(const struct bloom_filter *filter)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+    struct bloom_layer_view newest, first;
+    unsigned layers = bloom_filter_nlayers(filter);
+    bloom_filter_layer(filter, layers - 1, &newest);
+    bloom_filter_layer(filter, 0, &first);
+    uint64_t bytes = newest.shape.nwords * 8, items = newest.ordinal - newest.base;
+    return (struct cost_filter){
+        .exists = true,
+        .layers = layers,
+        .k = newest.shape.k,
+        .bytes = bytes,
+        .young = items < pages_of(bytes) ? pages_of(bytes) : 0,
+        .room = newest.capacity - least(items, newest.capacity),
+        .next = times(newest.capacity, expansion_of(params)),
+        .expansion = expansion_of(params),
+        .first = {first.shape.nwords * 8, first.capacity},
+    };
+}
+
+/* A bit more than is made: so many hash functions, and 1.5 times as many bits for each item. */
+struct cost_filter cost_filter_new(const struct bloom_params *params)
+{
+    uint64_t capacity = params->capacity;
+    double rate = params->error_rate > 0 && params->error_rate < 1 ? params->error_rate : 1e-9;
+    unsigned k = (unsigned)least((uint64_t)(2 - ilogb(rate)), BLOOM_MAX_K);
+    if (bloom_params_is_window(params))
+        capacity = capacity / params->window_parts + 1;
+    uint64_t bytes = least(times(capacity, k + k / 2) / 8, BLOOM_MAX_WORDS * UINT64_C(8));
+    return (struct cost_filter){
+        .exists = true,
+        .layers = 1,
+        .k = k,
+        .bytes = bytes,
+        .young = pages_of(bytes),
+        .room = capacity,
+        .next = times(capacity, expansion_of(params)),
+        .expansion = expansion_of(params),
+        .first = {bytes, capacity},
+    };
+}
+
+void cost_filter_join(struct cost_filter *filter, const struct cost_filter *other)
+{
+    if (!other->exists || !filter->exists) {
+        bool may_be_gone = filter->may_be_gone;
+        if (other->exists)
+            *filter = *other;
+        filter->may_be_gone |= may_be_gone;
+        return;
+    }
+    filter->may_be_gone |= other->may_be_gone;
+    filter->layers = (unsigned)most(filter->layers, other->layers);
+    filter->k = (unsigned)most(filter->k, other->k);
+    filter->bytes = most(filter->bytes, other->bytes);
+    filter->young = most(filter->young, other->young);
+    filter->room = least(filter->room, other->room);
+    if (filter->expansion == 0) /* `next` says nothing of a filter that never grows */
+        filter->next = other->next;
+    else if (other->expansion)
+        filter->next = least(filter->next, other->next);
+    filter->first.bytes = most(filter->first.bytes, other->first.bytes);
+    filter->first.capacity = least(filter->first.capacity, other->first.capacity);
+    if (filter->expansion == 0 || (other->expansion && other->expansion < filter->expansion))
+        filter->expansion = other->expansion;
+}
+
+/* ---- costs ---- */
+
+static uint64_t cost_of_asked(const struct cost_filter *filter, size_t items)
+{
+    if (!filter->exists)
+        return 0;
+    uint64_t layers = filter->layers, batches = (items + 31) / 32;
+    uint64_t older = filter->bytes > CACHE_BYTES ? LAYER_AFAR : LAYER_ITEM;
+    uint64_t item = (layers - 1) * older + (filter->bytes > MEMORY_BYTES ? ITEM_AFAR : 0);
+    return items * item + batches * layers * LAYER_BATCH;
+}
+
+static uint64_t cost_of_made(struct cost_filter *filter, const struct cost_filter *made)
+{
+    if (!made || (filter->exists && !filter->may_be_gone))
+        return 0;
+    cost_filter_join(filter, made);
+    uint64_t sized = made->is_sized ? 0 : SIZED, mapped = is_mapped(made->bytes) ? MAPPED : 0;
+    return FILTER_MADE + sized + mapped;
+}
+
+/* Another layer, or the next part of a window. */
+static uint64_t grow(struct cost_filter *filter)
+{
+    uint64_t cost = LAYER_GROWN + LAYER_ABOVE * filter->layers + (is_mapped(filter->bytes) ? MAPPED : 0);
+    filter->layers++;
+    filter->room = filter->next;
+    filter->next = times(filter->next, filter->expansion);
+    filter->bytes = least(times(filter->bytes, filter->expansion), BLOOM_MAX_WORDS * UINT64_C(8) / 2);
+    filter->bytes += filter->bytes / 4; /* its rate is lower */
+    filter->young += pages_of(filter->bytes);
+    return cost;
+}
+
+static uint64_t cost_of_added(struct cost_filter *filter, size_t items, const struct cost_filter *made)
+{
+    uint64_t cost = cost_of_made(filter, made), left = items;
+    if (!filter->exists)
+        return cost;
+    while (left > filter->room && filter->expansion && filter->layers < BLOOM_MAX_LAYERS) {
+        left -= filter->room;
+        cost += grow(filter);
+    }
+    filter->room -= least(left, filter->room);
+    uint64_t pages = least(times(items, filter->k), filter->young);
+    filter->young -= pages;
+    return cost + cost_of_asked(filter, items) + ITEM_ADDED * items + PAGE * pages;
+}
+
+static uint64_t cost_of_cleared(struct cost_filter *filter)
+{
+    if (!filter->exists)
+        return 0;
+    uint64_t counted = CLEARED * filter->layers;
+    uint64_t looks = filter->layers == 1 && filter->bytes <= MEGABYTE ? LOOKED_AT * filter->bytes / MEGABYTE : 0;
+    struct cost_filter empty = *filter;
+    empty.layers = 1;
+    empty.bytes = filter->first.bytes;
+    empty.young = pages_of(filter->first.bytes);
+    empty.room = filter->first.capacity;
+    empty.next = times(filter->first.capacity, filter->expansion);
+    cost_filter_join(filter, &empty);
+    return counted + looks + (is_mapped(filter->first.bytes) ? MAPPED + UNMAPPED : 0);
+}
+
+uint64_t cost_of_info(uint64_t layers, uint64_t bytes, bool counts_bits)
+{
+    return layers * (counts_bits ? INFO_BITS : INFO_LAYER) + (counts_bits ? bytes / 16 : 0);
+}
+
+uint64_t cost_of_filter(const struct command *command, struct cost_filter *filter, size_t items,
+                        const struct cost_filter *made)
+{
+    const struct cost_row *row = row_of(command);
+    switch (row->by) {
+    case COST_BY_WORDS:
+        return 0;
+    case COST_BY_ASKED:
+        return cost_of_asked(filter, items);
+    case COST_BY_ADDED:
+        return cost_of_added(filter, items, made);
+    case COST_BY_MADE:
+        return cost_of_made(filter, made);
+    case COST_BY_LAYERS:
+        return row->layer * (uint64_t)filter->layers;
+    case COST_BY_INFO: /* what would cost more is refused in a transaction */
+        return least(cost_of_info(filter->layers, filter->layers * filter->bytes, items > 0), COST_INLINE);
+    case COST_BY_CLEARED:
+        return cost_of_cleared(filter);
+    case COST_BY_FOUND:
+        return filter->exists ? items * (QUESTION + LAYER_FOUND * (uint64_t)filter->layers) : 0;
+    }
+    return 0;
+}

@@ -1,0 +1,102 @@
+#include "secrets.h"
+
+#include <string.h>
+
+#include "command.h"
+#include "config.h"
+
+void secrets_begin(struct secrets *secrets, const struct command *row, const struct resp_command *words)
+{
+    *secrets = (struct secrets){.words = words};
+    while (row) {
+        secrets->kind = row->secrets;
+        secrets->names = strchr(row->full_name, '|') ? 2 : 1;
+        if (secrets->kind != SECRETS_OF_CALL && secrets->kind != SECRETS_OF_CALL_BY_USER)
+            return;
+        secrets->first += secrets->names + (secrets->kind == SECRETS_OF_CALL_BY_USER);
+        row = secrets->first < words->argc ? command_find_called(words, secrets->first) : NULL;
+        secrets->kind = SECRETS_ALL; /* of a command that does not exist nobody knows more */
+        secrets->names = 1;
+    }
+}
+
+/* How many words behind an option are secret however they read; 0: it brings no secret. */
+static size_t hidden_behind(enum command_secrets kind, struct slice option)
+{
+    if (slice_is(option, "AUTH"))
+        return kind == SECRETS_OF_HELLO ? 2 : 1;
+    return kind == SECRETS_OF_MIGRATE && slice_is(option, "AUTH2") ? 2 : 0;
+}
+
+/* HELLO 3 AUTH user password SETNAME name; MIGRATE host port key 0 1000 COPY AUTH password KEYS key ... The words of
+ * MIGRATE in fixed places may be missing, or read as its options do. */
+static bool is_option(enum command_secrets kind, size_t at, struct slice word)
+{
+    if (kind == SECRETS_OF_HELLO)
+        return slice_is(word, "SETNAME");
+    return at >= 6 && (slice_is(word, "COPY") || slice_is(word, "REPLACE") || slice_is(word, "KEYS"));
+}
+
+static bool is_behind_auth(struct secrets *secrets, size_t at, size_t i)
+{
+    struct slice word = resp_arg(secrets->words, i);
+    if (i < secrets->hidden)
+        return true;
+    size_t hidden = hidden_behind(secrets->kind, word);
+    if (hidden > 0) {
+        secrets->hidden = i + 1 + hidden;
+        secrets->behind = true;
+        return false;
+    }
+    if (!is_option(secrets->kind, at, word)) {
+        bool is_behind = secrets->behind;
+        /* HELLO shows its version and a name: another word may be a password behind a mistyped AUTH. */
+        secrets->behind = is_behind || secrets->kind == SECRETS_OF_HELLO;
+        return is_behind;
+    }
+    secrets->behind = false;
+    if (slice_is(word, "KEYS"))
+        secrets->kind = SECRETS_NONE; /* names of filters to the end */
+    return false;
+}
+
+static bool has_secret(const struct config_row *setting)
+{
+    return !setting || setting->flags & CONFIG_SECRET || setting->type == CONFIG_USERS;
+}
+
+/* CONFIG SET name value name value ... A password with a space in it puts words of it in the place of a name. */
+static bool is_of_settings(const struct secrets *secrets, size_t at, size_t i)
+{
+    const struct config_row *before = at > 2 ? config_find(resp_arg(secrets->words, i - 1)) : NULL;
+    if (at % 2 == 1 || before)
+        return has_secret(before);
+    return at > 2 && !config_find(resp_arg(secrets->words, i));
+}
+
+static bool is_secret(struct secrets *secrets, size_t i)
+{
+    size_t at = i - secrets->first;
+    if (i < secrets->first + secrets->names)
+        return false;
+    switch (secrets->kind) {
+    case SECRETS_ALL:
+        return true;
+    case SECRETS_OF_HELLO:
+    case SECRETS_OF_MIGRATE:
+        return is_behind_auth(secrets, at, i);
+    case SECRETS_OF_SETTINGS:
+        return is_of_settings(secrets, at, i);
+    case SECRETS_NONE:
+    case SECRETS_OF_CALL:
+    case SECRETS_OF_CALL_BY_USER:
+        break;
+    }
+    return false;
+}
+
+struct slice secrets_word(struct secrets *secrets, size_t i)
+{
+    static const struct slice redacted = {"(redacted)", sizeof("(redacted)") - 1};
+    return is_secret(secrets, i) ? redacted : resp_arg(secrets->words, i);
+}

@@ -1,0 +1,32 @@
+/* conns: all connections of a loop: the parts that they share, the end of an iteration, what is looked at ten times a
+ * second, and the end.
+ *
+ * Thread: the loop's. */
+#ifndef BLOOMERY_CONNS_H
+#define BLOOMERY_CONNS_H
+
+#include "io.h"
+
+/* Sets up *io, which is zero-initialised, but for what needs a loop. 0 or -ENOMEM; conns_deinit() in any case. */
+int conns_init(struct io *io, struct server *server, unsigned index, const struct io_calls *calls);
+void conns_deinit(struct io *io);
+
+/* The handles, once there is a loop. */
+void conns_open(struct io *io);
+void conns_close(struct io *io);
+
+/* Copies the settings, once per iteration. */
+void conns_refresh(struct io *io, const struct config *config);
+
+/* Sends the replies of the iteration, as far as they may leave and the kernel accepts them. */
+void conns_send(struct io *io);
+
+/* Ten times a second: closes clients that are idle for longer than the setting `timeout`, whose handshake takes too
+ * long, who seem to be gone, or whose replies are over a limit for too long; reads on from clients that are stuck on
+ * their own replies. */
+void conns_tick(struct io *io);
+
+/* Closes all: io->stopping is set. Their subscriptions have ended, too. */
+void conns_close_all(struct io *io);
+
+#endif

@@ -1,0 +1,57 @@
+/* turns: divides a loop's time among its connections.
+ *
+ * A turn is what a loop does for one connection in one iteration of its loop. It ends after the first command that
+ * passes TURN_NS; the rest of the input is kept and gets its turn in the next round, after the other connections. Small
+ * commands need no reading of the clock for this: the measurement of a command or of a batch of them reads it
+ * through turns_clock_ns(), and the turn counts from the first of these readings.
+ *
+ * Thread: the loop's. */
+#ifndef BLOOMERY_TURNS_H
+#define BLOOMERY_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "clock.h"
+#include "conn_list.h"
+
+#define TURN_NS UINT64_C(1000000)
+
+struct turn {
+    uint64_t began_ns; /* 0: the clock has not been read in this turn */
+    bool over;
+};
+
+struct turns {
+    void (*take)(struct conn_link *link);
+    struct turn current;      /* of the current connection */
+    struct conn_link waiting; /* connections with kept input that may run now, in the order of their turns */
+    uv_idle_t idle;           /* active while there are any: the loop does not sleep */
+};
+
+static inline void turn_begin(struct turn *turn)
+{
+    *turn = (struct turn){0};
+}
+
+/* Reads the clock for a caller that needs the time, and tells the current turn. */
+static inline uint64_t turns_clock_ns(struct turns *turns)
+{
+    struct turn *turn = &turns->current;
+    uint64_t now_ns = clock_ns();
+    if (turn->began_ns == 0)
+        turn->began_ns = now_ns;
+    turn->over |= now_ns - turn->began_ns >= TURN_NS;
+    return now_ns;
+}
+
+/* take() gives the connection of the link its turn, in an iteration of the loop. */
+void turns_init(struct turns *turns, void (*take)(struct conn_link *link));
+void turns_open(struct turns *turns, uv_loop_t *loop); /* the handle */
+void turns_close(struct turns *turns);                 /* no connection may be left */
+
+/* Gives a connection a turn, once, in the next round of the loop. Not after turns_close(). */
+void turns_give(struct turns *turns, struct conn_link *link);
+
+#endif

@@ -1,0 +1,167 @@
+#include "walk.h"
+
+#include <stdlib.h>
+
+#include "entry_internal.h"
+
+static struct walk_note note_of(struct entry *owner, struct entry *holder)
+{
+    entry_pin(owner);
+    if (holder != owner)
+        entry_pin(holder);
+    return (struct walk_note){owner->id, owner, holder, entry_expires_ms(holder)};
+}
+
+void walk_unpin(struct entry *owner, struct entry *holder)
+{
+    if (!owner)
+        return;
+    entry_unpin(owner);
+    if (holder != owner)
+        entry_unpin(holder);
+}
+
+/* ---- the place that was taken last ---- */
+
+static bool queue_has_room(struct walk_queue *queue)
+{
+    if (queue->next == queue->count)
+        queue->next = queue->count = 0;
+    if (queue->count < queue->size)
+        return true;
+    size_t size = queue->size ? queue->size * 2 : 64;
+    struct walk_note *notes = realloc(queue->notes, size * sizeof(*notes));
+    if (!notes)
+        return false;
+    queue->notes = notes;
+    queue->size = size;
+    return true;
+}
+
+void walk_take(struct walk *walk, struct entry *holder)
+{
+    struct entry *owner = entry_owner(holder);
+    if (!queue_has_room(&walk->taken)) {
+        walk->failed = true;
+        return;
+    }
+    walk->taken.notes[walk->taken.count++] = note_of(owner, holder);
+    atomic_fetch_or(&owner->state, ENTRY_TAKEN);
+}
+
+static void queue_forget(struct walk_queue *queue, struct entry *owner)
+{
+    size_t i = queue->next;
+    while (queue->notes[i].owner != owner)
+        i++;
+    walk_unpin(owner, queue->notes[i].holder);
+    queue->notes[i] = (struct walk_note){0};
+}
+
+bool walk_next_taken(struct walk *walk, struct walk_note *note_out)
+{
+    struct walk_queue *queue = &walk->taken;
+    while (queue->next < queue->count) {
+        *note_out = queue->notes[queue->next++];
+        if (note_out->owner)
+            return true;
+    }
+    return false;
+}
+
+/* ---- changes behind the walk ---- */
+
+static void drop_note(struct walk *walk, struct walk_note *note)
+{
+    walk_unpin(note->owner, note->holder);
+    walk_notes_remove(&walk->late, note);
+}
+
+/* Noted at every place: an earlier state of the filter may have been noted or yielded. */
+void walk_changed(struct walk *walk, struct entry *holder)
+{
+    if (!walk->active)
+        return;
+    struct entry *owner = entry_owner(holder);
+    struct walk_note *note = walk_notes_get(&walk->late, owner->id);
+    if (!note) {
+        walk->failed = true;
+        return;
+    }
+    struct walk_note before = *note;
+    *note = note_of(owner, holder);
+    walk_unpin(before.owner, before.holder);
+}
+
+void walk_added(struct walk *walk, unsigned place, struct entry *holder)
+{
+    if (place < walk->place)
+        walk_changed(walk, holder);
+}
+
+static bool note_id_gone(struct walk *walk, uint64_t id)
+{
+    if (walk->ngone == walk->gone_size) {
+        size_t size = walk->gone_size ? walk->gone_size * 2 : 64;
+        uint64_t *ids = realloc(walk->gone, size * sizeof(*ids));
+        if (!ids)
+            return false;
+        walk->gone = ids;
+        walk->gone_size = size;
+    }
+    walk->gone[walk->ngone++] = id;
+    return true;
+}
+
+/* Releases the entry, so that its memory is freed at once. Its deletion is yielded only if the entry was: a client that
+ * creates and deletes filters again and again leaves no notes. */
+void walk_gone(struct walk *walk, struct entry *owner)
+{
+    if (!walk->active)
+        return;
+    uint32_t state = atomic_fetch_and(&owner->state, ~ENTRY_TAKEN);
+    if (state & ENTRY_TAKEN)
+        queue_forget(&walk->taken, owner);
+    struct walk_note *note = walk_notes_find(&walk->late, owner->id);
+    if (note)
+        drop_note(walk, note);
+    if ((state & ENTRY_WALKED) && !note_id_gone(walk, owner->id))
+        walk->failed = true;
+}
+
+void walk_freeze(struct walk *walk)
+{
+    if (!walk->active)
+        return;
+    walk->active = false;
+    if (walk->on_freeze)
+        walk->on_freeze(walk->on_freeze_ctx);
+}
+
+bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
+{
+    if (walk->ngone) {
+        *note_out = (struct walk_note){.id = walk->gone[--walk->ngone]};
+        return true;
+    }
+    struct walk_note *note = walk_notes_any(walk->late);
+    if (!note)
+        return false;
+    *note_out = *note;
+    walk_notes_remove(&walk->late, note);
+    return true;
+}
+
+void walk_end(struct walk *walk)
+{
+    struct walk_note taken;
+    while (walk_next_taken(walk, &taken)) {
+        atomic_fetch_and(&taken.owner->state, ~ENTRY_TAKEN);
+        walk_unpin(taken.owner, taken.holder);
+    }
+    for (struct walk_note *note; (note = walk_notes_any(walk->late));)
+        drop_note(walk, note);
+    free(walk->taken.notes);
+    free(walk->gone);
+    *walk = (struct walk){0};
+}

@@ -1,0 +1,68 @@
+/* walk: the entries that a walk over the registry (registry_walk.h) still has to yield. Internal to the registry.
+ *
+ * The walk takes the places, the shards of all databases in one order, one after another. It yields the entries of a
+ * place without the mutex. Changes at places that it has taken are noted; a place still to come needs no notes. So a
+ * rename from a later place into an earlier one is not lost, as it would be in a plain sweep.
+ *
+ * After the last place the walk freezes: it notes no later changes, and the existing notes bring the yielded items up
+ * to the state of the registry at that moment. So a walk ends, however busy other threads are.
+ *
+ * An entry has one note, which its next change updates, and none after its deletion: clients cannot make the notes
+ * outgrow the registry.
+ *
+ * Lifetime: zeroed storage to walk_end(). Thread: under the registry's mutex. */
+#ifndef BLOOMERY_WALK_H
+#define BLOOMERY_WALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "walk_notes.h"
+
+/* Pinned entries of the last place that are not yielded yet, in order. */
+struct walk_queue {
+    struct walk_note *notes; /* notes without an id were deleted meanwhile */
+    size_t next;
+    size_t count;
+    size_t size;
+};
+
+struct walk {
+    bool active;             /* begun and not yet frozen: changes are noted */
+    bool failed;             /* a change could not be noted: the walk is incomplete */
+    unsigned place;          /* the next to be taken */
+    struct walk_queue taken; /* entries of the last place */
+    void *late;              /* walk_notes.h: entries that have changed behind the walk, each once */
+    uint64_t *gone;          /* ids that were yielded and then deleted */
+    size_t ngone, gone_size;
+    void (*on_freeze)(void *ctx);
+    void *on_freeze_ctx;
+};
+
+/* ---- changes of entries that are in the registry ---- */
+
+void walk_added(struct walk *walk, unsigned place, struct entry *holder);
+void walk_changed(struct walk *walk, struct entry *holder); /* its name or its expiry */
+void walk_gone(struct walk *walk, struct entry *owner);
+
+/* ---- yielding ---- */
+
+/* Puts an entry of the place that the walk takes into the queue. */
+void walk_take(struct walk *walk, struct entry *holder);
+
+/* Calls on_freeze, once. */
+void walk_freeze(struct walk *walk);
+
+/* The next state to be yielded, with its pins: of the taken entries, and of the notes in any order. `owner` is NULL for
+ * a deleted filter. False: there is none left. */
+bool walk_next_taken(struct walk *walk, struct walk_note *note_out);
+bool walk_next_noted(struct walk *walk, struct walk_note *note_out);
+
+/* Releases what a yielded state has pinned; NULL is fine. Thread: any. */
+void walk_unpin(struct entry *owner, struct entry *holder);
+
+/* Forgets all that is not yielded. */
+void walk_end(struct walk *walk);
+
+#endif

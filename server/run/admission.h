@@ -1,0 +1,81 @@
+/* admission: the one check of a command before it runs, in the window or by itself.
+ *
+ * The general reasons against commands (settings, loading, memory, the log, CLIENT PAUSE) are a mask, computed once per
+ * iteration. A command's row tells the reasons that concern it; for the window's two commands these are known
+ * beforehand, so that one comparison admits them. The session holds the restrictions of a connection's own state.
+ *
+ * Thread: the loop's. */
+#ifndef BLOOMERY_ADMISSION_H
+#define BLOOMERY_ADMISSION_H
+
+#include "conn_list.h"
+#include "dispatch_errors.h"
+#include "window.h"
+
+struct command;
+struct conn;
+struct io;
+struct log_waits;
+struct resp_command;
+
+/* Reasons, ored. */
+enum {
+    ADMISSION_LOADING = 1 << 0,       /* filters are being loaded */
+    ADMISSION_READ_ONLY = 1 << 1,     /* writes are refused: persistence_refuses() */
+    ADMISSION_NO_MEMORY = 1 << 2,     /* maxmemory is reached, or the reserve is spent */
+    ADMISSION_PAUSED_WRITES = 1 << 3, /* CLIENT PAUSE ... WRITE */
+    ADMISSION_PAUSED = 1 << 4,        /* CLIENT PAUSE */
+    ADMISSION_LOG_FULL = 1 << 5,      /* the log thread is behind */
+    ADMISSION_ONE_BY_ONE = 1 << 6,    /* each command is timed by itself: none goes through the window */
+    ADMISSION_MAKES_ROOM = 1 << 7,    /* maxmemory is reached, and bits are leaving memory (residency.h) */
+};
+
+struct admission {
+    struct io *io;
+    const struct log_waits *log;
+    unsigned reasons;               /* as of this iteration */
+    unsigned concern[WINDOW_KINDS]; /* the reasons that concern the window's commands */
+    struct conn_link paused;        /* CONN_WAITS_PAUSE */
+    struct conn_link for_memory;    /* CONN_WAITS_MEMORY */
+};
+
+/* `counters`: command_index() of the window's commands. */
+void admission_init(struct admission *admission, struct io *io, const struct log_waits *log,
+                    const size_t counters[WINDOW_KINDS]);
+
+/* Computes the mask: once per iteration, after log_waits_look(), whose result is `log_full`. Wakes the paused
+ * connections when the pause is over. */
+void admission_look(struct admission *admission, bool log_full);
+
+/* The same for parts of it, when a command may have changed the settings, or CLIENT PAUSE has. */
+void admission_look_at_settings(struct admission *admission);
+void admission_look_at_pause(struct admission *admission);
+
+enum admission_answer {
+    ADMISSION_RUN,
+    ADMISSION_QUEUE,       /* it belongs to an open transaction */
+    ADMISSION_REFUSE,      /* with the error in the text */
+    ADMISSION_WAIT_PAUSE,  /* retry when the pause is over */
+    ADMISSION_WAIT_ROOM,   /* retry when there is room in the log */
+    ADMISSION_WAIT_MEMORY, /* retry when bits have left memory */
+    ADMISSION_AGAIN,       /* retry in the next turn: its names are many, and not all have been looked at */
+};
+
+/* The source of the command. */
+enum admission_of {
+    ADMISSION_OF_NEW,   /* from the client; all checks */
+    ADMISSION_OF_BEGUN, /* has run some of its slices and has a part of its reply: only missing memory for the log
+                         * refuses it */
+    ADMISSION_OF_EXEC,  /* was checked when it was queued; does not wait */
+};
+
+/* Decides on a command of this row. Writes `text_out`, an error with its code, for ADMISSION_REFUSE only. */
+enum admission_answer admission_check(const struct admission *admission, struct conn *conn,
+                                      const struct command *command, const struct resp_command *cmd,
+                                      enum admission_of of, char text_out[DISPATCH_ERROR_SIZE]);
+
+/* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the window. Otherwise
+ * admission_check() gives the reason. */
+bool admission_by_window(const struct admission *admission, const struct conn *conn, enum window_kind kind);
+
+#endif

@@ -1,0 +1,30 @@
+/* dispatch_errors: the replies to refused commands, and the counting of errors.
+ * Thread: the loop's. */
+#ifndef BLOOMERY_DISPATCH_ERRORS_H
+#define BLOOMERY_DISPATCH_ERRORS_H
+
+#include "buf.h"
+#include "errbuf.h"
+#include "resp_parse.h"
+
+struct command;
+struct conn;
+
+#define DISPATCH_ERROR_SIZE (ERRBUF_SIZE + 256) /* bytes of an error, with its code */
+
+/* Counts a command that has run or has been refused. Queued ones count when they run. */
+void dispatch_count_command(struct conn *conn);
+
+/* Replies with an error and counts it. `command` NULL: an unknown command. A refused EXEC ends its transaction and says
+ * so, as in Redis. */
+void dispatch_reject(struct conn *conn, const struct command *command, const char *text);
+
+/* The error reply to words that are no command, or no subcommand of `container`. HTTP clients are closed without one.
+ */
+void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd);
+void dispatch_reject_subcommand(struct conn *conn, const struct command *container, struct slice word);
+
+/* Counts an error, under the command's counter (command_index()), if the replies from `before` on begin with one. */
+void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t before, size_t counter);
+
+#endif

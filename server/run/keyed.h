@@ -1,0 +1,33 @@
+/* keyed: a command with keys (registry_key.h) in the place of the names of filters, for a client whose database is not
+ * the first one. Handlers see keys only.
+ *
+ * The six bytes of a key that are in front of its name are written over the length that stood there in the request,
+ * "\r\n$5\r\n", which nobody reads again: so no argument is copied, however large it is. Only an inline command may
+ * have less room; its words are copied. For a client in the first database nothing is done at all.
+ *
+ * Thread: the loop's. */
+#ifndef BLOOMERY_KEYED_H
+#define BLOOMERY_KEYED_H
+
+#include "command.h"
+
+/* A loop's memory for it. Zero-initialise. */
+struct keyed {
+    struct resp_args args;
+    char *copy; /* of an inline command */
+    size_t copy_size;
+};
+void keyed_deinit(struct keyed *keyed);
+
+/* Whether there is room for a prefix in front of argument i. */
+bool keyed_has_room(const struct resp_command *cmd, size_t i);
+
+/* Writes the prefix in front of argument i, which has room, and returns the key. */
+struct slice keyed_in_place(const struct resp_command *cmd, size_t i, unsigned database);
+
+/* Returns the command with keys, `cmd` itself if the names are keys; `space` is for the result, which is valid until
+ * the next call. NULL: no memory. May be called again for the same command. */
+const struct resp_command *keyed_command(struct keyed *keyed, const struct command *row, const struct resp_command *cmd,
+                                         unsigned database, struct resp_command *space);
+
+#endif

@@ -1,0 +1,45 @@
+/* runner: the parts of a loop that run commands, above those of its connections. Each belongs to the unit of its name.
+ *
+ * Thread: the loop's. */
+#ifndef BLOOMERY_RUNNER_H
+#define BLOOMERY_RUNNER_H
+
+#include "admission.h"
+#include "exclusive.h"
+#include "fetch.h"
+#include "io.h"
+#include "job.h"
+#include "keyed.h"
+#include "log_waits.h"
+#include "monitor.h"
+#include "push.h"
+#include "sleep.h"
+#include "tracking.h"
+#include "window.h"
+
+struct runner {
+    struct io io; /* comes first: its connections point to it */
+    struct push push;
+    struct section section;
+    struct monitor monitor;
+    struct trackers trackers;
+    struct log_waits log;
+    struct keyed keyed;
+    struct fetches fetches;
+    struct window window;
+    struct admission admission;
+    struct jobs jobs;
+    struct sleepers sleepers;
+    size_t slice_items; /* of the next slice of a command with many items: command_slice_items() */
+};
+
+static inline struct runner *runner_of(struct io *io)
+{
+    return (struct runner *)(void *)io;
+}
+
+/* Sets up the parts above io, which is there. 0 or -ENOMEM; runner_deinit() in any case. */
+int runner_init(struct runner *runner);
+void runner_deinit(struct runner *runner);
+
+#endif

@@ -1,0 +1,358 @@
+#include "window.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "acl_session.h"
+#include "bf.h"
+#include "bloom_keyring.h"
+#include "command.h"
+#include "command_timing.h"
+#include "conn.h"
+#include "dispatch_errors.h"
+#include "fetch.h"
+#include "keyed.h"
+#include "log_waits.h"
+#include "registry_key.h"
+
+_Static_assert((WINDOW_RUNS & (WINDOW_RUNS - 1)) == 0, "runs are numbered by a mask");
+_Static_assert(WINDOW_RUN <= UINT8_MAX && WINDOW_RUN <= WINDOW_ITEMS, "a run's items are counted in a byte, and fit");
+
+static size_t counter_of_name(const char *name)
+{
+    return command_index(&command_table(NULL)[command_find((struct slice){name, strlen(name)})]);
+}
+
+int window_init(struct window *window, struct io *io, const struct log_waits *log, const struct fetches *fetches)
+{
+    *window = (struct window){.io = io,
+                              .registry = io->server->registry,
+                              .log = log,
+                              .fetches = fetches,
+                              .counters = {counter_of_name("bf.exists"), counter_of_name("bf.add")}};
+    if (posix_memalign((void **)&window->slots, 64, WINDOW_RUNS * sizeof(*window->slots)) != 0) {
+        window->slots = NULL;
+        return -ENOMEM;
+    }
+    return 0; /* what is not used of it is never touched */
+}
+
+void window_deinit(struct window *window)
+{
+    free(window->slots);
+    window->slots = NULL;
+}
+
+static struct window_run *run_at(struct window *window, uint64_t n)
+{
+    return &window->slots[n & (WINDOW_RUNS - 1)];
+}
+
+/* ---- the steps ---- */
+
+static void look(struct window *w)
+{
+    registry_prefetch_entry(w->registry, run_at(w, w->runs.looked++)->name_hash);
+}
+
+static void probe(struct window *w)
+{
+    struct window_run *run = run_at(w, w->runs.probed++);
+    bool hot = run->name_hash == w->hot.hash;
+    run->entry = registry_find(w->registry, run->name_hash, run->name);
+    struct bloom_filter *filter = run->entry ? entry_filter(run->entry) : NULL;
+    w->items.probed = run->end;
+    run->wait = 0;
+    run->staged = false;
+    run->hashed = filter && bloom_filter_missing_key(filter) == 0;
+    if (!run->hashed)
+        return;
+    struct bloom_item items[WINDOW_RUN];
+    for (size_t i = 0; i < run->n; i++)
+        items[i] = (struct bloom_item){run->items[i].ptr, run->items[i].len};
+    if (hot && run->kind == WINDOW_QUERY && hit_share_is_low(&w->hot.hits))
+        run->staged = bloom_batch_start_staged(&run->batch, filter, items, run->n);
+    else
+        bloom_batch_start(&run->batch, filter, items, run->n);
+    w->hot.in_cache = !bloom_filter_beyond_cache(filter);
+    if (!hot || !w->hot.in_cache || run->n < WINDOW_AT_ONCE) {
+        run->wait = run->staged ? 2 * WINDOW_FETCH : WINDOW_FETCH;
+        bloom_batch_fetch(&run->batch, filter);
+    }
+    w->hot.hash = run->name_hash;
+    if (!hot)
+        w->hot.hits = (struct hit_share){0};
+}
+
+static void narrow(struct window *w)
+{
+    struct window_run *run = run_at(w, w->runs.narrowed++);
+    if (run->staged)
+        bloom_batch_narrow(&run->batch, entry_filter(run->entry));
+}
+
+static size_t counter_of(const struct window *w, int kind)
+{
+    return w->counters[kind];
+}
+
+/* The filter of a run is not there, or cannot be asked: its commands go the way of a command by itself. */
+static void finish_one_by_one(struct window *w, const struct window_run *run, struct bf_call *call)
+{
+    for (size_t i = 0; i < run->n; i++) {
+        size_t before = buf_len(&run->conn->output.buf);
+        (run->kind == WINDOW_QUERY ? bf_query_one : bf_add_one)(call, run->items[i]);
+        dispatch_count_error(run->conn, &run->conn->output.buf, before, counter_of(w, run->kind));
+    }
+}
+
+static void finish_queries(struct window *w, struct window_run *run, struct bf_call *call, struct bloom_filter *filter)
+{
+    unsigned hits = bf_query_batch(call, filter, &run->batch, run->n);
+    if (run->name_hash == w->hot.hash)
+        hit_share_note(&w->hot.hits, hits, run->n);
+}
+
+static void finish_adds(struct window *w, struct window_run *run, struct bf_call *call, struct bloom_filter *filter)
+{
+    for (size_t done = 0, error_at; done < run->n;) {
+        done = bf_add_batch(call, filter, &run->batch, done, run->n, &error_at);
+        if (error_at != SIZE_MAX)
+            dispatch_count_error(run->conn, &run->conn->output.buf, error_at, w->counters[WINDOW_ADD]);
+    }
+}
+
+static void finish(struct window *w)
+{
+    struct window_run *run = run_at(w, w->runs.finished++);
+    struct bloom_filter *filter = run->hashed ? entry_filter(run->entry) : NULL;
+    struct bf_call call = {
+        .server = w->io->server,
+        .stats = &w->io->stats,
+        .reply = &run->conn->output.reply,
+        .ring = w->log->ring,
+        .name = run->name,
+        .name_hash = run->name_hash,
+        .entry = run->entry,
+        .no_touch = session_no_touch(&run->conn->session),
+    };
+    w->items.finished = run->end;
+    w->last[run->kind] = (struct window_last){run->conn, run->name, run->items[run->n - 1]};
+    conn_will_reply(run->conn);
+    run->conn->output.wrote |= run->kind == WINDOW_ADD;
+    if (!filter)
+        finish_one_by_one(w, run, &call);
+    else if (run->kind == WINDOW_QUERY)
+        finish_queries(w, run, &call, filter);
+    else
+        finish_adds(w, run, &call, filter);
+}
+
+/* Items that have been probed behind the run. */
+static uint64_t behind(struct window *w, uint64_t n)
+{
+    return w->items.probed - run_at(w, n)->end;
+}
+
+/* Takes the steps that are due. The later ones first, so that no run takes two of them at once. */
+static void advance(struct window *w)
+{
+    while (w->runs.finished < w->runs.narrowed && behind(w, w->runs.finished) >= run_at(w, w->runs.finished)->wait)
+        finish(w);
+    while (w->runs.narrowed < w->runs.probed &&
+           behind(w, w->runs.narrowed) + WINDOW_FETCH >= run_at(w, w->runs.narrowed)->wait)
+        narrow(w);
+    while (w->runs.probed < w->runs.looked &&
+           w->items.started - run_at(w, w->runs.probed)->end >= WINDOW_LOOK + WINDOW_PROBE)
+        probe(w);
+    while (w->runs.looked < w->runs.started && w->items.started - run_at(w, w->runs.looked)->end >= WINDOW_LOOK)
+        look(w);
+}
+
+static void start(struct window *w)
+{
+    struct window_run *run = run_at(w, w->runs.started);
+    bool hot = run->name_hash == w->hot.hash && w->runs.probed == w->runs.started;
+    w->runs.started++;
+    w->items.started = run->end;
+    if (hot) {
+        w->runs.looked++;
+        probe(w);
+    } else {
+        registry_prefetch(w->registry, run->name_hash);
+    }
+    advance(w);
+}
+
+/* Answers what has been collected, but for those whose memory is still on its way. */
+static void answer(struct window *w)
+{
+    while (w->runs.started < w->runs.pushed)
+        start(w);
+}
+
+/* Takes the steps of the oldest run that are left. */
+static void finish_oldest(struct window *w)
+{
+    if (w->runs.finished == w->runs.looked)
+        look(w);
+    if (w->runs.finished == w->runs.probed)
+        probe(w);
+    if (w->runs.finished == w->runs.narrowed)
+        narrow(w);
+    finish(w);
+}
+
+static void answer_all(struct window *w)
+{
+    answer(w);
+    while (w->runs.looked < w->runs.pushed)
+        look(w);
+    while (w->runs.probed < w->runs.pushed)
+        probe(w);
+    while (w->runs.narrowed < w->runs.pushed)
+        narrow(w);
+    while (w->runs.finished < w->runs.pushed)
+        finish(w);
+}
+
+/* ---- taking in ---- */
+
+static bool is_full(const struct window *w)
+{
+    return w->runs.pushed - w->runs.finished == WINDOW_RUNS ||
+           w->items.pushed - w->items.finished > WINDOW_ITEMS - WINDOW_RUN;
+}
+
+/* The place of the next run. */
+static struct window_run *make_room(struct window *w)
+{
+    if (is_full(w)) {
+        (void)turns_clock_ns(&w->io->turns); /* once in hundreds of items */
+        answer(w);
+    }
+    while (is_full(w))
+        finish_oldest(w);
+    if (w->runs.pushed == w->runs.finished) /* the place that is in the cache */
+        w->runs.pushed = w->runs.started = w->runs.looked = w->runs.probed = w->runs.narrowed = w->runs.finished = 0;
+    return run_at(w, w->runs.pushed);
+}
+
+/* Takes in the run that is in its slot. */
+static void take_in(struct window *w, struct window_run *run)
+{
+    if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
+        w->started_ns = turns_clock_ns(&w->io->turns);
+    w->since[run->kind] += run->n;
+    w->last_kind = run->kind;
+    stats_add(&run->conn->session.meters.commands, run->n);
+    w->items.pushed += run->n;
+    run->end = w->items.pushed;
+    w->runs.pushed++;
+    if (run->n >= WINDOW_AT_ONCE && w->runs.pushed - w->runs.finished == 1 && w->hot.in_cache &&
+        run->name_hash == w->hot.hash)
+        answer_all(w);
+}
+
+/* Before a prefix is written into the command, which it would not recognise then. */
+static bool memorize(struct window *w, struct window_memo *memo, const struct resp_command *cmd, struct slice name,
+                     unsigned database)
+{
+    if (!resp_repeat_note(&memo->repeat, cmd))
+        return false;
+    memo->number = ++w->last_memo;
+    memo->name_off = cmd->spans[1].off;
+    memo->name_len = cmd->spans[1].len;
+    memo->database = database;
+    memo->prefix = (unsigned)database_prefix_for(database, name.ptr, name.len);
+    return true;
+}
+
+/* Whether the client may send the remembered command: asked once for each session and command. */
+static bool may_repeat(const struct window *w, enum window_kind kind, struct conn *conn, struct slice name)
+{
+    uint64_t number = w->memos[kind].number;
+    if (!(conn->session.modes & MODE_RESTRICTED) || conn->session.acl.allowed_memo[kind] == number)
+        return true;
+    if (!acl_may_call(&conn->session, w->counters[kind], name))
+        return false;
+    conn->session.acl.allowed_memo[kind] = number;
+    return true;
+}
+
+void window_push(struct window *w, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
+                 unsigned database, bool remember)
+{
+    struct window_run *run = make_room(w);
+    struct window_memo *memo = &w->memos[kind];
+    run->conn = conn;
+    run->name = resp_arg(cmd, 1);
+    bool remembered = remember && memorize(w, memo, cmd, run->name, database);
+    if (__builtin_expect(database_prefix_for(database, run->name.ptr, run->name.len) != 0, false))
+        run->name = keyed_in_place(cmd, 1, database);
+    run->name_hash = registry_hash(w->registry, run->name);
+    if (remembered)
+        memo->name_hash = run->name_hash;
+    run->items[0] = resp_arg(cmd, 2);
+    run->kind = (uint8_t)kind;
+    run->n = 1;
+    take_in(w, run);
+}
+
+size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn *conn, unsigned database,
+                            const char *data, size_t len)
+{
+    const struct window_memo *memo = &w->memos[kind];
+    if (memo->database != database)
+        return 0;
+    struct window_run *run = make_room(w);
+    size_t used,
+        n = resp_repeat_match(&memo->repeat, data, len, w->io->input.limits.max_bulk, run->items, WINDOW_RUN, &used);
+    struct slice name = {data + memo->name_off, memo->name_len};
+    if (n == 0 || !may_repeat(w, kind, conn, name))
+        return 0;
+    run->conn = conn;
+    run->name = (struct slice){data + memo->name_off - memo->prefix, memo->name_len + memo->prefix};
+    char *key = (char *)(uintptr_t)run->name.ptr, sent[DATABASE_PREFIX];
+    memcpy(sent, key, memo->prefix);
+    if (__builtin_expect(memo->prefix != 0, false))
+        database_prefix_put(key, database); /* as keyed_in_place() */
+    if (fetch_is_needed(w->fetches, memo->name_hash, run->name)) {
+        memcpy(key, sent, memo->prefix); /* the parser will read it */
+        return 0;
+    }
+    run->name_hash = memo->name_hash;
+    run->kind = (uint8_t)kind;
+    run->n = (uint8_t)n;
+    take_in(w, run);
+    return used;
+}
+
+/* ---- the end ---- */
+
+/* Counts the commands taken in since the last flush, and divides the time since then among them. */
+static void count(struct window *w)
+{
+    uint64_t n = w->since[WINDOW_QUERY] + w->since[WINDOW_ADD], ns = turns_clock_ns(&w->io->turns) - w->started_ns;
+
+    stats_add(&w->io->stats.commands_processed, n);
+    for (int kind = 0; kind < WINDOW_KINDS; kind++) {
+        if (w->since[kind] == 0)
+            continue;
+        const struct command *row = command_row(counter_of(w, kind));
+        const struct window_last *last = &w->last[kind];
+        struct slice words[3] = {{row->name, strlen(row->name)}, key_name(last->name), last->item};
+        stats_add(&w->io->stats.calls[counter_of(w, kind)], w->since[kind]);
+        timing_batch(&w->io->timing, row, w->since[kind], ns / n * w->since[kind], words, &last->conn->session);
+        w->since[kind] = 0;
+    }
+}
+
+void window_flush(struct window *w)
+{
+    if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
+        return;
+    answer_all(w);
+    count(w);
+}

@@ -1,0 +1,133 @@
+/* window: the short software pipeline of queries and adds.
+ *
+ * Its unit is the run: up to WINDOW_RUN commands of one connection, one behind the other in one piece of input, that
+ * are the same but for their item. All costs but those of the items' bits are paid once per run: the look-up of
+ * the filter, room for the replies, the counters. A single command is a run of one.
+ *
+ * Runs are collected, across all connections that are readable in one iteration, until the window is full or is
+ * flushed. Then they are answered together. A run waits for memory three or four times: for the registry's slot, for
+ * the filter's header, and for the words of its bits. One after the other these waits take some 300 ns for each item of
+ * a large filter. So a step of a run is done only when enough later items have had their step before it, because by
+ * then its prefetch has arrived:
+ *
+ *     start:   the slot is prefetched
+ *     look:    the filter's header is prefetched                                  (WINDOW_LOOK items later)
+ *     probe:   filter looked up, items hashed, their words prefetched             (WINDOW_PROBE items later)
+ *     narrow:  if most items are absent, only their first words were prefetched;
+ *              now the others of those that have these bits                       (WINDOW_FETCH items later)
+ *     finish:  answered, in the order of arrival                                  (WINDOW_FETCH items later)
+ *
+ * Runs are collected before the first step, so that no prefetch is under way while the next connection is read:
+ * otherwise a receive takes some 0.3 us longer (measured), and the fetched lines may be evicted again.
+ *
+ * The slot and the header of the filter that was looked up last are in the cache, so their steps are skipped. A run of
+ * WINDOW_AT_ONCE items or more on that filter, if it is small, is answered at once when no run is before it.
+ *
+ * All steps but the last have no effects; finish does all of them, in order, and looks again wherever an earlier
+ * command of the window may have changed what the earlier steps saw. So the answers equal those of one-by-one
+ * execution. Each run looks its filter up after it has arrived: a DEL or RENAME that was answered before is seen.
+ *
+ * Thread: the loop's. */
+#ifndef BLOOMERY_WINDOW_H
+#define BLOOMERY_WINDOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bloom_batch.h"
+#include "hit_share.h"
+#include "registry.h"
+#include "resp_parse.h"
+#include "resp_repeat.h"
+
+#define WINDOW_RUN     BLOOM_BATCH /* items of a run at most */
+#define WINDOW_RUNS    64          /* at most, in the window; a power of two */
+#define WINDOW_ITEMS   256         /* likewise, items of all runs */
+#define WINDOW_AT_ONCE 16          /* items of a run on a small filter that need no others to keep the processor busy */
+#define WINDOW_LOOK    4
+#define WINDOW_PROBE   4
+#define WINDOW_FETCH   24
+
+struct conn;
+struct fetches;
+struct io;
+struct log_waits;
+
+enum window_kind { WINDOW_QUERY, WINDOW_ADD };
+#define WINDOW_KINDS 2
+
+struct window_run {
+    struct conn *conn;
+    struct slice name;
+    uint64_t name_hash;
+    uint64_t end;        /* the number of items ever pushed, this run's included */
+    struct entry *entry; /* as seen by the probe step, may be NULL */
+    uint8_t kind;
+    uint8_t n;     /* items, at least 1 */
+    unsigned wait; /* the number of items to probe behind it before it is finished */
+    bool staged;   /* it will be narrowed */
+    bool hashed;   /* entry has a filter, and that filter's key, if it has one, is here */
+    struct slice items[WINDOW_RUN];
+    struct bloom_batch batch; /* valid if it is hashed */
+};
+
+/* The last command of a kind that the loop has parsed. resp_repeat.h recognises the next ones by it, in any input of
+ * any connection. */
+struct window_memo {
+    uint64_t number; /* no other request that was remembered has it; not 0 */
+    struct resp_repeat repeat;
+    uint64_t name_hash;
+    uint32_t name_off, name_len; /* position of the name in the request */
+    unsigned database;           /* internal number: that of the name */
+    unsigned prefix;             /* bytes of the key in front of the name (registry_key.h) */
+};
+
+/* The command of a kind that was finished last, for the slow log: valid until the window is flushed. */
+struct window_last {
+    const struct conn *conn;
+    struct slice name, item;
+};
+
+struct window {
+    struct io *io;
+    struct registry *registry;
+    const struct log_waits *log;
+    const struct fetches *fetches;
+    struct {
+        uint64_t pushed, started, looked, probed, narrowed, finished;
+    } runs, items; /* those that have taken the step, since it was empty; items count in four of the steps */
+    struct {
+        uint64_t hash;         /* 0: none */
+        bool in_cache;         /* its filter is small */
+        struct hit_share hits; /* of queries of it */
+    } hot;                     /* the last name looked up */
+    struct window_last last[WINDOW_KINDS];
+    uint64_t started_ns;          /* time at which the first of `since` was taken in (timing.h) */
+    uint64_t since[WINDOW_KINDS]; /* commands of each kind taken in since the last flush */
+    enum window_kind last_kind;
+    struct window_memo memos[WINDOW_KINDS];
+    uint64_t last_memo;            /* the last number given */
+    size_t counters[WINDOW_KINDS]; /* command_index() of the commands */
+    struct window_run *slots;      /* WINDOW_RUNS */
+};
+
+/* 0 or -ENOMEM; window_deinit() in any case. */
+int window_init(struct window *window, struct io *io, const struct log_waits *log, const struct fetches *fetches);
+void window_deinit(struct window *window);
+
+/* Takes a command in that the client's user may call; `database` is the client's, by its internal number, and there is
+ * room for a prefix in front of the name (keyed.h). Its slices must stay valid until it is finished, at the latest by
+ * window_flush(). `remember`: it was parsed from input, and window_push_repeated() may take similar ones. */
+void window_push(struct window *window, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
+                 unsigned database, bool remember);
+
+/* Takes in the commands at the beginning of data[0..len) that equal the last remembered one of this kind except in
+ * their item, at most one run. Returns their size in bytes, 0 if there are none. These bytes must stay valid like the
+ * slices of a command; the connection's parser is between two commands. */
+size_t window_push_repeated(struct window *window, enum window_kind kind, struct conn *conn, unsigned database,
+                            const char *data, size_t len);
+
+/* Finishes all commands. Called before an action that must not overtake them or that invalidates their slices. */
+void window_flush(struct window *window);
+
+#endif

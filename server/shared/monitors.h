@@ -1,0 +1,47 @@
+/* monitors: the counters, the slow log and the latency monitor, and what INFO sums up. */
+#ifndef BLOOMERY_MONITORS_H
+#define BLOOMERY_MONITORS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "counters.h"
+
+struct latency;
+struct server;
+struct slowlog;
+
+/* Sums over all filters (bf_totals.h). */
+struct bf_totals {
+    uint64_t filters; /* readable ones */
+    uint64_t layers;
+    uint64_t items;
+    uint64_t capacity; /* of the existing layers */
+    uint64_t full;     /* filters of fixed size that are full */
+    double rate_mean;  /* expected false-positive rate of a filter as filled now, mean over the filters */
+    double rate_max;
+    int64_t counted_ms; /* monotonic: when the walk ended; 0: never */
+    int64_t walk_ms;    /* duration of the walk */
+};
+
+struct monitors {
+    struct counters *counters; /* of all threads */
+    struct slowlog *slowlog;
+    struct latency *latency;
+    _Atomic(struct bf_totals *) totals; /* the last ones; NULL: never counted. Replaced as a whole, under RCU */
+    atomic_bool counts_totals;          /* a thread is making new ones */
+    _Atomic uint64_t grown_base;        /* bloom_pool_grown() at the last CONFIG RESETSTAT */
+    _Atomic uint64_t peak_bytes;        /* the highest memory_used() so far */
+};
+
+/* 0 or -ENOMEM; deinit in any case. */
+int monitors_init(struct monitors *monitors, unsigned max_workers);
+void monitors_deinit(struct monitors *monitors);
+
+/* The highest memory_used() (memory_use.h) among the samples. */
+uint64_t server_peak_bytes(struct server *server);
+
+/* Takes a sample for the gauges; ten times a second, main thread. */
+void server_sample(struct server *server);
+
+#endif

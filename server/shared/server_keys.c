@@ -1,0 +1,93 @@
+#include "server_keys.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "bloom_keyring.h"
+#include "key_file.h"
+#include "server.h"
+#include "server_tls.h"
+
+int server_keys_load(struct server *server, const struct config *config, bool make, struct key_file **out,
+                     struct errbuf *err)
+{
+    const struct fsops *fs = fsops_posix();
+    const char *dir = server->process.data_dir;
+    struct path own;
+
+    *out = NULL;
+    if (config->filters.key_file[0])
+        return key_file_read(fs, config->filters.key_file, out, err);
+    int rc = path_format(&own, err, "%s/" KEY_FILE_NAME, dir);
+    if (rc == 0)
+        rc = key_file_read(fs, own.text, out, err);
+    if (rc != -ENOENT)
+        return rc;
+    if (!make && !config->filters.keyed)
+        return 0;
+    rc = key_file_make(fs, dir, own.text, err);
+    if (rc == 0)
+        rc = key_file_read(fs, own.text, out, err);
+    if (rc == 0)
+        log_notice(&server->log, "the key file %s has been made: without it KEYED filters cannot be asked", own.text);
+    return rc;
+}
+
+void server_keys_warn(struct server *server)
+{
+    uint64_t ids[KEY_FILE_KEYS];
+    size_t n = bloom_keyring_missing(server->pool, ids, KEY_FILE_KEYS);
+
+    for (size_t i = 0; i < n; i++)
+        log_warning(&server->log,
+                    "the key %016" PRIx64 " is not here: its KEYED filters answer errors until the key file has it",
+                    ids[i]);
+}
+
+void server_keys_replace(struct server *server, struct key_file *file)
+{
+    if (bloom_keyring_set(server->pool, file ? file->secrets : NULL, file ? file->n : 0) != 0)
+        log_warning(&server->log, "the keys stay as they were: out of memory");
+    key_file_free(file);
+    server_keys_warn(server);
+}
+
+/* `make`: as for server_keys_load(). */
+static int load(struct server *server, bool make, struct errbuf *err)
+{
+    struct key_file *file;
+    struct config config;
+    int rc;
+
+    server_tls_lock(server);
+    rc = server_config_copy(server, &config, err);
+    if (rc == 0) {
+        rc = server_keys_load(server, &config, make, &file, err);
+        config_deinit(&config);
+    }
+    /* A key file that has vanished from the data directory is no reason to forget its keys. */
+    if (rc == 0 && file)
+        server_keys_replace(server, file);
+    else if (rc == 0 && bloom_keyring_first(server->pool))
+        log_warning(&server->log, "the key file is gone; its keys are in memory only: put it back from a backup");
+    server_tls_unlock(server);
+    return rc;
+}
+
+void server_keys_reload(struct server *server)
+{
+    struct errbuf err = {""};
+
+    if (load(server, false, &err) != 0)
+        log_warning(&server->log, "the keys stay as they were: %s", err.text);
+}
+
+void server_keys_make(struct server *server)
+{
+    struct errbuf err = {""};
+    int rc = load(server, true, &err);
+
+    if (rc != 0)
+        log_warning(&server->log, "%s", err.text);
+    atomic_store(&server->settings.key_trouble, rc);
+}

@@ -1,0 +1,353 @@
+/* Records of files: their names, their placeholders, and how they are forgotten.
+ *
+ * A compaction writes new SSTables, makes them whole, and removes the old ones. A scan that runs
+ * meanwhile may pass the place of the new one before it is there, and miss the old one a moment later. So a
+ * file that is missed keeps its filter, in memory or named as one that cannot be read, until it is proved that all have
+ * been met that had come before it went (sstables_forget_gone()); and until no question runs that may have passed their
+ * names before they were there.
+ *
+ * A name that several files would have is nobody's: each has its path behind it. So a name follows from the paths of
+ * the files that are there, and never from the order in which they were met. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sstables_internal.h"
+
+#define COMPONENT "-Filter.db"
+#define NO_FILTER "the SSTable has no Filter.db, so it cannot be ruled out"
+
+/* A file that has been missed in so many rounds of all directories is forgotten without a proof: where directories that
+ * the kernel does not watch change all the time there may be none. */
+#define PATIENCE 6
+
+static struct slice name_of(const struct sstable *file)
+{
+    return (struct slice){file->name, strlen(file->name)};
+}
+
+/* ---- finding ---- */
+
+struct sstable *sstables_by_path(const struct sstables *s, const char *path)
+{
+    struct hash_link *link = hash_table_first(&s->tables.by_path, sstables_hash(path, strlen(path)));
+    for (; link; link = hash_table_next(link)) {
+        struct sstable *file = HASH_OBJECT(link, struct sstable, by_path);
+        if (!file->replaced && strcmp(file->path, path) == 0)
+            return file;
+    }
+    return NULL;
+}
+
+struct sstable *sstables_by_name(struct sstables *s, struct slice name)
+{
+    struct hash_link *link = hash_table_first(&s->tables.by_name, sstables_hash(name.ptr, name.len));
+    for (; link; link = hash_table_next(link)) {
+        struct sstable *file = HASH_OBJECT(link, struct sstable, by_name);
+        if (strlen(file->name) == name.len && memcmp(file->name, name.ptr, name.len) == 0)
+            return file;
+    }
+    return NULL;
+}
+
+/* The first file that would have this name, from `link` on, and that is there; or any one. */
+static struct sstable *of_base(struct hash_link *link, const char *base, size_t len, bool there)
+{
+    for (; link; link = hash_table_next(link)) {
+        struct sstable *file = HASH_OBJECT(link, struct sstable, by_base);
+        if (file->base_len == len && memcmp(file->name, base, len) == 0 && !(there && file->gone))
+            return file;
+    }
+    return NULL;
+}
+
+static struct sstable *first_of_base(const struct sstables *s, const char *base, size_t len, bool there)
+{
+    return of_base(hash_table_first(&s->tables.by_base, sstables_hash(base, len)), base, len, there);
+}
+
+/* ---- names ---- */
+
+#define PART(part) (int)(part).len, (part).ptr ? (part).ptr : ""
+
+static const char *place_text(const struct sstable_name *name)
+{
+    switch (name->place) {
+    case SSTABLE_SNAPSHOT:
+        return "snapshots/";
+    case SSTABLE_BACKUP:
+        return "backups/";
+    case SSTABLE_UPLOAD:
+        return "upload/";
+    default:
+        return "";
+    }
+}
+
+/* The name that other files may share, malloc'ed; NULL without memory. */
+static char *base_name(const struct sstable_name *name)
+{
+    char *text;
+    int len = asprintf(&text, "%s%.*s%s%.*s%s%.*s%s%.*s%s%.*s", place_text(name), PART(name->snapshot),
+                       name->snapshot.len ? "/" : "", PART(name->keyspace), name->keyspace.len ? "." : "",
+                       PART(name->table), name->index.len ? "." : "", PART(name->index),
+                       name->keyspace.len || name->table.len ? "/" : "", PART(name->generation));
+    return len < 0 ? NULL : text;
+}
+
+/* The name that no other file has: with the SSTable's path. */
+static char *whole_name(const char *base, size_t len, const char *path)
+{
+    char *text;
+    int length = asprintf(&text, "%.*s#%.*s", (int)len, base, (int)(strlen(path) - strlen(COMPONENT)), path);
+    return length < 0 ? NULL : text;
+}
+
+/* ---- placeholders ---- */
+
+void sstables_set_placeholder(struct sstables *s, struct sstable *file, enum sstable_state state, const char *reason)
+{
+    if (registry_publish_quarantined(s->registry, name_of(file), reason, &file->id) == REGISTRY_OK) {
+        file->state = state;
+        file->retry = false;
+    } else {
+        s->rounds.failed = true; /* without memory the old state stays, and the next round of all tries again */
+    }
+}
+
+static bool has_no_filter(const struct sstable *file)
+{
+    return file->stamp.inode == 0;
+}
+
+/* Makes the filter of a file that is new, or has changed, a placeholder. */
+static void publish(struct sstables *s, struct sstable *file)
+{
+    struct sstable_name name;
+    struct errbuf err = {""};
+    s->rounds.changed = true;
+    if (has_no_filter(file))
+        sstables_set_placeholder(s, file, SSTABLE_BROKEN, NO_FILTER);
+    else if (sstable_name_parse(file->path, &name, &err) == SSTABLE_OK &&
+             sstable_name_variant(&name, &file->variant, &err) == SSTABLE_OK)
+        sstables_set_placeholder(s, file, SSTABLE_UNREAD, SSTABLES_UNREAD);
+    else
+        sstables_set_placeholder(s, file, SSTABLE_BROKEN, err.text);
+}
+
+/* ---- records ---- */
+
+static void file_free(struct sstable *file)
+{
+    free(file->path);
+    free(file->name);
+    free(file);
+}
+
+static bool insert(struct sstables *s, struct sstable *file)
+{
+    file->by_path.hash = sstables_hash(file->path, strlen(file->path));
+    file->by_name.hash = sstables_hash(file->name, strlen(file->name));
+    file->by_base.hash = sstables_hash(file->name, file->base_len);
+    if (hash_table_insert(&s->tables.by_path, &file->by_path) != 0)
+        return false;
+    if (hash_table_insert(&s->tables.by_name, &file->by_name) == 0) {
+        if (hash_table_insert(&s->tables.by_base, &file->by_base) == 0)
+            return true;
+        hash_table_remove(&s->tables.by_name, &file->by_name);
+    }
+    hash_table_remove(&s->tables.by_path, &file->by_path);
+    return false;
+}
+
+/* A record under this name, malloc'ed, which it takes. NULL without memory, for it or for the name. */
+static struct sstable *add_record(struct sstables *s, struct watched_dir *dir, const char *path, char *name,
+                                  size_t base_len, const struct sstable_stamp *stamp)
+{
+    struct sstable *file = calloc(1, sizeof(*file));
+    if (!file || !name || !(file->path = strdup(path))) {
+        free(name);
+        free(file);
+        s->rounds.failed = true;
+        return NULL;
+    }
+    file->name = name;
+    file->base_len = base_len;
+    file->stamp = *stamp;
+    file->seen = s->numbers.scans;
+    if (!insert(s, file)) {
+        file_free(file);
+        s->rounds.failed = true;
+        return NULL;
+    }
+    file->dir = dir;
+    file->next = dir->files;
+    dir->files = file;
+    s->numbers.filters++;
+    publish(s, file);
+    if (file->id != 0)
+        return file;
+    sstables_forget(s, file);
+    return NULL;
+}
+
+void sstables_forget(struct sstables *s, struct sstable *file)
+{
+    struct sstable **at = &file->dir->files;
+    while (*at != file)
+        at = &(*at)->next;
+    *at = file->next;
+    hash_table_remove(&s->tables.by_path, &file->by_path);
+    hash_table_remove(&s->tables.by_name, &file->by_name);
+    hash_table_remove(&s->tables.by_base, &file->by_base);
+    (void)registry_delete(s->registry, name_of(file));
+    s->numbers.filters--;
+    s->gone -= file->gone != 0;
+    s->rounds.changed = true;
+    file_free(file);
+}
+
+/* ---- names that several files would have ---- */
+
+/* Gives the file another name. The filter of the old one stays until it is forgotten as that of a file that has gone.
+ */
+static void rename_file(struct sstables *s, struct sstable *file, char *name)
+{
+    struct sstable *renamed = add_record(s, file->dir, file->path, name, file->base_len, &file->stamp);
+    if (!renamed)
+        return; /* the next file of this name, or the next round of all, tries again */
+    renamed->seen = file->seen;
+    file->replaced = true;
+    sstables_miss(s, file);
+}
+
+/* Of the files that would have the name of this one: if one of them is there, it has the name, as soon as nobody else
+ * has it; if several are, nobody has. */
+static void settle_names(struct sstables *s, const struct sstable *any)
+{
+    size_t len = any->base_len;
+    struct slice base = {any->name, len};
+    struct sstable *first = first_of_base(s, base.ptr, len, true), *holder = sstables_by_name(s, base);
+    if (!first)
+        return;
+    if (!of_base(hash_table_next(&first->by_base), base.ptr, len, true)) {
+        if (!holder)
+            rename_file(s, first, strndup(base.ptr, len));
+    } else if (holder && !holder->gone) {
+        rename_file(s, holder, whole_name(base.ptr, len, holder->path));
+    }
+}
+
+/* The file gets the name that it may share if nobody has it. */
+static void add_file(struct sstables *s, struct watched_dir *dir, const char *path, char *base,
+                     const struct sstable_stamp *stamp)
+{
+    size_t len = strlen(base);
+    struct sstable *holder = sstables_by_name(s, (struct slice){base, len});
+    if (holder && !holder->gone && !has_no_filter(holder) && access(holder->path, F_OK) != 0 && errno == ENOENT)
+        sstables_miss(s, holder); /* it was moved to where the new file is */
+    if (!holder && !first_of_base(s, base, len, true)) {
+        add_record(s, dir, path, base, len, stamp);
+        return;
+    }
+    struct sstable *file = add_record(s, dir, path, whole_name(base, len, path), len, stamp);
+    if (file)
+        settle_names(s, file);
+    free(base);
+}
+
+/* ---- files that the scan has met or missed ---- */
+
+static bool same_stamp(const struct sstable_stamp *a, const struct sstable_stamp *b)
+{
+    return a->size == b->size && a->inode == b->inode && a->mtime_ns == b->mtime_ns;
+}
+
+void sstables_keep(struct sstables *s, struct sstable *file)
+{
+    file->seen = s->numbers.scans;
+    if (!file->gone)
+        return;
+    file->gone = 0;
+    file->missed = 0;
+    file->leaving = false;
+    s->gone--;
+    s->rounds.changed = true;
+    settle_names(s, file);
+}
+
+void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path, const struct sstable_name *name,
+                   const struct sstable_stamp *stamp)
+{
+    struct sstable *file = sstables_by_path(s, path);
+    if (!file) {
+        char *base = base_name(name);
+        if (base)
+            add_file(s, dir, path, base, stamp);
+        s->rounds.failed |= !base;
+        return;
+    }
+    if (!same_stamp(&file->stamp, stamp) || (file->state == SSTABLE_BROKEN && file->retry)) {
+        struct sstable_stamp before = file->stamp;
+        uint64_t id = file->id;
+        file->stamp = *stamp;
+        publish(s, file);
+        if (file->id == id)
+            file->stamp = before; /* without memory: it will be seen to have changed again */
+    }
+    sstables_keep(s, file);
+}
+
+void sstables_miss(struct sstables *s, struct sstable *file)
+{
+    if (file->gone || (file->dir->root->lost && !file->replaced))
+        return;
+    file->gone = s->numbers.scans;
+    s->gone++;
+    s->rounds.changed = s->rounds.noticed = true;
+}
+
+/* ---- forgetting ---- */
+
+/* Forgets the files marked as leaving. A file with a part of such a name may get the whole name now. */
+static void forget_leaving(struct sstables *s)
+{
+    for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        for (struct sstable *file = dir->files, *next; file; file = next) {
+            next = file->next;
+            if (!file->leaving)
+                continue;
+            struct sstable *other = first_of_base(s, file->name, file->base_len, true);
+            sstables_forget(s, file);
+            if (other)
+                settle_names(s, other);
+        }
+    }
+    s->leaving = false;
+}
+
+static bool mark_leaving(struct sstables *s, uint64_t proof)
+{
+    bool any = false;
+    for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        for (struct sstable *file = dir->files; file; file = file->next) {
+            file->leaving = file->gone && (file->gone < proof || file->missed >= PATIENCE);
+            any |= file->leaving;
+        }
+    }
+    return any;
+}
+
+void sstables_forget_gone(struct sstables *s, uint64_t proof)
+{
+    struct sstable_questions *questions = &s->questions;
+    unsigned before = !atomic_load(&questions->now);
+    if (s->gone > 0 && !s->leaving && mark_leaving(s, proof)) {
+        s->leaving = true;
+        before = atomic_fetch_xor(&questions->now, 1);
+    }
+    if (s->leaving && atomic_load(&questions->running[before]) == 0)
+        forget_leaving(s);
+}

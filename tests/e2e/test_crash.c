@@ -1,0 +1,58 @@
+/* The end of the daemon by a signal that means a defect: its log has a report, the signal its default effect, and the
+ * next start has all that was acknowledged. Where a sanitizer handles the signal, the report is the sanitizer's. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+
+DAEMON_SUITE(the_daemon, crash, "--appendfsync", "always");
+
+static void expect_in_log(const char *text)
+{
+    const char *log = daemon_output(&the_daemon);
+    cr_assert_not_null(strstr(log, text), "'%s' is not in:\n%s", text, log);
+}
+
+static void crash_by(int number, const char *name)
+{
+    char text[80];
+    int status;
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.ADD crashing %s", name);
+    redisFree(client);
+    cr_assert_eq(kill(the_daemon.pid, number), 0);
+    cr_assert_eq(waitpid(the_daemon.pid, &status, 0), the_daemon.pid);
+    the_daemon.pid = 0;
+    if (!strstr(daemon_output(&the_daemon), "Sanitizer")) {
+        cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == number, "status 0x%x", status);
+        snprintf(text, sizeof(text), " warning crashed by %s, sent by process %ld of user ", name, (long)getpid());
+        expect_in_log(text);
+        expect_in_log(" warning crashed: bloomeryd " BLOOMERY_VERSION ", build ");
+        expect_in_log(" warning crashed: #0 ");
+        expect_in_log("bloomeryd+0x");
+    } else {
+        cr_assert(DAEMON_SANITIZED);
+    }
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.EXISTS crashing %s", name);
+    redisFree(client);
+}
+
+Test(crash, each_signal_is_reported_and_keeps_its_effect)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } signals[] = {
+        {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"},
+    };
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        crash_by(signals[i].number, signals[i].name);
+    daemon_kill(&the_daemon); /* its output has the sanitizer's reports that were asked for */
+}

@@ -1,0 +1,306 @@
+/* SIGTERM on a disk that is full, or fails: the daemon ends within its bound, says what is lost and what is not, and
+ * its exit status says the same. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "log_clients.h"
+#include "tmpdir.h"
+
+static struct daemon the_daemon;
+static redisContext *client;
+static char mounted[400];
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+    disk_detach();
+}
+
+TestSuite(ending, .fini = discard, .timeout = 300);
+
+static void begin(const char *const *args)
+{
+    disk_attach();
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    client_add_items(client, "f", 0, 10);
+    expect(client, "+OK", "SAVE");
+    client_add_items(client, "f", 10, 20);
+}
+
+static void fill_disk(void)
+{
+    disk_fail(1, DISK_FULL, ENOSPC);
+}
+
+/* Seconds until it has ended; `lost`: as its exit status has to say. */
+static double end(bool lost)
+{
+    double began = seconds_now();
+
+    redisFree(client);
+    cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
+    cr_assert_eq(daemon_wait_loss(&the_daemon), lost, "%s", daemon_output(&the_daemon));
+    return seconds_now() - began;
+}
+
+static void expect_said(const char *text)
+{
+    cr_assert_not_null(strstr(daemon_output(&the_daemon), text), "no '%s' in:\n%s", text, daemon_output(&the_daemon));
+}
+
+static void expect_after_restart(int items)
+{
+    disk_mend();
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    client_expect_items(client, "f", 0, items);
+    expect(client, items == 20 ? ":20" : ":10", "BF.CARD f");
+    redisFree(client);
+    daemon_deinit(&the_daemon);
+}
+
+#define WITHOUT_LOG "--appendonly", "no", "--save", "3600 1"
+
+Test(ending, without_a_log_it_tries_for_a_time_then_ends_and_says_what_is_lost)
+{
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-timeout", "2", NULL};
+
+    begin(args);
+    fill_disk();
+    double took = end(true);
+    cr_assert(took >= 2 && (DAEMON_SANITIZED || took < 6), "%.1f s", took);
+    expect_said("not ended yet, to lose nothing: trying again for 2 seconds (shutdown-timeout)");
+    expect_said("ending; lost: 10 changes since 20");
+    expect_said("No space left on device");
+    expect_after_restart(10);
+}
+
+Test(ending, without_a_log_it_loses_nothing_when_there_is_room_again_in_time)
+{
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-timeout", "60", NULL};
+
+    begin(args);
+    fill_disk();
+    cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
+    daemon_wait_output(&the_daemon, "trying again for 60 seconds");
+    client_expect_items(client, "f", 0, 20); /* it serves meanwhile */
+    redisFree(client_open(the_daemon.port)); /* new clients, too */
+    disk_mend();
+    redisFree(client);
+    cr_assert_not(daemon_wait_loss(&the_daemon));
+    expect_after_restart(20);
+}
+
+static void lose_at_once(const char *setting, const char *value)
+{
+    const char *const args[] = {WITHOUT_LOG, setting, value, NULL};
+
+    begin(args);
+    fill_disk();
+    double took = end(true);
+    cr_assert(DAEMON_SANITIZED || took < 5, "%.1f s", took);
+    expect_said("ending; lost: 10 changes since 20");
+    expect_after_restart(10);
+}
+
+Test(ending, without_a_timeout_it_tries_once)
+{
+    lose_at_once("--shutdown-timeout", "0");
+}
+
+Test(ending, now_tries_once)
+{
+    lose_at_once("--shutdown-on-sigterm", "now");
+}
+
+Test(ending, force_tries_once)
+{
+    lose_at_once("--shutdown-on-sigterm", "save force");
+}
+
+Test(ending, nosave_loses_what_is_not_saved_and_says_so)
+{
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-on-sigterm", "nosave", NULL};
+
+    begin(args);
+    end(false);
+    expect_said("ending without a save; not kept: 10 changes since 20");
+    expect_after_restart(10);
+}
+
+Test(ending, save_saves_without_rules)
+{
+    const char *const args[] = {"--appendonly", "no", "--shutdown-on-sigterm", "save", NULL};
+
+    begin(args);
+    end(false);
+    expect_after_restart(20);
+}
+
+Test(ending, sigint_has_a_setting_of_its_own)
+{
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-on-sigint", "nosave", NULL};
+
+    begin(args);
+    redisFree(client);
+    cr_assert_eq(kill(the_daemon.pid, SIGINT), 0);
+    daemon_wait(&the_daemon);
+    expect_said("SIGINT received");
+    expect_said("not kept: 10 changes");
+    expect_after_restart(10);
+}
+
+/* As at run time. */
+Test(ending, save_and_nosave_together_are_refused)
+{
+    begin(NULL);
+    expect(client, "+OK", "CONFIG SET shutdown-on-sigterm %s", "nosave force");
+    expect(client,
+           "-ERR CONFIG SET failed (possibly related to argument 'shutdown-on-sigterm') - Invalid combination of "
+           "arguments",
+           "CONFIG SET shutdown-on-sigterm %s", "save nosave");
+    expect(client,
+           "-ERR CONFIG SET failed (possibly related to argument 'shutdown-on-sigint') - argument(s) must be one "
+           "of the following: default, save, nosave, now, force",
+           "CONFIG SET shutdown-on-sigint %s", "save never");
+    expect(client, "[\"shutdown-on-sigterm\",\"nosave force\"]", "CONFIG GET shutdown-on-sigterm");
+    redisFree(client);
+    daemon_deinit(&the_daemon);
+}
+
+Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)
+{
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-timeout", "3600", NULL};
+    int status = 0;
+
+    begin(args);
+    fill_disk();
+    redisFree(client);
+    cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
+    daemon_wait_output(&the_daemon, "trying again for 3600 seconds");
+    cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
+    cr_assert_eq(waitpid(the_daemon.pid, &status, 0), the_daemon.pid);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
+    the_daemon.pid = 0;
+    expect_after_restart(10);
+}
+
+/* ---- with a log ---- */
+
+static void end_with_a_log(const char *save, const char *appendfsync)
+{
+    const char *const args[] = {"--save", save, "--appendfsync", appendfsync, "--shutdown-timeout", "60", NULL};
+
+    begin(args);
+    fill_disk();
+    int sent = 0;
+    redisAppendCommand(client, "BF.ADD g x"); /* under `always` its reply waits for the disk */
+    while (!sent)
+        cr_assert_eq(redisBufferWrite(client, &sent), REDIS_OK);
+    daemon_wait_output(&the_daemon, "the log cannot be written");
+    double took = end(false);
+    cr_assert(DAEMON_SANITIZED || took < 20, "%.1f s", took);
+    expect_said("nothing is lost");
+    expect_after_restart(20);
+}
+
+Test(ending, with_a_log_nothing_is_lost_and_nothing_is_waited_for)
+{
+    end_with_a_log("3600 1", "everysec");
+}
+
+Test(ending, with_a_log_under_always_nothing_is_lost)
+{
+    end_with_a_log("3600 1", "always");
+}
+
+Test(ending, with_a_log_and_no_rules_nothing_is_lost)
+{
+    end_with_a_log("", "everysec");
+}
+
+/* ---- a file system that is full ---- */
+
+static void unmount(void)
+{
+    if (mounted[0])
+        umount2(mounted, MNT_DETACH);
+    daemon_discard(&the_daemon);
+}
+
+TestSuite(ending_full, .fini = unmount, .timeout = 300);
+
+/* A small file system, or false: who runs this may mount none. */
+static bool mount_small(void)
+{
+    daemon_prepare(&the_daemon);
+    snprintf(mounted, sizeof(mounted), "%s", the_daemon.data);
+    if (mkdir(mounted, 0700) != 0 || mount("tmpfs", mounted, "tmpfs", 0, "size=8m") != 0) {
+        cr_skip_test("tmpfs cannot be mounted here: %s", strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static void take_all_space(void)
+{
+    static char block[65536];
+    char path[500];
+
+    snprintf(path, sizeof(path), "%s/ballast", mounted);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    setvbuf(file, NULL, _IONBF, 0);
+    while (fwrite(block, 1, sizeof(block), file) == sizeof(block))
+        continue;
+    while (fwrite(block, 1, 512, file) == 512)
+        continue;
+    fclose(file);
+}
+
+static void end_on_a_full_file_system(const char *const *args, bool lost, const char *says, int items)
+{
+    char path[500];
+
+    if (!mount_small())
+        return;
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    client_add_items(client, "f", 0, 10);
+    expect(client, "+OK", "SAVE");
+    client_add_items(client, "f", 10, 20);
+    take_all_space();
+    end(lost);
+    expect_said(says);
+    snprintf(path, sizeof(path), "%s/ballast", mounted);
+    cr_assert_eq(unlink(path), 0);
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    client_expect_items(client, "f", 0, items);
+    redisFree(client);
+    daemon_stop(&the_daemon);
+}
+
+Test(ending_full, with_a_log_nothing_is_lost)
+{
+    const char *const args[] = {"--save", "3600 1", NULL};
+
+    end_on_a_full_file_system(args, false, "nothing is lost", 20);
+}
+
+Test(ending_full, without_a_log_it_says_what_is_lost)
+{
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-timeout", "1", NULL};
+
+    end_on_a_full_file_system(args, true, "ending; lost: 10 changes since 20", 10);
+}

@@ -1,0 +1,32 @@
+/* Shared by the tests in a stand-in engine: test_stand_in.c has their main(). */
+#ifndef BLOOMERY_TEST_TEST_STAND_IN_H
+#define BLOOMERY_TEST_TEST_STAND_IN_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "stand_in.h"
+
+#define EXPECT(condition, ...)                                        \
+    do {                                                              \
+        if (!(condition)) {                                           \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, step); \
+            fprintf(stderr, __VA_ARGS__);                             \
+            fprintf(stderr, "\n%s\n", stand_in_log());                \
+            exit(1);                                                  \
+        }                                                             \
+    } while (0)
+
+extern const char *step;                               /* the name of the test that runs */
+extern const char *const prefix[], *const take_over[]; /* two words behind loadmodule */
+
+/* Runs a test in a process of its own, with a fresh module. */
+void in_a_process(const char *name, void (*run)(const void *data), const void *data);
+
+/* Runs a command, and expects this reply. */
+void expect(const char *line, const char *reply);
+
+/* Values that come short, damaged, or made up. */
+void test_values(void);
+
+#endif

@@ -1,0 +1,223 @@
+/* The C library's calls for time, random numbers, processors and descriptors, as a run of the schedule has them. */
+#include "schedule.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <netdb.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REAL(name)                 \
+    static __typeof__(&name) real; \
+    if (!real)                     \
+    *(void **)&real = schedule_real(#name)
+
+#define EPOCH_S UINT64_C(1750000000) /* the time of day at the time 0 of a run */
+#define READ_NS 40                   /* reading a clock takes so long, so that a wait for a time ends */
+
+/* ---- clocks ---- */
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    REAL(clock_gettime);
+    if (!schedule_is_on())
+        return real(clock, now);
+    schedule_pass(READ_NS);
+    uint64_t ns = schedule_now_ns();
+    bool of_day = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    *now = (struct timespec){.tv_sec = (time_t)(ns / 1000000000 + (of_day ? EPOCH_S : 0)),
+                             .tv_nsec = (long)(ns % 1000000000)};
+    return 0;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out)
+        *out = now.tv_sec;
+    return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *restrict out, void *restrict zone)
+{
+    struct timespec now;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *out = (struct timeval){now.tv_sec, now.tv_nsec / 1000};
+    return 0;
+}
+
+static uint64_t ns_of(const struct timespec *time)
+{
+    return (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
+}
+
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    REAL(nanosleep);
+    if (!schedule_is_on())
+        return real(time, left);
+    schedule_sleep(ns_of(time));
+    return 0;
+}
+
+int usleep(useconds_t us)
+{
+    return nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L}, NULL);
+}
+
+/* ---- processors and random numbers ---- */
+
+int sched_yield(void)
+{
+    REAL(sched_yield);
+    if (!schedule_is_on())
+        return real();
+    schedule_yield();
+    return 0;
+}
+
+/* The order of threads is the schedule's. */
+int setpriority(__priority_which_t which, id_t who, int value)
+{
+    REAL(setpriority);
+    return schedule_is_on() ? 0 : real(which, who, value);
+}
+
+int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param)
+{
+    REAL(sched_setscheduler);
+    return schedule_is_on() ? 0 : real(pid, policy, param);
+}
+
+ssize_t getrandom(void *bytes, size_t n, unsigned flags)
+{
+    REAL(getrandom);
+    if (!schedule_is_on())
+        return real(bytes, n, flags);
+    for (size_t at = 0; at < n; at += sizeof(uint64_t)) {
+        uint64_t number = schedule_random();
+        memcpy((char *)bytes + at, &number, n - at < sizeof(number) ? n - at : sizeof(number));
+    }
+    return (ssize_t)n;
+}
+
+/* ---- polls ---- */
+
+static uint64_t after_ms(int ms)
+{
+    return ms < 0 ? SCHEDULE_FOREVER : schedule_now_ns() + (uint64_t)ms * 1000000;
+}
+
+int epoll_wait(int epfd, struct epoll_event *events, int size, int ms)
+{
+    REAL(epoll_wait);
+    return schedule_is_on() ? schedule_epoll(epfd, events, size, after_ms(ms)) : real(epfd, events, size, ms);
+}
+
+int epoll_pwait(int epfd, struct epoll_event *events, int size, int ms, const sigset_t *mask)
+{
+    REAL(epoll_pwait);
+    return schedule_is_on() ? schedule_epoll(epfd, events, size, after_ms(ms)) : real(epfd, events, size, ms, mask);
+}
+
+int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+    REAL(poll);
+    if (!schedule_is_on())
+        return real(fds, n, ms);
+    if (n == 0) {
+        schedule_sleep((uint64_t)(ms > 0 ? ms : 0) * 1000000);
+        return 0;
+    }
+    return schedule_poll(fds, n, after_ms(ms));
+}
+
+/* ---- descriptors: what others poll for may be there now ---- */
+
+#define PASSES(type, name, parameters, arguments) \
+    type name parameters                          \
+    {                                             \
+        REAL(name);                               \
+        type result = real arguments;             \
+        if (schedule_is_on()) {                   \
+            int error = errno;                    \
+            schedule_io();                        \
+            schedule_point();                     \
+            errno = error;                        \
+        }                                         \
+        return result;                            \
+    }
+
+PASSES(ssize_t, read, (int fd, void *bytes, size_t n), (fd, bytes, n))
+PASSES(ssize_t, write, (int fd, const void *bytes, size_t n), (fd, bytes, n))
+PASSES(ssize_t, writev, (int fd, const struct iovec *parts, int n), (fd, parts, n))
+PASSES(ssize_t, recv, (int fd, void *bytes, size_t n, int flags), (fd, bytes, n, flags))
+PASSES(ssize_t, send, (int fd, const void *bytes, size_t n, int flags), (fd, bytes, n, flags))
+PASSES(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+PASSES(int, shutdown, (int fd, int how), (fd, how))
+PASSES(int, close, (int fd), (fd))
+
+/* ---- the network: there is none ---- */
+
+int connect(int fd, const struct sockaddr *address, socklen_t len)
+{
+    REAL(connect);
+    if (!schedule_is_on() || address->sa_family == AF_UNIX)
+        return real(fd, address, len);
+    errno = ECONNREFUSED;
+    return -1;
+}
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **out)
+{
+    REAL(getaddrinfo);
+    return schedule_is_on() ? EAI_AGAIN : real(name, service, hints, out);
+}
+
+/* ---- futexes, by which liburcu waits ---- */
+
+static long wait_futex(const int *word, int value, const struct timespec *time)
+{
+    schedule_point();
+    if (*(const volatile int *)word != value) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (schedule_wait(word, time ? schedule_now_ns() + ns_of(time) : SCHEDULE_FOREVER))
+        return 0;
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+long syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    long a[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (!real)
+        *(void **)&real = schedule_real("syscall");
+    if (!schedule_is_on() || number != SYS_futex)
+        return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    int what = (int)a[1] & ~FUTEX_PRIVATE_FLAG;
+    if (what == FUTEX_WAIT)
+        return wait_futex((const int *)a[0], (int)a[2], (const struct timespec *)a[3]);
+    int woken = schedule_wake_some((const void *)a[0], a[2] > INT_MAX ? INT_MAX : (int)a[2]);
+    schedule_point();
+    return woken;
+}

@@ -1,0 +1,411 @@
+#include "sim_world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "schedule.h"
+#include "sim_client.h"
+#include "sim_daemon.h"
+#include "sim_disk.h"
+
+#define MS         UINT64_C(1000000)
+#define MAX_POINTS 20000000
+#define PATIENCE   600 /* looks for a reply, with a tenth of a second between them */
+
+static struct {
+    struct sim_life *life;
+    struct model *model;
+    struct sim_client clients[MODEL_CLIENTS];
+} world;
+
+static uint64_t below(uint64_t n)
+{
+    return schedule_client_random() % n;
+}
+
+/* ---- the end ---- */
+
+static void take_replies(unsigned index)
+{
+    struct sim_client *client = &world.clients[index];
+    struct resp_reply reply;
+    enum resp_reply_status status;
+    while (sim_client_reply(client, &reply, &status)) {
+        if (world.life->shown)
+            printf("%14.6f  %u < %d %.*s %lld\n", (double)schedule_now_ns() / 1e9, index, (int)reply.nodes[0].kind,
+                   (int)reply.nodes[0].len, reply.base + reply.nodes[0].off, (long long)reply.nodes[0].number);
+        schedule_note((uint64_t)reply.nodes[0].number ^ reply.nodes[0].len << 32 ^ (uint64_t)index << 56);
+        model_replied(world.model, index, &reply, schedule_now_ns());
+    }
+    if (status != RESP_REPLY_NEED_MORE)
+        model_fail(world.model, "client %u: a malformed reply", index);
+}
+
+static void keep_bounds(enum model_kept kept)
+{
+    struct sim_life *life = world.life;
+    uint64_t now = schedule_now_ns();
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        for (unsigned j = 0; j < MODEL_NAMES; j++)
+            life->names[i][j] = model_bounds_of(world.model, i, j, kept, now);
+    for (unsigned i = 0; i < MODEL_SHARED; i++)
+        life->shared[i] = model_bounds_of_shared(world.model, i, kept, now);
+}
+
+/* What the daemon has said counts, even if nobody has read it yet. In any thread, at a point of the schedule. */
+static __attribute__((noreturn)) void end_life(void)
+{
+    struct sim_life *life = world.life;
+    enum model_kept kept = life->policy == POLICY_NO_LOG                                 ? KEPT_SAVES
+                           : life->end != END_POWER || life->policy == POLICY_ALWAYS     ? KEPT_ACKNOWLEDGED
+                           : life->policy == POLICY_EVERYSEC && life->disk_fails_in == 0 ? KEPT_SECONDS
+                                                                                         : KEPT_SAVES;
+    sim_memory_fail(0);
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        if (world.clients[i].fd >= 0) {
+            (void)sim_client_receive(&world.clients[i]);
+            take_replies(i);
+        }
+    keep_bounds(kept);
+    life->now_ns = schedule_now_ns();
+    life->trace = schedule_trace();
+    life->points = schedule_points();
+    life->faults = sim_disk_failures() + sim_memory_failures();
+    life->over = true;
+    fflush(stdout);
+    _exit(0);
+}
+
+/* The daemon has changed nothing for a client: the next life is checked as this one was to be. */
+static __attribute__((noreturn)) void end_start(void)
+{
+    struct sim_life *life = world.life;
+    life->now_ns = schedule_now_ns();
+    life->trace = schedule_trace();
+    life->points = schedule_points();
+    life->over = true;
+    fflush(stdout);
+    _exit(0);
+}
+
+static void lose_connection(unsigned index)
+{
+    if (!world.model->faults)
+        model_fail(world.model, "client %u: the daemon has closed its connection", index);
+    end_life(); /* nobody knows which of its commands have run */
+}
+
+static void receive(unsigned index)
+{
+    bool open = sim_client_receive(&world.clients[index]);
+    take_replies(index);
+    if (world.model->failure[0])
+        end_life();
+    if (!open)
+        lose_connection(index);
+}
+
+static void connect_all(void)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        int fd;
+        while ((fd = sim_connect()) < 0)
+            schedule_sleep(MS);
+        sim_client_open(&world.clients[i], fd);
+    }
+}
+
+static void send_now(unsigned index, size_t n, const char *const *words)
+{
+    sim_client_words(&world.clients[index], n, words);
+    (void)sim_client_send(&world.clients[index], SIZE_MAX);
+}
+
+/* ---- looking ---- */
+
+/* The next reply to the first client. */
+static void await_reply(struct resp_reply *reply_out)
+{
+    struct sim_client *client = &world.clients[0];
+    enum resp_reply_status status;
+    for (int i = 0; i < PATIENCE; i++) {
+        if (sim_client_reply(client, reply_out, &status))
+            return;
+        schedule_sleep(MS);
+        if (!sim_client_receive(client))
+            break;
+    }
+    model_fail(world.model, "there is no reply to a client that looks");
+    end_life();
+}
+
+static void ask_for(const char *name)
+{
+    char items[MODEL_ITEMS][8];
+    const char *words[2 + MODEL_ITEMS] = {"BF.MEXISTS", name};
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        snprintf(items[i], sizeof(items[i]), "i%u", i);
+        words[2 + i] = items[i];
+    }
+    send_now(0, 2, (const char *[]){"EXISTS", name});
+    send_now(0, 2, (const char *[]){"BF.CARD", name});
+    send_now(0, 2 + MODEL_ITEMS, words);
+}
+
+static struct model_seen seen_of(void)
+{
+    struct model_seen seen = {false, 0, 0};
+    struct resp_reply reply;
+    await_reply(&reply);
+    seen.present = reply.nodes[0].number != 0;
+    await_reply(&reply);
+    seen.count = reply.nodes[0].number;
+    await_reply(&reply);
+    for (unsigned i = 0; i < MODEL_ITEMS && i + 1 < reply.count; i++)
+        seen.items |= (uint64_t)(reply.nodes[1 + i].number == 1) << i;
+    return seen;
+}
+
+static const char *name_of(char name[16], bool shared, unsigned client, unsigned number)
+{
+    if (shared)
+        snprintf(name, 16, "s%u", number);
+    else
+        snprintf(name, 16, "c%un%u", client, number);
+    return name;
+}
+
+static void check_all(bool restarted)
+{
+    struct model_seen names[MODEL_CLIENTS][MODEL_NAMES], shared[MODEL_SHARED];
+    struct sim_life *life = world.life;
+    char name[16];
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        for (unsigned j = 0; j < MODEL_NAMES; j++)
+            ask_for(name_of(name, false, i, j));
+    for (unsigned i = 0; i < MODEL_SHARED; i++)
+        ask_for(name_of(name, true, 0, i));
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        for (unsigned j = 0; j < MODEL_NAMES; j++) {
+            names[i][j] = seen_of();
+            model_check(world.model, name_of(name, false, i, j), &life->names[i][j], &names[i][j]);
+        }
+    for (unsigned i = 0; i < MODEL_SHARED; i++) {
+        shared[i] = seen_of();
+        model_check(world.model, name_of(name, true, 0, i), &life->shared[i], &shared[i]);
+    }
+    if (world.model->failure[0])
+        end_life();
+    if (restarted)
+        model_restart(world.model, names, shared, schedule_now_ns());
+}
+
+/* Some clients speak RESP3. */
+static void greet(void)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        if (below(2))
+            continue;
+        send_now(i, 2, (const char *[]){"HELLO", "3"});
+        world.model->clients[i].pipe[world.model->clients[i].npipe++] = (struct op){.kind = OP_HELLO};
+    }
+}
+
+/* The state at the start outlasts a loss of power only when it has reached the disk. */
+static void settle(void)
+{
+    struct resp_reply reply;
+    if (world.life->policy == POLICY_EVERYSEC && below(2)) {
+        schedule_sleep(2500 * MS);
+    } else if (world.life->policy != POLICY_ALWAYS) {
+        send_now(0, 1, (const char *[]){"SAVE"});
+        await_reply(&reply);
+    }
+}
+
+/* ---- commands ---- */
+
+static void make_op(struct op *op)
+{
+    static const enum op_kind kinds[] = {OP_ADD,    OP_ADD,    OP_ADD,  OP_ADD, OP_ADD,    OP_ADD,    OP_EXISTS,
+                                         OP_EXISTS, OP_EXISTS, OP_CARD, OP_DEL, OP_RENAME, OP_RESERVE};
+    *op = (struct op){.kind = kinds[below(sizeof(kinds) / sizeof(kinds[0]))], .n = 1};
+    op->shared = (op->kind == OP_ADD || op->kind == OP_EXISTS) && below(2);
+    op->name = (unsigned)below(op->shared ? MODEL_SHARED : MODEL_NAMES);
+    op->to = (op->name + 1) % MODEL_NAMES;
+    op->many = (op->kind == OP_ADD || op->kind == OP_EXISTS) && below(3) == 0;
+    if (op->many)
+        op->n = 1 + (unsigned)below(MODEL_WORDS);
+    for (unsigned i = 0; i < op->n; i++)
+        op->items[i] = (unsigned)below(MODEL_ITEMS);
+    op->exec = op->kind == OP_ADD && below(5) == 0;
+    if (below(40) == 0)
+        *op = (struct op){.kind = below(2) ? OP_SAVE : OP_BGSAVE};
+}
+
+static void send_op(unsigned index, const struct op *op)
+{
+    static const char *const words_of[OP_KINDS][2] = {[OP_RESERVE] = {"BF.RESERVE"},
+                                                      [OP_ADD] = {"BF.ADD", "BF.MADD"},
+                                                      [OP_EXISTS] = {"BF.EXISTS", "BF.MEXISTS"},
+                                                      [OP_CARD] = {"BF.CARD"},
+                                                      [OP_DEL] = {"DEL"},
+                                                      [OP_RENAME] = {"RENAME"},
+                                                      [OP_SAVE] = {"SAVE"},
+                                                      [OP_BGSAVE] = {"BGSAVE"}};
+    char name[16], to[16], items[MODEL_WORDS][8], capacity[8];
+    const char *words[2 + MODEL_WORDS] = {words_of[op->kind][op->many], name_of(name, op->shared, index, op->name)};
+    size_t n = op->kind >= OP_SAVE ? 1 : 2;
+    if (op->kind == OP_RENAME)
+        words[n++] = name_of(to, false, index, op->to);
+    if (op->kind == OP_RESERVE) {
+        snprintf(capacity, sizeof(capacity), "%u", 1 + (unsigned)below(20));
+        words[n++] = "0.0000001";
+        words[n++] = capacity;
+    }
+    for (unsigned i = 0; i < op->n && (op->kind == OP_ADD || op->kind == OP_EXISTS); i++) {
+        snprintf(items[i], sizeof(items[i]), "i%u", op->items[i]);
+        words[n++] = items[i];
+    }
+    if (world.life->shown) {
+        printf("%14.6f  %u >", (double)schedule_now_ns() / 1e9, index);
+        for (size_t i = 0; i < n; i++)
+            printf(" %s%c", words[i], i + 1 < n ? ' ' : '\n');
+    }
+    if (op->exec)
+        sim_client_words(&world.clients[index], 1, (const char *[]){"MULTI"});
+    sim_client_words(&world.clients[index], n, words);
+    if (op->exec)
+        sim_client_words(&world.clients[index], 1, (const char *[]){"EXEC"});
+    model_sent(world.model, index, op);
+}
+
+/* All clients add one item at one moment. */
+static void race(void)
+{
+    struct op op = {.kind = OP_ADD, .shared = true, .n = 1, .name = (unsigned)below(MODEL_SHARED)};
+    op.items[0] = (unsigned)below(MODEL_ITEMS);
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        if (world.model->clients[i].npipe < MODEL_PIPE)
+            send_op(i, &op);
+        if (!sim_client_send(&world.clients[i], SIZE_MAX))
+            lose_connection(i);
+    }
+}
+
+static void step(void)
+{
+    unsigned index = (unsigned)below(MODEL_CLIENTS);
+    struct sim_client *client = &world.clients[index];
+    struct op op;
+    if (below(10) == 0)
+        race();
+    for (uint64_t n = below(4); n > 0 && world.model->clients[index].npipe < MODEL_PIPE; n--) {
+        make_op(&op);
+        send_op(index, &op);
+    }
+    if (buf_len(&client->out) && !sim_client_send(client, below(3) ? SIZE_MAX : 1 + below(40)))
+        lose_connection(index);
+    if (below(2))
+        receive(index);
+    if (below(4) == 0)
+        schedule_yield();
+    else if (below(8) == 0)
+        schedule_sleep(below(below(20) == 0 ? 1500 * MS : MS));
+    else
+        schedule_point();
+}
+
+static void await_replies(void)
+{
+    for (int round = 0; round < PATIENCE; round++) {
+        bool waits = false;
+        for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+            if (buf_len(&world.clients[i].out) && !sim_client_send(&world.clients[i], SIZE_MAX))
+                lose_connection(i);
+            receive(i);
+            waits |= world.model->clients[i].npipe > 0;
+        }
+        if (!waits && !world.model->faults)
+            model_check_winners(world.model);
+        if (!waits)
+            return;
+        schedule_sleep(100 * MS);
+    }
+    model_fail(world.model, "a command has no reply");
+    end_life();
+}
+
+/* ---- the life ---- */
+
+static void start(const struct sim_life *life)
+{
+    static const char *const policies[] = {"always", "everysec", "no", "no"};
+    static const char *settings[] = {"appendonly", "yes", "appendfsync", "no", "save", "", "lazy-load", "no", NULL};
+    settings[1] = life->policy == POLICY_NO_LOG ? "no" : "yes";
+    settings[3] = policies[life->policy];
+    settings[5] = life->rules ? "1 5" : "";
+    settings[7] = life->lazy ? "yes" : "no";
+    if (life->end_at_start)
+        schedule_end_at(life->end_at_start, end_start);
+    sim_disk_fail(life->fails_at_start ? life->disk_fails_in : 0);
+    sim_daemon_start(life->workers, settings);
+    while (sim_daemon_state() == SIM_STARTS)
+        schedule_sleep(MS);
+    schedule_end_at(0, end_start);
+    sim_disk_fail(0);
+    if (sim_daemon_state() != SIM_ENDED)
+        return;
+    if (life->fails_at_start)
+        end_start();
+    model_fail(world.model, "the start is refused: %s", sim_daemon_reason());
+    end_life();
+}
+
+static void stop(void)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        sim_client_close(&world.clients[i]);
+    sim_daemon_stop();
+    if (sim_daemon_status() != 0)
+        model_fail(world.model, "the end has lost something");
+}
+
+void sim_live(struct sim_life *life)
+{
+    world.life = life;
+    world.model = life->model;
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        world.clients[i].fd = -1;
+    schedule_begin(&(struct schedule_options){life->seed, life->switch_in, life->branch_in, life->point_ns,
+                                              life->now_ns, MAX_POINTS});
+    world.model->faults = false;
+    start(life);
+    connect_all();
+    if (life->first)
+        model_restart(world.model, (const struct model_seen[MODEL_CLIENTS][MODEL_NAMES]){0},
+                      (const struct model_seen[MODEL_SHARED]){0}, schedule_now_ns());
+    else
+        check_all(true);
+    settle();
+    greet();
+    world.model->faults = life->disk_fails_in || life->memory_fails_in;
+    sim_disk_fail(life->disk_fails_in);
+    sim_memory_fail(life->memory_fails_in);
+    if (life->end_after)
+        schedule_end_at(schedule_points() + life->end_after, end_life);
+    for (unsigned i = 0; i < life->nsteps; i++)
+        step();
+    sim_disk_fail(0);
+    sim_memory_fail(0);
+    await_replies();
+    if (life->end_after == 0) {
+        keep_bounds(KEPT_ACKNOWLEDGED);
+        check_all(false);
+    }
+    if (life->end == END_STOP)
+        stop();
+    end_life();
+}

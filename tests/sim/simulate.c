@@ -1,0 +1,163 @@
+/* Runs the daemon in simulated lives: simulate [FIRST [COUNT]] for COUNT seeds from FIRST on, one for a seed that has
+ * failed; with a third word it prints their traces. A seed gives each life its settings, the order of its threads, its
+ * clients, its faults and its end; the next one begins on the disk that is left. With BLOOMERY_SIM_LOG=FILE the
+ * daemon's log goes there; BLOOMERY_SIM_VERBOSE=1 shows each life. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "arena.h"
+#include "rng.h"
+#include "sim_disk.h"
+#include "sim_world.h"
+
+#define LIVES_MAX 4
+
+static struct totals {
+    uint64_t lives, commands, points, checked, faults;
+} totals;
+
+static bool verbose;
+
+static void plan(struct sim_life *life, struct rng *rng, bool last)
+{
+    static const unsigned switches[] = {0, 2, 4, 16, 64, 256};
+    static const unsigned branches[] = {0, 0, 20, 200, 2000};
+    static const unsigned points[] = {100, 1000, 20000};
+    life->seed = rng_next(rng);
+    life->workers = 1 + (unsigned)rng_below(rng, 3);
+    life->switch_in = switches[rng_below(rng, 6)];
+    life->branch_in = branches[rng_below(rng, 5)];
+    life->point_ns = points[rng_below(rng, 3)];
+    life->nsteps = 20 + (unsigned)rng_below(rng, 180);
+    life->end = last ? END_STOP : (enum sim_end)rng_below(rng, 3);
+    life->end_after =
+        life->end == END_STOP || rng_below(rng, 4) == 0 ? 0 : 1 + rng_below(rng, 1 + rng_below(rng, 6000));
+    life->disk_fails_in = rng_below(rng, 4) == 0 ? 10 + (unsigned)rng_below(rng, 200) : 0;
+    life->memory_fails_in = rng_below(rng, 6) == 0 ? 20 + (unsigned)rng_below(rng, 400) : 0;
+    life->end_at_start = life->first || last || rng_below(rng, 8) ? 0 : 1 + rng_below(rng, 800);
+    life->fails_at_start = !life->first && rng_below(rng, 4) == 0;
+    life->lazy = rng_below(rng, 4) == 0;
+    life->rules = rng_below(rng, 4) == 0;
+    if (last)
+        life->disk_fails_in = life->memory_fails_in = 0;
+    life->now_ns += rng_below(rng, UINT64_C(5000000000));
+    life->over = false;
+}
+
+/* False: it has failed, and why has been said. */
+static bool run_life(struct sim_life *life)
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        sim_live(life);
+    waitpid(pid, &status, 0);
+    char socket[64];
+    snprintf(socket, sizeof(socket), "/tmp/bloomery-sim-%ld", (long)pid);
+    unlink(socket);
+    if (verbose)
+        printf("  end %d policy %d workers %u faults %u %u: points %llu, trace %016llx\n", (int)life->end,
+               (int)life->policy, life->workers, life->disk_fails_in, life->memory_fails_in,
+               (unsigned long long)life->points, (unsigned long long)life->trace);
+    if (!life->over)
+        printf("the daemon has died: status %x\n", (unsigned)status);
+    if (life->model->failure[0])
+        printf("%s\n", life->model->failure);
+    return life->over && !life->model->failure[0];
+}
+
+static bool run_seed(uint64_t seed, uint64_t *trace_out)
+{
+    struct rng rng;
+    bool good = true;
+    rng_init(&rng, seed);
+    arena_empty();
+    sim_disk_create();
+    struct sim_life *life = arena_calloc(1, sizeof(*life));
+    life->shown = verbose;
+    life->model = model_create();
+    life->now_ns = UINT64_C(5000000000);
+    unsigned nlives = 2 + (unsigned)rng_below(&rng, LIVES_MAX - 1);
+    bool log = rng_below(&rng, 5) != 0;
+    *trace_out = 0;
+    for (unsigned i = 0; good && i < nlives; i++) {
+        static const enum crash_mode modes[] = {CRASH_DROP_ALL, CRASH_RANDOM, CRASH_RANDOM, CRASH_NAMES_ONLY,
+                                                CRASH_DATA_ONLY};
+        life->first = i == 0;
+        life->policy = log ? (enum sim_policy)rng_below(&rng, 3) : POLICY_NO_LOG;
+        plan(life, &rng, i + 1 == nlives);
+        good = run_life(life);
+        sim_disk_crash(life->end == END_POWER ? modes[rng_below(&rng, 5)] : CRASH_KEEP_ALL, rng_next(&rng));
+        *trace_out = *trace_out * 31 + life->trace;
+        totals.lives++;
+        totals.points += life->points;
+        totals.faults += life->faults;
+    }
+    totals.commands += life->model->commands;
+    totals.checked += life->model->checked;
+    return good;
+}
+
+/* Only one thread runs at a time: waking the next one on the same processor takes half as long. */
+static void keep_processor(void)
+{
+    cpu_set_t one;
+    int here = sched_getcpu();
+    CPU_ZERO(&one);
+    if (here < 0)
+        return;
+    CPU_SET((unsigned)here, &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* A few choices of the daemon follow from addresses (which of some locks a filter has): they are the same in each run,
+ * where the system permits it. */
+static void keep_addresses(char **argv)
+{
+    int now = personality(UINT32_MAX);
+    if (now >= 0 && !(now & ADDR_NO_RANDOMIZE) && personality((unsigned long)now | ADDR_NO_RANDOMIZE) >= 0)
+        execv("/proc/self/exe", argv);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+    uint64_t failed = 0, trace = 0;
+    struct timespec begin, end;
+    keep_addresses(argv);
+    keep_processor();
+    verbose = getenv("BLOOMERY_SIM_VERBOSE") != NULL;
+    arena_create();
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        uint64_t again;
+        bool good = run_seed(seed, &trace);
+        if (argc > 3)
+            printf("%llu %016llx\n", (unsigned long long)seed, (unsigned long long)trace);
+        if (!good) {
+            printf("FAILED: seed %llu; again by: simulate %llu\n", (unsigned long long)seed, (unsigned long long)seed);
+            failed++;
+        } else if (seed % 100 == 0 && (!run_seed(seed, &again) || again != trace)) {
+            printf("FAILED: seed %llu does not repeat: %016llx, then %016llx\n", (unsigned long long)seed,
+                   (unsigned long long)trace, (unsigned long long)again);
+            failed++;
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+    if (argc > 3)
+        return failed ? 1 : 0;
+    printf("%llu seeds in %.1f s (%.0f per second): %llu lives, %llu commands, %llu points, %llu names checked after a "
+           "restart, %llu faults; trace of the last %016llx\n",
+           (unsigned long long)count, seconds, (double)count / seconds, (unsigned long long)totals.lives,
+           (unsigned long long)totals.commands, (unsigned long long)totals.points, (unsigned long long)totals.checked,
+           (unsigned long long)totals.faults, (unsigned long long)trace);
+    return failed ? 1 : 0;
+}

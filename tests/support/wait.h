@@ -1,0 +1,26 @@
+/* wait: for what certainly happens. A test waits for an event and never for a time: how long anything takes depends on
+ * what else the machine does. */
+#ifndef BLOOMERY_TEST_WAIT_H
+#define BLOOMERY_TEST_WAIT_H
+
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <time.h>
+
+#define WAIT_PATIENCE_S 120 /* sanitizers on a loaded machine take their time */
+
+/* Seconds that pass at the same pace whatever the time of day does. */
+static inline double wait_clock(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Until the condition, which is asked for again and again, holds; fails the test when it does not. */
+#define wait_until(condition)                                              \
+    for (double wait_began = wait_clock(); !(condition); poll(NULL, 0, 2)) \
+    cr_assert_lt(wait_clock(), wait_began + WAIT_PATIENCE_S, "after %d s still not: %s", WAIT_PATIENCE_S, #condition)
+
+#endif

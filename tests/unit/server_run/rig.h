@@ -1,0 +1,59 @@
+/* rig: a server in the test's process, with real workers and connections, but nothing that listens: the test has the
+ * other ends of socket pairs. Workers can be held, so that all that was sent meanwhile is read in one iteration, and
+ * functions can be called on their threads. Whatever fails, fails the test.
+ *
+ * Thread: the test's. */
+#ifndef BLOOMERY_TEST_SERVER_RIG_H
+#define BLOOMERY_TEST_SERVER_RIG_H
+
+#include <criterion/criterion.h>
+
+#include "buf.h"
+#include "server_create.h"
+#include "wait.h"
+#include "worker.h"
+
+/* A server that has loaded its directory, with a saver, and a log if that is set; `dir` NULL: an empty directory of its
+ * own, without a log, which goes at rig_end(). The settings are names and values, and end with NULL. */
+struct server *rig_begin(unsigned workers, const char *dir, const char *const *settings);
+
+void rig_end(void); /* closes the connections that are left, too */
+
+struct server *rig_server(void);
+
+int rig_connect(unsigned worker); /* returns the client's end, non-blocking */
+void rig_close(int fd);
+
+/* Appends a request: words that a space divides. */
+void rig_request(struct buf *out, const char *line);
+void rig_send_bytes(int fd, const void *bytes, size_t len);
+bool rig_try_send(int fd, const void *bytes, size_t len); /* all of them, or false: there is no room for all */
+void rig_send(int fd, const char *line);
+void rig_send_buf(int fd, struct buf *requests); /* which is empty then */
+
+void rig_end_of_input(int fd); /* the client has sent its last byte */
+
+/* What comes next is exactly this, byte by byte. */
+void rig_expect(int fd, const char *bytes);
+void rig_call(int fd, const char *line, const char *reply); /* rig_send(), rig_expect() */
+
+/* Reads exactly so many bytes; the caller frees them. They end with a NUL. */
+char *rig_read(int fd, size_t len);
+
+/* The replies to `requests`, which ends with "PING end": all bytes before "+PONG" of that. The caller frees them. */
+char *rig_replies(int fd, struct buf *requests, size_t *len_out);
+
+void rig_expect_silence(int fd); /* nothing has come so far */
+void rig_expect_end(int fd);     /* the server closes the connection */
+
+/* Workers stand still, offline, until rig_let_go(). */
+void rig_hold(void);
+void rig_let_go(void);
+
+/* Calls run(worker, arg) on the worker's thread, within an iteration, and waits for it. */
+void rig_on_loop(unsigned worker, void (*run)(struct worker *worker, void *arg), void *arg);
+
+/* Waits until the worker has done an iteration that begins after this call. */
+void rig_pass(unsigned worker);
+
+#endif

@@ -1,0 +1,293 @@
+/* Exclusive sections, with real workers and jobs of the pool: who is inside is alone, everyone has a turn, and nobody
+ * waits for ever. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exclusive.h"
+#include "rig.h"
+
+TestSuite(exclusive, .timeout = 300);
+
+static struct buf requests;
+
+static struct server *begin(unsigned workers)
+{
+    buf_init(&requests, SIZE_MAX);
+    return rig_begin(workers, NULL, NULL);
+}
+
+static void end(void)
+{
+    rig_end();
+    buf_deinit(&requests);
+}
+
+/* A transaction that adds the item to both filters, and one that looks at both. */
+static void request_both(const char *command, unsigned item)
+{
+    char line[64];
+    rig_request(&requests, "MULTI");
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof(line), "%s %c i%u", command, 'f' + i, item);
+        rig_request(&requests, line);
+    }
+    rig_request(&requests, "EXEC");
+}
+
+#define HEAD "+OK\r\n+QUEUED\r\n+QUEUED\r\n"
+
+/* Reads the reply of a transaction of request_both(): the two numbers. */
+static void expect_pair(int fd, char pair_out[2])
+{
+    rig_expect(fd, HEAD);
+    char *reply = rig_read(fd, strlen("*2\r\n:0\r\n:0\r\n"));
+    cr_assert_eq(memcmp(reply, "*2\r\n:", 5), 0, "'%s'", reply);
+    pair_out[0] = reply[5];
+    pair_out[1] = reply[9];
+    free(reply);
+}
+
+Test(exclusive, transactions_of_several_workers_are_whole)
+{
+    enum { WORKERS = 3, EACH = 4, CONNECTIONS = WORKERS * EACH, ITEMS = 60 };
+    int fds[CONNECTIONS];
+    unsigned winners[ITEMS] = {0};
+    begin(WORKERS);
+    for (int i = 0; i < CONNECTIONS; i++)
+        fds[i] = rig_connect((unsigned)i % WORKERS);
+    rig_hold();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        for (unsigned item = 0; item < ITEMS; item++)
+            request_both((i + (int)item) % 3 == 0 ? "BF.EXISTS" : "BF.ADD", item);
+        rig_send_buf(fds[i], &requests);
+    }
+    rig_let_go();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        for (unsigned item = 0; item < ITEMS; item++) {
+            char pair[2];
+            expect_pair(fds[i], pair);
+            cr_assert_eq(pair[0], pair[1], "item %u: one of both", item);
+            winners[item] += (i + (int)item) % 3 != 0 && pair[0] == '1';
+        }
+    }
+    for (unsigned item = 0; item < ITEMS; item++)
+        cr_assert_eq(winners[item], 1, "item %u was added by %u", item, winners[item]);
+    end();
+}
+
+/* Connections that get no turn at a gate, as it has been closed for too long, ask for the next one. */
+Test(exclusive, of_many_long_transactions_each_has_its_turn)
+{
+    enum { CONNECTIONS = 30, ADDS = 50 };
+    int fds[CONNECTIONS];
+    begin(2);
+    for (int i = 0; i < CONNECTIONS; i++)
+        fds[i] = rig_connect((unsigned)i % 2);
+    rig_hold();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        rig_request(&requests, "MULTI");
+        for (int k = 0; k < ADDS; k++) {
+            char line[256];
+            int len = snprintf(line, sizeof(line), "BF.MADD f%d", i);
+            for (int n = 0; n < 20; n++)
+                len += snprintf(line + len, sizeof(line) - (size_t)len, " %d-%d", k, n);
+            rig_request(&requests, line);
+        }
+        rig_request(&requests, "EXEC");
+        rig_send_buf(fds[i], &requests);
+    }
+    rig_let_go();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        char line[32];
+        rig_expect(fds[i], "+OK\r\n");
+        for (int k = 0; k < ADDS; k++)
+            rig_expect(fds[i], "+QUEUED\r\n");
+        rig_expect(fds[i], "*50\r\n*20\r\n:1\r\n");
+        free(rig_read(fds[i], (size_t)(ADDS * (5 + 20 * 4) - 9)));
+        snprintf(line, sizeof(line), "BF.EXISTS f%d 49-19", i);
+        rig_call(fds[i], line, ":1\r\n");
+    }
+    end();
+}
+
+/* ---- jobs ---- */
+
+struct section_call {
+    bool answer;
+};
+
+static void begin_job(struct worker *worker, void *arg)
+{
+    ((struct section_call *)arg)->answer = exclusive_job_begin(&worker->runner.section);
+}
+
+static void ask_now(struct worker *worker, void *arg)
+{
+    ((struct section_call *)arg)->answer = exclusive_now(&worker->runner.section);
+}
+
+/* A job that has begun is waited for; one that comes while a section is asked for starts after it. */
+Test(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
+{
+    struct section_call call = {false};
+    struct server *server = begin(2);
+    int fd = rig_connect(0), other = rig_connect(1);
+    rig_on_loop(0, begin_job, &call);
+    cr_assert(call.answer, "nothing forbids it");
+    rig_call(fd, "MULTI", "+OK\r\n");
+    rig_call(fd, "BF.ADD f a", "+QUEUED\r\n");
+    rig_call(fd, "BF.ADD f b", "+QUEUED\r\n"); /* one command alone would need no section */
+    rig_send(fd, "EXEC");                      /* asks for a section */
+    rig_pass(0);
+    rig_pass(1);
+    rig_expect_silence(fd);
+    rig_on_loop(1, begin_job, &call);
+    cr_assert_not(call.answer, "a job begins though a section is asked for");
+    rig_send(other, "BF.MERGE g f");                     /* likewise: it is kept */
+    rig_call(rig_connect(1), "BF.EXISTS f a", ":0\r\n"); /* others go on */
+    rig_expect_silence(fd);
+    exclusive_job_end(server);
+    rig_expect(fd, "*2\r\n:1\r\n:1\r\n");
+    rig_expect(other, "+OK\r\n"); /* it came after the transaction, which made its source */
+    rig_call(other, "BF.EXISTS g a", ":1\r\n");
+    rig_on_loop(1, begin_job, &call);
+    cr_assert(call.answer);
+    exclusive_job_end(server);
+    end();
+}
+
+Test(exclusive, one_worker_alone_needs_no_gate_but_where_a_job_runs)
+{
+    struct section_call call = {false};
+    struct server *server = begin(1);
+    rig_on_loop(0, ask_now, &call);
+    cr_assert(call.answer);
+    rig_on_loop(0, begin_job, &call);
+    cr_assert(call.answer);
+    rig_on_loop(0, ask_now, &call);
+    cr_assert_not(call.answer);
+    exclusive_job_end(server);
+    rig_on_loop(0, ask_now, &call);
+    cr_assert(call.answer);
+    end();
+    server = begin(2);
+    rig_on_loop(0, ask_now, &call);
+    cr_assert_not(call.answer, "the other worker runs");
+    end();
+}
+
+/* ---- visits ---- */
+
+struct visitor {
+    pthread_t thread;
+    struct server *server;
+    _Atomic int *inside, *visits;
+    bool visited;
+};
+
+static void visit(void *arg)
+{
+    struct visitor *visitor = arg;
+    cr_assert_eq(atomic_fetch_add(visitor->inside, 1), 0, "two are inside");
+    atomic_fetch_add(visitor->visits, 1);
+    atomic_fetch_sub(visitor->inside, 1);
+}
+
+static void *visitor_main(void *arg)
+{
+    struct visitor *visitor = arg;
+    visitor->visited = exclusive_visit(visitor->server, visit, visitor);
+    return NULL;
+}
+
+static void begin_visits(struct visitor *visitors, int n, struct server *server, _Atomic int *inside,
+                         _Atomic int *visits)
+{
+    for (int i = 0; i < n; i++) {
+        visitors[i] = (struct visitor){.server = server, .inside = inside, .visits = visits};
+        cr_assert_eq(pthread_create(&visitors[i].thread, NULL, visitor_main, &visitors[i]), 0);
+    }
+}
+
+/* Visits that come at any moment, beside transactions, are each called once. */
+Test(exclusive, each_visit_is_called_once_while_all_stand_still)
+{
+    enum { ROUNDS = 20, VISITORS = 4 };
+    _Atomic int inside = 0, visits = 0;
+    struct server *server = begin(3);
+    int fds[3];
+    for (int i = 0; i < 3; i++)
+        fds[i] = rig_connect((unsigned)i);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct visitor visitors[VISITORS];
+        for (int i = 0; i < 3; i++) {
+            request_both("BF.ADD", (unsigned)round);
+            rig_send_buf(fds[i], &requests);
+        }
+        begin_visits(visitors, VISITORS, server, &inside, &visits);
+        for (int i = 0; i < 3; i++) {
+            char pair[2];
+            expect_pair(fds[i], pair);
+            cr_assert_eq(pair[0], pair[1]);
+        }
+        for (int i = 0; i < VISITORS; i++) {
+            pthread_join(visitors[i].thread, NULL);
+            cr_assert(visitors[i].visited);
+        }
+        cr_assert_eq(atomic_load(&visits), (round + 1) * VISITORS);
+    }
+    end();
+}
+
+/* When the daemon ends, a visit that has found no moment ends, too, and is not called any more. */
+Test(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
+{
+    _Atomic int inside = 0, visits = 0;
+    struct section_call call = {false};
+    struct visitor visitors[2];
+    struct server *server = begin(2);
+    rig_on_loop(0, begin_job, &call); /* it would wait for this job */
+    begin_visits(visitors, 2, server, &inside, &visits);
+    for (;;) { /* until a visit has asked for a section */
+        rig_on_loop(1, begin_job, &call);
+        if (!call.answer)
+            break;
+        exclusive_job_end(server);
+    }
+    exclusive_end_visits(server);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(visitors[i].thread, NULL);
+        cr_assert_not(visitors[i].visited);
+    }
+    cr_assert_eq(atomic_load(&visits), 0);
+    exclusive_job_end(server);
+    rig_pass(0);
+    rig_pass(1);
+    cr_assert_eq(atomic_load(&visits), 0);
+    end();
+}
+
+/* ---- who goes ---- */
+
+/* A client that goes while its EXEC waits for the others runs nothing. */
+Test(exclusive, a_client_that_goes_while_it_waits_for_a_section)
+{
+    struct section_call call = {false};
+    struct server *server = begin(2);
+    int fd = rig_connect(0), other = rig_connect(1);
+    rig_on_loop(0, begin_job, &call);
+    rig_call(fd, "MULTI", "+OK\r\n");
+    rig_call(fd, "BF.ADD f a", "+QUEUED\r\n");
+    rig_call(fd, "BF.ADD f b", "+QUEUED\r\n"); /* one command alone would need no section */
+    rig_send(fd, "EXEC");
+    rig_pass(0);
+    rig_call(other, "CLIENT KILL TYPE normal SKIPME yes", ":1\r\n");
+    rig_expect_end(fd);
+    exclusive_job_end(server);
+    rig_call(other, "MULTI", "+OK\r\n");
+    rig_call(other, "BF.EXISTS f a", "+QUEUED\r\n");
+    rig_call(other, "EXEC", "*1\r\n:0\r\n");
+    end();
+}

@@ -1,0 +1,220 @@
+/* Each allocation in turn fails while the commands of a connection run, whichever way each one takes. A client gets the
+ * right reply or an error, or is disconnected; what was acknowledged is there, and the next client is served. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "alloc_countdown.h"
+#include "rig.h"
+
+TestSuite(run_memory, .timeout = 300);
+
+static struct buf requests;
+
+/* Of the words each '#' is the number. */
+static void with_number(const char *words, size_t n, char *line_out, size_t size)
+{
+    size_t len = 0;
+    for (; *words; words++)
+        len += (size_t)(*words == '#' ? snprintf(line_out + len, size - len, "%zu", n)
+                                      : snprintf(line_out + len, size - len, "%c", *words));
+    cr_assert_lt(len, size);
+}
+
+static void add(const char *words, size_t n)
+{
+    char line[256];
+    with_number(words, n, line, sizeof(line));
+    rig_request(&requests, line);
+}
+
+static void add_batch(size_t n)
+{
+    struct buf line;
+    buf_init(&line, SIZE_MAX);
+    buf_appendf(&line, "BF.MADD many");
+    for (unsigned i = 0; i < 300; i++)
+        buf_appendf(&line, " %zu-%u", n, i);
+    buf_append(&line, "", 1);
+    rig_request(&requests, buf_head(&line));
+    buf_deinit(&line);
+}
+
+/* The replies up to the end of the connection, or to that of "PING the-end". To be freed. */
+static char *replies_of(int fd)
+{
+    size_t len = 0, room = 65536;
+    char *text = calloc(1, room);
+    for (;;) {
+        ssize_t n = recv(fd, text + len, room - 1 - len, 0);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+            cr_assert_eq(poll(&poll_fd, 1, WAIT_PATIENCE_S * 1000), 1, "no end behind '%s'", text);
+            continue;
+        }
+        if (n <= 0)
+            return text;
+        len += (size_t)n;
+        if (strstr(text, "the-end\r\n"))
+            return text;
+    }
+}
+
+/* Runs the commands while allocation `at` fails; whether there was such. `n` is a number that no run had before. */
+static bool run(void (*commands)(size_t n), size_t n, size_t at, char **replies_out)
+{
+    int fd = rig_connect(0);
+    rig_pass(0);
+    commands(n);
+    rig_request(&requests, "PING the-end");
+    rig_hold();
+    rig_send_buf(fd, &requests);
+    alloc_countdown_start(at);
+    rig_let_go();
+    *replies_out = replies_of(fd);
+    bool failed = alloc_countdown_stop();
+    rig_close(fd);
+    return failed;
+}
+
+static void expect_present(const char *words, size_t n)
+{
+    char line[128];
+    int fd = rig_connect(1);
+    with_number(words, n, line, sizeof(line));
+    rig_call(fd, line, ":1\r\n");
+    rig_close(fd);
+}
+
+static void begin(void)
+{
+    alloc_countdown_spare(true); /* the test's own */
+    buf_init(&requests, SIZE_MAX);
+    rig_begin(2, NULL, NULL);
+}
+
+static void end(void)
+{
+    rig_end();
+    buf_deinit(&requests);
+}
+
+/* ---- one way after the other ---- */
+
+static void single_adds(size_t n)
+{
+    add("BF.ADD f #", n);
+    add("BF.EXISTS f #", n);
+    add("BF.ADD fresh-# a", n);
+    add("BF.ADD f again-#", n);
+    add("DEL fresh-#", n);
+}
+
+Test(run_memory, through_the_window)
+{
+    size_t n = 0;
+    bool failed;
+    begin();
+    do {
+        char *replies;
+        failed = run(single_adds, n, n, &replies);
+        if (strncmp(replies, ":1\r\n", 4) == 0)
+            expect_present("BF.EXISTS f #", n);
+        cr_assert(failed || strcmp(replies, ":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
+        free(replies);
+        n++;
+    } while (failed);
+    end();
+}
+
+static void in_slices(size_t n)
+{
+    add_batch(n);
+    add("BF.ADD f #", n);
+    add("BF.MEXISTS many #-299 nosuch", n);
+}
+
+Test(run_memory, in_slices)
+{
+    size_t n = 0;
+    bool failed;
+    begin();
+    do {
+        char *replies;
+        failed = run(in_slices, n, n, &replies);
+        if (strncmp(replies, "*300\r\n", 6) == 0 && !strstr(replies, "-"))
+            expect_present("BF.EXISTS many #-299", n);
+        cr_assert(failed || strstr(replies, "\r\n:1\r\n*2\r\n:1\r\n:0\r\n$7\r\nthe-end"), "%s", replies);
+        free(replies);
+        n++;
+    } while (failed);
+    end();
+}
+
+static void in_the_pool(size_t n)
+{
+    add("BF.ADD from #", n);
+    add("BF.MERGE to-# from", n);
+    add("BF.EXISTS to-# #", n);
+    add("DEL to-#", n);
+}
+
+Test(run_memory, in_the_pool)
+{
+    size_t n = 0;
+    bool failed;
+    begin();
+    do {
+        char *replies;
+        failed = run(in_the_pool, n, n, &replies);
+        if (strncmp(replies, ":1\r\n", 4) == 0)
+            expect_present("BF.EXISTS from #", n);
+        if (strncmp(replies, ":1\r\n+OK\r\n", 9) == 0) /* it was there, unless the look failed */
+            cr_assert(strncmp(replies + 9, ":1\r\n", 4) == 0 || replies[9] == '-' || replies[9] == '\0', "%s", replies);
+        cr_assert(failed || strcmp(replies, ":1\r\n+OK\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
+        free(replies);
+        n++;
+    } while (failed);
+    end();
+}
+
+static void in_a_transaction(size_t n)
+{
+    add("MULTI", n);
+    add("BF.ADD f t#", n);
+    add("BF.ADD g t#", n);
+    add("EXEC", n);
+}
+
+/* All of it, or nothing with an error. */
+Test(run_memory, in_a_transaction)
+{
+    size_t n = 0;
+    bool failed;
+    begin();
+    int other = rig_connect(1);
+    rig_call(other, "BF.RESERVE f 0.0001 1000", "+OK\r\n");
+    rig_call(other, "BF.RESERVE g 0.0001 1000", "+OK\r\n");
+    do {
+        char *replies, line[64];
+        failed = run(in_a_transaction, n, n, &replies);
+        snprintf(line, sizeof(line), "BF.EXISTS f t%zu", n);
+        rig_send(other, line);
+        char *in_f = rig_read(other, 4);
+        snprintf(line, sizeof(line), "BF.EXISTS g t%zu", n);
+        rig_send(other, line);
+        char *in_g = rig_read(other, 4);
+        cr_assert(strcmp(in_f, in_g) == 0 || strstr(replies, "*2\r\n"), "one of both, behind '%s'", replies);
+        if (strstr(replies, "*2\r\n:1\r\n:1\r\n"))
+            cr_assert(in_f[1] == '1' && in_g[1] == '1', "acknowledged, but not there");
+        cr_assert(failed || strstr(replies, "*2\r\n:1\r\n:1\r\n"), "%s", replies);
+        free(in_f);
+        free(in_g);
+        free(replies);
+        n++;
+    } while (failed);
+    end();
+}

@@ -1,0 +1,292 @@
+/* The window answers as if each command ran by itself, however the commands come: in runs or one by one, from one
+ * connection or from many, cut anywhere. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rig.h"
+#include "rng.h"
+
+TestSuite(window, .timeout = 300);
+
+static struct buf requests;
+
+static void begin(unsigned workers)
+{
+    buf_init(&requests, SIZE_MAX);
+    rig_begin(workers, NULL, NULL);
+}
+
+static void end(void)
+{
+    rig_end();
+    buf_deinit(&requests);
+}
+
+__attribute__((format(printf, 1, 2))) static void request(const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    rig_request(&requests, line);
+}
+
+/* Replies of one character between ':' and the end of the line. */
+static void expect_numbers(int fd, const char *digits)
+{
+    for (; *digits; digits++)
+        rig_expect(fd, (char[]){':', *digits, '\r', '\n', '\0'});
+}
+
+static void expect_times(int fd, const char *reply, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        rig_expect(fd, reply);
+}
+
+/* ---- boundaries ---- */
+
+/* Runs of 32, a window of 64 runs and 256 items: each item has its place, none comes twice, and none gets the answer of
+ * another one. */
+Test(window, runs_of_any_length_are_answered_item_by_item)
+{
+    static const unsigned lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 224, 225, 255, 256, 257, 1000};
+    begin(1);
+    int fd = rig_connect(0);
+    rig_call(fd, "BF.RESERVE f 0.000001 100000", "+OK\r\n");
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        for (unsigned pass = 0; pass < 3; pass++) {
+            rig_hold();
+            for (unsigned item = 0; item < lengths[i]; item++)
+                request("%s f %zu-%u", pass == 0 ? "BF.ADD" : "BF.EXISTS", i,
+                        pass == 2 && item % 3 ? item + 5000 : item);
+            rig_send_buf(fd, &requests);
+            rig_let_go();
+            for (unsigned item = 0; item < lengths[i]; item++)
+                rig_expect(fd, pass == 2 && item % 3 ? ":0\r\n" : ":1\r\n");
+        }
+    }
+    end();
+}
+
+/* Commands of 70 connections at once: more runs than the window has places for. */
+Test(window, of_many_connections_in_one_iteration_one_wins)
+{
+    enum { CONNECTIONS = 70 };
+    int fds[CONNECTIONS];
+    unsigned winners = 0;
+    begin(1);
+    for (int i = 0; i < CONNECTIONS; i++)
+        fds[i] = rig_connect(0);
+    rig_hold();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        request("BF.EXISTS f %d", i); /* nobody has added it */
+        request("BF.ADD f the-same");
+        request("BF.ADD f %d", i);
+        request("BF.EXISTS f %d", i);
+        rig_send_buf(fds[i], &requests);
+    }
+    rig_let_go();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        rig_expect(fds[i], ":0\r\n");
+        char *reply = rig_read(fds[i], 4);
+        winners += reply[1] == '1';
+        free(reply);
+        expect_numbers(fds[i], "11");
+    }
+    cr_assert_eq(winners, 1, "%u connections have added it", winners);
+    end();
+}
+
+/* ---- order ---- */
+
+/* A later command of the same input changes what an earlier step has seen of the filter. */
+Test(window, what_changes_in_between_is_seen)
+{
+    begin(1);
+    int fd = rig_connect(0);
+    rig_hold();
+    request("BF.ADD f a"); /* makes the filter */
+    request("BF.EXISTS f a");
+    request("DEL f");
+    request("BF.EXISTS f a");
+    request("BF.ADD f b");
+    request("BF.ADD g c");
+    request("RENAME g f");
+    request("BF.EXISTS f b");
+    request("BF.EXISTS f c");
+    request("BF.EXISTS g c");
+    request("BF.ADD f c");
+    request("FLUSHALL");
+    request("BF.EXISTS f c");
+    rig_send_buf(fd, &requests);
+    rig_let_go();
+    expect_numbers(fd, "111011");
+    rig_expect(fd, "+OK\r\n");
+    expect_numbers(fd, "0100");
+    rig_expect(fd, "+OK\r\n");
+    expect_numbers(fd, "0");
+    end();
+}
+
+/* Within one run: a filter of fixed size is full in the middle of it, and one that grows has another layer. */
+Test(window, a_filter_that_fills_up_within_a_run)
+{
+    begin(1);
+    int fd = rig_connect(0);
+    rig_call(fd, "BF.RESERVE fixed 0.0001 20 NONSCALING", "+OK\r\n");
+    rig_call(fd, "BF.RESERVE grows 0.0001 20", "+OK\r\n");
+    rig_hold();
+    for (int i = 0; i < 32; i++)
+        request("BF.ADD fixed item-%02d", i);
+    for (int i = 0; i < 32; i++)
+        request("BF.ADD grows item-%02d", i);
+    for (int i = 0; i < 32; i++)
+        request("BF.EXISTS fixed item-%02d", i);
+    for (int i = 0; i < 32; i++)
+        request("BF.ADD fixed item-%02d", i % 20);
+    rig_send_buf(fd, &requests);
+    rig_let_go();
+    expect_times(fd, ":1\r\n", 20);
+    expect_times(fd, "-ERR non scaling filter is full\r\n", 12);
+    expect_times(fd, ":1\r\n", 32 + 20);
+    expect_times(fd, ":0\r\n", 12 + 32);
+    rig_call(fd, "BF.CARD grows", ":32\r\n");
+    rig_call(fd, "BF.INFO grows FILTERS", "*1\r\n:2\r\n");
+    end();
+}
+
+/* ---- a command that is recognised by the one before ---- */
+
+Test(window, another_connection_is_asked_for_its_own_rights)
+{
+    begin(1);
+    int owner = rig_connect(0), guest = rig_connect(0);
+    rig_call(owner, "ACL SETUSER guest on >pw ~g +@all", "+OK\r\n");
+    rig_call(guest, "AUTH guest pw", "+OK\r\n");
+    for (int round = 0; round < 3; round++) {
+        rig_call(owner, "BF.ADD f secret", round ? ":0\r\n" : ":1\r\n");
+        rig_call(guest, "BF.ADD f secret",
+                 "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
+        rig_call(owner, "BF.EXISTS f secret", ":1\r\n");
+        rig_call(guest, "BF.EXISTS f secret",
+                 "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
+        rig_call(guest, "BF.EXISTS g secret", ":0\r\n");
+    }
+    rig_call(owner, "ACL SETUSER guest ~f", "+OK\r\n");
+    rig_call(owner, "BF.EXISTS f secret", ":1\r\n");
+    rig_call(guest, "BF.EXISTS f secret", ":1\r\n");
+    rig_call(owner, "ACL SETUSER guest resetkeys ~g", "+OK\r\n"); /* what it was once allowed counts no longer */
+    rig_call(guest, "BF.EXISTS f secret",
+             "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
+    end();
+}
+
+Test(window, another_connection_is_in_its_own_database)
+{
+    begin(1);
+    int zero = rig_connect(0), one = rig_connect(0);
+    rig_call(one, "SELECT 1", "+OK\r\n");
+    rig_call(zero, "BF.ADD f a", ":1\r\n");
+    rig_call(one, "BF.ADD f a", ":1\r\n");
+    rig_call(zero, "BF.ADD f b", ":1\r\n");
+    rig_hold();
+    for (int i = 0; i < 8; i++) {
+        request("BF.EXISTS f b");
+        rig_send_buf(i % 2 ? one : zero, &requests);
+    }
+    rig_let_go();
+    expect_numbers(zero, "1111");
+    expect_numbers(one, "0000");
+    rig_call(one, "SWAPDB 0 1", "+OK\r\n"); /* the names are the same, the filters are not */
+    rig_call(zero, "BF.EXISTS f b", ":0\r\n");
+    rig_call(one, "BF.EXISTS f b", ":1\r\n");
+    end();
+}
+
+/* ---- as one by one ---- */
+
+static void random_request(struct rng *rng)
+{
+    static const char *const names[] = {"f", "g", "fixed", "longer-name"};
+    const char *name = names[rng_next(rng) % 4];
+    uint64_t dice = rng_next(rng) % 100;
+    unsigned item = (unsigned)(rng_next(rng) % 200), n = 1 + (unsigned)(rng_next(rng) % 40);
+    if (dice < 40)
+        for (unsigned i = 0; i < n; i++)
+            request("BF.ADD %s i%u", name, item + i);
+    else if (dice < 80)
+        for (unsigned i = 0; i < n; i++)
+            request("BF.EXISTS %s i%u", name, item + i);
+    else if (dice < 84)
+        request("DEL %s", name);
+    else if (dice < 86)
+        request("BF.MADD %s i%u i%u", name, item, item + 1);
+    else if (dice < 88)
+        request("RENAME %s %s", name, names[rng_next(rng) % 4]);
+    else if (dice < 91)
+        request("BF.RESERVE %s 0.001 %u%s", name, n, dice == 88 ? " NONSCALING" : "");
+    else if (dice < 93)
+        request("SELECT %u", item % 2);
+    else if (dice < 95)
+        request("BF.CARD %s", name);
+    else if (dice < 96)
+        request("BF.ADD %s", name);
+    else if (dice < 97)
+        request("MULTI");
+    else if (dice < 99)
+        request("EXEC");
+    else
+        request("CLIENT REPLY SKIP");
+}
+
+/* Sends pieces that are cut at random, behind a SELECT 0 and a FLUSHALL; 0: one piece. */
+static char *in_pieces(int fd, const struct buf *all, size_t piece, struct rng *rng, size_t *len_out)
+{
+    const char *at = buf_head(all);
+    size_t left = buf_len(all);
+    rig_call(fd, "SELECT 0", "+OK\r\n");
+    rig_call(fd, "FLUSHALL", "+OK\r\n");
+    while (left > 0) {
+        size_t len = piece ? 1 + rng_next(rng) % piece : left;
+        len = len < left ? len : left;
+        rig_send_bytes(fd, at, len);
+        at += len;
+        left -= len;
+        if (piece)
+            rig_pass(0);
+    }
+    struct buf end_request;
+    buf_init(&end_request, SIZE_MAX);
+    rig_request(&end_request, "DISCARD");
+    char *replies = rig_replies(fd, &end_request, len_out);
+    buf_deinit(&end_request);
+    return replies;
+}
+
+Test(window, answers_equal_those_of_commands_one_by_one)
+{
+    begin(1);
+    int fd = rig_connect(0);
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct rng rng;
+        size_t len, other_len;
+        rng_init(&rng, seed);
+        for (int i = 0; i < 120; i++)
+            random_request(&rng);
+        rig_call(fd, "CONFIG SET slowlog-log-slower-than 0", "+OK\r\n"); /* each is timed by itself */
+        char *one_by_one = in_pieces(fd, &requests, 0, &rng, &len);
+        rig_call(fd, "CONFIG SET slowlog-log-slower-than -1", "+OK\r\n");
+        for (size_t piece = 0; piece <= 2000; piece = piece ? piece * 4 : 500) {
+            char *together = in_pieces(fd, &requests, piece, &rng, &other_len);
+            cr_assert(len == other_len && memcmp(one_by_one, together, len) == 0,
+                      "seed %llu, pieces of up to %zu bytes", (unsigned long long)seed, piece);
+            free(together);
+        }
+        free(one_by_one);
+        buf_truncate(&requests, 0);
+    }
+    end();
+}

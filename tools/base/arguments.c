@@ -1,0 +1,158 @@
+/* The arguments and messages of subcommands. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "terminal.h"
+#include "tool.h"
+
+__attribute__((format(printf, 2, 0))) static void complain(const char *command, const char *fmt, va_list args)
+{
+    fprintf(stderr, "%sbloomery %s:%s ", terminal_colour(TERMINAL_RED), command, terminal_colour(TERMINAL_PLAIN));
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
+int tool_failed(const char *command, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    complain(command, fmt, args);
+    va_end(args);
+    return TOOL_FAILED;
+}
+
+int tool_misused(const char *command, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    complain(command, fmt, args);
+    va_end(args);
+    return TOOL_USAGE;
+}
+
+static size_t find_option(const struct tool_command *command, const char *name, size_t len)
+{
+    size_t i = 0;
+
+    while (command->options[i].name &&
+           (strlen(command->options[i].name) != len || memcmp(command->options[i].name, name, len) != 0))
+        i++;
+    CHECK(i < TOOL_MAX_OPTIONS);
+    return i;
+}
+
+const char *tool_option(const struct tool_args *args, const char *name)
+{
+    size_t i = find_option(args->command, name, strlen(name));
+
+    CHECK(args->command->options[i].name); /* the row lacks this option */
+    return args->values[i];
+}
+
+/* Takes the option at argv[*at], and the next argument if that is its value. */
+static int take_option(const struct tool_command *command, char **argv, int *at, struct tool_args *args)
+{
+    const char *argument = argv[*at];
+    size_t len = strcspn(argument, "="), i = find_option(command, argument, len);
+    const struct tool_option *option = &command->options[i];
+
+    if (!option->name)
+        return tool_misused(command->name, "unknown option '%.*s'", (int)len, argument);
+    if (args->values[i])
+        return tool_misused(command->name, "%s is given twice", option->name);
+    if (!option->value) {
+        if (argument[len] == '=')
+            return tool_misused(command->name, "%s takes no value", option->name);
+        args->values[i] = "";
+        return TOOL_OK;
+    }
+    args->values[i] = argument[len] == '=' ? argument + len + 1 : argv[++*at];
+    if (!args->values[i])
+        return tool_misused(command->name, "%s needs a value", option->name);
+    return TOOL_OK;
+}
+
+int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out)
+{
+    struct tool_args args = {.command = command, .positional = argv};
+    bool only_positional = false;
+    unsigned n = 0;
+
+    for (int i = 0; i < argc; i++) {
+        if (only_positional || argv[i][0] != '-' || argv[i][1] == '\0') {
+            if (n == command->max)
+                return tool_misused(command->name, "one argument too many: '%s'", argv[i]);
+            argv[n++] = argv[i]; /* after the positional ones read so far */
+        } else if (strcmp(argv[i], "--") == 0) {
+            only_positional = true;
+        } else if (take_option(command, argv, &i, &args) != TOOL_OK) {
+            return TOOL_USAGE;
+        }
+    }
+    if (n < command->min)
+        return tool_misused(command->name, "%u argument%s needed, %u given", command->min,
+                            command->min == 1 ? " is" : "s are", n);
+    argv[n] = NULL;
+    args.npositional = n;
+    *args_out = args;
+    return TOOL_OK;
+}
+
+bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    char *end;
+
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+int tool_number(const struct tool_args *args, const char *name, uint64_t min, uint64_t max, uint64_t *out)
+{
+    const char *text = tool_option(args, name);
+
+    if (!text || tool_parse_u64(text, min, max, out))
+        return TOOL_OK;
+    return tool_misused(args->command->name, "%s '%s': a number from %" PRIu64 " to %" PRIu64 " is needed", name, text,
+                        min, max);
+}
+
+int tool_real(const struct tool_args *args, const char *name, double max, double *out)
+{
+    const char *text = tool_option(args, name);
+
+    if (!text || (tool_parse_double(text, out) && *out <= max))
+        return TOOL_OK;
+    return tool_misused(args->command->name, "%s '%s': a number from 0 to %g is needed", name, text, max);
+}
+
+int tool_rate(const struct tool_args *args, const char *name, double *out)
+{
+    const char *text = tool_option(args, name);
+
+    if (!text || (tool_parse_double(text, out) && *out > 0 && *out < 1))
+        return TOOL_OK;
+    return tool_misused(args->command->name, "%s '%s': a rate between 0 and 1 is needed", name, text);
+}
+
+bool tool_parse_double(const char *text, double *out)
+{
+    char *end;
+
+    if ((text[0] < '0' || text[0] > '9') && text[0] != '.')
+        return false;
+    *out = strtod(text, &end);
+    return *end == '\0';
+}

@@ -1,0 +1,105 @@
+#include "new_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fsops.h"
+
+#define DESCRIPTORS "/proc/self/fd"
+#define MODE        0666 /* the umask takes from it */
+#define THERE       "the file exists; --force replaces it"
+
+static int refuse(struct errbuf *err, int rc)
+{
+    errbuf_set(err, "%s", rc == -EEXIST ? THERE : strerror(-rc));
+    return rc;
+}
+
+/* The directory of a path, with a NUL. */
+static void directory_of(const char *path, char *out, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(out, size, "%.*s", slash == path ? 1 : slash ? (int)(slash - path) : 1, slash ? path : ".");
+}
+
+int new_file_check(const char *path, bool replace, struct errbuf *err)
+{
+    struct stat st;
+
+    if (strlen(path) + sizeof(".9223372036854775807.part") > NEW_FILE_PATH)
+        return refuse(err, -ENAMETOOLONG);
+    if (lstat(path, &st) != 0) /* if it cannot be created, open() reports why */
+        return 0;
+    if (!replace)
+        return refuse(err, -EEXIST);
+    return S_ISDIR(st.st_mode) ? refuse(err, -EISDIR) : 0;
+}
+
+int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err)
+{
+    char directory[NEW_FILE_PATH];
+    int rc = new_file_check(path, replace, err);
+
+    if (rc != 0)
+        return rc;
+    *file = (struct new_file){.fd = -1, .path = path, .replace = replace};
+    snprintf(file->part, sizeof(file->part), "%s.%ld.part", path, (long)getpid());
+    directory_of(path, directory, sizeof(directory));
+    if (access(DESCRIPTORS, X_OK) == 0)
+        file->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
+    if (file->fd >= 0)
+        return 0;
+    unlink(file->part); /* left by an earlier process with the same id */
+    file->fd = open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+    file->named = file->fd >= 0;
+    return file->named ? 0 : refuse(err, -errno);
+}
+
+/* Links an unnamed file under a free name. */
+static int name_it(const struct new_file *file, const char *path)
+{
+    char descriptor[64];
+
+    snprintf(descriptor, sizeof(descriptor), DESCRIPTORS "/%d", file->fd);
+    return linkat(AT_FDCWD, descriptor, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 ? 0 : -errno;
+}
+
+static int publish(struct new_file *file)
+{
+    const struct fsops *fs = fsops_posix();
+    int rc = fs->sync(fs->ctx, file->fd);
+
+    if (rc == 0 && !file->named && !file->replace)
+        return name_it(file, file->path);
+    if (rc == 0 && !file->named) {
+        fs->unlink(fs->ctx, file->part);
+        rc = name_it(file, file->part);
+        file->named = rc == 0;
+    }
+    if (rc == 0)
+        rc = fs->rename(fs->ctx, file->part, file->path);
+    return rc;
+}
+
+int new_file_end(struct new_file *file, int rc, struct errbuf *err)
+{
+    const struct fsops *fs = fsops_posix();
+    char directory[NEW_FILE_PATH];
+
+    if (rc == 0)
+        rc = publish(file);
+    if (rc != 0 && file->named)
+        fs->unlink(fs->ctx, file->part);
+    int closed = fs->close(fs->ctx, file->fd);
+    if (rc == 0)
+        rc = closed;
+    directory_of(file->path, directory, sizeof(directory));
+    if (rc == 0)
+        rc = fs->sync_dir(fs->ctx, directory);
+    return rc == 0 ? 0 : refuse(err, rc);
+}

@@ -1,0 +1,33 @@
+/* new_file: a file that appears under its name when it is complete. A process killed before that leaves nothing, or
+ * `path`.<process>.part if the file system has no O_TMPFILE. Two writers of one path do not disturb each other: the
+ * first to end wins, or with `replace` the last. Thread: one. */
+#ifndef BLOOMERY_TOOL_NEW_FILE_H
+#define BLOOMERY_TOOL_NEW_FILE_H
+
+#include <stdbool.h>
+
+#include "errbuf.h"
+
+#define NEW_FILE_PATH 4096
+
+struct new_file {
+    int fd; /* to write to */
+    const char *path;
+    bool replace;
+    bool named; /* it is `part` */
+    char part[NEW_FILE_PATH];
+};
+
+/* Whether `path` may become a new file: no directory, and unless `replace` it must not exist. For a check before long
+ * work. 0 or -errno with the reason. */
+int new_file_check(const char *path, bool replace, struct errbuf *err);
+
+/* new_file_check(), and a file to write to, with the rights that the umask leaves. new_file_end() has to follow; `path`
+ * is borrowed until then. 0 or -errno with the reason. */
+int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err);
+
+/* Syncs the file and gives it its name. If `rc`, the status of writing it, is a failure, removes it. 0 or
+ * -errno with the reason. */
+int new_file_end(struct new_file *file, int rc, struct errbuf *err);
+
+#endif

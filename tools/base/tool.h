@@ -1,0 +1,132 @@
+/* tool: shared by the subcommands of `bloomery`.
+ *
+ * A subcommand is a file with a function and a row (struct tool_command) that describes it: arguments, options,
+ * examples. main.c lists the rows. The help, the man pages, the completion of shells and the reading of arguments all
+ * follow from them. A subcommand prints results to stdout and errors to stderr, and returns an exit code. */
+#ifndef BLOOMERY_TOOL_H
+#define BLOOMERY_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "errbuf.h"
+#include "manifest.h"
+
+enum tool_exit {
+    TOOL_OK = 0,
+    TOOL_FAILED = 1, /* 2 for a command with `greps` */
+    TOOL_USAGE = 2,  /* wrong arguments */
+    TOOL_NONE = -1,  /* nothing was found, for a command with `greps`; the process exits with 1 */
+};
+
+struct tool_option {
+    const char *name;  /* with the dashes; NULL ends a list */
+    const char *value; /* as the help names its value, "N"; NULL: it takes none */
+    const char *doc;   /* sentences */
+    const char *words; /* the possible values, separated by spaces; NULL: any */
+    const char *group; /* a heading before this option; NULL: none */
+};
+
+struct tool_args;
+
+struct tool_command {
+    const char *name;
+    const char *arguments; /* the positional ones as in the usage line: "DATADIR NAME FILE" */
+    unsigned min, max;     /* their number */
+    const char *summary;   /* one sentence */
+    const char *text;      /* paragraphs, separated by empty lines; a line that begins with a space is kept as it is */
+    const struct tool_option *options;
+    const char *examples;    /* lines of a shell; may be NULL */
+    const char *exit_status; /* explains its exit codes; NULL: the usual ones */
+    bool greps;              /* exit codes as grep: 0 found, 1 not found, 2 failure */
+    int (*run)(const struct tool_args *args);
+};
+
+#define TOOL_MANY        UINT32_MAX
+#define TOOL_MAX_OPTIONS 40
+
+/* The arguments of a subcommand, as its row describes them. */
+struct tool_args {
+    const struct tool_command *command;
+    char **positional; /* `min` to `max` of them, then NULL */
+    unsigned npositional;
+    const char *values[TOOL_MAX_OPTIONS]; /* internal */
+};
+
+/* The value of an option of the row, "" if it takes none; NULL when it is not given. */
+const char *tool_option(const struct tool_args *args, const char *name);
+
+/* Reads the arguments after the subcommand's name. An option is "--name value" or "--name=value"; "--" ends the
+ * options. Any other argument that begins with a dash is an unknown option, except "-" alone. TOOL_OK, or TOOL_USAGE
+ * after a message. Reorders argv. */
+int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
+
+/* Print "bloomery <command>: <message>" on stderr. Each returns its code, TOOL_FAILED or TOOL_USAGE; main() adds the
+ * usage to the latter. */
+int tool_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int tool_misused(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether the whole text is a number in the range. */
+bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+bool tool_parse_double(const char *text, double *out);
+
+/* Read the value of an option: a number of the range, a real number from 0 to `max`, a rate between 0 and 1. Without
+ * the option *out stays as it is. TOOL_OK, or TOOL_USAGE after a message. */
+int tool_number(const struct tool_args *args, const char *name, uint64_t min, uint64_t max, uint64_t *out);
+int tool_real(const struct tool_args *args, const char *name, double max, double *out);
+int tool_rate(const struct tool_args *args, const char *name, double *out);
+
+/* Locks a data directory; `fd_out` is -1 if it has no lock file. TOOL_OK, or TOOL_FAILED with the
+ * reason in `err`: it is no directory, or a daemon uses it. */
+int tool_lock(const char *datadir, int *fd_out, struct errbuf *err);
+
+/* The key of a filter in the store (database.h). */
+struct tool_key {
+    size_t len;
+    char bytes[65535 + 16];
+};
+
+/* The key of prefix and name in a database, by the number that clients use. False: too long. */
+bool tool_key_of(const struct databases *databases, unsigned db, const char *prefix, const char *name, size_t name_len,
+                 struct tool_key *key_out);
+
+/* The option --db: the number of a database, 0 without it. TOOL_OK, or TOOL_USAGE after a message. */
+#define TOOL_DATABASE_OPTION(text)                  \
+    {                                               \
+        .name = "--db", .value = "N", .doc = (text) \
+    }
+int tool_read_database(const struct tool_args *args, unsigned *db_out);
+
+/* A sink's function that ignores filters. */
+int tool_pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err);
+
+/* Passes each filter of the MANIFEST to the sink, whose on_gone is not called. TOOL_OK, or TOOL_FAILED with the reason
+ * in `err`. `save_out` may be NULL. */
+int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
+                       struct errbuf *err);
+
+/* Prints a filter's name percent-encoded (name_code.h). */
+void tool_print_name(FILE *stream, const char *name, size_t len);
+
+/* The rows, one in the file of each subcommand. */
+extern const struct tool_command tool_bench_command, tool_build_command, tool_check_command, tool_documents_command,
+    tool_export_command, tool_find_command, tool_import_command, tool_key_command, tool_list_command, tool_load_command,
+    tool_merge_command, tool_move_command, tool_query_command, tool_show_command, tool_unpack_command;
+
+/* All of them in the order of the help; ends with NULL. */
+extern const struct tool_command *const tool_commands[];
+
+const char *tool_exit_status(const struct tool_command *command); /* explains its exit codes */
+
+/* Prints the help of a subcommand (describe.c). */
+void tool_print_help(const struct tool_command *command);
+void tool_print_usage(const struct tool_command *command, FILE *stream); /* its arguments in one line */
+
+/* Write a document to the stream, which remembers errors. `subject` is the command of a page, otherwise NULL. */
+typedef void document_writer(FILE *stream, const void *subject);
+document_writer write_main_page, write_command_page;         /* man_page.c */
+document_writer write_bash_completion, write_zsh_completion; /* completion.c */
+
+#endif

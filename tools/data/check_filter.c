@@ -1,0 +1,154 @@
+#include "check_filter.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "filterdb.h"
+#include "pieces.h"
+
+int filter_checker_init(struct filter_checker *checker, const char *datadir, struct progress *progress)
+{
+    *checker = (struct filter_checker){.datadir = datadir, .progress = progress};
+    pack_reader_init(&checker->packs, fsops_posix(), datadir);
+    return bloom_pool_create(&checker->pool) == 0 ? 0 : -ENOMEM;
+}
+
+void filter_checker_deinit(struct filter_checker *checker)
+{
+    if (checker->pool)
+        bloom_pool_destroy(checker->pool);
+    pack_reader_deinit(&checker->packs);
+}
+
+/* ---- shapes ---- */
+
+static int append_layers(struct bloom_filter *filter, const struct bloom_shape *shapes, unsigned nlayers,
+                         const struct log_filter *grown, struct errbuf *why)
+{
+    unsigned i = 1;
+    int rc = 0;
+
+    for (; rc == 0 && i < nlayers; i++)
+        rc = bloom_filter_append_layer(filter, &shapes[i], why);
+    for (; rc == 0 && grown && i < grown->ngrown && grown->grown[i].nwords; i++)
+        rc = bloom_filter_append_layer(filter, &grown->grown[i], why);
+    if (rc != 0)
+        errbuf_prefix(why, "layer %u", i - 1);
+    return rc;
+}
+
+/* The words are not touched, so they take no memory. */
+bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params,
+                              const struct bloom_shape *shapes, unsigned nlayers, const struct log_filter *grown,
+                              struct errbuf *why)
+{
+    struct bloom_class *class = NULL;
+    struct bloom_filter *filter = NULL;
+
+    errbuf_set(why, "out of memory");
+    int rc = bloom_class_get(checker->pool, params, &shapes[0], &class, why);
+    if (rc == 0 && !(filter = aligned_alloc(64, (bloom_filter_bytes(class) + 63) & ~(size_t)63)))
+        rc = -ENOMEM;
+    if (rc == 0)
+        rc = bloom_filter_init(filter, class, why);
+    if (rc == 0) {
+        rc = append_layers(filter, shapes, nlayers, grown, why);
+        bloom_filter_deinit(filter);
+    }
+    free(filter);
+    bloom_class_release(class);
+    return rc == 0;
+}
+
+/* ---- files ---- */
+
+static bool header_is_right(const unsigned char *bytes, uint64_t size, const struct manifest_filter *filter, unsigned i,
+                            struct errbuf *why)
+{
+    const struct manifest_layer *layer = &filter->layers[i];
+    struct bloom_shape shape;
+
+    if (filterdb_decode_header(bytes, size, filter->variant, &shape, why) != FILTERDB_OK)
+        return false;
+    if (shape.k == layer->k && shape.nwords == layer->nwords)
+        return true;
+    errbuf_set(why, "its header says hash count %u and %" PRIu64 " words, the MANIFEST %u and %" PRIu64, shape.k,
+               shape.nwords, layer->k, layer->nwords);
+    return false;
+}
+
+static bool digest_is_right(uint64_t found, uint64_t xxh3, struct errbuf *why)
+{
+    if (found == xxh3)
+        return true;
+    errbuf_set(why, "its checksum is %016" PRIx64 " instead of %016" PRIx64, found, xxh3);
+    return false;
+}
+
+struct reading {
+    struct progress *progress;
+    unsigned char head[FILTERDB_HEADER_BYTES];
+};
+
+static int take_piece(void *ctx, const unsigned char *bytes, size_t n, uint64_t at)
+{
+    struct reading *reading = ctx;
+
+    if (at == 0)
+        memcpy(reading->head, bytes, n < sizeof(reading->head) ? n : sizeof(reading->head));
+    progress_add(reading->progress, n);
+    return 0;
+}
+
+static bool file_is_whole(struct filter_checker *checker, const char *path, const struct manifest_filter *filter,
+                          unsigned i, struct errbuf *why)
+{
+    struct reading reading = {.progress = checker->progress};
+    uint64_t size = 0, xxh3 = 0;
+    int rc = file_pieces(path, take_piece, &reading, &size, &xxh3);
+    bool whole = false;
+
+    if (rc != 0)
+        errbuf_set(why, "%s", strerror(-rc));
+    else if (size != filterdb_bytes(filter->layers[i].nwords))
+        errbuf_set(why, "it has %" PRIu64 " bytes instead of %" PRIu64, size, filterdb_bytes(filter->layers[i].nwords));
+    else
+        whole =
+            digest_is_right(xxh3, filter->layers[i].xxh3, why) && header_is_right(reading.head, size, filter, i, why);
+    if (!whole)
+        errbuf_prefix(why, "%s", path);
+    return whole;
+}
+
+static bool packed_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
+                                  uint64_t offset, struct errbuf *why)
+{
+    size_t len = (size_t)filterdb_bytes(filter->layers[i].nwords);
+    const unsigned char *bytes;
+
+    progress_add(checker->progress, len);
+    if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, NULL, why) != 0)
+        return false;
+    if (digest_is_right(XXH3_64bits(bytes, len), filter->layers[i].xxh3, why) &&
+        header_is_right(bytes, len, filter, i, why))
+        return true;
+    errbuf_prefix(why, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
+    return false;
+}
+
+bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
+                           uint64_t offset, struct errbuf *why)
+{
+    const struct file_name name = manifest_layer_file(filter, i);
+    char path[4096], file[FILE_NAME_SIZE];
+
+    if (filter->pack)
+        return packed_layer_is_whole(checker, filter, i, offset, why);
+    file_name_format(&name, file);
+    snprintf(path, sizeof(path), "%s/" FILTERS_DIR "/%s", checker->datadir, file);
+    return file_is_whole(checker, path, filter, i, why);
+}

@@ -1,0 +1,40 @@
+/* check_filter: checks whether a start would load a filter: its shape, and its files to the last byte. It reads files
+ * in pieces, so it needs far less memory than the filter.
+ *
+ * Lifetime: caller's storage, init to deinit. Thread: one. */
+#ifndef BLOOMERY_TOOL_CHECK_FILTER_H
+#define BLOOMERY_TOOL_CHECK_FILTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "log_history.h"
+#include "manifest.h"
+#include "pack.h"
+#include "progress.h"
+
+struct filter_checker {
+    const char *datadir; /* borrowed */
+    struct pack_reader packs;
+    struct bloom_pool *pool;
+    struct progress *progress; /* borrowed; told of the bytes read */
+};
+
+/* 0 or -ENOMEM. */
+int filter_checker_init(struct filter_checker *checker, const char *datadir, struct progress *progress);
+void filter_checker_deinit(struct filter_checker *checker);
+
+/* Whether a filter of these parameters with these layers is possible. The layers of `grown` (may be NULL) that follow
+ * are appended first, up to the first unknown one. */
+bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params,
+                              const struct bloom_shape *shapes, unsigned nlayers, const struct log_filter *grown,
+                              struct errbuf *why);
+
+/* Whether the file of layer i, as a MANIFEST or a record describes it, is whole. In a pack its bytes begin at
+ * `offset`. */
+bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
+                           uint64_t offset, struct errbuf *why);
+
+#endif

@@ -1,0 +1,283 @@
+/* The file is read three times: all of it, for the checksum; the numbers of each filter; the bits, filter by filter, as
+ * they are saved. So no damaged value is used. */
+#include "rdb_scan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fsops.h"
+#include "progress.h"
+#include "redisbloom_format.h"
+
+#define BUFFER_BYTES (256 * 1024)
+
+/* ---- reading from a place of the file ---- */
+
+struct place {
+    const struct rdb_scan *scan;
+    uint64_t at;
+    struct progress *progress; /* NULL: none */
+    unsigned char buffer[BUFFER_BYTES];
+};
+
+static int read_on(void *ctx, void *buf, size_t len, size_t *n_out)
+{
+    const struct fsops *fs = fsops_posix();
+    struct place *place = ctx;
+    int rc = fs->pread(fs->ctx, place->scan->fd, buf, len, place->at, n_out);
+
+    if (rc == 0)
+        place->at += *n_out;
+    if (place->progress)
+        progress_update(place->progress, place->at);
+    return rc;
+}
+
+static void read_from(struct rdb_reader *reader, struct place *place, const struct rdb_scan *scan, uint64_t at,
+                      struct errbuf *err)
+{
+    place->scan = scan;
+    place->at = at;
+    place->progress = NULL;
+    rdb_reader_stream(reader, read_on, place, place->buffer, sizeof(place->buffer), at, err);
+}
+
+/* 0, or -1 with a text. */
+static int said(int rc, struct errbuf *err)
+{
+    if (rc < 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    return rc == 0 ? 0 : -1;
+}
+
+/* ---- what is in it ---- */
+
+static char *copy_of(const char *bytes, size_t len)
+{
+    char *copy = malloc(len + 1);
+
+    if (copy) {
+        memcpy(copy, bytes, len);
+        copy[len] = '\0';
+    }
+    return copy;
+}
+
+static void count_kind(struct rdb_scan *scan, const char *kind)
+{
+    size_t i = 0;
+
+    while (i < scan->nkinds && strcmp(scan->kinds[i].name, kind) != 0)
+        i++;
+    if (i == RDB_MAX_KINDS)
+        return;
+    if (i == scan->nkinds) {
+        snprintf(scan->kinds[i].name, sizeof(scan->kinds[i].name), "%s", kind);
+        scan->nkinds++;
+    }
+    scan->kinds[i].keys++;
+}
+
+static int on_key(void *ctx, const struct rdb_key *key)
+{
+    struct rdb_scan *scan = ctx;
+
+    if (key->module == 0 || RDB_MODULE_TYPE(key->module) != REDISBLOOM_TYPE_ID) {
+        count_kind(scan, key->kind);
+        return 0;
+    }
+    if (scan->n == scan->room) {
+        size_t room = scan->room ? 2 * scan->room : 64;
+        struct rdb_found *found = realloc(scan->found, room * sizeof(*found));
+
+        if (!found)
+            return -ENOMEM;
+        scan->found = found;
+        scan->room = room;
+    }
+    struct rdb_found *found = &scan->found[scan->n];
+    *found = (struct rdb_found){.db = key->db,
+                                .name = copy_of(key->name, key->name_len),
+                                .name_len = key->name_len,
+                                .expires_ms = key->expires_ms,
+                                .encver = RDB_MODULE_VERSION(key->module),
+                                .at = key->at};
+    if (!found->name)
+        return -ENOMEM;
+    scan->n++;
+    if (key->name_cut)
+        rdb_scan_refuse(scan, found, "its name is longer than 65535 bytes");
+    return 0;
+}
+
+void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char *reason)
+{
+    if (found->reason)
+        return;
+    scan->bytes -= found->bytes;
+    found->reason = copy_of(reason, strlen(reason));
+}
+
+/* ---- what the filters are ---- */
+
+struct numbers {
+    struct redisbloom_filter value;
+    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    struct place place;
+};
+
+static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
+{
+    struct errbuf err = {{0}};
+    struct rdb_reader reader;
+    uint64_t bytes;
+
+    read_from(&reader, &numbers->place, scan, found->at, &err);
+    if (said(redisbloom_read(&reader, found->encver, &numbers->value, NULL, NULL), &err) != 0 ||
+        redisbloom_check(&numbers->value, &found->params, numbers->shapes, &bytes, &err) != BLOOM_OK) {
+        rdb_scan_refuse(scan, found, err.text);
+        return;
+    }
+    found->nlayers = (unsigned)numbers->value.nlayers;
+    found->bytes = bytes;
+    scan->bytes += bytes;
+    for (unsigned i = 0; i < found->nlayers; i++) {
+        found->items += numbers->value.layers[i].count;
+        found->capacity += numbers->value.layers[i].entries;
+    }
+}
+
+static int look_at_all(struct rdb_scan *scan, struct errbuf *err)
+{
+    struct numbers *numbers = malloc(sizeof(*numbers));
+    struct progress progress;
+
+    if (!numbers)
+        return said(-ENOMEM, err);
+    progress_begin(&progress, "looking at filters", scan->size);
+    for (size_t i = 0; i < scan->n; i++) {
+        progress_update(&progress, scan->found[i].at);
+        if (!scan->found[i].reason)
+            look_at(scan, &scan->found[i], numbers);
+    }
+    progress_end(&progress);
+    free(numbers);
+    return 0;
+}
+
+static int walk(struct rdb_scan *scan, struct errbuf *err)
+{
+    struct place *place = malloc(sizeof(*place));
+    struct progress progress;
+    struct rdb_reader reader;
+
+    if (!place)
+        return said(-ENOMEM, err);
+    read_from(&reader, place, scan, 0, err);
+    progress_begin(&progress, "reading", scan->size);
+    place->progress = &progress;
+    int rc = rdb_file_walk(&reader, on_key, scan, &scan->summary);
+    progress_end(&progress);
+    free(place);
+    return said(rc, err);
+}
+
+int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
+{
+    const struct fsops *fs = fsops_posix();
+
+    *scan = (struct rdb_scan){.path = path, .fd = -1};
+    int rc = fs->open(fs->ctx, path, FS_READ, &scan->fd);
+    if (rc == 0)
+        rc = fs->size(fs->ctx, scan->fd, &scan->size);
+    if (rc != 0)
+        return said(rc, err);
+    rc = walk(scan, err);
+    return rc == 0 ? look_at_all(scan, err) : rc;
+}
+
+void rdb_scan_close(struct rdb_scan *scan)
+{
+    const struct fsops *fs = fsops_posix();
+
+    if (scan->fd >= 0)
+        fs->close(fs->ctx, scan->fd);
+    for (size_t i = 0; i < scan->n; i++) {
+        free(scan->found[i].name);
+        free(scan->found[i].reason);
+    }
+    free(scan->found);
+    *scan = (struct rdb_scan){.fd = -1};
+}
+
+/* ---- one filter with its bits ---- */
+
+static int make(const struct rdb_found *found, const struct bloom_shape *shapes, struct bloom_pool *pool,
+                struct bloom_filter **filter_out, struct errbuf *err)
+{
+    struct bloom_class *class;
+    int rc = bloom_class_get(pool, &found->params, &shapes[0], &class, err);
+
+    if (rc != 0)
+        return rc;
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+    rc = filter ? bloom_filter_init(filter, class, err) : -ENOMEM;
+    bloom_class_release(class);
+    if (rc != 0) {
+        free(filter);
+        return rc;
+    }
+    *filter_out = filter;
+    for (unsigned i = 1; rc == 0 && i < found->nlayers; i++)
+        rc = bloom_filter_append_layer(filter, &shapes[i], err);
+    return rc;
+}
+
+static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
+{
+    redisbloom_put_bits(ctx, layer, offset, bytes, len);
+    return 0;
+}
+
+static int load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool, struct numbers *numbers,
+                struct bloom_filter **filter_out, struct errbuf *err)
+{
+    struct bloom_params params;
+    struct rdb_reader reader;
+    uint64_t bytes;
+    int rc;
+
+    read_from(&reader, &numbers->place, scan, found->at, err);
+    rc = redisbloom_read(&reader, found->encver, &numbers->value, NULL, NULL);
+    if (rc == 0)
+        rc = redisbloom_check(&numbers->value, &params, numbers->shapes, &bytes, err);
+    if (rc == 0)
+        rc = make(found, numbers->shapes, pool, filter_out, err);
+    if (rc != 0)
+        return rc;
+    read_from(&reader, &numbers->place, scan, found->at, err);
+    rc = redisbloom_read(&reader, found->encver, &numbers->value, put_bits, *filter_out);
+    for (unsigned i = 0; rc == 0 && i < found->nlayers; i++)
+        bloom_filter_set_items(*filter_out, i, numbers->value.layers[i].count);
+    return rc;
+}
+
+int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
+                  struct bloom_filter **filter_out, struct errbuf *err)
+{
+    struct numbers *numbers = malloc(sizeof(*numbers));
+    struct bloom_filter *filter = NULL;
+    int rc = numbers ? load(scan, found, pool, numbers, &filter, err) : -ENOMEM;
+
+    free(numbers);
+    if (rc == 0) {
+        *filter_out = filter;
+        return 0;
+    }
+    if (filter)
+        bloom_filter_deinit(filter);
+    free(filter);
+    return said(rc, err);
+}

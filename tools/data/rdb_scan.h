@@ -1,0 +1,61 @@
+/* rdb_scan: finds RedisBloom's filters in an RDB file, and counts its other values. */
+#ifndef BLOOMERY_TOOL_RDB_SCAN_H
+#define BLOOMERY_TOOL_RDB_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_filter.h"
+#include "errbuf.h"
+#include "rdb_file.h"
+
+struct rdb_found {
+    uint64_t db;
+    char *name; /* not NUL-terminated */
+    size_t name_len;
+    int64_t expires_ms; /* unix time, 0: never */
+    unsigned encver;
+    uint64_t at; /* offset of the value */
+
+    /* The filter, or the reason why it cannot be imported. */
+    char *reason; /* NULL: there is none */
+    struct bloom_params params;
+    unsigned nlayers;
+    uint64_t items, capacity;
+    uint64_t bytes; /* of its bits */
+};
+
+/* Values of other kinds. */
+struct rdb_kind {
+    char name[24]; /* "string", or the name of a module's type */
+    uint64_t keys;
+};
+
+#define RDB_MAX_KINDS 64 /* further ones are not counted */
+
+struct rdb_scan {
+    const char *path;
+    int fd;
+    uint64_t size;
+    struct rdb_summary summary;
+    struct rdb_found *found;
+    size_t n, room;
+    struct rdb_kind kinds[RDB_MAX_KINDS];
+    size_t nkinds;
+    uint64_t bytes; /* of the bits of all filters without a reason */
+};
+
+/* Reads the whole file, which is then known to be undamaged, and looks at each filter. 0; or -1 with the reason in
+ * `err`. To be closed in any case. */
+int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err);
+void rdb_scan_close(struct rdb_scan *scan);
+
+/* Gives a found filter a reason not to be imported. */
+void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char *reason);
+
+/* Makes the filter, in storage to be freed after bloom_filter_deinit(). 0; or -1 with the reason in `err`. */
+int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
+                  struct bloom_filter **filter_out, struct errbuf *err);
+
+#endif

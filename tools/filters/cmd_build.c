@@ -1,0 +1,305 @@
+/* bloomery build: a Filter.db from items. Its size follows from their number, so a file is read twice, and the hashes
+ * of a pipe wait in a temporary file. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_batch.h"
+#include "bloom_size.h"
+#include "bloom_state.h"
+#include "filter_load.h"
+#include "filterdb.h"
+#include "item_input.h"
+#include "log_text.h"
+#include "new_file.h"
+#include "output.h"
+#include "progress.h"
+
+#define COMMAND "build"
+#define HASHES  4096 /* of the temporary file, read and added at once */
+
+struct build {
+    const char *path;
+    double error;
+    uint64_t capacity; /* 0: as many as there are items */
+    bool as_cassandra, replace;
+    enum bloom_variant variant;
+    struct bloom_shape shape;
+    struct loaded_filter loaded;
+    uint64_t items; /* of the input */
+    struct item_input input;
+};
+
+/* ---- size ---- */
+
+static int refuse_size(const struct build *build, enum bloom_size_status status)
+{
+    static const char *const reasons[] = {
+        [BLOOM_SIZE_ALWAYS_PRESENT] = "Cassandra makes no filter for this rate",
+        [BLOOM_SIZE_UNSATISFIABLE] = "the rate is below Cassandra's table, which ends at 6.71e-05",
+        [BLOOM_SIZE_TOO_BIG] = "it would be larger than 16 GB",
+        [BLOOM_SIZE_INVALID_PROBABILITY] = "the rate is not between 0 and 1",
+    };
+
+    return tool_failed(COMMAND, "%s: %s", build->path, reasons[status]);
+}
+
+static int decide_shape(struct build *build)
+{
+    struct bloom_size size;
+    struct errbuf err = {{0}};
+
+    if (build->as_cassandra) {
+        enum bloom_size_status status = bloom_size_cassandra(build->capacity, build->error, &size);
+        if (status != BLOOM_SIZE_OK)
+            return refuse_size(build, status);
+    } else if (bloom_size_plan(build->capacity ? build->capacity : 1, build->error, &size, &err) != BLOOM_SIZE_OK) {
+        return tool_failed(COMMAND, "%s: %s", build->path, err.text);
+    }
+    build->shape =
+        (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)build->variant};
+    if (loaded_filter_init(&build->loaded, &build->shape, NULL, &err) != 0)
+        return tool_failed(COMMAND, "%s: %s", build->path, err.text);
+    return TOOL_OK;
+}
+
+/* ---- items ---- */
+
+static void add_batch(struct build *build, const struct item_batch *items)
+{
+    struct bloom_filter *filter = build->loaded.filter;
+    enum bloom_add refused;
+    struct bloom_batch batch;
+    uint32_t added;
+
+    bloom_batch_start(&batch, filter, items->items, items->n);
+    bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused);
+}
+
+/* Passes all items of the input to `take`. */
+static int for_all(struct build *build, const char *what,
+                   int (*take)(struct build *, const struct item_batch *, void *), void *ctx)
+{
+    struct item_batch batch;
+    struct progress progress;
+    int rc;
+
+    progress_begin(&progress, what, build->input.size);
+    while ((rc = item_input_next(&build->input, &batch)) == TOOL_OK && batch.n > 0) {
+        rc = take(build, &batch, ctx);
+        if (rc != TOOL_OK)
+            break;
+        progress_update(&progress, build->input.done);
+    }
+    progress_end(&progress);
+    build->items = build->input.items;
+    return rc;
+}
+
+static int count_items(struct build *build, const struct item_batch *batch, void *ctx)
+{
+    (void)build, (void)batch, (void)ctx;
+    return TOOL_OK;
+}
+
+static int add_items(struct build *build, const struct item_batch *batch, void *ctx)
+{
+    (void)ctx;
+    add_batch(build, batch);
+    return TOOL_OK;
+}
+
+/* ---- a pipe ---- */
+
+static int keep_hashes(struct build *build, const struct item_batch *batch, void *ctx)
+{
+    struct bloom_hash hashes[BLOOM_BATCH];
+
+    (void)build;
+    for (size_t i = 0; i < batch->n; i++)
+        hashes[i] = murmur3_hash(batch->items[i].ptr, batch->items[i].len);
+    if (fwrite(hashes, sizeof(hashes[0]), batch->n, ctx) == batch->n)
+        return TOOL_OK;
+    return tool_failed(COMMAND, "the temporary file of hashes: %s; --capacity does without it", strerror(errno));
+}
+
+static int add_hashes(struct build *build, FILE *kept)
+{
+    static struct bloom_replay_item items[HASHES];
+    static struct bloom_hash hashes[HASHES];
+    size_t n;
+
+    while ((n = fread(hashes, sizeof(hashes[0]), HASHES, kept)) > 0) {
+        for (size_t i = 0; i < n; i++)
+            items[i].hash = hashes[i];
+        bloom_filter_replay(build->loaded.filter, 0, UINT64_MAX, items, n);
+    }
+    if (!ferror(kept))
+        return TOOL_OK;
+    return tool_failed(COMMAND, "the temporary file of hashes: %s", strerror(errno));
+}
+
+static int build_from_pipe(struct build *build)
+{
+    FILE *kept = tmpfile();
+
+    if (!kept)
+        return tool_failed(COMMAND, "a temporary file: %s", strerror(errno));
+    int rc = for_all(build, "reading", keep_hashes, kept);
+    if (rc == TOOL_OK && (fflush(kept) != 0 || fseek(kept, 0, SEEK_SET) != 0))
+        rc = tool_failed(COMMAND, "the temporary file of hashes: %s", strerror(errno));
+    build->capacity = build->items;
+    if (rc == TOOL_OK)
+        rc = decide_shape(build);
+    if (rc == TOOL_OK)
+        rc = add_hashes(build, kept);
+    fclose(kept);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static int build_filter(struct build *build)
+{
+    int rc = TOOL_OK;
+
+    if (build->capacity == 0 && !build->input.can_rewind)
+        return build_from_pipe(build);
+    if (build->capacity == 0) {
+        rc = for_all(build, "counting", count_items, NULL);
+        if (rc == TOOL_OK)
+            rc = item_input_rewind(&build->input);
+        build->capacity = build->items;
+    }
+    if (rc == TOOL_OK)
+        rc = decide_shape(build);
+    return rc == TOOL_OK ? for_all(build, "adding", add_items, NULL) : rc;
+}
+
+static int next_words(void *ctx, uint64_t from, uint64_t n, _Atomic uint64_t *words)
+{
+    const struct build *build = ctx;
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(build->loaded.filter, 0, &view);
+    memcpy((void *)words, (const void *)(view.words + from), 8 * (size_t)n);
+    return 0;
+}
+
+static int report(struct build *build, const struct tool_args *args)
+{
+    struct bloom_state state;
+    struct output out;
+
+    bloom_filter_state(build->loaded.filter, &state);
+    struct buf *json = output_single(&out, args);
+    if (json) {
+        output_string(json, "file", build->path);
+        json_str(json, "variant", bloom_variant_name(build->variant));
+        JSON_COUNTS(json, {"k", build->shape.k}, {"bits", state.bits}, {"items", build->items},
+                    {"capacity", build->capacity});
+        json_real(json, "fill", state.fill_ratio);
+        json_real(json, "rate", state.rate);
+        json_end(json, '}');
+    } else {
+        printf("%s: %s, k %u, %" PRIu64 " bits, %s, %.3g %% set, rate %.3g\n", build->path,
+               bloom_variant_name(build->variant), build->shape.k, state.bits, log_count(build->items, "item").text,
+               100 * state.fill_ratio, state.rate);
+    }
+    if (build->items > build->capacity)
+        fprintf(stderr,
+                "bloomery " COMMAND ": warning: %" PRIu64 " items are more than the capacity of %" PRIu64
+                "; the rate is %.3g\n",
+                build->items, build->capacity, state.rate);
+    return output_end(&out, TOOL_OK);
+}
+
+static int read_options(struct build *build, const struct tool_args *args)
+{
+    const char *variant = tool_option(args, "--variant"), *sizing = tool_option(args, "--sizing");
+
+    build->path = args->positional[0];
+    build->replace = tool_option(args, "--force") != NULL;
+    if (!tool_option(args, "--error"))
+        return tool_misused(COMMAND, "--error P is needed: the false-positive rate, such as 0.01");
+    if (tool_rate(args, "--error", &build->error) != TOOL_OK ||
+        tool_number(args, "--capacity", 1, UINT64_MAX, &build->capacity) != TOOL_OK)
+        return TOOL_USAGE;
+    if (sizing && strcmp(sizing, "cassandra") != 0 && strcmp(sizing, "honest") != 0)
+        return tool_misused(COMMAND, "--sizing '%s' is not honest or cassandra", sizing);
+    build->as_cassandra = sizing && strcmp(sizing, "cassandra") == 0;
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
+    int rc = variant ? filterdb_variant_parse(variant, strlen(variant), &build->variant)
+                     : filterdb_variant_from_path(build->path, &build->variant, NULL);
+    if (rc != FILTERDB_OK)
+        build->variant = BLOOM_NA;
+    return TOOL_OK;
+}
+
+static int run(const struct tool_args *args)
+{
+    struct build build = {0};
+    struct errbuf err = {{0}};
+    int rc = read_options(&build, args);
+
+    if (rc == TOOL_OK && new_file_check(build.path, build.replace, &err) != 0) /* before the input is read */
+        rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
+    if (rc == TOOL_OK)
+        rc = item_input_open(&build.input, args->npositional > 1 ? args->positional[1] : NULL, args, false);
+    if (rc != TOOL_OK)
+        return rc;
+    uint64_t key = build.input.secret.id;
+    if (filterdb_key_of_path(build.path, &(size_t){0}) != key)
+        fprintf(stderr,
+                "bloomery " COMMAND ": warning: only a name that ends in " FILTERDB_KEYED_END "%016" PRIx64
+                " tells other commands that the filter is KEYED\n",
+                key);
+    rc = build_filter(&build);
+    item_input_close(&build.input);
+    if (rc == TOOL_OK && filter_write(build.path, &build.shape, build.replace, next_words, &build, &err) != 0)
+        rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
+    if (rc == TOOL_OK)
+        rc = report(&build, args);
+    loaded_filter_deinit(&build.loaded);
+    return rc;
+}
+
+static const struct tool_option options[] = {
+    {.name = "--error", .value = "P", .doc = "The wanted rate of false positives, 0 < P < 1. Required."},
+    {.name = "--capacity",
+     .value = "N",
+     .doc = "The number of items that the filter is for. The default is the number of items in the input, "
+            "including repeated ones: a file is then read twice, and a pipe's hashes are kept in a temporary "
+            "file, 16 bytes each."},
+    FILTER_VARIANT_OPTION(
+        "The layout to write: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB) or ka (before 3.0). "
+        "The default is the layout of the SSTable version in FILE's name, otherwise na."),
+    {.name = "--sizing",
+     .value = "HOW",
+     .words = "honest cassandra",
+     .doc = "honest (default): the real rate is at most P, for any P. cassandra: k and bits exactly as in "
+            "Cassandra and ScyllaDB, whose rate exceeds P if P is 0.393 or more, or the filter tiny. Both are "
+            "equal for most P and N."},
+    ITEM_INPUT_OPTIONS,
+    {.name = "--force", .doc = "Replaces an existing FILE."},
+    {.name = "--json", .doc = "The result as an object: file, variant, k, bits, items, capacity, fill, rate."},
+    {.name = NULL},
+};
+
+const struct tool_command tool_build_command = {
+    .name = COMMAND,
+    .arguments = "FILE [INPUT]",
+    .min = 1,
+    .max = 2,
+    .summary = "Makes a Filter.db from items.",
+    .text = "Items are the lines of INPUT, by default of the standard input. The file is the one that Cassandra "
+            "writes for these keys, k and number of bits. It appears when it is whole.",
+    .options = options,
+    .examples = "cut -f1 small.tsv | bloomery build small.db --error 0.001\n"
+                "bloomery build nb-1-big-Filter.db keys.txt --error 0.01 --keys --sizing cassandra\n"
+                "redis-cli BF.IMPORT small small.db VARIANT na",
+    .run = run,
+};

@@ -1,0 +1,199 @@
+#include "filter_load.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "filterdb.h"
+#include "fsops.h"
+#include "new_file.h"
+#include "progress.h"
+
+#define PIECE_WORDS 131072u
+
+int filter_check_variant(const struct tool_args *args)
+{
+    const char *variant = tool_option(args, "--variant");
+    enum bloom_variant known;
+
+    if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
+        return tool_misused(args->command->name, "--variant '%s' is not na, me or ka", variant);
+    return TOOL_OK;
+}
+
+int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err)
+{
+    enum bloom_variant known;
+    struct errbuf reason = {{0}};
+    struct stat st;
+
+    if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) {
+        int status = S_ISDIR(st.st_mode) ? EISDIR : errno;
+        errbuf_set(err, "cannot open: %s", strerror(status));
+        return -status;
+    }
+    if (variant || filterdb_variant_from_path(path, &known, &reason) == FILTERDB_OK)
+        return filter_file_open(file, fsops_posix(), path, variant, err);
+    errbuf_set(err, "%s; if you know its layout, give it with --variant na|me|ka", reason.text);
+    return FILTERDB_MALFORMED;
+}
+
+/* ---- memory ---- */
+
+int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,
+                       struct errbuf *err)
+{
+    const struct bloom_params any = {.capacity = UINT64_MAX, .error_rate = 0.5, .expansion = 0};
+
+    *loaded = (struct loaded_filter){NULL, NULL, NULL};
+    int rc = bloom_pool_create(&loaded->pool);
+    if (rc == 0)
+        rc = bloom_class_get(loaded->pool, params ? params : &any, shape, &loaded->class, err);
+    if (rc == 0) {
+        struct bloom_filter *filter = malloc(bloom_filter_bytes(loaded->class));
+        rc = filter ? bloom_filter_init(filter, loaded->class, err) : -ENOMEM;
+        if (rc == 0)
+            loaded->filter = filter;
+        else
+            free(filter);
+    }
+    if (rc < 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    if (rc != 0)
+        loaded_filter_deinit(loaded);
+    else
+        bloom_filter_expect_fill(loaded->filter);
+    return rc > 0 ? -EINVAL : rc;
+}
+
+int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *file, const struct bloom_params *params,
+                       struct errbuf *err)
+{
+    struct bloom_layer_view view;
+    struct progress progress;
+    int rc = loaded_filter_init(loaded, &file->shape, params, err);
+
+    if (rc != 0)
+        return rc;
+    bloom_filter_layer(loaded->filter, 0, &view);
+    progress_begin(&progress, "reading", 8 * view.shape.nwords);
+    for (uint64_t at = 0; rc == 0 && at < view.shape.nwords; at += PIECE_WORDS) {
+        uint64_t n = view.shape.nwords - at < PIECE_WORDS ? view.shape.nwords - at : PIECE_WORDS;
+        rc = filter_file_read(file, at, n, view.words + at);
+        progress_add(&progress, 8 * n);
+    }
+    progress_end(&progress);
+    if (rc != 0) {
+        errbuf_set(err, "%s", strerror(-rc));
+        loaded_filter_deinit(loaded);
+    }
+    return rc;
+}
+
+void loaded_filter_deinit(struct loaded_filter *loaded)
+{
+    if (loaded->filter)
+        bloom_filter_deinit(loaded->filter);
+    free(loaded->filter);
+    bloom_class_release(loaded->class);
+    bloom_pool_destroy(loaded->pool);
+    *loaded = (struct loaded_filter){NULL, NULL, NULL};
+}
+
+/* ---- parameters ---- */
+
+static void on_words(void *ctx, uint64_t words)
+{
+    progress_update(ctx, 8 * words);
+}
+
+/* The parameters that a file lacks: --capacity and --error, or those that its bits suggest. */
+static int decide_params(const struct tool_args *args, const char *path, const struct filter_file *file,
+                         struct bloom_params *params_out, uint64_t *items_out)
+{
+    const char *command = args->command->name;
+    struct bloom_state state;
+    struct progress progress;
+
+    progress_begin(&progress, "counting bits", filterdb_bytes(file->shape.nwords));
+    int rc = filter_file_state(file, on_words, &progress, &state);
+    progress_end(&progress);
+    if (rc != 0)
+        return tool_failed(command, "%s: %s", path, strerror(-rc));
+    if (state.bits_set == state.bits)
+        return tool_failed(command, "%s: every bit is set: this filter would answer 'present' to everything", path);
+    filter_file_params(&file->shape, &state, params_out);
+    if (tool_number(args, "--capacity", 1, UINT64_MAX, &params_out->capacity) != TOOL_OK)
+        return TOOL_USAGE;
+    if (tool_option(args, "--capacity"))
+        params_out->error_rate = filter_file_rate(&file->shape, params_out->capacity);
+    if (tool_rate(args, "--error", &params_out->error_rate) != TOOL_OK)
+        return TOOL_USAGE;
+    *items_out = (uint64_t)llround(state.estimated_items);
+    return TOOL_OK;
+}
+
+int loaded_filter_open(struct loaded_filter *loaded, const struct tool_args *args, const char *path,
+                       struct bloom_params *params_out, struct bloom_shape *shape_out)
+{
+    const char *command = args->command->name;
+    struct filter_file file;
+    struct errbuf err = {{0}};
+    uint64_t items = 0;
+
+    if (filter_check_variant(args) != TOOL_OK)
+        return TOOL_USAGE;
+    if (filter_open(&file, path, tool_option(args, "--variant"), &err) != 0)
+        return tool_failed(command, "%s: %s", path, err.text);
+    *shape_out = file.shape;
+    int rc = decide_params(args, path, &file, params_out, &items);
+    params_out->key = file.key;
+    if (rc == TOOL_OK && loaded_filter_read(loaded, &file, params_out, &err) != 0)
+        rc = tool_failed(command, "%s: %s", path, err.text);
+    if (rc == TOOL_OK)
+        bloom_filter_set_items(loaded->filter, 0, items);
+    filter_file_close(&file);
+    return rc;
+}
+
+/* ---- file ---- */
+
+static int write_words(const struct fsops *fs, int fd, const struct bloom_shape *shape, filter_words_fn *next,
+                       void *ctx)
+{
+    _Atomic uint64_t *words = malloc(8 * PIECE_WORDS);
+    unsigned char *bytes = malloc(8 * PIECE_WORDS);
+    int rc = words && bytes ? 0 : -ENOMEM;
+
+    for (uint64_t at = 0; at < shape->nwords && rc == 0; at += PIECE_WORDS) {
+        size_t n = shape->nwords - at < PIECE_WORDS ? (size_t)(shape->nwords - at) : PIECE_WORDS;
+        rc = next(ctx, at, n, words);
+        if (rc != 0)
+            break;
+        filterdb_encode_words((enum bloom_variant)shape->variant, words, n, bytes);
+        rc = fs_write_all(fs, fd, bytes, 8 * n, filterdb_bytes(at));
+    }
+    free((void *)words);
+    free(bytes);
+    return rc;
+}
+
+int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
+                 struct errbuf *err)
+{
+    const struct fsops *fs = fsops_posix();
+    unsigned char header[FILTERDB_HEADER_BYTES];
+    struct new_file file;
+    int rc = new_file_open(&file, path, replace, err);
+
+    if (rc != 0)
+        return rc;
+    filterdb_encode_header(shape, header);
+    rc = fs_write_all(fs, file.fd, header, sizeof(header), 0);
+    if (rc == 0)
+        rc = write_words(fs, file.fd, shape, next, ctx);
+    return new_file_end(&file, rc, err);
+}

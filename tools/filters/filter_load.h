@@ -1,0 +1,64 @@
+/* filter_load: reads a Filter.db into memory, and writes one. Thread: one. */
+#ifndef BLOOMERY_TOOL_FILTER_LOAD_H
+#define BLOOMERY_TOOL_FILTER_LOAD_H
+
+#include <stdbool.h>
+
+#include "bloom_filter.h"
+#include "filter_file.h"
+#include "tool.h"
+
+/* A filter of fixed size on its own. */
+struct loaded_filter {
+    struct bloom_pool *pool;
+    struct bloom_class *class;
+    struct bloom_filter *filter;
+};
+
+/* --variant: the layout of a file. */
+#define FILTER_VARIANT_OPTION(text)                                           \
+    {                                                                         \
+        .name = "--variant", .value = "V", .words = "na me ka", .doc = (text) \
+    }
+
+/* Checks --variant: TOOL_OK, also without the option, or TOOL_USAGE after a message. */
+int filter_check_variant(const struct tool_args *args);
+
+/* Opens a file that the user names; `variant` is --variant, or NULL. If the file's name has no layout either, the
+ * reason mentions --variant. Returns as filter_file_open(). */
+int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err);
+
+/* An empty one. `params` NULL: it takes any number of items. 0 or -errno with the reason; nothing to undo then. */
+int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,
+                       struct errbuf *err);
+int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *file, const struct bloom_params *params,
+                       struct errbuf *err);
+void loaded_filter_deinit(struct loaded_filter *loaded); /* idempotent, of a zeroed one too */
+
+/* Loads a file with the options FILTER_PARAMS_OPTIONS: its parameters are those that its bits suggest, unless
+ * --capacity and --error say otherwise. TOOL_OK; or TOOL_FAILED or TOOL_USAGE after a message: unreadable, every bit is
+ * set, wrong options. */
+int loaded_filter_open(struct loaded_filter *loaded, const struct tool_args *args, const char *path,
+                       struct bloom_params *params_out, struct bloom_shape *shape_out);
+
+#define FILTER_PARAMS_OPTIONS                                                                                     \
+    FILTER_VARIANT_OPTION(                                                                                        \
+        "The layout of FILE: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB mc to mt) or ka (before "  \
+        "Cassandra 3.0, ScyllaDB ka and la). The default is that of the SSTable version in FILE's name, as in "   \
+        "nb-1-big-Filter.db or ks-cf-ka-1-Filter.db."),                                                           \
+        {.name = "--capacity",                                                                                    \
+         .value = "N",                                                                                            \
+         .doc = "The number of items after which adds are refused. By default the number of items that the bits " \
+                "suggest, or bits * ln 2 / k (the number it would be made for) if that is more."},                \
+    {                                                                                                             \
+        .name = "--error", .value = "P",                                                                          \
+        .doc = "The stated false-positive rate of the filter, 0 < P < 1. By default the rate at its capacity."    \
+    }
+
+/* Writes words as a Filter.db, which appears when it is whole (new_file.h). `next` yields words from..from+n-1 in
+ * memory order. 0 or -errno with the reason. */
+typedef int filter_words_fn(void *ctx, uint64_t from, uint64_t n, _Atomic uint64_t *words);
+int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
+                 struct errbuf *err);
+
+#endif

@@ -1,0 +1,224 @@
+#include "item_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cql_key.h"
+
+#define BUF_BYTES   (1u << 20) /* read at once; grows where an item is longer */
+#define PREFIX_SIZE 4
+
+static int failed(const struct item_input *input, const char *reason)
+{
+    return tool_failed(input->command, "%s: %s", input->path, reason);
+}
+
+/* ---- opening ---- */
+
+static int read_options(struct item_input *input, const struct tool_args *args, bool has_field)
+{
+    const char *command = args->command->name;
+
+    input->prefixed = tool_option(args, "--length-prefixed") != NULL;
+    input->keys = tool_option(args, "--keys") != NULL;
+    input->separator = '\t';
+    if (!has_field)
+        return TOOL_OK;
+    const char *field = tool_option(args, "--field"), *separator = tool_option(args, "--separator");
+    if (tool_number(args, "--field", 1, UINT32_MAX, &input->field) != TOOL_OK)
+        return TOOL_USAGE;
+    if (separator && strlen(separator) != 1)
+        return tool_misused(command, "--separator '%s' is not one character", separator);
+    if (separator && !field)
+        return tool_misused(command, "--separator goes with --field");
+    if (field && input->prefixed)
+        return tool_misused(command, "--field needs lines, which --length-prefixed items are not");
+    if (separator)
+        input->separator = separator[0];
+    return TOOL_OK;
+}
+
+int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field)
+{
+    bool standard = !path || strcmp(path, "-") == 0;
+    struct stat st;
+
+    *input =
+        (struct item_input){.fd = -1, .command = args->command->name, .path = standard ? "the standard input" : path};
+    int rc = read_options(input, args, has_field);
+    if (rc == TOOL_OK)
+        rc = key_option_read(args, 0, NULL, &input->secret);
+    if (rc != TOOL_OK)
+        return rc;
+    input->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (input->fd < 0 || fstat(input->fd, &st) != 0)
+        return failed(input, strerror(errno));
+    if (S_ISDIR(st.st_mode)) {
+        item_input_close(input);
+        return failed(input, strerror(EISDIR));
+    }
+    input->start = S_ISREG(st.st_mode) ? lseek(input->fd, 0, SEEK_CUR) : -1;
+    input->can_rewind = input->start >= 0;
+    if (input->can_rewind && st.st_size > input->start)
+        input->size = (uint64_t)(st.st_size - input->start);
+    input->buf_size = BUF_BYTES;
+    input->buf = malloc(input->buf_size);
+    if (input->keys)
+        input->key_bytes = malloc((size_t)BLOOM_BATCH * CQL_KEY_MAX);
+    if (!input->buf || (input->keys && !input->key_bytes)) {
+        item_input_close(input);
+        return failed(input, strerror(ENOMEM));
+    }
+    return TOOL_OK;
+}
+
+void item_input_close(struct item_input *input)
+{
+    if (input->fd > STDIN_FILENO)
+        close(input->fd);
+    input->fd = -1;
+    free(input->buf);
+    free(input->key_bytes);
+    explicit_bzero(&input->secret, sizeof(input->secret));
+    input->buf = NULL;
+    input->key_bytes = NULL;
+}
+
+int item_input_rewind(struct item_input *input)
+{
+    if (lseek(input->fd, input->start, SEEK_SET) != input->start)
+        return tool_failed(input->command, "%s: %s", input->path, strerror(errno));
+    input->begin = input->end = 0;
+    input->at_end = false;
+    input->done = input->items = 0;
+    return TOOL_OK;
+}
+
+/* ---- bytes ---- */
+
+/* Makes room after the unread bytes, and reads. False after a message. */
+static bool fill(struct item_input *input)
+{
+    memmove(input->buf, input->buf + input->begin, input->end - input->begin);
+    input->end -= input->begin;
+    input->begin = 0;
+    if (input->end == input->buf_size) {
+        char *larger = input->buf_size < 2 * (size_t)ITEM_INPUT_MAX ? realloc(input->buf, 2 * input->buf_size) : NULL;
+        if (!larger) {
+            failed(input, "an item is too long: more than 512 MB, or than there is memory");
+            return false;
+        }
+        input->buf = larger;
+        input->buf_size *= 2;
+    }
+    ssize_t n;
+    do {
+        n = read(input->fd, input->buf + input->end, input->buf_size - input->end);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        failed(input, strerror(errno));
+        return false;
+    }
+    input->at_end = n == 0;
+    input->end += (size_t)n;
+    return true;
+}
+
+/* The next line or prefixed item within the buffer: the bytes it takes, 0 if it is not there whole. `*from` and `*len`
+ * are the item. */
+static size_t whole_item(const struct item_input *input, size_t *from, size_t *len)
+{
+    const char *at = input->buf + input->begin;
+    size_t there = input->end - input->begin;
+
+    *from = *len = 0;
+    if (input->prefixed) {
+        if (there < PREFIX_SIZE)
+            return 0;
+        const unsigned char *p = (const unsigned char *)at;
+        size_t n = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+        *from = PREFIX_SIZE;
+        *len = n;
+        return there - PREFIX_SIZE < n ? 0 : PREFIX_SIZE + n;
+    }
+    const char *newline = memchr(at, '\n', there);
+    *len = newline ? (size_t)(newline - at) : there;
+    return newline ? *len + 1 : input->at_end ? there : 0;
+}
+
+/* The field of a line; false when it has fewer. */
+static bool take_field(const struct item_input *input, struct bloom_item *item)
+{
+    for (uint64_t i = 1; i < input->field; i++) {
+        const char *separator = memchr(item->ptr, input->separator, item->len);
+        if (!separator)
+            return false;
+        item->len -= (size_t)(separator + 1 - item->ptr);
+        item->ptr = separator + 1;
+    }
+    const char *end = memchr(item->ptr, input->separator, item->len);
+    if (end)
+        item->len = (size_t)(end - item->ptr);
+    return true;
+}
+
+static bool finish_item(struct item_input *input, struct item_batch *batch)
+{
+    struct bloom_item *item = &batch->items[batch->n];
+    struct errbuf err = {{0}};
+
+    input->items++;
+    if (input->field && !take_field(input, item)) {
+        tool_failed(input->command, "%s: line %" PRIu64 " has no field %" PRIu64, input->path, input->items,
+                    input->field);
+        return false;
+    }
+    if (input->keys) {
+        unsigned char *bytes = input->key_bytes + batch->n * CQL_KEY_MAX;
+        size_t len;
+        if (cql_key_parse(item->ptr, item->len, bytes, &len, &err) != CQL_KEY_OK) {
+            tool_failed(input->command, "%s: item %" PRIu64 ": %s", input->path, input->items, err.text);
+            return false;
+        }
+        *item = (struct bloom_item){(const char *)bytes, len};
+    }
+    if (input->secret.id) {
+        siphash(&input->secret.items, item->ptr, item->len, input->keyed[batch->n]);
+        *item = (struct bloom_item){(const char *)input->keyed[batch->n], SIPHASH_BYTES};
+    }
+    batch->n++;
+    return true;
+}
+
+int item_input_next(struct item_input *input, struct item_batch *batch)
+{
+    batch->n = 0;
+    while (batch->n < BLOOM_BATCH) {
+        size_t from, len, taken = whole_item(input, &from, &len);
+        if (taken == 0) {
+            if (batch->n > 0)
+                break; /* the buffer moves when it is filled */
+            if (input->at_end && input->begin == input->end)
+                return TOOL_OK;
+            if (input->at_end)
+                return failed(input, "ends within an item");
+            if (input->prefixed && len > ITEM_INPUT_MAX)
+                return failed(input, "an item is longer than 512 MB; is this length-prefixed input?");
+            if (!fill(input))
+                return TOOL_FAILED;
+            continue;
+        }
+        batch->lines[batch->n] = (struct bloom_item){input->buf + input->begin, taken};
+        batch->items[batch->n] = (struct bloom_item){input->buf + input->begin + from, len};
+        input->begin += taken;
+        input->done += taken;
+        if (!finish_item(input, batch))
+            return TOOL_FAILED;
+    }
+    return TOOL_OK;
+}

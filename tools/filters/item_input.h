@@ -1,0 +1,70 @@
+/* item_input: items from a file or the standard input, in batches: lines, or items with their length before them.
+ *
+ * The forms: a line is an item without its newline, an empty one too; the last may lack the newline. With `prefixed`
+ * each item follows its length, four bytes, big-endian. With `field` the item is a field of the line; with `keys` it is
+ * the text of a partition key (cql_key.h), and becomes its bytes.
+ *
+ * Lifetime: caller's storage, open to close. Thread: one. */
+#ifndef BLOOMERY_TOOL_ITEM_INPUT_H
+#define BLOOMERY_TOOL_ITEM_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bloom_batch.h"
+#include "errbuf.h"
+#include "key_option.h"
+#include "tool.h"
+
+#define ITEM_INPUT_MAX (512u << 20) /* bytes of a line or an item, as many as a server takes of one argument */
+
+struct item_input {
+    int fd;
+    bool prefixed, keys;
+    uint64_t field; /* 1, 2, ...; 0: the whole line */
+    char separator;
+    const char *command, *path; /* for messages */
+    uint64_t size;              /* bytes of a regular file from where it stands; 0: unknown */
+    bool can_rewind;
+    int64_t start;
+    uint64_t done, items; /* bytes and items so far */
+
+    /* internal */
+    char *buf;
+    size_t buf_size, begin, end;
+    bool at_end;
+    unsigned char *key_bytes;   /* BLOOM_BATCH keys */
+    struct bloom_secret secret; /* of --key-file; id 0: none */
+    unsigned char keyed[BLOOM_BATCH][SIPHASH_BYTES];
+};
+
+struct item_batch {
+    size_t n; /* 0: the end */
+    struct bloom_item items[BLOOM_BATCH];
+    struct bloom_item lines[BLOOM_BATCH]; /* the line, or the item with its length: as it was read */
+};
+
+/* The options of all subcommands with items. */
+#define ITEM_INPUT_OPTIONS                                                                                            \
+    KEY_OPTIONS("The keys of a KEYED filter: items are hashed under one of them."),                                   \
+        {.name = "--length-prefixed",                                                                                 \
+         .doc = "Items are not lines: each follows its length, four bytes, big-endian. For items with newlines in "   \
+                "them."},                                                                                             \
+    {                                                                                                                 \
+        .name = "--keys",                                                                                             \
+        .doc = "Items are partition keys of CQL, as text:abc, int:5 or composite(int:5,text:abc); see bloomery find." \
+    }
+
+/* `path` NULL or "-": the standard input. The options are those of the row, and --field and --separator if it has them.
+ * TOOL_OK, TOOL_USAGE or TOOL_FAILED after a message. */
+int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field);
+void item_input_close(struct item_input *input);
+
+/* The next items; they live until the next call. TOOL_OK, or TOOL_FAILED after a message. */
+int item_input_next(struct item_input *input, struct item_batch *batch);
+
+/* Goes back to where it was opened; only where can_rewind. */
+int item_input_rewind(struct item_input *input);
+
+#endif

@@ -1,0 +1,30 @@
+/* sstable_walk: the SSTables below a directory. An SSTable is there by its Data.db or its Filter.db. Directories are
+ * read one after the other; symbolic links to directories are followed, up to WALK_DEPTH deep. A running database may
+ * replace SSTables: new ones are passed on, too, until the last one of the directory has been. Thread: one. */
+#ifndef BLOOMERY_TOOL_SSTABLE_WALK_H
+#define BLOOMERY_TOOL_SSTABLE_WALK_H
+
+#include <stdbool.h>
+
+#include "sstable_name.h"
+
+#define WALK_DEPTH 16
+
+/* Valid during the call. */
+struct found_sstable {
+    const char *filter; /* path of its Filter.db; NULL: it has none */
+    const char *shown;  /* path of its Data.db, or else of its Filter.db */
+    struct sstable_name name;
+};
+
+struct sstable_walk {
+    void (*on_sstable)(void *ctx, const struct found_sstable *sstable);
+    void (*on_error)(void *ctx, const char *path, const char *reason); /* a directory that could not be read */
+    void *ctx;
+    bool all; /* also the ones that reads do not use: snapshots, backups, uploads, secondary indexes */
+};
+
+/* In the order of their paths. 0, or -ENOMEM. */
+int sstable_walk(const struct sstable_walk *walk, const char *directory);
+
+#endif

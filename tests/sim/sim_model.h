@@ -77,7 +77,9 @@ struct model_shared {
 struct model {
     struct model_client clients[MODEL_CLIENTS];
     struct model_shared shared[MODEL_SHARED];
-    bool faults; /* commands may fail for no reason of theirs */
+    bool faults;            /* commands may fail for no reason of theirs */
+    bool counts_may_exceed; /* a save without a log was all that was left: it counts items that came while it copied
+                               bits */
     uint64_t commands, restarts, checked;
     char failure[400];
 };

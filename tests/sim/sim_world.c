@@ -69,6 +69,7 @@ static __attribute__((noreturn)) void end_life(void)
             take_replies(i);
         }
     keep_bounds(kept);
+    world.model->counts_may_exceed |= kept == KEPT_SAVES && life->policy == POLICY_NO_LOG;
     life->now_ns = schedule_now_ns();
     life->trace = schedule_trace();
     life->points = schedule_points();
@@ -352,11 +353,11 @@ static void start(const struct sim_life *life)
         schedule_end_at(life->end_at_start, end_start);
     sim_disk_fail(life->fails_at_start ? life->disk_fails_in : 0);
     sim_daemon_start(life->workers, settings);
-    while (sim_daemon_state() == SIM_STARTS)
+    while (sim_daemon_state() != SIM_SERVES && sim_daemon_state() != SIM_ENDED)
         schedule_sleep(MS);
     schedule_end_at(0, end_start);
     sim_disk_fail(0);
-    if (sim_daemon_state() != SIM_ENDED)
+    if (sim_daemon_state() == SIM_SERVES)
         return;
     if (life->fails_at_start)
         end_start();

@@ -409,12 +409,10 @@ static bool is_over(const struct conn *conn)
     return (conn->life == CONN_DRAINING || (conn->life == CONN_HALF_CLOSED && !conn->input.len)) && !conn->waits;
 }
 
-#define NOAUTH_REPLIES ((size_t)64 * 1024)
-
 /* Whether a client that has not given its password leaves more replies unread than it may. */
 static bool is_greedy_stranger(const struct conn *conn, size_t left)
 {
-    return left > NOAUTH_REPLIES && !atomic_load_explicit(&conn->session.acl.authenticated, memory_order_relaxed);
+    return left > CONN_NOAUTH_REPLIES && !conn_is_known(conn);
 }
 
 void conn_close_over_output(struct conn *conn, const char *why)

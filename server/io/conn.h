@@ -186,11 +186,22 @@ void conn_drop_input(struct conn *conn);
 /* Ends some subscriptions of a closed connection; its next turns end the others. */
 void conn_unsubscribe(struct conn *conn);
 
+/* Whether the client has given its password. */
+static inline bool conn_is_known(const struct conn *conn)
+{
+    return atomic_load_explicit(&conn->session.acl.authenticated, memory_order_relaxed);
+}
+
+/* Reply bytes that a client without a password may have pending. One that leaves more unread is closed. */
+#define CONN_NOAUTH_REPLIES ((size_t)64 * 1024)
+
 /* The reply bytes that may be pending while its commands are read. */
 static inline size_t conn_high_water(const struct conn *conn)
 {
-    size_t high_water = conn->io->delivery.high_water;
-    return conn->output.allowance > high_water ? conn->output.allowance : high_water;
+    size_t bytes = conn->io->delivery.high_water;
+    if (conn->output.allowance > bytes)
+        bytes = conn->output.allowance;
+    return bytes > CONN_NOAUTH_REPLIES && !conn_is_known(conn) ? CONN_NOAUTH_REPLIES : bytes;
 }
 
 /* The class of its limits of output. */

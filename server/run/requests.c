@@ -75,7 +75,7 @@ size_t requests_run(struct conn *conn, char *data, size_t len)
             done += repeated;
             continue;
         }
-        bool known = atomic_load_explicit(&conn->session.acl.authenticated, memory_order_relaxed);
+        bool known = conn_is_known(conn);
         struct resp_command cmd;
         size_t consumed = 0;
         enum resp_status status =

@@ -344,7 +344,7 @@ DAEMON_TEST(the_daemon, client_limit, strangers_hold_little)
         usleep(1000);
         most = held(client) > most ? held(client) : most;
     }
-    cr_expect_leq(most - before, 400 * 1024, "%lld bytes", most - before);
+    cr_expect_leq(most - before, 256 * 1024, "%lld bytes", most - before);
     for (int i = 0; i < 3000 && client_info(client, "stats", "client_output_buffer_limit_disconnections") == 0; i++)
         usleep(10000);
     cr_expect_eq(client_info(client, "stats", "client_output_buffer_limit_disconnections"), 1);

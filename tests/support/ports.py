@@ -4,6 +4,7 @@ belongs to the program that got it until that ends."""
 import itertools
 import os
 import socket
+import threading
 
 claims = []
 
@@ -30,9 +31,26 @@ def is_free(port):
     return True
 
 
+class FreePorts:
+    """An iterator of ports that are free at all of the distances; several threads may take from it, as from no generator."""
+
+    def __init__(self, candidates, distances):
+        self.lock = threading.Lock()
+        self.candidates = candidates
+        self.distances = distances
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        with self.lock:
+            for port in self.candidates:
+                if claimed(port) and all(is_free(port + distance) for distance in self.distances):
+                    return port
+        raise StopIteration
+
+
 def free_ports(first, last, distances=(0,)):
     """Ports from `first` to below `last`, each of which is free at all these distances. Programs begin at different ones."""
     begin = first + os.getpid() * 32 % (last - first)
-    for port in itertools.chain(range(begin, last), range(first, begin)):
-        if claimed(port) and all(is_free(port + distance) for distance in distances):
-            yield port
+    return FreePorts(itertools.chain(range(begin, last), range(first, begin)), distances)

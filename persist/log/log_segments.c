@@ -381,8 +381,11 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     log_pending_name(process, name);
     log_path_in(r, name, &path);
     int rc = log_pending_read(r->fs, path.text, last, found, err);
-    if (rc == LOG_DAMAGED) /* a power failure may leave this, and no promise needs the file then */
+    if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */
+        log_report(r, STORE_NOTICE, "%s/%s: %s: it is not used", r->log_dir.text, name, err->text);
+        errbuf_set(err, "%s", "");
         return 0;
+    }
     if (rc != 0) {
         errbuf_prefix(err, "%s/%s", r->log_dir.text, name);
         return rc;

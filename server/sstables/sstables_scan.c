@@ -107,7 +107,7 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
             sstables_keep(s, file);
         return;
     }
-    if (!S_ISREG(st.st_mode) || !is_whole(path, name, &st))
+    if (!is_whole(path, name, &st))
         return;
     struct sstable_stamp stamp = {(uint64_t)st.st_size, (uint64_t)st.st_ino, mtime_ns(&st)};
     sstables_meet(s, dir, path, name, &stamp);

@@ -79,6 +79,26 @@ static bool parse_query(char *query, struct http_head *head)
     return true;
 }
 
+/* A target in absolute form (RFC 9112, 3.2.2), as proxies get it, becomes its path. Its host is that of the request,
+ * whatever the field Host says; it moves a byte to the left, to be NUL-terminated. False: it has none, or a user. */
+static bool take_absolute_form(char **target_inout, struct http_head *head)
+{
+    char *target = *target_inout;
+    size_t scheme_len = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    if (scheme_len == 0)
+        return true;
+    char *host = target + scheme_len;
+    size_t len = strcspn(host, "/");
+    bool has_path = host[len] == '/';
+    memmove(host - 1, host, len);
+    host[len - 1] = '\0';
+    head->host = host - 1;
+    if (!has_path)
+        memcpy(target, "/", 2);
+    *target_inout = has_path ? host + len : target;
+    return len > 0 && !strchr(head->host, '@');
+}
+
 static const char *parse_request_line(char *line, struct http_head *head, bool *needs_host_out)
 {
     size_t method_len = line ? token_length(line) : 0;
@@ -97,6 +117,8 @@ static const char *parse_request_line(char *line, struct http_head *head, bool *
     char *query = strchr(path, '?');
     if (query)
         *query++ = '\0';
+    if (!take_absolute_form(&path, head))
+        return HTTP_BAD_REQUEST;
     size_t path_len = decode(path, strlen(path), false);
     path[path_len] = '\0';
     head->method = line;
@@ -136,6 +158,7 @@ const char *http_head_parse(char *text, size_t len, struct http_head *head_out)
     bool needs_host = false;
     char *at = text, *line;
     head_out->nfields = head_out->narguments = 0;
+    head_out->host = NULL;
     text[len - 1] = '\0'; /* of the empty line: strings end here */
     const char *status = parse_request_line(take_line(&at), head_out, &needs_host);
     while (!status && *at != '\0' && *at != '\r') {
@@ -148,6 +171,8 @@ const char *http_head_parse(char *text, size_t len, struct http_head *head_out)
     if (!ends || has_twice(head_out, "Host") || has_twice(head_out, "Content-Length") ||
         has_twice(head_out, "Authorization") || (needs_host && !http_field(head_out, "Host")))
         return HTTP_BAD_REQUEST;
+    if (!head_out->host)
+        head_out->host = http_field(head_out, "Host");
     return NULL;
 }
 

@@ -38,6 +38,7 @@ struct http_argument {
 struct http_head {
     const char *method;
     const char *path; /* decoded; without the query */
+    const char *host; /* of a target in absolute form, or of the field Host; NULL: there is none */
     struct http_field fields[HTTP_FIELDS_MAX];
     size_t nfields;
     struct http_argument arguments[HTTP_ARGUMENTS_MAX]; /* of the query */

@@ -118,7 +118,7 @@ static bool is_own_name(const char *host)
 
 static bool is_local(const struct web_request *request)
 {
-    const char *host = http_field(&request->head, "Host");
+    const char *host = request->head.host;
     return request->local && (!host || is_own_name(host));
 }
 

@@ -266,7 +266,7 @@ static const struct row rows[] = {
     ROW("a torn end", tear_log, "rm log/*.pending", STARTS, "is cut", "one=5 two=30 three=2", ""),
     ROW("a torn end, whose records are still pending", tear_log, "", STARTS, "1 adds and 0 control records", ALL, ""),
     ROW("records pending, zeros", NULL, "truncate -s 0 log/*.pending && truncate -s 1M log/00000006.pending", STARTS,
-        "ready", ALL, ""),
+        "00000006.pending: it is incomplete or damaged, as after a power failure: it is not used", ALL, ""),
     ROW("records pending, a directory", NULL, "rm log/*.pending && mkdir log/00000006.pending", REFUSES,
         "00000006.pending", "", ""),
     ROW("garbage behind its end", put_garbage_behind_log, "", STARTS, "is cut", ALL, ""),

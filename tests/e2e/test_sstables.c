@@ -93,6 +93,29 @@ Test(sstables, those_without_a_filter_are_named)
     daemon_deinit(&the_daemon);
 }
 
+/* What has the name of a filter and cannot be one hides no SSTable. */
+Test(sstables, filters_that_are_no_files_are_named)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_toc("data/ks/t-" ID "/nb-2-big-Filter.db");
+    cr_assert_eq(mkdir(below_root("data/ks/t-" ID "/nb-2-big-Filter.db"), 0755), 0);
+    write_toc("data/ks/t-" ID "/nb-3-big-Filter.db");
+    cr_assert_eq(mkfifo(below_root("data/ks/t-" ID "/nb-3-big-Filter.db"), 0644), 0);
+    start();
+    char expected[2000];
+    snprintf(expected, sizeof(expected),
+             "[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[\"ks.t/2\",\"%s/data/ks/t-" ID
+             "/nb-2-big-Filter.db: it is not a regular file\",\"ks.t/3\",\"%s/data/ks/t-" ID
+             "/nb-3-big-Filter.db: it is not a regular file\"]]",
+             root, root);
+    expect_find(expected, "BF.FIND ks.t/* ITEMS k");
+    cr_assert_eq(rmdir(below_root("data/ks/t-" ID "/nb-2-big-Filter.db")), 0);
+    write_filter("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
+    wait_for("[\"asked\",:1,\"found\",[[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/2 ITEMS k");
+    daemon_deinit(&the_daemon);
+}
+
 static void make_old(const char *path)
 {
     const struct timespec old[2] = {{.tv_sec = 1700000000}, {.tv_sec = 1700000000}};

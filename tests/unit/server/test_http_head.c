@@ -67,6 +67,34 @@ Test(http_head, parts_are_decoded)
     free(copy);
 }
 
+static void expect_target(const char *text, const char *path, const char *host)
+{
+    const char *status;
+    char *copy = parse(text, strlen(text), &status);
+    cr_expect_null(status, "%s: %s", text, status);
+    cr_expect_str_eq(head.path, path);
+    cr_expect_str_eq(head.host, host);
+    free(copy);
+}
+
+/* The host of the target counts, not that of the field: a page elsewhere cannot choose between the two. */
+Test(http_head, targets_in_absolute_form)
+{
+    struct slice value;
+    expect_target("GET /a HTTP/1.1\r\n" HOST "\r\n", "/a", "localhost");
+    expect_target("GET http://there:80/a%20b HTTP/1.1\r\n" HOST "\r\n", "/a b", "there:80");
+    expect_target("GET HTTPS://[::1]/ HTTP/1.1\r\n" HOST "\r\n", "/", "[::1]");
+    expect_target("GET http://there HTTP/1.1\r\n" HOST "\r\n", "/", "there");
+    expect_target("GET http://t HTTP/1.0\r\n\r\n", "/", "t");
+    expect_target("GET http://there?q=http://x/ HTTP/1.1\r\n" HOST "\r\n", "/", "there");
+    cr_expect(http_argument(&head, "q", &value) && value.len == 9 && memcmp(value.ptr, "http://x/", 9) == 0);
+    expect_target("GET http:/a HTTP/1.1\r\n" HOST "\r\n", "http:/a", "localhost");
+    REFUSED(HTTP_BAD_REQUEST, "GET http:///a HTTP/1.1\r\n" HOST "\r\n");
+    REFUSED(HTTP_BAD_REQUEST, "GET http:// HTTP/1.1\r\n" HOST "\r\n");
+    REFUSED(HTTP_BAD_REQUEST, "GET http://me@there/a HTTP/1.1\r\n" HOST "\r\n");
+    REFUSED(HTTP_BAD_REQUEST, "GET http://there/a HTTP/1.1\r\n\r\n");
+}
+
 /* Forms that another program could read in another way, and those that smuggle a request behind one. */
 Test(http_head, ambiguous_heads_are_refused)
 {

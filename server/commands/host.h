@@ -83,6 +83,9 @@ unsigned host_blocked(const struct server *server, unsigned worker);
  * or may not use their channels any more. Thread: any. */
 void host_users_changed(struct server *server);
 
+/* Whether the workers have done that for all earlier changes. Thread: any. */
+bool host_users_are_looked_at(const struct server *server);
+
 #define HOST_TICKS_PER_SECOND 10 /* the frequency of checks for idle clients and sleepers: INFO's hz */
 
 /* Closes sessions of a worker, given by their ids (ascending, n of them, malloc'ed: ownership passes); `self` gets its

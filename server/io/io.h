@@ -99,4 +99,13 @@ static inline void io_notify_all(struct server *server, enum notice notice)
         mailbox_notify(server->threads.mailboxes[i], notice);
 }
 
+/* Whether all loops have done what earlier notices ask for. Thread: any. */
+static inline bool io_all_noticed(const struct server *server, enum notice notice)
+{
+    unsigned i = 0;
+    while (i < server->threads.nworkers && mailbox_is_noticed(server->threads.mailboxes[i], notice))
+        i++;
+    return i == server->threads.nworkers;
+}
+
 #endif

@@ -5,9 +5,11 @@
 static void run_notice(struct message *message, bool ending)
 {
     struct notice_message *notice = (struct notice_message *)message;
+    atomic_store(&notice->running, true); /* before `posted` goes: see mailbox_is_noticed() */
     atomic_store(&notice->posted, false);
     if (!ending)
         notice->run(notice->part);
+    atomic_store(&notice->running, false);
 }
 
 void mailbox_init(struct mailbox *mailbox)
@@ -58,6 +60,11 @@ void mailbox_notify(struct mailbox *mailbox, enum notice notice)
 {
     if (!atomic_exchange(&mailbox->notices[notice].posted, true))
         mailbox_post(mailbox, &mailbox->notices[notice].message);
+}
+
+bool mailbox_is_noticed(const struct mailbox *mailbox, enum notice notice)
+{
+    return !atomic_load(&mailbox->notices[notice].posted) && !atomic_load(&mailbox->notices[notice].running);
 }
 
 struct message *mailbox_take(struct mailbox *mailbox)

@@ -38,7 +38,7 @@ enum notice {
 
 struct notice_message {
     struct message message;
-    atomic_bool posted;
+    atomic_bool posted, running;
     void (*run)(void *part);
     void *part;
 };
@@ -73,6 +73,9 @@ void mailbox_post(struct mailbox *mailbox, struct message *message);
 
 /* Posts a notice. Never fails. */
 void mailbox_notify(struct mailbox *mailbox, enum notice notice);
+
+/* Whether run(part) has returned for every notice that was posted before. Thread: any. */
+bool mailbox_is_noticed(const struct mailbox *mailbox, enum notice notice);
 
 /* Wakes the loop. Never fails. */
 void mailbox_wake(struct mailbox *mailbox);

@@ -199,6 +199,11 @@ void host_users_changed(struct server *server)
     io_notify_all(server, NOTICE_USERS);
 }
 
+bool host_users_are_looked_at(const struct server *server)
+{
+    return io_all_noticed(server, NOTICE_USERS);
+}
+
 void host_init(struct worker *worker)
 {
     struct runner *runner = &worker->runner;

@@ -284,3 +284,26 @@ DAEMON_TEST(the_daemon, rights, protected_mode_reads_the_host_strictly)
         http_free(&reply);
     }
 }
+
+/* ---- rights that are taken away ---- */
+
+/* When the reply is there, the clients that lose by it are gone from all lists, whichever thread served them. */
+DAEMON_TEST(the_daemon, rights, losers_are_gone_with_the_reply)
+{
+    redisContext *client = client_open(the_daemon.port);
+    for (int round = 0; round < 300; round++) {
+        bool delete = round % 2 == 1;
+        struct wire loser;
+        expect(client, "+OK", "ACL SETUSER loser on nopass +@all resetchannels &news");
+        wire_open(&loser, the_daemon.port);
+        expect_ask(&loser, "AUTH loser any", "+OK");
+        expect_ask(&loser, "CLIENT SETNAME deathrow", "+OK");
+        if (!delete)
+            expect_ask(&loser, "SUBSCRIBE news", "[\"subscribe\",\"news\",:1]");
+        expect(client, delete ? ":1" : "+OK", delete ? "ACL DELUSER loser" : "ACL SETUSER loser resetchannels");
+        cr_assert_null(strstr(client_ask(client, "CLIENT LIST"), "deathrow"), "round %d", round);
+        expect(client, "[\"news\",:0]", "PUBSUB NUMSUB news");
+        wire_close(&loser);
+    }
+    redisFree(client);
+}

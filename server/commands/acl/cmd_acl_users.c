@@ -153,6 +153,41 @@ static void reply_fault(struct command_ctx *ctx, int fault, struct slice rule)
                      acl_fault_text((enum acl_fault)fault));
 }
 
+/* The reply of a command that has changed users; `deleted` negative: OK. */
+struct users_change {
+    int64_t deleted;
+};
+
+static void reply_change(struct reply *reply, int64_t deleted)
+{
+    if (deleted < 0)
+        reply_status(reply, "OK");
+    else
+        reply_integer(reply, deleted);
+}
+
+static void run_change(struct command_job *job)
+{
+    const struct users_change *change = job->data;
+    job->again = !host_users_are_looked_at(job->server);
+    if (!job->again)
+        reply_change(&job->reply, change->deleted);
+}
+
+/* Users have been changed: replies when the clients whose user is gone, or may not hear their channels any more, are
+ * disconnected. In a transaction, which no other worker runs beside, they are soon after it. */
+static void finish_change(struct command_ctx *ctx, int64_t deleted)
+{
+    struct users_change *change = ctx->session->multi.in_exec ? NULL : malloc(sizeof(*change));
+    host_users_changed(ctx->server);
+    if (!change) {
+        reply_change(ctx->reply, deleted);
+        return;
+    }
+    change->deleted = deleted;
+    command_defer(ctx, run_change, change);
+}
+
 void cmd_acl_setuser(struct command_ctx *ctx)
 {
     size_t n = command_argc(ctx) - 3;
@@ -173,12 +208,10 @@ void cmd_acl_setuser(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR Usernames can't contain spaces or null characters");
     } else {
         int fault = acl_change(ctx->server->acl, name, rules, n, all_channels(ctx), &scratch, &rule);
-        if (fault == ACL_GOOD) {
-            host_users_changed(ctx->server);
-            reply_status(ctx->reply, "OK");
-        } else {
+        if (fault == ACL_GOOD)
+            finish_change(ctx, -1);
+        else
             reply_fault(ctx, fault, rule);
-        }
     }
     buf_deinit(&scratch);
     free(rules);
@@ -203,8 +236,9 @@ void cmd_acl_deluser(struct command_ctx *ctx)
             ctx->session->close_after_reply = true;
     }
     if (deleted)
-        host_users_changed(ctx->server);
-    reply_integer(ctx->reply, deleted);
+        finish_change(ctx, deleted);
+    else
+        reply_integer(ctx->reply, 0);
 }
 
 /* ---- the file ---- */
@@ -230,13 +264,24 @@ static bool copy_settings(struct command_job *job, struct config *config_out)
     return good;
 }
 
+struct users_load {
+    bool done;
+};
+
 static void run_load(struct command_job *job)
 {
     struct server *server = job->server;
+    struct users_load *load = job->data;
     struct acl_list list = {NULL, 0};
     struct config config;
     struct buf errors;
 
+    if (load->done) {
+        job->again = !host_users_are_looked_at(server);
+        if (!job->again)
+            reply_status(&job->reply, "OK");
+        return;
+    }
     if (!copy_settings(job, &config))
         return;
     rcu_reader_offline();
@@ -251,7 +296,7 @@ static void run_load(struct command_job *job)
     if (status == 0) {
         host_users_changed(server);
         log_notice(&server->log, "ACL LOAD: the users of %s are in force", config.users.aclfile);
-        reply_status(&job->reply, "OK");
+        load->done = job->again = true;
     } else {
         log_warning(&server->log, "ACL LOAD: %.*s", buf_len(&errors) > 400 ? 400 : (int)buf_len(&errors),
                     buf_len(&errors) ? buf_head(&errors) : "");
@@ -265,8 +310,13 @@ static void run_load(struct command_job *job)
 
 void cmd_acl_load(struct command_ctx *ctx)
 {
-    if (has_file(ctx))
-        command_defer(ctx, run_load, NULL);
+    if (!has_file(ctx))
+        return;
+    struct users_load *load = calloc(1, sizeof(*load));
+    if (load)
+        command_defer(ctx, run_load, load);
+    else
+        reply_error(ctx->reply, "ERR out of memory");
 }
 
 static void run_save(struct command_job *job)

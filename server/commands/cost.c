@@ -22,6 +22,9 @@
 #define HELP      5000          /* lines are written: CLIENT HELP, the longest, 4,100 */
 #define CLEARED   UINT64_C(70)  /* a layer of the old filter is counted: BF.CLEAR of 1,024 layers 62,800 */
 #define PATTERN   UINT64_C(1)   /* of the user's rights, compared with a name */
+#define KEY       UINT64_C(75)  /* a name out of the cache: EXISTS of 600,000 names 144 */
+#define NAME      UINT64_C(300) /* with its filter: BF.EXISTS of one of 600,000 filters 700 */
+#define USER_BYTE UINT64_C(2)   /* of the users' memory: ACL LIST of 1,000 users with 7 rules 3,400,000 */
 #define OPERATORS 100000        /* CMD_ADMIN: CONFIG GET * 60,000; others allocate, lock, read small files */
 
 #define LAYER_BATCH UINT64_C(110) /* a layer is fetched for up to 32 items: one item in 1,024 layers 107,000 */
@@ -30,8 +33,11 @@
 #define ITEM_AFAR   UINT64_C(150) /* a layer beyond the last cache, k of 21: 260 for an item with its word */
 #define QUESTION    UINT64_C(50)  /* BF.FIND asks a filter for an item; and then each of its layers: 10,400 for 1,024 */
 #define LAYER_FOUND UINT64_C(11)
-#define ITEM_ADDED  UINT64_C(125)   /* locked, counted, recorded */
-#define PAGE        UINT64_C(1800)  /* is made when it is written for the first time: 37,700 for an item with k of 21 */
+#define ITEM_ADDED  UINT64_C(125)  /* locked, counted, recorded */
+#define PAGE        UINT64_C(1800) /* is made when it is written for the first time: 37,700 for an item with k of 21 */
+#define PAGE_SHARED \
+    UINT64_C(2800) /* a huge one, with other filters: BF.ADD to a fresh filter of 350 KB 56,400, k of 20 */
+#define PAGE_ASKED  UINT64_C(700)   /* is found to be empty: BF.EXISTS of it 10,700 */
 #define LAYER_GROWN UINT64_C(15000) /* sized, allocated, published */
 #define LAYER_ABOVE UINT64_C(300)   /* the others below it are gone through: 150,000,000 for growth to 1,024 layers */
 #define FILTER_MADE UINT64_C(1200)  /* and published */
@@ -89,7 +95,9 @@ static const struct cost_row {
     {cmd_time, COST_BY_WORDS, 300},
     {cmd_hello, COST_BY_WORDS, 1500, 0, 0, HASHED}, /* 420; with AUTH 1,300 */
     {cmd_auth, COST_BY_WORDS, 1500, 0, 0, HASHED},
-    {cmd_acl_setuser, COST_BY_WORDS, OPERATORS, 0, 0, HASHED},
+    {cmd_acl_setuser, COST_BY_WORDS, 200000, 0, 0, HASHED}, /* of 1,024 rules 145,000 */
+    {cmd_acl_list, COST_BY_USERS, OPERATORS},
+    {cmd_acl_users, COST_BY_USERS, OPERATORS},
     {cmd_object_freq, COST_BY_WORDS, 250},
     {cmd_pubsub_numpat, COST_BY_WORDS, 200},
     {cmd_pubsub_numsub, COST_BY_WORDS, 200, 0, 0, ECHOED},
@@ -159,7 +167,17 @@ uint64_t cost_of_words(const struct command *command, const struct resp_command 
     const struct cost_row *row = row_of(command);
     uint64_t word = row->word ? row->word : WORD, kilobyte = row->kilobyte ? row->kilobyte : KILOBYTE;
     return row->call + word * cmd->argc + kilobyte * command_bytes(cmd) / 1024 +
-           PATTERN * npatterns * keys_of(command, cmd->argc);
+           (KEY + PATTERN * npatterns) * keys_of(command, cmd->argc);
+}
+
+uint64_t cost_of_name(void)
+{
+    return NAME;
+}
+
+uint64_t cost_of_users(uint64_t bytes)
+{
+    return USER_BYTE * bytes;
 }
 
 /* ---- filters ---- */
@@ -187,7 +205,7 @@ static bool is_mapped(uint64_t bytes)
 
 static uint64_t pages_of(uint64_t bytes)
 {
-    return is_mapped(bytes) ? bytes / PAGE_BYTES : 0;
+    return bytes / PAGE_BYTES;
 }
 
 /* A window's parts follow each other like layers of the same capacity. */
@@ -204,12 +222,14 @@ struct cost_filter cost_filter_of(const struct bloom_filter *filter)
     bloom_filter_layer(filter, layers - 1, &newest);
     bloom_filter_layer(filter, 0, &first);
     uint64_t bytes = newest.shape.nwords * 8, items = newest.ordinal - newest.base;
+    uint64_t young = items < pages_of(bytes) ? pages_of(bytes) : 0;
     return (struct cost_filter){
         .exists = true,
         .layers = layers,
         .k = newest.shape.k,
         .bytes = bytes,
-        .young = items < pages_of(bytes) ? pages_of(bytes) : 0,
+        .young = young,
+        .unread = young,
         .room = newest.capacity - least(items, newest.capacity),
         .next = times(newest.capacity, expansion_of(params)),
         .expansion = expansion_of(params),
@@ -232,6 +252,7 @@ struct cost_filter cost_filter_new(const struct bloom_params *params)
         .k = k,
         .bytes = bytes,
         .young = pages_of(bytes),
+        .unread = pages_of(bytes),
         .room = capacity,
         .next = times(capacity, expansion_of(params)),
         .expansion = expansion_of(params),
@@ -253,6 +274,7 @@ void cost_filter_join(struct cost_filter *filter, const struct cost_filter *othe
     filter->k = (unsigned)most(filter->k, other->k);
     filter->bytes = most(filter->bytes, other->bytes);
     filter->young = most(filter->young, other->young);
+    filter->unread = most(filter->unread, other->unread);
     filter->room = least(filter->room, other->room);
     if (filter->expansion == 0) /* `next` says nothing of a filter that never grows */
         filter->next = other->next;
@@ -266,7 +288,7 @@ void cost_filter_join(struct cost_filter *filter, const struct cost_filter *othe
 
 /* ---- costs ---- */
 
-static uint64_t cost_of_asked(const struct cost_filter *filter, size_t items)
+static uint64_t cost_of_tested(const struct cost_filter *filter, size_t items)
 {
     if (!filter->exists)
         return 0;
@@ -274,6 +296,19 @@ static uint64_t cost_of_asked(const struct cost_filter *filter, size_t items)
     uint64_t older = filter->bytes > CACHE_BYTES ? LAYER_AFAR : LAYER_ITEM;
     uint64_t item = (layers - 1) * older + (filter->bytes > MEMORY_BYTES ? ITEM_AFAR : 0);
     return items * item + batches * layers * LAYER_BATCH;
+}
+
+/* The pages that so many items meet for the first time. */
+static uint64_t take_pages(uint64_t *pages, const struct cost_filter *filter, size_t items)
+{
+    uint64_t taken = least(times(items, filter->k), *pages);
+    *pages -= taken;
+    return taken;
+}
+
+static uint64_t cost_of_asked(struct cost_filter *filter, size_t items)
+{
+    return cost_of_tested(filter, items) + PAGE_ASKED * take_pages(&filter->unread, filter, items);
 }
 
 static uint64_t cost_of_made(struct cost_filter *filter, const struct cost_filter *made)
@@ -295,6 +330,7 @@ static uint64_t grow(struct cost_filter *filter)
     filter->bytes = least(times(filter->bytes, filter->expansion), BLOOM_MAX_WORDS * UINT64_C(8) / 2);
     filter->bytes += filter->bytes / 4; /* its rate is lower */
     filter->young += pages_of(filter->bytes);
+    filter->unread += pages_of(filter->bytes);
     return cost;
 }
 
@@ -308,9 +344,9 @@ static uint64_t cost_of_added(struct cost_filter *filter, size_t items, const st
         cost += grow(filter);
     }
     filter->room -= least(left, filter->room);
-    uint64_t pages = least(times(items, filter->k), filter->young);
-    filter->young -= pages;
-    return cost + cost_of_asked(filter, items) + ITEM_ADDED * items + PAGE * pages;
+    uint64_t pages = take_pages(&filter->young, filter, items);
+    return cost + cost_of_tested(filter, items) + ITEM_ADDED * items +
+           (is_mapped(filter->bytes) ? PAGE : PAGE_SHARED) * pages;
 }
 
 static uint64_t cost_of_cleared(struct cost_filter *filter)
@@ -322,7 +358,7 @@ static uint64_t cost_of_cleared(struct cost_filter *filter)
     struct cost_filter empty = *filter;
     empty.layers = 1;
     empty.bytes = filter->first.bytes;
-    empty.young = pages_of(filter->first.bytes);
+    empty.young = empty.unread = pages_of(filter->first.bytes);
     empty.room = filter->first.capacity;
     empty.next = times(filter->first.capacity, filter->expansion);
     cost_filter_join(filter, &empty);
@@ -340,6 +376,7 @@ uint64_t cost_of_filter(const struct command *command, struct cost_filter *filte
     const struct cost_row *row = row_of(command);
     switch (row->by) {
     case COST_BY_WORDS:
+    case COST_BY_USERS:
         return 0;
     case COST_BY_ASKED:
         return cost_of_asked(filter, items);

@@ -32,6 +32,7 @@ enum cost_by {
     COST_BY_INFO,    /* each layer; with a field its bits, too */
     COST_BY_CLEARED, /* each layer, the bits that are looked at, and a new filter */
     COST_BY_FOUND,   /* items times the layers of all filters that are named */
+    COST_BY_USERS,   /* the users and their rules */
 };
 
 /* A filter, as far as costs follow from it. Zeroed: there is none. What is done to it only makes it dearer: a command
@@ -44,6 +45,7 @@ struct cost_filter {
     unsigned k;
     uint64_t bytes;     /* of its newest layer */
     uint64_t young;     /* pages of that which may not exist yet */
+    uint64_t unread;    /* of these, such as no query has met */
     uint64_t room;      /* items for which it has room without another layer */
     uint64_t next;      /* the capacity of that layer */
     uint32_t expansion; /* 0: it never has another layer */
@@ -67,6 +69,12 @@ enum cost_by cost_by(const struct command *row);
 /* The cost by words and bytes: no estimate is less. `npatterns`: those of the client's rights, with which each name is
  * compared; 0: it may use all names. */
 uint64_t cost_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns);
+
+/* The first use of a name in a transaction: its filter may be out of the cache. */
+uint64_t cost_of_name(void);
+
+/* What a command that goes through all users costs more; `bytes`: the memory of these. */
+uint64_t cost_of_users(uint64_t bytes);
 
 /* What a call with so many items costs more than its words. `made`: the filter that it makes if there is none. Changes
  * `filter` as the call may do. */

@@ -91,6 +91,11 @@ def rows(client):
     yield "CLIENT SETNAME, 1,000 bytes", [("CLIENT", "SETNAME", "x" * 1000)] * 2000, 2000, nothing
     yield "BF.ADD, a new filter", [("BF.ADD", name, "x") for name in names(3000)], 3000, lambda: ask("FLUSHALL")
     yield "BF.EXISTS, one layer, many names", [("BF.EXISTS", name, "y") for name in names(5000)], 5000, small
+    for capacity, n in (10000, 200), (100000, 100):  # 36 and 360 KB; of the first run alone the memory is fresh
+        fresh = lambda: (ask("FLUSHALL"), time.sleep(0.3), many([("BF.RESERVE", name, 1e-6, capacity) for name in names(n)]))
+        yield f"BF.EXISTS, fresh, {capacity} items", [("BF.EXISTS", name, "x") for name in names(n)], n, fresh
+        yield f"BF.ADD, fresh, {capacity} items", [("BF.ADD", name, "x") for name in names(n)], n, fresh
+    ask("FLUSHALL")
     yield "EXPIRE", [("EXPIRE", name, 1000) for name in names(5000)], 5000, small
     yield "RENAME", [("RENAME", name, "m" + name) for name in names(3000)], 3000, small
     yield "DEL, a name", [("DEL", *names(5000))], 5000, small
@@ -100,6 +105,11 @@ def rows(client):
     yield "CONFIG GET *", [("CONFIG", "GET", "*")] * 70, 70, nothing
     yield "COMMAND DOCS", [("COMMAND", "DOCS")] * 50, 50, nothing
     yield "BF.PLAN", [("BF.PLAN", "1e-9", 100, "ITEMS", 1 << 62)] * 70, 70, nothing
+    many([("ACL", "SETUSER", f"u{i}", "on", ">pw", "+@read", *[f"~a{j}*" for j in range(5)]) for i in range(1000)])
+    yield "ACL LIST, 1,000 users", [("ACL", "LIST")], 1, nothing
+    many([("ACL", "DELUSER", *[f"u{i}" for i in range(1000)])])
+    ask("ACL", "SETUSER", "big", "on", *[f"~a{j}*" for j in range(1000)])
+    yield "ACL SETUSER, 1,000 rules", [("ACL", "SETUSER", "big", "on")] * 20, 20, nothing
     ask("FLUSHALL")
     yield "BF.RESERVE, small", [("BF.RESERVE", name, 0.01, 100 + i) for i, name in enumerate(names(500))], 500, (
         lambda: ask("FLUSHALL"))

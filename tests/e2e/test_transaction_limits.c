@@ -200,10 +200,15 @@ static void has_1000_layers(redisContext *c, const char *name)
     cr_assert_gt(client_for_items(c, "BF.MADD", name, "layer-", 1000), 980);
 }
 
-static void expect_refused(redisContext *c, const char *reply, const char *what)
+static void expect_too_long(const char *reply, const char *what)
 {
     cr_expect(strstr(reply, "-EXECABORT") == reply && strstr(reply, "or more, of at most 8: split it"), "%s: %.200s",
               what, reply);
+}
+
+static void expect_refused(redisContext *c, const char *reply, const char *what)
+{
+    expect_too_long(reply, what);
     expect(c, "[:0,:0]", "BF.MEXISTS witness first last");
 }
 
@@ -251,6 +256,43 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
     }
     expect(c, ":0", "BF.CARD huge");
     expect(c, ":0", "EXISTS new other");
+    redisFree(c);
+}
+
+/* Sends MULTI and so many calls, with NULL an add to filter n0, n1 and so on, and asks for EXEC. */
+static const char *exec_times(redisContext *c, const char *call, int times)
+{
+    redisAppendCommand(c, "MULTI");
+    for (int i = 0; i < times; i++) {
+        if (call)
+            redisAppendCommand(c, call);
+        else
+            redisAppendCommand(c, "BF.ADD n%d x", i);
+    }
+    client_skip(c, 1 + times);
+    return client_ask(c, "EXEC");
+}
+
+/* Each of the filters is fresh, so that its pages do not exist yet: 56 us for an add. */
+DAEMON_TEST(the_daemon, transaction_limits, pages_of_many_fresh_filters_count)
+{
+    enum { FILTERS = 400 };
+    redisContext *c = client_open(the_daemon.port);
+    for (int i = 0; i < FILTERS; i++)
+        expect(c, "+OK", "BF.RESERVE n%d 1e-6 100000", i);
+    expect_too_long(exec_times(c, NULL, FILTERS), "BF.ADD");
+    expect(c, ":0", "BF.CARD n0");
+    cr_expect(strstr(exec_times(c, NULL, 40), "[:1,:1,") != NULL);
+    redisFree(c);
+}
+
+DAEMON_TEST(the_daemon, transaction_limits, users_count)
+{
+    redisContext *c = client_open(the_daemon.port);
+    for (int i = 0; i < 3000; i++)
+        expect(c, "+OK", "ACL SETUSER u%d on >password +@read ~a* ~b* ~c*", i);
+    expect_too_long(exec_times(c, "ACL LIST", 2), "ACL LIST");
+    expect_too_long(exec_times(c, "ACL USERS", 2), "ACL USERS");
     redisFree(c);
 }
 

@@ -89,6 +89,7 @@ static struct cost_filter *filter_named(struct estimate *estimate, unsigned data
         return NULL;
     }
     estimate->newest = named;
+    estimate->cost += cost_of_name();
     named->filter = look_up(server, key, hash);
     return &named->filter;
 }
@@ -227,7 +228,9 @@ static void take(void *ctx, const struct command *command, const struct resp_com
     estimate->cost += cost_of_words(command, cmd, estimate->npatterns);
     if (estimate->cost > COST_TRANSACTION) /* it is refused: the rest need not be looked up */
         return;
-    if (command->handler == cmd_bf_find)
+    if (cost_by(command) == COST_BY_USERS)
+        estimate->cost += cost_of_users(atomic_load(&estimate->ctx->server->memory.of_users));
+    else if (command->handler == cmd_bf_find)
         take_find(estimate, command, cmd, database);
     else if (cost_by(command) != COST_BY_WORDS)
         take_filter(estimate, command, cmd, database);

@@ -94,18 +94,17 @@ struct keyed_items {
 static void key_items(struct keyed_items *keyed, const struct siphash_key *key, const struct bloom_item *items,
                       size_t n)
 {
-    size_t i = 0;
+    const void *data[BLOOM_BATCH];
+    size_t len[BLOOM_BATCH];
 
-    for (; n - i >= SIPHASH_LANES; i += SIPHASH_LANES) {
-        const struct bloom_item *four = items + i;
-        const void *const data[] = {four[0].ptr, four[1].ptr, four[2].ptr, four[3].ptr};
-        const size_t len[] = {four[0].len, four[1].len, four[2].len, four[3].len};
-
-        siphash_four(key, data, len, keyed->bytes + i);
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        data[i] = items[i].ptr;
+        len[i] = items[i].len;
     }
-    for (; i < n; i++)
-        siphash(key, items[i].ptr, items[i].len, keyed->bytes[i]);
-    for (i = 0; i < n; i++)
+    siphash_many(key, data, len, n, keyed->bytes);
+    for (size_t i = 0; i < n; i++)
         keyed->items[i] = (struct bloom_item){(const char *)keyed->bytes[i], SIPHASH_BYTES};
 }
 

@@ -1,7 +1,6 @@
-/* The rounds are written once, for one number and for a vector of four: a lane is an input of its own. */
+/* The rounds are written once, for one number and for a vector of eight: a lane is an input of its own. */
 #include "siphash.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "murmur_load.h"
@@ -73,43 +72,54 @@ void siphash(const struct siphash_key *key, const void *data, size_t len, unsign
     memcpy(out, result, sizeof(result));
 }
 
-static void one_by_one(const struct siphash_key *key, const void *const data[SIPHASH_LANES],
-                       const size_t len[SIPHASH_LANES], unsigned char out[SIPHASH_LANES][SIPHASH_BYTES])
+static void one_by_one(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
+                       unsigned char (*out)[SIPHASH_BYTES])
 {
-    for (unsigned i = 0; i < SIPHASH_LANES; i++)
+    for (size_t i = 0; i < n; i++)
         siphash(key, data[i], len[i], out[i]);
 }
 
 #if defined(__x86_64__)
 
-typedef uint64_t lanes __attribute__((vector_size(8 * SIPHASH_LANES)));
+#define LANES 8
+#define FEW   3 /* fewer are as quick one by one */
 
-#define TARGET __attribute__((target("avx2")))
+typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
 
-/* The state after word `i` of each input. A shorter one has ended: its lane stays. The lengths decide, never the key.
- */
-TARGET static void four(const struct siphash_key *key, const void *const data[SIPHASH_LANES],
-                        const size_t len[SIPHASH_LANES], unsigned char out[SIPHASH_LANES][SIPHASH_BYTES])
+/* Word `i` of each input; 0 behind its end. */
+static inline __attribute__((always_inline)) void words_of(const unsigned char *const data[LANES],
+                                                           const size_t len[LANES], size_t i, uint64_t out[LANES])
 {
-    const unsigned char *const p[] = {data[0], data[1], data[2], data[3]};
-    const lanes zero = {0}, last = {len[0] / 8, len[1] / 8, len[2] / 8, len[3] / 8};
-    lanes v0 = zero + (key->k[0] ^ INIT0), v1 = zero + (key->k[1] ^ INIT1 ^ MARK_START);
-    lanes v2 = zero + (key->k[0] ^ INIT2), v3 = zero + (key->k[1] ^ INIT3);
-    size_t least = last[0], most = last[0];
+    for (unsigned j = 0; j < LANES; j++)
+        out[j] = i < len[j] / 8 ? load64(data[j] + 8 * i) : i == len[j] / 8 ? last_word(data[j], len[j]) : 0;
+}
 
-    for (unsigned i = 1; i < SIPHASH_LANES; i++) {
-        least = last[i] < least ? last[i] : least;
-        most = last[i] > most ? last[i] : most;
+/* A shorter input ends before the others: its lane stays as it is. The lengths decide, never the key. */
+static inline __attribute__((always_inline)) void all_lanes(const struct siphash_key *key,
+                                                            const unsigned char *const data[LANES],
+                                                            const size_t len[LANES], uint64_t out[2][LANES])
+{
+    const lanes zero = {0};
+    lanes v0 = zero + (key->k[0] ^ INIT0), v1 = zero + (key->k[1] ^ INIT1 ^ MARK_START);
+    lanes v2 = zero + (key->k[0] ^ INIT2), v3 = zero + (key->k[1] ^ INIT3), last, word;
+    size_t least = len[0] / 8, most = least;
+
+    for (unsigned j = 0; j < LANES; j++) {
+        last[j] = len[j] / 8;
+        least = last[j] < least ? last[j] : least;
+        most = last[j] > most ? last[j] : most;
     }
     for (size_t i = 0; i < least; i++) {
-        const lanes word = {load64(p[0] + 8 * i), load64(p[1] + 8 * i), load64(p[2] + 8 * i), load64(p[3] + 8 * i)};
+        for (unsigned j = 0; j < LANES; j++)
+            word[j] = load64(data[j] + 8 * i);
         TAKE(word);
     }
     for (size_t i = least; i <= most; i++) {
-        lanes word = zero, w0 = v0, w1 = v1, w2 = v2, w3 = v3, alive = (lanes)(last >= i);
+        uint64_t words[LANES];
+        lanes w0 = v0, w1 = v1, w2 = v2, w3 = v3, alive = (lanes)(last >= i);
 
-        for (unsigned j = 0; j < SIPHASH_LANES; j++)
-            word[j] = i < last[j] ? load64(p[j] + 8 * i) : i == last[j] ? last_word(p[j], len[j]) : 0;
+        words_of(data, len, i, words);
+        memcpy(&word, words, sizeof(word));
         TAKE(word);
         v0 = (v0 & alive) | (w0 & ~alive);
         v1 = (v1 & alive) | (w1 & ~alive);
@@ -124,32 +134,69 @@ TARGET static void four(const struct siphash_key *key, const void *const data[SI
     TWO_ROUNDS;
     TWO_ROUNDS;
     const lanes second = v0 ^ v1 ^ v2 ^ v3;
-    for (unsigned j = 0; j < SIPHASH_LANES; j++) {
-        const uint64_t result[2] = {first[j], second[j]};
-        memcpy(out[j], result, sizeof(result));
-    }
+    memcpy(out[0], &first, sizeof(first));
+    memcpy(out[1], &second, sizeof(second));
 }
 
-static bool has_vectors;
+__attribute__((target("avx2"))) static void by_avx2(const struct siphash_key *key,
+                                                    const unsigned char *const data[LANES], const size_t len[LANES],
+                                                    uint64_t out[2][LANES])
+{
+    all_lanes(key, data, len, out);
+}
+
+/* It rotates in one instruction. */
+__attribute__((target("avx512f"))) static void by_avx512(const struct siphash_key *key,
+                                                         const unsigned char *const data[LANES],
+                                                         const size_t len[LANES], uint64_t out[2][LANES])
+{
+    all_lanes(key, data, len, out);
+}
+
+static void (*vectors)(const struct siphash_key *key, const unsigned char *const data[LANES], const size_t len[LANES],
+                       uint64_t out[2][LANES]);
 
 __attribute__((constructor(101))) static void choose(void)
 {
     __builtin_cpu_init(); /* may run before the compiler's own constructor */
-    has_vectors = __builtin_cpu_supports("avx2");
+    vectors = __builtin_cpu_supports("avx512f") ? by_avx512 : __builtin_cpu_supports("avx2") ? by_avx2 : NULL;
 }
 
-void siphash_four(const struct siphash_key *key, const void *const data[SIPHASH_LANES], const size_t len[SIPHASH_LANES],
-                  unsigned char out[SIPHASH_LANES][SIPHASH_BYTES])
+/* The last lanes repeat an input where there are fewer. */
+static void some(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
+                 unsigned char (*out)[SIPHASH_BYTES])
 {
-    (has_vectors ? four : one_by_one)(key, data, len, out);
+    const unsigned char *inputs[LANES];
+    size_t lens[LANES];
+    uint64_t results[2][LANES];
+
+    for (size_t j = 0; j < LANES; j++) {
+        inputs[j] = data[j < n ? j : 0];
+        lens[j] = len[j < n ? j : 0];
+    }
+    vectors(key, inputs, lens, results);
+    for (size_t j = 0; j < n; j++) {
+        const uint64_t result[2] = {results[0][j], results[1][j]};
+        memcpy(out[j], result, sizeof(result));
+    }
+}
+
+void siphash_many(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
+                  unsigned char (*out)[SIPHASH_BYTES])
+{
+    size_t i = 0;
+
+    for (; vectors && n - i >= FEW; i += n - i < LANES ? n - i : LANES)
+        some(key, data + i, len + i, n - i < LANES ? n - i : LANES, out + i);
+    one_by_one(key, data + i, len + i, n - i, out + i);
 }
 
 #else
 
-void siphash_four(const struct siphash_key *key, const void *const data[SIPHASH_LANES], const size_t len[SIPHASH_LANES],
-                  unsigned char out[SIPHASH_LANES][SIPHASH_BYTES])
+void siphash_many(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
+                  unsigned char (*out)[SIPHASH_BYTES])
 {
-    one_by_one(key, data, len, out);
+    one_by_one(key, data, len, n, out);
 }
 
 #endif

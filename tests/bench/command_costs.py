@@ -103,7 +103,7 @@ def rows(client):
     yield "SCAN 0 COUNT 100", [("SCAN", 0, "COUNT", 100)] * 200, 200, small
     yield "RANDOMKEY", [("RANDOMKEY",)] * 70, 70, small
     yield "CONFIG GET *", [("CONFIG", "GET", "*")] * 70, 70, nothing
-    yield "COMMAND DOCS", [("COMMAND", "DOCS")] * 50, 50, nothing
+    yield "COMMAND DOCS", [("COMMAND", "DOCS")] * 40, 40, nothing
     yield "BF.PLAN", [("BF.PLAN", "1e-9", 100, "ITEMS", 1 << 62)] * 70, 70, nothing
     many([("ACL", "SETUSER", f"u{i}", "on", ">pw", "+@read", *[f"~a{j}*" for j in range(5)]) for i in range(1000)])
     yield "ACL LIST, 1,000 users", [("ACL", "LIST")], 1, nothing

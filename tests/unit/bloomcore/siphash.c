@@ -54,27 +54,32 @@ Test(siphash, openssl_agrees_for_every_length)
     }
 }
 
-Test(siphash, four_inputs_are_as_one_by_one)
+/* Of any number and any lengths, most of them equal in every fifth round. */
+Test(siphash, many_inputs_are_as_one_by_one)
 {
-    unsigned char data[SIPHASH_LANES][MOST], out[SIPHASH_LANES][SIPHASH_BYTES], expected[SIPHASH_BYTES];
+    enum { INPUTS = 20 };
+    unsigned char data[INPUTS][MOST], out[INPUTS + 1][SIPHASH_BYTES], expected[SIPHASH_BYTES];
     struct siphash_key key;
     struct rng rng;
 
     rng_init(&rng, 24);
     for (int round = 0; round < 20000; round++) {
-        const void *items[SIPHASH_LANES];
-        size_t len[SIPHASH_LANES], most = round % 3 == 0 ? 10 : MOST;
+        const void *items[INPUTS];
+        size_t len[INPUTS], most = round % 3 == 0 ? 10 : MOST, n = rng_below(&rng, INPUTS + 1);
 
         rng_fill(&rng, &key, sizeof(key));
         rng_fill(&rng, data, sizeof(data));
-        for (unsigned i = 0; i < SIPHASH_LANES; i++) {
+        memset(out, 0x5a, sizeof(out));
+        for (size_t i = 0; i < n; i++) {
             len[i] = round % 5 == 0 && i ? len[0] : rng_below(&rng, most);
             items[i] = len[i] ? data[i] + most - len[i] : NULL;
         }
-        siphash_four(&key, items, len, out);
-        for (unsigned i = 0; i < SIPHASH_LANES; i++) {
+        siphash_many(&key, items, len, n, out);
+        for (size_t i = 0; i < n; i++) {
             siphash(&key, items[i], len[i], expected);
-            cr_assert_arr_eq(out[i], expected, SIPHASH_BYTES, "round %d, input %u, %zu bytes", round, i, len[i]);
+            cr_assert_arr_eq(out[i], expected, SIPHASH_BYTES, "round %d, input %zu, %zu bytes", round, i, len[i]);
         }
+        for (size_t i = 0; i < SIPHASH_BYTES; i++)
+            cr_assert_eq(out[n][i], 0x5a, "round %d: beyond input %zu", round, n);
     }
 }

@@ -1,4 +1,4 @@
-/* The rounds are written once, for one number and for a vector of eight: a lane is an input of its own. */
+/* The rounds are written once, for one number and for vectors of four and eight: a lane is an input of its own. */
 #include "siphash.h"
 
 #include <string.h>
@@ -81,100 +81,64 @@ static void one_by_one(const struct siphash_key *key, const void *const *data, c
 
 #if defined(__x86_64__)
 
-#define LANES 8
-#define FEW   3 /* fewer are as quick one by one */
+#define LANES_MAX 8
+#define FEW       3 /* fewer are as quick one by one */
 
-typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
-
-/* Word `i` of each input; 0 behind its end. */
-static inline __attribute__((always_inline)) void words_of(const unsigned char *const data[LANES],
-                                                           const size_t len[LANES], size_t i, uint64_t out[LANES])
+/* Word `i` of an input; 0 behind its end. */
+static inline uint64_t word_of(const unsigned char *data, size_t len, size_t i)
 {
-    for (unsigned j = 0; j < LANES; j++)
-        out[j] = i < len[j] / 8 ? load64(data[j] + 8 * i) : i == len[j] / 8 ? last_word(data[j], len[j]) : 0;
+    return i < len / 8 ? load64(data + 8 * i) : i == len / 8 ? last_word(data, len) : 0;
 }
 
-/* A shorter input ends before the others: its lane stays as it is. The lengths decide, never the key. */
-static inline __attribute__((always_inline)) void all_lanes(const struct siphash_key *key,
-                                                            const unsigned char *const data[LANES],
-                                                            const size_t len[LANES], uint64_t out[2][LANES])
-{
-    const lanes zero = {0};
-    lanes v0 = zero + (key->k[0] ^ INIT0), v1 = zero + (key->k[1] ^ INIT1 ^ MARK_START);
-    lanes v2 = zero + (key->k[0] ^ INIT2), v3 = zero + (key->k[1] ^ INIT3), last, word;
-    size_t least = len[0] / 8, most = least;
-
-    for (unsigned j = 0; j < LANES; j++) {
-        last[j] = len[j] / 8;
-        least = last[j] < least ? last[j] : least;
-        most = last[j] > most ? last[j] : most;
-    }
-    for (size_t i = 0; i < least; i++) {
-        for (unsigned j = 0; j < LANES; j++)
-            word[j] = load64(data[j] + 8 * i);
-        TAKE(word);
-    }
-    for (size_t i = least; i <= most; i++) {
-        uint64_t words[LANES];
-        lanes w0 = v0, w1 = v1, w2 = v2, w3 = v3, alive = (lanes)(last >= i);
-
-        words_of(data, len, i, words);
-        memcpy(&word, words, sizeof(word));
-        TAKE(word);
-        v0 = (v0 & alive) | (w0 & ~alive);
-        v1 = (v1 & alive) | (w1 & ~alive);
-        v2 = (v2 & alive) | (w2 & ~alive);
-        v3 = (v3 & alive) | (w3 & ~alive);
-    }
-    v2 ^= zero + MARK_START;
-    TWO_ROUNDS;
-    TWO_ROUNDS;
-    const lanes first = v0 ^ v1 ^ v2 ^ v3;
-    v1 ^= zero + MARK_SECOND;
-    TWO_ROUNDS;
-    TWO_ROUNDS;
-    const lanes second = v0 ^ v1 ^ v2 ^ v3;
-    memcpy(out[0], &first, sizeof(first));
-    memcpy(out[1], &second, sizeof(second));
-}
-
-__attribute__((target("avx2"))) static void by_avx2(const struct siphash_key *key,
-                                                    const unsigned char *const data[LANES], const size_t len[LANES],
-                                                    uint64_t out[2][LANES])
-{
-    all_lanes(key, data, len, out);
-}
+#define LANES     4
+#define ALL_LANES by_avx2
+#define TARGET    "avx2"
+#include "siphash_lanes.h"
+#undef LANES
+#undef ALL_LANES
+#undef TARGET
 
 /* It rotates in one instruction. */
-__attribute__((target("avx512f"))) static void by_avx512(const struct siphash_key *key,
-                                                         const unsigned char *const data[LANES],
-                                                         const size_t len[LANES], uint64_t out[2][LANES])
-{
-    all_lanes(key, data, len, out);
-}
+#define LANES     8
+#define ALL_LANES by_avx512
+#define TARGET    "avx512f"
+#include "siphash_lanes.h"
+#undef LANES
+#undef ALL_LANES
+#undef TARGET
 
-static void (*vectors)(const struct siphash_key *key, const unsigned char *const data[LANES], const size_t len[LANES],
-                       uint64_t out[2][LANES]);
+static struct {
+    unsigned lanes; /* 0: there are none */
+    void (*all)(const struct siphash_key *key, const unsigned char *const *data, const size_t *len,
+                uint64_t out[2][LANES_MAX]);
+} vectors;
 
 __attribute__((constructor(101))) static void choose(void)
 {
     __builtin_cpu_init(); /* may run before the compiler's own constructor */
-    vectors = __builtin_cpu_supports("avx512f") ? by_avx512 : __builtin_cpu_supports("avx2") ? by_avx2 : NULL;
+    if (__builtin_cpu_supports("avx2")) {
+        vectors.lanes = 4;
+        vectors.all = by_avx2;
+    }
+    if (__builtin_cpu_supports("avx512f")) {
+        vectors.lanes = 8;
+        vectors.all = by_avx512;
+    }
 }
 
 /* The last lanes repeat an input where there are fewer. */
 static void some(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
                  unsigned char (*out)[SIPHASH_BYTES])
 {
-    const unsigned char *inputs[LANES];
-    size_t lens[LANES];
-    uint64_t results[2][LANES];
+    const unsigned char *inputs[LANES_MAX];
+    size_t lens[LANES_MAX];
+    uint64_t results[2][LANES_MAX];
 
-    for (size_t j = 0; j < LANES; j++) {
+    for (size_t j = 0; j < vectors.lanes; j++) {
         inputs[j] = data[j < n ? j : 0];
         lens[j] = len[j < n ? j : 0];
     }
-    vectors(key, inputs, lens, results);
+    vectors.all(key, inputs, lens, results);
     for (size_t j = 0; j < n; j++) {
         const uint64_t result[2] = {results[0][j], results[1][j]};
         memcpy(out[j], result, sizeof(result));
@@ -186,8 +150,11 @@ void siphash_many(const struct siphash_key *key, const void *const *data, const 
 {
     size_t i = 0;
 
-    for (; vectors && n - i >= FEW; i += n - i < LANES ? n - i : LANES)
-        some(key, data + i, len + i, n - i < LANES ? n - i : LANES, out + i);
+    while (vectors.lanes && n - i >= FEW) {
+        size_t taken = n - i < vectors.lanes ? n - i : vectors.lanes;
+        some(key, data + i, len + i, taken, out + i);
+        i += taken;
+    }
     one_by_one(key, data + i, len + i, n - i, out + i);
 }
 

@@ -56,10 +56,11 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
             return fd;
         }
     }
-    log->limits = (struct log_limits){{.lines = 1, .seconds = 3600},
-                                      {.lines = 5, .seconds = 1},
-                                      {.lines = 1, .seconds = 1},
-                                      {.lines = 1, .seconds = 3600}};
+    log->limits = (struct log_limits){.attack = {.lines = 1, .seconds = 3600},
+                                      .client = {.lines = 5, .seconds = 1},
+                                      .accept = {.lines = 1, .seconds = 1},
+                                      .rate = {.lines = 1, .seconds = 3600},
+                                      .key = {.lines = 1, .seconds = 60}};
     log->path = copy;
     log->fd = fd;
     log->journal = !copy && log_stderr_is_journal();

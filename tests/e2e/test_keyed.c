@@ -300,7 +300,7 @@ KEYED_TEST(the_key_is_in_no_core_dump_and_no_other_file)
 /* Without its key a filter is saved, copied, moved, and never asked. */
 KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
 {
-    char path[512], away[600], error[160], id[17];
+    char path[512], away[600], error[160], id[17], warning[100];
 
     expect(client, "+OK", "BF.RESERVE a 1e-9 100 KEYED");
     expect(client, "+OK", "BF.RESERVE w 1e-9 100 WINDOW 1000 KEYED");
@@ -332,6 +332,8 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
         expect(client, ":1", "COPY %s copy:%s", names[i], names[i]);
         move(client, names[i]);
     }
+    snprintf(warning, sizeof(warning), "a KEYED filter has come whose key %s is not here", id);
+    cr_expect(strstr(daemon_output(&the_daemon), warning));
     expect(client, ":500", "BF.CARD a");
     snprintf(error, sizeof(error), "its key %s is not here", id);
     cr_assert(strstr(client_ask(client, "BF.FIND a plain ITEMS item:0"), error));
@@ -340,6 +342,8 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
     client = client_after_kill(client, &the_daemon, NULL);
 
     expect(client, "+OK", "CONFIG SET bf-key-file %s", away);
+    const char *refused = client_ask(client, "CONFIG SET bf-key-file %s", "");
+    cr_expect(strstr(refused, "/KEYS, and keys in memory stay: put it back from a backup"), "%s", refused);
     client_expect_items(client, "a", 0, 500);
     client_expect_items(client, "w", 0, 500);
     client_expect_items(client, "copy:a", 0, 500);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "acl.h"
+#include "bloom_keyring.h"
 #include "command.h"
 #include "descriptors.h"
 #include "glob_match.h"
@@ -225,7 +226,21 @@ static void take_files(struct server *server, struct files *files)
         server_tls_report(server, files->tls);
         server_tls_replace(server, files->tls);
     }
-    server_keys_replace(server, files->keys);
+    if (files->keys)
+        server_keys_replace(server, files->keys);
+}
+
+/* KEYED filters would be lost with keys that are in memory only. */
+static bool would_forget_keys(const struct change *change, const struct key_file *keys, struct errbuf *err)
+{
+    bool asked = false;
+    for (size_t i = 0; i < change->n; i += 2)
+        asked |= slice_is(change->words[i], "bf-key-file");
+    if (!asked || keys || !bloom_keyring_first(change->server->pool))
+        return false;
+    errbuf_set(err, "there is no file %s/" KEY_FILE_NAME ", and keys in memory stay: put it back from a backup",
+               change->server->process.data_dir);
+    return true;
 }
 
 /* The files that the settings asked for name. False after an error reply. */
@@ -246,6 +261,8 @@ static bool load_files(const struct change *change, struct files *files)
     drop_config(cfg);
     if (status == 0 && files->tls && !server_tls_may_replace(change->server, files->tls, &err))
         status = -EINVAL;
+    if (status == 0 && would_forget_keys(change, files->keys, &err))
+        status = -ENOENT;
     if (status == 0)
         return true;
     drop_files(files);

@@ -1,12 +1,15 @@
 #include "content.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bf_host.h"
 #include "bf_texts.h"
+#include "bloom_keyring.h"
 #include "bloom_merge.h"
+#include "clock.h"
 #include "journal.h"
 #include "persistence.h"
 #include "residency.h"
@@ -236,8 +239,15 @@ void content_finish(struct command_job *job, struct entry *entry, const struct c
                     const char *exists)
 {
     struct errbuf err = {""};
+    const struct bloom_filter *filter = entry_shape(entry);
+    uint64_t key = filter ? bloom_filter_missing_key(filter) : 0; /* once published, a client may delete it */
     int status = content_publish(job->server, entry, publication, &err);
     if (status == REGISTRY_OK) {
+        if (key)
+            log_limited(&job->server->log, &job->server->log.limits.key, clock_ms(), LOG_LEVEL_WARNING,
+                        "a KEYED filter has come whose key %016" PRIx64
+                        " is not here: it answers errors until the key file has it",
+                        key);
         reply_status(&job->reply, "OK");
         return;
     }

@@ -126,8 +126,16 @@ __attribute__((constructor(101))) static void choose(void)
     }
 }
 
-/* The last lanes repeat an input where there are fewer. */
-static void some(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
+static void put(const uint64_t results[2][LANES_MAX], size_t n, unsigned char (*out)[SIPHASH_BYTES])
+{
+    for (size_t j = 0; j < n; j++) {
+        memcpy(out[j], &results[0][j], 8);
+        memcpy(out[j] + 8, &results[1][j], 8);
+    }
+}
+
+/* Fewer inputs than lanes: the last lanes repeat the first one. */
+static void rest(const struct siphash_key *key, const unsigned char *const *data, const size_t *len, size_t n,
                  unsigned char (*out)[SIPHASH_BYTES])
 {
     const unsigned char *inputs[LANES_MAX];
@@ -139,21 +147,24 @@ static void some(const struct siphash_key *key, const void *const *data, const s
         lens[j] = len[j < n ? j : 0];
     }
     vectors.all(key, inputs, lens, results);
-    for (size_t j = 0; j < n; j++) {
-        const uint64_t result[2] = {results[0][j], results[1][j]};
-        memcpy(out[j], result, sizeof(result));
-    }
+    put(results, n, out);
 }
 
 void siphash_many(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
                   unsigned char (*out)[SIPHASH_BYTES])
 {
+    const unsigned char *const *inputs = (const unsigned char *const *)data;
     size_t i = 0;
 
-    while (vectors.lanes && n - i >= FEW) {
-        size_t taken = n - i < vectors.lanes ? n - i : vectors.lanes;
-        some(key, data + i, len + i, taken, out + i);
-        i += taken;
+    for (size_t lanes = vectors.lanes; lanes && n - i >= lanes; i += lanes) {
+        uint64_t results[2][LANES_MAX];
+
+        vectors.all(key, inputs + i, len + i, results);
+        put(results, lanes, out + i);
+    }
+    if (vectors.lanes && n - i >= FEW) {
+        rest(key, inputs + i, len + i, n - i, out + i);
+        return;
     }
     one_by_one(key, data + i, len + i, n - i, out + i);
 }

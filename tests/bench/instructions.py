@@ -20,7 +20,7 @@ TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.t
 TOLERANCE = 0.02
 FILTERS = 10000
 QUIET = ("--threads", "1", "--save", "", "--appendonly", "no")
-PIPELINE, ROUNDS, REPETITIONS = 64, 30, 12
+PIPELINE, ROUNDS, REPETITIONS = 64, 15, 24
 BATCH, BATCHES = 20, 3  # little enough for one turn of the loop under valgrind: turns are bounded in time
 
 

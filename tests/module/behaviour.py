@@ -270,6 +270,35 @@ def test_the_engines_commands_on_filters():
     assert target("DUMP", "f") == engine("DUMP", "g")
 
 
+def test_keyed_filters_in_the_engines_commands():
+    """They are saved, copied and restored as they are; without the key they answer errors."""
+    path = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "keys")
+    with open(path, "w", encoding="ascii") as file:  # the id of these bytes: tests/unit/persist/key_file.c
+        file.write("54b70391b3deeb2f " + bytes(range(32)).hex() + "\n")
+    engine = Engine(module=("bf-key-file", path))
+    engine("BF.RESERVE", "plain", "0.000001", "1000")
+    engine("BF.RESERVE", "f", "0.000001", "1000", "KEYED")
+    engine("BF.RESERVE", "w", "0.000001", "1000", "WINDOW", "1000", "KEYED")
+    engine("BF.INSERT", "r", "ERROR", "0.000001", "LAYOUT", "redisbloom", "KEYED", "ITEMS", *items("m", 500))
+    for name in ("plain", "f", "w"):
+        assert engine("BF.MADD", name, *items("m", 500)) == [1] * 500, name
+    assert "key" in str(engine.try_call("BF.MERGE", "plain", "f"))
+    assert engine("BF.INFO", "f", "KEY") == [b"54b70391b3deeb2f"]
+    engine("RESTORE", "restored", 0, engine("DUMP", "f"))
+    engine("COPY", "w", "copied")
+    engine("DEBUG", "RELOAD")
+    names = ("f", "w", "r", "restored", "copied")
+    for name in names:
+        assert engine("BF.MEXISTS", name, *items("m", 500), "absent") == [1] * 500 + [0], name
+    engine("CONFIG", "SET", "bloomery.bf-key-file", "")
+    for name in names:
+        assert "54b70391b3deeb2f" in str(engine.try_call("BF.ADD", name, "m0")), name
+        assert "54b70391b3deeb2f" in str(engine.try_call("BF.EXISTS", name, "m0")), name
+    engine("RESTORE", "f", 0, engine("DUMP", "f"), "REPLACE")
+    engine("CONFIG", "SET", "bloomery.bf-key-file", path)
+    assert engine("BF.MEXISTS", "f", *items("m", 500), "absent") == [1] * 500 + [0]
+
+
 def test_an_expired_filter_is_gone_and_a_ttl_is_kept():
     engine = Engine()
     engine("BF.RESERVE", "short", "0.01", "100", "TTL", "1")

@@ -8,27 +8,35 @@ __attribute__((target(TARGET))) static void ALL_LANES(const struct siphash_key *
     typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
     const lanes zero = {0};
     lanes v0 = zero + (key->k[0] ^ INIT0), v1 = zero + (key->k[1] ^ INIT1 ^ MARK_START);
-    lanes v2 = zero + (key->k[0] ^ INIT2), v3 = zero + (key->k[1] ^ INIT3), last = zero, word = zero;
-    size_t least = len[0] / 8, most = least;
+    lanes v2 = zero + (key->k[0] ^ INIT2), v3 = zero + (key->k[1] ^ INIT3), word = zero;
+    size_t least = len[0], most = len[0];
 
-    for (unsigned j = 0; j < LANES; j++) {
-        last[j] = len[j] / 8;
-        least = last[j] < least ? last[j] : least;
-        most = last[j] > most ? last[j] : most;
+    for (unsigned j = 1; j < LANES; j++) {
+        least = len[j] < least ? len[j] : least;
+        most = len[j] > most ? len[j] : most;
     }
-    for (size_t i = 0; i < least; i++) {
+    for (size_t i = 0; i < least / 8; i++) {
+#pragma GCC unroll 8
         for (unsigned j = 0; j < LANES; j++)
             word[j] = load64(data[j] + 8 * i);
         TAKE(word);
     }
-    for (size_t i = least; i <= most; i++) {
-        uint64_t words[LANES];
-        lanes w0 = v0, w1 = v1, w2 = v2, w3 = v3, alive = (lanes)(last >= i);
-
+    if (least == most) {
+#pragma GCC unroll 8
         for (unsigned j = 0; j < LANES; j++)
-            words[j] = word_of(data[j], len[j], i);
-        memcpy(&word, words, sizeof(word));
+            word[j] = last_word(data[j], len[j]);
         TAKE(word);
+    }
+    for (size_t i = least / 8; least < most && i <= most / 8; i++) {
+        lanes w0 = v0, w1 = v1, w2 = v2, w3 = v3, last = zero;
+
+#pragma GCC unroll 8
+        for (unsigned j = 0; j < LANES; j++) {
+            word[j] = word_of(data[j], len[j], i);
+            last[j] = len[j] / 8;
+        }
+        TAKE(word);
+        const lanes alive = (lanes)(last >= i);
         v0 = (v0 & alive) | (w0 & ~alive);
         v1 = (v1 & alive) | (w1 & ~alive);
         v2 = (v2 & alive) | (w2 & ~alive);

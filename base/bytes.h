@@ -28,6 +28,7 @@
 BYTES_OF(le, 16, htole16, le16toh)
 BYTES_OF(le, 32, htole32, le32toh)
 BYTES_OF(le, 64, htole64, le64toh)
+BYTES_OF(be, 16, htobe16, be16toh)
 BYTES_OF(be, 32, htobe32, be32toh)
 BYTES_OF(be, 64, htobe64, be64toh)
 

@@ -8,10 +8,12 @@
 #include "version.h"
 
 const struct tool_command *const tool_commands[] = {
-    &tool_find_command,   &tool_show_command,   &tool_query_command,     &tool_build_command,
-    &tool_merge_command,  &tool_load_command,   &tool_import_command,    &tool_list_command,
-    &tool_export_command, &tool_unpack_command, &tool_check_command,     &tool_key_command,
-    &tool_move_command,   &tool_bench_command,  &tool_documents_command, NULL,
+    &tool_find_command,  &tool_verify_command,    &tool_rebuild_command,
+    &tool_show_command,  &tool_query_command,     &tool_build_command,
+    &tool_merge_command, &tool_load_command,      &tool_import_command,
+    &tool_list_command,  &tool_export_command,    &tool_unpack_command,
+    &tool_check_command, &tool_key_command,       &tool_move_command,
+    &tool_bench_command, &tool_documents_command, NULL,
 };
 
 static void print_help(void)
@@ -24,7 +26,7 @@ static void print_help(void)
     printf("\n  help COMMAND, --help, --version\n\n");
     printf("Exit status: 0 success, 1 failure (the reason is on stderr), 2 wrong arguments. find and query follow "
            "grep: 0\n"
-           "something was found, 1 nothing, 2 failure or wrong arguments.\n");
+           "something was found, 1 nothing, 2 failure or wrong arguments; verify: 1 something is wrong.\n");
 }
 
 static const struct tool_command *find_command(const char *name)

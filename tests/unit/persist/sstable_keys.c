@@ -1,0 +1,147 @@
+/* Keys of Index.db: of both forms, cut at every byte, larger than the buffer, and made of chance. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "index_file.h"
+#include "rng.h"
+#include "sstable_keys.h"
+#include "tmpdir.h"
+
+static char dir[TMPDIR_SIZE];
+
+static void set_up(void)
+{
+    tmpdir_create(dir);
+}
+
+static void tear_down(void)
+{
+    tmpdir_remove(dir);
+}
+
+TestSuite(sstable_keys, .init = set_up, .fini = tear_down, .timeout = 300);
+
+static const char *const names[] = {"nb-1-big-Index.db", "ks-t-ka-1-Index.db", "la-1-big-Index.db",
+                                    "ma-1-big-Index.db"};
+
+static void open_keys(struct sstable_keys *keys, const char *name, const void *bytes, size_t len)
+{
+    struct sstable_name parts;
+    struct errbuf err;
+    struct tmp_path path = tmp_path(dir, "%s", name);
+    file_write(path.text, bytes, len);
+    cr_assert_eq(sstable_name_parse(path.text, &parts, &err), SSTABLE_OK, "%s", err.text);
+    cr_assert_eq(sstable_keys_open(keys, fsops_posix(), path.text, &parts), 0);
+}
+
+/* The status at the end, and how many keys came before. */
+static int read_keys(struct sstable_keys *keys, size_t *n_out, struct errbuf *err)
+{
+    const unsigned char *key;
+    size_t len;
+    int rc;
+    for (*n_out = 0; (rc = sstable_keys_next(keys, &key, &len, err)) == SSTABLE_KEYS_ONE; ++*n_out)
+        ;
+    sstable_keys_close(keys);
+    return rc;
+}
+
+Test(sstable_keys, all_keys_of_both_forms)
+{
+    static const size_t behind[] = {0, 1, 127, 128, 16383, 16384, 3000000, 0};
+    for (size_t form = 0; form < 4; form++) {
+        struct index_file file = {.numbers_vary = names[form][0] == 'n' || names[form][0] == 'm'};
+        char longest[SSTABLE_KEY_MAX];
+        memset(longest, 'k', sizeof(longest));
+        for (size_t i = 0; i < 300; i++) {
+            char key[20];
+            index_file_add(&file, key, (size_t)sprintf(key, "%zu", i), behind[i % 8] / (i < 16 ? 1 : 100));
+            index_file_add(&file, longest, i % 50 ? i : sizeof(longest), 0);
+        }
+        struct sstable_keys keys;
+        struct errbuf err;
+        const unsigned char *key;
+        size_t len;
+        open_keys(&keys, names[form], file.bytes, file.len);
+        for (size_t i = 0; i < 300; i++) {
+            char expected[20];
+            size_t expected_len = (size_t)sprintf(expected, "%zu", i);
+            cr_assert_eq(sstable_keys_next(&keys, &key, &len, &err), SSTABLE_KEYS_ONE, "%s: %zu: %s", names[form], i,
+                         err.text);
+            cr_assert(len == expected_len && memcmp(key, expected, len) == 0, "%s: key %zu", names[form], i);
+            cr_assert_eq(sstable_keys_next(&keys, &key, &len, &err), SSTABLE_KEYS_ONE);
+            cr_assert(len == (i % 50 ? i : sizeof(longest)) && memcmp(key, longest, len) == 0);
+        }
+        cr_assert_eq(sstable_keys_next(&keys, &key, &len, &err), SSTABLE_KEYS_END);
+        sstable_keys_close(&keys);
+        sstable_keys_close(&keys);
+        free(file.bytes);
+    }
+}
+
+/* A file that ends within an entry is damaged; one that ends behind an entry cannot be told from a shorter one. */
+Test(sstable_keys, cut_at_every_byte)
+{
+    for (size_t form = 0; form < 4; form++) {
+        struct index_file file = {.numbers_vary = names[form][0] == 'n' || names[form][0] == 'm'};
+        size_t ends[12];
+        for (size_t i = 0; i < 12; i++) {
+            index_file_add(&file, "0123456789", i, i % 4 * 5);
+            ends[i] = file.len;
+        }
+        for (size_t cut = 0; cut <= file.len; cut++) {
+            struct sstable_keys keys;
+            struct errbuf err = {""};
+            size_t n, whole = 0;
+            while (whole < 12 && ends[whole] <= cut)
+                whole++;
+            bool at_end = cut == 0 || (whole > 0 && ends[whole - 1] == cut);
+            open_keys(&keys, names[form], file.bytes, cut);
+            int rc = read_keys(&keys, &n, &err);
+            cr_assert_eq(rc, at_end ? SSTABLE_KEYS_END : SSTABLE_KEYS_DAMAGED, "%s cut at %zu", names[form], cut);
+            cr_assert_eq(n, whole);
+            cr_assert_eq(err.text[0] == '\0', at_end);
+        }
+        free(file.bytes);
+    }
+}
+
+Test(sstable_keys, bytes_of_chance_end_or_are_damaged)
+{
+    unsigned char bytes[3000];
+    struct rng rng;
+    rng_init(&rng, 31);
+    for (int round = 0; round < 4000; round++) {
+        struct sstable_keys keys;
+        struct errbuf err = {""};
+        size_t n, len = rng_below(&rng, sizeof(bytes));
+        rng_fill(&rng, bytes, len);
+        for (size_t i = 0; round % 2 && i + 1 < len; i += 1 + rng_below(&rng, 40))
+            bytes[i] = 0; /* short keys */
+        open_keys(&keys, names[round % 4], bytes, len);
+        int rc = read_keys(&keys, &n, &err);
+        cr_assert(rc == SSTABLE_KEYS_END || rc == SSTABLE_KEYS_DAMAGED, "%d", rc);
+    }
+}
+
+Test(sstable_keys, what_has_no_index)
+{
+    static const struct {
+        const char *path;
+        bool has;
+    } rows[] = {{"nb-1-big-Data.db", true},   {"da-1-bti-Data.db", false}, {"ms-1-big-Data.db", false},
+                {"mt-1-big-Data.db", false},  {"me-1-big-Data.db", true},  {"ks-t-ic-1-Data.db", true},
+                {"oa-1-big-Filter.db", true}, {"la-1-big-TOC.txt", true}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sstable_name name;
+        cr_assert_eq(sstable_name_parse(rows[i].path, &name, NULL), SSTABLE_OK);
+        cr_expect_eq(sstable_has_index(&name), rows[i].has, "%s", rows[i].path);
+    }
+    struct sstable_keys keys;
+    struct sstable_name name;
+    cr_assert_eq(sstable_name_parse("nb-1-big-Index.db", &name, NULL), SSTABLE_OK);
+    cr_assert_eq(sstable_keys_open(&keys, fsops_posix(), tmp_path(dir, "none").text, &name), -ENOENT);
+}

@@ -1,0 +1,252 @@
+/* `bloomery verify` and `bloomery rebuild`, the real program: on SSTables made here, and on real ones where they are.
+ */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "index_file.h"
+#include "program.h"
+#include "rng.h"
+#include "tmpdir.h"
+
+#define TOOL "'" BLOOMERY_TOOL "' "
+#define KEYS 2000
+
+static char dir[TMPDIR_SIZE];
+static char output[65536]; /* of the last run, stdout and stderr */
+
+static void set_up(void)
+{
+    tmpdir_create(dir);
+}
+
+static void tear_down(void)
+{
+    tmpdir_remove(dir);
+}
+
+TestSuite(tool_sstables, .init = set_up, .fini = tear_down, .timeout = 300);
+
+#define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, "cd '%s' && " __VA_ARGS__)
+
+/* An SSTable with int keys 0 to KEYS - 1, whose filter is made for `filtered` of them at 0.01. */
+static void make_table(const char *prefix, bool numbers_vary, int filtered)
+{
+    struct index_file index = {.numbers_vary = numbers_vary};
+    for (int i = 0; i < KEYS; i++) {
+        unsigned char key[4] = {(unsigned char)(i >> 24), (unsigned char)(i >> 16), (unsigned char)(i >> 8),
+                                (unsigned char)i};
+        index_file_add(&index, key, sizeof(key), (size_t)i % 7);
+    }
+    file_write(tmp_path(dir, "%sIndex.db", prefix).text, index.bytes, index.len);
+    file_write(tmp_path(dir, "%sData.db", prefix).text, "data", 4);
+    file_write(tmp_path(dir, "%sTOC.txt", prefix).text, "Data.db\nIndex.db\nFilter.db\nTOC.txt\n", 35);
+    free(index.bytes);
+    ASSERT_RUN(0, "",
+               "seq -f 'int:%%.0f' 0 %d | " TOOL "build %sFilter.db --keys --error 0.01 --sizing cassandra --force",
+               dir, filtered - 1, prefix);
+}
+
+/* ---- verify ---- */
+
+Test(tool_sstables, whole_ones_of_each_form)
+{
+    make_table("nb-1-big-", true, KEYS);
+    make_table("me-2-big-", true, KEYS);
+    make_table("ks-t-ka-3-", false, KEYS);
+    ASSERT_RUN(0, "nb-1-big-Data.db: whole: 2000 keys, rate 0.0", TOOL "verify .", dir);
+    cr_expect(strstr(output, "3 SSTables: 3 whole, 0 wrong, 0 not looked at"), "%s", output);
+    ASSERT_RUN(0, "whole: 2000 keys", TOOL "verify me-2-big-TOC.txt ks-t-ka-3-Index.db", dir);
+    ASSERT_RUN(0, "whole: the first 150 keys", TOOL "verify --sample 150 nb-1-big-Filter.db", dir);
+    ASSERT_RUN(0, "\"result\":\"whole\",\"keys\":2000,\"missing\":0,\"rate\":0.0",
+               TOOL "verify --json nb-1-big-Data.db", dir);
+}
+
+Test(tool_sstables, what_is_wrong_is_named)
+{
+    make_table("nb-1-big-", true, KEYS);
+    file_write(tmp_path(dir, "good").text, "", 0);
+    ASSERT_RUN(0, "", "cp nb-1-big-Filter.db good", dir);
+    size_t len;
+    unsigned char *filter = file_read(tmp_path(dir, "good").text, &len);
+
+    for (int i = 0; i < 40; i++) { /* each key loses all its bits at once */
+        struct tmp_path path = tmp_path(dir, "nb-1-big-Filter.db");
+        unsigned char *cut = malloc(len);
+        memcpy(cut, filter, len);
+        memset(cut + 8 + (size_t)i * 50, 0, 50);
+        file_write(path.text, cut, len);
+        free(cut);
+        ASSERT_RUN(1, "is not in the filter: reads miss its partition", TOOL "verify nb-1-big-Data.db", dir);
+        cr_expect(strstr(output, "of 2000 keys are not in the filter"), "%s", output);
+        cr_expect_null(strstr(output, "layout"), "%s", output);
+    }
+    file_write(tmp_path(dir, "nb-1-big-Filter.db").text, filter, len - 8);
+    ASSERT_RUN(1, "Filter.db: ", TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "",
+               "seq -f 'int:%%.0f' 0 9999 | " TOOL
+               "build nb-1-big-Filter.db --keys --error 0.01 --sizing cassandra --force",
+               dir);
+    ASSERT_RUN(1, "it has been made for more keys", TOOL "verify nb-1-big-Data.db", dir);
+
+    file_write(tmp_path(dir, "nb-1-big-Filter.db").text, filter, len);
+    ASSERT_RUN(0, "whole", TOOL "verify nb-1-big-Data.db", dir);
+    file_write(tmp_path(dir, "nb-1-big-TOC.txt").text, "Data.db\nIndex.db\nStatistics.db\n", 31);
+    ASSERT_RUN(1, "TOC.txt names Statistics.db, which is missing", TOOL "verify nb-1-big-Data.db", dir);
+    cr_expect(strstr(output, "TOC.txt does not name Filter.db"), "%s", output);
+    ASSERT_RUN(0, "", "rm nb-1-big-TOC.txt", dir);
+    ASSERT_RUN(0, "whole", TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "", "truncate -s -1 nb-1-big-Index.db", dir);
+    ASSERT_RUN(1, "Index.db is damaged: ", TOOL "verify nb-1-big-Data.db", dir);
+    free(filter);
+}
+
+/* Bits of another version are told from damage by the first keys. */
+Test(tool_sstables, another_layout_is_named)
+{
+    static const char *const layouts[] = {"na", "me", "ka"}, *const prefixes[] = {"nb-1-big-", "me-1-big-",
+                                                                                  "ks-t-ka-1-"};
+    for (int of = 0; of < 3; of++) {
+        make_table(prefixes[of], of < 2, KEYS);
+        for (int is = 0; is < 3; is++) {
+            char expected[100];
+            snprintf(expected, sizeof(expected), "its bits have the layout %s, and the version", layouts[is]);
+            ASSERT_RUN(0, "",
+                       "seq -f 'int:%%.0f' 0 1999 | " TOOL
+                       "build %sFilter.db --keys --error 0.01 --sizing cassandra --force --variant %s",
+                       dir, prefixes[of], layouts[is]);
+            ASSERT_RUN(of != is, of == is ? "whole" : expected, TOOL "verify %sData.db", dir, prefixes[of]);
+        }
+    }
+}
+
+Test(tool_sstables, what_cannot_be_looked_at)
+{
+    make_table("nb-1-big-", true, KEYS);
+    file_write(tmp_path(dir, "da-2-bti-Data.db").text, "data", 4);
+    file_write(tmp_path(dir, "da-2-bti-Filter.db").text, "\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\0", 16);
+    ASSERT_RUN(2, "da-2-bti-Data.db: not looked at: its keys are in a trie", TOOL "verify .", dir);
+    ASSERT_RUN(2, "none: No such file or directory", TOOL "verify none", dir);
+    ASSERT_RUN(2, "there is no SSTable below it", "mkdir empty && " TOOL "verify empty", dir);
+    ASSERT_RUN(2, "Usage: bloomery verify", TOOL "verify", dir);
+    ASSERT_RUN(0, "", "rm nb-1-big-Index.db nb-1-big-TOC.txt", dir);
+    ASSERT_RUN(2, "not looked at: Index.db: No such file", TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "", "rm nb-1-big-Filter.db", dir);
+    ASSERT_RUN(0, "whole, without a filter", TOOL "verify nb-1-big-Data.db", dir);
+}
+
+/* ---- rebuild ---- */
+
+Test(tool_sstables, the_same_comes_out_byte_for_byte)
+{
+    static const char *const prefixes[] = {"nb-1-big-", "me-1-big-", "ks-t-ka-1-"};
+    for (int i = 0; i < 3; i++) {
+        make_table(prefixes[i], i < 2, KEYS);
+        ASSERT_RUN(0, "new: 2000 keys", TOOL "rebuild --same --output new %sData.db", dir, prefixes[i]);
+        ASSERT_RUN(0, "", "cmp new %sFilter.db && rm new", dir, prefixes[i]);
+        ASSERT_RUN(0, "", "cp %sFilter.db before && printf x | dd of=%sFilter.db bs=1 seek=30 conv=notrunc 2>/dev/null",
+                   dir, prefixes[i], prefixes[i]);
+        ASSERT_RUN(0, "Filter.db: 2000 keys", TOOL "rebuild --same %sIndex.db", dir, prefixes[i]);
+        ASSERT_RUN(0, "", "cmp before %sFilter.db && ! cmp -s before %sFilter.db.before-rebuild", dir, prefixes[i],
+                   prefixes[i]);
+        ASSERT_RUN(1, "it is an earlier backup", TOOL "rebuild --same %sIndex.db", dir, prefixes[i]);
+        ASSERT_RUN(0, "", TOOL "rebuild --error 0.001 --no-backup %sIndex.db", dir, prefixes[i]);
+        ASSERT_RUN(0, "whole: 2000 keys, rate 0.00", TOOL "verify %sIndex.db", dir, prefixes[i]);
+        ASSERT_RUN(
+            0, "",
+            "seq -f 'int:%%.0f' 0 1999 | " TOOL
+            "build expected --keys --error 0.001 --sizing cassandra --variant %.2s && cmp expected %sFilter.db && "
+            "rm expected",
+            dir,
+            i == 0   ? "na"
+            : i == 1 ? "me"
+                     : "ka",
+            prefixes[i]);
+    }
+}
+
+Test(tool_sstables, owner_mode_and_toc_are_kept_and_corrected)
+{
+    struct stat st;
+    make_table("nb-1-big-", true, KEYS);
+    cr_assert_eq(chmod(tmp_path(dir, "nb-1-big-Filter.db").text, 0604), 0);
+    if (getuid() == 0)
+        cr_assert_eq(chown(tmp_path(dir, "nb-1-big-Filter.db").text, 4711, 4712), 0);
+    ASSERT_RUN(0, "a running one by 'nodetool import'", TOOL "rebuild --error 0.1 nb-1-big-Data.db", dir);
+    cr_assert_eq(stat(tmp_path(dir, "nb-1-big-Filter.db").text, &st), 0);
+    cr_expect_eq(st.st_mode & 07777, 0604);
+    cr_expect(getuid() != 0 || (st.st_uid == 4711 && st.st_gid == 4712));
+    ASSERT_RUN(0, "", "rm nb-1-big-Filter.db && printf 'Data.db\\nIndex.db' >nb-1-big-TOC.txt", dir);
+    ASSERT_RUN(1, "nothing has been changed", TOOL "rebuild --same nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "", TOOL "rebuild --error 0.1 nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "Data.db\nIndex.db\nFilter.db\n", "cat nb-1-big-TOC.txt", dir);
+}
+
+Test(tool_sstables, what_is_refused_changes_nothing)
+{
+    make_table("me-1-big-", true, KEYS);
+    ASSERT_RUN(0, "", "cp me-1-big-Filter.db before && ls >listed", dir);
+    ASSERT_RUN(2, "give --error P or --same", TOOL "rebuild me-1-big-Data.db", dir);
+    ASSERT_RUN(2, "give --error P or --same", TOOL "rebuild --same --error 0.1 me-1-big-Data.db", dir);
+    ASSERT_RUN(2, "--output is for one SSTable", TOOL "rebuild --same --output x me-1-big-Data.db me-2-big-Data.db",
+               dir);
+    ASSERT_RUN(1, "below Cassandra's table", TOOL "rebuild --error 1e-9 me-1-big-Data.db", dir);
+    ASSERT_RUN(1, "da-2-bti-Data.db: its keys are in a trie", TOOL "rebuild --same da-2-bti-Data.db", dir);
+    ASSERT_RUN(1, "Scylla.db may have a checksum",
+               "touch me-1-big-Scylla.db && " TOOL
+               "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
+               dir);
+    ASSERT_RUN(1, "uses files of", "exec 9<me-1-big-Data.db && " TOOL "rebuild --same me-1-big-Data.db", dir);
+    ASSERT_RUN(1, "nothing has been changed",
+               "cp me-1-big-Index.db kept && truncate -s -1 me-1-big-Index.db && " TOOL
+               "rebuild --error 0.1 me-1-big-Data.db; s=$?; mv kept me-1-big-Index.db; exit $s",
+               dir);
+    ASSERT_RUN(0, "", "cmp before me-1-big-Filter.db && ls | diff listed -", dir);
+    ASSERT_RUN(0, "", "exec 9<me-1-big-Data.db && " TOOL "rebuild --same --i-know me-1-big-Data.db", dir);
+}
+
+/* Killed at any moment, or without room: the old filter or the new one is there, whole. */
+Test(tool_sstables, a_crash_leaves_the_old_or_the_new_filter)
+{
+    int done = 0;
+    make_table("nb-1-big-", true, KEYS);
+    ASSERT_RUN(0, "",
+               TOOL "rebuild --same --output old nb-1-big-Data.db && " TOOL
+                    "rebuild --error 0.0001 --output new nb-1-big-Data.db",
+               dir);
+    for (int round = 0; round < 60; round++) {
+        ASSERT_RUN(0, "", "cp old nb-1-big-Filter.db && rm -f *.part *.before-rebuild", dir);
+        program_run(output, sizeof(output),
+                    "cd '%s' && timeout -s KILL 0.%04d " TOOL "rebuild --error 0.0001 nb-1-big-Data.db", dir,
+                    round * 4);
+        done += program_run(output, sizeof(output), "cd '%s' && cmp new nb-1-big-Filter.db", dir) == 0;
+        ASSERT_RUN(0, "", "cmp -s old nb-1-big-Filter.db || cmp new nb-1-big-Filter.db", dir);
+    }
+    cr_expect_gt(done, 0);
+    ASSERT_RUN(0, "", "cp old nb-1-big-Filter.db && rm -f *.part *.before-rebuild && ls >listed", dir);
+    ASSERT_RUN(1, "nothing has been changed",
+               "trap '' XFSZ; (ulimit -f 2; exec " TOOL "rebuild --error 0.0001 nb-1-big-Data.db)", dir);
+    ASSERT_RUN(0, "", "cmp old nb-1-big-Filter.db && ls | diff listed -", dir);
+}
+
+/* ---- real ones ---- */
+
+/* All with an index give their own filter again but those that `verify` names. */
+Test(tool_sstables, real_tables)
+{
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    ASSERT_RUN(1, "cassandra-la-0/la-1-big-Data.db: its bits have the layout me, and the version la has ka",
+               TOOL "verify '" BLOOMERY_SHARED_GOLDEN_DIR "/sstables'", dir);
+    cr_expect(strstr(output, "45 whole, 1 wrong, 5 not looked at"), "%s", output);
+    ASSERT_RUN(
+        0, "45 same\n",
+        "n=0; for data in '" BLOOMERY_SHARED_GOLDEN_DIR "'/sstables/*/*-Data.db; do rm -f new; " TOOL
+        "rebuild --same --output new \"$data\" >said 2>&1 && cmp -s new \"${data%%Data.db}Filter.db\" && n=$((n + 1)); "
+        "done; echo $n same",
+        dir);
+}

@@ -1,0 +1,379 @@
+/* bloomery rebuild: new filters for SSTables, from the keys of their Index.db. A filter is written beside the old one,
+ * synced and checked before it takes its place by a rename, so that a crash leaves the old or the new one. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bloom_size.h"
+#include "bloom_state.h"
+#include "filter_load.h"
+#include "filterdb.h"
+#include "log_text.h"
+#include "new_file.h"
+#include "node.h"
+#include "table.h"
+
+#define COMMAND    "rebuild"
+#define BACKUP_END ".before-rebuild"
+
+struct rebuild {
+    const char *output; /* NULL: in place */
+    double error;       /* 0: the size and k of the one there */
+    bool backup, knows;
+    struct table table;
+    struct bloom_shape shape;
+    struct loaded_filter loaded;
+    uint64_t keys, missing;
+    struct stat old; /* st_nlink 0: there is none */
+};
+
+static int failed(const struct rebuild *rebuild, const char *why)
+{
+    return tool_failed(COMMAND, "%s: %s; nothing has been changed", rebuild->table.path, why);
+}
+
+/* ---- keys ---- */
+
+static void count_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+{
+    (void)hash, (void)key, (void)len;
+    ((struct rebuild *)ctx)->keys++;
+}
+
+static void add_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+{
+    struct errbuf err;
+    (void)key, (void)len;
+    (void)bloom_filter_add(((struct rebuild *)ctx)->loaded.filter, hash, &err);
+}
+
+static void ask_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+{
+    struct rebuild *rebuild = ctx;
+    (void)key, (void)len;
+    rebuild->missing += !bloom_filter_query(rebuild->loaded.filter, hash);
+}
+
+/* ---- size ---- */
+
+static int shape_of_old(struct rebuild *rebuild, struct errbuf *err)
+{
+    struct filter_file file;
+    int rc = filter_file_open(&file, fsops_posix(), rebuild->table.filter, NULL, err);
+    if (rc != 0)
+        return rc < 0 ? rc : -EINVAL;
+    rebuild->shape = file.shape;
+    filter_file_close(&file);
+    return 0;
+}
+
+/* As Cassandra sizes the filter of a table with so many keys. */
+static int shape_for_error(struct rebuild *rebuild, struct errbuf *err)
+{
+    static const char *const reasons[] = {
+        [BLOOM_SIZE_ALWAYS_PRESENT] = "Cassandra makes no filter for this rate",
+        [BLOOM_SIZE_UNSATISFIABLE] = "the rate is below Cassandra's table, which ends at 6.71e-05",
+        [BLOOM_SIZE_TOO_BIG] = "it would be larger than 16 GB",
+    };
+    enum bloom_variant variant;
+    struct bloom_size size;
+    if (sstable_name_variant(&rebuild->table.name, &variant, err) != SSTABLE_OK)
+        return -EINVAL;
+    enum bloom_size_status status = bloom_size_cassandra(rebuild->keys, rebuild->error, &size);
+    if (status != BLOOM_SIZE_OK) {
+        errbuf_set(err, "%s", status <= BLOOM_SIZE_TOO_BIG ? reasons[status] : "invalid rate");
+        return -EINVAL;
+    }
+    rebuild->shape = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)variant};
+    return 0;
+}
+
+/* ---- the file ---- */
+
+struct writing {
+    const struct bloom_shape *shape;
+    struct bloom_layer_view view;
+    unsigned char bytes[8 * 8192];
+};
+
+/* Writes the filter, reads it back into the filter in memory, and asks it for all keys. */
+static int write_words(const struct rebuild *rebuild, struct writing *writing, int fd)
+{
+    const struct fsops *fs = fsops_posix();
+    const size_t piece = sizeof(writing->bytes) / 8;
+    unsigned char header[FILTERDB_HEADER_BYTES];
+    filterdb_encode_header(&rebuild->shape, header);
+    int rc = fs_write_all(fs, fd, header, sizeof(header), 0);
+    for (uint64_t at = 0; rc == 0 && at < rebuild->shape.nwords; at += piece) {
+        size_t n = rebuild->shape.nwords - at < piece ? (size_t)(rebuild->shape.nwords - at) : piece;
+        filterdb_encode_words((enum bloom_variant)rebuild->shape.variant, writing->view.words + at, n, writing->bytes);
+        rc = fs_write_all(fs, fd, writing->bytes, 8 * n, FILTERDB_HEADER_BYTES + 8 * at);
+    }
+    return rc == 0 ? fs->sync(fs->ctx, fd) : rc;
+}
+
+/* What has been written, opened again. */
+static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
+{
+    struct filter_file file;
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDONLY | O_CLOEXEC);
+    if (again < 0) {
+        errbuf_set(err, "the new filter: %s", strerror(errno));
+        return -errno;
+    }
+    loaded_filter_deinit(&rebuild->loaded);
+    int rc = filter_file_adopt(&file, fsops_posix(), again, (enum bloom_variant)rebuild->shape.variant, err);
+    if (rc == 0) {
+        rc = loaded_filter_read(&rebuild->loaded, &file, NULL, err);
+        filter_file_close(&file);
+    }
+    if (rc == 0)
+        rc = table_each_key(&rebuild->table, 0, ask_key, rebuild, "checking", err);
+    if (rc == 0 && rebuild->missing) {
+        errbuf_set(err, "%" PRIu64 " keys are not in the new filter: Index.db has changed meanwhile, or the disk errs",
+                   rebuild->missing);
+        rc = -EIO;
+    }
+    return rc;
+}
+
+static int write_filter(struct rebuild *rebuild, struct new_file *file, struct errbuf *err)
+{
+    struct writing *writing = malloc(sizeof(*writing));
+    if (!writing) {
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
+    bloom_filter_layer(rebuild->loaded.filter, 0, &writing->view);
+    int rc = write_words(rebuild, writing, file->fd);
+    free(writing);
+    if (rc != 0)
+        errbuf_set(err, "the new filter: %s", strerror(-rc));
+    if (rc == 0)
+        rc = read_back(rebuild, file->fd, err);
+    if (rc == 0 && rebuild->old.st_nlink && !rebuild->output &&
+        (fchown(file->fd, rebuild->old.st_uid, rebuild->old.st_gid) != 0 ||
+         fchmod(file->fd, rebuild->old.st_mode & 07777) != 0)) {
+        rc = -errno;
+        errbuf_set(err, "owner and mode of the new filter: %s", strerror(-rc));
+    }
+    return rc;
+}
+
+struct backup {
+    char path[TABLE_PATH + sizeof(BACKUP_END)]; /* empty: none has been made */
+};
+
+static int keep_old(const struct rebuild *rebuild, struct backup *made, struct errbuf *err)
+{
+    char backup[TABLE_PATH + sizeof(BACKUP_END)];
+    snprintf(backup, sizeof(backup), "%s" BACKUP_END, rebuild->table.filter);
+    if (link(rebuild->table.filter, backup) == 0) {
+        strcpy(made->path, backup);
+        return 0;
+    }
+    int rc = -errno;
+    errbuf_set(err, "%s: %s%s", backup, strerror(-rc),
+               rc == -EEXIST ? "; it is an earlier backup: move it away, or use --no-backup" : "");
+    return rc;
+}
+
+/* ---- TOC.txt ---- */
+
+static void look_for_filter(void *ctx, const char *component)
+{
+    *(bool *)ctx |= strcmp(component, "Filter.db") == 0;
+}
+
+/* An SSTable that had no filter names none. */
+static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
+{
+    struct new_file file;
+    struct stat st;
+    char text[4096];
+    bool named = false;
+    int rc = table_read_toc(&rebuild->table, look_for_filter, &named);
+    if (rc == -ENOENT || (rc == 0 && named))
+        return 0;
+    FILE *old = rc == 0 ? fopen(rebuild->table.toc, "re") : NULL;
+    size_t len = old ? fread(text, 1, sizeof(text) - sizeof("\nFilter.db\n"), old) : 0;
+    rc = !old ? -errno : ferror(old) || !feof(old) || fstat(fileno(old), &st) != 0 ? -EIO : 0;
+    if (old)
+        fclose(old);
+    if (rc == 0) {
+        len += (size_t)sprintf(text + len, "%sFilter.db\n", len && text[len - 1] != '\n' ? "\n" : "");
+        rc = new_file_open(&file, rebuild->table.toc, true, err);
+    }
+    if (rc == 0) {
+        rc = fs_write_all(fsops_posix(), file.fd, text, len, 0);
+        if (rc == 0 && (fchown(file.fd, st.st_uid, st.st_gid) != 0 || fchmod(file.fd, st.st_mode & 07777) != 0))
+            rc = -errno;
+        rc = new_file_end(&file, rc, err);
+    }
+    if (rc != 0)
+        errbuf_set(err, "the filter is in its place, and TOC.txt does not name it: %s", strerror(-rc));
+    return rc;
+}
+
+/* ---- one SSTable ---- */
+
+static int refuse_table(const struct rebuild *rebuild)
+{
+    char directory[TABLE_PATH];
+    struct errbuf err = {{0}};
+    const char *slash = strrchr(rebuild->table.path, '/');
+    if (!sstable_has_index(&rebuild->table.name))
+        return failed(rebuild, "its keys are in a trie (Partitions.db), which is not read here");
+    if (rebuild->output)
+        return TOOL_OK;
+    if (table_has(&rebuild->table, "Scylla.db"))
+        return failed(rebuild, "its Scylla.db may have a checksum of the filter, which ScyllaDB compares at load: use "
+                               "--output, or 'nodetool upgradesstables'");
+    snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - rebuild->table.path) : 1,
+             slash ? rebuild->table.path : ".");
+    if (!rebuild->knows && node_may_use(directory[0] ? directory : "/", &err)) {
+        errbuf_prefix(&err, "a running database would not see the new filter, or write its own");
+        return tool_failed(COMMAND, "%s: %s; stop it, or work on a copy; --i-know does it all the same",
+                           rebuild->table.path, err.text);
+    }
+    return TOOL_OK;
+}
+
+/* The filter in memory. */
+static int make_filter(struct rebuild *rebuild, struct errbuf *err)
+{
+    int rc = table_each_key(&rebuild->table, 0, count_key, rebuild, "counting keys", err);
+    if (rc == 0)
+        rc = rebuild->error > 0 ? shape_for_error(rebuild, err) : shape_of_old(rebuild, err);
+    if (rc == 0)
+        rc = loaded_filter_init(&rebuild->loaded, &rebuild->shape, NULL, err);
+    if (rc == 0)
+        rc = table_each_key(&rebuild->table, 0, add_key, rebuild, "adding keys", err);
+    return rc;
+}
+
+static int put_in_place(struct rebuild *rebuild, struct errbuf *err)
+{
+    const char *path = rebuild->output ? rebuild->output : rebuild->table.filter;
+    struct backup backup = {""};
+    struct new_file file;
+    int rc = new_file_open(&file, path, !rebuild->output, err);
+    if (rc != 0)
+        return rc;
+    rc = write_filter(rebuild, &file, err);
+    if (rc == 0 && !rebuild->output && rebuild->backup && rebuild->old.st_nlink)
+        rc = keep_old(rebuild, &backup, err);
+    struct errbuf of_end = {{0}};
+    int end = new_file_end(&file, rc, rc == 0 ? err : &of_end);
+    if (end != 0 && backup.path[0])
+        unlink(backup.path);
+    return rc != 0 ? rc : end;
+}
+
+static void report(const struct rebuild *rebuild)
+{
+    struct bloom_state state;
+    bloom_filter_state(rebuild->loaded.filter, &state);
+    printf("%s: %s, %s", rebuild->output ? rebuild->output : rebuild->table.filter,
+           log_count(rebuild->keys, "key").text, log_bytes(filterdb_bytes(rebuild->shape.nwords)).text);
+    if (rebuild->old.st_nlink && !rebuild->output)
+        printf(" instead of %s", log_bytes((uint64_t)rebuild->old.st_size).text);
+    printf(", k %u, rate %.2g\n", (unsigned)rebuild->shape.k, state.rate);
+}
+
+static int rebuild_table(struct rebuild *rebuild)
+{
+    struct errbuf err = {{0}};
+    int status = refuse_table(rebuild);
+    if (status != TOOL_OK)
+        return status;
+    if (stat(rebuild->table.filter, &rebuild->old) != 0)
+        rebuild->old.st_nlink = 0;
+    int rc = make_filter(rebuild, &err);
+    if (rc == 0)
+        rc = put_in_place(rebuild, &err);
+    if (rc != 0) {
+        status = failed(rebuild, err.text);
+    } else {
+        report(rebuild);
+        if (!rebuild->output && correct_toc(rebuild, &err) != 0)
+            status = tool_failed(COMMAND, "%s: %s", rebuild->table.path, err.text);
+    }
+    loaded_filter_deinit(&rebuild->loaded);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static int run(const struct tool_args *args)
+{
+    struct rebuild options = {.output = tool_option(args, "--output"),
+                              .backup = !tool_option(args, "--no-backup"),
+                              .knows = tool_option(args, "--i-know") != NULL};
+    bool same = tool_option(args, "--same") != NULL;
+    int status = tool_rate(args, "--error", &options.error);
+    if (status != TOOL_OK)
+        return status;
+    if (same == (options.error > 0))
+        return tool_misused(COMMAND, "give --error P or --same");
+    if (options.output && args->npositional > 1)
+        return tool_misused(COMMAND, "--output is for one SSTable");
+    for (unsigned i = 0; i < args->npositional; i++) {
+        struct rebuild *rebuild = malloc(sizeof(*rebuild));
+        struct errbuf err = {{0}};
+        if (!rebuild)
+            return tool_failed(COMMAND, "%s", strerror(ENOMEM));
+        *rebuild = options;
+        int rc = table_of(&rebuild->table, args->positional[i], &err) == 0
+                     ? rebuild_table(rebuild)
+                     : tool_failed(COMMAND, "%s: %s", args->positional[i], err.text);
+        status = rc != TOOL_OK ? rc : status;
+        free(rebuild);
+    }
+    if (status == TOOL_OK && !options.output)
+        printf("A node that is started now loads the new filters; a running one by 'nodetool import' from a copy.\n");
+    return status;
+}
+
+static const struct tool_option options[] = {
+    {.name = "--error", .value = "P", .doc = "The rate that the new filter is made for, as bloom_filter_fp_chance."},
+    {.name = "--same", .doc = "The size and the number of hashes of the filter that is there."},
+    {.name = "--output",
+     .value = "FILE",
+     .doc = "Writes the filter there, and changes nothing else. FILE must not exist."},
+    {.name = "--no-backup",
+     .doc = "Keeps no old filter. By default it stays beside the new one, as ...-Filter.db" BACKUP_END "."},
+    {.name = "--i-know", .doc = "Goes on although a process uses files of the directory, or may do so."},
+    {.name = NULL},
+};
+
+const struct tool_command tool_rebuild_command = {
+    .name = COMMAND,
+    .arguments = "SSTABLE...",
+    .min = 1,
+    .max = TOOL_MANY,
+    .summary = "Makes new filters for SSTables from their keys.",
+    .text =
+        "SSTABLE is any file of one. The command reads the partition keys of Index.db and makes the filter that the "
+        "database would make for them, of any rate: after a change of bloom_filter_fp_chance, which otherwise rewrites "
+        "all data ('nodetool upgradesstables -a'), or after a filter has been damaged. With --same a whole filter "
+        "comes out byte for byte as it was.\n"
+        "\n"
+        "The new filter is written beside the old one, synced, read back and asked for every key. Then it takes the "
+        "place, owner and mode of the old one, and TOC.txt names it. A crash leaves the old or the new filter.\n"
+        "\n"
+        "The node must not run: it would not see the new filter, or write another one. SSTables of ScyllaDB with a "
+        "Scylla.db are refused unless --output is given, because it may have a checksum of the filter. Tables with a "
+        "trie as index (Cassandra's bti, ScyllaDB's ms and later) are refused.",
+    .options = options,
+    .examples = "bloomery rebuild --error 0.01 /var/lib/cassandra/data/ks/users-*/*-Data.db\n"
+                "bloomery rebuild --same --output new-Filter.db nb-1-big-Data.db",
+    .run = run,
+};

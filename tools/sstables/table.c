@@ -1,0 +1,83 @@
+#include "table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "murmur3.h"
+#include "progress.h"
+
+static bool sibling(const struct table *table, const char *component, char out[TABLE_PATH])
+{
+    return sstable_sibling(table->path, &table->name, component, out, TABLE_PATH) < TABLE_PATH;
+}
+
+int table_of(struct table *table, const char *path, struct errbuf *err)
+{
+    if (strlen(path) >= sizeof(table->path)) {
+        errbuf_set(err, "the path is too long");
+        return -EINVAL;
+    }
+    strcpy(table->path, path);
+    if (sstable_name_parse(table->path, &table->name, err) != SSTABLE_OK)
+        return -EINVAL;
+    if (sibling(table, "Filter.db", table->filter) && sibling(table, "Index.db", table->index) &&
+        sibling(table, "TOC.txt", table->toc))
+        return 0;
+    errbuf_set(err, "the path is too long");
+    return -EINVAL;
+}
+
+bool table_has(const struct table *table, const char *component)
+{
+    char path[TABLE_PATH];
+    return sibling(table, component, path) && access(path, F_OK) == 0;
+}
+
+int table_read_toc(const struct table *table, void (*visit)(void *ctx, const char *component), void *ctx)
+{
+    char line[256];
+    FILE *file = fopen(table->toc, "re");
+    if (!file)
+        return -errno;
+    while (fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[0])
+            visit(ctx, line);
+    }
+    int rc = ferror(file) ? -EIO : 0;
+    fclose(file);
+    return rc;
+}
+
+int table_each_key(const struct table *table, uint64_t most,
+                   void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
+                   const char *what, struct errbuf *err)
+{
+    struct sstable_keys keys;
+    struct progress progress;
+    const unsigned char *key;
+    size_t len;
+    int rc = sstable_keys_open(&keys, fsops_posix(), table->index, &table->name);
+    if (rc != 0) {
+        errbuf_set(err, "%s: %s", table->index, strerror(-rc));
+        return rc;
+    }
+    progress_begin(&progress, what ? what : "", keys.size);
+    for (uint64_t n = 0; (most == 0 || n < most) && (rc = sstable_keys_next(&keys, &key, &len, err)) > 0; n++) {
+        if (rc == SSTABLE_KEYS_DAMAGED)
+            break;
+        take(ctx, murmur3_hash(key, len), key, len);
+        if (what)
+            progress_update(&progress, keys.from + keys.at);
+    }
+    progress_end(&progress);
+    sstable_keys_close(&keys);
+    if (rc < 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    if (rc < 0 || rc == SSTABLE_KEYS_DAMAGED)
+        errbuf_prefix(err, "%s", table->index);
+    return rc < 0 ? rc : rc == SSTABLE_KEYS_DAMAGED ? -EINVAL : 0;
+}

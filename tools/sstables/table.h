@@ -1,0 +1,34 @@
+/* table: one SSTable on disk, found by the path of any of its files. Thread: one. */
+#ifndef BLOOMERY_TOOL_TABLE_H
+#define BLOOMERY_TOOL_TABLE_H
+
+#include <stdbool.h>
+
+#include "bloom_filter.h"
+#include "sstable_keys.h"
+#include "sstable_name.h"
+
+#define TABLE_PATH 4096
+
+struct table {
+    char path[TABLE_PATH]; /* the one that it was found by; `name` points into it */
+    struct sstable_name name;
+    char filter[TABLE_PATH], index[TABLE_PATH], toc[TABLE_PATH];
+};
+
+/* 0, or -EINVAL with the reason. */
+int table_of(struct table *table, const char *path, struct errbuf *err);
+
+/* Whether another component ("Scylla.db") is there. */
+bool table_has(const struct table *table, const char *component);
+
+/* The lines of TOC.txt; `visit` gets each. 0, -ENOENT, or -errno. */
+int table_read_toc(const struct table *table, void (*visit)(void *ctx, const char *component), void *ctx);
+
+/* Passes the hash of each key to `take`, up to `most` of them (0: all). `progress` NULL: shows none. 0; or -EINVAL or
+ * -errno with the reason. */
+int table_each_key(const struct table *table, uint64_t most,
+                   void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
+                   const char *progress, struct errbuf *err);
+
+#endif

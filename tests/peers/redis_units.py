@@ -80,7 +80,7 @@ def run_unit(source, unit, names, port, environment):
         skip.flush()
         command = ["tclsh", "tests/test_helper.tcl", "--single", f"unit/{unit}", "--durable", "--clients", "1", "--no-latency",
                    "--timeout", str(QUIET_S), "--baseport", str(port), "--portcount", str(PORTS_OF_UNIT), "--skipfile",
-                   skip.name]
+                   skip.name, *(["--tls"] if unit == "tls" else [])]
         with tempfile.TemporaryDirectory(prefix="bloomery-peers-") as place:
             # A tree of its own: the tests of a unit clean up the servers' directories of all.
             subprocess.run(["cp", "-a", f"{source}/tests", f"{source}/src", place], check=True)

@@ -7,7 +7,7 @@
 
 #include "bytes.h"
 
-#define BUFFER ((size_t)1 << 20)
+#define BUFFER ((size_t)256 << 10)
 #define NEED   ((size_t)SSTABLE_KEY_MAX + 2 + 2 * 9) /* of an entry: all but what follows its last number */
 
 /* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before stand for series of formats with an index. */

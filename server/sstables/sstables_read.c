@@ -164,7 +164,7 @@ static bool read_open_file(struct sstables *s, struct reading *reading, struct s
         !prepare(s, reading, name, &shape) || !read_words(reading, fd))
         return false;
     if (fstat(fd, &after) == 0 && same_file(&before, &after))
-        return true;
+        return sstables_has_keys(reading->path, entry_filter(reading->entry), &reading->err);
     errbuf_set(&reading->err, "its file changed while it was read");
     reading->retry = true;
     return false;

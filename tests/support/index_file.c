@@ -3,19 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes.h"
-#include "check.h"
-
 static void put(struct index_file *file, const void *bytes, size_t len)
 {
     if (file->len + len > file->size) {
         file->size = 2 * (file->len + len);
         file->bytes = realloc(file->bytes, file->size);
-        CHECK(file->bytes);
+        if (!file->bytes)
+            abort();
     }
     if (len)
         memcpy(file->bytes + file->len, bytes, len);
     file->len += len;
+}
+
+static void put_number(struct index_file *file, uint64_t value, unsigned bytes)
+{
+    unsigned char number[8];
+    for (unsigned i = 0; i < bytes; i++)
+        number[i] = (unsigned char)(value >> (8 * (bytes - 1 - i)));
+    put(file, number, bytes);
 }
 
 /* As Cassandra's VIntCoding: as few bytes as the number needs. */
@@ -33,21 +39,19 @@ static void put_vint(struct index_file *file, uint64_t value)
 
 void index_file_add(struct index_file *file, const void *key, size_t len, size_t behind)
 {
-    unsigned char number[12];
-    be16_put(number, (uint16_t)len);
-    put(file, number, 2);
+    put_number(file, len, 2);
     put(file, key, len);
     file->place += 1000 * file->place + 77; /* numbers of all lengths */
     if (file->numbers_vary) {
         put_vint(file, file->place);
         put_vint(file, behind);
     } else {
-        be64_put(number, file->place);
-        be32_put(number + 8, (uint32_t)behind);
-        put(file, number, 12);
+        put_number(file, file->place, 8);
+        put_number(file, behind, 4);
     }
     unsigned char *rows = calloc(1, behind + 1);
-    CHECK(rows);
+    if (!rows)
+        abort();
     put(file, rows, behind);
     free(rows);
 }

@@ -1,0 +1,58 @@
+/* sstable-dir: filters that lack keys of their SSTables. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "index_file.h"
+#include "sstables_rig.h"
+#include "tmpdir.h"
+
+TestSuite(sstable_keys, .fini = discard, .timeout = 300);
+
+/* Index.db of the SSTable with so many keys, "k" among them at this place. */
+static void write_index(const char *path, size_t n, size_t place)
+{
+    struct index_file index = {.numbers_vary = true};
+    for (size_t i = 0; i < n; i++)
+        index_file_add(&index, i == place ? "x" : "k", 1, i % 3);
+    file_write(below_root(path), index.bytes, index.len);
+    free(index.bytes);
+}
+
+#define LACKS "keys of its Index.db: it is damaged, or its bits have the layout of another version"
+
+/* A filter that lacks keys of its own SSTable answers no question: x is in none of these filters. */
+Test(sstable_keys, those_that_lack_their_keys_are_named)
+{
+    prepare();
+    static const struct {
+        size_t keys, place;
+    } rows[] = {{1, 1}, {1, 0}, {300, 300}, {300, 99}, {300, 299}, {300, 200}, {300, 150}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char path[100];
+        snprintf(path, sizeof(path), "data/ks/t-" ID "/nb-%zu-big-Index.db", i + 1);
+        make_directories(below_root(path));
+        write_index(path, rows[i].keys, rows[i].place);
+        snprintf(path, sizeof(path), "data/ks/t-" ID "/nb-%zu-big-Filter.db", i + 1);
+        write_sstable(path, na_file, sizeof(na_file));
+    }
+    start();
+    const char *found = ask("BF.FIND COUNT ks.t/* ITEMS k");
+    cr_assert(strstr(found, "[\"asked\",:3,\"found\",[:3],\"unknown\",[") == found, "%s", found);
+    static const char *const lacking[][2] = {{"2", "first"}, {"4", "first"}, {"5", "last"}, {"6", "last"}};
+    for (size_t i = 0; i < 4; i++) {
+        char reason[700];
+        snprintf(reason, sizeof(reason),
+                 "\"ks.t/%s\",\"%s/data/ks/t-" ID "/nb-%s-big-Filter.db: it lacks the %s " LACKS, lacking[i][0], root,
+                 lacking[i][0], lacking[i][1]);
+        cr_expect(strstr(found, reason), "'%s' is not in %s", reason, found);
+    }
+    expect(client, ":1", "BF.EXISTS ks.t/7 k");
+    cr_expect(
+        strstr(client_ask(client, "BF.EXISTS ks.t/2 k"), "-ERR the filter could not be loaded and is quarantined: "));
+    write_index("data/ks/t-" ID "/nb-2-big-Index.db", 1, 1); /* the table is another one now, and so is its filter */
+    write_filter("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
+    wait_for(":1", "BF.EXISTS ks.t/2 k");
+    daemon_deinit(&the_daemon);
+}

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fsops.h"
+#include "nearest.h"
 #include "tool.h"
 #include "version.h"
 
@@ -29,13 +30,32 @@ static void print_help(void)
            "something was found, 1 nothing, 2 failure or wrong arguments; verify: 1 something is wrong.\n");
 }
 
+/* The command that may have been meant; NULL: none. */
+static const char *nearest_command(const char *name)
+{
+    const struct slice unknown = {name, strlen(name)};
+    const char *found = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; tool_commands[i]; i++) {
+        size_t distance =
+            nearest_distance(unknown, (struct slice){tool_commands[i]->name, strlen(tool_commands[i]->name)});
+        if (nearest_is_slip(unknown, distance) && distance < least) {
+            least = distance;
+            found = tool_commands[i]->name;
+        }
+    }
+    return found;
+}
+
 static const struct tool_command *find_command(const char *name)
 {
     for (size_t i = 0; tool_commands[i]; i++) {
         if (strcmp(tool_commands[i]->name, name) == 0)
             return tool_commands[i];
     }
-    fprintf(stderr, "bloomery: there is no command '%s'; see 'bloomery --help'\n", name);
+    const char *meant = nearest_command(name);
+    fprintf(stderr, "bloomery: there is no command '%s'; %s%s%ssee 'bloomery --help'\n", name,
+            meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "");
     return NULL;
 }
 
@@ -66,7 +86,7 @@ static int run(int argc, char **argv, int *failed_out)
         fprintf(stderr, "bloomery: a command is missing; see 'bloomery --help'\n");
         return TOOL_USAGE;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0) {
         printf("bloomery %s\n", BLOOMERY_VERSION);
         return TOOL_OK;
     }

@@ -3,11 +3,13 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
 #include "log.h"
+#include "nearest.h"
 #include "transaction.h"
 
 #define ECHO_LIMIT 128 /* bytes of a client's words that an error repeats, as in Redis */
@@ -90,13 +92,50 @@ static bool is_of_other_type(struct slice name)
     return (size_t)len == name.len + 2 && !memchr(name.ptr, ' ', name.len) && strstr(names, word);
 }
 
+/* A BF.* command that may have been meant; NULL: none. There are some thirty, so that this takes microseconds. */
+static const char *nearest_of_ours(struct slice name)
+{
+    const struct command *row;
+    const char *found = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; (row = command_row(i)); i++) {
+        if (strncmp(row->full_name, "bf.", 3) != 0)
+            continue;
+        size_t distance = nearest_distance((struct slice){name.ptr + 3, name.len - 3},
+                                           (struct slice){row->full_name + 3, strlen(row->full_name + 3)});
+        if (nearest_is_slip((struct slice){name.ptr + 3, name.len - 3}, distance) && distance < least) {
+            least = distance;
+            found = row->full_name;
+        }
+    }
+    return found;
+}
+
+#define HINT_SIZE 96
+
+/* What is to be done instead, for a name that is none of ours. Empty: nobody knows. */
+static void hint(struct slice name, char out[HINT_SIZE])
+{
+    const char *meant = NULL;
+    out[0] = '\0';
+    if (is_of_other_type(name))
+        strcpy(out, ABSENT);
+    else if (slice_is(name, "bf.del"))
+        strcpy(out, "(no item leaves a Bloom filter; DEL removes a filter)");
+    else if (slice_is(name, "bf.help"))
+        strcpy(out, "(COMMAND DOCS explains the commands)");
+    else if (name.len > 3 && strncasecmp(name.ptr, "bf.", 3) == 0 && (meant = nearest_of_ours(name)))
+        snprintf(out, HINT_SIZE, "(did you mean '%s'?)", meant);
+}
+
 void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd)
 {
     struct slice name = resp_arg(cmd, 0);
     if (is_http(conn, name))
         return;
     char text[ECHO_LIMIT * 2 + 192];
-    char words[ECHO_LIMIT + 8];
+    char words[ECHO_LIMIT + 8], why[HINT_SIZE];
+    hint(name, why);
     size_t used = 0;
     words[0] = '\0';
     for (size_t i = 1; i < cmd->argc && used < ECHO_LIMIT; i++) {
@@ -106,7 +145,7 @@ void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd)
     }
     int len = printable_len(name, ECHO_LIMIT);
     snprintf(text, sizeof(text), "ERR unknown command '%.*s', with args beginning with: %s%s", len, len ? name.ptr : "",
-             words, is_of_other_type(name) ? ABSENT : "");
+             words, why);
     stats_add(&conn->io->stats.unknown_commands, 1);
     dispatch_reject(conn, NULL, text);
 }

@@ -190,6 +190,18 @@ DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_
     expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
     expect(client, "-ERR unknown command 'EVAL', with args beginning with: 'return' '0' " WHY, "EVAL return 0");
     expect(client, "-ERR unknown command 'BF.FOO', with args beginning with: 'x' ", "BF.FOO x");
+    expect(client, "-ERR unknown command 'BF.EXIST', with args beginning with: 'f' 'x' (did you mean 'bf.exists'?)",
+           "BF.EXIST f x");
+    expect(client, "-ERR unknown command 'bf.maddd', with args beginning with: 'f' 'x' (did you mean 'bf.madd'?)",
+           "bf.maddd f x");
+    expect(client,
+           "-ERR unknown command 'BF.DEL', with args beginning with: 'f' 'x' (no item leaves a Bloom filter; DEL "
+           "removes a "
+           "filter)",
+           "BF.DEL f x");
+    expect(client, "-ERR unknown command 'BF.HELP', with args beginning with: (COMMAND DOCS explains the commands)",
+           "BF.HELP");
+    expect(client, "-ERR unknown command 'BF.', with args beginning with: ", "BF.");
     redisFree(client);
 }
 

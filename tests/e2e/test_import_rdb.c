@@ -238,5 +238,5 @@ Test(import_rdb, arguments_that_do_not_fit_are_refused)
     RUN(2, "with --rdb there is one argument", "--rdb " QUOTED_MIXED " a b c");
     RUN(2, "--db 'x': a number from 0 to ", "--rdb " QUOTED_MIXED " --db x a");
     RUN(2, "--prefix is for --rdb", "--prefix x a b c");
-    RUN(2, "3 arguments are needed, 1 given", "a");
+    RUN(2, "NAME is missing", "a");
 }

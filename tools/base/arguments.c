@@ -79,6 +79,16 @@ static int take_option(const struct tool_command *command, char **argv, int *at,
     return TOOL_OK;
 }
 
+/* The word of the usage line for argument n. */
+static const char *argument_name(const struct tool_command *command, unsigned n, size_t *len_out)
+{
+    const char *word = command->arguments;
+    for (; n > 0 && strchr(word, ' '); n--)
+        word = strchr(word, ' ') + 1;
+    *len_out = strcspn(word, " .");
+    return word;
+}
+
 int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out)
 {
     struct tool_args args = {.command = command, .positional = argv};
@@ -96,9 +106,11 @@ int tool_read_arguments(const struct tool_command *command, int argc, char **arg
             return TOOL_USAGE;
         }
     }
-    if (n < command->min)
-        return tool_misused(command->name, "%u argument%s needed, %u given", command->min,
-                            command->min == 1 ? " is" : "s are", n);
+    if (n < command->min) {
+        size_t len;
+        const char *missing = argument_name(command, n, &len);
+        return tool_misused(command->name, "%.*s is missing", (int)len, missing);
+    }
     argv[n] = NULL;
     args.npositional = n;
     *args_out = args;

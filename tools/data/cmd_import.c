@@ -120,6 +120,7 @@ static int run(const struct tool_args *args)
 {
     static const char *const of_rdb[] = {"--list", "--into", "--prefix"};
 
+    static const char *const needed[] = {"DATADIR", "NAME", "FILE"};
     if (tool_option(args, "--rdb"))
         return import_rdb(args);
     for (size_t i = 0; i < sizeof(of_rdb) / sizeof(*of_rdb); i++) {
@@ -127,7 +128,7 @@ static int run(const struct tool_args *args)
             return tool_misused(COMMAND, "%s is for --rdb", of_rdb[i]);
     }
     if (args->npositional < 3)
-        return tool_misused(COMMAND, "3 arguments are needed, %u given", args->npositional);
+        return tool_misused(COMMAND, "%s is missing", needed[args->npositional]);
     struct import import = {.datadir = args->positional[0], .name = args->positional[1]};
 
     int rc = tool_read_database(args, &import.db);

@@ -317,7 +317,7 @@ Test(tool_filters, a_union_has_the_items_of_each)
     ASSERT_RUN(1, "equal geometry", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/oa-2-big-Filter.db", dir, dir, dir);
     ASSERT_RUN(0, "", "seq 1 9 | " TOOL "build %s/la-1-big-Filter.db --error 0.001 --capacity 2000", dir);
     ASSERT_RUN(1, "layout ka", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/la-1-big-Filter.db", dir, dir, dir);
-    ASSERT_RUN(2, "2 arguments are needed", TOOL "merge %s/x.db", dir);
+    ASSERT_RUN(2, "FILE is missing", TOOL "merge %s/x.db", dir);
     ASSERT_RUN(1, "cut.db: ", "head -c 100 %s/a.db >%s/cut.db; " TOOL "merge %s/x.db --variant na %s/a.db %s/cut.db",
                dir, dir, dir, dir, dir);
     cr_assert_not(file_exists(tmp_path(dir, "x.db").text));

@@ -147,7 +147,7 @@ Test(tool_find, what_is_wrong_is_said)
     ASSERT_RUN(2, "No such file", TOOL "find %s/none int:1", dir);
     ASSERT_RUN(2, "there is no SSTable below it", TOOL "find %s int:1", dir);
     ASSERT_RUN(2, "the key 'x': a key is written <type>:<value>", TOOL "find %s x", dir);
-    ASSERT_RUN(2, "2 arguments are needed", TOOL "find %s", dir);
+    ASSERT_RUN(2, "KEY is missing", TOOL "find %s", dir);
     ASSERT_RUN(2, "Too many levels of symbolic links", "ln -s . %s/loop; " TOOL "find %s int:1", dir, dir);
 }
 

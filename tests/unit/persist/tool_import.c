@@ -156,8 +156,8 @@ Test(tool_import, malformed_files_are_refused)
 Test(tool_import, arguments_that_make_no_sense_are_refused_with_a_hint)
 {
     ASSERT_RUN(2, "a command is missing", " ");
-    ASSERT_RUN(2, "there is no command 'imprt'", "imprt");
-    ASSERT_RUN(2, "3 arguments are needed, 0 given", "import");
+    ASSERT_RUN(2, "there is no command 'imprt'; did you mean 'import'?", "imprt");
+    ASSERT_RUN(2, "DATADIR is missing", "import");
     ASSERT_RUN(2, "one argument too many: 'x'", "import a b c x");
     ASSERT_RUN(2, "unknown option '--foo'", "import a b c --foo=1");
     ASSERT_RUN(2, "--variant needs a value", "import a b c --variant");

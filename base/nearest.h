@@ -1,0 +1,17 @@
+/* nearest: which known word somebody may have meant by an unknown one. Thread: any. */
+#ifndef BLOOMERY_NEAREST_H
+#define BLOOMERY_NEAREST_H
+
+#include <stddef.h>
+
+#include "slice.h"
+
+/* How many characters to insert, delete, exchange with their neighbour or replace make one word of the other (optimal
+ * string alignment), whatever their case. SIZE_MAX for words of more than NEAREST_MAX characters. */
+#define NEAREST_MAX 32
+size_t nearest_distance(struct slice a, struct slice b);
+
+/* Whether the distance is that of a slip: at most 2, and less than half of the word. */
+bool nearest_is_slip(struct slice unknown, size_t distance);
+
+#endif

@@ -242,7 +242,7 @@ PAIR_TEST(migrate, one_time_is_for_all_keys)
         answers += send(fd, "+OK\r\n", 5, MSG_NOSIGNAL) == 5;
     }
     cr_assert_str_eq(client_reply(from), "-IOERR error or timeout reading to target instance");
-    cr_expect(answers > 1 && answers < 40, "%d", answers);
+    cr_expect(answers > 0 && answers < 40, "%d", answers);
     long long left = client_number(from, "DBSIZE"); /* those that the target has are not here any more */
     cr_expect(left < 50 && left > 0, "%lld", left);
     close(fd);

@@ -24,7 +24,7 @@
 struct rebuild {
     const char *output; /* NULL: in place */
     double error;       /* 0: the size and k of the one there */
-    bool backup, knows;
+    bool backup, knows, force;
     struct table table;
     struct bloom_shape shape;
     struct loaded_filter loaded;
@@ -264,7 +264,7 @@ static int put_in_place(struct rebuild *rebuild, struct errbuf *err)
     const char *path = rebuild->output ? rebuild->output : rebuild->table.filter;
     struct backup backup = {""};
     struct new_file file;
-    int rc = new_file_open(&file, path, !rebuild->output, err);
+    int rc = new_file_open(&file, path, !rebuild->output || rebuild->force, err);
     if (rc != 0)
         return rc;
     rc = write_filter(rebuild, &file, err);
@@ -316,13 +316,16 @@ static int run(const struct tool_args *args)
 {
     struct rebuild options = {.output = tool_option(args, "--output"),
                               .backup = !tool_option(args, "--no-backup"),
-                              .knows = tool_option(args, "--i-know") != NULL};
+                              .knows = tool_option(args, "--i-know") != NULL,
+                              .force = tool_option(args, "--force") != NULL};
     bool same = tool_option(args, "--same") != NULL;
     int status = tool_rate(args, "--error", &options.error);
     if (status != TOOL_OK)
         return status;
     if (same == (options.error > 0))
         return tool_misused(COMMAND, "give --error P or --same");
+    if (options.force && !options.output)
+        return tool_misused(COMMAND, "--force is for --output");
     if (options.output && args->npositional > 1)
         return tool_misused(COMMAND, "--output is for one SSTable");
     for (unsigned i = 0; i < args->npositional; i++) {
@@ -345,9 +348,8 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     {.name = "--error", .value = "P", .doc = "The rate that the new filter is made for, as bloom_filter_fp_chance."},
     {.name = "--same", .doc = "The size and the number of hashes of the filter that is there."},
-    {.name = "--output",
-     .value = "FILE",
-     .doc = "Writes the filter there, and changes nothing else. FILE must not exist."},
+    {.name = "--output", .value = "FILE", .doc = "Writes the filter there, and changes nothing else."},
+    {.name = "--force", .doc = "Replaces the FILE of --output if it exists."},
     {.name = "--no-backup",
      .doc = "Keeps no old filter. By default it stays beside the new one, as ...-Filter.db" BACKUP_END "."},
     {.name = "--i-know", .doc = "Goes on although a process uses files of the directory, or may do so."},

@@ -148,7 +148,11 @@ Test(tool_sstables, the_same_comes_out_byte_for_byte)
     for (int i = 0; i < 3; i++) {
         make_table(prefixes[i], i < 2, KEYS);
         ASSERT_RUN(0, "new: 2000 keys", TOOL "rebuild --same --output new %sData.db", dir, prefixes[i]);
-        ASSERT_RUN(0, "", "cmp new %sFilter.db && rm new", dir, prefixes[i]);
+        ASSERT_RUN(0, "", "cmp new %sFilter.db", dir, prefixes[i]);
+        ASSERT_RUN(1, "the file exists; --force replaces it", TOOL "rebuild --same --output new %sData.db", dir,
+                   prefixes[i]);
+        ASSERT_RUN(0, "new: 2000 keys", TOOL "rebuild --same --output new --force %sData.db && rm new", dir,
+                   prefixes[i]);
         ASSERT_RUN(0, "", "cp %sFilter.db before && printf x | dd of=%sFilter.db bs=1 seek=30 conv=notrunc 2>/dev/null",
                    dir, prefixes[i], prefixes[i]);
         ASSERT_RUN(0, "Filter.db: 2000 keys", TOOL "rebuild --same %sIndex.db", dir, prefixes[i]);
@@ -193,6 +197,7 @@ Test(tool_sstables, what_is_refused_changes_nothing)
     ASSERT_RUN(0, "", "cp me-1-big-Filter.db before && ls >listed", dir);
     ASSERT_RUN(2, "give --error P or --same", TOOL "rebuild me-1-big-Data.db", dir);
     ASSERT_RUN(2, "give --error P or --same", TOOL "rebuild --same --error 0.1 me-1-big-Data.db", dir);
+    ASSERT_RUN(2, "--force is for --output", TOOL "rebuild --same --force me-1-big-Data.db", dir);
     ASSERT_RUN(2, "--output is for one SSTable", TOOL "rebuild --same --output x me-1-big-Data.db me-2-big-Data.db",
                dir);
     ASSERT_RUN(1, "below Cassandra's table", TOOL "rebuild --error 1e-9 me-1-big-Data.db", dir);

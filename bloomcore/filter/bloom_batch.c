@@ -85,29 +85,6 @@ static void prefetch(const struct bloom_batch *batch, const struct bloom_layer *
         prefetch_scalar(batch, layer, 0, count, all_of(batch));
 }
 
-/* The 16 bytes that n items stand for, and these as items. */
-struct keyed_items {
-    struct bloom_item items[BLOOM_BATCH];
-    unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES];
-};
-
-static void key_items(struct keyed_items *keyed, const struct siphash_key *key, const struct bloom_item *items,
-                      size_t n)
-{
-    const void *data[BLOOM_BATCH];
-    size_t len[BLOOM_BATCH];
-
-    if (n == 0)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        data[i] = items[i].ptr;
-        len[i] = items[i].len;
-    }
-    siphash_many(key, data, len, n, keyed->bytes);
-    for (size_t i = 0; i < n; i++)
-        keyed->items[i] = (struct bloom_item){(const char *)keyed->bytes[i], SIPHASH_BYTES};
-}
-
 static void hash_plain(struct bloom_batch *batch, const struct bloom_geometry *geometry, const struct bloom_item *items,
                        size_t n)
 {
@@ -125,13 +102,36 @@ static void hash_plain(struct bloom_batch *batch, const struct bloom_geometry *g
     }
 }
 
+/* The 16 bytes that n items stand for. */
+static void key_items(unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES], const struct siphash_key *key,
+                      const struct bloom_item *items, size_t n)
+{
+    const void *data[BLOOM_BATCH];
+    size_t len[BLOOM_BATCH];
+
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        data[i] = items[i].ptr;
+        len[i] = items[i].len;
+    }
+    siphash_many(key, data, len, n, bytes);
+}
+
 static __attribute__((noinline)) void hash_keyed(struct bloom_batch *batch, const struct bloom_geometry *geometry,
                                                  const struct bloom_item *items, size_t n)
 {
-    struct keyed_items keyed;
+    unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES];
+    struct bloom_item keyed[BLOOM_BATCH];
 
-    key_items(&keyed, &geometry->key->secret.items, items, n);
-    hash_plain(batch, geometry, keyed.items, n);
+    key_items(bytes, &geometry->key->secret.items, items, n);
+    if (bloom_vector_enabled && n >= FEW && !bloom_geometry_is_redisbloom(geometry)) {
+        bloom_vector_hash_sixteen((const unsigned char(*)[SIPHASH_BYTES])bytes, n, batch->h1, batch->h2);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        keyed[i] = (struct bloom_item){(const char *)bytes[i], SIPHASH_BYTES};
+    hash_plain(batch, geometry, keyed, n);
 }
 
 static inline void hash(struct bloom_batch *batch, const struct bloom_geometry *geometry,

@@ -290,6 +290,22 @@ TARGET void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t
     }
 }
 
+TARGET void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint64_t h1[BLOOM_BATCH],
+                                      uint64_t h2[BLOOM_BATCH])
+{
+    const __m512i even = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0), odd = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
+    const struct lanes none = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+
+    for (size_t i = 0; i < n; i += LANES) {
+        __m512i low = _mm512_loadu_si512(items + i), high = _mm512_loadu_si512(items + i + LANES / 2);
+        __m512i k1 = _mm512_permutex2var_epi64(low, even, high), k2 = _mm512_permutex2var_epi64(low, odd, high);
+        struct lanes h = finalize(take_block(none, k1, k2), same(16));
+
+        _mm512_storeu_si512((void *)(h1 + i), h.h1);
+        _mm512_storeu_si512((void *)(h2 + i), h.h2);
+    }
+}
+
 /* ---- hashes: murmur2.c, with a lane for each item ---- */
 
 #define M2 MURMUR2_SEED_64 /* the multiplier of the function is the seed of RedisBloom's */
@@ -466,6 +482,13 @@ void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash 
 }
 
 void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH])
+{
+    (void)items, (void)n, (void)h1, (void)h2;
+    CHECK(bloom_vector_enabled);
+}
+
+void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint64_t h1[BLOOM_BATCH],
+                               uint64_t h2[BLOOM_BATCH])
 {
     (void)items, (void)n, (void)h1, (void)h2;
     CHECK(bloom_vector_enabled);

@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, info);
@@ -231,6 +232,7 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     daemon_start(&the_daemon, NULL);
     client = client_open(the_daemon.port);
     work(client);
+    wait_until(client_info(client, "clients", "connected_clients") == 1); /* the start had looked with another one */
     info_get(&info, client, "INFO everything");
     cr_expect_eq(number(&info, "bf_filters"), 2);
     cr_expect_eq(number(&info, "bf_layers"), 3, "the growing one has two");

@@ -85,13 +85,14 @@ bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got
     return same;
 }
 
-/* The same error, and behind it ": " and an explanation. */
+/* The same error, and behind it ": " and an explanation, or one in parentheses. */
 static bool differ_in_more_words(const struct lines *recorded, const struct lines *got)
 {
     const char *more =
         recorded->count == 1 && got->count == 1 ? corpus_behind(got->items[0], recorded->items[0]) : NULL;
 
-    return more != NULL && corpus_behind(recorded->items[0], "< -") != NULL && corpus_behind(more, ": ") != NULL;
+    return more != NULL && corpus_behind(recorded->items[0], "< -") != NULL &&
+           (corpus_behind(more, ": ") != NULL || corpus_behind(more, "(") != NULL);
 }
 
 bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got)

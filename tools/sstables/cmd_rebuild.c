@@ -192,30 +192,52 @@ static void look_for_filter(void *ctx, const char *component)
     *(bool *)ctx |= strcmp(component, "Filter.db") == 0;
 }
 
+struct toc {
+    char text[4096];
+    size_t len;
+    struct stat st;
+};
+
+static int read_toc(const char *path, struct toc *toc)
+{
+    const size_t most = sizeof(toc->text) - sizeof("\nFilter.db\n");
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -errno;
+    toc->len = fread(toc->text, 1, most, file);
+    int rc = ferror(file) || toc->len == most || fstat(fileno(file), &toc->st) != 0 ? -EIO : 0;
+    fclose(file);
+    return rc;
+}
+
+static int write_toc(const char *path, const struct toc *toc)
+{
+    struct errbuf err = {{0}};
+    struct new_file file;
+    int rc = new_file_open(&file, path, true, &err);
+    if (rc != 0)
+        return rc;
+    rc = fs_write_all(fsops_posix(), file.fd, toc->text, toc->len, 0);
+    if (rc == 0 &&
+        (fchown(file.fd, toc->st.st_uid, toc->st.st_gid) != 0 || fchmod(file.fd, toc->st.st_mode & 07777) != 0))
+        rc = -errno;
+    return new_file_end(&file, rc, &err);
+}
+
 /* An SSTable that had no filter names none. */
 static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
 {
-    struct new_file file;
-    struct stat st;
-    char text[4096];
+    struct toc toc;
     bool named = false;
     int rc = table_read_toc(&rebuild->table, look_for_filter, &named);
     if (rc == -ENOENT || (rc == 0 && named))
         return 0;
-    FILE *old = rc == 0 ? fopen(rebuild->table.toc, "re") : NULL;
-    size_t len = old ? fread(text, 1, sizeof(text) - sizeof("\nFilter.db\n"), old) : 0;
-    rc = !old ? -errno : ferror(old) || !feof(old) || fstat(fileno(old), &st) != 0 ? -EIO : 0;
-    if (old)
-        fclose(old);
+    if (rc == 0)
+        rc = read_toc(rebuild->table.toc, &toc);
     if (rc == 0) {
-        len += (size_t)sprintf(text + len, "%sFilter.db\n", len && text[len - 1] != '\n' ? "\n" : "");
-        rc = new_file_open(&file, rebuild->table.toc, true, err);
-    }
-    if (rc == 0) {
-        rc = fs_write_all(fsops_posix(), file.fd, text, len, 0);
-        if (rc == 0 && (fchown(file.fd, st.st_uid, st.st_gid) != 0 || fchmod(file.fd, st.st_mode & 07777) != 0))
-            rc = -errno;
-        rc = new_file_end(&file, rc, err);
+        const char *end = toc.len && toc.text[toc.len - 1] != '\n' ? "\n" : "";
+        toc.len += (size_t)sprintf(toc.text + toc.len, "%sFilter.db\n", end);
+        rc = write_toc(rebuild->table.toc, &toc);
     }
     if (rc != 0)
         errbuf_set(err, "the filter is in its place, and TOC.txt does not name it: %s", strerror(-rc));

@@ -114,6 +114,24 @@ static void compare_hashes(const struct bloom_item *items, size_t n)
     }
 }
 
+Test(bloom_vector, hashes_of_sixteen_bytes_side_by_side)
+{
+    unsigned char bytes[BLOOM_BATCH][16];
+    uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
+    struct rng rng;
+
+    rng_init(&rng, 4);
+    for (int round = 0; round < 2000; round++) {
+        size_t n = 1 + rng_below(&rng, BLOOM_BATCH);
+        rng_fill(&rng, bytes, sizeof(bytes));
+        bloom_vector_hash_sixteen((const unsigned char(*)[16])bytes, n, h1, h2);
+        for (size_t i = 0; i < n; i++) {
+            struct bloom_hash wanted = murmur3_hash(bytes[i], 16);
+            cr_assert(h1[i] == wanted.h1 && h2[i] == wanted.h2, "item %zu of %zu", i, n);
+        }
+    }
+}
+
 #define LONGEST 300
 
 Test(bloom_vector, hashes_as_the_scalar_code_for_all_lengths_alike_and_mixed)

@@ -44,7 +44,9 @@ static int start_threads(struct move *move, struct threads *threads)
 static void wait_for_threads(struct move *move, const sigset_t *signals)
 {
     struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
-    for (unsigned ticks = 0; atomic_load(&move->running) > 0; ticks++) {
+    if (move->options->progress) /* also of a move that has ended by now */
+        move_show_progress(move);
+    for (unsigned ticks = 1; atomic_load(&move->running) > 0; ticks++) {
         int signal_number = sigtimedwait(signals, NULL, &tick);
         if (signal_number > 0) {
             move->totals.summary.signal = signal_number;

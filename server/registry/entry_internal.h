@@ -60,7 +60,7 @@ static inline struct quarantine *entry_quarantine(const struct entry *entry)
 
 struct alias {
     struct entry *owner;
-    _Atomic int64_t expires_ms; /* 0: never */
+    _Atomic int64_t expires_ms; /* 0: never; negative: a reader has found that this time, without the sign, is over */
     uint32_t place;             /* in the expiry heap, from 1 on; 0: not in it */
 };
 
@@ -76,11 +76,13 @@ static inline struct entry *entry_owner(struct entry *entry)
     return entry_kind(entry) == ENTRY_ALIAS ? entry_alias(entry)->owner : entry;
 }
 
+/* 0: never. */
 static inline int64_t entry_expires_ms(const struct entry *holder)
 {
-    return entry_kind(holder) == ENTRY_ALIAS
-               ? atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire)
-               : 0;
+    if (entry_kind(holder) != ENTRY_ALIAS)
+        return 0;
+    int64_t expires_ms = atomic_load_explicit(&entry_alias(holder)->expires_ms, memory_order_acquire);
+    return expires_ms < 0 ? -expires_ms : expires_ms;
 }
 
 /* The bytes that the entry's filter has of its pool; 0: it has none. */

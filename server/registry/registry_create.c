@@ -145,11 +145,11 @@ static struct entry *holder_of(struct registry *r, uint64_t hash, struct entry *
     return alias;
 }
 
-/* Frees an alias (NULL is fine) that a change with this status has not used. */
-static void discard_unused(struct entry *alias, int status)
+/* Under the mutex, because afterwards a client may delete the name: `alias`, if a change with this status has not used
+ * it, or NULL. */
+static struct entry *unused(struct entry *alias, int status)
 {
-    if (alias && (status != REGISTRY_OK || !entry_alias(alias)->owner))
-        entry_discard(alias);
+    return alias && (status != REGISTRY_OK || !entry_alias(alias)->owner) ? alias : NULL;
 }
 
 /* Under the mutex. `alias` is given if the filter may have an expiry, and used only if it has one. */
@@ -200,8 +200,9 @@ int registry_publish(struct registry *r, struct entry *entry, const struct regis
 
     lock_take(&r->lock);
     int status = publish_locked(r, entry, how, alias);
+    alias = unused(alias, status);
     lock_give(&r->lock);
-    discard_unused(alias, status);
+    entry_discard(alias);
     return status;
 }
 
@@ -262,10 +263,11 @@ int registry_quarantine(struct registry *r, struct slice name, const struct entr
         made->id = entry->id;
         lock_take(&r->lock);
         status = replace_locked(r, name, entry, made, alias, note, ctx);
+        alias = unused(alias, status);
         lock_give(&r->lock);
     }
     if (status != REGISTRY_OK)
         entry_discard(made);
-    discard_unused(alias, status);
+    entry_discard(alias);
     return status;
 }

@@ -45,17 +45,16 @@ void registry_release_clock(struct registry *r)
     atomic_store(&r->clock.held_ms, 0);
 }
 
-/* The clock is read before the expiry, and registry_expire() changes the expiry before it reads the clock: so a filter
- * whose expiry is postponed is gone for no reader, or for that command, too. */
-bool registry_time_is_over(const struct registry *r, const struct alias *alias)
+/* A reader marks a time that it has found to be over, and change_time() puts no marked time off: so a filter that was
+ * gone for one reader is gone for all, though they read the clock at different moments. */
+bool registry_time_is_over(const struct registry *r, struct alias *alias)
 {
-    int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_relaxed);
-    if (expires_ms == 0 || is_far(&r->clock, expires_ms))
-        return false;
-    int64_t now = registry_now_ms(r);
-    atomic_thread_fence(memory_order_acquire);
-    expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
-    return expires_ms != 0 && expires_ms <= now;
+    int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
+    while (expires_ms > 0 && !is_far(&r->clock, expires_ms) && expires_ms <= registry_now_ms(r)) {
+        if (atomic_compare_exchange_weak(&alias->expires_ms, &expires_ms, -expires_ms))
+            return true;
+    }
+    return expires_ms < 0;
 }
 
 void registry_set_clock(struct registry *r, int64_t (*now_ms)(void))
@@ -188,9 +187,9 @@ static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
         registry_exchange(r, hash, slot, alias);
         holder = alias;
     } else {
-        int64_t old_ms = atomic_exchange(&entry_alias(holder)->expires_ms, expires_ms);
-        atomic_thread_fence(memory_order_seq_cst);
-        if (old_ms && old_ms <= registry_now_ms(r)) { /* a reader may have found it expired: registry_time_is_over() */
+        struct alias *alias = entry_alias(holder);
+        int64_t old_ms = entry_expires_ms(holder); /* only readers change it meanwhile, who find it expired */
+        if (!atomic_compare_exchange_strong(&alias->expires_ms, &old_ms, expires_ms)) {
             registry_remove(r, hash, slot, REGISTRY_EXPIRED);
             return REGISTRY_NOT_FOUND;
         }

@@ -97,7 +97,7 @@ static inline unsigned place_of_shard(uint64_t hash)
 
 /* Far from a filter's time readers ask the kernel's coarse clock, which costs a few nanoseconds. */
 int64_t registry_now_ms(const struct registry *r);
-bool registry_time_is_over(const struct registry *r, const struct alias *alias);
+bool registry_time_is_over(const struct registry *r, struct alias *alias);
 
 /* For readers: whether the holder of a name has expired. */
 static inline bool registry_is_over(const struct registry *r, const struct entry *holder)

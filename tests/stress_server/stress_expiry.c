@@ -164,7 +164,10 @@ static void publish(struct slice name, unsigned what)
     struct entry *entry;
     if (registry_prepare(registry, name, class, false, &entry, NULL) != REGISTRY_OK)
         return;
-    if (registry_publish(registry, entry, &how) != REGISTRY_OK)
+    rcu_reader_offline(); /* as where it waits for the disk: nothing that others delete outlives the change */
+    int status = registry_publish(registry, entry, &how);
+    rcu_reader_online();
+    if (status != REGISTRY_OK)
         registry_abandon(registry, entry);
 }
 

@@ -12,10 +12,10 @@
 extern struct registry *registry;
 extern struct reclaimer *reclaimer;
 extern struct bloom_class *small_class;
-extern int64_t now;        /* the registry's clock; 1000 at the start */
-extern int64_t clock_step; /* by which it goes on each time it is read */
-extern char told[65536];   /* the effects so far: "created a, expiry a until 1000, ..." */
-extern size_t scanned;     /* names that count_scanned() was called for */
+extern int64_t now;                 /* the registry's clock; 1000 at the start */
+extern void (*clock_is_read)(void); /* is called each time; NULL: nothing is */
+extern char told[65536];            /* the effects so far: "created a, expiry a until 1000, ..." */
+extern size_t scanned;              /* names that count_scanned() was called for */
 
 /* The effects that were told since the last time. */
 #define TOLD(text)                      \

@@ -23,8 +23,6 @@
 #define CLEARED   UINT64_C(70)  /* a layer of the old filter is counted: BF.CLEAR of 1,024 layers 62,800 */
 #define PATTERN   UINT64_C(1)   /* of the user's rights, compared with a name */
 #define KEY       UINT64_C(75)  /* a name out of the cache: EXISTS of 600,000 names 144 */
-#define NAME      UINT64_C(300) /* with its filter: BF.EXISTS of one of 600,000 filters 700 */
-#define USER_BYTE UINT64_C(2)   /* of the users' memory: ACL LIST of 1,000 users with 7 rules 3,400,000 */
 #define OPERATORS 100000        /* CMD_ADMIN: CONFIG GET * 60,000; others allocate, lock, read small files */
 
 #define LAYER_BATCH UINT64_C(110) /* a layer is fetched for up to 32 items: one item in 1,024 layers 107,000 */
@@ -36,7 +34,8 @@
 #define ITEM_ADDED  UINT64_C(125)  /* locked, counted, recorded */
 #define PAGE        UINT64_C(1800) /* is made when it is written for the first time: 37,700 for an item with k of 21 */
 #define PAGE_SHARED \
-    UINT64_C(2800) /* a huge one, with other filters: BF.ADD to a fresh filter of 350 KB 56,400, k of 20 */
+    UINT64_C(       \
+        2800) /* of the heap, or a huge one with other filters: BF.ADD to a fresh filter of 350 KB 56,400, k of 20 */
 #define PAGE_ASKED  UINT64_C(700)   /* is found to be empty: BF.EXISTS of it 10,700 */
 #define LAYER_GROWN UINT64_C(15000) /* sized, allocated, published */
 #define LAYER_ABOVE UINT64_C(300)   /* the others below it are gone through: 150,000,000 for growth to 1,024 layers */
@@ -168,16 +167,6 @@ uint64_t cost_of_words(const struct command *command, const struct resp_command 
     uint64_t word = row->word ? row->word : WORD, kilobyte = row->kilobyte ? row->kilobyte : KILOBYTE;
     return row->call + word * cmd->argc + kilobyte * command_bytes(cmd) / 1024 +
            (KEY + PATTERN * npatterns) * keys_of(command, cmd->argc);
-}
-
-uint64_t cost_of_name(void)
-{
-    return NAME;
-}
-
-uint64_t cost_of_users(uint64_t bytes)
-{
-    return USER_BYTE * bytes;
 }
 
 /* ---- filters ---- */

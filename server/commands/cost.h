@@ -20,7 +20,9 @@ struct bloom_filter;
 struct bloom_params;
 
 #define COST_TRANSACTION UINT64_C(8192000) /* of all commands of a transaction together, at most */
-#define COST_INLINE      UINT64_C(500000)  /* a command that may defer takes no more on the loop */
+#define COST_NAME        UINT64_C(300)    /* a filter out of the cache, by its name: BF.EXISTS of 600,000 filters 700 */
+#define COST_USER_BYTE   UINT64_C(2)      /* of the users' memory: ACL LIST of 1,000 users with 7 rules 3,400,000 */
+#define COST_INLINE      UINT64_C(500000) /* a command that may defer takes no more on the loop */
 
 /* What else than its words decides on the cost of a command. */
 enum cost_by {
@@ -69,12 +71,6 @@ enum cost_by cost_by(const struct command *row);
 /* The cost by words and bytes: no estimate is less. `npatterns`: those of the client's rights, with which each name is
  * compared; 0: it may use all names. */
 uint64_t cost_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns);
-
-/* The first use of a name in a transaction: its filter may be out of the cache. */
-uint64_t cost_of_name(void);
-
-/* What a command that goes through all users costs more; `bytes`: the memory of these. */
-uint64_t cost_of_users(uint64_t bytes);
 
 /* What a call with so many items costs more than its words. `made`: the filter that it makes if there is none. Changes
  * `filter` as the call may do. */

@@ -187,39 +187,18 @@ static int keep_old(const struct rebuild *rebuild, struct backup *made, struct e
 
 /* ---- TOC.txt ---- */
 
-static void look_for_filter(void *ctx, const char *component)
-{
-    *(bool *)ctx |= strcmp(component, "Filter.db") == 0;
-}
-
-struct toc {
-    char text[4096];
-    size_t len;
-    struct stat st;
-};
-
-static int read_toc(const char *path, struct toc *toc)
-{
-    const size_t most = sizeof(toc->text) - sizeof("\nFilter.db\n");
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -errno;
-    toc->len = fread(toc->text, 1, most, file);
-    int rc = ferror(file) || toc->len == most || fstat(fileno(file), &toc->st) != 0 ? -EIO : 0;
-    fclose(file);
-    return rc;
-}
-
-static int write_toc(const char *path, const struct toc *toc)
+static int write_toc(const char *path, const struct table_toc *toc)
 {
     struct errbuf err = {{0}};
     struct new_file file;
+    struct stat old;
+    if (stat(path, &old) != 0)
+        return -errno;
     int rc = new_file_open(&file, path, true, &err);
     if (rc != 0)
         return rc;
     rc = fs_write_all(fsops_posix(), file.fd, toc->text, toc->len, 0);
-    if (rc == 0 &&
-        (fchown(file.fd, toc->st.st_uid, toc->st.st_gid) != 0 || fchmod(file.fd, toc->st.st_mode & 07777) != 0))
+    if (rc == 0 && (fchown(file.fd, old.st_uid, old.st_gid) != 0 || fchmod(file.fd, old.st_mode & 07777) != 0))
         rc = -errno;
     return new_file_end(&file, rc, &err);
 }
@@ -227,16 +206,17 @@ static int write_toc(const char *path, const struct toc *toc)
 /* An SSTable that had no filter names none. */
 static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
 {
-    struct toc toc;
-    bool named = false;
-    int rc = table_read_toc(&rebuild->table, look_for_filter, &named);
-    if (rc == -ENOENT || (rc == 0 && named))
+    static const char line[] = "\nFilter.db\n";
+    struct table_toc toc;
+    int rc = table_read_toc(&rebuild->table, &toc);
+    if (rc == -ENOENT || (rc == 0 && table_toc_names(&toc, "Filter.db")))
         return 0;
-    if (rc == 0)
-        rc = read_toc(rebuild->table.toc, &toc);
+    if (rc == 0 && toc.len + sizeof(line) > sizeof(toc.text))
+        rc = -EFBIG;
     if (rc == 0) {
-        const char *end = toc.len && toc.text[toc.len - 1] != '\n' ? "\n" : "";
-        toc.len += (size_t)sprintf(toc.text + toc.len, "%sFilter.db\n", end);
+        bool ends = toc.len == 0 || toc.text[toc.len - 1] == '\n';
+        strcpy(toc.text + toc.len, line + ends);
+        toc.len += strlen(line + ends);
         rc = write_toc(rebuild->table.toc, &toc);
     }
     if (rc != 0)

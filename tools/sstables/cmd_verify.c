@@ -56,29 +56,24 @@ __attribute__((format(printf, 2, 3))) static void problem(struct look *look, con
 
 /* ---- TOC.txt ---- */
 
-struct toc {
-    struct look *look;
-    bool names_filter;
-};
-
-static void on_component(void *ctx, const char *component)
-{
-    struct toc *toc = ctx;
-    toc->names_filter |= strcmp(component, "Filter.db") == 0;
-    if (!table_has(&toc->look->table, component))
-        problem(toc->look, "TOC.txt names %s, which is missing", component);
-}
-
 /* Databases load an SSTable without a TOC.txt, too. */
 static void look_at_toc(struct look *look)
 {
-    struct toc toc = {.look = look};
-    int rc = table_read_toc(&look->table, on_component, &toc);
+    struct table_toc toc;
+    size_t len;
+    int rc = table_read_toc(&look->table, &toc);
+    const char *at = toc.text, *line;
+    look->without_filter = !table_has(&look->table, "Filter.db");
     if (rc != 0 && rc != -ENOENT)
         problem(look, "TOC.txt: %s", strerror(-rc));
-    if (rc == 0 && !toc.names_filter && table_has(&look->table, "Filter.db"))
+    while (rc == 0 && (line = table_next_component(&at, &len))) {
+        char component[256];
+        snprintf(component, sizeof(component), "%.*s", (int)len, line);
+        if (!table_has(&look->table, component))
+            problem(look, "TOC.txt names %s, which is missing", component);
+    }
+    if (rc == 0 && !look->without_filter && !table_toc_names(&toc, "Filter.db"))
         problem(look, "TOC.txt does not name Filter.db");
-    look->without_filter = !table_has(&look->table, "Filter.db");
 }
 
 /* ---- layouts ---- */
@@ -132,10 +127,11 @@ static void on_key(void *ctx, struct bloom_hash hash, const unsigned char *key, 
     look->keys++;
     if (bloom_filter_query(look->loaded.filter, hash))
         return;
+    if (look->missing++ >= SHOWN_KEYS)
+        return;
     char shown[72];
     describe_key(shown, key, len);
-    if (look->missing++ < SHOWN_KEYS)
-        problem(look, "the key %s is not in the filter: reads miss its partition", shown);
+    problem(look, "the key %s is not in the filter: reads miss its partition", shown);
 }
 
 /* The number of bits that so many keys set, and how far chance, and equal sequences of small filters, may lead. */
@@ -171,7 +167,7 @@ static void look_at_keys(struct look *look, const struct bloom_shape *shape)
         rc = table_each_key(&look->table, verify->sample, on_key, look, "asking for the keys", &err);
     }
     look->ended = rc == 0 && (verify->sample == 0 || look->keys < verify->sample);
-    if (rc == -EINVAL)
+    if (rc == SSTABLE_KEYS_DAMAGED)
         problem(look, "Index.db is damaged: %s", err.text);
     else if (rc != 0)
         snprintf(look->not_read, sizeof(look->not_read), "%s", err.text);

@@ -36,20 +36,41 @@ bool table_has(const struct table *table, const char *component)
     return sibling(table, component, path) && access(path, F_OK) == 0;
 }
 
-int table_read_toc(const struct table *table, void (*visit)(void *ctx, const char *component), void *ctx)
+int table_read_toc(const struct table *table, struct table_toc *toc_out)
 {
-    char line[256];
-    FILE *file = fopen(table->toc, "re");
-    if (!file)
-        return -errno;
-    while (fgets(line, sizeof(line), file)) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (line[0])
-            visit(ctx, line);
-    }
-    int rc = ferror(file) ? -EIO : 0;
-    fclose(file);
+    const struct fsops *fs = fsops_posix(); /* which waits for no FIFO */
+    uint64_t size = 0;
+    int fd, rc = fs->open(fs->ctx, table->toc, FS_READ, &fd);
+    if (rc != 0)
+        return rc;
+    rc = fs->size(fs->ctx, fd, &size);
+    if (rc == 0 && size >= sizeof(toc_out->text))
+        rc = -EFBIG;
+    if (rc == 0)
+        rc = fs_read_all(fs, fd, toc_out->text, (size_t)size, 0);
+    fs->close(fs->ctx, fd);
+    toc_out->len = rc == 0 ? (size_t)size : 0;
+    toc_out->text[toc_out->len] = '\0';
     return rc;
+}
+
+const char *table_next_component(const char **at, size_t *len_out)
+{
+    const char *line = *at + strspn(*at, "\r\n");
+    *len_out = strcspn(line, "\r\n");
+    *at = line + *len_out;
+    return *len_out ? line : NULL;
+}
+
+bool table_toc_names(const struct table_toc *toc, const char *component)
+{
+    const char *at = toc->text, *line;
+    size_t len;
+    while ((line = table_next_component(&at, &len))) {
+        if (len == strlen(component) && memcmp(line, component, len) == 0)
+            return true;
+    }
+    return false;
 }
 
 int table_each_key(const struct table *table, uint64_t most,
@@ -79,5 +100,5 @@ int table_each_key(const struct table *table, uint64_t most,
         errbuf_set(err, "%s", strerror(-rc));
     if (rc < 0 || rc == SSTABLE_KEYS_DAMAGED)
         errbuf_prefix(err, "%s", table->index);
-    return rc < 0 ? rc : rc == SSTABLE_KEYS_DAMAGED ? -EINVAL : 0;
+    return rc < 0 || rc == SSTABLE_KEYS_DAMAGED ? rc : 0;
 }

@@ -22,11 +22,21 @@ int table_of(struct table *table, const char *path, struct errbuf *err);
 /* Whether another component ("Scylla.db") is there. */
 bool table_has(const struct table *table, const char *component);
 
-/* The lines of TOC.txt; `visit` gets each. 0, -ENOENT, or -errno. */
-int table_read_toc(const struct table *table, void (*visit)(void *ctx, const char *component), void *ctx);
+/* TOC.txt: the components of the SSTable, a line each. */
+struct table_toc {
+    size_t len;
+    char text[4096]; /* with a NUL behind it */
+};
 
-/* Passes the hash of each key to `take`, up to `most` of them (0: all). `progress` NULL: shows none. 0; or -EINVAL or
- * -errno with the reason. */
+/* 0; -ENOENT: there is none; -EFBIG: it is longer than any database writes it; or -errno. */
+int table_read_toc(const struct table *table, struct table_toc *toc_out);
+
+/* The next line behind `at`, which begins at the text, of *len_out bytes; NULL: there are no more. */
+const char *table_next_component(const char **at, size_t *len_out);
+bool table_toc_names(const struct table_toc *toc, const char *component);
+
+/* Passes the hash of each key to `take`, up to `most` of them (0: all). `progress` NULL: shows none. 0; or with the
+ * reason SSTABLE_KEYS_DAMAGED or -errno. */
 int table_each_key(const struct table *table, uint64_t most,
                    void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
                    const char *progress, struct errbuf *err);

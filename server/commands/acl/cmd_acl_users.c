@@ -264,24 +264,13 @@ static bool copy_settings(struct command_job *job, struct config *config_out)
     return good;
 }
 
-struct users_load {
-    bool done;
-};
-
 static void run_load(struct command_job *job)
 {
     struct server *server = job->server;
-    struct users_load *load = job->data;
     struct acl_list list = {NULL, 0};
     struct config config;
     struct buf errors;
 
-    if (load->done) {
-        job->again = !host_users_are_looked_at(server);
-        if (!job->again)
-            reply_status(&job->reply, "OK");
-        return;
-    }
     if (!copy_settings(job, &config))
         return;
     rcu_reader_offline();
@@ -296,7 +285,8 @@ static void run_load(struct command_job *job)
     if (status == 0) {
         host_users_changed(server);
         log_notice(&server->log, "ACL LOAD: the users of %s are in force", config.users.aclfile);
-        load->done = job->again = true;
+        job->run = run_change; /* which waits and replies */
+        job->again = true;
     } else {
         log_warning(&server->log, "ACL LOAD: %.*s", buf_len(&errors) > 400 ? 400 : (int)buf_len(&errors),
                     buf_len(&errors) ? buf_head(&errors) : "");
@@ -312,11 +302,13 @@ void cmd_acl_load(struct command_ctx *ctx)
 {
     if (!has_file(ctx))
         return;
-    struct users_load *load = calloc(1, sizeof(*load));
-    if (load)
-        command_defer(ctx, run_load, load);
-    else
+    struct users_change *change = malloc(sizeof(*change));
+    if (!change) {
         reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    change->deleted = -1;
+    command_defer(ctx, run_load, change);
 }
 
 static void run_save(struct command_job *job)

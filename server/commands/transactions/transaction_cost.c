@@ -89,7 +89,7 @@ static struct cost_filter *filter_named(struct estimate *estimate, unsigned data
         return NULL;
     }
     estimate->newest = named;
-    estimate->cost += cost_of_name();
+    estimate->cost += COST_NAME;
     named->filter = look_up(server, key, hash);
     return &named->filter;
 }
@@ -229,7 +229,7 @@ static void take(void *ctx, const struct command *command, const struct resp_com
     if (estimate->cost > COST_TRANSACTION) /* it is refused: the rest need not be looked up */
         return;
     if (cost_by(command) == COST_BY_USERS)
-        estimate->cost += cost_of_users(atomic_load(&estimate->ctx->server->memory.of_users));
+        estimate->cost += COST_USER_BYTE * atomic_load(&estimate->ctx->server->memory.of_users);
     else if (command->handler == cmd_bf_find)
         take_find(estimate, command, cmd, database);
     else if (cost_by(command) != COST_BY_WORDS)

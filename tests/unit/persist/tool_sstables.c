@@ -140,6 +140,24 @@ Test(tool_sstables, what_cannot_be_looked_at)
     ASSERT_RUN(0, "whole, without a filter", TOOL "verify nb-1-big-Data.db", dir);
 }
 
+/* Nothing waits for a FIFO, and what is no file is not called damaged. */
+Test(tool_sstables, what_is_no_file)
+{
+    make_table("nb-1-big-", true, KEYS);
+    ASSERT_RUN(2, "nb-1-big-Data.db: not looked at: ",
+               "mv nb-1-big-Index.db kept && mkfifo nb-1-big-Index.db && " TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "nothing has been changed", TOOL "rebuild --same nb-1-big-Data.db", dir);
+    ASSERT_RUN(2, "nb-1-big-Data.db: not looked at: ",
+               "rm nb-1-big-Index.db && mkdir nb-1-big-Index.db && " TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "TOC.txt: ",
+               "rmdir nb-1-big-Index.db && mv kept nb-1-big-Index.db && rm nb-1-big-TOC.txt && "
+               "mkfifo nb-1-big-TOC.txt && " TOOL "verify nb-1-big-Data.db",
+               dir);
+    ASSERT_RUN(1, "TOC.txt: ",
+               "rm nb-1-big-TOC.txt && yes Data.db | head -n 1000 >nb-1-big-TOC.txt && " TOOL "verify nb-1-big-Data.db",
+               dir);
+}
+
 /* ---- rebuild ---- */
 
 Test(tool_sstables, the_same_comes_out_byte_for_byte)

@@ -7,6 +7,10 @@ set(SBOM_URCU liburcu LGPL-2.1-or-later)
 set(SBOM_XXHASH xxHash BSD-2-Clause)
 set(SBOM_NETTLE nettle "LGPL-3.0-or-later OR GPL-2.0-or-later")
 set(SBOM_OPENSSL OpenSSL Apache-2.0)
+set(SBOM_LZ4 lz4 BSD-2-Clause)
+set(SBOM_SNAPPY snappy BSD-3-Clause)
+set(SBOM_ZLIB zlib Zlib)
+set(SBOM_ZSTD zstd "BSD-3-Clause OR GPL-2.0-only")
 
 function(sbom file) # and the prefixes of pkg_check_modules() of the libraries
   set(packages "")

@@ -1,6 +1,6 @@
 /* Whether a filter has the keys of its SSTable. A Filter.db has no checksum, and a false "certainly not" is the one
- * answer that must not be given: so the first and the last keys of Index.db are asked for when a file is read. Damage
- * anywhere else is for `bloomery verify`, which asks for all. */
+ * answer that must not be given: so the first and the last keys of the SSTable are asked for when a file is read.
+ * Damage anywhere else is for `bloomery verify`, which asks for all. */
 #include <limits.h>
 
 #include "bloom_filter.h"
@@ -11,6 +11,7 @@
 #define KEYS      100                 /* at either end */
 #define WHOLE_MAX (UINT64_C(8) << 20) /* a longer Index.db is not read up to its last keys */
 
+/* The last hashes of those that were asked for. */
 struct last_keys {
     struct bloom_hash hashes[KEYS];
     uint64_t n; /* so far */
@@ -19,7 +20,7 @@ struct last_keys {
 static bool refuse(struct errbuf *err, const char *which)
 {
     errbuf_set(err,
-               "it lacks %s keys of its Index.db: it is damaged, or its bits have the layout of another version; "
+               "it lacks %s keys of its SSTable: it is damaged, or its bits have the layout of another version; "
                "'bloomery verify' says more",
                which);
     return false;
@@ -34,28 +35,42 @@ static bool has_last(const struct last_keys *last, const struct bloom_filter *fi
     return true;
 }
 
+/* Whether the filter has the first KEYS of up to `most` keys. What cannot be read is not compared. */
+static bool has_first(struct sstable_keys *keys, const struct bloom_filter *filter, uint64_t most,
+                      struct last_keys *last)
+{
+    struct errbuf ignored;
+    const unsigned char *key;
+    size_t len;
+    bool has = true;
+    while (has && last->n < most && sstable_keys_next(keys, &key, &len, &ignored) == SSTABLE_KEYS_ONE) {
+        struct bloom_hash hash = murmur3_hash(key, len);
+        has = last->n >= KEYS || bloom_filter_query(filter, hash);
+        last->hashes[last->n++ % KEYS] = hash;
+    }
+    return has;
+}
+
 bool sstables_has_keys(const char *path, const struct bloom_filter *filter, struct errbuf *err)
 {
     struct last_keys last = {.n = 0};
     struct sstable_name name;
-    struct sstable_keys keys;
+    struct sstable_keys *keys;
     struct errbuf ignored;
-    char index[PATH_MAX];
-    const unsigned char *key;
-    size_t len;
-    bool first = true;
-    if (sstable_name_parse(path, &name, &ignored) != SSTABLE_OK || !sstable_has_index(&name) ||
-        sstable_sibling(path, &name, "Index.db", index, sizeof(index)) >= sizeof(index) ||
-        sstable_keys_open(&keys, fsops_posix(), index, &name) != 0)
+    if (sstable_name_parse(path, &name, &ignored) != SSTABLE_OK ||
+        sstable_keys_open(&keys, fsops_posix(), path, &name, &ignored) != 0)
         return true; /* there is nothing to compare with */
-    uint64_t most = keys.size <= WHOLE_MAX ? UINT64_MAX : KEYS;
-    while (first && last.n < most && sstable_keys_next(&keys, &key, &len, &ignored) == SSTABLE_KEYS_ONE) {
-        struct bloom_hash hash = murmur3_hash(key, len);
-        first = last.n >= KEYS || bloom_filter_query(filter, hash);
-        last.hashes[last.n++ % KEYS] = hash;
-    }
-    sstable_keys_close(&keys);
+    bool trie = sstable_has_trie(&name), whole = !trie && sstable_keys_size(keys) <= WHOLE_MAX;
+    bool first = has_first(keys, filter, whole ? UINT64_MAX : KEYS, &last);
+    sstable_keys_close(keys);
     if (!first)
         return refuse(err, "the first");
+    if (trie && sstable_keys_open(&keys, fsops_posix(), path, &name, &ignored) == 0) {
+        sstable_keys_from_end(keys);
+        last.n = 0;
+        bool has = has_first(keys, filter, KEYS, &last);
+        sstable_keys_close(keys);
+        return has || refuse(err, "the last");
+    }
     return has_last(&last, filter) || refuse(err, "the last");
 }

@@ -144,7 +144,7 @@ void sstables_forget_gone(struct sstables *s, uint64_t proof);
 void sstables_forget(struct sstables *s, struct sstable *file); /* at once */
 
 /* Whether the filter, which was read from `path`, has keys of its SSTable (sstables_check.c); also true where there is
- * no Index.db. False with the reason. Without the lock. */
+ * nothing to read its keys from. False with the reason. Without the lock. */
 bool sstables_has_keys(const char *path, const struct bloom_filter *filter, struct errbuf *err);
 
 /* ---- directories, under the lock (sstables_scan.c) ---- */

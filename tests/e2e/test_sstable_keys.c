@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bti_files.h"
 #include "index_file.h"
 #include "sstables_rig.h"
 #include "tmpdir.h"
@@ -20,7 +21,28 @@ static void write_index(const char *path, size_t n, size_t place)
     free(index.bytes);
 }
 
-#define LACKS "keys of its Index.db: it is damaged, or its bits have the layout of another version"
+/* The same as a trie: Partitions.db, Rows.db and compressed Data.db of the SSTable `prefix`. */
+static void write_trie(const char *prefix, size_t n, size_t place)
+{
+    static const char *const ends[] = {"Partitions.db", "Rows.db", "Data.db", "CompressionInfo.db"};
+    struct bti_key *keys = calloc(n, sizeof(*keys));
+    struct bti_files files;
+    struct rng rng;
+    rng_init(&rng, n + place);
+    for (size_t i = 0; i < n; i++)
+        keys[i] = (struct bti_key){(const unsigned char *)(i == place ? "x" : "k"), 1};
+    bti_files_make(&files, &rng, keys, n, "LZ4Compressor", 4096);
+    struct bti_bytes *all[] = {&files.partitions, &files.rows, &files.data, &files.info};
+    for (int i = 0; i < 4; i++) {
+        char path[200];
+        snprintf(path, sizeof(path), "%s%s", prefix, ends[i]);
+        file_write(below_root(path), all[i]->bytes, all[i]->len);
+    }
+    bti_files_free(&files);
+    free(keys);
+}
+
+#define LACKS "keys of its SSTable: it is damaged, or its bits have the layout of another version"
 
 /* A filter that lacks keys of its own SSTable answers no question: x is in none of these filters. */
 Test(sstable_keys, those_that_lack_their_keys_are_named)
@@ -54,5 +76,34 @@ Test(sstable_keys, those_that_lack_their_keys_are_named)
     write_index("data/ks/t-" ID "/nb-2-big-Index.db", 1, 1); /* the table is another one now, and so is its filter */
     write_filter("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
     wait_for(":1", "BF.EXISTS ks.t/2 k");
+    daemon_deinit(&the_daemon);
+}
+
+/* The keys of a trie are read from both ends. */
+Test(sstable_keys, those_of_tries_that_lack_their_keys_are_named)
+{
+    prepare();
+    static const size_t places[] = {300, 0, 99, 100, 199, 200, 299};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        char path[100];
+        snprintf(path, sizeof(path), "data/ks/t-" ID "/da-%zu-bti-", i + 1);
+        make_directories(below_root(path));
+        write_trie(path, 300, places[i]);
+        snprintf(path, sizeof(path), "data/ks/t-" ID "/da-%zu-bti-Filter.db", i + 1);
+        write_filter(path, na_file, sizeof(na_file));
+        snprintf(path, sizeof(path), "data/ks/t-" ID "/da-%zu-bti-TOC.txt", i + 1);
+        file_write(below_root(path), "Data.db\n", 8);
+    }
+    start();
+    const char *found = ask("BF.FIND COUNT ks.t/* ITEMS k");
+    cr_assert(strstr(found, "[\"asked\",:3,\"found\",[:3],\"unknown\",[") == found, "%s", found);
+    static const char *const lacking[][2] = {{"2", "first"}, {"3", "first"}, {"6", "last"}, {"7", "last"}};
+    for (size_t i = 0; i < 4; i++) {
+        char reason[700];
+        snprintf(reason, sizeof(reason),
+                 "\"ks.t/%s\",\"%s/data/ks/t-" ID "/da-%s-bti-Filter.db: it lacks the %s " LACKS, lacking[i][0], root,
+                 lacking[i][0], lacking[i][1]);
+        cr_expect(strstr(found, reason), "'%s' is not in %s", reason, found);
+    }
     daemon_deinit(&the_daemon);
 }

@@ -137,7 +137,8 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
     if (rc == 0)
         rc = table_each_key(&rebuild->table, 0, ask_key, rebuild, "checking", err);
     if (rc == 0 && rebuild->missing) {
-        errbuf_set(err, "%" PRIu64 " keys are not in the new filter: Index.db has changed meanwhile, or the disk errs",
+        errbuf_set(err,
+                   "%" PRIu64 " keys are not in the new filter: the SSTable has changed meanwhile, or the disk errs",
                    rebuild->missing);
         rc = -EIO;
     }
@@ -231,8 +232,6 @@ static int refuse_table(const struct rebuild *rebuild)
     char directory[TABLE_PATH];
     struct errbuf err = {{0}};
     const char *slash = strrchr(rebuild->table.path, '/');
-    if (!sstable_has_index(&rebuild->table.name))
-        return failed(rebuild, "its keys are in a trie (Partitions.db), which is not read here");
     if (rebuild->output)
         return TOOL_OK;
     if (table_has(&rebuild->table, "Scylla.db"))
@@ -365,7 +364,7 @@ const struct tool_command tool_rebuild_command = {
     .max = TOOL_MANY,
     .summary = "Makes new filters for SSTables from their keys.",
     .text =
-        "SSTABLE is any file of one. The command reads the partition keys of Index.db and makes the filter that the "
+        "SSTABLE is any file of one. The command reads the partition keys and makes the filter that the "
         "database would make for them, of any rate: after a change of bloom_filter_fp_chance, which otherwise rewrites "
         "all data ('nodetool upgradesstables -a'), or after a filter has been damaged. With --same a whole filter "
         "comes out byte for byte as it was.\n"
@@ -374,8 +373,7 @@ const struct tool_command tool_rebuild_command = {
         "place, owner and mode of the old one, and TOC.txt names it. A crash leaves the old or the new filter.\n"
         "\n"
         "The node must not run: it would not see the new filter, or write another one. SSTables of ScyllaDB with a "
-        "Scylla.db are refused unless --output is given, because it may have a checksum of the filter. Tables with a "
-        "trie as index (Cassandra's bti, ScyllaDB's ms and later) are refused.",
+        "Scylla.db are refused unless --output is given, because it may have a checksum of the filter.",
     .options = options,
     .examples = "bloomery rebuild --error 0.01 /var/lib/cassandra/data/ks/users-*/*-Data.db\n"
                 "bloomery rebuild --same --output new-Filter.db nb-1-big-Data.db",

@@ -168,7 +168,7 @@ static void look_at_keys(struct look *look, const struct bloom_shape *shape)
     }
     look->ended = rc == 0 && (verify->sample == 0 || look->keys < verify->sample);
     if (rc == SSTABLE_KEYS_DAMAGED)
-        problem(look, "Index.db is damaged: %s", err.text);
+        problem(look, "%s", err.text);
     else if (rc != 0)
         snprintf(look->not_read, sizeof(look->not_read), "%s", err.text);
     if (look->missing > SHOWN_KEYS)
@@ -241,14 +241,11 @@ static void print_lines(const struct look *look)
 
 static void verify_table(struct verify *verify, struct look *look)
 {
-    struct stat st;
+    const char *component = sstable_keys_component(&look->table.name);
     look->verify = verify;
     look_at_toc(look);
-    if (!look->without_filter && !sstable_has_index(&look->table.name))
-        snprintf(look->not_read, sizeof(look->not_read),
-                 "its keys are in a trie (Partitions.db), which is not read here");
-    else if (!look->without_filter && stat(look->table.index, &st) != 0)
-        snprintf(look->not_read, sizeof(look->not_read), "Index.db: %s", strerror(errno));
+    if (!look->without_filter && !table_has(&look->table, component))
+        snprintf(look->not_read, sizeof(look->not_read), "%s: %s", component, strerror(errno));
     else if (!look->without_filter)
         look_at_filter(look);
     if ((look->nproblems || look->not_read[0]) && access(look->table.path, F_OK) != 0 && errno == ENOENT)
@@ -350,14 +347,16 @@ const struct tool_command tool_verify_command = {
     .text =
         "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB; FILE is "
         "any file of one SSTable. A filter has no checksum: one cleared bit hides a partition from reads for ever, and "
-        "nothing reports it. This command reads the partition keys of Index.db and asks the filter for each of them. "
-        "It "
-        "names keys that the filter lacks; bits in the layout of another version; a number of bits that the keys do "
+        "nothing reports it. This command reads the partition keys and asks the filter for each of them. It names keys "
+        "that the filter lacks; bits in the layout of another version; a number of bits that the keys do "
         "not "
         "explain; files that are cut, damaged or missing; and a TOC.txt that disagrees. It writes nothing and may run "
         "beside a database. 'bloomery rebuild' makes a right filter.\n"
         "\n"
-        "SSTables with a trie as index (Cassandra's bti, ScyllaDB's ms and later) are not looked at.",
+        "The keys are in Index.db. Where the index is a trie (Cassandra's bti, ScyllaDB's ms and later), they are read "
+        "from "
+        "Data.db and Rows.db, where Partitions.db leads, and the checksums of these parts of Data.db are compared, "
+        "too.",
     .options = options,
     .examples = "bloomery verify /var/lib/cassandra/data/ks/users-*\n"
                 "bloomery verify nb-1-big-Data.db --json",

@@ -23,8 +23,7 @@ int table_of(struct table *table, const char *path, struct errbuf *err)
     strcpy(table->path, path);
     if (sstable_name_parse(table->path, &table->name, err) != SSTABLE_OK)
         return -EINVAL;
-    if (sibling(table, "Filter.db", table->filter) && sibling(table, "Index.db", table->index) &&
-        sibling(table, "TOC.txt", table->toc))
+    if (sibling(table, "Filter.db", table->filter) && sibling(table, "TOC.txt", table->toc))
         return 0;
     errbuf_set(err, "the path is too long");
     return -EINVAL;
@@ -77,28 +76,21 @@ int table_each_key(const struct table *table, uint64_t most,
                    void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
                    const char *what, struct errbuf *err)
 {
-    struct sstable_keys keys;
+    struct sstable_keys *keys;
     struct progress progress;
     const unsigned char *key;
     size_t len;
-    int rc = sstable_keys_open(&keys, fsops_posix(), table->index, &table->name);
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", table->index, strerror(-rc));
+    int rc = sstable_keys_open(&keys, fsops_posix(), table->path, &table->name, err);
+    if (rc != 0)
         return rc;
-    }
-    progress_begin(&progress, what ? what : "", keys.size);
-    for (uint64_t n = 0; (most == 0 || n < most) && (rc = sstable_keys_next(&keys, &key, &len, err)) > 0; n++) {
-        if (rc == SSTABLE_KEYS_DAMAGED)
-            break;
+    progress_begin(&progress, what ? what : "", sstable_keys_size(keys));
+    for (uint64_t n = 0; (most == 0 || n < most) && (rc = sstable_keys_next(keys, &key, &len, err)) == SSTABLE_KEYS_ONE;
+         n++) {
         take(ctx, murmur3_hash(key, len), key, len);
         if (what)
-            progress_update(&progress, keys.from + keys.at);
+            progress_update(&progress, sstable_keys_done(keys));
     }
     progress_end(&progress);
-    sstable_keys_close(&keys);
-    if (rc < 0)
-        errbuf_set(err, "%s", strerror(-rc));
-    if (rc < 0 || rc == SSTABLE_KEYS_DAMAGED)
-        errbuf_prefix(err, "%s", table->index);
-    return rc < 0 || rc == SSTABLE_KEYS_DAMAGED ? rc : 0;
+    sstable_keys_close(keys);
+    return rc == SSTABLE_KEYS_ONE ? 0 : rc;
 }

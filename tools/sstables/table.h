@@ -13,7 +13,7 @@
 struct table {
     char path[TABLE_PATH]; /* the one that it was found by; `name` points into it */
     struct sstable_name name;
-    char filter[TABLE_PATH], index[TABLE_PATH], toc[TABLE_PATH];
+    char filter[TABLE_PATH], toc[TABLE_PATH];
 };
 
 /* 0, or -EINVAL with the reason. */
@@ -35,8 +35,8 @@ int table_read_toc(const struct table *table, struct table_toc *toc_out);
 const char *table_next_component(const char **at, size_t *len_out);
 bool table_toc_names(const struct table_toc *toc, const char *component);
 
-/* Passes the hash of each key to `take`, up to `most` of them (0: all). `progress` NULL: shows none. 0; or with the
- * reason SSTABLE_KEYS_DAMAGED or -errno. */
+/* Passes the hash of each key to `take`, up to `most` of them (0: all). `progress` NULL: shows none. 0; or
+ * SSTABLE_KEYS_DAMAGED or -errno, with the reason, which begins with the component. */
 int table_each_key(const struct table *table, uint64_t most,
                    void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
                    const char *progress, struct errbuf *err);

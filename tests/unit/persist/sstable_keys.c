@@ -27,14 +27,18 @@ TestSuite(sstable_keys, .init = set_up, .fini = tear_down, .timeout = 300);
 static const char *const names[] = {"nb-1-big-Index.db", "ks-t-ka-1-Index.db", "la-1-big-Index.db",
                                     "ma-1-big-Index.db"};
 
-static void open_keys(struct sstable_keys *keys, const char *name, const void *bytes, size_t len)
+static struct sstable_keys *open_keys(const char *name, const void *bytes, size_t len)
 {
-    struct sstable_name parts;
+    static struct tmp_path path; /* borrowed, as the name */
+    static struct sstable_name parts;
+    struct sstable_keys *keys;
     struct errbuf err;
-    struct tmp_path path = tmp_path(dir, "%s", name);
+    path = tmp_path(dir, "%s", name);
     file_write(path.text, bytes, len);
     cr_assert_eq(sstable_name_parse(path.text, &parts, &err), SSTABLE_OK, "%s", err.text);
-    cr_assert_eq(sstable_keys_open(keys, fsops_posix(), path.text, &parts), 0);
+    cr_assert_eq(sstable_keys_open(&keys, fsops_posix(), path.text, &parts, &err), 0, "%s", err.text);
+    cr_assert_eq(sstable_keys_size(keys), len);
+    return keys;
 }
 
 /* The status at the end, and how many keys came before. */
@@ -61,23 +65,23 @@ Test(sstable_keys, all_keys_of_both_forms)
             index_file_add(&file, key, (size_t)sprintf(key, "%zu", i), behind[i % 8] / (i < 16 ? 1 : 100));
             index_file_add(&file, longest, i % 50 ? i : sizeof(longest), 0);
         }
-        struct sstable_keys keys;
+        struct sstable_keys *keys = open_keys(names[form], file.bytes, file.len);
         struct errbuf err;
         const unsigned char *key;
         size_t len;
-        open_keys(&keys, names[form], file.bytes, file.len);
+        cr_assert_not(sstable_keys_from_end(keys));
         for (size_t i = 0; i < 300; i++) {
             char expected[20];
             size_t expected_len = (size_t)sprintf(expected, "%zu", i);
-            cr_assert_eq(sstable_keys_next(&keys, &key, &len, &err), SSTABLE_KEYS_ONE, "%s: %zu: %s", names[form], i,
+            cr_assert_eq(sstable_keys_next(keys, &key, &len, &err), SSTABLE_KEYS_ONE, "%s: %zu: %s", names[form], i,
                          err.text);
             cr_assert(len == expected_len && memcmp(key, expected, len) == 0, "%s: key %zu", names[form], i);
-            cr_assert_eq(sstable_keys_next(&keys, &key, &len, &err), SSTABLE_KEYS_ONE);
+            cr_assert_eq(sstable_keys_next(keys, &key, &len, &err), SSTABLE_KEYS_ONE);
             cr_assert(len == (i % 50 ? i : sizeof(longest)) && memcmp(key, longest, len) == 0);
         }
-        cr_assert_eq(sstable_keys_next(&keys, &key, &len, &err), SSTABLE_KEYS_END);
-        sstable_keys_close(&keys);
-        sstable_keys_close(&keys);
+        cr_assert_eq(sstable_keys_next(keys, &key, &len, &err), SSTABLE_KEYS_END);
+        cr_assert_eq(sstable_keys_done(keys), file.len);
+        sstable_keys_close(keys);
         free(file.bytes);
     }
 }
@@ -93,14 +97,12 @@ Test(sstable_keys, cut_at_every_byte)
             ends[i] = file.len;
         }
         for (size_t cut = 0; cut <= file.len; cut++) {
-            struct sstable_keys keys;
             struct errbuf err = {""};
             size_t n, whole = 0;
             while (whole < 12 && ends[whole] <= cut)
                 whole++;
             bool at_end = cut == 0 || (whole > 0 && ends[whole - 1] == cut);
-            open_keys(&keys, names[form], file.bytes, cut);
-            int rc = read_keys(&keys, &n, &err);
+            int rc = read_keys(open_keys(names[form], file.bytes, cut), &n, &err);
             cr_assert_eq(rc, at_end ? SSTABLE_KEYS_END : SSTABLE_KEYS_DAMAGED, "%s cut at %zu", names[form], cut);
             cr_assert_eq(n, whole);
             cr_assert_eq(err.text[0] == '\0', at_end);
@@ -115,33 +117,35 @@ Test(sstable_keys, bytes_of_chance_end_or_are_damaged)
     struct rng rng;
     rng_init(&rng, 31);
     for (int round = 0; round < 4000; round++) {
-        struct sstable_keys keys;
         struct errbuf err = {""};
         size_t n, len = rng_below(&rng, sizeof(bytes));
         rng_fill(&rng, bytes, len);
         for (size_t i = 0; round % 2 && i + 1 < len; i += 1 + rng_below(&rng, 40))
             bytes[i] = 0; /* short keys */
-        open_keys(&keys, names[round % 4], bytes, len);
-        int rc = read_keys(&keys, &n, &err);
+        int rc = read_keys(open_keys(names[round % 4], bytes, len), &n, &err);
         cr_assert(rc == SSTABLE_KEYS_END || rc == SSTABLE_KEYS_DAMAGED, "%d", rc);
     }
 }
 
-Test(sstable_keys, what_has_no_index)
+Test(sstable_keys, what_has_a_trie)
 {
     static const struct {
         const char *path;
-        bool has;
+        bool index;
     } rows[] = {{"nb-1-big-Data.db", true},   {"da-1-bti-Data.db", false}, {"ms-1-big-Data.db", false},
                 {"mt-1-big-Data.db", false},  {"me-1-big-Data.db", true},  {"ks-t-ic-1-Data.db", true},
                 {"oa-1-big-Filter.db", true}, {"la-1-big-TOC.txt", true}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct sstable_name name;
         cr_assert_eq(sstable_name_parse(rows[i].path, &name, NULL), SSTABLE_OK);
-        cr_expect_eq(sstable_has_index(&name), rows[i].has, "%s", rows[i].path);
+        cr_expect_neq(sstable_has_trie(&name), rows[i].index, "%s", rows[i].path);
     }
-    struct sstable_keys keys;
+    struct tmp_path path = tmp_path(dir, "nb-1-big-Data.db");
+    struct sstable_keys *keys;
     struct sstable_name name;
-    cr_assert_eq(sstable_name_parse("nb-1-big-Index.db", &name, NULL), SSTABLE_OK);
-    cr_assert_eq(sstable_keys_open(&keys, fsops_posix(), tmp_path(dir, "none").text, &name), -ENOENT);
+    struct errbuf err;
+    cr_assert_eq(sstable_name_parse(path.text, &name, NULL), SSTABLE_OK);
+    cr_assert_eq(sstable_keys_open(&keys, fsops_posix(), path.text, &name, &err), -ENOENT);
+    cr_assert_str_eq(err.text, "Index.db: No such file or directory");
+    sstable_keys_close(keys);
 }

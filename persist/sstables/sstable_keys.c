@@ -1,0 +1,181 @@
+#include "sstable_keys.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "data_db.h"
+#include "index_db.h"
+#include "murmur3.h"
+#include "partitions_db.h"
+
+struct sstable_keys {
+    const struct fsops *fs;
+    const char *path; /* borrowed, as the name */
+    const struct sstable_name *name;
+    struct index_db index; /* one of these two */
+    struct partitions_db partitions;
+    struct data_db data; /* as Rows.db, opened when a place leads there */
+    int rows_fd;         /* -1: not open */
+    uint64_t rows_size;
+    unsigned char key[2 + SSTABLE_KEY_MAX]; /* of a trie */
+};
+
+/* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before stand for series of formats with an index. */
+bool sstable_has_trie(const struct sstable_name *name)
+{
+    return name->bti || (name->version.len == 2 && name->version.ptr[0] == 'm' && name->version.ptr[1] >= 's');
+}
+
+const char *sstable_keys_component(const struct sstable_name *name)
+{
+    return sstable_has_trie(name) ? "Partitions.db" : "Index.db";
+}
+
+/* ---- opening ---- */
+
+static int path_of(const struct sstable_keys *keys, const char *component, char out[PATH_MAX])
+{
+    return sstable_sibling(keys->path, keys->name, component, out, PATH_MAX) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int open_component(struct sstable_keys *keys, struct errbuf *err)
+{
+    char file[PATH_MAX];
+    const char *component = sstable_keys_component(keys->name);
+    int rc = path_of(keys, component, file);
+    if (rc == 0)
+        rc = sstable_has_trie(keys->name)
+                 ? partitions_db_open(&keys->partitions, keys->fs, file, err)
+                 : index_db_open(&keys->index, keys->fs, file, keys->name->version.ptr[0] >= 'm');
+    if (rc < 0)
+        errbuf_set(err, "%s: %s", component, strerror(-rc));
+    return rc;
+}
+
+int sstable_keys_open(struct sstable_keys **keys_out, const struct fsops *fs, const char *path,
+                      const struct sstable_name *name, struct errbuf *err)
+{
+    struct sstable_keys *keys = calloc(1, sizeof(*keys));
+    *keys_out = NULL;
+    if (!keys) {
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
+    *keys = (struct sstable_keys){.fs = fs, .path = path, .name = name, .rows_fd = -1};
+    keys->index.fd = keys->partitions.fd = keys->data.fd = keys->data.info_fd = -1;
+    int rc = open_component(keys, err);
+    if (rc == 0)
+        *keys_out = keys;
+    else
+        sstable_keys_close(keys);
+    return rc;
+}
+
+void sstable_keys_close(struct sstable_keys *keys)
+{
+    if (!keys)
+        return;
+    if (keys->rows_fd >= 0)
+        keys->fs->close(keys->fs->ctx, keys->rows_fd);
+    if (keys->data.fd >= 0)
+        data_db_close(&keys->data);
+    partitions_db_close(&keys->partitions);
+    index_db_close(&keys->index);
+    free(keys);
+}
+
+/* ---- keys of a trie ---- */
+
+static int open_rows(struct sstable_keys *keys)
+{
+    char file[PATH_MAX];
+    int rc = path_of(keys, "Rows.db", file);
+    if (rc == 0)
+        rc = keys->fs->open(keys->fs->ctx, file, FS_READ, &keys->rows_fd);
+    if (rc != 0) {
+        keys->rows_fd = -1;
+        return rc;
+    }
+    return keys->fs->size(keys->fs->ctx, keys->rows_fd, &keys->rows_size);
+}
+
+static int read_rows(struct sstable_keys *keys, uint64_t at, unsigned char *out, size_t len, struct errbuf *err)
+{
+    int rc = keys->rows_fd < 0 ? open_rows(keys) : 0;
+    if (rc == 0 && (at > keys->rows_size || len > keys->rows_size - at)) {
+        errbuf_set(err, "Rows.db is damaged: it ends within a key");
+        return SSTABLE_KEYS_DAMAGED;
+    }
+    if (rc == 0)
+        rc = fs_read_all(keys->fs, keys->rows_fd, out, len, at);
+    if (rc != 0)
+        errbuf_set(err, "Rows.db: %s", strerror(-rc));
+    return rc;
+}
+
+static int read_data(struct sstable_keys *keys, uint64_t at, unsigned char *out, size_t len, struct errbuf *err)
+{
+    int rc = keys->data.fd < 0 ? data_db_open(&keys->data, keys->fs, keys->path, keys->name, err) : 0;
+    return rc != 0 ? rc : data_db_read(&keys->data, at, out, len, err);
+}
+
+/* The key at the place: 2 bytes of its length, and its bytes. */
+static int read_key(struct sstable_keys *keys, const struct partition_place *place, size_t *len_out, struct errbuf *err)
+{
+    int (*read)(struct sstable_keys * keys, uint64_t at, unsigned char *out, size_t len, struct errbuf *err) =
+        place->in_rows ? read_rows : read_data;
+    int rc = read(keys, place->offset, keys->key, 2, err);
+    *len_out = rc == 0 ? be16_get(keys->key) : 0;
+    if (rc == 0 && *len_out)
+        rc = read(keys, place->offset + 2, keys->key + 2, *len_out, err);
+    if (rc != 0 || !place->has_hash || (uint8_t)murmur3_hash(keys->key + 2, *len_out).h2 == place->hash)
+        return rc;
+    errbuf_set(err, "%s is damaged: there is not the key at byte %" PRIu64 " that Partitions.db says",
+               place->in_rows ? "Rows.db" : "Data.db", place->offset);
+    return SSTABLE_KEYS_DAMAGED;
+}
+
+/* ---- any ---- */
+
+bool sstable_keys_from_end(struct sstable_keys *keys)
+{
+    keys->partitions.backwards = sstable_has_trie(keys->name);
+    return keys->partitions.backwards;
+}
+
+int sstable_keys_next(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
+{
+    struct partition_place place;
+    int rc;
+    if (!sstable_has_trie(keys->name)) {
+        rc = index_db_next(&keys->index, key_out, len_out, err);
+        if (rc < 0)
+            errbuf_set(err, "Index.db: %s", strerror(-rc));
+        return rc;
+    }
+    rc = partitions_db_next(&keys->partitions, &place, err);
+    if (rc < 0)
+        errbuf_set(err, "Partitions.db: %s", strerror(-rc));
+    if (rc != SSTABLE_KEYS_ONE)
+        return rc;
+    rc = read_key(keys, &place, len_out, err);
+    *key_out = keys->key + 2;
+    return rc != 0 ? rc : SSTABLE_KEYS_ONE;
+}
+
+uint64_t sstable_keys_size(const struct sstable_keys *keys)
+{
+    return sstable_has_trie(keys->name) ? keys->partitions.size : keys->index.size;
+}
+
+uint64_t sstable_keys_done(const struct sstable_keys *keys)
+{
+    if (!sstable_has_trie(keys->name))
+        return keys->index.from + keys->index.at;
+    const struct partitions_db *trie = &keys->partitions;
+    return trie->keys ? (uint64_t)((double)trie->size * (double)trie->found / (double)trie->keys) : trie->size;
+}

@@ -1,0 +1,46 @@
+/* sstable_keys: the partition keys of an SSTable, each once, in the order of the table, as the bytes that its filter
+ * hashes (docs/FORMAT.md, section 19): from Index.db, or from the trie of Partitions.db with Rows.db and Data.db, where
+ * Cassandra's format is bti and in ScyllaDB since version ms.
+ *
+ * Errors begin with the component that they are of: "Index.db: ...". Files are read only. Memory: some 300 KB, and of
+ * tries two chunks of Data.db.
+ *
+ * Lifetime: open to close. Thread: any, on distinct objects. */
+#ifndef BLOOMERY_SSTABLE_KEYS_H
+#define BLOOMERY_SSTABLE_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "errbuf.h"
+#include "fsops.h"
+#include "keys_status.h"
+#include "sstable_name.h"
+
+struct sstable_keys;
+
+/* Whether the keys are in a trie, and not in an Index.db. */
+bool sstable_has_trie(const struct sstable_name *name);
+
+/* The component by which the keys are found: "Index.db" or "Partitions.db". */
+const char *sstable_keys_component(const struct sstable_name *name);
+
+/* `path` is of any file of the SSTable, `name` its parts; both are borrowed until the end. 0; or with the reason
+ * SSTABLE_KEYS_DAMAGED or -errno. */
+int sstable_keys_open(struct sstable_keys **keys_out, const struct fsops *fs, const char *path,
+                      const struct sstable_name *name, struct errbuf *err);
+void sstable_keys_close(struct sstable_keys *keys); /* NULL is fine */
+
+/* Before the first key: they come from the last one on. False, with nothing changed: there is no trie. */
+bool sstable_keys_from_end(struct sstable_keys *keys);
+
+/* The next key, which is valid until the next call. An enum sstable_keys_status; or -errno, with the reason. -ENOTSUP:
+ * Data.db is compressed in a way that is not known here. */
+int sstable_keys_next(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err);
+
+/* How far the keys have been read: of all bytes of the component, so many. */
+uint64_t sstable_keys_size(const struct sstable_keys *keys);
+uint64_t sstable_keys_done(const struct sstable_keys *keys);
+
+#endif

@@ -1,0 +1,237 @@
+#include "advice_collect.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "filter_file.h"
+#include "filterdb.h"
+#include "sstable_walk.h"
+#include "statistics_db.h"
+#include "table.h"
+
+#define SAMPLE  64   /* first keys of an SSTable */
+#define QUERIES 2000 /* samples of a table that all its filters are asked for */
+
+/* The first keys of an SSTable and its filter. */
+struct sampled {
+    size_t table; /* of the advice */
+    char *filter;
+    double rate;
+    unsigned n;
+    struct bloom_hash hashes[SAMPLE];
+};
+
+struct collect {
+    struct advice *advice;
+    void (*on_error)(void *ctx, const char *path, const char *reason);
+    void *ctx;
+    struct sampled **sampled;
+    size_t n, size;
+    bool no_memory;
+};
+
+/* ---- one SSTable ---- */
+
+static void take_hash(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+{
+    struct sampled *sampled = ctx;
+    (void)key, (void)len;
+    sampled->hashes[sampled->n++] = hash;
+}
+
+/* Without the keys there is no estimate of copies, and nothing else is missing. */
+static void take_sample(struct collect *collect, const struct table *files, const struct advice_table *table,
+                        double rate)
+{
+    struct errbuf ignored;
+    if (collect->n == collect->size) {
+        size_t size = collect->size ? 2 * collect->size : 64;
+        struct sampled **grown = realloc(collect->sampled, size * sizeof(struct sampled *));
+        if (!grown) {
+            collect->no_memory = true;
+            return;
+        }
+        collect->sampled = grown;
+        collect->size = size;
+    }
+    struct sampled *sampled = calloc(1, sizeof(*sampled));
+    if (sampled) {
+        sampled->table = (size_t)(table - collect->advice->tables);
+        sampled->rate = rate;
+        sampled->filter = strdup(files->filter);
+        table_each_key(files, SAMPLE, take_hash, sampled, NULL, &ignored);
+        collect->sampled[collect->n++] = sampled;
+    }
+    collect->no_memory |= !sampled || !sampled->filter;
+}
+
+static void take_asked(struct advice_table *table, const struct table *files)
+{
+    char path[TABLE_PATH];
+    struct stat st;
+    double asked;
+    if (sstable_sibling(files->path, &files->name, "Statistics.db", path, sizeof(path)) >= sizeof(path) ||
+        stat(path, &st) != 0 || !S_ISREG(st.st_mode) || statistics_db_rate(fsops_posix(), path, &asked) != 0)
+        return;
+    if (table->asked > 0 && st.st_mtime < table->asked_at)
+        return;
+    table->asked = asked;
+    table->asked_at = st.st_mtime;
+}
+
+static void count_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+{
+    (void)hash, (void)key, (void)len;
+    ++*(uint64_t *)ctx;
+}
+
+/* 0; or another number, with the reason. */
+static int look_at_filter(const struct table *files, struct advice_sstable *sstable, struct errbuf *err)
+{
+    struct filter_file file;
+    struct bloom_state state;
+    int rc = filter_file_open(&file, fsops_posix(), files->filter, NULL, err);
+    if (rc != 0)
+        return rc;
+    rc = filter_file_state(&file, NULL, NULL, &state);
+    sstable->filter = true;
+    sstable->bytes = filterdb_bytes(file.shape.nwords);
+    filter_file_close(&file);
+    if (rc != 0) {
+        errbuf_set(err, "%s", strerror(-rc));
+        return rc;
+    }
+    sstable->rate = state.rate;
+    sstable->keys = (uint64_t)llround(state.estimated_items);
+    if (state.bits_set < state.bits)
+        return 0;
+    sstable->keys = 0; /* full bits tell nothing of the number */
+    return table_each_key(files, 0, count_key, &sstable->keys, "counting keys", err);
+}
+
+static struct advice_table *table_in_advice(struct collect *collect, const struct table *files)
+{
+    const struct sstable_name *name = &files->name;
+    const char *slash = strrchr(files->path, '/'), *directory = slash ? files->path : ".";
+    size_t len = slash ? (size_t)(slash - files->path) : 1;
+    struct sstable_part of = name->table;
+    if (of.len == 0) { /* the path does not say: by the directory */
+        of = (struct sstable_part){directory, len};
+        for (size_t i = len; i-- > 0;) {
+            if (directory[i] == '/') {
+                of = (struct sstable_part){directory + i + 1, len - i - 1};
+                break;
+            }
+        }
+    }
+    return advice_table(collect->advice, directory, len, name->keyspace.ptr ? name->keyspace.ptr : "",
+                        name->keyspace.len, of.ptr, of.len);
+}
+
+static void on_sstable(void *ctx, const struct found_sstable *found)
+{
+    struct collect *collect = ctx;
+    struct advice_sstable sstable = {.rate = 1};
+    struct errbuf err = {{0}};
+    struct table files;
+    struct stat st;
+    if (table_of(&files, found->shown, &err) != 0) {
+        collect->on_error(collect->ctx, found->shown, err.text);
+        return;
+    }
+    int rc = found->filter ? look_at_filter(&files, &sstable, &err)
+                           : table_each_key(&files, 0, count_key, &sstable.keys, "counting keys", &err);
+    if (rc != 0 && stat(found->shown, &st) != 0 && errno == ENOENT)
+        return; /* it has been compacted: the walk visits its replacement, too */
+    struct advice_table *table = table_in_advice(collect, &files);
+    if (!table) {
+        collect->no_memory = true;
+        return;
+    }
+    take_asked(table, &files);
+    if (rc != 0) {
+        table->unread++;
+        collect->on_error(collect->ctx, found->filter ? found->filter : found->shown, err.text);
+        return;
+    }
+    collect->no_memory |= !advice_add(table, &sstable);
+    if (sstable.filter)
+        take_sample(collect, &files, table, sstable.rate);
+}
+
+/* ---- copies of keys ---- */
+
+struct queries {
+    uint64_t keys;
+    double found; /* in other SSTables, without those that chance finds */
+};
+
+/* Asks the filter for keys of the others in sampled[0..n-1]. */
+static void ask(struct sampled *const *sampled, size_t n, size_t of, size_t step, unsigned each,
+                struct queries *queries)
+{
+    struct filter_file file;
+    struct errbuf ignored;
+    double rate = sampled[of]->rate;
+    if (rate > 0.99 || filter_file_open(&file, fsops_posix(), sampled[of]->filter, NULL, &ignored) != 0)
+        return;
+    for (size_t i = 0; i < n; i += step) {
+        for (unsigned key = 0; i != of && key < each && key < sampled[i]->n; key++) {
+            int may_have = filter_file_query(&file, sampled[i]->hashes[key]);
+            queries->found += ((may_have > 0) - rate) / (1 - rate);
+        }
+    }
+    filter_file_close(&file);
+}
+
+static void estimate_copies(struct advice_table *table, struct sampled *const *sampled, size_t n)
+{
+    struct queries queries = {0, 0};
+    size_t step = n > QUERIES ? n / QUERIES : 1;
+    unsigned each = n >= QUERIES ? 1 : (unsigned)(QUERIES / n);
+    for (size_t i = 0; i < n; i += step)
+        queries.keys += sampled[i]->n < each ? sampled[i]->n : each;
+    for (size_t i = 0; i < n; i++)
+        ask(sampled, n, i, step, each, &queries);
+    if (queries.keys)
+        table->copies = 1 + fmax(0, queries.found / (double)queries.keys);
+}
+
+static void on_error_of_walk(void *ctx, const char *path, const char *reason)
+{
+    struct collect *collect = ctx;
+    collect->on_error(collect->ctx, path, reason);
+}
+
+static int compare_tables(const void *a, const void *b)
+{
+    const struct sampled *one = *(struct sampled *const *)a, *other = *(struct sampled *const *)b;
+    return (one->table > other->table) - (one->table < other->table);
+}
+
+int advice_collect(struct advice *advice, const char *directory, bool all,
+                   void (*on_error)(void *ctx, const char *path, const char *reason), void *ctx)
+{
+    struct collect collect = {.advice = advice, .on_error = on_error, .ctx = ctx};
+    const struct sstable_walk walk = {
+        .on_sstable = on_sstable, .on_error = on_error_of_walk, .ctx = &collect, .all = all};
+    collect.no_memory |= sstable_walk(&walk, directory) != 0;
+    if (collect.n)
+        qsort(collect.sampled, collect.n, sizeof(struct sampled *), compare_tables);
+    for (size_t from = 0, end; from < collect.n && !collect.no_memory; from = end) {
+        size_t table = collect.sampled[from]->table;
+        for (end = from; end < collect.n && collect.sampled[end]->table == table; end++)
+            ;
+        estimate_copies(&advice->tables[table], collect.sampled + from, end - from);
+    }
+    for (size_t i = 0; i < collect.n; i++) {
+        free(collect.sampled[i]->filter);
+        free(collect.sampled[i]);
+    }
+    free(collect.sampled);
+    return collect.no_memory ? -ENOMEM : 0;
+}

@@ -43,18 +43,21 @@ static int read_options(struct item_input *input, const struct tool_args *args, 
     return TOOL_OK;
 }
 
-int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field)
+static bool is_standard(const char *path)
 {
-    bool standard = !path || strcmp(path, "-") == 0;
+    return !path || strcmp(path, "-") == 0;
+}
+
+static struct item_input new_input(const char *path, const char *command)
+{
+    return (struct item_input){.fd = -1, .command = command, .path = is_standard(path) ? "the standard input" : path};
+}
+
+static int open_input(struct item_input *input, const char *path)
+{
+    bool standard = is_standard(path);
     struct stat st;
 
-    *input =
-        (struct item_input){.fd = -1, .command = args->command->name, .path = standard ? "the standard input" : path};
-    int rc = read_options(input, args, has_field);
-    if (rc == TOOL_OK)
-        rc = key_option_read(args, 0, NULL, &input->secret);
-    if (rc != TOOL_OK)
-        return rc;
     input->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (input->fd < 0 || fstat(input->fd, &st) != 0)
         return failed(input, strerror(errno));
@@ -75,6 +78,22 @@ int item_input_open(struct item_input *input, const char *path, const struct too
         return failed(input, strerror(ENOMEM));
     }
     return TOOL_OK;
+}
+
+int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field)
+{
+    *input = new_input(path, args->command->name);
+    int rc = read_options(input, args, has_field);
+    if (rc == TOOL_OK)
+        rc = key_option_read(args, 0, NULL, &input->secret);
+    return rc == TOOL_OK ? open_input(input, path) : rc;
+}
+
+int item_input_open_keys(struct item_input *input, const char *path, const char *command)
+{
+    *input = new_input(path, command);
+    input->keys = true;
+    return open_input(input, path);
 }
 
 void item_input_close(struct item_input *input)

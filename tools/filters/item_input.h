@@ -59,6 +59,9 @@ struct item_batch {
 /* `path` NULL or "-": the standard input. The options are those of the row, and --field and --separator if it has them.
  * TOOL_OK, TOOL_USAGE or TOOL_FAILED after a message. */
 int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field);
+
+/* Lines that are partition keys, without options. */
+int item_input_open_keys(struct item_input *input, const char *path, const char *command);
 void item_input_close(struct item_input *input);
 
 /* The next items; they live until the next call. TOOL_OK, or TOOL_FAILED after a message. */

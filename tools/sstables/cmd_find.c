@@ -5,18 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cql_key.h"
 #include "filter_file.h"
-#include "murmur3.h"
+#include "filter_load.h"
+#include "find_keys.h"
 #include "output.h"
 #include "sstable_walk.h"
 
 #define COMMAND "find"
 
+/* From so many keys on a filter is read as a whole. */
+#define MANY 256
+
 struct find {
-    char **keys; /* as given */
-    struct bloom_hash *hashes;
-    unsigned nkeys;
+    struct find_keys keys;
+    bool *present;  /* of the block's keys; with --absent, otherwise NULL */
+    bool name_keys; /* in lines */
     struct output out;
     uint64_t looked_at, found;
     int status;
@@ -28,20 +31,25 @@ static struct slice slice_of(struct sstable_part part)
 }
 
 /* `filter` is the reason why it is not ruled out. */
-static void print_found(struct find *find, unsigned key, const struct found_sstable *sstable, const char *filter)
+static void print_found(struct find *find, size_t key, const struct found_sstable *sstable, const char *filter)
 {
+    if (find->present) {
+        find->present[key] = true;
+        return;
+    }
     struct buf *json = output_object(&find->out);
-
+    struct slice text = find_keys_text(&find->keys, key);
     if (json) {
-        output_string(json, "key", find->keys[key]);
+        json_bytes(json, "key", text);
         output_string(json, "file", sstable->shown);
         json_bytes(json, "keyspace", slice_of(sstable->name.keyspace));
         json_bytes(json, "table", slice_of(sstable->name.table));
         json_bytes(json, "generation", slice_of(sstable->name.generation));
         json_str(json, "filter", filter);
         json_end(json, '}');
-    } else if (find->nkeys > 1) {
-        printf("%s\t%s\n", find->keys[key], sstable->shown);
+    } else if (find->name_keys) {
+        fwrite(text.ptr, 1, text.len, stdout);
+        printf("\t%s\n", sstable->shown);
     } else {
         printf("%s\n", sstable->shown);
     }
@@ -50,7 +58,7 @@ static void print_found(struct find *find, unsigned key, const struct found_ssta
 
 static void not_ruled_out(struct find *find, const struct found_sstable *sstable, const char *filter)
 {
-    for (unsigned i = 0; i < find->nkeys; i++)
+    for (size_t i = 0; i < find->keys.n; i++)
         print_found(find, i, sstable, filter);
 }
 
@@ -67,6 +75,36 @@ static bool is_there(const char *path)
     struct fs_stat st;
 
     return fs->stat(fs->ctx, path, &st) != -ENOENT;
+}
+
+/* A few bytes of the file for each key. */
+static void ask_file(struct find *find, const struct found_sstable *sstable, const struct filter_file *file)
+{
+    for (size_t i = 0; i < find->keys.n; i++) {
+        int may_have = filter_file_query(file, find->keys.hashes[i]);
+        if (may_have < 0) {
+            find->status = tool_failed(COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, strerror(-may_have));
+            print_found(find, i, sstable, "unreadable");
+        } else if (may_have) {
+            print_found(find, i, sstable, "may hold it");
+        }
+    }
+}
+
+/* All of the file, once. */
+static void ask_loaded(struct find *find, const struct found_sstable *sstable, const struct filter_file *file)
+{
+    struct loaded_filter loaded;
+    struct errbuf err = {{0}};
+    if (loaded_filter_read(&loaded, file, NULL, &err) != 0) {
+        unreadable(find, sstable, err.text);
+        return;
+    }
+    for (size_t i = 0; i < find->keys.n; i++) {
+        if (bloom_filter_query(loaded.filter, find->keys.hashes[i]))
+            print_found(find, i, sstable, "may hold it");
+    }
+    loaded_filter_deinit(&loaded);
 }
 
 static void on_sstable(void *ctx, const struct found_sstable *sstable)
@@ -86,15 +124,7 @@ static void on_sstable(void *ctx, const struct found_sstable *sstable)
             unreadable(find, sstable, err.text);
         return;
     }
-    for (unsigned i = 0; i < find->nkeys; i++) {
-        int may_have = filter_file_query(&file, find->hashes[i]);
-        if (may_have < 0) {
-            find->status = tool_failed(COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, strerror(-may_have));
-            print_found(find, i, sstable, "unreadable");
-        } else if (may_have) {
-            print_found(find, i, sstable, "may hold it");
-        }
-    }
+    (find->keys.n < MANY ? ask_file : ask_loaded)(find, sstable, &file);
     filter_file_close(&file);
 }
 
@@ -103,44 +133,68 @@ static void on_error(void *ctx, const char *path, const char *reason)
     ((struct find *)ctx)->status = tool_failed(COMMAND, "%s: %s", path, reason);
 }
 
-static int hash_keys(struct find *find)
+static void print_absent(struct find *find)
 {
-    static unsigned char key[CQL_KEY_MAX];
-    struct errbuf err = {{0}};
-    size_t len;
-
-    find->hashes = calloc(find->nkeys, sizeof(*find->hashes));
-    if (!find->hashes)
-        return tool_failed(COMMAND, "%s", strerror(ENOMEM));
-    for (unsigned i = 0; i < find->nkeys; i++) {
-        if (cql_key_parse(find->keys[i], strlen(find->keys[i]), key, &len, &err) != CQL_KEY_OK)
-            return tool_misused(COMMAND, "the key '%s': %s", find->keys[i], err.text);
-        find->hashes[i] = murmur3_hash(key, len);
+    for (size_t i = 0; i < find->keys.n; i++) {
+        struct slice text = find_keys_text(&find->keys, i);
+        struct buf *json = find->present[i] ? NULL : output_object(&find->out);
+        if (find->present[i])
+            continue;
+        find->found++;
+        if (json) {
+            json_bytes(json, "key", text);
+            json_end(json, '}');
+        } else {
+            fwrite(text.ptr, 1, text.len, stdout);
+            putchar('\n');
+        }
     }
-    return TOOL_OK;
+}
+
+/* Asks for the block's keys. */
+static int find_block(struct find *find, const struct tool_args *args)
+{
+    const struct sstable_walk walk = {
+        .on_sstable = on_sstable, .on_error = on_error, .ctx = find, .all = tool_option(args, "--all") != NULL};
+    if (tool_option(args, "--absent")) {
+        find->present = calloc(find->keys.n, sizeof(*find->present));
+        if (!find->present)
+            return tool_failed(COMMAND, "%s", strerror(ENOMEM));
+    }
+    find->looked_at = 0;
+    if (sstable_walk(&walk, args->positional[0]) != 0)
+        find->status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
+    else if (find->status == TOOL_OK && find->looked_at == 0)
+        find->status = tool_failed(COMMAND, "%s: there is no SSTable below it", args->positional[0]);
+    else if (find->present)
+        print_absent(find);
+    free(find->present);
+    find->present = NULL;
+    return find->status;
 }
 
 static int run(const struct tool_args *args)
 {
-    struct find find = {.keys = args->positional + 1, .nkeys = args->npositional - 1, .status = TOOL_OK};
-    const struct sstable_walk walk = {
-        .on_sstable = on_sstable, .on_error = on_error, .ctx = &find, .all = tool_option(args, "--all") != NULL};
-    int rc = hash_keys(&find);
-
-    if (rc == TOOL_OK) {
-        output_begin(&find.out, args, true);
-        if (sstable_walk(&walk, args->positional[0]) != 0)
-            find.status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
-        find.status = output_end(&find.out, find.status);
-        if (find.status == TOOL_OK && find.looked_at == 0)
-            find.status = tool_failed(COMMAND, "%s: there is no SSTable below it", args->positional[0]);
-        rc = find.status != TOOL_OK ? find.status : find.found ? TOOL_OK : TOOL_NONE;
-    }
-    free(find.hashes);
-    return rc;
+    struct find find = {.status = TOOL_OK};
+    int rc = find_keys_open(&find.keys, args);
+    if (rc != TOOL_OK)
+        return rc;
+    find.name_keys = tool_option(args, "--keys-from") || args->npositional > 2;
+    output_begin(&find.out, args, true);
+    while ((rc = find_keys_next(&find.keys)) == TOOL_OK && find.keys.n > 0)
+        find_block(&find, args);
+    find_keys_close(&find.keys);
+    rc = output_end(&find.out, rc != TOOL_OK ? rc : find.status);
+    return rc != TOOL_OK ? rc : find.found ? TOOL_OK : TOOL_NONE;
 }
 
 static const struct tool_option options[] = {
+    {.name = "--keys-from",
+     .value = "FILE",
+     .doc = "Reads the keys from a file, a line each, or with - from the standard input: millions of them, for an "
+            "audit of repairs "
+            "or deletions. They are asked for in blocks of a million, for which each filter is read once."},
+    {.name = "--absent", .doc = "Prints the keys that no SSTable can have, instead of those that one may have."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},
     {.name = "--json",
@@ -151,8 +205,8 @@ static const struct tool_option options[] = {
 
 const struct tool_command tool_find_command = {
     .name = COMMAND,
-    .arguments = "DIR KEY...",
-    .min = 2,
+    .arguments = "DIR [KEY...]",
+    .min = 1,
     .max = TOOL_MANY,
     .summary = "Finds the SSTables of a directory that may hold these partition keys.",
     .text = "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. "
@@ -170,7 +224,8 @@ const struct tool_command tool_find_command = {
             "  composite(int:5,text:'it''s')   the columns of a partition key of several columns, in their order",
     .options = options,
     .examples = "bloomery find /var/lib/cassandra/data/ks/users-* uuid:123e4567-e89b-12d3-a456-426614174000\n"
-                "bloomery find /var/lib/scylla/data/ks 'composite(int:5,text:abc)' --json",
+                "bloomery find /var/lib/scylla/data/ks 'composite(int:5,text:abc)' --json\n"
+                "sed s/^/uuid:/ ids | bloomery find /var/lib/cassandra/data/ks/users-* --keys-from - --absent",
     .greps = true,
     .run = run,
 };

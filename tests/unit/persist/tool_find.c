@@ -256,3 +256,40 @@ Test(tool_find, typed_keys_are_those_of_real_tables)
         ASSERT_RUN(1, "", TOOL "find '%s/%zu' '%s'", dir, i, table[i].other);
     }
 }
+
+/* Files of keys, few and many: the same answers as of single keys, and those that are absent are the others. */
+Test(tool_find, keys_from_a_file)
+{
+    static const int counts[] = {0, 1, 255, 256, 3000};
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 17);
+    make_filter("ks/t-" ID "/nb-2-big-Filter.db", 200);
+    make_filter("ks/t-" ID "/nb-3-big-Filter.db", 2500);
+    for (int i = 0; i < 5; i++) {
+        int n = counts[i], found = (n > 17) + (n > 200) + (n > 2500);
+        ASSERT_RUN(0, "", "cd %s && seq -f 'int:%%.0f' 0 %d | head -n %d >keys", dir, n, n);
+        ASSERT_RUN(found ? 0 : 1, found ? "int:17\t" : "", TOOL "find %s/ks --keys-from %s/keys", dir, dir);
+        cr_expect_eq(count_lines(output), found, "%s", output);
+        cr_expect(n <= 2500 || strstr(output, "int:2500\t"), "%s", output);
+        ASSERT_RUN(n > found ? 0 : 1, n ? "int:0\n" : "", TOOL "find %s/ks --absent --keys-from - <%s/keys", dir, dir);
+        cr_expect_eq(count_lines(output), n - found);
+        cr_expect_null(strstr(output, "int:17\n"), "%s", output);
+    }
+    ASSERT_RUN(0, "{\"key\":\"int:3\"}", TOOL "find %s/ks --absent --json int:3 int:17", dir);
+    ASSERT_RUN(1, "[]", TOOL "find %s/ks --absent --json int:17", dir);
+}
+
+Test(tool_find, keys_from_a_file_that_are_wrong)
+{
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(2, "keys: item 3: ", "cd %s && printf 'int:1\nint:2\nint:x\n' >keys && " TOOL "find ks --keys-from keys",
+               dir);
+    ASSERT_RUN(2, "not both", TOOL "find %s/ks --keys-from %s/keys int:1", dir, dir);
+    ASSERT_RUN(2, "none: No such file", TOOL "find %s/ks --keys-from none", dir);
+    ASSERT_RUN(2, "Filter.db: ",
+               "cd %s && seq -f 'int:%%.0f' 10 409 >keys && truncate -s -1 ks/t-" ID "/nb-1-big-Filter.db && " TOOL
+               "find ks --keys-from keys",
+               dir);
+    cr_expect_eq(count_lines(output), 401, "%zu", count_lines(output)); /* the reason, and each key is not ruled out */
+    ASSERT_RUN(2, "it cannot be ruled out", TOOL "find %s/ks --keys-from %s/keys --absent", dir, dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+}

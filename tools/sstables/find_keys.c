@@ -1,0 +1,98 @@
+#include "find_keys.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cql_key.h"
+
+#define KEYS                                                                                                \
+    ((size_t)1 << 20) /* of a block: enough that reading all filters for it costs little beside asking them \
+                       */
+#define TEXT_BYTES ((size_t)64 << 20)
+
+int find_keys_open(struct find_keys *keys, const struct tool_args *args)
+{
+    const char *path = tool_option(args, "--keys-from"), *command = args->command->name;
+    *keys = (struct find_keys){.arguments = args->positional + 1, .narguments = args->npositional - 1};
+    keys->from_file = path != NULL;
+    buf_init(&keys->text, 2 * TEXT_BYTES);
+    if (!path && !keys->narguments)
+        return tool_misused(command, "KEY is missing; give keys, or --keys-from FILE");
+    if (path && keys->narguments)
+        return tool_misused(command, "give keys or --keys-from FILE, not both");
+    int rc = path ? item_input_open_keys(&keys->input, path, command) : TOOL_OK;
+    if (rc != TOOL_OK)
+        return rc;
+    size_t n = path ? KEYS + BLOOM_BATCH : keys->narguments;
+    keys->hashes = malloc(n * sizeof(*keys->hashes));
+    keys->ends = malloc(n * sizeof(*keys->ends));
+    if (keys->hashes && keys->ends)
+        return TOOL_OK;
+    find_keys_close(keys);
+    return tool_failed(command, "%s", strerror(ENOMEM));
+}
+
+void find_keys_close(struct find_keys *keys)
+{
+    if (keys->from_file)
+        item_input_close(&keys->input);
+    free(keys->hashes);
+    free(keys->ends);
+    buf_deinit(&keys->text);
+}
+
+static void add(struct find_keys *keys, const void *key, size_t len, const void *text, size_t text_len)
+{
+    keys->hashes[keys->n] = murmur3_hash(key, len);
+    buf_append(&keys->text, text, text_len);
+    keys->ends[keys->n++] = buf_len(&keys->text);
+}
+
+/* All of the command line at once. */
+static int take_arguments(struct find_keys *keys)
+{
+    static unsigned char key[CQL_KEY_MAX];
+    struct errbuf err = {{0}};
+    size_t len;
+    for (; keys->narguments > 0; keys->narguments--, keys->arguments++) {
+        const char *text = *keys->arguments;
+        if (cql_key_parse(text, strlen(text), key, &len, &err) != CQL_KEY_OK)
+            return tool_misused("find", "the key '%s': %s", text, err.text);
+        add(keys, key, len, text, strlen(text));
+    }
+    return TOOL_OK;
+}
+
+static size_t line_length(const struct bloom_item *line)
+{
+    return line->len && line->ptr[line->len - 1] == '\n' ? line->len - 1 : line->len;
+}
+
+static int take_lines(struct find_keys *keys)
+{
+    static struct item_batch batch;
+    int rc = TOOL_OK;
+    do {
+        rc = item_input_next(&keys->input, &batch);
+        for (size_t i = 0; rc == TOOL_OK && i < batch.n; i++)
+            add(keys, batch.items[i].ptr, batch.items[i].len, batch.lines[i].ptr, line_length(&batch.lines[i]));
+    } while (rc == TOOL_OK && batch.n && keys->n < KEYS && buf_len(&keys->text) < TEXT_BYTES);
+    return rc;
+}
+
+int find_keys_next(struct find_keys *keys)
+{
+    keys->n = 0;
+    buf_truncate(&keys->text, 0);
+    int rc = keys->from_file ? take_lines(keys) : take_arguments(keys);
+    if (rc == TOOL_OK && buf_failed(&keys->text))
+        rc = tool_failed("find", "%s", strerror(ENOMEM));
+    return rc;
+}
+
+struct slice find_keys_text(const struct find_keys *keys, size_t i)
+{
+    size_t from = i ? keys->ends[i - 1] : 0;
+    return (struct slice){buf_head(&keys->text) + from, keys->ends[i] - from};
+}

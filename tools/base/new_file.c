@@ -37,7 +37,12 @@ int new_file_check(const char *path, bool replace, struct errbuf *err)
         return 0;
     if (!replace)
         return refuse(err, -EEXIST);
-    return S_ISDIR(st.st_mode) ? refuse(err, -EISDIR) : 0;
+    if (S_ISDIR(st.st_mode))
+        return refuse(err, -EISDIR);
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return 0;
+    errbuf_set(err, "it is a device, a pipe or a socket, which no file replaces");
+    return -EINVAL;
 }
 
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err)

@@ -18,8 +18,8 @@ struct new_file {
     char part[NEW_FILE_PATH];
 };
 
-/* Whether `path` may become a new file: no directory, and unless `replace` it must not exist. For a check before long
- * work. 0 or -errno with the reason. */
+/* Whether `path` may become a new file: no directory and no device, and unless `replace` it must not exist. For a check
+ * before long work. 0 or -errno with the reason. */
 int new_file_check(const char *path, bool replace, struct errbuf *err);
 
 /* new_file_check(), and a file to write to, with the rights that the umask leaves. new_file_end() has to follow; `path`

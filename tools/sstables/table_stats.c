@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* What stands behind the name and the colon, if the line is of this name; NULL: it is of another. */
 static char *value_of(char *line, const char *name)
@@ -48,10 +49,14 @@ int table_stats_read(struct advice *advice, const char *path, struct errbuf *err
 {
     char line[1024], keyspace[128] = "", name[128] = "", *value;
     bool any = false;
+    struct stat st;
     FILE *file = fopen(path, "re");
-    if (!file) {
-        errbuf_set(err, "%s", strerror(errno));
-        return -errno;
+    if (!file || fstat(fileno(file), &st) != 0 || S_ISDIR(st.st_mode)) {
+        int rc = file ? -EISDIR : -errno;
+        errbuf_set(err, "%s", strerror(-rc));
+        if (file)
+            fclose(file);
+        return rc;
     }
     while (fgets(line, sizeof(line), file)) {
         uint64_t number;

@@ -144,6 +144,11 @@ Test(tool_advise, what_cannot_be_read_is_named)
     ASSERT_RUN(1, "none: No such file", TOOL "advise none", dir);
     ASSERT_RUN(1, "there is no SSTable below it", "mkdir empty && " TOOL "advise empty", dir);
     ASSERT_RUN(1, "Not a directory", TOOL "advise " USERS "/nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "Is a directory", TOOL "advise data --stats data", dir);
+    ASSERT_RUN(1, "pipe: it is a device", "mkfifo pipe && " TOOL "advise data --html pipe && ls", dir);
+    ASSERT_RUN(0, "pipe", "test -p pipe && ln -s pipe link && ls", dir);
+    ASSERT_RUN(1, "link: it is a device", TOOL "advise data --html link", dir);
+    ASSERT_RUN(0, "", "test -h link && test -p link", dir);
     ASSERT_RUN(1, "page.html: ", "mkdir page.html && " TOOL "advise data --html page.html", dir);
 }
 

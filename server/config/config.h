@@ -255,6 +255,7 @@ enum config_action {
     CONFIG_SHOW_HELP,    /* --help, -h: print config_help() and exit */
     CONFIG_SHOW_VERSION, /* --version, -v */
     CONFIG_SHOW_CONFIG,  /* --print-config: print config_print() and exit */
+    CONFIG_CHECK,        /* --check-config: say whether a start would take the settings, and exit */
 };
 
 struct config_start {

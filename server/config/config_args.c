@@ -24,6 +24,8 @@ static bool read_action(const char *arg, enum config_action *action_out)
         *action_out = CONFIG_SHOW_VERSION;
     else if (strcmp(arg, "--print-config") == 0)
         *action_out = CONFIG_SHOW_CONFIG;
+    else if (strcmp(arg, "--check-config") == 0)
+        *action_out = CONFIG_CHECK;
     else
         return false;
     return true;
@@ -88,7 +90,7 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
     }
     if (status == CONFIG_OK)
         status = read_options(cfg, argc, argv, first, &start, err);
-    if (status == CONFIG_OK && (start.action == CONFIG_RUN || start.action == CONFIG_SHOW_CONFIG))
+    if (status == CONFIG_OK && start.action != CONFIG_SHOW_HELP && start.action != CONFIG_SHOW_VERSION)
         status = config_check(cfg, CONFIG_ARGUMENT, err);
     if (status == CONFIG_OK)
         *start_out = start;
@@ -292,6 +294,7 @@ void config_help(struct buf *out)
                   "\n"
                   "  -h, --help       this text\n"
                   "  -v, --version    the version\n"
+                  "  --check-config   whether a start would take the settings and the files that they name\n"
                   "  --print-config   every setting with its value and what it does, as a file\n"
                   "\n"
                   "Settings and their defaults:\n");

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "check_config.h"
 #include "clock.h"
 #include "crash_report.h"
 #include "descriptors.h"
@@ -30,6 +31,8 @@
 #include "thread.h"
 #include "version.h"
 #include "web.h"
+
+#define SETTINGS_RIGHT "the settings are right\n"
 
 static int complain(const char *what, const char *why)
 {
@@ -172,6 +175,11 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
         break;
     case CONFIG_SHOW_CONFIG:
         config_print(config, &text);
+        break;
+    case CONFIG_CHECK:
+        if (check_config(config, &err) != 0)
+            return complain_of_settings("a start would fail", err.text);
+        buf_append(&text, SETTINGS_RIGHT, strlen(SETTINGS_RIGHT));
         break;
     }
     return print_and_exit(&text);

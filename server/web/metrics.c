@@ -15,6 +15,7 @@
 #include "command.h"
 #include "filter_facts.h"
 #include "info.h"
+#include "process_use.h"
 #include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
@@ -128,6 +129,7 @@ struct metrics {
     char **filter_labels;
     size_t nfilters;
     struct server_facts now;
+    struct process_use process;
     struct histogram histogram; /* of one command */
 };
 
@@ -354,6 +356,9 @@ static void write_families(struct metrics *m)
 #define METRIC_FAMILY(type, name, labels, help, write)             \
     metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
     write(m);
+#define METRIC_PROCESS(type, name, help, number)                  \
+    metrics_family(text, METRIC_##type, "process_" name, (help)); \
+    metrics_value(text, "", (number));
 #define METRIC_FILTER(type, name, help, number)                    \
     metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
     for (size_t i = 0; i < m->nfilters; i++) {                     \
@@ -383,6 +388,7 @@ void metrics_write(struct server *server, const struct acl_user *user, const str
     rcu_reader_online();
     m->config = server_config(server);
     server_facts(server, &m->now);
+    process_use(&m->process);
     write_families(m);
     rcu_reader_offline();
     free_filters(m);

@@ -123,7 +123,7 @@ class Page:
         self.script("python3", f'exec "{sys.executable}" "$@"')
         self.script("bloomery", f'[ "$1" != bench ] || case " $* " in *" --port "*|*" -h"*|*" --help "*) ;; '
                                 f'*) shift; set -- bench --port {port} "$@" ;; esac\nexec "{TOOL}" "$@"')
-        self.script("bloomeryd", f'case " $* " in *" --version "*|*" --help "*|*" --print-config "*) exec "{DAEMON}" "$@" ;; esac\n'
+        self.script("bloomeryd", f'case " $* " in *" --version "*|*" --help "*|*" --print-config "*|*" --check-config "*) exec "{DAEMON}" "$@" ;; esac\n'
                                  f'case "$*" in *--port*|*.conf*|-*" "-) ;; *) set -- "$@" --port {port} ;; esac\n'
                                  f'exec "{sys.executable}" "{os.path.abspath(__file__)}" --start "{self.directory}" "$@"')
 

@@ -239,6 +239,25 @@ DAEMON_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
     redisFree(client);
 }
 
+/* The process is seen as by its own files. */
+DAEMON_TEST(the_daemon, metrics, the_process)
+{
+    redisContext *clients[10];
+    scrape("", false);
+    double before = get("process_open_fds"), cpu = get("process_cpu_seconds_total");
+    for (int i = 0; i < 10; i++)
+        expect(clients[i] = client_open(the_daemon.port), "+PONG", "PING");
+    scrape("", false);
+    cr_expect_float_eq(get("process_open_fds"), before + 10, 1); /* the first page's connection may still close */
+    cr_expect_leq(get("process_open_fds"), get("process_max_fds"));
+    cr_expect_geq(get("process_cpu_seconds_total"), cpu);
+    cr_expect_gt(get("process_resident_memory_bytes"), 1e6);
+    cr_expect_gt(get("process_virtual_memory_bytes"), get("process_resident_memory_bytes"));
+    cr_expect_eq(get("process_start_time_seconds"), get("bloomery_start_time_seconds"));
+    for (int i = 0; i < 10; i++)
+        redisFree(clients[i]);
+}
+
 /* docs/METRICS.md has each family with its type and help, and no other. */
 DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
 {
@@ -257,8 +276,8 @@ DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
         const char *help = strstr(found, family->help);
         cr_assert(help && help < strchr(found, '\n'), "docs/METRICS.md: %s: %s", family->name, family->help);
     }
-    for (const char *at = docs; (at = strstr(at, "\n| `bloomery_")) != NULL; at++)
-        rows++;
+    for (const char *at = docs; (at = strstr(at, "\n| `")) != NULL; at++)
+        rows += strncmp(at + 4, "bloomery_", 9) == 0 || strncmp(at + 4, "process_", 8) == 0;
     cr_assert_eq(rows, metrics.nfamilies, "docs/METRICS.md has rows of families that do not exist");
 }
 

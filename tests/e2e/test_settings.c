@@ -44,6 +44,40 @@ DAEMON_TEST(the_daemon, settings, printouts_end_well)
     cr_assert_str_eq(printed, read_file(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
 }
 
+/* What a start would refuse is named, nothing is written, and a daemon with the same settings may run. */
+DAEMON_TEST(the_daemon, settings, settings_are_checked_before_a_restart)
+{
+    char aclfile[300], keys[300], missing[300];
+    cr_assert_eq(RUN("port 6399\n", "-", "--check-config"), 0, "%s", printed);
+    cr_assert_str_eq(printed, "the settings are right\n");
+    cr_assert_eq(RUN("prot 6399\n", "-", "--check-config"), DAEMON_MISCONFIGURED);
+    cr_assert_not_null(strstr(printed, "standard input:1: unknown setting 'prot'"), "%s", printed);
+
+    daemon_prepare(&the_daemon);
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    size_t before = dir_count(the_daemon.dir);
+    snprintf(aclfile, sizeof(aclfile), "%s/users.acl", the_daemon.dir);
+    snprintf(keys, sizeof(keys), "%s/keys", the_daemon.dir);
+    snprintf(missing, sizeof(missing), "%s/none", the_daemon.dir);
+    cr_assert_eq(RUN(NULL, "--dir", the_daemon.dir, "--check-config"), 0, "%s", printed);
+    cr_assert_eq(RUN(NULL, "--dir", missing, "--logfile", missing, "--check-config"), 0, "%s", printed);
+    cr_assert_eq(dir_count(the_daemon.dir), before, "a check has made a file");
+    cr_assert_eq(RUN(NULL, "--aclfile", missing, "--check-config"), DAEMON_MISCONFIGURED);
+    cr_assert_not_null(strstr(printed, "a start would fail: "), "%s", printed);
+    file_write(aclfile, "user nobody on nonsense\n", 24);
+    cr_assert_eq(RUN(NULL, "--aclfile", aclfile, "--check-config"), DAEMON_MISCONFIGURED);
+    cr_assert_not_null(strstr(printed, "nonsense"), "%s", printed);
+    file_write(keys, "no key\n", 7);
+    cr_assert_eq(RUN(NULL, "--bf-key-file", keys, "--check-config"), DAEMON_MISCONFIGURED);
+    cr_assert_not_null(strstr(printed, keys), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--tls-port", "1", "--tls-auth-clients", "no", "--tls-cert-file", missing, "--tls-key-file",
+                     missing, "--check-config"),
+                 DAEMON_MISCONFIGURED);
+    cr_assert_not_null(strstr(printed, "tls-cert-file"), "%s", printed);
+    cr_assert_eq(RUN(NULL, "--dir", keys, "--check-config"), DAEMON_MISCONFIGURED);
+    cr_assert_not_null(strstr(printed, "Not a directory"), "%s", printed);
+}
+
 /* A wrong setting ends the start with a message that says where and why. */
 DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
 {

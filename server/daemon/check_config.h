@@ -1,0 +1,14 @@
+/* check_config: bloomeryd --check-config. Thread: the main one. */
+#ifndef BLOOMERY_CHECK_CONFIG_H
+#define BLOOMERY_CHECK_CONFIG_H
+
+#include "errbuf.h"
+
+struct config;
+
+/* Whether a start would take the files that these settings name: certificates, users, keys, the data directory. Writes
+ * nothing, opens no port, and takes no lock, so a daemon with the same settings may run. 0, or another status with the
+ * reason. */
+int check_config(const struct config *config, struct errbuf *err);
+
+#endif

@@ -12,18 +12,22 @@
 
 #include "slice.h"
 
-#define HTTP_FIELDS_MAX    64 /* a browser sends 15 */
-#define HTTP_ARGUMENTS_MAX 16 /* the status page sends 5 */
+#define HTTP_FIELDS_MAX    64   /* a browser sends 15 */
+#define HTTP_ARGUMENTS_MAX 1024 /* items of a question; the status page sends 5 */
 
 /* Statuses, as the first line of a reply has them. */
 #define HTTP_OK                    "200 OK"
+#define HTTP_PARTIAL               "206 Partial Content"
+#define HTTP_NOT_MODIFIED          "304 Not Modified"
 #define HTTP_BAD_REQUEST           "400 Bad Request"
 #define HTTP_UNAUTHORIZED          "401 Unauthorized"
 #define HTTP_FORBIDDEN             "403 Forbidden"
 #define HTTP_NOT_FOUND             "404 Not Found"
 #define HTTP_METHOD_NOT_ALLOWED    "405 Method Not Allowed"
 #define HTTP_CONTENT_TOO_LARGE     "413 Content Too Large"
+#define HTTP_RANGE_NOT_SATISFIABLE "416 Range Not Satisfiable"
 #define HTTP_FIELDS_TOO_LARGE      "431 Request Header Fields Too Large"
+#define HTTP_NOT_IMPLEMENTED       "501 Not Implemented"
 #define HTTP_UNAVAILABLE           "503 Service Unavailable"
 #define HTTP_VERSION_NOT_SUPPORTED "505 HTTP Version Not Supported"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "filter_page.h"
 #include "filter_table.h"
 #include "metrics.h"
 #include "server.h"
@@ -42,12 +43,12 @@ static void write_metrics(struct web_request *request)
 /* Of several passes at a time each has a choice of its own; the last one to end stays. */
 static void metrics_counted(struct web_request *request, uint64_t busy_ns)
 {
-    struct metrics_choice *choice = request->query;
+    struct metrics_choice *choice = request->pass.query;
     metrics_choice_end(choice, busy_ns);
     metrics_choice_deinit(&request->web->choice);
     request->web->choice = *choice;
     free(choice);
-    request->query = NULL;
+    request->pass.query = NULL;
     write_metrics(request);
 }
 
@@ -64,7 +65,7 @@ static void answer_metrics(struct web_request *request)
         web_reply_text(request, HTTP_UNAVAILABLE, "there is no memory for this reply");
         return;
     }
-    request->query = choice;
+    request->pass.query = choice;
     web_scan(request, metrics_choice_visit, metrics_counted);
 }
 
@@ -112,9 +113,9 @@ static bool read_number(struct web_request *request, const char *name, uint64_t 
 
 static void table_done(struct web_request *request, uint64_t busy_ns)
 {
-    filter_table_write(request->query, busy_ns, &request->body);
-    filter_table_destroy(request->query);
-    request->query = NULL;
+    filter_table_write(request->pass.query, busy_ns, &request->body);
+    filter_table_destroy(request->pass.query);
+    request->pass.query = NULL;
     request->web->ntables--;
     web_reply(request, HTTP_OK, JSON);
 }
@@ -143,7 +144,7 @@ static void answer_filters(struct web_request *request)
         return;
     }
     request->web->ntables++;
-    request->query = table;
+    request->pass.query = table;
     web_scan(request, filter_table_visit, table_done);
 }
 
@@ -154,6 +155,8 @@ static const struct route routes[] = {
     {"/healthz", {NULL}, answer_health},
     {"/readyz", {NULL}, answer_readiness},
     {"/metrics", {"info"}, answer_metrics},
+    {FILTERS, {"bf.scandump"}, filter_page_copy},
+    {FILTER_ITEMS, {"bf.mexists"}, filter_page_items},
     {"/api/overview", {"info"}, answer_api, .write = api_overview},
     {"/api/filters", {"scan", "bf.info"}, answer_filters},
     {"/api/filter", {"bf.info"}, answer_filter},
@@ -165,8 +168,10 @@ static const struct route routes[] = {
     {"/icon.svg", {"info"}, answer_file, .file = &page_icon},
 };
 
-const struct route *route_find(const char *path)
+const struct route *route_find(const struct http_head *head)
 {
+    const char *path = filter_page_path(head);
+    path = path ? path : head->path;
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
         if (strcmp(routes[i].path, path) == 0)
             return &routes[i];

@@ -27,6 +27,6 @@ struct route {
 };
 
 /* NULL: there is no such page. */
-const struct route *route_find(const char *path);
+const struct route *route_find(const struct http_head *head);
 
 #endif

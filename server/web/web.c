@@ -128,7 +128,7 @@ static void serve(struct web *web)
     while (web->nrequests > 0) {
         struct web_request *last = web->requests[web->nrequests - 1];
         if (last->stage == WEB_SCANS)
-            last->finish(last, last->busy_ns); /* frees what the route keeps for it */
+            last->pass.finish(last, last->pass.busy_ns); /* frees what the route keeps for it */
         close_request(web, web->nrequests - 1);
     }
 }

@@ -36,6 +36,7 @@ struct web_request *web_conn_open(struct web *web, int fd, bool local)
     buf_init(&request->records, 2 * (WEB_RECORD_BYTES + TLS_HANDSHAKE_MAX));
     buf_init(&request->reply_head, WEB_REQUEST_BYTES);
     buf_init(&request->body, WEB_REPLY_BYTES);
+    buf_init(&request->more_fields, WEB_REQUEST_BYTES);
     return request;
 }
 
@@ -45,6 +46,13 @@ static void free_reply(struct web_request *request)
     request->charged = 0;
     buf_deinit(&request->reply_head);
     buf_deinit(&request->body);
+    buf_deinit(&request->more_fields);
+    if (request->copy) {
+        rcu_reader_online();
+        filter_copy_destroy(request->copy);
+        rcu_reader_offline();
+    }
+    request->copy = NULL;
 }
 
 void web_conn_free(struct web_request *request)
@@ -88,9 +96,22 @@ static bool send_from(struct web_request *request, struct buf *bytes)
     return true;
 }
 
+/* The next piece of the copy becomes the body. */
+static void take_piece(struct web_request *request)
+{
+    rcu_reader_online();
+    bool good = filter_copy_next(request->copy, &request->body);
+    rcu_reader_offline();
+    request->deadline_ms = clock_ms() + WEB_REQUEST_MS;
+    if (!good)
+        request->stage = WEB_CLOSES; /* before the announced length: the client knows that it has not all */
+}
+
 /* The next part of the reply that has not been sent, or not been encrypted; NULL: none is left. */
 static struct buf *next_part(struct web_request *request)
 {
+    if (!buf_len(&request->reply_head) && !buf_len(&request->body) && request->copy && filter_copy_left(request->copy))
+        take_piece(request);
     return buf_len(&request->reply_head) ? &request->reply_head : buf_len(&request->body) ? &request->body : NULL;
 }
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "buf.h"
+#include "filter_copy.h"
 #include "http_head.h"
 #include "metrics.h"
 #include "tcp_bind.h"
@@ -23,8 +24,8 @@
  * browser six. */
 #define WEB_CONNECTIONS 64
 
-/* From a connection's begin to the last byte of the reply; a pass over the registry begins it anew. A client that sends
- * or reads more slowly is disconnected. */
+/* From a connection's begin to the last byte of the reply; a pass over the registry, and each piece of a filter's copy,
+ * begins it anew. A client that sends or reads more slowly is disconnected. */
 #define WEB_REQUEST_MS 15000
 #define WEB_DRAIN_MS   1000 /* from there to the client's end of the connection */
 
@@ -45,6 +46,15 @@ enum web_stage {
 };
 
 struct route;
+struct web_request;
+
+/* A pass over the registry. */
+struct web_pass {
+    uint64_t cursor, busy_ns;
+    void (*visit)(void *query, struct slice key, struct entry *entry);
+    void (*finish)(struct web_request *request, uint64_t busy_ns);
+    void *query; /* the route's own; freed by its finish() */
+};
 
 struct web_request {
     struct web *web;
@@ -61,12 +71,11 @@ struct web_request {
     struct acl_user *user; /* who asks, with a reference; NULL for a page that is for anybody */
 
     struct buf reply_head, body;
-    size_t charged; /* bytes of the body that count in web->reply_bytes */
+    struct buf more_fields;   /* of the reply's head */
+    struct filter_copy *copy; /* follows the body; NULL: nothing does */
+    size_t charged;           /* bytes of the body that count in web->reply_bytes */
 
-    uint64_t cursor, busy_ns; /* of its pass over the registry, as are the next three */
-    void (*visit)(void *query, struct slice key, struct entry *entry);
-    void (*finish)(struct web_request *request, uint64_t busy_ns);
-    void *query; /* the route's own; freed by its finish() */
+    struct web_pass pass;
 };
 
 struct web {
@@ -110,7 +119,7 @@ void web_reply(struct web_request *request, const char *status, const char *type
 void web_reply_text(struct web_request *request, const char *status, const char *text);
 
 /* The request waits for a pass over all names of the registry, in slices, so that one over millions holds up neither
- * other requests nor the freeing of removed filters. visit() is called for each name, with request->query, then
+ * other requests nor the freeing of removed filters. visit() is called for each name, with request->pass.query, then
  * finish() to answer; `busy_ns` is how long the slices took. */
 void web_scan(struct web_request *request, void (*visit)(void *query, struct slice key, struct entry *entry),
               void (*finish)(struct web_request *request, uint64_t busy_ns));

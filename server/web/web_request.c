@@ -1,4 +1,5 @@
 /* The way of a request: which route it goes to, whether its user may see that, and the head of the reply. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -38,7 +39,12 @@ static void write_head(struct web_request *request, const char *status, const ch
         buf_appendf(out, "WWW-Authenticate: Basic realm=\"bloomery\", charset=\"UTF-8\"\r\n");
     if (strcmp(status, HTTP_METHOD_NOT_ALLOWED) == 0)
         buf_appendf(out, "Allow: GET, HEAD\r\n");
-    buf_appendf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n", type, buf_len(&request->body));
+    uint64_t length = buf_len(&request->body) + (request->copy ? filter_copy_left(request->copy) : 0);
+    if (buf_len(&request->more_fields))
+        buf_append(out, buf_head(&request->more_fields), buf_len(&request->more_fields));
+    if (strcmp(status, HTTP_NOT_MODIFIED) != 0)
+        buf_appendf(out, "Content-Type: %s\r\nContent-Length: %" PRIu64 "\r\n", type, length);
+    buf_append(out, "\r\n", 2);
 }
 
 static void set_body(struct buf *body, const char *text)
@@ -61,8 +67,11 @@ void web_reply(struct web_request *request, const char *status, const char *type
         type = TEXT_PLAIN;
     }
     write_head(request, status, type);
-    if (request->head.method && strcmp(request->head.method, "HEAD") == 0)
+    if (request->head.method && strcmp(request->head.method, "HEAD") == 0) {
         buf_deinit(body);
+        if (request->copy)
+            filter_copy_limit(request->copy, 0, 0);
+    }
     request->charged = body->size;
     web->reply_bytes += request->charged;
     request->stage = buf_failed(&request->reply_head) || buf_failed(body) ? WEB_CLOSES : WEB_WRITES;
@@ -79,8 +88,8 @@ void web_reply_text(struct web_request *request, const char *status, const char 
 void web_scan(struct web_request *request, void (*visit)(void *query, struct slice key, struct entry *entry),
               void (*finish)(struct web_request *request, uint64_t busy_ns))
 {
-    request->visit = visit;
-    request->finish = finish;
+    request->pass.visit = visit;
+    request->pass.finish = finish;
     request->stage = WEB_SCANS;
 }
 
@@ -102,12 +111,13 @@ bool web_scan_step(struct web *web)
         return false;
     uint64_t began_ns = clock_ns();
     rcu_reader_online();
-    request->cursor = registry_scan(web->server->registry, request->cursor, SCAN_SLICE, request->visit, request->query);
+    request->pass.cursor = registry_scan(web->server->registry, request->pass.cursor, SCAN_SLICE, request->pass.visit,
+                                         request->pass.query);
     rcu_reader_offline();
-    request->busy_ns += clock_ns() - began_ns;
-    if (request->cursor == 0) {
+    request->pass.busy_ns += clock_ns() - began_ns;
+    if (request->pass.cursor == 0) {
         request->deadline_ms = clock_ms() + WEB_REQUEST_MS; /* the pass took no time of the client's */
-        request->finish(request, request->busy_ns);
+        request->pass.finish(request, request->pass.busy_ns);
     }
     return true;
 }
@@ -135,7 +145,7 @@ static void refuse(struct web_request *request, enum web_access access, const ch
 static void answer(struct web_request *request)
 {
     static const char *const info[ROUTE_NEEDS] = {"info"};
-    const struct route *route = request->route = route_find(request->head.path);
+    const struct route *route = request->route = route_find(&request->head);
     const char *missing = NULL;
     request->web->counts.requests++;
     rcu_reader_online();

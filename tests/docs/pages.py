@@ -19,7 +19,7 @@ More words behind the language:
   exit=N        the last command ends with this status
 
 A page's port is another than 6379, and its metrics-port another than 9379: the numbers are replaced in commands and in what
-is expected. `old:6379` and `new:6379` are two more daemons. `bloomeryd` in a page starts a daemon in the background, in
+is expected; so is the directory of the installed readers. `old:6379` and `new:6379` are two more daemons. `bloomeryd` in a page starts a daemon in the background, in
 place of the page's own one. Variables: BLOOMERY_DAEMON, BLOOMERY_TOOL, BLOOMERY_SOURCE, BLOOMERY_NODE_MODULES."""
 import glob
 import os
@@ -147,7 +147,8 @@ class Page:
         return f"127.0.0.1:{self.hosts[name]}"
 
     def here(self, text):
-        """The text with this page's ports."""
+        """The text with this page's ports, and what the packages install where the source has it."""
+        text = text.replace("/usr/share/bloomery/readers", SOURCE + "/tools/readers")
         text = re.sub(r"\b(old|new):6379\b", lambda match: self.host(match[1]), text)
         for number, port in self.ports.items():
             text = re.sub(rf"\b{number}\b", str(port), text)

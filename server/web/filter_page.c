@@ -1,0 +1,202 @@
+#include "filter_page.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "acl_check.h"
+#include "acl_user.h"
+#include "bloom_filter.h"
+#include "bloom_keyring.h"
+#include "command.h"
+#include "entry.h"
+#include "json.h"
+#include "rcu.h"
+#include "registry_databases.h"
+#include "registry_key.h"
+#include "server.h"
+
+#define ITEMS     "/items"
+#define NO_FILTER "there is no such filter"
+
+static bool asks_for_items(const struct http_head *head)
+{
+    struct slice item;
+    size_t len = strlen(head->path), end = strlen(ITEMS);
+    return len > strlen(FILTERS) + end && strcmp(head->path + len - end, ITEMS) == 0 && http_argument(head, "i", &item);
+}
+
+const char *filter_page_path(const struct http_head *head)
+{
+    if (strncmp(head->path, FILTERS, strlen(FILTERS)) != 0 || !head->path[strlen(FILTERS)])
+        return NULL;
+    return asks_for_items(head) ? FILTER_ITEMS : FILTERS;
+}
+
+/* ---- the filter ---- */
+
+/* The key of the name in the path, which is `end` bytes shorter; malloc'ed. NULL: it has been answered. */
+static char *read_key(struct web_request *request, size_t end, struct slice *key_out)
+{
+    const char *text = request->head.path + strlen(FILTERS);
+    struct slice name = {text, strlen(text) - end}, number;
+    struct server *server = request->web->server;
+    int64_t db = 0;
+    if (http_argument(&request->head, "db", &number) &&
+        (!slice_to_int64(number, &db) || db < 0 || db >= server_config(server)->data.databases)) {
+        web_reply_text(request, HTTP_BAD_REQUEST, "db is the number of a database");
+        return NULL;
+    }
+    char *bytes = malloc(name.len + DATABASE_PREFIX);
+    if (!bytes) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "there is no memory for this reply");
+        return NULL;
+    }
+    *key_out = key_write(bytes, registry_database(server->registry, (unsigned)db), name);
+    return bytes;
+}
+
+static bool is_allowed(const struct web_request *request, const char *command, struct slice key)
+{
+    const struct acl_user *user = request->user;
+    return user->unrestricted ||
+           acl_may_read(user, (size_t)command_find((struct slice){command, strlen(command)}), key_name(key));
+}
+
+/* A pin on the filter. NULL: it has been answered. */
+static struct entry *take_filter(struct web_request *request, size_t end, const char *command)
+{
+    struct slice key;
+    char *bytes = read_key(request, end, &key), text[160];
+    struct entry *entry = NULL;
+    if (!bytes)
+        return NULL;
+    if (!is_allowed(request, command, key)) {
+        snprintf(text, sizeof(text), "this user may not run '%s' on this filter", command);
+        web_reply_text(request, HTTP_FORBIDDEN, text);
+    } else if ((entry = registry_pin(request->web->server->registry, key)) == NULL) {
+        web_reply_text(request, HTTP_NOT_FOUND, NO_FILTER);
+    } else if (entry_quarantine_reason(entry)) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "the filter is quarantined; BF.INFO tells why");
+        entry_unpin(entry);
+        entry = NULL;
+    }
+    free(bytes);
+    return entry;
+}
+
+/* ---- its bits ---- */
+
+/* One range of bytes (RFC 9110, 14.1.2). 1: from..end; 0: there is none that counts, as for several; -1: it is of no
+ * bytes. */
+static int read_range(const char *text, uint64_t size, uint64_t *from, uint64_t *end)
+{
+    char *rest;
+    if (strncmp(text, "bytes=", 6) != 0 || strpbrk(text, ", \t"))
+        return 0;
+    text += 6;
+    bool last = *text == '-'; /* the last bytes */
+    if (last)
+        text++;
+    if (*text < '0' || *text > '9')
+        return 0;
+    uint64_t first = strtoull(text, &rest, 10), until = size;
+    if (last) {
+        *from = first < size ? size - first : 0;
+        *end = size;
+        return *rest ? 0 : first > 0 ? 1 : -1;
+    }
+    if (*rest++ != '-')
+        return 0;
+    if (*rest) {
+        until = strtoull(rest, &rest, 10);
+        if (*rest || until < first)
+            return 0;
+        until = until < size ? until + 1 : size;
+    }
+    *from = first;
+    *end = until < size ? until : size;
+    return first < size ? 1 : -1;
+}
+
+static void answer_copy(struct web_request *request, struct filter_copy *copy)
+{
+    const char *none_match = http_field(&request->head, "If-None-Match"), *range = http_field(&request->head, "Range");
+    const char *if_range = http_field(&request->head, "If-Range"), *status = HTTP_OK;
+    uint64_t size = filter_copy_bytes(copy), from = 0, end = size;
+    filter_copy_fields(copy, &request->more_fields);
+    request->copy = copy;
+    if (none_match && filter_copy_matches(copy, none_match)) {
+        filter_copy_limit(copy, 0, 0);
+        web_reply(request, HTTP_NOT_MODIFIED, "");
+        return;
+    }
+    int ranged = range && (!if_range || filter_copy_matches(copy, if_range)) ? read_range(range, size, &from, &end) : 0;
+    if (ranged < 0) {
+        filter_copy_limit(copy, 0, 0);
+        buf_appendf(&request->more_fields, "Content-Range: bytes */%" PRIu64 "\r\n", size);
+        web_reply_text(request, HTTP_RANGE_NOT_SATISFIABLE, "the range has no byte of the filter");
+        return;
+    }
+    if (ranged) {
+        filter_copy_limit(copy, from, end);
+        buf_appendf(&request->more_fields, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", from,
+                    end - 1, size);
+        status = HTTP_PARTIAL;
+    }
+    web_reply(request, status, "application/octet-stream");
+}
+
+void filter_page_copy(struct web_request *request)
+{
+    const char *reason = NULL;
+    rcu_reader_online();
+    struct server *server = request->web->server;
+    struct entry *entry = take_filter(request, 0, "bf.scandump");
+    struct filter_copy *copy =
+        entry ? filter_copy_create(entry, (uint64_t)server->process.started_unix_ms, &reason) : NULL;
+    rcu_reader_offline();
+    if (copy)
+        answer_copy(request, copy);
+    else if (reason)
+        web_reply_text(request, HTTP_UNAVAILABLE, reason);
+}
+
+/* ---- items ---- */
+
+static void write_answers(struct web_request *request, const struct bloom_filter *filter)
+{
+    const struct http_head *head = &request->head;
+    json_begin(&request->body, NULL, '{');
+    json_begin(&request->body, "present", '[');
+    for (size_t i = 0; i < head->narguments; i++) {
+        const struct http_argument *argument = &head->arguments[i];
+        if (argument->name.len == 1 && argument->name.ptr[0] == 'i')
+            json_bool(&request->body, NULL,
+                      bloom_filter_query(filter, bloom_filter_hash(filter, argument->value.ptr, argument->value.len)));
+    }
+    json_end(&request->body, ']');
+    json_end(&request->body, '}');
+}
+
+void filter_page_items(struct web_request *request)
+{
+    rcu_reader_online();
+    struct entry *entry = take_filter(request, strlen(ITEMS), "bf.mexists");
+    const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
+    if (filter && bloom_filter_missing_key(filter)) {
+        char text[100];
+        snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is not here",
+                 bloom_filter_missing_key(filter));
+        web_reply_text(request, HTTP_UNAVAILABLE, text);
+    } else if (filter) {
+        write_answers(request, filter);
+        web_reply(request, HTTP_OK, "application/json");
+    } else if (entry) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "its bits are not in memory; a query brings them back");
+    }
+    if (entry)
+        entry_unpin(entry);
+    rcu_reader_offline();
+}

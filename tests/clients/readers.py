@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""The readers of tools/readers, and GET /filters/NAME beneath them, with a real daemon: answers are those of the server for all
+layouts, chains and windows, and changes are noticed."""
+import base64
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import urllib.parse
+
+import redis
+
+TOOL, READERS = sys.argv[1:3]
+sys.path.insert(0, READERS)
+import bloomery  # noqa: E402
+
+WEB = int(os.environ["BLOOMERY_WEB_PORT"])
+AUTH_WEB = int(os.environ["BLOOMERY_AUTH_WEB_PORT"])
+DIR = os.environ["BLOOMERY_TEST_DIR"]
+server = redis.Redis(port=int(os.environ["BLOOMERY_PORT"]))
+rng = random.Random(26)
+
+
+def items(n):
+    """Of all lengths, with bytes of all values: tails are signed in the hash."""
+    return [rng.randbytes(rng.choice((0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 40, 100))) + b"%d" % rng.randrange(n * 4)
+            for _ in range(n)]
+
+
+def url(name, end="", port=WEB):
+    return "http://127.0.0.1:%d/filters/%s%s" % (port, urllib.parse.quote(name, safe=""), end)
+
+
+def get(path, method="GET", port=WEB, **fields):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in fields.items()})
+    reply = connection.getresponse()
+    return reply.status, reply.headers, reply.read()
+
+
+def by_javascript(data, layout, probes):
+    """What bloomery.mjs answers about them."""
+    with open(os.path.join(DIR, "filter"), "wb") as file:
+        file.write(data)
+    with open(os.path.join(DIR, "probes"), "w") as file:
+        json.dump([probe.hex() for probe in probes], file)
+    program = """
+        import { readFileSync } from "node:fs";
+        import { Filter } from "%s/bloomery.mjs";
+        const filter = new Filter(readFileSync("filter"), "%s");
+        const probes = JSON.parse(readFileSync("probes"));
+        process.stdout.write(probes.map((probe) => filter.has(Buffer.from(probe, "hex")) ? "1" : "0").join(""));
+        """ % (urllib.parse.quote(os.path.realpath(READERS)), layout)
+    done = subprocess.run(["node", "--input-type=module", "-e", program], cwd=DIR, stdout=subprocess.PIPE, check=True)
+    return [int(answer) for answer in done.stdout.decode()]
+
+
+def compare(name, probes):
+    answers = [answer for at in range(0, len(probes), 1000)
+               for answer in server.execute_command("BF.MEXISTS", name, *probes[at:at + 1000])]
+    copy = bloomery.Copy(url(name))
+    assert copy.refresh() and not copy.refresh()
+    assert [int(probe in copy) for probe in probes] == answers, name
+    status, headers, data = get("/filters/" + name)
+    assert status == 200 and by_javascript(data, headers["Bloomery-Layout"], probes) == answers, name
+    asked = probes[:100]
+    status, _, text = get("/filters/%s/items?%s" % (name, "&".join("i=" + urllib.parse.quote(item, safe="") for item in asked)))
+    assert status == 200 and json.loads(text) == {"present": [answer == 1 for answer in answers[:100]]}, text
+    assert 0 < sum(answers) < len(answers)
+    return headers
+
+
+def test_answers_are_the_servers():
+    server.execute_command("BF.RESERVE", "plain", "0.01", "10000")
+    server.execute_command("BF.RESERVE", "chain", "0.01", "100", "EXPANSION", "2")
+    server.execute_command("BF.RESERVE", "window", "0.01", "20000", "WINDOW", "3600", "PARTS", "4")
+    for name, layers in (("plain", 1), ("chain", 5), ("window", 1)):
+        added = items(5000)
+        for at in range(0, len(added), 1000):
+            server.execute_command("BF.MADD", name, *added[at:at + 1000])
+        headers = compare(name, added + items(15000))
+        assert int(headers["Bloomery-Layers"]) >= layers and headers["Bloomery-Layout"] == "na"
+        assert (headers["Bloomery-Window"] is not None) == (name == "window")
+    assert get("/filters/window")[1]["Bloomery-Window"] == "3600000000 microseconds"
+
+
+def test_files_of_all_layouts():
+    added, probes = items(3000), items(12000)
+    with open(os.path.join(DIR, "input"), "wb") as file:
+        for item in added:
+            file.write(len(item).to_bytes(4, "big") + item)
+    for layout in ("na", "me", "ka"):
+        path = os.path.join(DIR, layout)
+        subprocess.run([TOOL, "build", path, os.path.join(DIR, "input"), "--error", "0.01", "--variant", layout,
+                        "--length-prefixed"], check=True, stdout=subprocess.DEVNULL)
+        with open(path, "rb") as file:
+            data = file.read()
+        reader = bloomery.Filter(data, layout)
+        answers = [int(item in reader) for item in added + probes]
+        assert all(answers[:3000]) and sum(answers[3000:]) < 3000
+        assert by_javascript(data, layout, added + probes) == answers
+        other = bloomery.Filter(data, "me" if layout == "na" else "na")
+        assert not all(item in other for item in added)
+    for data in (b"x", b"\0\0\0\1\0\0\0\1", b"\0\0\0\0\0\0\0\1" + bytes(8), b"\0\0\0\x16\0\0\0\1" + bytes(8),
+                 b"\0\0\0\1\xff\xff\xff\xff" + bytes(8), b"\0\0\0\1\0\0\0\1" + bytes(9)):
+        try:
+            bloomery.Filter(data)
+            raise AssertionError(data)
+        except ValueError:
+            pass
+
+
+def test_changes_are_noticed():
+    server.execute_command("BF.RESERVE", "seen", "0.01", "1000")
+    copy = bloomery.Copy(url("seen"))
+    try:
+        "a" in copy
+        raise AssertionError("nothing has been fetched")
+    except LookupError:
+        pass
+    assert copy.refresh() and "a" not in copy
+    server.execute_command("BF.ADD", "seen", "a")
+    assert "a" not in copy and copy.refresh() and "a" in copy and not copy.refresh()
+    server.execute_command("BF.ADD", "seen", "a")
+    assert not copy.refresh()
+    tags = {copy.etag}
+    for words in (("BF.ADD", "seen", "b"), ("BF.CLEAR", "seen"), ("BF.ADD", "seen", "c"), ("BF.ADD", "seen", "d"),
+                  ("DEL", "seen"), ("BF.RESERVE", "seen", "0.01", "1000"), ("BF.MADD", "seen", "e", "f")):
+        server.execute_command(*words)
+        if words[0] == "DEL":
+            try:
+                copy.refresh()
+                raise AssertionError("it is gone")
+            except OSError as error:
+                assert str(error) == "404: there is no such filter", error
+            continue
+        assert copy.refresh() and copy.etag not in tags, words
+        tags.add(copy.etag)
+    assert "e" in copy and "c" not in copy
+
+
+def test_parts_of_it():
+    server.execute_command("BF.RESERVE", "large", "0.001", "1000000", "EXPANSION", "1")
+    for at in range(0, 1200000, 20000): # two layers
+        server.execute_command("BF.MADD", "large", *range(at, at + 20000))
+    _, headers, whole = get("/filters/large")
+    size = len(whole)
+    assert size > 2 * 1797000 and int(headers["Content-Length"]) == size and headers["Accept-Ranges"] == "bytes"
+    for first, last in ((0, 0), (0, 7), (3, 12), (size - 1, size - 1), (1797000, 1900007), (size // 2 - 9, size // 2 + 9), (5, size - 2)):
+        status, headers, part = get("/filters/large", Range="bytes=%d-%d" % (first, last))
+        assert status == 206 and part == whole[first:last + 1], (first, last)
+        assert headers["Content-Range"] == "bytes %d-%d/%d" % (first, last, size)
+    assert get("/filters/large", Range="bytes=-100")[2] == whole[-100:]
+    assert get("/filters/large", Range="bytes=100-")[2] == whole[100:]
+    assert get("/filters/large", Range="bytes=5-%d" % (size + 5))[2] == whole[5:]
+    assert get("/filters/large", Range="bytes=%d-" % size)[0] == 416
+    for no_range in ("bytes=5-4", "bytes=x", "lines=1-2", "bytes=0-1,3-4", "bytes=", "bytes=-"):
+        assert get("/filters/large", Range=no_range)[0] == 200, no_range
+    tag = get("/filters/large", "HEAD")[1]["ETag"]
+    status, headers, body = get("/filters/large", "HEAD")
+    assert status == 200 and body == b"" and int(headers["Content-Length"]) == size
+    assert get("/filters/large", If_None_Match=tag)[0] == 304 and get("/filters/large", If_None_Match='"x", ' + tag)[0] == 304
+    assert get("/filters/large", If_None_Match='"x"')[0] == 200
+    assert get("/filters/large", Range="bytes=0-3", If_Range=tag)[0] == 206
+    assert get("/filters/large", Range="bytes=0-3", If_Range='"x"')[0] == 200
+
+
+def test_items_that_are_there_at_the_begin_are_in_the_copy():
+    server.execute_command("BF.RESERVE", "busy", "0.01", "100000", "EXPANSION", "2")
+    ended, added = threading.Event(), 0
+
+    def fill():
+        nonlocal added
+        client = redis.Redis(port=int(os.environ["BLOOMERY_PORT"]))
+        while not ended.is_set() and added < 3000000:
+            client.execute_command("BF.MADD", "busy", *range(added, added + 5000))
+            added += 5000
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        for _ in range(20):
+            before = added
+            copy = bloomery.Copy(url("busy"))
+            copy.refresh()
+            assert all(str(item) in copy for item in rng.sample(range(before), min(before, 300)))
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_what_is_refused():
+    assert get("/filters/none")[0] == 404 and get("/filters/")[0] == 404 and get("/filters")[0] == 404
+    server.execute_command("BF.RESERVE", "secret", "0.01", "1000", "KEYED")
+    status, headers, _ = get("/filters/secret")
+    assert status == 200 and len(headers["Bloomery-Key"]) == 16
+    try:
+        bloomery.Copy(url("secret")).refresh()
+        raise AssertionError("a KEYED filter has no local answers")
+    except OSError as error:
+        assert "KEYED" in str(error)
+    server.execute_command("BF.ADD", "secret", "a")
+    assert json.loads(get("/filters/secret/items?i=a&i=b")[2]) == {"present": [True, False]}
+    server.execute_command("BF.RESERVE", "theirs", "0.01", "1000", "LAYOUT", "redisbloom")
+    assert get("/filters/theirs")[0] == 503
+    assert json.loads(get("/filters/theirs/items?i=")[2]) == {"present": [False]}
+    server.execute_command("BF.ADD", "a/items", "x")
+    assert get("/filters/a/items")[0] == 200 and get("/filters/a/items?i=x")[0] == 404
+    assert json.loads(get("/filters/a/items/items?i=x")[2]) == {"present": [True]}
+    other = redis.Redis(port=int(os.environ["BLOOMERY_PORT"]), db=3)
+    other.execute_command("BF.ADD", "there", "x")
+    assert get("/filters/there")[0] == 404 and get("/filters/there?db=3")[0] == 200
+    assert json.loads(get("/filters/there/items?i=x&db=3")[2]) == {"present": [True]}
+    assert get("/filters/there?db=99")[0] == 400 and get("/filters/there?db=x")[0] == 400
+    assert get("/filters/there", "DELETE")[0] == 405
+
+
+def test_rights():
+    auth = redis.Redis(port=int(os.environ["BLOOMERY_AUTH_PORT"]), password=os.environ["BLOOMERY_PASSWORD"])
+    auth.execute_command("BF.ADD", "f", "x")
+    auth.execute_command("BF.ADD", "own", "x")
+    auth.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "%R~own", "+bf.scandump", "+bf.mexists", "+info")
+    auth.execute_command("ACL", "SETUSER", "asker", "on", ">pw", "~*", "+bf.mexists", "+info")
+
+    def status(path, user):
+        return get(path, port=AUTH_WEB, Authorization="Basic " + base64.b64encode(user.encode()).decode())[0]
+
+    assert get("/filters/f", port=AUTH_WEB)[0] == 401 and status("/filters/f", "reader:no") == 401
+    assert status("/filters/own", "reader:pw") == 200 and status("/filters/own/items?i=x", "reader:pw") == 200
+    assert status("/filters/f", "reader:pw") == 403 and status("/filters/f/items?i=x", "reader:pw") == 403
+    assert status("/filters/none", "reader:pw") == 403
+    assert status("/filters/f", "asker:pw") == 403 and status("/filters/f/items?i=x", "asker:pw") == 200
+    copy = bloomery.Copy(url("f", port=AUTH_WEB), password=os.environ["BLOOMERY_PASSWORD"])
+    assert copy.refresh() and "x" in copy
+    auth.execute_command("ACL", "DELUSER", "reader", "asker")
+
+
+def test_javascript_follows():
+    server.execute_command("BF.ADD", "followed", "a")
+    program = """
+        import { Copy } from "%s/bloomery.mjs";
+        const copy = new Copy("%s");
+        const said = [await copy.refresh(), await copy.refresh(), copy.has("a"), copy.has("b")];
+        try { await new Copy("%s").refresh(); } catch (error) { said.push(error.message); }
+        console.log(JSON.stringify(said));
+        """ % (urllib.parse.quote(os.path.realpath(READERS)), url("followed"), url("nobody"))
+    said = subprocess.run(["node", "--input-type=module", "-e", program], stdout=subprocess.PIPE, check=True).stdout
+    assert json.loads(said) == [True, False, True, False, "404: there is no such filter"], said
+
+
+for test in [value for name, value in sorted(globals().items()) if name.startswith("test_")]:
+    test()
+    print("ok", test.__name__)

@@ -1,0 +1,137 @@
+// A Bloom filter where the program runs: reads the Filter.db files of Cassandra, ScyllaDB and Bloomery, and follows a filter of a
+// Bloomery server by HTTP. One file without dependencies, for Node.js 18 and later and for browsers; copy it into the program.
+//
+//   const copy = new Copy("http://127.0.0.1:9379/filters/seen");
+//   await copy.refresh();               // true: the filter has changed; call it every now and then
+//   copy.has("https://example.org/");   // false: certainly not there at the last refresh
+//
+//   new Filter(await readFile("nb-1-big-Filter.db"), "na").has("key");
+//
+// An item is a Uint8Array, or a string, which is its UTF-8.
+
+const ALL = (1n << 64n) - 1n;
+const C1 = 0x87c37b91114253d5n;
+const C2 = 0x4cf5ad432745937fn;
+const encoder = new TextEncoder();
+
+const times = (a, b) => (a * b) & ALL;
+const rotate = (value, bits) => ((value << bits) | (value >> (64n - bits))) & ALL;
+
+function mix(value) {
+    value = times(value ^ (value >> 33n), 0xff51afd7ed558ccdn);
+    value = times(value ^ (value >> 33n), 0xc4ceb9fe1a85ec53n);
+    return value ^ (value >> 33n);
+}
+
+// Both halves of MurmurHash3 x64 128 with seed 0, as Cassandra computes it: bytes of the tail are signed.
+export function murmur3(item) {
+    const view = new DataView(item.buffer, item.byteOffset, item.byteLength);
+    const blocks = item.length - item.length % 16;
+    let h1 = 0n, h2 = 0n, k1 = 0n, k2 = 0n;
+    for (let at = 0; at < blocks; at += 16) {
+        h1 ^= times(rotate(times(view.getBigUint64(at, true), C1), 31n), C2);
+        h1 = ((rotate(h1, 27n) + h2) * 5n + 0x52dce729n) & ALL;
+        h2 ^= times(rotate(times(view.getBigUint64(at + 8, true), C2), 33n), C1);
+        h2 = ((rotate(h2, 31n) + h1) * 5n + 0x38495ab5n) & ALL;
+    }
+    for (let at = blocks; at < item.length; at++) {
+        const place = at - blocks;
+        const signed = BigInt.asUintN(64, BigInt(view.getInt8(at)) << BigInt(8 * (place % 8)));
+        if (place < 8) k1 ^= signed;
+        else k2 ^= signed;
+    }
+    h2 ^= times(rotate(times(k2, C2), 33n), C1);
+    h1 ^= times(rotate(times(k1, C1), 31n), C2);
+    const length = BigInt(item.length);
+    h1 = ((h1 ^ length) + (h2 ^ length)) & ALL;
+    h2 = ((h2 ^ length) + h1) & ALL;
+    h1 = mix(h1);
+    h2 = mix(h2);
+    h1 = (h1 + h2) & ALL;
+    return [h1, (h2 + h1) & ALL];
+}
+
+// The bytes of one or more Filter.db files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later),
+// "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). Throws a RangeError if these are not whole Filter.db files.
+export class Filter {
+    #bytes;
+    #baseFirst;
+    #flip;
+
+    constructor(data, layout = "na") {
+        if (!["na", "me", "ka"].includes(layout)) throw new RangeError(`the layout is na, me or ka, not ${layout}`);
+        const bytes = data instanceof Uint8Array ? data : new Uint8Array(data);
+        const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+        this.#bytes = bytes;
+        this.#baseFirst = layout === "ka";
+        this.#flip = layout === "na" ? 0 : 7; // of the number of a byte in its word
+        this.layers = [];
+        for (let at = 0; at < bytes.length;) {
+            const hashes = bytes.length - at < 8 ? 0 : view.getInt32(at), words = hashes ? view.getInt32(at + 4) : 0;
+            if (hashes < 1 || hashes > 21 || words < 1 || 8 * words > bytes.length - at - 8)
+                throw new RangeError(`this is no whole Filter.db, at byte ${at}: ${hashes} hashes, ${words} words`);
+            this.layers.push({ place: at + 8, bits: BigInt(64 * words), hashes });
+            at += 8 + 8 * words;
+        }
+    }
+
+    has(item) {
+        const [h1, h2] = murmur3(typeof item === "string" ? encoder.encode(item) : item);
+        const [base, increment] = this.#baseFirst ? [h1, h2] : [h2, h1];
+        return this.layers.some((layer) => this.#inLayer(base, increment, layer));
+    }
+
+    #inLayer(base, increment, { place, bits, hashes }) {
+        for (let i = 0; i < hashes; i++) {
+            const signed = BigInt.asIntN(64, base);
+            const index = Number((signed < 0n ? -signed : signed) % bits);
+            const byte = this.#bytes[place + (index - index % 8) / 8 - this.#shift(index)];
+            if (!((byte >> (index % 8)) & 1)) return false;
+            base = (base + increment) & ALL;
+        }
+        return true;
+    }
+
+    // In the old layouts the bytes of a word are reversed: how far its byte is before the place in the new one.
+    #shift(index) {
+        const byte = ((index - index % 8) / 8) % 8;
+        return byte - (byte ^ this.#flip);
+    }
+}
+
+// A copy of a server's filter. `url` is that of GET /filters/NAME; `options` are those of fetch(), as for the password. Before the
+// first refresh() nothing is known, and has() throws.
+export class Copy {
+    #url;
+    #options;
+    #filter = null;
+
+    constructor(url, options = {}) {
+        this.#url = url;
+        this.#options = options;
+        this.etag = null;
+        this.window = null;
+    }
+
+    // Fetches the filter if it has changed. Whether it has. Throws if the server did not answer with a filter; the copy stays what it
+    // was.
+    async refresh() {
+        const headers = new Headers(this.#options.headers);
+        if (this.etag) headers.set("If-None-Match", this.etag);
+        const reply = await fetch(this.#url, { ...this.#options, headers });
+        if (reply.status === 304) return false;
+        if (!reply.ok) throw new Error(`${reply.status}: ${(await reply.text()).trim()}`);
+        if (reply.headers.get("Bloomery-Key")) throw new Error("the filter is KEYED: only who has its key can ask it");
+        const data = await reply.arrayBuffer();
+        if (data.byteLength !== Number(reply.headers.get("Content-Length"))) throw new Error("the reply was cut off");
+        this.#filter = new Filter(data, reply.headers.get("Bloomery-Layout"));
+        this.window = reply.headers.get("Bloomery-Window");
+        this.etag = reply.headers.get("ETag");
+        return true;
+    }
+
+    has(item) {
+        if (!this.#filter) throw new Error("refresh() has not fetched the filter yet");
+        return this.#filter.has(item);
+    }
+}

@@ -1,0 +1,141 @@
+"""A Bloom filter where the program runs: reads the Filter.db files of Cassandra, ScyllaDB and Bloomery, and follows a filter of a
+Bloomery server by HTTP. One file, Python 3.8 and later, no other package; copy it into the program.
+
+    copy = bloomery.Copy("http://127.0.0.1:9379/filters/seen")
+    copy.refresh()                      # True: the filter has changed; call it every now and then
+    "https://example.org/" in copy      # False: certainly not there at the last refresh
+
+    b"key" in bloomery.Filter(open("nb-1-big-Filter.db", "rb").read(), "na")
+
+An item is bytes, or a str, which is its UTF-8. Threads: any number may ask; a refresh replaces the filter as a whole."""
+import base64
+import struct
+import urllib.error
+import urllib.parse
+import urllib.request
+
+_ALL = (1 << 64) - 1
+_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+
+def _rotate(value, bits):
+    return ((value << bits) | (value >> (64 - bits))) & _ALL
+
+
+def _mix(value):
+    value = (value ^ (value >> 33)) * 0xFF51AFD7ED558CCD & _ALL
+    value = (value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53 & _ALL
+    return value ^ (value >> 33)
+
+
+def murmur3(item):
+    """Both halves of MurmurHash3 x64 128 with seed 0, as Cassandra computes it: bytes of the tail are signed."""
+    h1 = h2 = 0
+    blocks = len(item) // 16
+    for k1, k2 in struct.iter_unpack("<QQ", item[:16 * blocks]):
+        h1 ^= _rotate(k1 * _C1 & _ALL, 31) * _C2 & _ALL
+        h1 = ((_rotate(h1, 27) + h2) * 5 + 0x52DCE729) & _ALL
+        h2 ^= _rotate(k2 * _C2 & _ALL, 33) * _C1 & _ALL
+        h2 = ((_rotate(h2, 31) + h1) * 5 + 0x38495AB5) & _ALL
+    tail = item[16 * blocks:]
+    k1 = k2 = 0
+    for place, byte in enumerate(tail):
+        signed = (byte if byte < 128 else byte - 256) << 8 * (place % 8)
+        if place < 8:
+            k1 ^= signed & _ALL
+        else:
+            k2 ^= signed & _ALL
+    if len(tail) > 8:
+        h2 ^= _rotate(k2 * _C2 & _ALL, 33) * _C1 & _ALL
+    if tail:
+        h1 ^= _rotate(k1 * _C1 & _ALL, 31) * _C2 & _ALL
+    h1 ^= len(item)
+    h2 ^= len(item)
+    h1 = (h1 + h2) & _ALL
+    h2 = (h2 + h1) & _ALL
+    h1, h2 = _mix(h1), _mix(h2)
+    h1 = (h1 + h2) & _ALL
+    return h1, (h2 + h1) & _ALL
+
+
+def _signed(value):
+    return value - (1 << 64) if value >> 63 else value
+
+
+class Filter:
+    """The bytes of one or more Filter.db files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and
+    later), "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). ValueError: these are not whole Filter.db files."""
+
+    def __init__(self, data, layout="na"):
+        if layout not in ("na", "me", "ka"):
+            raise ValueError("the layout is na, me or ka, not %r" % (layout,))
+        self._data = memoryview(bytes(data))
+        self._base_first = layout == "ka"  # of the halves
+        self._flip = 0 if layout == "na" else 7  # of the number of a byte in its word
+        self.layers = []  # of (place, bits, hashes)
+        at = 0
+        while at < len(self._data):
+            if len(self._data) - at < 8:
+                raise ValueError("the data end within a header, at byte %d" % at)
+            hashes, words = struct.unpack_from(">ii", self._data, at)
+            if not 0 < hashes <= 21 or words <= 0 or 8 * words > len(self._data) - at - 8:
+                raise ValueError("this is no whole Filter.db, at byte %d: %d hashes, %d words" % (at, hashes, words))
+            self.layers.append((at + 8, 64 * words, hashes))
+            at += 8 + 8 * words
+
+    def __contains__(self, item):
+        if isinstance(item, str):
+            item = item.encode()
+        h1, h2 = murmur3(item)
+        base, increment = (h1, h2) if self._base_first else (h2, h1)
+        return any(self._has(base, increment, *layer) for layer in self.layers)
+
+    def _has(self, base, increment, place, bits, hashes):
+        for _ in range(hashes):
+            index = abs(_signed(base)) % bits
+            if not self._data[place + (index // 8 ^ self._flip)] >> index % 8 & 1:
+                return False
+            base = (base + increment) & _ALL
+        return True
+
+
+class Copy:
+    """A copy of a server's filter. `url` is that of GET /filters/NAME; `user` and `password` as for the server. Before the first
+    refresh() nothing is known, and every question raises LookupError."""
+
+    def __init__(self, url, user=None, password=None, timeout=60):
+        self._request = urllib.request.Request(url)
+        self._timeout = timeout
+        self._filter = None
+        self.etag = None
+        self.window = None
+        if password is not None:
+            both = "%s:%s" % (user or "default", password)
+            self._request.add_header("Authorization", "Basic " + base64.b64encode(both.encode()).decode())
+
+    def refresh(self):
+        """Fetches the filter if it has changed. Whether it has. OSError: the server did not answer, or not with a filter; the copy
+        stays what it was."""
+        if self.etag:
+            self._request.add_header("If-None-Match", self.etag)
+        try:
+            with urllib.request.urlopen(self._request, timeout=self._timeout) as reply:
+                if reply.headers["Bloomery-Key"]:
+                    raise OSError("the filter is KEYED: only who has its key can ask it")
+                data = reply.read()
+                if len(data) != int(reply.headers["Content-Length"]):
+                    raise OSError("the reply was cut off")
+                self._filter = Filter(data, reply.headers["Bloomery-Layout"])
+                self.window = reply.headers["Bloomery-Window"]
+                self.etag = reply.headers["ETag"]
+                return True
+        except urllib.error.HTTPError as error:
+            if error.code == 304:
+                return False
+            raise OSError("%d: %s" % (error.code, error.read(200).decode(errors="replace").strip())) from None
+
+    def __contains__(self, item):
+        now = self._filter
+        if now is None:
+            raise LookupError("refresh() has not fetched the filter yet")
+        return item in now

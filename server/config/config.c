@@ -16,6 +16,7 @@
 #include "config_internal.h"
 #include "config_value.h"
 
+static const char *const log_formats[] = {"text", "logfmt", "json", NULL};
 static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};
 static const char *const endpoint_types[] = {"ip", "hostname", "unknown-endpoint", NULL};
 static const char *const quarantine_policies[] = {"error", "maybe", NULL};

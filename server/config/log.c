@@ -67,6 +67,7 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     log->terminal = !copy && isatty(STDERR_FILENO) == 1;
     log->colour = log->terminal && colour_is_wanted();
     atomic_init(&log->level, (int)level);
+    atomic_init(&log->format, LOG_TEXT);
     atomic_init(&log->lost, 0);
     return 0;
 }
@@ -83,6 +84,11 @@ void log_deinit(struct log *log)
 void log_set_level(struct log *log, enum log_level level)
 {
     atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
+}
+
+void log_set_format(struct log *log, enum log_format format)
+{
+    atomic_store_explicit(&log->format, (int)format, memory_order_relaxed);
 }
 
 uint64_t log_lost(const struct log *log)
@@ -118,37 +124,77 @@ bool log_stderr_is_journal(void)
            st.st_dev == device && st.st_ino == inode;
 }
 
-/* "2026-11-21T08:15:30.123Z 4711 notice ", or "<5>" */
-static size_t write_head(const struct log *log, char *line, size_t size, enum log_level level)
+/* "2026-11-21T08:15:30.123Z" */
+static void write_time(char out[64])
+{
+    struct tm tm;
+    int64_t now_ms = clock_unix_ms();
+
+    gmtime_r(&(time_t){now_ms / 1000}, &tm);
+    snprintf(out, 64, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
+             tm.tm_min, tm.tm_sec, (long)(now_ms % 1000));
+}
+
+/* All up to the message. */
+static size_t write_head(const struct log *log, char *line, size_t size, enum log_level level, enum log_format format)
 {
     static const int priorities[] = {7, 6, 5, 4}; /* of syslog: debug, info, notice, warning */
-    struct tm tm;
-    int len;
+    const char *colour = log->colour && level == LOG_LEVEL_WARNING ? "\033[1;33m" : "", *word = level_words[level];
+    char time[64], before[16] = "";
+    long pid = (long)getpid();
+    int len = 0;
 
     if (log->journal)
-        return (size_t)snprintf(line, size, "<%d>", priorities[level]);
-    const char *colour = log->colour && level == LOG_LEVEL_WARNING ? "\033[1;33m" : "";
-    int64_t now_ms = clock_unix_ms();
-    gmtime_r(&(time_t){now_ms / 1000}, &tm);
-    len = snprintf(line, size, "%s%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %ld %s%s%s ", log->terminal ? CLEAR_LINE : "",
-                   tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                   (long)(now_ms % 1000), (long)getpid(), colour, level_words[level], colour[0] ? "\033[0m" : "");
+        snprintf(before, sizeof(before), "<%d>", priorities[level]);
+    else if (log->terminal)
+        snprintf(before, sizeof(before), CLEAR_LINE);
+    write_time(time);
+    switch (format) {
+    case LOG_TEXT:
+        len = log->journal ? snprintf(line, size, "%s", before)
+                           : snprintf(line, size, "%s%s %ld %s%s%s ", before, time, pid, colour, word,
+                                      colour[0] ? "\033[0m" : "");
+        break;
+    case LOG_LOGFMT:
+        len = snprintf(line, size, "%stime=%s pid=%ld level=%s message=\"", before, time, pid, word);
+        break;
+    case LOG_JSON:
+        len = snprintf(line, size, "%s{\"time\":\"%s\",\"pid\":%ld,\"level\":\"%s\",\"message\":\"", before, time, pid,
+                       word);
+        break;
+    }
     CHECK(len > 0 && (size_t)len < size);
     return (size_t)len;
 }
 
-/* Appends the escaped text, cut with "..." where it would pass `end`. Returns the new end. */
-static char *write_text(char *out, char *end, const char *text, bool cut)
+/* All behind the message. */
+static void write_end(char out[128], enum log_format format, uint64_t left_out)
+{
+    char note[96] = "";
+
+    if (left_out > 0 && format == LOG_TEXT)
+        snprintf(note, sizeof(note), " (left out before: %s)", log_count(left_out, "similar message").text);
+    else if (left_out > 0)
+        snprintf(note, sizeof(note), format == LOG_JSON ? ",\"left_out\":%" PRIu64 : " left_out=%" PRIu64, left_out);
+    snprintf(out, 128, "%s%s%s\n", format == LOG_TEXT ? "" : "\"", note, format == LOG_JSON ? "}" : "");
+}
+
+/* Appends the escaped text, cut with "..." where it would pass `end`; within quotes backslashes and quotes have a
+ * backslash in front. Returns the new end. */
+static char *write_text(char *out, char *end, const char *text, bool quoted, bool cut)
 {
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
-        size_t need = c >= 0x20 && c <= 0x7e ? 1 : 4;
+        bool shown = c >= 0x20 && c <= 0x7e, backslash = quoted && (!shown || c == '"' || c == '\\');
+        size_t need = (shown ? 1U : 4U) + backslash;
 
         if ((size_t)(end - out) < need + 3) {
             cut = true;
             break;
         }
-        if (need == 1)
+        if (backslash)
+            *out++ = '\\';
+        if (shown)
             *out++ = *text;
         else
             out = hex_escape(out, *text);
@@ -162,20 +208,19 @@ static char *write_text(char *out, char *end, const char *text, bool cut)
 
 static void write_line(struct log *log, enum log_level level, uint64_t left_out, const char *fmt, va_list ap)
 {
-    char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[96] = "", *out;
+    enum log_format format = (enum log_format)atomic_load_explicit(&log->format, memory_order_relaxed);
+    char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[128], *out;
     int saved = errno;
     int len = vsnprintf(message, sizeof(message), fmt, ap);
     ssize_t n;
 
     if (len < 0)
         snprintf(message, sizeof(message), "(a message that cannot be formatted: %s)", fmt);
-    if (left_out > 0)
-        snprintf(tail, sizeof(tail), " (left out before: %s)", log_count(left_out, "similar message").text);
-    out = line + write_head(log, line, sizeof(line), level);
-    out = write_text(out, line + sizeof(line) - strlen(tail) - 1, message, len >= (int)sizeof(message));
+    write_end(tail, format, left_out);
+    out = line + write_head(log, line, sizeof(line), level, format);
+    out = write_text(out, line + sizeof(line) - strlen(tail), message, format != LOG_TEXT, len >= (int)sizeof(message));
     memcpy(out, tail, strlen(tail));
     out += strlen(tail);
-    *out++ = '\n';
     do
         n = write(log->fd, line, (size_t)(out - line));
     while (n < 0 && errno == EINTR);

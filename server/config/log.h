@@ -6,6 +6,11 @@
  * the time and the process itself, a line is "<4>message": the number is syslog's for the level, by which journalctl -p
  * finds it.
  *
+ * With log_set_format() a line is fields for a collector instead, without a colour, in the journal behind "<4>":
+ *
+ *   {"time":"2026-11-21T08:15:30.123Z","pid":4711,"level":"notice","message":"ready: listening on 127.0.0.1:6379"}
+ *   time=2026-11-21T08:15:30.123Z pid=4711 level=notice message="ready: listening on 127.0.0.1:6379"
+ *
  * On a terminal warnings are in colour, unless NO_COLOR is set (no-color.org) or TERM is dumb, and log_status() shows
  * one line that the next one replaces.
  *
@@ -38,6 +43,9 @@ enum log_level {
     LOG_LEVEL_NOTHING, /* as a threshold only */
 };
 
+/* In the order of the words of the `log-format` setting. */
+enum log_format { LOG_TEXT, LOG_LOGFMT, LOG_JSON };
+
 /* The state of one bounded kind of message, shared by the threads that write it: at most `lines` in each window of
  * `seconds`. Zero-initialise all but these two. */
 struct log_limit {
@@ -59,7 +67,7 @@ struct log_limits {
 struct log {
     struct log_limits limits;
     /* internal */
-    _Atomic int level;
+    _Atomic int level, format;
     int fd;     /* never changes: log_reopen() puts another file behind it */
     char *path; /* NULL for the standard error */
     bool journal, terminal, colour;
@@ -76,6 +84,7 @@ void log_deinit(struct log *log); /* closes the file */
 bool log_stderr_is_journal(void);
 
 void log_set_level(struct log *log, enum log_level level);
+void log_set_format(struct log *log, enum log_format format); /* at first LOG_TEXT */
 
 static inline bool log_enabled(const struct log *log, enum log_level level)
 {

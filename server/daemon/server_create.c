@@ -419,6 +419,7 @@ int server_create(struct server **server_out, struct config *config, unsigned ma
         free(server);
         return status;
     }
+    log_set_format(&server->log, (enum log_format)config->process.log_format);
     server->calls =
         (struct server_calls){.log_synced = log_synced, .log_has_room = log_has_room, .memory_changed = memory_changed};
     settings_init(&server->settings, config);

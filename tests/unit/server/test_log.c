@@ -93,6 +93,44 @@ Test(log, a_line_has_time_process_level_and_message)
     cr_assert_str_eq(content + end, "\n");
 }
 
+/* For collectors of logs, whatever is in the message. */
+Test(log, a_line_as_fields)
+{
+    struct log_limit limit = {.lines = 1, .seconds = 1};
+    char text[LOG_LINE_MAX * 2], *at;
+
+    log_set_format(&the_log, LOG_JSON);
+    log_warning(&the_log, "name \"a\\b\" %s", "\xff\n");
+    at = strstr(read_file(path), "Z\",\"pid\":");
+    cr_assert(strncmp(content, "{\"time\":\"20", 11) == 0 && at, "%s", content);
+    snprintf(text, sizeof(text), "%ld,\"level\":\"warning\",\"message\":\"name \\\"a\\\\b\\\" \\\\xff\\\\x0a\"}\n",
+             (long)getpid());
+    cr_assert_str_eq(at + strlen("Z\",\"pid\":"), text);
+
+    cr_assert_eq(truncate(path, 0), 0);
+    for (int i = 0; i < 3; i++)
+        log_limited(&the_log, &limit, 5000, LOG_LEVEL_NOTICE, "m");
+    log_limited(&the_log, &limit, 6000, LOG_LEVEL_NOTICE, "next");
+    cr_assert(strstr(read_file(path), "\"message\":\"next\",\"left_out\":2}\n"), "%s", content);
+
+    cr_assert_eq(truncate(path, 0), 0);
+    log_set_format(&the_log, LOG_LOGFMT);
+    log_limited(&the_log, &limit, 6000, LOG_LEVEL_NOTICE, "m");
+    log_limited(&the_log, &limit, 7000, LOG_LEVEL_NOTICE, "a=\"b\"");
+    cr_assert(strncmp(read_file(path), "time=20", 7) == 0, "%s", content);
+    cr_assert(strstr(content, " level=notice message=\"a=\\\"b\\\"\" left_out=1\n"), "%s", content);
+
+    cr_assert_eq(truncate(path, 0), 0);
+    memset(text, '"', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    log_set_format(&the_log, LOG_JSON);
+    log_notice(&the_log, "%s", text);
+    size_t len = strlen(read_file(path));
+    cr_assert_leq(len, LOG_LINE_MAX);
+    cr_assert_str_eq(content + len - strlen("\\\"...\"}\n"), "\\\"...\"}\n");
+    cr_assert_eq(count_lines(content), 1);
+}
+
 /* Messages below the level are not written; the level may change at any time. */
 Test(log, the_level_is_a_threshold)
 {

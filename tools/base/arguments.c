@@ -79,12 +79,12 @@ static int take_option(const struct tool_command *command, char **argv, int *at,
     return TOOL_OK;
 }
 
-/* The word of the usage line for argument n. */
+/* The word of the usage line for argument n, without the optional ones. */
 static const char *argument_name(const struct tool_command *command, unsigned n, size_t *len_out)
 {
     const char *word = command->arguments;
-    for (; n > 0 && strchr(word, ' '); n--)
-        word = strchr(word, ' ') + 1;
+    for (; (n > 0 || *word == '[') && strchr(word, ' '); word = strchr(word, ' ') + 1)
+        n -= *word != '[';
     *len_out = strcspn(word, " .");
     return word;
 }

@@ -24,22 +24,22 @@ static int read_options(struct item_input *input, const struct tool_args *args, 
 {
     const char *command = args->command->name;
 
-    input->prefixed = tool_option(args, "--length-prefixed") != NULL;
-    input->keys = tool_option(args, "--keys") != NULL;
-    input->separator = '\t';
+    input->form.prefixed = tool_option(args, "--length-prefixed") != NULL;
+    input->form.keys = tool_option(args, "--keys") != NULL;
+    input->form.separator = '\t';
     if (!has_field)
         return TOOL_OK;
     const char *field = tool_option(args, "--field"), *separator = tool_option(args, "--separator");
-    if (tool_number(args, "--field", 1, UINT32_MAX, &input->field) != TOOL_OK)
+    if (tool_number(args, "--field", 1, UINT32_MAX, &input->form.field) != TOOL_OK)
         return TOOL_USAGE;
     if (separator && strlen(separator) != 1)
         return tool_misused(command, "--separator '%s' is not one character", separator);
     if (separator && !field)
         return tool_misused(command, "--separator goes with --field");
-    if (field && input->prefixed)
+    if (field && input->form.prefixed)
         return tool_misused(command, "--field needs lines, which --length-prefixed items are not");
     if (separator)
-        input->separator = separator[0];
+        input->form.separator = separator[0];
     return TOOL_OK;
 }
 
@@ -48,15 +48,16 @@ static bool is_standard(const char *path)
     return !path || strcmp(path, "-") == 0;
 }
 
-static struct item_input new_input(const char *path, const char *command)
+static void init(struct item_input *input, const char *path, const struct tool_args *args)
 {
-    return (struct item_input){.fd = -1, .command = command, .path = is_standard(path) ? "the standard input" : path};
+    *input = (struct item_input){
+        .fd = -1, .command = args->command->name, .path = is_standard(path) ? "the standard input" : path};
 }
 
-static int open_input(struct item_input *input, const char *path)
+static int open_bytes(struct item_input *input, bool standard)
 {
-    bool standard = is_standard(path);
     struct stat st;
+    const char *path = input->path;
 
     input->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (input->fd < 0 || fstat(input->fd, &st) != 0)
@@ -71,9 +72,9 @@ static int open_input(struct item_input *input, const char *path)
         input->size = (uint64_t)(st.st_size - input->start);
     input->buf_size = BUF_BYTES;
     input->buf = malloc(input->buf_size);
-    if (input->keys)
+    if (input->form.keys)
         input->key_bytes = malloc((size_t)BLOOM_BATCH * CQL_KEY_MAX);
-    if (!input->buf || (input->keys && !input->key_bytes)) {
+    if (!input->buf || (input->form.keys && !input->key_bytes)) {
         item_input_close(input);
         return failed(input, strerror(ENOMEM));
     }
@@ -82,18 +83,20 @@ static int open_input(struct item_input *input, const char *path)
 
 int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field)
 {
-    *input = new_input(path, args->command->name);
+    init(input, path, args);
     int rc = read_options(input, args, has_field);
     if (rc == TOOL_OK)
         rc = key_option_read(args, 0, NULL, &input->secret);
-    return rc == TOOL_OK ? open_input(input, path) : rc;
+    return rc == TOOL_OK ? open_bytes(input, is_standard(path)) : rc;
 }
 
-int item_input_open_keys(struct item_input *input, const char *path, const char *command)
+int item_input_open_as(struct item_input *input, const char *path, const struct tool_args *args,
+                       const struct item_form *form)
 {
-    *input = new_input(path, command);
-    input->keys = true;
-    return open_input(input, path);
+    init(input, path, args);
+    input->form = *form;
+    csv_reader_init(&input->csv, form->column);
+    return open_bytes(input, is_standard(path));
 }
 
 void item_input_close(struct item_input *input)
@@ -115,6 +118,7 @@ int item_input_rewind(struct item_input *input)
     input->begin = input->end = 0;
     input->at_end = false;
     input->done = input->items = 0;
+    csv_reader_init(&input->csv, input->form.column);
     return TOOL_OK;
 }
 
@@ -156,7 +160,7 @@ static size_t whole_item(const struct item_input *input, size_t *from, size_t *l
     size_t there = input->end - input->begin;
 
     *from = *len = 0;
-    if (input->prefixed) {
+    if (input->form.prefixed) {
         if (there < PREFIX_SIZE)
             return 0;
         const unsigned char *p = (const unsigned char *)at;
@@ -165,22 +169,43 @@ static size_t whole_item(const struct item_input *input, size_t *from, size_t *l
         *len = n;
         return there - PREFIX_SIZE < n ? 0 : PREFIX_SIZE + n;
     }
-    const char *newline = memchr(at, '\n', there);
-    *len = newline ? (size_t)(newline - at) : there;
-    return newline ? *len + 1 : input->at_end ? there : 0;
+    const char *end = memchr(at, input->form.nul ? '\0' : '\n', there);
+    *len = end ? (size_t)(end - at) : there;
+    return end ? *len + 1 : input->at_end ? there : 0;
+}
+
+/* The same of CSV, with `*bad_out` true after a message. */
+static size_t whole_record(struct item_input *input, size_t *from, size_t *len, bool *bad_out)
+{
+    struct errbuf err = {{0}};
+    char *item = NULL, *at = input->buf + input->begin;
+    size_t taken = 0;
+    enum csv_status status =
+        csv_next(&input->csv, at, input->end - input->begin, input->at_end, &taken, &item, len, &err);
+
+    if (status == CSV_HEADER) {
+        input->begin += taken;
+        input->done += taken;
+        return whole_record(input, from, len, bad_out);
+    }
+    *bad_out = status == CSV_BAD;
+    if (status == CSV_BAD)
+        failed(input, err.text);
+    *from = item ? (size_t)(item - at) : 0;
+    return status == CSV_RECORD ? taken : 0;
 }
 
 /* The field of a line; false when it has fewer. */
 static bool take_field(const struct item_input *input, struct bloom_item *item)
 {
-    for (uint64_t i = 1; i < input->field; i++) {
-        const char *separator = memchr(item->ptr, input->separator, item->len);
+    for (uint64_t i = 1; i < input->form.field; i++) {
+        const char *separator = memchr(item->ptr, input->form.separator, item->len);
         if (!separator)
             return false;
         item->len -= (size_t)(separator + 1 - item->ptr);
         item->ptr = separator + 1;
     }
-    const char *end = memchr(item->ptr, input->separator, item->len);
+    const char *end = memchr(item->ptr, input->form.separator, item->len);
     if (end)
         item->len = (size_t)(end - item->ptr);
     return true;
@@ -192,12 +217,12 @@ static bool finish_item(struct item_input *input, struct item_batch *batch)
     struct errbuf err = {{0}};
 
     input->items++;
-    if (input->field && !take_field(input, item)) {
+    if (input->form.field && !take_field(input, item)) {
         tool_failed(input->command, "%s: line %" PRIu64 " has no field %" PRIu64, input->path, input->items,
-                    input->field);
+                    input->form.field);
         return false;
     }
-    if (input->keys) {
+    if (input->form.keys) {
         unsigned char *bytes = input->key_bytes + batch->n * CQL_KEY_MAX;
         size_t len;
         if (cql_key_parse(item->ptr, item->len, bytes, &len, &err) != CQL_KEY_OK) {
@@ -216,9 +241,15 @@ static bool finish_item(struct item_input *input, struct item_batch *batch)
 
 int item_input_next(struct item_input *input, struct item_batch *batch)
 {
+    bool bad = false;
+
     batch->n = 0;
     while (batch->n < BLOOM_BATCH) {
-        size_t from, len, taken = whole_item(input, &from, &len);
+        size_t from,
+            len = 0,
+            taken = input->form.column ? whole_record(input, &from, &len, &bad) : whole_item(input, &from, &len);
+        if (bad)
+            return TOOL_FAILED;
         if (taken == 0) {
             if (batch->n > 0)
                 break; /* the buffer moves when it is filled */
@@ -226,7 +257,7 @@ int item_input_next(struct item_input *input, struct item_batch *batch)
                 return TOOL_OK;
             if (input->at_end)
                 return failed(input, "ends within an item");
-            if (input->prefixed && len > ITEM_INPUT_MAX)
+            if (input->form.prefixed && len > ITEM_INPUT_MAX)
                 return failed(input, "an item is longer than 512 MB; is this length-prefixed input?");
             if (!fill(input))
                 return TOOL_FAILED;

@@ -1,8 +1,10 @@
-/* item_input: items from a file or the standard input, in batches: lines, or items with their length before them.
+/* item_input: items from a file or the standard input, in batches: lines, items with their length before them, items
+ * that end with NUL, or a column of CSV.
  *
- * The forms: a line is an item without its newline, an empty one too; the last may lack the newline. With `prefixed`
- * each item follows its length, four bytes, big-endian. With `field` the item is a field of the line; with `keys` it is
- * the text of a partition key (cql_key.h), and becomes its bytes.
+ * The forms: a line is an item without its newline, an empty one too; the last may lack the newline. With `nul` NULs
+ * take the place of newlines. With `prefixed` each item follows its length, four bytes, big-endian. With `column` it is
+ * this field of a record (csv_reader.h). With `field` the item is a field of the line; with `keys` it is the text of a
+ * partition key (cql_key.h), and becomes its bytes.
  *
  * Lifetime: caller's storage, open to close. Thread: one. */
 #ifndef BLOOMERY_TOOL_ITEM_INPUT_H
@@ -13,17 +15,24 @@
 #include <stdint.h>
 
 #include "bloom_batch.h"
+#include "csv_reader.h"
 #include "errbuf.h"
 #include "key_option.h"
 #include "tool.h"
 
 #define ITEM_INPUT_MAX (512u << 20) /* bytes of a line or an item, as many as a server takes of one argument */
 
-struct item_input {
-    int fd;
-    bool prefixed, keys;
+/* Zeroed: lines. */
+struct item_form {
+    bool nul, prefixed, keys;
     uint64_t field; /* 1, 2, ...; 0: the whole line */
     char separator;
+    const char *column; /* of CSV; NULL: it is none */
+};
+
+struct item_input {
+    int fd;
+    struct item_form form;
     const char *command, *path; /* for messages */
     uint64_t size;              /* bytes of a regular file from where it stands; 0: unknown */
     bool can_rewind;
@@ -31,6 +40,7 @@ struct item_input {
     uint64_t done, items; /* bytes and items so far */
 
     /* internal */
+    struct csv_reader csv;
     char *buf;
     size_t buf_size, begin, end;
     bool at_end;
@@ -42,7 +52,7 @@ struct item_input {
 struct item_batch {
     size_t n; /* 0: the end */
     struct bloom_item items[BLOOM_BATCH];
-    struct bloom_item lines[BLOOM_BATCH]; /* the line, or the item with its length: as it was read */
+    struct bloom_item lines[BLOOM_BATCH]; /* the line, or the item with its length: as it was read; not of CSV */
 };
 
 /* The options of all subcommands with items. */
@@ -60,8 +70,9 @@ struct item_batch {
  * TOOL_OK, TOOL_USAGE or TOOL_FAILED after a message. */
 int item_input_open(struct item_input *input, const char *path, const struct tool_args *args, bool has_field);
 
-/* Lines that are partition keys, without options. */
-int item_input_open_keys(struct item_input *input, const char *path, const char *command);
+/* The same, with the form in place of options. */
+int item_input_open_as(struct item_input *input, const char *path, const struct tool_args *args,
+                       const struct item_form *form);
 void item_input_close(struct item_input *input);
 
 /* The next items; they live until the next call. TOOL_OK, or TOOL_FAILED after a message. */

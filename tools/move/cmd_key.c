@@ -6,14 +6,12 @@
 
 #include "key_file.h"
 #include "name_code.h"
-#include "peer.h"
-#include "server_url.h"
+#include "server_call.h"
 #include "terminal.h"
 #include "tls_options.h"
 #include "tool.h"
 
-#define COMMAND    "key"
-#define TIMEOUT_MS 60000
+#define COMMAND "key"
 
 struct needs {
     const struct key_file *keys; /* NULL: not given */
@@ -94,19 +92,9 @@ static int ask_directory(struct needs *needs, const char *dir)
 
 struct scan {
     struct needs *needs;
-    const char *shown; /* the server's address */
-    struct peer peer;
+    struct server_call *server;
     char cursor[PEER_NUMBER_SIZE];
 };
-
-static int take_reply(struct scan *scan, struct resp_reply *reply)
-{
-    struct errbuf err = {""};
-
-    if (peer_reply(&scan->peer, reply, &err) != 0)
-        return tool_failed(COMMAND, "%s: %s", scan->shown, err.text);
-    return TOOL_OK;
-}
 
 /* A filter that is gone by now, and a key of another type, answer an error. */
 static int ask_filter(struct scan *scan, struct slice name)
@@ -114,8 +102,8 @@ static int ask_filter(struct scan *scan, struct slice name)
     struct resp_reply reply;
     uint64_t id;
 
-    PEER_PUT(&scan->peer, PEER_WORD("BF.INFO"), name, PEER_WORD("KEY"));
-    int rc = take_reply(scan, &reply);
+    PEER_PUT(&scan->server->peer, PEER_WORD("BF.INFO"), name, PEER_WORD("KEY"));
+    int rc = server_call_any_reply(scan->server, &reply);
     if (rc != TOOL_OK || reply.nodes[0].kind != RESP_REPLY_ARRAY || reply.count != 2)
         return rc;
     struct slice text = resp_reply_text(&reply, 1);
@@ -158,13 +146,13 @@ static int scan_page(struct scan *scan)
 {
     struct resp_reply reply;
 
-    PEER_PUT(&scan->peer, PEER_WORD("SCAN"), PEER_WORD(scan->cursor), PEER_WORD("COUNT"), PEER_WORD("1000"));
-    int rc = take_reply(scan, &reply);
+    PEER_PUT(&scan->server->peer, PEER_WORD("SCAN"), PEER_WORD(scan->cursor), PEER_WORD("COUNT"), PEER_WORD("1000"));
+    int rc = server_call_any_reply(scan->server, &reply);
     if (rc != TOOL_OK)
         return rc;
     struct slice text = resp_reply_text(&reply, reply.count > 2 ? 1 : 0);
     if (reply.count < 3 || reply.nodes[2].kind != RESP_REPLY_ARRAY || text.len >= sizeof(scan->cursor))
-        return tool_failed(COMMAND, "%s answers: %.*s", scan->shown, (int)text.len, text.ptr);
+        return tool_failed(COMMAND, "%s answers: %.*s", scan->server->url.shown, (int)text.len, text.ptr);
     memcpy(scan->cursor, text.ptr, text.len);
     scan->cursor[text.len] = '\0';
     return ask_names(scan, &reply);
@@ -172,30 +160,16 @@ static int scan_page(struct scan *scan)
 
 static int ask_server(struct needs *needs, const struct tool_args *args, char *text)
 {
-    const char *password = getenv("REDISCLI_AUTH");
-    struct scan scan = {.needs = needs, .cursor = "0"};
-    struct server_url url = {0};
-    struct tls_context *tls = NULL;
-    struct errbuf err = {""};
+    static struct server_call server;
+    struct scan scan = {.needs = needs, .server = &server, .cursor = "0"};
+    int rc = server_call_read(&server, args, text);
 
-    if (server_url_read(&url, text, &err) != 0)
-        return tool_misused(COMMAND, "%s", err.text);
-    server_url_hide(text);
-    if (!url.address.password && password && server_url_set_password(&url, password) != 0)
-        return tool_failed(COMMAND, "$REDISCLI_AUTH is too long");
-    int rc = tls_options_read(args, url.with_tls, &tls);
-    if (rc != TOOL_OK)
-        return rc;
-    url.address.tls = tls;
-    scan.shown = url.shown;
-    peer_init(&scan.peer, TIMEOUT_MS, NULL);
-    if (peer_connect(&scan.peer, &url.address, &err) != 0 || peer_log_in(&scan.peer, &url.address, &err) != 0)
-        rc = tool_failed(COMMAND, "%s: %s", url.shown, err.text);
+    if (rc == TOOL_OK)
+        rc = server_call_connect(&server);
     do {
         rc = rc == TOOL_OK ? scan_page(&scan) : rc;
     } while (rc == TOOL_OK && strcmp(scan.cursor, "0") != 0);
-    peer_close(&scan.peer);
-    tls_context_destroy(tls);
+    server_call_close(&server);
     return rc;
 }
 

@@ -13,55 +13,21 @@
 #include "log_text.h"
 #include "output.h"
 #include "progress.h"
-#include "server_url.h"
+#include "server_call.h"
 #include "tls_options.h"
 
 #define COMMAND     "load"
-#define TIMEOUT_MS  60000
 #define TEMP_PREFIX "bloomery:load:"
 
 struct load {
     const char *name;
     bool replace;
     struct loaded_filter loaded;
-    struct server_url url;
-    struct peer peer;
+    struct server_call server;
     uint64_t nonce[2];
     struct bloom_secret key; /* id 0: the filter is not KEYED */
     char temp[64];
 };
-
-/* ---- the server ---- */
-
-static int refuse(const struct load *load, const char *text)
-{
-    return tool_failed(COMMAND, "%s: %s", load->url.shown, text);
-}
-
-/* Waits for the reply, which must not be an error. */
-static int take_reply(struct load *load, struct resp_reply *reply)
-{
-    struct errbuf err = {{0}};
-
-    if (peer_reply(&load->peer, reply, &err) != 0)
-        return refuse(load, err.text);
-    if (reply->nodes[0].kind == RESP_REPLY_ERROR) {
-        struct slice text = resp_reply_text(reply, 0);
-        return tool_failed(COMMAND, "%s answers: %.*s", load->url.shown, (int)text.len, text.ptr);
-    }
-    return TOOL_OK;
-}
-
-static int connect_to(struct load *load)
-{
-    struct errbuf err = {{0}};
-
-    peer_init(&load->peer, TIMEOUT_MS, NULL);
-    if (peer_connect(&load->peer, &load->url.address, &err) != 0 ||
-        peer_log_in(&load->peer, &load->url.address, &err) != 0)
-        return refuse(load, err.text);
-    return TOOL_OK;
-}
 
 /* ---- the filter ---- */
 
@@ -73,9 +39,9 @@ static int send_chunk(struct load *load, struct slice name, const struct dump_pl
     size_t len = dump_chunk_bytes(plan, place->next);
 
     dump_write_chunk(plan, load->loaded.filter, load->nonce[0], load->nonce[1], place, chunk);
-    PEER_PUT(&load->peer, PEER_WORD("BF.LOADCHUNK"), name, peer_number(dump_iterator(place), number),
+    PEER_PUT(&load->server.peer, PEER_WORD("BF.LOADCHUNK"), name, peer_number(dump_iterator(place), number),
              ((struct slice){(const char *)chunk, len}));
-    return take_reply(load, &reply);
+    return server_call_reply(&load->server, &reply);
 }
 
 static int send_chunks(struct load *load, struct slice name)
@@ -114,21 +80,8 @@ static int send_filter(struct load *load)
     int rc = send_chunks(load, temp);
     if (rc != TOOL_OK)
         return rc;
-    PEER_PUT(&load->peer, PEER_WORD("RENAME"), temp, name);
-    return take_reply(load, &reply);
-}
-
-static int read_url(struct load *load, char *text)
-{
-    const char *password = getenv("REDISCLI_AUTH");
-    struct errbuf err = {{0}};
-
-    if (server_url_read(&load->url, text, &err) != 0)
-        return tool_misused(COMMAND, "%s", err.text);
-    server_url_hide(text);
-    if (!load->url.address.password && password && server_url_set_password(&load->url, password) != 0)
-        return tool_failed(COMMAND, "$REDISCLI_AUTH is too long");
-    return TOOL_OK;
+    PEER_PUT(&load->server.peer, PEER_WORD("RENAME"), temp, name);
+    return server_call_reply(&load->server, &reply);
 }
 
 static int report(const struct load *load, const struct tool_args *args)
@@ -138,12 +91,12 @@ static int report(const struct load *load, const struct tool_args *args)
 
     struct buf *json = output_single(&out, args);
     if (json) {
-        output_string(json, "server", load->url.shown);
+        output_string(json, "server", load->server.url.shown);
         output_string(json, "name", load->name);
         JSON_COUNTS(json, {"bytes", bytes}, {"items", items});
         json_end(json, '}');
     } else {
-        printf("%s: filter '%s': %" PRIu64 " bytes, about %s\n", load->url.shown, load->name, bytes,
+        printf("%s: filter '%s': %" PRIu64 " bytes, about %s\n", load->server.url.shown, load->name, bytes,
                log_count(items, "item").text);
     }
     return output_end(&out, TOOL_OK);
@@ -154,12 +107,8 @@ static int run(const struct tool_args *args)
     static struct load load;
     struct bloom_params params;
     struct bloom_shape shape;
-    struct tls_context *tls = NULL;
-    int rc = read_url(&load, args->positional[0]);
+    int rc = server_call_read(&load.server, args, args->positional[0]);
 
-    if (rc == TOOL_OK)
-        rc = tls_options_read(args, load.url.with_tls, &tls);
-    load.url.address.tls = tls;
     load.name = args->positional[1];
     load.replace = tool_option(args, "--replace") != NULL;
     (void)!getrandom(load.nonce, sizeof(load.nonce), 0);
@@ -168,16 +117,14 @@ static int run(const struct tool_args *args)
         rc = loaded_filter_open(&load.loaded, args, args->positional[2], &params, &shape);
     if (rc == TOOL_OK && tool_option(args, "--key-file"))
         rc = key_option_read(args, params.key, args->positional[2], &load.key);
-    if (rc == TOOL_OK) {
-        rc = connect_to(&load);
-        if (rc == TOOL_OK)
-            rc = send_filter(&load);
-        peer_close(&load.peer);
-    }
+    if (rc == TOOL_OK)
+        rc = server_call_connect(&load.server);
+    if (rc == TOOL_OK)
+        rc = send_filter(&load);
     if (rc == TOOL_OK)
         rc = report(&load, args);
     loaded_filter_deinit(&load.loaded);
-    tls_context_destroy(tls);
+    server_call_close(&load.server);
     return rc;
 }
 
@@ -198,10 +145,10 @@ const struct tool_command tool_load_command = {
     .min = 3,
     .max = 3,
     .summary = "Loads a Filter.db file into a running Bloomery as a filter.",
-    .text = "URL is redis://[[user]:password@]host[:port], rediss://... with TLS, or unix:///path/of/socket; "
-            "$REDISCLI_AUTH can have the password. NAME must be free. The filter appears when it is complete, and"
-            " is then as durable as the daemon's settings make it. BF.IMPORT is faster for files that the daemon "
-            "can read itself.",
+    .text = SERVER_CALL_URL
+    " NAME must be free. The filter appears when it is complete, and"
+    " is then as durable as the daemon's settings make it. BF.IMPORT is faster for files that the daemon "
+    "can read itself.",
     .options = options,
     .examples = "bloomery load redis://127.0.0.1 small small.db --variant na\n"
                 "bloomery load unix:///run/bloomery/bloomery.sock users-1 nb-1-big-Filter.db --replace",

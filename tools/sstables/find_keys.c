@@ -21,7 +21,8 @@ int find_keys_open(struct find_keys *keys, const struct tool_args *args)
         return tool_misused(command, "KEY is missing; give keys, or --keys-from FILE");
     if (path && keys->narguments)
         return tool_misused(command, "give keys or --keys-from FILE, not both");
-    int rc = path ? item_input_open_keys(&keys->input, path, command) : TOOL_OK;
+    const struct item_form form = {.keys = true};
+    int rc = path ? item_input_open_as(&keys->input, path, args, &form) : TOOL_OK;
     if (rc != TOOL_OK)
         return rc;
     size_t n = path ? KEYS + BLOOM_BATCH : keys->narguments;

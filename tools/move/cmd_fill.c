@@ -1,0 +1,428 @@
+/* bloomery fill: adds the items of a file or a pipe to a filter of a running server.
+ *
+ * Batches of BF.INSERT go out in a pipeline, always with NOCREATE: a filter that is deleted in the midst must not come
+ * back with a part of the items. Nothing is sent twice: a lost connection ends the command with the number of
+ * acknowledged items. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "item_input.h"
+#include "log_text.h"
+#include "output.h"
+#include "progress.h"
+#include "server_call.h"
+#include "tls_options.h"
+
+#define COMMAND      "fill"
+#define LOCAL        "redis://127.0.0.1"
+#define PIPELINE     256        /* batches without an answer */
+#define QUEUED_BYTES (1u << 20) /* of items, before they are sent */
+#define SWAP_END     ":new"
+#define DEFAULT_RATE 0.01
+
+struct fill {
+    struct server_call server;
+    struct item_input input;
+    const char *name;
+    struct slice target; /* the filter that gets the items: NAME or NAME:new */
+    bool makes, demands_new, swaps, keyed;
+    bool made; /* the target, by this run */
+    double rate;
+    uint64_t capacity; /* 0: as many as there are items */
+
+    size_t waiting[PIPELINE]; /* items of the batches without an answer, a ring */
+    unsigned first, nwaiting;
+    size_t queued; /* bytes */
+    uint64_t sent, acknowledged, added;
+    struct errbuf reason; /* why it stops; empty: it does not */
+};
+
+/* ---- the filter ---- */
+
+static bool answers_one(const struct resp_reply *reply)
+{
+    return reply->nodes[0].kind == RESP_REPLY_INTEGER && reply->nodes[0].number == 1;
+}
+
+static bool says_exists(const struct resp_reply *reply)
+{
+    static const char text[] = "item exists"; /* as RedisBloom says it */
+    struct slice error = resp_reply_text(reply, 0);
+
+    return reply->nodes[0].kind == RESP_REPLY_ERROR && memmem(error.ptr, error.len, text, strlen(text));
+}
+
+static int demand_filter(struct fill *fill)
+{
+    struct resp_reply reply;
+
+    PEER_PUT(&fill->server.peer, PEER_WORD("EXISTS"), fill->target);
+    int rc = server_call_reply(&fill->server, &reply);
+    if (rc == TOOL_OK && !answers_one(&reply))
+        return tool_failed(COMMAND, "%s: there is no filter '%s'; with --error and --capacity it is made",
+                           fill->server.url.shown, fill->name);
+    return rc;
+}
+
+static int refuse_existing(const struct fill *fill)
+{
+    if (fill->swaps)
+        return tool_failed(COMMAND,
+                           "%s: '%s' exists: another run fills it, or has left it behind; if it is not needed, delete "
+                           "it",
+                           fill->server.url.shown, fill->target.ptr);
+    return tool_failed(COMMAND, "%s: '%s' exists, and --new demands that it does not", fill->server.url.shown,
+                       fill->name);
+}
+
+static int make_filter(struct fill *fill)
+{
+    struct slice words[5] = {PEER_WORD("BF.RESERVE"), fill->target};
+    char rate[32], capacity[PEER_NUMBER_SIZE];
+    struct errbuf err = {{0}};
+    struct resp_reply reply;
+
+    snprintf(rate, sizeof(rate), "%.17g", fill->rate);
+    words[2] = PEER_WORD(rate);
+    words[3] = peer_number((int64_t)fill->capacity, capacity);
+    words[4] = PEER_WORD("KEYED");
+    peer_put(&fill->server.peer, words, fill->keyed ? 5 : 4);
+    if (peer_reply(&fill->server.peer, &reply, &err) != 0)
+        return tool_failed(COMMAND, "%s: %s", fill->server.url.shown, err.text);
+    if (says_exists(&reply))
+        return fill->demands_new ? refuse_existing(fill) : TOOL_OK;
+    if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
+        struct slice text = resp_reply_text(&reply, 0);
+        return tool_failed(COMMAND, "%s: '%s' is not made: %.*s", fill->server.url.shown, fill->target.ptr,
+                           (int)text.len, text.ptr);
+    }
+    fill->made = true;
+    return TOOL_OK;
+}
+
+/* ---- items ---- */
+
+/* The first reason counts: what follows comes of it. */
+static void stop(struct fill *fill, struct slice reason)
+{
+    if (fill->reason.text[0] == '\0')
+        errbuf_set(&fill->reason, "%.*s", (int)reason.len, reason.ptr);
+}
+
+static void lose_server(struct fill *fill, const struct errbuf *err)
+{
+    stop(fill, PEER_WORD(err->text));
+    peer_close(&fill->server.peer);
+}
+
+/* An answer has a number for each item, and at the first refused one an error. */
+static void count_answer(struct fill *fill, const struct resp_reply *reply, size_t items)
+{
+    size_t numbers = 0;
+
+    for (size_t i = reply->nodes[0].kind == RESP_REPLY_ARRAY; i < reply->count; i++) {
+        const struct resp_reply_node *node = &reply->nodes[i];
+        if (node->kind == RESP_REPLY_ERROR)
+            stop(fill, resp_reply_text(reply, i));
+        if (i == 0 || node->kind != RESP_REPLY_INTEGER || node->number < 0 || node->number > 1 || numbers == items)
+            break;
+        numbers++;
+        fill->added += (uint64_t)node->number;
+    }
+    fill->acknowledged += numbers;
+    if (numbers != items || reply->count != items + 1)
+        stop(fill, PEER_WORD("the answer to BF.INSERT is not a number for each item"));
+}
+
+static void take_answer(struct fill *fill)
+{
+    struct errbuf err = {{0}};
+    struct resp_reply reply;
+
+    if (peer_reply(&fill->server.peer, &reply, &err) != 0) {
+        lose_server(fill, &err);
+        return;
+    }
+    fill->queued = 0;
+    count_answer(fill, &reply, fill->waiting[fill->first]);
+    fill->first = (fill->first + 1) % PIPELINE;
+    fill->nwaiting--;
+}
+
+static void take_answers(struct fill *fill, unsigned left)
+{
+    while (fill->nwaiting > left && peer_is_open(&fill->server.peer))
+        take_answer(fill);
+}
+
+static void put_batch(struct fill *fill, const struct item_batch *batch)
+{
+    struct slice words[4 + BLOOM_BATCH] = {PEER_WORD("BF.INSERT"), fill->target, PEER_WORD("NOCREATE"),
+                                           PEER_WORD("ITEMS")};
+
+    for (size_t i = 0; i < batch->n; i++) {
+        words[4 + i] = (struct slice){batch->items[i].ptr, batch->items[i].len};
+        fill->queued += batch->items[i].len;
+    }
+    peer_put(&fill->server.peer, words, 4 + batch->n);
+    fill->waiting[(fill->first + fill->nwaiting++) % PIPELINE] = batch->n;
+    fill->sent += batch->n;
+}
+
+/* Also sends what is queued when the input pauses: a batch is not full then. */
+static void send_batch(struct fill *fill, const struct item_batch *batch)
+{
+    struct errbuf err = {{0}};
+
+    put_batch(fill, batch);
+    if (fill->nwaiting == PIPELINE) {
+        take_answers(fill, PIPELINE / 2);
+    } else if (batch->n < BLOOM_BATCH || fill->queued >= QUEUED_BYTES) {
+        if (peer_flush(&fill->server.peer, &err) != 0)
+            lose_server(fill, &err);
+        fill->queued = 0;
+    }
+}
+
+/* TOOL_FAILED: the input is bad, after a message, or there is a reason to stop. */
+static int send_items(struct fill *fill)
+{
+    struct item_batch batch;
+    struct progress progress;
+    int rc;
+
+    progress_begin(&progress, "filling", fill->input.size);
+    while ((rc = item_input_next(&fill->input, &batch)) == TOOL_OK && batch.n > 0) {
+        send_batch(fill, &batch);
+        if (fill->reason.text[0])
+            break;
+        progress_update(&progress, fill->input.done);
+    }
+    take_answers(fill, 0);
+    progress_end(&progress);
+    return fill->reason.text[0] ? TOOL_FAILED : rc;
+}
+
+static int count_items(struct fill *fill)
+{
+    struct item_batch batch;
+    struct progress progress;
+    int rc;
+
+    if (!fill->input.can_rewind)
+        return tool_misused(COMMAND, "--capacity is missing: items of a pipe cannot be counted before they are sent");
+    progress_begin(&progress, "counting", fill->input.size);
+    while ((rc = item_input_next(&fill->input, &batch)) == TOOL_OK && batch.n > 0)
+        progress_update(&progress, fill->input.done);
+    progress_end(&progress);
+    fill->capacity = fill->input.items ? fill->input.items : 1;
+    return rc == TOOL_OK ? item_input_rewind(&fill->input) : rc;
+}
+
+/* ---- the end ---- */
+
+/* Deletes what a failed run has made under another name, if the server can still be asked. */
+static bool delete_target(struct fill *fill)
+{
+    struct errbuf err = {{0}};
+    struct resp_reply reply;
+
+    if (!peer_is_open(&fill->server.peer))
+        return false;
+    PEER_PUT(&fill->server.peer, PEER_WORD("DEL"), fill->target);
+    return peer_reply(&fill->server.peer, &reply, &err) == 0 && answers_one(&reply);
+}
+
+/* Without a reason the input is bad, and its message has been printed. */
+static int report_failure(struct fill *fill)
+{
+    struct errbuf left = {{0}};
+
+    if (fill->made && fill->swaps)
+        errbuf_set(&left, "; '%s' is unchanged, and '%s' %s", fill->name, fill->target.ptr,
+                   delete_target(fill) ? "is deleted" : "may be left: delete it before the next try");
+    else if (fill->made)
+        errbuf_set(&left, "; the new filter stays");
+    return tool_failed(COMMAND, "%s: %s%s%" PRIu64 " of %s sent to '%s' were acknowledged%s", fill->server.url.shown,
+                       fill->reason.text, fill->reason.text[0] ? "; " : "", fill->acknowledged,
+                       log_count(fill->sent, "item").text, fill->target.ptr, left.text);
+}
+
+/* Without an answer the name may have been changed or not. */
+static int swap(struct fill *fill)
+{
+    struct errbuf err = {{0}};
+    struct resp_reply reply;
+
+    PEER_PUT(&fill->server.peer, PEER_WORD("RENAME"), fill->target, PEER_WORD(fill->name));
+    if (peer_reply(&fill->server.peer, &reply, &err) != 0)
+        return tool_failed(COMMAND, "%s: %s; whether '%s' has become '%s' is not known", fill->server.url.shown,
+                           err.text, fill->target.ptr, fill->name);
+    if (reply.nodes[0].kind != RESP_REPLY_ERROR)
+        return TOOL_OK;
+    stop(fill, resp_reply_text(&reply, 0));
+    return report_failure(fill);
+}
+
+static int report(const struct fill *fill, const struct tool_args *args, int rc)
+{
+    struct output out;
+    struct buf *json = output_single(&out, args);
+
+    if (json) {
+        output_string(json, "server", fill->server.url.shown);
+        output_string(json, "name", fill->name);
+        JSON_COUNTS(json, {"sent", fill->sent}, {"acknowledged", fill->acknowledged}, {"new", fill->added});
+        json_bool(json, "complete", rc == TOOL_OK);
+        json_end(json, '}');
+    } else {
+        printf("%s: filter '%s': %s sent, %" PRIu64 " acknowledged, %" PRIu64 " new\n", fill->server.url.shown,
+               fill->name, log_count(fill->sent, "item").text, fill->acknowledged, fill->added);
+    }
+    return output_end(&out, rc);
+}
+
+static int fill_filter(struct fill *fill, const struct tool_args *args)
+{
+    int rc = fill->makes ? make_filter(fill) : demand_filter(fill);
+
+    if (rc != TOOL_OK)
+        return rc;
+    rc = send_items(fill);
+    if (rc != TOOL_OK)
+        rc = report_failure(fill);
+    else if (fill->swaps)
+        rc = swap(fill);
+    return report(fill, args, rc);
+}
+
+/* ---- options ---- */
+
+static int read_form(struct fill *fill, const struct tool_args *args)
+{
+    struct item_form form = {.nul = tool_option(args, "-0") != NULL, .column = tool_option(args, "--csv")};
+    bool lines = tool_option(args, "--lines") != NULL;
+
+    if (form.nul + lines + (form.column != NULL) > 1)
+        return tool_misused(COMMAND, "-0, --lines and --csv exclude each other");
+    return item_input_open_as(&fill->input, tool_option(args, "--from"), args, &form);
+}
+
+static int read_options(struct fill *fill, const struct tool_args *args)
+{
+    bool is_new = tool_option(args, "--new") != NULL;
+
+    fill->swaps = tool_option(args, "--swap") != NULL;
+    fill->keyed = tool_option(args, "--keyed") != NULL;
+    fill->demands_new = is_new || fill->swaps;
+    fill->makes = fill->demands_new || fill->keyed || tool_option(args, "--error") || tool_option(args, "--capacity");
+    fill->rate = DEFAULT_RATE;
+    if (is_new && fill->swaps)
+        return tool_misused(COMMAND, "--new and --swap exclude each other: --swap replaces a filter");
+    if (tool_rate(args, "--error", &fill->rate) != TOOL_OK ||
+        tool_number(args, "--capacity", 1, INT64_MAX, &fill->capacity) != TOOL_OK)
+        return TOOL_USAGE;
+    return TOOL_OK;
+}
+
+/* One argument is NAME. One that is clearly an address lacks its NAME: the items must not go to the local server. */
+static int read_names(struct fill *fill, const struct tool_args *args)
+{
+    static char local[] = LOCAL;
+    unsigned last = args->npositional - 1;
+
+    fill->name = args->positional[last];
+    if (last == 0 && strstr(fill->name, "://"))
+        return tool_misused(COMMAND, "NAME is missing");
+    size_t len = strlen(fill->name);
+    char *target = malloc(len + sizeof(SWAP_END));
+    if (!target)
+        return tool_failed(COMMAND, "out of memory");
+    snprintf(target, len + sizeof(SWAP_END), "%s%s", fill->name, fill->swaps ? SWAP_END : "");
+    fill->target = PEER_WORD(target);
+    return server_call_read(&fill->server, args, last ? args->positional[0] : local);
+}
+
+static int run(const struct tool_args *args)
+{
+    static struct fill fill;
+    int rc = read_options(&fill, args);
+
+    if (rc == TOOL_OK)
+        rc = read_names(&fill, args);
+    if (rc == TOOL_OK)
+        rc = read_form(&fill, args);
+    bool opened = rc == TOOL_OK;
+    if (rc == TOOL_OK && fill.makes && fill.capacity == 0)
+        rc = count_items(&fill);
+    if (rc == TOOL_OK)
+        rc = server_call_connect(&fill.server);
+    if (rc == TOOL_OK)
+        rc = fill_filter(&fill, args);
+    server_call_close(&fill.server);
+    if (opened)
+        item_input_close(&fill.input);
+    free((char *)(uintptr_t)fill.target.ptr);
+    return rc;
+}
+
+static const struct tool_option options[] = {
+    {.name = "--error",
+     .value = "P",
+     .doc = "If NAME does not exist, it is made with this rate of false positives, 0 < P < 1 (0.01). An existing "
+            "filter keeps its own.",
+     .group = "The filter"},
+    {.name = "--capacity",
+     .value = "N",
+     .doc = "Likewise with this capacity. The default is the number of items in FILE, including repeated ones, which "
+            "is then read twice; a pipe needs the option."},
+    {.name = "--keyed", .doc = "Likewise KEYED: strangers cannot compute items that pass it."},
+    {.name = "--new", .doc = "NAME must not exist; it is made as --error and --capacity say."},
+    {.name = "--swap",
+     .doc = "Makes and fills NAME:new, which must not exist, and if all items were acknowledged renames it to NAME, "
+            "atomically. Otherwise NAME stays as it is, and NAME:new is deleted, or the message says that it is left."},
+    {.name = "--from",
+     .value = "FILE",
+     .doc = "Where the items are; by default, and with -, in the standard input.",
+     .group = "The items"},
+    {.name = "--lines", .doc = "The default: an item is a line without its newline. Any other byte is a part of it."},
+    {.name = "-0", .doc = "Items end with a NUL, as those of find -print0: they may have newlines."},
+    {.name = "--csv",
+     .value = "COLUMN",
+     .doc = "Items are a column of CSV (RFC 4180) with a header line: its name there, or its number from 1. Bad CSV "
+            "ends the command with the number of the line."},
+    {.name = "--json",
+     .doc = "The result as an object: server, name, sent, acknowledged, new, complete (a boolean).",
+     .group = "Output"},
+    TLS_OPTIONS,
+    {.name = NULL},
+};
+
+const struct tool_command tool_fill_command = {
+    .name = COMMAND,
+    .arguments = "[URL] NAME",
+    .min = 1,
+    .max = 2,
+    .summary = "Adds the items of a file or a pipe to a filter of a running server.",
+    .text = SERVER_CALL_URL
+    " Without it the server is " LOCAL ":6379. An item may have any bytes; an empty line is an "
+    "empty item.\n"
+    "\n"
+    "Without --error, --capacity, --keyed, --new and --swap the filter must exist: a mistyped name makes no "
+    "filter.\n"
+    "\n"
+    "Items are sent in pipelined batches and never twice. The result has how many were sent, acknowledged by "
+    "the server, and new in the filter. If the filter is full, the server refuses items or the connection is "
+    "lost, the command ends with the reason. Then those that were not acknowledged may be in the filter or "
+    "not; adding all again does no harm.\n"
+    "\n"
+    "A pipe does not tell whether its writer has failed. Where that matters, as with --swap, write a file "
+    "first, and fill from it if that went well.",
+    .options = options,
+    .examples = "seq 1000000 | bloomery fill numbers --error 0.001 --capacity 1000000\n"
+                "bloomery fill redis://10.0.0.1 users --from users.csv --csv name --error 0.001 --swap\n"
+                "find / -xdev -type f -print0 | bloomery fill unix:///run/bloomery/bloomery.sock files -0",
+    .run = run,
+};

@@ -1,4 +1,4 @@
-/* The tool connects with TLS: bench, load, move. */
+/* The tool connects with TLS: bench, fill, load, move. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +53,24 @@ DAEMON_TEST(the_daemon, tls_tool, bench)
     TOOL(1, "CA certificates nothing: No such file or directory", "bench ping --tls --cacert nothing --port %d", port);
     TOOL(1, "key server.key: is not the key of the certificate in client.crt",
          "bench ping --tls --cert client.crt --key server.key --port %d", port);
+}
+
+DAEMON_TEST(the_daemon, tls_tool, fill)
+{
+    redisContext *client = client_open(the_daemon.port);
+
+    expect(client, "+OK", "ACL SETUSER writer on >secret ~f* +bf.reserve +bf.insert");
+    file_write(tmp_path(the_daemon.dir, "items").text, "a\nb\nc\n", 6);
+    TOOL(0, "rediss://localhost:", "fill rediss://writer:secret@localhost:%d f --new --from items " MINE,
+         the_daemon.tls_port);
+    TOOL(1, "the password is refused: WRONGPASS", "fill rediss://writer:wrong@localhost:%d f --new --from items " MINE,
+         the_daemon.tls_port);
+    TOOL(1, "'other' is not made: NOPERM", "fill rediss://writer:secret@localhost:%d other --new --from items " MINE,
+         the_daemon.tls_port);
+    TOOL(1, "TLS: the certificate is not accepted: ", "fill rediss://localhost:%d f --from items", the_daemon.tls_port);
+    TOOL(2, "--cacert goes with TLS only: rediss://", "fill redis://localhost:%d f --cacert ca.crt", the_daemon.port);
+    expect(client, ":3", "BF.CARD f");
+    redisFree(client);
 }
 
 /* A filter goes in by `load`, and with others to another daemon by `move`, both with TLS. */

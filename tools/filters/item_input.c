@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -271,4 +272,11 @@ int item_input_next(struct item_input *input, struct item_batch *batch)
             return TOOL_FAILED;
     }
     return TOOL_OK;
+}
+
+bool item_input_pauses(const struct item_input *input)
+{
+    struct pollfd fd = {.fd = input->fd, .events = POLLIN};
+
+    return !input->at_end && poll(&fd, 1, 0) == 0;
 }

@@ -78,6 +78,9 @@ void item_input_close(struct item_input *input);
 /* The next items; they live until the next call. TOOL_OK, or TOOL_FAILED after a message. */
 int item_input_next(struct item_input *input, struct item_batch *batch);
 
+/* Whether the next call would wait for a pipe or a terminal; right after a batch that is not full. */
+bool item_input_pauses(const struct item_input *input);
+
 /* Goes back to where it was opened; only where can_rewind. */
 int item_input_rewind(struct item_input *input);
 

@@ -171,15 +171,17 @@ static void put_batch(struct fill *fill, const struct item_batch *batch)
     fill->sent += batch->n;
 }
 
-/* Also sends what is queued when the input pauses: a batch is not full then. */
+/* While the input pauses, nothing waits for an answer: errors show at once. */
 static void send_batch(struct fill *fill, const struct item_batch *batch)
 {
     struct errbuf err = {{0}};
 
     put_batch(fill, batch);
-    if (fill->nwaiting == PIPELINE) {
+    if (batch->n < BLOOM_BATCH && item_input_pauses(&fill->input)) {
+        take_answers(fill, 0);
+    } else if (fill->nwaiting == PIPELINE) {
         take_answers(fill, PIPELINE / 2);
-    } else if (batch->n < BLOOM_BATCH || fill->queued >= QUEUED_BYTES) {
+    } else if (fill->queued >= QUEUED_BYTES) {
         if (peer_flush(&fill->server.peer, &err) != 0)
             lose_server(fill, &err);
         fill->queued = 0;

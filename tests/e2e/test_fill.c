@@ -1,0 +1,308 @@
+/* `bloomery fill`, the real program, against the daemon: every byte of an item arrives, and nothing is lost in silence.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "program.h"
+#include "tmpdir.h"
+
+CLIENT_SUITE(the_daemon, client, fill, "--threads", "1");
+
+static char output[16384];
+
+/* Runs a command of the shell in the test's directory; `fill` is the tool, with the daemon's address. */
+#define SHELL(code, text, format, ...)                                                                                \
+    program_expect(output, sizeof(output), code, text,                                                                \
+                   "exec 2>&1; cd '%s'; fill() { '%s' fill redis://127.0.0.1:%d \"$@\"; }; " format, the_daemon.dir, \
+                   BLOOMERY_TOOL_PATH, the_daemon.port, ##__VA_ARGS__)
+
+static void write_items(const char *name, const char *bytes, size_t len)
+{
+    file_write(tmp_path(the_daemon.dir, "%s", name).text, bytes, len);
+}
+
+#define WRITE(name, literal) write_items(name, literal, sizeof(literal) - 1)
+
+static void expect_item(const char *filter, const char *bytes, size_t len)
+{
+    cr_assert_str_eq(client_ask(client, "BF.EXISTS %s %b", filter, bytes, len), ":1", "'%.*s' is not in %s", (int)len,
+                     bytes, filter);
+}
+
+#define HAS(filter, literal) expect_item(filter, literal, sizeof(literal) - 1)
+
+static void expect_end(const char *text)
+{
+    size_t len = strlen(output), end = strlen(text);
+
+    cr_assert(len >= end && strcmp(output + len - end, text) == 0, "'%s' is not the end of: %s", text, output);
+}
+
+/* ---- items ---- */
+
+#define AWKWARD "O'Brien\ntwo words\n\"\n\\x00\n\nBF.ADD f x\n\xff\xfe\r\nnul\0inside\n  spaces  \nlast"
+
+DAEMON_TEST(the_daemon, fill, a_line_is_an_item_with_all_its_bytes)
+{
+    WRITE("items", AWKWARD);
+    SHELL(0, "filter 'f': 10 items sent, 10 acknowledged, 10 new\n",
+          "fill f --new --error 0.00001 --capacity 1000 <items");
+    HAS("f", "O'Brien");
+    HAS("f", "two words");
+    HAS("f", "\"");
+    HAS("f", "\\x00");
+    HAS("f", "");
+    HAS("f", "BF.ADD f x");
+    HAS("f", "\xff\xfe\r");
+    HAS("f", "nul\0inside");
+    HAS("f", "  spaces  ");
+    HAS("f", "last");
+    expect(client, ":10", "BF.CARD f");
+    SHELL(0, "10 items sent, 10 acknowledged, 0 new\n", "fill f --lines --from items");
+    SHELL(0, "10 items sent, 10 acknowledged, 0 new\n", "fill f --from - <items");
+}
+
+DAEMON_TEST(the_daemon, fill, items_end_with_nul)
+{
+    WRITE("items", "two\nlines\0\0\"quoted\"\0\nlast");
+    SHELL(0, "4 items sent, 4 acknowledged, 4 new\n", "fill f --new -0 --error 0.00001 --from items");
+    HAS("f", "two\nlines");
+    HAS("f", "");
+    HAS("f", "\"quoted\"");
+    HAS("f", "\nlast");
+}
+
+/* Also an item that is longer than what is read and sent at once. */
+DAEMON_TEST(the_daemon, fill, long_items)
+{
+    const size_t len = 5 << 20;
+    char *item = malloc(len + 1);
+
+    memset(item, 'x', len);
+    item[len] = '\n';
+    write_items("items", item, len + 1);
+    SHELL(0, "5 items sent, 5 acknowledged, 4 new\n",
+          "(echo a; cat items; echo b; cat items; echo c) | fill f --new --error 0.00001 --capacity 10");
+    expect_item("f", item, len);
+    HAS("f", "a");
+    HAS("f", "b");
+    HAS("f", "c");
+    free(item);
+}
+
+/* ---- the filter ---- */
+
+DAEMON_TEST(the_daemon, fill, a_mistyped_name_makes_no_filter)
+{
+    SHELL(1, "there is no filter 'typo'", "seq 10 | fill typo");
+    SHELL(1, "there is no filter 'typo'", "fill typo </dev/null");
+    expect(client, ":0", "DBSIZE");
+}
+
+DAEMON_TEST(the_daemon, fill, it_is_made_as_the_options_say)
+{
+    SHELL(0, "500 items sent", "seq 500 >items; fill f --new --from items");
+    expect(client, "[:500]", "BF.INFO f CAPACITY");
+    expect(client, "[\"0.01\"]", "BF.INFO f ERRORRATE");
+    SHELL(0, "500 items sent", "fill g --error 0.002 --capacity 777 --from items");
+    expect(client, "[:777]", "BF.INFO g CAPACITY");
+    expect(client, "[\"0.002\"]", "BF.INFO g ERRORRATE");
+    SHELL(0, "500 items sent", "fill k --keyed --from items");
+    cr_assert_str_neq(client_ask(client, "BF.INFO k KEY"), "[nil]");
+    expect(client, "[nil]", "BF.INFO g KEY");
+    SHELL(0, "0 items sent, 0 acknowledged, 0 new\n", "fill empty --new --from /dev/null --capacity 10");
+    expect(client, ":0", "BF.CARD empty");
+
+    SHELL(0, "20 items sent", "seq 1001 1020 | fill g --error 0.3 --capacity 9"); /* it exists, and stays as it is */
+    expect(client, "[:777]", "BF.INFO g CAPACITY");
+    HAS("g", "1020");
+    SHELL(1, "'g' exists, and --new demands that it does not", "seq 2001 2500 | fill g --new --capacity 9");
+    expect(client, ":0", "BF.EXISTS g 2001");
+}
+
+DAEMON_TEST(the_daemon, fill, wrong_arguments)
+{
+    SHELL(2, "NAME is missing", "fill");
+    SHELL(2, "NAME is missing", "'%s' fill", BLOOMERY_TOOL_PATH);
+    SHELL(2, "unknown scheme", "'%s' fill http://localhost f", BLOOMERY_TOOL_PATH);
+    SHELL(2, "--capacity is missing: items of a pipe cannot be counted", "seq 10 | fill f --new");
+    SHELL(2, "-0, --lines and --csv exclude each other", "fill f -0 --lines");
+    SHELL(2, "-0, --lines and --csv exclude each other", "fill f -0 --csv 1");
+    SHELL(2, "--new and --swap exclude each other", "fill f --new --swap");
+    SHELL(2, "a rate between 0 and 1 is needed", "fill f --error 1");
+    SHELL(2, "--capacity '0'", "fill f --capacity 0");
+    SHELL(1, "absent: No such file or directory", "fill f --new --from absent");
+    SHELL(1, ".: Is a directory", "fill f --new --from .");
+    SHELL(1, "redis://127.0.0.1:1: ", "seq 10 | '%s' fill redis://127.0.0.1:1 f", BLOOMERY_TOOL_PATH);
+    expect(client, ":0", "DBSIZE");
+}
+
+DAEMON_TEST(the_daemon, fill, as_json)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.00001 100 NONSCALING");
+    SHELL(0, "\"name\":\"f\",\"sent\":3,\"acknowledged\":3,\"new\":2,\"complete\":true}\n",
+          "printf 'a\\nb\\na' | fill f --json");
+    SHELL(1, "\"new\":98,\"complete\":false}\n", "seq 1000 | fill f --json");
+}
+
+/* ---- CSV ---- */
+
+#define TABLE                                                                                   \
+    "\xef\xbb\xbfid,\"full \"\"name\"\"\",2\r\n1,\"O'Brien, \"\"Bob\"\"\",x\r\n2,two words,y\n" \
+    "3,\"two\nlines, \"\"three\"\"\r\nof them\",z\r\n4,,\"\"\n5,\"\",no end"
+
+DAEMON_TEST(the_daemon, fill, a_column_of_csv)
+{
+    WRITE("table.csv", TABLE);
+    SHELL(0, "5 items sent, 5 acknowledged, 4 new\n",
+          "fill f --new --error 0.00001 --csv 'full \"name\"' --from table.csv");
+    HAS("f", "O'Brien, \"Bob\"");
+    HAS("f", "two words");
+    HAS("f", "two\nlines, \"three\"\r\nof them");
+    HAS("f", "");
+    SHELL(0, "5 items sent, 5 acknowledged, 5 new\n", "fill id --new --error 0.00001 --csv 1 --from table.csv");
+    HAS("id", "1");
+    HAS("id", "5");
+    SHELL(0, "5 items sent", "fill last --new --error 0.00001 --csv 2 --from table.csv"); /* a name before a number */
+    HAS("last", "x");
+    HAS("last", "");
+    HAS("last", "no end");
+    expect(client, "[:5]", "BF.INFO last CAPACITY"); /* without the header */
+}
+
+DAEMON_TEST(the_daemon, fill, bad_csv_names_the_line)
+{
+    static const struct {
+        const char *table, *column, *message;
+    } cases[] = {
+        {"", "a", "line 1: there is no header"},
+        {"a,b\n1,2\n", "c", "line 1: there is no column 'c'; the header has 2"},
+        {"a,b\n1,2\n", "3", "line 1: there is no column '3'; the header has 2"},
+        {"a,a\n1,2\n", "a", "line 1: two columns have the name 'a'"},
+        {"a,b\n1,2\n1\n", "a", "line 3: the record has 1 fields, the header 2"},
+        {"a,b\n\"1\n1\",2\n1,2,3", "a", "line 4: the record has 3 fields, the header 2"},
+        {"a,b\n1,2\n\n", "a", "line 3: the record has 1 fields, the header 2"},
+        {"a,b\n1,2\nx\"y\",2\n", "a", "line 3: a quote in a field that does not begin with one"},
+        {"a,b\n1,2\n3,\"4\"5\n", "a", "line 3: text behind a closing quote"},
+        {"a,b\n1,2\n3,\"4\n5\n6\n", "a", "line 3: a quote is not closed"},
+        {"a,b\n1,2\r3,4\n", "a", "line 2: a carriage return outside of quotes"},
+        {"a,b\n1,2\r", "a", "line 2: a carriage return outside of quotes"},
+    };
+
+    expect(client, "+OK", "BF.RESERVE f 0.001 100");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        write_items("bad.csv", cases[i].table, strlen(cases[i].table));
+        SHELL(1, "bad.csv: line ", "fill f --csv %s --from bad.csv", cases[i].column);
+        cr_expect(strstr(output, cases[i].message), "'%s' is not in: %s", cases[i].message, output);
+    }
+}
+
+/* ---- --swap ---- */
+
+DAEMON_TEST(the_daemon, fill, swap_replaces_the_filter_as_a_whole)
+{
+    SHELL(0, "filter 'f': 3 items sent, 3 acknowledged, 3 new\n",
+          "printf 'a\\nb\\nc\\n' | fill f --swap --error 0.00001 --capacity 10"); /* there is none to be replaced */
+    HAS("f", "c");
+    SHELL(0, "filter 'f': 2 items sent", "printf 'c\\nd\\n' | fill f --swap --error 0.00001 --capacity 20");
+    HAS("f", "d");
+    expect(client, ":0", "BF.EXISTS f a");
+    expect(client, "[:20]", "BF.INFO f CAPACITY");
+    expect(client, ":1", "DBSIZE");
+}
+
+DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
+{
+    expect(client, ":1", "BF.ADD f old");
+    SHELL(1, "sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is deleted",
+          "(echo a; seq 1000; echo '\"') | fill f --swap --capacity 2000 --csv a");
+    expect(client, ":1", "DBSIZE");
+    expect(client, ":1", "BF.CARD f");
+    HAS("f", "old");
+
+    expect(client, ":1", "BF.ADD f:new another");
+    SHELL(1, "'f:new' exists: another run fills it, or has left it behind",
+          "seq 10 | fill f --swap --capacity 20");
+    expect(client, ":1", "BF.CARD f:new"); /* it is not the run's to delete */
+    expect(client, ":1", "BF.CARD f");
+}
+
+/* ---- failures ---- */
+
+/* All answers are counted, also those to the batches that were under way. */
+DAEMON_TEST(the_daemon, fill, a_full_filter)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 100 NONSCALING");
+    SHELL(1, "ERR non scaling filter is full; 100 of 120 items sent to 'f' were acknowledged\n", "seq 120 | fill f");
+    cr_assert(strstr(output, "filter 'f': 120 items sent, 100 acknowledged, 100 new\n"), "%s", output);
+    expect(client, ":100", "BF.CARD f");
+    SHELL(1, "ERR non scaling filter is full; 173 of 201 items", /* x ends the answer to its batch of 32 */
+          "(seq 100; echo x; seq 100) >items; fill f --from items");
+    SHELL(1, "were acknowledged\n", "seq 1000000 | fill f");
+    expect(client, ":100", "BF.CARD f");
+}
+
+DAEMON_TEST(the_daemon, fill, no_memory_is_left)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.001 100");
+    expect(client, "+OK", "CONFIG SET maxmemory 1");
+    SHELL(1, ": OOM ", "seq 1000 | fill f");
+    cr_assert(strstr(output, "; 0 of 1000 items sent to 'f' were acknowledged\n"), "%s", output);
+    SHELL(1, "'f:new' is not made: OOM ", "seq 1000 | fill f --swap --capacity 100");
+    expect(client, ":1", "DBSIZE");
+}
+
+/* What has come is sent while the writer of the pipe pauses; and a filter that is deleted does not come back with the
+ * rest. */
+DAEMON_TEST(the_daemon, fill, a_filter_is_deleted_in_the_midst)
+{
+    expect(client, "+OK", "BF.RESERVE f 0.00001 1000");
+    SHELL(1, "ERR not found; 100 of 200 items sent to 'f' were acknowledged\n",
+          "ask() { redis-cli -p %d \"$@\"; }; (seq 100; until [ \"$(ask BF.CARD f)\" = 100 ]; do :; done; "
+          "ask DEL f >/dev/null; seq 101 200) | fill f",
+          the_daemon.port);
+    expect(client, ":0", "DBSIZE");
+}
+
+DAEMON_TEST(the_daemon, fill, the_server_goes_away)
+{
+    unsigned long long sent = 0, acknowledged = 0;
+
+    SHELL(1, "were acknowledged; 'f' is unchanged, and 'f:new' may be left: delete it before the next try\n",
+          "ask() { redis-cli -p %d \"$@\"; }; (seq 1000; until [ \"$(ask BF.CARD f:new)\" -gt 900 ]; do :; done; "
+          "kill -9 %d; seq 1001 1000000) | fill f --swap --capacity 1000",
+          the_daemon.port, (int)the_daemon.pid);
+    const char *counts = strstr(output, "filter 'f': ");
+    cr_assert(counts && sscanf(counts, "filter 'f': %llu items sent, %llu ", &sent, &acknowledged) == 2, "%s", output);
+    cr_assert_lt(acknowledged, sent);
+    cr_assert_leq(acknowledged, 1000);
+    cr_assert_lt(sent, 1000000, "it went on without a server");
+    daemon_kill(&the_daemon);
+}
+
+/* ---- size ---- */
+
+#define LARGE_ITEMS 1000000
+#define MEMORY_KB   (32 << 10) /* of 120 MB of items */
+
+DAEMON_TEST(the_daemon, fill, a_million_items_in_little_memory)
+{
+    struct rusage used;
+
+    SHELL(0, "1000000 items sent, 1000000 acknowledged, ",
+          "seq -f '%%0120.0f' %d >items; fill f --new --error 0.001 --from items", LARGE_ITEMS);
+    cr_assert_eq(getrusage(RUSAGE_CHILDREN, &used), 0);
+    if (!DAEMON_SANITIZED)
+        cr_assert_lt(used.ru_maxrss, MEMORY_KB);
+    cr_assert_geq(client_number(client, "BF.CARD f"), LARGE_ITEMS - LARGE_ITEMS / 500);
+    for (int i = 1; i <= LARGE_ITEMS; i += 997)
+        expect(client, ":1", "BF.EXISTS f %0120d", i);
+    expect(client, "[:1000000]", "BF.INFO f CAPACITY");
+    expect_end(" new\n");
+}

@@ -17,8 +17,8 @@ CLIENT_SUITE(the_daemon, client, fill, "--threads", "1");
 static char output[16384];
 
 /* Runs a command of the shell in the test's directory; `fill` is the tool, with the daemon's address. */
-#define SHELL(code, text, format, ...)                                                                                \
-    program_expect(output, sizeof(output), code, text,                                                                \
+#define SHELL(code, text, format, ...)                                                                               \
+    program_expect(output, sizeof(output), code, text,                                                               \
                    "exec 2>&1; cd '%s'; fill() { '%s' fill redis://127.0.0.1:%d \"$@\"; }; " format, the_daemon.dir, \
                    BLOOMERY_TOOL_PATH, the_daemon.port, ##__VA_ARGS__)
 
@@ -227,8 +227,7 @@ DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
     HAS("f", "old");
 
     expect(client, ":1", "BF.ADD f:new another");
-    SHELL(1, "'f:new' exists: another run fills it, or has left it behind",
-          "seq 10 | fill f --swap --capacity 20");
+    SHELL(1, "'f:new' exists: another run fills it, or has left it behind", "seq 10 | fill f --swap --capacity 20");
     expect(client, ":1", "BF.CARD f:new"); /* it is not the run's to delete */
     expect(client, ":1", "BF.CARD f");
 }

@@ -120,6 +120,32 @@ DAEMON_TEST(daemon_under_test, real_data, urls_of_the_package_index)
     free_lines(&urls);
 }
 
+/* The same by `bloomery fill`, as docs/STREAM.md has it: what it prints is what the daemon has. */
+DAEMON_TEST(daemon_under_test, real_data, urls_through_fill)
+{
+    if (system("[ \"$(apt-cache dumpavail 2>/dev/null | grep -c ^Homepage)\" -gt 1000 ]"))
+        cr_skip_test("apt has no package index here");
+    char output[4096];
+    unsigned long long sent = 0, acknowledged = 0, found_new = 0, lines = 0, distinct = 0;
+    program_expect(output, sizeof(output), 0, "filter 'urls': ",
+                   "cd '%s' && apt-cache dumpavail | sed -n 's/^Homepage: //p' >urls && '%s' fill "
+                   "redis://127.0.0.1:%d urls --new --error %f --capacity 100000 --from urls && cat urls | wc -l && "
+                   "sort -u urls | wc -l",
+                   daemon_under_test.dir, BLOOMERY_TOOL_PATH, PORT, URL_RATE);
+    cr_assert_eq(sscanf(strstr(output, "filter 'urls': "),
+                        "filter 'urls': %llu items sent, %llu acknowledged, %llu new\n%llu\n%llu", &sent, &acknowledged,
+                        &found_new, &lines, &distinct),
+                 5, "%s", output);
+    cr_expect_eq(sent, lines);
+    cr_expect_eq(acknowledged, lines);
+    double allowed = (double)distinct * URL_RATE + 6 * sqrt((double)distinct * URL_RATE);
+    cr_expect_leq(found_new, distinct);
+    cr_expect_geq((double)found_new, (double)distinct - allowed, "%s", output);
+    redisContext *client = client_open(PORT);
+    cr_expect_eq(client_number(client, "BF.CARD urls"), (long long)found_new);
+    redisFree(client);
+}
+
 /* The same through redis-cli --pipe, which checks itself that every command was answered. */
 DAEMON_TEST(daemon_under_test, real_data, urls_through_redis_cli_pipe)
 {

@@ -54,7 +54,9 @@ static const struct {
     {"a,b\n\"1,\n,\"\"\r\n\",2\nx,y\n", "a", "[1,\n,\"\r\n][x]"},
     {"a,b\n x ,\" y \"\n", "b", "[ y ]"},
     {"a,b\n x ,\" y \"\n", "a", "[ x ]"},
-    {"\xef\xbb\xbf" "a,b\n1,2\n", "a", "[1]"},
+    {"\xef\xbb\xbf"
+     "a,b\n1,2\n",
+     "a", "[1]"},
     {"\xef\xbb\xbf\"a\",b\n1,2\n", "a", "[1]"},
     {"2,1\nx,y\n", "1", "[y]"},
     {"2,1\nx,y\n", "2", "[x]"},

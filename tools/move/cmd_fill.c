@@ -384,7 +384,8 @@ static const struct tool_option options[] = {
     {.name = "--new", .doc = "NAME must not exist; it is made as --error and --capacity say."},
     {.name = "--swap",
      .doc = "Makes and fills NAME:new, which must not exist, and if all items were acknowledged renames it to NAME, "
-            "atomically. Otherwise NAME stays as it is, and NAME:new is deleted, or the message says that it is left."},
+            "atomically. Otherwise NAME stays as it is, and NAME:new is deleted, or the message says that it is left. "
+            "A killed run leaves it."},
     {.name = "--from",
      .value = "FILE",
      .doc = "Where the items are; by default, and with -, in the standard input.",

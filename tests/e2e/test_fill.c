@@ -4,7 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -226,6 +230,8 @@ DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
     expect(client, ":1", "BF.CARD f");
     HAS("f", "old");
 
+    cr_assert_null(strstr(strstr(output, "were acknowledged") + 1, "were acknowledged"), "a second reason: %s", output);
+
     expect(client, ":1", "BF.ADD f:new another");
     SHELL(1, "'f:new' exists: another run fills it, or has left it behind", "seq 10 | fill f --swap --capacity 20");
     expect(client, ":1", "BF.CARD f:new"); /* it is not the run's to delete */
@@ -285,20 +291,87 @@ DAEMON_TEST(the_daemon, fill, the_server_goes_away)
     daemon_kill(&the_daemon);
 }
 
+/* ---- a server that answers wrongly ---- */
+
+/* Sends its answers at once, reads on until `last` has come (NULL: the end), and hangs up. */
+static void answer(int listener, const char *answers, const char *last)
+{
+    static char bytes[1 << 16];
+    size_t len = 0;
+    int fd = accept(listener, NULL, NULL);
+    ssize_t n = write(fd, answers, strlen(answers));
+
+    while (n > 0 && !(last && strstr(bytes, last))) {
+        n = read(fd, bytes + len, sizeof(bytes) - 1 - len);
+        len += n > 0 ? (size_t)n : 0;
+    }
+    _exit(0);
+}
+
+/* Fills a filter with a, b and c there. */
+static void fill_from_stand_in(const char *answers, const char *last, const char *options, const char *text)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+    cr_assert_eq(bind(listener, (struct sockaddr *)&address, size), 0);
+    cr_assert_eq(listen(listener, 1), 0);
+    cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0)
+        answer(listener, answers, last);
+    close(listener);
+    program_expect(output, sizeof(output), 1, text, "printf 'a\\nb\\nc\\n' | '%s' fill redis://127.0.0.1:%d f %s 2>&1",
+                   BLOOMERY_TOOL_PATH, ntohs(address.sin_port), options);
+    cr_assert_eq(waitpid(pid, NULL, 0), pid);
+}
+
+DAEMON_TEST(the_daemon, fill, answers_are_checked)
+{
+    static const char wrong[] = "the answer to BF.INSERT is not a number for each item";
+    static const char swap[] = "--swap --capacity 9";
+
+    fill_from_stand_in(":1\r\n*2\r\n:1\r\n:1\r\n", NULL, "", wrong);
+    cr_assert(strstr(output, "; 2 of 3 items sent to 'f' were acknowledged\n"), "%s", output);
+    fill_from_stand_in(":1\r\n*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", NULL, "", wrong);
+    fill_from_stand_in(":1\r\n*3\r\n:1\r\n:2\r\n:1\r\n", NULL, "", wrong);
+    fill_from_stand_in(":1\r\n:1\r\n", NULL, "", wrong);
+    fill_from_stand_in("+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n-ERR no\r\n:1\r\n", NULL, swap,
+                       "ERR no; 3 of 3 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is "
+                       "deleted");
+    fill_from_stand_in("+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n", "RENAME", swap,
+                       "whether 'f:new' has become 'f' is not known");
+    fill_from_stand_in("-ERR no\r\n", NULL, swap, "'f:new' is not made: ERR no");
+}
+
 /* ---- size ---- */
 
 #define LARGE_ITEMS 1000000
 #define MEMORY_KB   (32 << 10) /* of 120 MB of items */
 
-DAEMON_TEST(the_daemon, fill, a_million_items_in_little_memory)
+static void expect_little_memory(void)
 {
     struct rusage used;
 
-    SHELL(0, "1000000 items sent, 1000000 acknowledged, ",
-          "seq -f '%%0120.0f' %d >items; fill f --new --error 0.001 --from items", LARGE_ITEMS);
     cr_assert_eq(getrusage(RUSAGE_CHILDREN, &used), 0);
     if (!DAEMON_SANITIZED)
         cr_assert_lt(used.ru_maxrss, MEMORY_KB);
+}
+
+DAEMON_TEST(the_daemon, fill, long_items_in_little_memory)
+{
+    SHELL(0, "200 items sent, 200 acknowledged, 1 new\n",
+          "head -c 200000000 /dev/zero | tr '\\0' x | fold -w 1000000 | fill f --new --capacity 100");
+    expect_little_memory();
+}
+
+DAEMON_TEST(the_daemon, fill, a_million_items_in_little_memory)
+{
+    SHELL(0, "1000000 items sent, 1000000 acknowledged, ",
+          "seq -f '%%0120.0f' %d >items; fill f --new --error 0.001 --from items", LARGE_ITEMS);
+    expect_little_memory();
     cr_assert_geq(client_number(client, "BF.CARD f"), LARGE_ITEMS - LARGE_ITEMS / 500);
     for (int i = 1; i <= LARGE_ITEMS; i += 997)
         expect(client, ":1", "BF.EXISTS f %0120d", i);

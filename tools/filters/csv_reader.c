@@ -164,10 +164,8 @@ static enum csv_status at_end(struct csv_reader *csv, char *bytes, struct errbuf
         return bad(csv->quoted, "a quote is not closed", err);
     if (csv->state == RETURN)
         return bad(csv->line, "a carriage return outside of quotes", err);
-    if (csv->state == AT_FIELD) { /* behind a comma */
+    if (csv->state == AT_FIELD) /* behind a comma */
         csv->begin = csv->pos;
-        csv->has_quotes = false;
-    }
     if (csv->state != QUOTE)
         csv->end = csv->pos;
     return end_record(csv, bytes, err);

@@ -30,7 +30,7 @@ static void write_trie(const char *prefix, size_t n, size_t place)
     struct rng rng;
     rng_init(&rng, n + place);
     for (size_t i = 0; i < n; i++)
-        keys[i] = (struct bti_key){(const unsigned char *)(i == place ? "x" : "k"), 1};
+        keys[i] = (struct bti_key){(const unsigned char *)(i == place ? "x" : "k"), 1, -1};
     bti_files_make(&files, &rng, keys, n, "LZ4Compressor", 4096);
     struct bti_bytes *all[] = {&files.partitions, &files.rows, &files.data, &files.info};
     for (int i = 0; i < 4; i++) {

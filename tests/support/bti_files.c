@@ -8,8 +8,6 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "murmur3.h"
-
 static void put(struct bti_bytes *to, const void *bytes, size_t len)
 {
     if (to->len + len > to->size) {
@@ -41,7 +39,7 @@ static void put_chance(struct bti_bytes *to, struct rng *rng, size_t most)
 
 struct place {
     int64_t value; /* as in the trie: negative for Data.db */
-    uint8_t hash;
+    int hash;      /* -1: none */
 };
 
 struct trie {
@@ -53,13 +51,13 @@ struct trie {
 static void put_payload(const struct trie *trie, const struct place *place, unsigned with_hash, unsigned bytes)
 {
     if (with_hash)
-        put(trie->to, &place->hash, 1);
+        put_number(trie->to, (uint64_t)place->hash, 1);
     put_number(trie->to, (uint64_t)place->value, bytes);
 }
 
 static uint64_t put_leaf(const struct trie *trie, const struct place *place)
 {
-    unsigned bytes = 1, with_hash = rng_below(trie->rng, 4) > 0;
+    unsigned bytes = 1, with_hash = place->hash >= 0 && rng_below(trie->rng, 4) > 0;
     uint64_t at = trie->to->len;
     while (bytes < 8 && (place->value >> (8 * bytes - 1)) != 0 && (place->value >> (8 * bytes - 1)) != -1)
         bytes++;
@@ -244,7 +242,7 @@ void bti_files_make(struct bti_files *out, struct rng *rng, const struct bti_key
         struct bti_bytes *to = in_rows ? &out->rows : &plain;
         put_chance(to, rng, 300);
         places[i].value = in_rows ? (int64_t)to->len : ~(int64_t)to->len;
-        places[i].hash = (uint8_t)murmur3_hash(keys[i].bytes, keys[i].len).h2;
+        places[i].hash = keys[i].hash;
         put_number(to, keys[i].len, 2);
         put(to, keys[i].bytes, keys[i].len);
     }

@@ -20,6 +20,7 @@ struct bti_files {
 struct bti_key {
     const unsigned char *bytes;
     size_t len;
+    int hash; /* the lowest byte of the second half of its hash; -1: it is not in the trie */
 };
 
 /* `compressor`: as in CompressionInfo.db, or NULL. Chunks of the data have `chunk_length` bytes before compression. */

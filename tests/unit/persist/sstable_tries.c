@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bti_files.h"
+#include "murmur3.h"
 #include "rng.h"
 #include "sstable_keys.h"
 #include "tmpdir.h"
@@ -45,7 +46,7 @@ static void make_keys(size_t n)
         unsigned char *bytes = malloc(len + 1);
         cr_assert_not_null(bytes);
         rng_fill(&rng, bytes, len);
-        keys[i] = (struct bti_key){bytes, len};
+        keys[i] = (struct bti_key){bytes, len, (uint8_t)murmur3_hash(bytes, len).h2};
     }
 }
 

@@ -135,7 +135,7 @@ Test(http_head, ambiguous_heads_are_refused)
 Test(http_head, fields_and_arguments_are_bounded)
 {
     for (int over = 0; over < 2; over++) {
-        char fields[4096] = "GET / HTTP/1.0\r\n", query[4096] = "GET /?a=0";
+        char fields[4096] = "GET / HTTP/1.0\r\n", query[8 * HTTP_ARGUMENTS_MAX] = "GET /?a=0";
         for (int i = 0; i < HTTP_FIELDS_MAX + over; i++)
             strcat(fields, "X: y\r\n");
         strcat(fields, "\r\n");

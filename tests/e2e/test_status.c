@@ -1,0 +1,153 @@
+/* `bloomery status`, the real program: healthy, each kind of trouble, and servers that cannot be asked. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "daemon.h"
+#include "disk_control.h"
+#include "program.h"
+#include "tmpdir.h"
+#include "wait.h"
+
+static struct daemon the_daemon;
+
+static void discard(void)
+{
+    daemon_discard(&the_daemon);
+    disk_detach();
+}
+
+TestSuite(status, .fini = discard, .timeout = 300);
+
+static char output[16384];
+
+#define STATUS(code, text, ...)                                                                          \
+    program_expect(output, sizeof(output), code, text, "exec 2>&1; '%s' status redis://127.0.0.1:%d %s", \
+                   BLOOMERY_TOOL_PATH, the_daemon.port, "" __VA_ARGS__)
+
+Test(status, healthy_and_full)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    client_add_items(client, "f", 0, 50);
+    expect(client, "+OK", "BF.RESERVE full 0.01 1 NONSCALING");
+    expect(client, ":1", "BF.ADD full x");
+    STATUS(0, ": healthy\nbloomery ");
+    cr_expect(strstr(output, "\n2 filters, 51 items, 1 of fixed size are full\n"), "%s", output);
+    cr_expect(strstr(output, "log of changes: on"), "%s", output);
+    STATUS(0, "\"healthy\":true,\"reasons\":[],", "--json");
+    cr_expect(strstr(output, "\"filters\":2,\"items\":51,\"full_filters\":1,\"quarantined_filters\":0,"), "%s", output);
+    expect(client, "+OK", "CONFIG SET maxmemory 1");
+    STATUS(1, "\n  memory: ");
+    STATUS(1, "\"healthy\":false,\"reasons\":[\"memory: ", "--json");
+    expect(client, "+OK", "CONFIG SET maxmemory 0");
+    STATUS(0, ": healthy\n");
+    redisFree(client);
+}
+
+Test(status, quarantined_filters_are_named)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "BF.RESERVE good 0.01 100000"); /* large: a file of its own */
+    expect(client, "+OK", "BF.RESERVE bad 0.01 200000");
+    expect(client, "+OK", "SAVE");
+    redisFree(client);
+    daemon_kill(&the_daemon);
+    cr_assert_eq(unlink(daemon_layer(&the_daemon, "bad", 0).path), 0);
+    daemon_restart(&the_daemon);
+    STATUS(1, ": trouble\n  1 filter in quarantine; restore the files and start again, or DEL\n    bad: ");
+    cr_expect(strstr(output, ": missing\n"), "%s", output);
+    cr_expect_null(strstr(output, "good"), "%s", output);
+}
+
+static int status_now(void)
+{
+    return program_run(output, sizeof(output), "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH,
+                       the_daemon.port);
+}
+
+Test(status, a_disk_that_is_full)
+{
+    daemon_prepare(&the_daemon);
+    disk_attach();
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--appendfsync", "always", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.ADD f x");
+    STATUS(0, ": healthy\n");
+    atomic_store(&disk->write_error, ENOSPC);
+    redisAppendCommand(client, "BF.ADD f y"); /* its reply waits for the disk */
+    for (int done = 0; !done;)
+        cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
+    wait_until(status_now() == 1);
+    cr_expect(strstr(output, "its log of changes cannot be written: "), "%s", output);
+    disk_mend();
+    wait_until(status_now() == 0);
+    client_skip(client, 1);
+    redisFree(client);
+}
+
+Test(status, who_may_not_ask)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--requirepass", "secret", NULL});
+    STATUS(2, "NOAUTH");
+    program_expect(output, sizeof(output), 2, "WRONGPASS", "exec 2>&1; '%s' status redis://:no@127.0.0.1:%d",
+                   BLOOMERY_TOOL_PATH, the_daemon.port);
+    program_expect(output, sizeof(output), 0, ": healthy", "REDISCLI_AUTH=secret '%s' status redis://127.0.0.1:%d",
+                   BLOOMERY_TOOL_PATH, the_daemon.port);
+    cr_expect_null(strstr(output, "secret"), "%s", output);
+}
+
+/* A server that answers INFO with this text; "": with nothing. Its port. */
+static int stand_in(const char *info, pid_t *pid_out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(listener, (struct sockaddr *)&address, len), 0);
+    cr_assert_eq(listen(listener, 1), 0);
+    cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &len), 0);
+    *pid_out = fork();
+    cr_assert_geq(*pid_out, 0);
+    if (*pid_out == 0) {
+        char bytes[1000];
+        alarm(60); /* it does not outlive a test that fails */
+        int client = accept(listener, NULL, NULL);
+        ssize_t n = read(client, bytes, sizeof(bytes));
+        if (n > 0 && info[0])
+            dprintf(client, "$%zu\r\n%s\r\n", strlen(info), info);
+        pause();
+        _exit(0);
+    }
+    close(listener);
+    return ntohs(address.sin_port);
+}
+
+Test(status, servers_that_are_others)
+{
+    daemon_prepare(&the_daemon);
+    pid_t pid;
+    int port = stand_in("# Server\r\nredis_version:7.2.0\r\n", &pid);
+    program_expect(output, sizeof(output), 2, "this server is not Bloomery",
+                   "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH, port);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    program_expect(output, sizeof(output), 2, "Connection refused", "exec 2>&1; '%s' status redis://127.0.0.1:%d",
+                   BLOOMERY_TOOL_PATH, port);
+    port = stand_in("", &pid);
+    program_expect(output, sizeof(output), 2, "the server does not answer",
+                   "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH, port);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    program_expect(output, sizeof(output), 2, "unknown scheme", "exec 2>&1; '%s' status http://127.0.0.1",
+                   BLOOMERY_TOOL_PATH);
+}

@@ -1,0 +1,257 @@
+/* bloomery status: whether a server is healthy, by its own INFO, in one screen and one exit code. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "log_text.h"
+#include "output.h"
+#include "server_call.h"
+#include "tls_options.h"
+
+#define COMMAND     "status"
+#define DEFAULT_URL "redis://127.0.0.1:6379"
+#define DEADLINE_MS 10000 /* for all of it */
+#define REASONS     32
+#define NAMED       5    /* quarantined filters that are named */
+#define NEARLY      0.95 /* of a limit */
+#define CERT_DAYS   14
+
+struct status {
+    struct server_call server;
+    char *info; /* of the server, with a NUL */
+    char reasons[REASONS][512];
+    unsigned n;
+};
+
+/* ---- INFO ---- */
+
+/* The value of a field, of *len bytes; NULL: the server has no such field. */
+static const char *field(const struct status *status, const char *name, int *len)
+{
+    size_t name_len = strlen(name);
+    for (const char *at = status->info; at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, name, name_len) == 0 && at[name_len] == ':') {
+            *len = (int)strcspn(at + name_len + 1, "\r\n");
+            return at + name_len + 1;
+        }
+    }
+    *len = 0;
+    return NULL;
+}
+
+static uint64_t number(const struct status *status, const char *name)
+{
+    int len;
+    const char *value = field(status, name, &len);
+    return value ? strtoull(value, NULL, 10) : 0;
+}
+
+static bool is(const struct status *status, const char *name, const char *word)
+{
+    int len;
+    const char *value = field(status, name, &len);
+    return value && (size_t)len == strlen(word) && memcmp(value, word, (size_t)len) == 0;
+}
+
+/* ---- what is wrong ---- */
+
+__attribute__((format(printf, 2, 3))) static void trouble(struct status *status, const char *fmt, ...)
+{
+    va_list args;
+    if (status->n == REASONS)
+        return;
+    va_start(args, fmt);
+    vsnprintf(status->reasons[status->n++], sizeof(status->reasons[0]), fmt, args);
+    va_end(args);
+}
+
+static void look_at_data(struct status *status)
+{
+    int len;
+    const char *error = field(status, "aof_last_write_error", &len);
+    if (is(status, "loading", "1"))
+        trouble(status, "it loads its filters, and serves them when all are there");
+    if (is(status, "rdb_last_bgsave_status", "err"))
+        trouble(status, "the last save has failed; its log says why, and BGSAVE tries again");
+    if (error)
+        trouble(status, "its log of changes cannot be written: %.*s", len, error);
+    else if (is(status, "aof_last_write_status", "err"))
+        trouble(status, "its log of changes cannot be written; look at the disk");
+    if (number(status, "bf_reloads_failed"))
+        trouble(status, "the bits of %s could not be read back from the disk",
+                log_count(number(status, "bf_reloads_failed"), "filter").text);
+    if (number(status, "sstable_dirs_unreachable"))
+        trouble(status, "%" PRIu64 " of the directories of sstable-dir cannot be read",
+                number(status, "sstable_dirs_unreachable"));
+    if (number(status, "sstable_filters_broken"))
+        trouble(status, "%s of SSTables cannot be read; 'bloomery verify' says why",
+                log_count(number(status, "sstable_filters_broken"), "filter").text);
+}
+
+static void look_at_limits(struct status *status)
+{
+    uint64_t most = number(status, "maxmemory"), used = number(status, "used_memory");
+    uint64_t clients = number(status, "connected_clients"), allowed = number(status, "maxclients");
+    uint64_t expires = number(status, "tls_certificate_expires"), now = (uint64_t)time(NULL);
+    if (most && (double)used >= NEARLY * (double)most)
+        trouble(status, "memory: %s of maxmemory %s are used; adds that need more are refused", log_bytes(used).text,
+                log_bytes(most).text);
+    if (allowed && (double)clients >= NEARLY * (double)allowed)
+        trouble(status, "clients: %" PRIu64 " of maxclients %" PRIu64, clients, allowed);
+    if (expires && expires <= now)
+        trouble(status, "the certificate has expired");
+    else if (expires && expires - now < CERT_DAYS * 86400)
+        trouble(status, "the certificate expires in %s", log_count((expires - now) / 86400, "day").text);
+}
+
+/* BF.FIND names the filters that cannot answer, with the reasons: the element behind "unknown" has both in turn. */
+static int name_quarantined(struct status *status)
+{
+    struct resp_reply reply;
+    uint64_t n = number(status, "bf_quarantined_filters");
+    if (!n)
+        return TOOL_OK;
+    trouble(status, "%s in quarantine; restore the files and start again, or DEL", log_count(n, "filter").text);
+    PEER_PUT(&status->server.peer, PEER_WORD("BF.FIND"), PEER_WORD("COUNT"), PEER_WORD("*"), PEER_WORD("ITEMS"),
+             PEER_WORD("-"));
+    int rc = server_call_any_reply(&status->server, &reply);
+    for (size_t i = 0; rc == TOOL_OK && i + 1 < reply.count; i++) {
+        struct slice text = resp_reply_text(&reply, i);
+        if (reply.nodes[i].kind == RESP_REPLY_ARRAY || !slice_is(text, "unknown"))
+            continue;
+        for (size_t at = i + 2; at + 1 < reply.count && at < i + 2 + 2 * NAMED; at += 2) {
+            struct slice name = resp_reply_text(&reply, at), why = resp_reply_text(&reply, at + 1);
+            trouble(status, "  %.*s: %.*s", slice_shown(name), name.ptr, (int)(why.len < 300 ? why.len : 300), why.ptr);
+        }
+        break;
+    }
+    return rc;
+}
+
+/* ---- the server ---- */
+
+static int ask(struct status *status)
+{
+    struct resp_reply reply;
+    int rc = server_call_connect(&status->server);
+    if (rc != TOOL_OK)
+        return rc;
+    PEER_PUT(&status->server.peer, PEER_WORD("INFO"), PEER_WORD("everything"));
+    rc = server_call_reply(&status->server, &reply);
+    if (rc != TOOL_OK)
+        return rc;
+    struct slice text = resp_reply_text(&reply, 0);
+    int len;
+    status->info = strndup(text.ptr, text.len);
+    if (!status->info)
+        return tool_failed(COMMAND, "out of memory");
+    if (!field(status, "bloomery_version", &len))
+        return tool_failed(COMMAND, "%s: this server is not Bloomery: its INFO has no bloomery_version",
+                           status->server.url.shown);
+    look_at_data(status);
+    look_at_limits(status);
+    return name_quarantined(status);
+}
+
+static void print_json(const struct status *status, struct buf *json)
+{
+    int len;
+    const char *version = field(status, "bloomery_version", &len);
+    json_str(json, "server", status->server.url.shown);
+    json_text(json, "version", (struct slice){version, (size_t)len});
+    json_bool(json, "healthy", status->n == 0);
+    json_begin(json, "reasons", '[');
+    for (unsigned i = 0; i < status->n; i++)
+        json_text(json, NULL, (struct slice){status->reasons[i], strlen(status->reasons[i])});
+    json_end(json, ']');
+    JSON_COUNTS(json, {"uptime_s", number(status, "uptime_in_seconds")}, {"filters", number(status, "bf_filters")},
+                {"items", number(status, "bf_items")}, {"full_filters", number(status, "bf_full_filters")},
+                {"quarantined_filters", number(status, "bf_quarantined_filters")},
+                {"used_memory", number(status, "used_memory")}, {"maxmemory", number(status, "maxmemory")},
+                {"clients", number(status, "connected_clients")},
+                {"commands_per_s", number(status, "instantaneous_ops_per_sec")},
+                {"changes_since_save", number(status, "rdb_changes_since_last_save")},
+                {"last_save_unix", number(status, "rdb_last_save_time")});
+    json_end(json, '}');
+}
+
+static void print_lines(const struct status *status)
+{
+    int len;
+    const char *version = field(status, "bloomery_version", &len);
+    uint64_t most = number(status, "maxmemory"), saved = number(status, "rdb_last_save_time");
+    printf("%s: %s\n", status->server.url.shown, status->n ? "trouble" : "healthy");
+    for (unsigned i = 0; i < status->n; i++)
+        printf("  %s\n", status->reasons[i]);
+    printf("bloomery %.*s, up for %s\n", len, version, log_count(number(status, "uptime_in_seconds"), "second").text);
+    printf("%s", log_count(number(status, "bf_filters"), "filter").text);
+    printf(", %s", log_count(number(status, "bf_items"), "item").text);
+    if (number(status, "bf_full_filters"))
+        printf(", %" PRIu64 " of fixed size are full", number(status, "bf_full_filters"));
+    printf("\nmemory: %s", log_bytes(number(status, "used_memory")).text);
+    if (most)
+        printf(" of maxmemory %s", log_bytes(most).text);
+    printf("\n%s, %s a second\n", log_count(number(status, "connected_clients"), "client").text,
+           log_count(number(status, "instantaneous_ops_per_sec"), "command").text);
+    uint64_t now = (uint64_t)time(NULL);
+    printf("log of changes: %s; last save %s ago, %s since\n", is(status, "aof_enabled", "1") ? "on" : "off",
+           log_count(now > saved ? now - saved : 0, "second").text,
+           log_count(number(status, "rdb_changes_since_last_save"), "change").text);
+}
+
+static int run(const struct tool_args *args)
+{
+    struct status *status = calloc(1, sizeof(*status));
+    char standard[] = DEFAULT_URL;
+    struct output out;
+    if (!status)
+        return tool_failed(COMMAND, "out of memory");
+    int rc = server_call_read(&status->server, args, args->npositional ? args->positional[0] : standard);
+    if (rc == TOOL_OK) {
+        peer_set_deadline(&status->server.peer, DEADLINE_MS);
+        rc = ask(status);
+    }
+    if (rc == TOOL_OK) {
+        struct buf *json = output_single(&out, args);
+        if (json)
+            print_json(status, json);
+        else
+            print_lines(status);
+        rc = output_end(&out, status->n ? TOOL_NONE : TOOL_OK);
+    }
+    server_call_close(&status->server);
+    free(status->info);
+    free(status);
+    return rc;
+}
+
+static const struct tool_option options[] = {
+    {.name = "--json", .doc = "An object: server, version, healthy, reasons, and numbers of INFO."},
+    TLS_OPTIONS,
+    {.name = NULL},
+};
+
+const struct tool_command tool_status_command = {
+    .name = COMMAND,
+    .arguments = "[URL]",
+    .min = 0,
+    .max = 1,
+    .summary = "Tells whether a server is healthy, and what is wrong.",
+    .text = SERVER_CALL_URL " Without it " DEFAULT_URL ".\n"
+                            "\n"
+                            "The command looks at INFO: loading, saves, the log of changes, quarantined filters (which "
+                            "it names, with the reason), "
+                            "memory, clients, the certificate, SSTables. The user needs the rights to INFO and "
+                            "BF.FIND. It waits ten seconds at "
+                            "most.",
+    .options = options,
+    .examples = "bloomery status || mail -s 'Bloomery is in trouble' operators\n"
+                "bloomery status rediss://ops@filters.example:6380 --json",
+    .exit_status = "0: healthy. 1: something is wrong, and has been named. 2: the server could not be asked.",
+    .greps = true,
+    .run = run,
+};

@@ -19,6 +19,7 @@ struct filter_copy {
     char etag[64]; /* with its quotes */
     uint64_t items;
     uint64_t bytes, at, end;
+    unsigned variant;
     unsigned n;
     struct copied_layer layers[];
 };
@@ -56,6 +57,7 @@ struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, cons
             snprintf(copy->etag, sizeof(copy->etag), "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", epoch, entry->id,
                      bloom_filter_changes_settled(filter));
             copy->items = bloom_filter_items(filter);
+            copy->variant = first.shape.variant;
             take_layers(copy, filter, n);
             copy->end = copy->bytes;
         }
@@ -83,8 +85,7 @@ void filter_copy_fields(const struct filter_copy *copy, struct buf *out)
     const struct bloom_params *params = filter ? bloom_filter_params(filter) : NULL;
     buf_appendf(out, "ETag: %s\r\nAccept-Ranges: bytes\r\nBloomery-Layers: %u\r\nBloomery-Items: %" PRIu64 "\r\n",
                 copy->etag, copy->n, copy->items);
-    if (copy->n)
-        buf_appendf(out, "Bloomery-Layout: %s\r\n", bloom_variant_name(copy->layers[0].shape.variant));
+    buf_appendf(out, "Bloomery-Layout: %s\r\n", bloom_variant_name(copy->variant));
     if (params && params->key)
         buf_appendf(out, "Bloomery-Key: %016" PRIx64 "\r\n", params->key);
     if (params && params->window)

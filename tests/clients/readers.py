@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 
 import redis
@@ -140,6 +141,21 @@ def test_changes_are_noticed():
         assert copy.refresh() and copy.etag not in tags, words
         tags.add(copy.etag)
     assert "e" in copy and "c" not in copy
+
+
+def test_a_window_that_has_forgotten_all():
+    server.execute_command("BF.RESERVE", "brief", "0.01", "1000", "WINDOW", "1", "PARTS", "2")
+    server.execute_command("BF.ADD", "brief", "a")
+    copy = bloomery.Copy(url("brief"))
+    assert copy.refresh() and "a" in copy
+    while server.execute_command("BF.EXISTS", "brief", "a"):
+        time.sleep(0.1)
+    assert copy.refresh() and "a" not in copy
+    status, headers, data = get("/filters/brief")
+    assert status == 200 and data == b"" and headers["Bloomery-Layers"] == "0", headers
+    assert by_javascript(data, headers["Bloomery-Layout"], [b"a"]) == [0]
+    server.execute_command("BF.ADD", "brief", "b")
+    assert copy.refresh() and "b" in copy and "a" not in copy
 
 
 def test_parts_of_it():

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +69,65 @@ Test(status, quarantined_filters_are_named)
     STATUS(1, ": trouble\n  1 filter in quarantine; restore the files and start again, or DEL\n    bad: ");
     cr_expect(strstr(output, ": missing\n"), "%s", output);
     cr_expect_null(strstr(output, "good"), "%s", output);
+}
+
+/* Their names are asked for without a use of the others: what has left memory stays out. */
+Test(status, naming_reads_no_bits_from_the_disk)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--lazy-load", "yes", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    for (int i = 0; i < 8; i++)
+        expect(client, "+OK", "BF.RESERVE good%d 0.01 100000", i);
+    expect(client, "+OK", "BF.RESERVE odd 0.01 200000");
+    expect(client, "+OK", "SAVE");
+    cr_assert_eq(unlink(daemon_layer(&the_daemon, "odd", 0).path), 0);
+    redisFree(client);
+    daemon_kill(&the_daemon);
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    cr_assert(strstr(client_ask(client, "BF.EXISTS odd x"), "quarantined: ")); /* its file is missed at the first use */
+    long long away = client_info(client, "bf", "bf_away_filters");
+    cr_assert_geq(away, 8);
+    STATUS(1, "\n  1 filter in quarantine; restore the files and start again, or DEL\n    odd: ");
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), away);
+    cr_expect_eq(client_info(client, "bf", "bf_reloads"), 0);
+    cr_expect_eq(client_info(client, "bf", "bf_query_misses"), 0);
+    redisFree(client);
+}
+
+/* Five are named, in printable bytes, and the others counted; so are those that the user may not see. */
+Test(status, many_quarantined_filters)
+{
+    daemon_prepare(&the_daemon);
+    char sstables[sizeof(the_daemon.dir) + 16];
+    snprintf(sstables, sizeof(sstables), "%s/sstables", the_daemon.dir);
+    cr_assert_eq(mkdir(sstables, 0755), 0);
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--sstable-dir", sstables, NULL});
+    redisContext *client = client_open(the_daemon.port);
+    for (char i = '0'; i < '6'; i++)
+        expect(client, "+OK", "BF.RESERVE %b 0.01 200000", (char[]){'b', '\n', '\33', i}, (size_t)4);
+    expect(client, "+OK", "SAVE");
+    STATUS(0, ": healthy\n");
+    for (int i = 0; i < 6; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "b%%0A%%1B%d", i);
+        cr_assert_eq(unlink(daemon_layer(&the_daemon, name, 0).path), 0);
+    }
+    client = client_after_kill(client, &the_daemon, NULL);
+    STATUS(1, "\n  6 filters in quarantine; ");
+    cr_expect(strstr(output, "\n    b%0A%1B"), "%s", output);
+    cr_expect(strstr(output, "\n    and 1 more, here or in other databases\nbloomery "), "%s", output);
+    cr_expect(!strstr(output, "round") && !strchr(output, '\33'), "%s", output);
+    expect(client, "+OK", "ACL SETUSER monitor on >secret +info");
+    program_expect(output, sizeof(output), 1, "\n    not all could be named: CLIENT NO-TOUCH answers: NOPERM",
+                   "'%s' status redis://monitor:secret@127.0.0.1:%d", BLOOMERY_TOOL_PATH, the_daemon.port);
+    expect(client, "+OK", "ACL SETUSER monitor +client +scan");
+    program_expect(output, sizeof(output), 1, "\n    not all could be named: BF.CARD answers: NOPERM",
+                   "'%s' status redis://monitor:secret@127.0.0.1:%d", BLOOMERY_TOOL_PATH, the_daemon.port);
+    expect(client, "+OK", "ACL SETUSER monitor +bf.card allkeys");
+    program_expect(output, sizeof(output), 1, "\n    b%0A%1B", "'%s' status redis://monitor:secret@127.0.0.1:%d",
+                   BLOOMERY_TOOL_PATH, the_daemon.port);
+    redisFree(client);
 }
 
 static int status_now(void)

@@ -8,6 +8,7 @@
 
 #include "log_text.h"
 #include "output.h"
+#include "quarantined.h"
 #include "server_call.h"
 #include "tls_options.h"
 
@@ -108,28 +109,24 @@ static void look_at_limits(struct status *status)
         trouble(status, "the certificate expires in %s", log_count((expires - now) / 86400, "day").text);
 }
 
-/* BF.FIND names the filters that cannot answer, with the reasons: the element behind "unknown" has both in turn. */
-static int name_quarantined(struct status *status)
+static void name_one(void *ctx, const char *name, struct slice why)
 {
-    struct resp_reply reply;
+    trouble(ctx, "  %.*s: %.*s", SLICE_SHOWN_MAX, name, (int)(why.len < 300 ? why.len : 300), why.ptr);
+}
+
+/* What cannot be named is trouble all the same, and counted. */
+static void name_quarantined(struct status *status)
+{
+    struct errbuf err = {{0}};
     uint64_t n = number(status, "bf_quarantined_filters");
+    unsigned named;
     if (!n)
-        return TOOL_OK;
+        return;
     trouble(status, "%s in quarantine; restore the files and start again, or DEL", log_count(n, "filter").text);
-    PEER_PUT(&status->server.peer, PEER_WORD("BF.FIND"), PEER_WORD("COUNT"), PEER_WORD("*"), PEER_WORD("ITEMS"),
-             PEER_WORD("-"));
-    int rc = server_call_any_reply(&status->server, &reply);
-    for (size_t i = 0; rc == TOOL_OK && i + 1 < reply.count; i++) {
-        struct slice text = resp_reply_text(&reply, i);
-        if (reply.nodes[i].kind == RESP_REPLY_ARRAY || !slice_is(text, "unknown"))
-            continue;
-        for (size_t at = i + 2; at + 1 < reply.count && at < i + 2 + 2 * NAMED; at += 2) {
-            struct slice name = resp_reply_text(&reply, at), why = resp_reply_text(&reply, at + 1);
-            trouble(status, "  %.*s: %.*s", slice_shown(name), name.ptr, (int)(why.len < 300 ? why.len : 300), why.ptr);
-        }
-        break;
-    }
-    return rc;
+    if (quarantined_find(&status->server.peer, NAMED, name_one, status, &named, &err) != 0)
+        trouble(status, "  not all could be named: %s", err.text);
+    else if (named < n)
+        trouble(status, "  and %" PRIu64 " more, here or in other databases", n - named);
 }
 
 /* ---- the server ---- */
@@ -154,7 +151,8 @@ static int ask(struct status *status)
                            status->server.url.shown);
     look_at_data(status);
     look_at_limits(status);
-    return name_quarantined(status);
+    name_quarantined(status);
+    return TOOL_OK;
 }
 
 static void print_json(const struct status *status, struct buf *json)
@@ -245,9 +243,8 @@ const struct tool_command tool_status_command = {
                             "\n"
                             "The command looks at INFO: loading, saves, the log of changes, quarantined filters (which "
                             "it names, with the reason), "
-                            "memory, clients, the certificate, SSTables. The user needs the rights to INFO and "
-                            "BF.FIND. It waits ten seconds at "
-                            "most.",
+                            "memory, clients, the certificate, SSTables. The user needs the right to INFO, and to "
+                            "SCAN, BF.CARD and CLIENT NO-TOUCH for the names. It waits ten seconds at most.",
     .options = options,
     .examples = "bloomery status || mail -s 'Bloomery is in trouble' operators\n"
                 "bloomery status rediss://ops@filters.example:6380 --json",

@@ -18,6 +18,7 @@
 #include "program.h"
 #include "tmpdir.h"
 #include "wait.h"
+#include "wire_tls.h"
 
 static struct daemon the_daemon;
 
@@ -86,12 +87,14 @@ Test(status, naming_reads_no_bits_from_the_disk)
     daemon_restart(&the_daemon);
     client = client_open(the_daemon.port);
     cr_assert(strstr(client_ask(client, "BF.EXISTS odd x"), "quarantined: ")); /* its file is missed at the first use */
-    long long away = client_info(client, "bf", "bf_away_filters");
-    cr_assert_geq(away, 8);
-    STATUS(1, "\n  1 filter in quarantine; restore the files and start again, or DEL\n    odd: ");
-    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), away);
+    wait_until(client_info(client, "bf", "bf_away_filters") == 8);
+    STATUS(1, ": trouble\n  1 filter in quarantine; restore the files and start again, or DEL\n    odd: ");
+    cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 8);
     cr_expect_eq(client_info(client, "bf", "bf_reloads"), 0);
     cr_expect_eq(client_info(client, "bf", "bf_query_misses"), 0);
+    expect(client, ":1", "DEL odd");
+    STATUS(0, ": healthy\n");
+    cr_expect(strstr(output, "; the bits of 8 filters are on the disk only\n"), "%s", output);
     redisFree(client);
 }
 
@@ -130,6 +133,95 @@ Test(status, many_quarantined_filters)
     redisFree(client);
 }
 
+/* What clients hold does not count against maxmemory, and where bits may leave memory it is meant to be full. */
+Test(status, memory_as_maxmemory_counts_it)
+{
+    static char large[4 << 20];
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
+    for (int i = 0; i < 500; i++) /* 2 MB, all too small to leave memory */
+        expect(client, "+OK", "BF.RESERVE f%d 0.01 3000", i);
+    expect(other, "+OK", "MULTI");
+    expect(other, "+QUEUED", "BF.ADD f0 %b", large, sizeof(large));
+    expect(client, "+OK", "CONFIG SET maxmemory 4mb");
+    cr_assert_gt(client_info(client, "memory", "used_memory"), 4 << 20);
+    STATUS(0, ": healthy\n");
+    cr_expect(strstr(output, " count against maxmemory 4.2 MB\n"), "%s", output);
+    expect(other, "+OK", "DISCARD");
+    long long limited =
+        client_info(client, "memory", "used_memory") - client_info(client, "memory", "mem_not_counted_for_evict");
+    expect(client, "+OK", "CONFIG SET maxmemory %lld", limited * 103 / 100);
+    STATUS(1, "; adds that need more are refused; ");
+    expect(client, "+OK", "CONFIG SET maxmemory-policy reload");
+    STATUS(0, ": healthy\n");
+    expect(client, "+OK", "CONFIG SET maxmemory 1");
+    STATUS(1, "; bits leave memory too slowly or not at all, ");
+    redisFree(client);
+    redisFree(other);
+}
+
+Test(status, clients_that_are_too_many)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--maxclients", "3", NULL});
+    redisContext *clients[3];
+    for (int i = 0; i < 3; i++) {
+        clients[i] = client_open(the_daemon.port);
+        expect(clients[i], "+PONG", "PING");
+    }
+    STATUS(2, "max number of clients reached");
+    redisFree(clients[2]);
+    wait_until(client_info(clients[0], "clients", "connected_clients") == 2);
+    STATUS(1, ": trouble\n  clients: 3 of maxclients 3; CLIENT LIST shows them\n");
+    cr_expect(strstr(output, ", 1 connection rejected so far\n"), "%s", output);
+    redisFree(clients[0]);
+    redisFree(clients[1]);
+}
+
+/* The reason, the time of the last good save, and that without a log it may be the end of writes. */
+Test(status, saves_that_fail)
+{
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    client_add_items(client, "f", 0, 50);
+    daemon_block_saves(&the_daemon);
+    cr_assert_eq(client_ask(client, "SAVE")[0], '-');
+    STATUS(1, ": trouble\n  the last save has failed: ");
+    cr_expect(strstr(output, "MANIFEST") && strstr(output, "; BGSAVE tries again\n"), "%s", output);
+    cr_expect(strstr(output, "\n    no save has succeeded since the start, "), "%s", output);
+    cr_expect(!strstr(output, "there is no log"), "%s", output);
+    daemon_unblock_saves(&the_daemon);
+    expect(client, "+OK", "SAVE");
+    STATUS(0, ": healthy\n");
+    client =
+        client_after_stop(client, &the_daemon, (const char *const[]){"--threads", "1", "--appendonly", "no", NULL});
+    client_add_items(client, "f", 50, 60);
+    expect(client, "+OK", "SAVE");
+    daemon_block_saves(&the_daemon);
+    cr_assert_eq(client_ask(client, "SAVE")[0], '-');
+    STATUS(1, "\n    the last good save was ");
+    cr_expect(strstr(output, "\n    there is no log of changes: "), "%s", output);
+    daemon_unblock_saves(&the_daemon);
+    expect(client, "+OK", "SAVE");
+    STATUS(0, ": healthy\n");
+    redisFree(client);
+}
+
+Test(status, a_certificate_that_has_expired)
+{
+    daemon_prepare(&the_daemon);
+    tls_make_files(the_daemon.dir);
+    the_daemon.with_tls = true;
+    char cert[sizeof(the_daemon.dir) + 16], key[sizeof(cert)];
+    snprintf(cert, sizeof(cert), "%s/expired.crt", the_daemon.dir);
+    snprintf(key, sizeof(key), "%s/expired.key", the_daemon.dir);
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    STATUS(0, ": healthy\n"); /* for thirty days */
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon,
+                 (const char *const[]){"--threads", "1", "--tls-cert-file", cert, "--tls-key-file", key, NULL});
+    STATUS(1, ": trouble\n  the certificate has expired; put a new one in the place of its files and send SIGHUP\n");
+}
+
 static int status_now(void)
 {
     return program_run(output, sizeof(output), "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH,
@@ -165,6 +257,24 @@ Test(status, who_may_not_ask)
     program_expect(output, sizeof(output), 0, ": healthy", "REDISCLI_AUTH=secret '%s' status redis://127.0.0.1:%d",
                    BLOOMERY_TOOL_PATH, the_daemon.port);
     cr_expect_null(strstr(output, "secret"), "%s", output);
+}
+
+Test(status, while_it_loads)
+{
+    daemon_prepare(&the_daemon);
+    disk_attach();
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    redisContext *client = client_open(the_daemon.port);
+    client_add_items(client, "f", 0, 50);
+    redisFree(client);
+    daemon_kill(&the_daemon);
+    atomic_store(&disk->hold_reads, 1); /* of the log */
+    daemon_launch(&the_daemon);
+    wait_until(status_now() == 1);
+    cr_expect(strstr(output, ": trouble\n  it loads its filters, of which "), "%s", output);
+    cr_expect(strstr(output, " % are there, and serves them when all are\n"), "%s", output);
+    disk_mend();
+    wait_until(status_now() == 0);
 }
 
 /* A server that answers INFO with this text; "": with nothing. Its port. */
@@ -210,4 +320,13 @@ Test(status, servers_that_are_others)
     waitpid(pid, NULL, 0);
     program_expect(output, sizeof(output), 2, "unknown scheme", "exec 2>&1; '%s' status http://127.0.0.1",
                    BLOOMERY_TOOL_PATH);
+}
+
+Test(status, redis_is_another_server)
+{
+    if (DAEMON_SANITIZED)
+        cr_skip_test("redis-server loads no module with a sanitizer");
+    the_daemon.engine = true;
+    daemon_start(&the_daemon, NULL);
+    STATUS(2, "this server is not Bloomery: its INFO has no bloomery_version\n");
 }

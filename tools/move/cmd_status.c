@@ -70,43 +70,89 @@ __attribute__((format(printf, 2, 3))) static void trouble(struct status *status,
     va_end(args);
 }
 
-static void look_at_data(struct status *status)
+/* The last good save, or, before the first one, the start. */
+static struct log_text since_save(const struct status *status)
+{
+    uint64_t now = (uint64_t)time(NULL), saved = number(status, "rdb_last_save_time");
+    return log_count(now > saved ? now - saved : 0, "second");
+}
+
+static void look_at_saves(struct status *status)
 {
     int len;
-    const char *error = field(status, "aof_last_write_error", &len);
+    const char *why = field(status, "last_save_error", &len);
+    if (!is(status, "rdb_last_bgsave_status", "err"))
+        return;
+    trouble(status, "the last save has failed%s%.*s; BGSAVE tries again", why ? ": " : "", len, why ? why : "");
+    if (number(status, "rdb_saves"))
+        trouble(status, "  the last good save was %s ago", since_save(status).text);
+    else
+        trouble(status, "  no save has succeeded since the start, %s ago", since_save(status).text);
+    if (!is(status, "aof_enabled", "1"))
+        trouble(status, "  there is no log of changes: stop-writes-on-bgsave-error may refuse writes until then");
+}
+
+static void look_at_log(struct status *status)
+{
+    int len;
+    const char *why = field(status, "aof_last_write_error", &len);
+    if (is(status, "aof_last_write_status", "err"))
+        trouble(
+            status,
+            "its log of changes cannot be written: %.*s; make room or mend the disk, and writes go on by themselves",
+            len, why ? why : "");
+    else if (why)
+        trouble(status, "its log of changes is incomplete: %.*s; BGSAVE, until which writes are refused", len, why);
+}
+
+static void look_at_data(struct status *status)
+{
+    int percent_len;
+    const char *percent = field(status, "loading_loaded_perc", &percent_len);
     if (is(status, "loading", "1"))
-        trouble(status, "it loads its filters, and serves them when all are there");
-    if (is(status, "rdb_last_bgsave_status", "err"))
-        trouble(status, "the last save has failed; its log says why, and BGSAVE tries again");
-    if (error)
-        trouble(status, "its log of changes cannot be written: %.*s", len, error);
-    else if (is(status, "aof_last_write_status", "err"))
-        trouble(status, "its log of changes cannot be written; look at the disk");
-    if (number(status, "bf_reloads_failed"))
-        trouble(status, "the bits of %s could not be read back from the disk",
-                log_count(number(status, "bf_reloads_failed"), "filter").text);
+        trouble(status, "it loads its filters, of which %.*s %% are there, and serves them when all are",
+                percent ? percent_len : 1, percent ? percent : "0");
+    look_at_saves(status);
+    look_at_log(status);
     if (number(status, "sstable_dirs_unreachable"))
-        trouble(status, "%" PRIu64 " of the directories of sstable-dir cannot be read",
+        trouble(status, "%" PRIu64 " of the directories of sstable-dir cannot be read; look whether they are mounted",
                 number(status, "sstable_dirs_unreachable"));
     if (number(status, "sstable_filters_broken"))
         trouble(status, "%s of SSTables cannot be read; 'bloomery verify' says why",
                 log_count(number(status, "sstable_filters_broken"), "filter").text);
 }
 
+/* What maxmemory limits. */
+static uint64_t limited_memory(const struct status *status)
+{
+    uint64_t used = number(status, "used_memory"), beside = number(status, "mem_not_counted_for_evict");
+    return used > beside ? used - beside : 0;
+}
+
+/* Where bits may leave memory, it is meant to be nearly full. */
+static void look_at_memory(struct status *status)
+{
+    uint64_t most = number(status, "maxmemory"), used = limited_memory(status);
+    bool evicts = is(status, "maxmemory_policy", "reload") || is(status, "maxmemory_policy", "maybe");
+    if (!most || (double)used < (evicts ? 1 : NEARLY) * (double)most)
+        return;
+    trouble(status, "memory: %s of maxmemory %s are used; %s", log_bytes(used).text, log_bytes(most).text,
+            evicts ? "bits leave memory too slowly or not at all, which a failing save prevents, too; raise maxmemory"
+                   : "adds that need more are refused; raise maxmemory, or DEL filters");
+}
+
 static void look_at_limits(struct status *status)
 {
-    uint64_t most = number(status, "maxmemory"), used = number(status, "used_memory");
     uint64_t clients = number(status, "connected_clients"), allowed = number(status, "maxclients");
     uint64_t expires = number(status, "tls_certificate_expires"), now = (uint64_t)time(NULL);
-    if (most && (double)used >= NEARLY * (double)most)
-        trouble(status, "memory: %s of maxmemory %s are used; adds that need more are refused", log_bytes(used).text,
-                log_bytes(most).text);
+    static const char renew[] = "put a new one in the place of its files and send SIGHUP";
+    look_at_memory(status);
     if (allowed && (double)clients >= NEARLY * (double)allowed)
-        trouble(status, "clients: %" PRIu64 " of maxclients %" PRIu64, clients, allowed);
+        trouble(status, "clients: %" PRIu64 " of maxclients %" PRIu64 "; CLIENT LIST shows them", clients, allowed);
     if (expires && expires <= now)
-        trouble(status, "the certificate has expired");
+        trouble(status, "the certificate has expired; %s", renew);
     else if (expires && expires - now < CERT_DAYS * 86400)
-        trouble(status, "the certificate expires in %s", log_count((expires - now) / 86400, "day").text);
+        trouble(status, "the certificate expires in %s; %s", log_count((expires - now) / 86400, "day").text, renew);
 }
 
 static void name_one(void *ctx, const char *name, struct slice why)
@@ -169,8 +215,10 @@ static void print_json(const struct status *status, struct buf *json)
     JSON_COUNTS(json, {"uptime_s", number(status, "uptime_in_seconds")}, {"filters", number(status, "bf_filters")},
                 {"items", number(status, "bf_items")}, {"full_filters", number(status, "bf_full_filters")},
                 {"quarantined_filters", number(status, "bf_quarantined_filters")},
-                {"used_memory", number(status, "used_memory")}, {"maxmemory", number(status, "maxmemory")},
+                {"used_memory", number(status, "used_memory")}, {"limited_memory", limited_memory(status)},
+                {"maxmemory", number(status, "maxmemory")}, {"away_filters", number(status, "bf_away_filters")},
                 {"clients", number(status, "connected_clients")},
+                {"rejected_connections", number(status, "rejected_connections")},
                 {"commands_per_s", number(status, "instantaneous_ops_per_sec")},
                 {"changes_since_save", number(status, "rdb_changes_since_last_save")},
                 {"last_save_unix", number(status, "rdb_last_save_time")});
@@ -181,7 +229,8 @@ static void print_lines(const struct status *status)
 {
     int len;
     const char *version = field(status, "bloomery_version", &len);
-    uint64_t most = number(status, "maxmemory"), saved = number(status, "rdb_last_save_time");
+    uint64_t most = number(status, "maxmemory"), away = number(status, "bf_away_filters");
+    uint64_t rejected = number(status, "rejected_connections");
     printf("%s: %s\n", status->server.url.shown, status->n ? "trouble" : "healthy");
     for (unsigned i = 0; i < status->n; i++)
         printf("  %s\n", status->reasons[i]);
@@ -192,12 +241,16 @@ static void print_lines(const struct status *status)
         printf(", %" PRIu64 " of fixed size are full", number(status, "bf_full_filters"));
     printf("\nmemory: %s", log_bytes(number(status, "used_memory")).text);
     if (most)
-        printf(" of maxmemory %s", log_bytes(most).text);
-    printf("\n%s, %s a second\n", log_count(number(status, "connected_clients"), "client").text,
+        printf(", of which %s count against maxmemory %s", log_bytes(limited_memory(status)).text,
+               log_bytes(most).text);
+    if (away)
+        printf("; the bits of %s are on the disk only", log_count(away, "filter").text);
+    printf("\n%s, %s a second", log_count(number(status, "connected_clients"), "client").text,
            log_count(number(status, "instantaneous_ops_per_sec"), "command").text);
-    uint64_t now = (uint64_t)time(NULL);
-    printf("log of changes: %s; last save %s ago, %s since\n", is(status, "aof_enabled", "1") ? "on" : "off",
-           log_count(now > saved ? now - saved : 0, "second").text,
+    if (rejected)
+        printf(", %s rejected so far", log_count(rejected, "connection").text);
+    printf("\nlog of changes: %s; %s %s ago, %s since\n", is(status, "aof_enabled", "1") ? "on" : "off",
+           number(status, "rdb_saves") ? "last save" : "no save since the start", since_save(status).text,
            log_count(number(status, "rdb_changes_since_last_save"), "change").text);
 }
 

@@ -51,6 +51,11 @@ int output_end(struct output *out, int status)
     return failed ? tool_failed("output", "%s", strerror(ENOMEM)) : status;
 }
 
+void output_drop(struct output *out)
+{
+    buf_deinit(&out->buf);
+}
+
 void output_string(struct buf *json, const char *key, const char *text)
 {
     json_bytes(json, key, (struct slice){text, strlen(text)});

@@ -187,8 +187,10 @@ static int run(const struct tool_args *args)
         return tool_misused(COMMAND, "%s", without_code(err.text));
     plan.json = output_single(&json, args);
     bf_reply_plan(&out, &asked);
-    if (plan.error[0])
+    if (plan.error[0]) {
+        output_drop(&json);
         return tool_failed(COMMAND, "%s", without_code(plan.error));
+    }
     if (plan.json)
         json_end(plan.json, '}');
     return output_end(&json, TOOL_OK);

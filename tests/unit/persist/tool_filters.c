@@ -1,4 +1,5 @@
-/* `bloomery show`, `query`, `build` and `merge`, the real program, on the files that Cassandra's own code has made. */
+/* `bloomery show`, `query`, `build`, `merge` and `plan`, the real program, on the files that Cassandra's own code has
+ * made. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -334,6 +335,13 @@ Test(tool_filters, progress_is_shown_on_a_terminal_only)
                dir);
     ASSERT_RUN(0, "2000 items", "(seq 1000; sleep 0.3; seq 1000) | " TOOL "build %s/b.db --error 0.01", dir);
     cr_assert_not(strstr(output, "reading"), "%s", output);
+}
+
+/* A plan that is refused when its object has been begun says why, and nothing else: no sanitizer has found a leak. */
+Test(tool_filters, plan_that_is_refused)
+{
+    ASSERT_RUN(1, "", TOOL "plan 0.01 1 EXPANSION 1 ITEMS 999999 --json 2>&1");
+    cr_expect_str_eq(output, "bloomery plan: a filter has at most 1024 layers, which here hold 1024 items\n");
 }
 
 /* What each command says as JSON can be read as such, and has what its help says. */

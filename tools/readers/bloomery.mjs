@@ -52,13 +52,15 @@ export function murmur3(item) {
 }
 
 // The bytes of one or more Filter.db files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later),
-// "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). Throws a RangeError if these are not whole Filter.db files.
+// "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). `layers` is how many there must be, without it
+// one or more. Throws a RangeError if these are not whole Filter.db files.
 export class Filter {
     #bytes;
     #baseFirst;
     #flip;
 
-    constructor(data, layout = "na") {
+    constructor(data, layout = "na", layers = undefined) {
+        if (!(data instanceof ArrayBuffer) && !(data instanceof Uint8Array)) throw new TypeError("the data are an ArrayBuffer or a Uint8Array");
         if (!["na", "me", "ka"].includes(layout)) throw new RangeError(`the layout is na, me or ka, not ${layout}`);
         const bytes = data instanceof Uint8Array ? data : new Uint8Array(data);
         const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -73,6 +75,8 @@ export class Filter {
             this.layers.push({ place: at + 8, bits: BigInt(64 * words), hashes });
             at += 8 + 8 * words;
         }
+        if (layers === undefined ? this.layers.length === 0 : this.layers.length !== layers)
+            throw new RangeError(`the data have ${this.layers.length} layers`);
     }
 
     has(item) {
@@ -124,7 +128,7 @@ export class Copy {
         if (reply.headers.get("Bloomery-Key")) throw new Error("the filter is KEYED: only who has its key can ask it");
         const data = await reply.arrayBuffer();
         if (data.byteLength !== Number(reply.headers.get("Content-Length"))) throw new Error("the reply was cut off");
-        this.#filter = new Filter(data, reply.headers.get("Bloomery-Layout"));
+        this.#filter = new Filter(data, reply.headers.get("Bloomery-Layout"), Number(reply.headers.get("Bloomery-Layers")));
         this.window = reply.headers.get("Bloomery-Window");
         this.etag = reply.headers.get("ETag");
         return true;

@@ -9,6 +9,7 @@ Bloomery server by HTTP. One file, Python 3.8 and later, no other package; copy 
 
 An item is bytes, or a str, which is its UTF-8. Threads: any number may ask; a refresh replaces the filter as a whole."""
 import base64
+import http.client
 import struct
 import urllib.error
 import urllib.parse
@@ -64,9 +65,10 @@ def _signed(value):
 
 class Filter:
     """The bytes of one or more Filter.db files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and
-    later), "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). ValueError: these are not whole Filter.db files."""
+    later), "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). `layers` is how many there must be, without it one or more.
+    ValueError: these are not whole Filter.db files."""
 
-    def __init__(self, data, layout="na"):
+    def __init__(self, data, layout="na", layers=None):
         if layout not in ("na", "me", "ka"):
             raise ValueError("the layout is na, me or ka, not %r" % (layout,))
         self._data = memoryview(bytes(data))
@@ -82,6 +84,8 @@ class Filter:
                 raise ValueError("this is no whole Filter.db, at byte %d: %d hashes, %d words" % (at, hashes, words))
             self.layers.append((at + 8, 64 * words, hashes))
             at += 8 + 8 * words
+        if len(self.layers) != layers if layers is not None else not self.layers:
+            raise ValueError("the data have %d layers" % len(self.layers))
 
     def __contains__(self, item):
         if isinstance(item, str):
@@ -125,10 +129,12 @@ class Copy:
                 data = reply.read()
                 if len(data) != int(reply.headers["Content-Length"]):
                     raise OSError("the reply was cut off")
-                self._filter = Filter(data, reply.headers["Bloomery-Layout"])
+                self._filter = Filter(data, reply.headers["Bloomery-Layout"], int(reply.headers["Bloomery-Layers"]))
                 self.window = reply.headers["Bloomery-Window"]
                 self.etag = reply.headers["ETag"]
                 return True
+        except (ValueError, TypeError, http.client.HTTPException) as error:
+            raise OSError("the reply is no whole filter: %r" % (error,)) from error
         except urllib.error.HTTPError as error:
             if error.code == 304:
                 return False

@@ -166,7 +166,8 @@ static int find_block(struct find *find, const struct tool_args *args)
         find->status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
     else if (find->status == TOOL_OK && find->looked_at == 0)
         find->status = tool_failed(COMMAND, "%s: there is no SSTable below it", args->positional[0]);
-    else if (find->present)
+    else if (find->present &&
+             find->status == TOOL_OK) /* where not all could be looked at, nothing is known to be absent */
         print_absent(find);
     free(find->present);
     find->present = NULL;

@@ -283,6 +283,12 @@ Test(tool_find, keys_from_a_file_that_are_wrong)
     make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
     ASSERT_RUN(2, "keys: item 3: ", "cd %s && printf 'int:1\nint:2\nint:x\n' >keys && " TOOL "find ks --keys-from keys",
                dir);
+    ASSERT_RUN(2, "", TOOL "find %s/none --absent int:5 2>/dev/null", dir);
+    cr_expect_str_eq(output, "");
+    ASSERT_RUN(2, "", "ln -s loop %s/loop; ln -s . %s/ks/more; " TOOL "find %s/ks --absent int:5 2>/dev/null", dir, dir,
+               dir);
+    cr_expect_str_eq(output, "");
+    ASSERT_RUN(0, "", "rm %s/loop %s/ks/more", dir, dir);
     ASSERT_RUN(2, "not both", TOOL "find %s/ks --keys-from %s/keys int:1", dir, dir);
     ASSERT_RUN(2, "none: No such file", TOOL "find %s/ks --keys-from none", dir);
     ASSERT_RUN(2, "Filter.db: ",

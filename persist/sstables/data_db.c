@@ -91,7 +91,7 @@ static int find_compressor(struct data_db *data, struct slice name, struct errbu
 
 /* ---- CompressionInfo.db ---- */
 
-/* What comes before the offsets of the chunks. */
+/* The part before the offsets of the chunks. */
 struct info_head {
     unsigned char bytes[INFO_MAX];
     size_t n, at;

@@ -35,7 +35,7 @@ static bool has_last(const struct last_keys *last, const struct bloom_filter *fi
     return true;
 }
 
-/* Whether the filter has the first KEYS of up to `most` keys. What cannot be read is not compared. */
+/* Whether the filter has the first KEYS of up to `most` keys. Keys that cannot be read are not compared. */
 static bool has_first(struct sstable_keys *keys, const struct bloom_filter *filter, uint64_t most,
                       struct last_keys *last)
 {

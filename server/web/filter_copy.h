@@ -25,7 +25,7 @@ void filter_copy_destroy(struct filter_copy *copy); /* NULL is fine */
 
 uint64_t filter_copy_bytes(const struct filter_copy *copy); /* of all of it */
 
-/* What the copy is of: fields of HTTP, with an ETag that changes with the answers of the filter. */
+/* Appends fields of HTTP that describe the filter, with an ETag that changes with its answers. */
 void filter_copy_fields(const struct filter_copy *copy, struct buf *out);
 bool filter_copy_matches(const struct filter_copy *copy, const char *etags); /* of an If-None-Match */
 

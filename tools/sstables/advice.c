@@ -6,6 +6,7 @@
 
 #include "bloom_size.h"
 #include "filterdb.h"
+#include "grow.h"
 
 #define MUCH_RATE  2.0 /* times what was asked for */
 #define MUCH_BYTES 1.5
@@ -26,14 +27,8 @@ struct advice_table *advice_table(struct advice *advice, const char *directory, 
             strlen(table->name) == name_len && memcmp(table->name, name, name_len) == 0)
             return table;
     }
-    if (advice->n == advice->size) {
-        size_t size = advice->size ? 2 * advice->size : 16;
-        struct advice_table *tables = realloc(advice->tables, size * sizeof(*tables));
-        if (!tables)
-            return NULL;
-        advice->tables = tables;
-        advice->size = size;
-    }
+    if (GROW(advice->tables, advice->n, advice->size) != 0)
+        return NULL;
     struct advice_table *table = &advice->tables[advice->n++];
     *table = (struct advice_table){.directory = strndup(directory, directory_len),
                                    .keyspace = strndup(keyspace, keyspace_len),
@@ -43,14 +38,8 @@ struct advice_table *advice_table(struct advice *advice, const char *directory, 
 
 bool advice_add(struct advice_table *table, const struct advice_sstable *sstable)
 {
-    if (table->n == table->size) {
-        size_t size = table->size ? 2 * table->size : 16;
-        struct advice_sstable *sstables = realloc(table->sstables, size * sizeof(*sstables));
-        if (!sstables)
-            return false;
-        table->sstables = sstables;
-        table->size = size;
-    }
+    if (GROW(table->sstables, table->n, table->size) != 0)
+        return false;
     table->sstables[table->n++] = *sstable;
     return true;
 }

@@ -9,6 +9,7 @@
 
 #include "filter_file.h"
 #include "filterdb.h"
+#include "grow.h"
 #include "sstable_walk.h"
 #include "statistics_db.h"
 #include "table.h"
@@ -48,15 +49,9 @@ static void take_sample(struct collect *collect, const struct table *files, cons
                         double rate)
 {
     struct errbuf ignored;
-    if (collect->n == collect->size) {
-        size_t size = collect->size ? 2 * collect->size : 64;
-        struct sampled **grown = realloc(collect->sampled, size * sizeof(struct sampled *));
-        if (!grown) {
-            collect->no_memory = true;
-            return;
-        }
-        collect->sampled = grown;
-        collect->size = size;
+    if (GROW(collect->sampled, collect->n, collect->size) != 0) {
+        collect->no_memory = true;
+        return;
     }
     struct sampled *sampled = calloc(1, sizeof(*sampled));
     if (sampled) {

@@ -251,6 +251,10 @@ static int refuse_table(const struct rebuild *rebuild)
 static int make_filter(struct rebuild *rebuild, struct errbuf *err)
 {
     int rc = table_each_key(&rebuild->table, 0, count_key, rebuild, "counting keys", err);
+    if (rc == 0 && rebuild->keys == 0) {
+        errbuf_set(err, "%s has no key, and an SSTable has one at least", sstable_keys_component(&rebuild->table.name));
+        return -EINVAL;
+    }
     if (rc == 0)
         rc = rebuild->error > 0 ? shape_for_error(rebuild, err) : shape_of_old(rebuild, err);
     if (rc == 0)

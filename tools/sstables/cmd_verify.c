@@ -167,6 +167,8 @@ static void look_at_keys(struct look *look, const struct bloom_shape *shape)
         rc = table_each_key(&look->table, verify->sample, on_key, look, "asking for the keys", &err);
     }
     look->ended = rc == 0 && (verify->sample == 0 || look->keys < verify->sample);
+    if (rc == 0 && look->keys == 0)
+        problem(look, "%s has no key, and an SSTable has one at least", sstable_keys_component(&look->table.name));
     if (rc == SSTABLE_KEYS_DAMAGED)
         problem(look, "%s", err.text);
     else if (rc != 0)

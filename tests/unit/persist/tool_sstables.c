@@ -103,6 +103,8 @@ Test(tool_sstables, what_is_wrong_is_named)
     ASSERT_RUN(0, "whole", TOOL "verify nb-1-big-Data.db", dir);
     ASSERT_RUN(0, "", "truncate -s -1 nb-1-big-Index.db", dir);
     ASSERT_RUN(1, "Index.db is damaged: ", TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "Index.db has no key", ": >nb-1-big-Index.db && " TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "Index.db has no key", TOOL "rebuild --error 0.1 nb-1-big-Data.db", dir);
     free(filter);
 }
 

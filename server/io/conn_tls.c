@@ -125,7 +125,8 @@ static void fail(struct conn *conn, const char *what, const char *why)
     snprintf(text, sizeof(text), "%s: %s", what, why);
     stats_add(&conn->io->stats.tls_failed, 1);
     conn_warn_closed(conn, text);
-    send_unsent(conn); /* the alert */
+    send_unsent(conn);           /* the alert */
+    shutdown(conn->fd, SHUT_WR); /* an end that is read before the reset, which follows where input is left unread */
     conn_close(conn);
 }
 

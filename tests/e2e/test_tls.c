@@ -1,5 +1,6 @@
 /* Connections with TLS: they do what plain ones do, and nobody who speaks something else disturbs the others. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,6 +178,26 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named)
     daemon_wait_output(&the_daemon, "its first bytes are not those of TLS");
     cr_assert(!wire_open_tls(&wire, the_daemon.port, NULL, &why));
     daemon_wait_output(&the_daemon, "it speaks TLS, and this port does not; the one that does is tls-port");
+}
+
+/* The reason and the end of the connection are read even where the daemon closes with input unread, which makes the
+ * system reset the connection. */
+DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named_to_a_client_that_goes_on_sending)
+{
+    static char commands[256 << 10];
+    char text[256];
+    size_t len = 0;
+    ssize_t n;
+    struct wire wire;
+    wire_open(&wire, the_daemon.tls_port);
+    memset(commands, '\n', sizeof(commands));
+    cr_assert_gt(send(wire.fd, commands, sizeof(commands), MSG_NOSIGNAL | MSG_DONTWAIT), (ssize_t)sizeof(commands) / 2);
+    while ((n = recv(wire.fd, text + len, sizeof(text) - 1 - len, 0)) > 0)
+        len += (size_t)n;
+    cr_assert_eq(n, 0, "%s", strerror(errno));
+    text[len] = 0;
+    cr_assert(strstr(text, "takes connections with TLS only"), "%s", text);
+    wire_close(&wire);
 }
 
 /* Hostile beginnings: silence, a byte, a first message that is announced as huge, or damaged. Each ends that connection

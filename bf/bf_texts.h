@@ -4,6 +4,7 @@
 
 #define BF_NOT_FOUND   "ERR not found"
 #define BF_EXISTS      "ERR item exists"
+#define BF_WRONG_TYPE  "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define BF_FULL        "ERR non scaling filter is full"
 #define BF_NO_ROOM     "ERR problem inserting into filter: %s" /* why */
 #define BF_NO_MEMORY   "ERR could not create filter: out of memory"

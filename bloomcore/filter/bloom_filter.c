@@ -13,14 +13,19 @@
 #include "bloom_resident.h"
 #include "bloom_twins.h"
 #include "bloom_window.h"
+#include "cuckoo_part.h"
 
 /* ---- filter ---- */
 
 size_t bloom_filter_bytes(const struct bloom_class *class)
 {
-    size_t window = class->geometry.window ? sizeof(struct bloom_part) + sizeof(struct bloom_window) : 0;
+    size_t more = 0;
 
-    return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + window;
+    if (class->geometry.window)
+        more = sizeof(struct bloom_part) + sizeof(struct bloom_window);
+    else if (class->geometry.variant == BLOOM_CUCKOO)
+        more = sizeof(struct cuckoo);
+    return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + more;
 }
 
 /* Bytes of the words that lie behind the layer's header. */
@@ -40,6 +45,8 @@ static int init_charged(struct bloom_filter *filter, struct bloom_class *class, 
     atomic_init(&filter->newest, &filter->first);
     if (class->geometry.window)
         bloom_window_init(filter);
+    else if (class->geometry.variant == BLOOM_CUCKOO)
+        cuckoo_init(filter);
     bloom_class_retain(class);
     atomic_fetch_add_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
     return 0;
@@ -66,8 +73,10 @@ uint64_t bloom_filter_charged(const struct bloom_filter *filter)
 void bloom_filter_deinit(struct bloom_filter *filter)
 {
     struct bloom_class *class = bloom_filter_class(filter);
-    struct bloom_layer *layer = bloom_filter_newest(filter);
 
+    if (bloom_filter_is_cuckoo(filter))
+        cuckoo_unspare(filter);
+    struct bloom_layer *layer = bloom_filter_newest(filter);
     bloom_pool_discharge(class->pool, bloom_filter_charged(filter));
     if (bloom_filter_is_dropped(filter)) {
         uint64_t dropped = bloom_filter_droppable(filter);
@@ -115,6 +124,8 @@ uint64_t bloom_filter_changes(const struct bloom_filter *filter)
         bloom_window_forget((struct bloom_filter *)filter);
         forgotten = atomic_load_explicit(&bloom_filter_window(filter)->forgotten, memory_order_relaxed);
     }
+    if (bloom_filter_is_cuckoo(filter))
+        return atomic_load_explicit(&cuckoo_of(filter)->ordinal, memory_order_relaxed);
     return places(filter) + forgotten;
 }
 
@@ -147,6 +158,8 @@ uint64_t bloom_filter_memory(const struct bloom_filter *filter)
 
     if (bloom_filter_is_window(filter))
         bytes += sizeof(struct bloom_window) + bloom_filter_nlayers(filter) * sizeof(struct bloom_part);
+    else if (bloom_filter_is_cuckoo(filter))
+        bytes += sizeof(struct cuckoo);
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_geometry *geometry = layer->geometry;
 
@@ -174,6 +187,16 @@ bool bloom_filter_is_blank(const struct bloom_filter *filter)
 
 /* ---- query and add ---- */
 
+void bloom_filter_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn)
+{
+    if (bloom_filter_is_window(filter)) {
+        bloom_window_set_turn(filter, index, turn);
+    } else if (bloom_filter_is_cuckoo(filter) && index == 0) {
+        atomic_store_explicit(&cuckoo_of(filter)->ordinal, turn->number & CUCKOO_ORDINAL_MAX, memory_order_relaxed);
+        atomic_store_explicit(&cuckoo_of(filter)->deletes, (uint64_t)turn->started_us, memory_order_relaxed);
+    }
+}
+
 struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const void *data, size_t len)
 {
     return bloom_geometry_hash(filter->first.geometry, data, len);
@@ -184,6 +207,11 @@ uint64_t bloom_filter_missing_key(const struct bloom_filter *filter)
     const struct bloom_key *key = filter->first.geometry->key;
 
     return __builtin_expect(key != NULL, 0) && !bloom_key_is_here(key) ? key->secret.id : 0;
+}
+
+bool bloom_filter_can_be_asked(const struct bloom_filter *filter)
+{
+    return bloom_filter_missing_key(filter) == 0 && !bloom_filter_is_cuckoo(filter);
 }
 
 bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash hash)

@@ -60,6 +60,9 @@ enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash h
 enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
                                           const struct bloom_journal *journal, struct errbuf *err);
 
+/* Loading: what the view of a layer has in bloom_layer_turn(). Filters without turns ignore it. */
+void bloom_filter_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn);
+
 /* Adds that were answered BLOOM_ADDED; in a window those that it has not forgotten. */
 uint64_t bloom_filter_items(const struct bloom_filter *filter);
 

@@ -12,6 +12,7 @@
 #include "bloom_part.h"
 #include "bloom_scaling.h"
 #include "check.h"
+#include "cuckoo_part.h"
 #include "lock.h"
 
 /* ---- layers ---- */
@@ -70,6 +71,9 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
         view_out->base = atomic_load_explicit(&part->base, memory_order_relaxed);
         view_out->items = !view_out->forgotten && items > view_out->base ? items - view_out->base : 0;
         view_out->started_us = atomic_load_explicit(&part->started_us, memory_order_relaxed);
+    } else if (bloom_filter_is_cuckoo(filter) && index == 0) {
+        view_out->turn = atomic_load_explicit(&cuckoo_of(filter)->ordinal, memory_order_relaxed);
+        view_out->started_us = (int64_t)atomic_load_explicit(&cuckoo_of(filter)->deletes, memory_order_relaxed);
     }
 }
 
@@ -129,9 +133,9 @@ static const struct bloom_layer *jump_above(const struct bloom_layer *below)
                                                                                                             : below;
 }
 
-int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
-                            double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
-                            struct errbuf *err)
+/* bloom_filter_push_layer() of a layer whose words are charged; they are discharged if it fails. */
+static int push_charged(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
+                        const struct bloom_turn *turn, const struct bloom_journal *journal, struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer *newest = bloom_filter_newest(filter);
@@ -141,10 +145,6 @@ int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shap
     int rc;
 
     bloom_geometry_init(&geometry, shape, newest->geometry->index + 1u, capacity, rate);
-    rc = bloom_pool_charge(pool, bloom_filter_words_bytes(filter), bytes, err);
-    if (rc != 0)
-        return rc;
-
     geometry.window = bloom_filter_is_window(filter);
     geometry.key = newest->geometry->key;
     grown = grown_alloc(pool, sizeof(*grown) + bloom_layer_tail_bytes(&geometry) +
@@ -178,6 +178,22 @@ err_charged:
     bloom_grown_free(pool, grown);
     bloom_pool_discharge(pool, bytes);
     return rc;
+}
+
+int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
+                            double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
+                            struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    int rc = bloom_pool_charge(pool, bloom_filter_words_bytes(filter), shape->nwords * 8, err);
+
+    return rc != 0 ? rc : push_charged(filter, shape, capacity, rate, turn, journal, err);
+}
+
+int bloom_filter_push_anyway(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err)
+{
+    bloom_pool_charge_anyway(bloom_filter_class(filter)->pool, shape->nwords * 8);
+    return push_charged(filter, shape, shape->capacity, shape->error_rate, NULL, NULL, err);
 }
 
 int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,

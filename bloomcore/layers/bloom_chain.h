@@ -44,6 +44,10 @@ int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shap
                             double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
                             struct errbuf *err);
 
+/* The same for a filter that only the caller knows, whose layers say for what they were made, and whatever the limits
+ * of memory. 0 or -ENOMEM. */
+int bloom_filter_push_anyway(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
+
 /* The layer with this index, below bloom_filter_nlayers(). */
 struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
 

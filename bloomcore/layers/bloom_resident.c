@@ -6,12 +6,14 @@
 #include "bloom_layer.h"
 #include "bloom_words.h"
 #include "check.h"
+#include "cuckoo_part.h"
 
 uint64_t bloom_filter_droppable(const struct bloom_filter *filter)
 {
     uint64_t bytes = 0;
 
-    if (bloom_filter_is_window(filter)) /* its layers are emptied and taken again at any time: it stays */
+    /* The layers of a window are emptied and taken again at any time, those of a cuckoo filter taken off: they stay. */
+    if (bloom_filter_is_window(filter) || bloom_filter_is_cuckoo(filter))
         return 0;
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (!layer->geometry->words_inline)

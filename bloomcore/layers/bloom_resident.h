@@ -14,7 +14,7 @@
 #include "bloom_types.h"
 
 /* The bytes of words that bloom_filter_drop() gives back, whether they are there or not; 0: it would give back none,
- * or may not, as a window.
+ * or may not, as a window and a cuckoo filter.
  * Thread: any. */
 uint64_t bloom_filter_droppable(const struct bloom_filter *filter);
 

@@ -6,6 +6,7 @@
 #include "bloom_chain.h"
 #include "bloom_size.h"
 #include "bloom_state.h"
+#include "cuckoo_shape.h"
 
 #define STRIDE     8
 #define SAMPLE_RUN 64 /* words */
@@ -89,6 +90,8 @@ static double estimate_items(uint64_t bits, uint64_t bits_set, unsigned k)
 
 double bloom_shape_rate(const struct bloom_shape *shape, uint64_t items)
 {
+    if (shape->variant == BLOOM_CUCKOO)
+        return cuckoo_rate(shape->k, (double)items / (double)shape->capacity);
     uint64_t bits = bloom_shape_bits(shape);
 
     return bloom_variant_is_redisbloom(shape->variant) ? bloom_size_rate_unsigned(items, shape->k, bits)
@@ -118,8 +121,24 @@ void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state 
     bloom_layer_state_sampled(layer, UINT64_MAX, state_out);
 }
 
+/* Of a layer of a cuckoo filter, whose items are counted: slots stand for bits. */
+static void cuckoo_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out)
+{
+    *state_out = (struct bloom_state){
+        .bits = layer->capacity,
+        .bits_set = layer->items,
+        .fill_ratio = (double)layer->items / (double)layer->capacity,
+        .rate = bloom_shape_rate(&layer->shape, layer->items),
+        .estimated_items = (double)layer->items,
+    };
+}
+
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out)
 {
+    if (layer->shape.variant == BLOOM_CUCKOO) {
+        cuckoo_layer_state(layer, state_out);
+        return;
+    }
     if (layer->forgotten) { /* its bits say nothing */
         bloom_shape_state(&layer->shape, 0, state_out);
         return;

@@ -7,6 +7,7 @@
 
 #include "bloom_types.h"
 
+/* In a cuckoo filter slots stand for bits. */
 struct bloom_state {
     uint64_t bits; /* bits of all layers */
     uint64_t bits_set;

@@ -29,7 +29,7 @@ static bool params_equal(const struct bloom_params *a, const struct bloom_params
 {
     return a->capacity == b->capacity && a->error_rate == b->error_rate && a->expansion == b->expansion &&
            a->redisbloom == b->redisbloom && a->window == b->window && a->window_parts == b->window_parts &&
-           a->window_flags == b->window_flags && a->key == b->key;
+           a->window_flags == b->window_flags && a->key == b->key && a->iterations == b->iterations;
 }
 
 /* The class with these parameters and this first layer; any planned one when `shape` is NULL. Needs the mutex. */

@@ -23,6 +23,9 @@ uint64_t bloom_keyring_first(const struct bloom_pool *pool);
 /* The id of the filter's key, if that is not here: no item of the filter can be hashed then. 0: all is well. */
 uint64_t bloom_filter_missing_key(const struct bloom_filter *filter);
 
+/* Whether items can be asked for by bits: it is a Bloom filter, and its key, if it has one, is here. */
+bool bloom_filter_can_be_asked(const struct bloom_filter *filter);
+
 /* ---- internal to bloomcore; under the pool's lock ---- */
 
 struct bloom_key *bloom_keyring_get(struct bloom_pool *pool, uint64_t id); /* with a reference; NULL: no memory */

@@ -6,6 +6,7 @@
 
 #include "bloom_size.h"
 #include "check.h"
+#include "cuckoo_shape.h"
 
 #define LN2 0.693147180559945 /* RedisBloom's */
 
@@ -17,6 +18,7 @@ static const char *const variant_names[BLOOM_VARIANTS] = {
     [BLOOM_KA] = "ka",
     [BLOOM_REDISBLOOM] = "redisbloom",
     [BLOOM_REDISBLOOM32] = "redisbloom32",
+    [BLOOM_CUCKOO] = "cuckoo",
 };
 
 const char *bloom_variant_name(unsigned variant)
@@ -63,6 +65,37 @@ static bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbu
     return false;
 }
 
+static bool cuckoo_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
+{
+    uint64_t bytes = shape->nwords * 8 - shape->spare_bytes;
+
+    if (shape->spare_bytes > 7 || shape->n2 > 40 || (uint64_t)shape->k << shape->n2 != bytes ||
+        shape->capacity != bytes)
+        errbuf_set(err, "2^%u buckets of %u slots do not have %llu bytes", shape->n2, shape->k,
+                   (unsigned long long)bytes);
+    else if (shape->bpe != CUCKOO_SLOT_BITS || !(shape->error_rate > 0 && shape->error_rate < 1))
+        errbuf_set(err, "slots of %g bits with an error rate of %g", shape->bpe, shape->error_rate);
+    else
+        return true;
+    return false;
+}
+
+static bool cuckoo_params_valid(const struct bloom_params *params, struct errbuf *err)
+{
+    bool power = (params->expansion & (params->expansion - 1)) == 0;
+
+    if (params->iterations < 1 || params->window ||
+        (params->redisbloom & ~(BLOOM_OPTION_CUCKOO | REDISBLOOM_NO_SCALING)))
+        errbuf_set(err, "a cuckoo filter with options %u and %u iterations is not possible", params->redisbloom,
+                   params->iterations);
+    else if (!power || !(params->redisbloom & REDISBLOOM_NO_SCALING) != (params->expansion != 0))
+        errbuf_set(err, "expansion %u of a cuckoo filter is no power of two, or contradicts its options %u",
+                   params->expansion, params->redisbloom);
+    else
+        return true;
+    return false;
+}
+
 static bool redisbloom_options_valid(const struct bloom_params *params, struct errbuf *err)
 {
     unsigned options = params->redisbloom;
@@ -99,6 +132,8 @@ bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
         errbuf_set(err, "level %u of a part is not possible", shape->level);
         return false;
     }
+    if (shape->variant == BLOOM_CUCKOO)
+        return cuckoo_shape_valid(shape, err);
     if (bloom_variant_is_redisbloom(shape->variant))
         return redisbloom_shape_valid(shape, err);
     if (shape->n2 || shape->spare_bytes || shape->capacity || shape->error_rate != 0 || shape->bpe != 0) {
@@ -161,16 +196,27 @@ bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
         errbuf_set(err, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
         return false;
     }
+    if (bloom_params_is_cuckoo(params))
+        return cuckoo_params_valid(params, err);
+    if (params->iterations) {
+        errbuf_set(err, "iterations of a filter that is no cuckoo filter");
+        return false;
+    }
     return window_valid(params, err) && redisbloom_options_valid(params, err);
 }
 
 bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shape *shape, struct errbuf *err)
 {
     unsigned options = params->redisbloom;
-    bool wide = options & REDISBLOOM_FORCE64;
+    bool wide = options & REDISBLOOM_FORCE64, cuckoo = bloom_params_is_cuckoo(params);
 
-    if (bloom_variant_is_redisbloom(shape->variant) ? wide == (shape->variant == BLOOM_REDISBLOOM) : options == 0)
+    if (cuckoo || shape->variant == BLOOM_CUCKOO) {
+        if (cuckoo == (shape->variant == BLOOM_CUCKOO))
+            return true;
+    } else if (bloom_variant_is_redisbloom(shape->variant) ? wide == (shape->variant == BLOOM_REDISBLOOM)
+                                                           : options == 0) {
         return true;
+    }
     errbuf_set(err, "a layer in the layout %s does not go with the options %u", bloom_variant_name(shape->variant),
                options);
     return false;

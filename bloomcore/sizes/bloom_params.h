@@ -30,10 +30,11 @@ enum bloom_variant {
     BLOOM_KA = 2,           /* before 3.0, ScyllaDB ka la: big-endian words, base = h1, increment = h2 */
     BLOOM_REDISBLOOM = 3,   /* RedisBloom: MurmurHash64A twice, base = h1, increment = h2, unsigned sums */
     BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
+    BLOOM_CUCKOO = 5,       /* RedisBloom's cuckoo filters (cuckoo.h): slots of a byte instead of bits */
 };
-#define BLOOM_VARIANTS 5
+#define BLOOM_VARIANTS 6
 
-/* "na", "me", "ka", "redisbloom", "redisbloom32"; and back, false if it is none of them. */
+/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo"; and back, false if it is none of them. */
 const char *bloom_variant_name(unsigned variant);
 bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
 
@@ -50,6 +51,8 @@ struct bloom_params {
     uint64_t window;       /* how long items are kept: microseconds, or items that come after them */
 
     uint64_t key; /* of a KEYED filter the id of its key (bloom_key.h); otherwise 0 */
+
+    uint16_t iterations; /* of a cuckoo filter the evictions that an add may make, at least 1; otherwise 0 */
 };
 
 /* `redisbloom`: the options of a filter in RedisBloom's layout. */
@@ -58,6 +61,7 @@ struct bloom_params {
 #define REDISBLOOM_FORCE64      4u  /* hashes of 64 bits; otherwise of 32 */
 #define REDISBLOOM_NO_SCALING   8u  /* a fixed size */
 #define REDISBLOOM_OPTIONS      15u /* all that are known */
+#define BLOOM_OPTION_CUCKOO     16u /* ours: a cuckoo filter; of the others it may have REDISBLOOM_NO_SCALING only */
 
 /* Items that a layer in that layout may be made for: numbers of adds in the log have 40 bits. */
 #define REDISBLOOM_MAX_ENTRIES ((UINT64_C(1) << 40) - 1)
@@ -74,6 +78,17 @@ static inline bool bloom_params_is_window(const struct bloom_params *params)
     return params->window != 0;
 }
 
+static inline bool bloom_params_is_cuckoo(const struct bloom_params *params)
+{
+    return params->redisbloom & BLOOM_OPTION_CUCKOO;
+}
+
+/* Whether saved layers have a turn (struct bloom_turn). */
+static inline bool bloom_params_have_turns(const struct bloom_params *params)
+{
+    return bloom_params_is_window(params) || bloom_params_is_cuckoo(params);
+}
+
 /* The shape of a layer, as in a file. */
 struct bloom_shape {
     uint64_t nwords; /* 1..BLOOM_MAX_WORDS */
@@ -81,7 +96,8 @@ struct bloom_shape {
     uint8_t variant; /* enum bloom_variant */
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
-    /* RedisBloom's layout only, otherwise 0. There a layer says itself for what it was made. */
+    /* RedisBloom's layouts only, otherwise 0. There a layer says itself for what it was made. A layer of a cuckoo
+     * filter has 2^n2 buckets of k slots; its capacity is its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
     uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
@@ -92,6 +108,7 @@ struct bloom_shape {
 #define BLOOM_MAX_HASHES 255
 #define BLOOM_PROBE_BITS 256 /* room for an item's bits: BLOOM_MAX_HASHES rounded up, as they are derived by eights */
 
+/* Also of cuckoo filters: a layer says itself for what it was made. */
 static inline bool bloom_variant_is_redisbloom(unsigned variant)
 {
     return variant >= BLOOM_REDISBLOOM;

@@ -62,6 +62,10 @@ int bloom_next_capacity(const struct bloom_params *params, const struct bloom_ge
                    (unsigned long long)newest->capacity, params->expansion);
         return BLOOM_REFUSED;
     }
+    if (newest->variant == BLOOM_CUCKOO) {
+        *rate_out = newest->error_rate;
+        return BLOOM_OK;
+    }
     *rate_out = bloom_geometry_is_redisbloom(newest) ? newest->error_rate * 0.5
                                                      : bloom_size_share(params->error_rate, newest->index + 1u);
     return BLOOM_OK;

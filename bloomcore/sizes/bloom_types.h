@@ -105,7 +105,8 @@ struct bloom_layer_view {
     uint64_t ordinal; /* the highest that the layer has given out: the items, in a window those of earlier parts, too */
     uint64_t base;    /* the part of `ordinal` that is those of earlier parts; otherwise 0 */
     uint64_t turn;    /* the number of the layer's part; 0: not a window, or not used */
-    int64_t started_us; /* when that part began; otherwise 0 */
+    int64_t started_us; /* when that part began; otherwise 0. The first layer of a cuckoo filter has in `turn` the
+                         * ordinal of its last operation, and here its deletions since the last compaction */
     bool forgotten;     /* a window has no part in this layer: the bits say nothing */
     _Atomic uint64_t
         *words;          /* shape.nwords words in memory order; valid as long as the filter; NULL: bloom_resident.h */

@@ -9,12 +9,12 @@
 
 #define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX + LOG_TURN_MAX) /* shape, count of items, turn */
 #define HEAD_MAX       VARINT_MAX                                  /* count of layers */
-#define WINDOW_HEAD    4096                                        /* more than there are layers: they have turns */
+#define TURNS_HEAD     4096                                        /* more than there are layers: they have turns */
 
 int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
 {
     unsigned nlayers = bloom_filter_nlayers(filter); /* it may grow meanwhile, and that is in the log */
-    bool window = bloom_params_is_window(bloom_filter_params(filter));
+    bool turns = bloom_params_have_turns(bloom_filter_params(filter));
     struct bloom_layer_view view;
     uint64_t words = 0;
 
@@ -26,7 +26,7 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
         return LOG_CONTENTS_LARGE;
     TRY(log_bytes_reserve(bytes, HEAD_MAX + nlayers * LAYER_HEAD_MAX + (size_t)words * 8));
     unsigned char *at = bytes->ptr + bytes->len;
-    at = varint_put(at, nlayers + (window ? WINDOW_HEAD : 0));
+    at = varint_put(at, nlayers + (turns ? TURNS_HEAD : 0));
     for (unsigned i = 0; i < nlayers; i++) {
         bloom_filter_layer(filter, i, &view);
         const struct bloom_turn turn = bloom_layer_turn(&view); /* before the bits */
@@ -36,21 +36,21 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
         atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
         bloom_filter_layer(filter, i, &view);
         at = varint_put(at, view.ordinal);
-        if (window)
+        if (turns)
             at = log_turn_put(at, &turn);
     }
     bytes->len = (size_t)(at - bytes->ptr);
     return 0;
 }
 
-static void decode_layer(struct cursor *c, bool window, struct log_layer *layer)
+static void decode_layer(struct cursor *c, bool turns, struct log_layer *layer)
 {
     layer->turn = (struct bloom_turn){0};
     log_shape_get(c, &layer->shape);
     c->bad |= layer->shape.nwords > LOG_CONTENTS_MAX / 8;
     layer->words = c->bad ? NULL : cursor_bytes(c, layer->shape.nwords * 8);
     layer->items = cursor_number(c);
-    if (window)
+    if (turns)
         log_turn_get(c, &layer->turn);
 }
 
@@ -60,12 +60,12 @@ bool log_contents_decode(const void *bytes, size_t len, struct log_contents *con
     struct cursor c = cursor_of(bytes, len);
     uint64_t words = 0, nlayers = cursor_number(&c);
 
-    contents_out->window = nlayers > WINDOW_HEAD;
-    nlayers -= contents_out->window ? WINDOW_HEAD : 0;
+    contents_out->turns = nlayers > TURNS_HEAD;
+    nlayers -= contents_out->turns ? TURNS_HEAD : 0;
     if (c.bad || nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
         return false;
     for (unsigned i = 0; !c.bad && i < nlayers; i++) {
-        decode_layer(&c, contents_out->window, &layers[i]);
+        decode_layer(&c, contents_out->turns, &layers[i]);
         c.bad |= layers[i].shape.variant != layers[0].shape.variant;
         words += layers[i].shape.nwords;
     }
@@ -75,8 +75,8 @@ bool log_contents_decode(const void *bytes, size_t len, struct log_contents *con
 
 int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)
 {
-    if (contents->window != bloom_params_is_window(bloom_filter_params(filter))) {
-        errbuf_set(err, "its layers are %s", contents->window ? "those of a window" : "not those of a window");
+    if (contents->turns != bloom_params_have_turns(bloom_filter_params(filter))) {
+        errbuf_set(err, "its layers have %s", contents->turns ? "turns" : "no turns");
         return BLOOM_REFUSED;
     }
     for (unsigned i = 0; i < contents->nlayers; i++) {
@@ -91,8 +91,8 @@ int log_contents_fill(const struct log_contents *contents, struct bloom_filter *
         bloom_filter_layer(filter, i, &view);
         filterdb_decode_words(BLOOM_NA, layer->words, (size_t)layer->shape.nwords, view.words);
         bloom_filter_set_items(filter, i, layer->items);
-        if (contents->window)
-            bloom_window_set_turn(filter, i, &layer->turn);
+        if (contents->turns)
+            bloom_filter_set_turn(filter, i, &layer->turn);
     }
     return 0;
 }

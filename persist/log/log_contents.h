@@ -27,13 +27,13 @@ int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filt
 struct log_layer {
     struct bloom_shape shape;
     uint64_t items;
-    struct bloom_turn turn;     /* of a window */
+    struct bloom_turn turn;     /* of a window or a cuckoo filter */
     const unsigned char *words; /* 8 * shape.nwords bytes within what was decoded, as the file of a BLOOM_NA has them */
 };
 
 struct log_contents {
     unsigned nlayers; /* 1..BLOOM_MAX_LAYERS */
-    bool window;
+    bool turns;       /* the layers have turns */
     struct log_layer layers[BLOOM_MAX_LAYERS];
 };
 

@@ -4,7 +4,8 @@
 
 #define HAS_LEVEL  0x80 /* in the byte of the layout: a level follows the words */
 #define HAS_WINDOW 0x80 /* in the byte of RedisBloom's options: a window follows */
-#define HAS_KEY    0x40 /* there, too: the id of a key follows, behind the window */
+#define HAS_KEY \
+    0x40 /* there, too: the id of a key follows, behind the window; then the iterations of a cuckoo filter */
 
 unsigned char *log_shape_put(unsigned char *at, const struct bloom_shape *shape)
 {
@@ -33,7 +34,9 @@ unsigned char *log_params_put(unsigned char *at, const struct bloom_params *para
         *at++ = (unsigned char)params->window_parts;
         at = varint_put(at, params->window);
     }
-    return params->key ? le64_put(at, params->key) : at;
+    if (params->key)
+        at = le64_put(at, params->key);
+    return bloom_params_is_cuckoo(params) ? varint_put(at, params->iterations) : at;
 }
 
 unsigned char *log_turn_put(unsigned char *at, const struct bloom_turn *turn)
@@ -82,6 +85,11 @@ void log_params_get(struct cursor *c, struct bloom_params *params)
     if (options & HAS_KEY) {
         params->key = cursor_u64(c);
         c->bad |= params->key == 0;
+    }
+    if (bloom_params_is_cuckoo(params)) {
+        uint64_t iterations = cursor_number(c);
+        c->bad |= iterations > UINT16_MAX;
+        params->iterations = (uint16_t)iterations;
     }
     c->bad = c->bad || !bloom_params_valid(params, NULL);
 }

@@ -162,6 +162,8 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     if (filter->params.window)
         append(text, " window=%" PRIu64 " parts=%u window-flags=%u", filter->params.window, filter->params.window_parts,
                filter->params.window_flags);
+    if (bloom_params_is_cuckoo(&filter->params))
+        append(text, " iterations=%u", filter->params.iterations);
     if (filter->params.key)
         append(text, " key=%016" PRIx64, filter->params.key);
     append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
@@ -173,7 +175,7 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
             append(text, " file=%" PRIu64, layer->file);
         if (bloom_variant_is_redisbloom(filter->variant))
             format_redisbloom(text, layer);
-        if (filter->params.window)
+        if (bloom_params_have_turns(&filter->params))
             append(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->level,
                    layer->turn.number, layer->turn.base, layer->turn.started_us);
         append(text, "\n");

@@ -52,7 +52,7 @@ struct manifest_layer {
     double error_rate;
     double bpe;
 
-    /* Of a window only: as in struct bloom_shape and struct bloom_turn. */
+    /* Of a window or a cuckoo filter only: as in struct bloom_shape and struct bloom_turn. */
     uint16_t level;
     struct bloom_turn turn;
 };

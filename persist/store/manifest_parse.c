@@ -18,6 +18,8 @@ enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 /* As bloom_turn_valid() has it. */
 #define MANIFEST_MAX_TURN ((UINT64_C(1) << 60) - 1)
 
+#define MANIFEST_MAX_OPTIONS (REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO)
+
 /* ---- one line ---- */
 
 /* A cursor in a line. The first thing that is not as it must be is remembered, the rest is then skipped. */
@@ -206,8 +208,11 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     filter->variant = scan_variant(scan, " variant=");
     filter->params.redisbloom = 0;
     if (bloom_variant_is_redisbloom(filter->variant))
-        filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, REDISBLOOM_OPTIONS);
+        filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, MANIFEST_MAX_OPTIONS);
     parse_window(filter, scan);
+    filter->params.iterations = 0;
+    if (bloom_params_is_cuckoo(&filter->params))
+        filter->params.iterations = (uint16_t)scan_number(scan, " iterations=", 1, UINT16_MAX);
     filter->params.key = comes_next(scan, " key=") ? scan_hex(scan, " key=") : 0;
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
@@ -253,7 +258,7 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
         layer->error_rate = scan_real(scan, " error-rate=", 1);
         layer->bpe = scan_real(scan, " bpe=", HUGE_VAL);
     }
-    if (parser->filter.params.window) {
+    if (bloom_params_have_turns(&parser->filter.params)) {
         layer->level = (uint16_t)scan_number(scan, " level=", 0, BLOOM_MAX_LAYERS - 1);
         layer->turn.number = scan_number(scan, " turn=", 0, MANIFEST_MAX_TURN);
         layer->turn.base =

@@ -82,8 +82,8 @@ static int make_layers(const struct manifest_filter *record, struct bloom_filter
             return rc;
         }
         bloom_filter_set_items(bloom, i, record->layers[i].items);
-        if (record->params.window)
-            bloom_window_set_turn(bloom, i, &record->layers[i].turn);
+        if (bloom_params_have_turns(&record->params))
+            bloom_filter_set_turn(bloom, i, &record->layers[i].turn);
     }
     return 0;
 }

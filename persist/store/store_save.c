@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_clone.h"
 #include "check.h"
 #include "manifest_file.h"
 #include "store_files.h"
@@ -178,7 +179,7 @@ static bool layer_stays(struct save *save, const struct manifest_filter *before,
 {
     struct bloom_shape shape;
 
-    if (!before || before->pack || i + 1 >= before->nlayers)
+    if (!before || before->pack || i + 1 >= before->nlayers || i + 1 >= save->record.nlayers)
         return false;
     manifest_get_shape(before, i, &shape);
     return bloom_shape_equal(&shape, &view->shape) && before->layers[i].xxh3 == layer_digest(&save->io, view);
@@ -237,25 +238,12 @@ static bool stays(struct save *save, const struct store_item *item, struct index
     return !stale && !lost && !packs_is_moving(save->store, committed);
 }
 
-static int save_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
+/* Keeps the filter's files, or writes them. */
+static int put_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
-    struct index_entry *committed = present->committed;
     struct written *written = present->written;
-
-    if (committed) {
-        if (item->dirty)
-            reading_set_flag(save->store, committed, INDEX_STALE, true); /* remembered if this save fails */
-        present->clean = stays(save, item, committed);
-        /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
-        if (present->clean && committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len,
-                                                              item->expires_ms))
-            return save_carry(save, committed, err);
-    }
-    if (item->away && !(committed && present->clean)) {
-        errbuf_set(err, "its bits are neither in memory nor in the last save");
-        return -EIO;
-    }
     unsigned packed = item->away ? 0 : packs_have_room(save, item->filter);
+
     if (written) {
         written->stale = written->stale || item->dirty;
         present->clean = !written->stale && packed == 0;
@@ -271,6 +259,37 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
         present->clean = false;
     }
     return present->clean ? keep_files(save, item, present, err) : write_filter(save, item, present, err);
+}
+
+/* A cuckoo filter's slots change in both directions: it is written as it was at one moment. */
+static int put_clone(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
+{
+    struct store_item still = *item;
+    TRY(bloom_clone_make(item->filter, &still.filter, err));
+    int rc = put_filter(save, &still, present, err);
+    bloom_clone_free(still.filter);
+    return rc;
+}
+
+static int save_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
+{
+    struct index_entry *committed = present->committed;
+
+    if (committed) {
+        if (item->dirty)
+            reading_set_flag(save->store, committed, INDEX_STALE, true); /* remembered if this save fails */
+        present->clean = stays(save, item, committed);
+        /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
+        if (present->clean && committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len,
+                                                              item->expires_ms))
+            return save_carry(save, committed, err);
+    }
+    if (item->away && !(committed && present->clean)) {
+        errbuf_set(err, "its bits are neither in memory nor in the last save");
+        return -EIO;
+    }
+    bool cuckoo = bloom_params_is_cuckoo(bloom_filter_params(item->filter));
+    return cuckoo ? put_clone(save, item, present, err) : put_filter(save, item, present, err);
 }
 
 /* It may have become so since the last save. */

@@ -39,6 +39,7 @@ enum {
     CMD_GROWS = 1 << 22,      /* a name or a time may take a little memory: it waits while bits leave memory for others,
                                * as what has CMD_DENYOOM does; otherwise it is the handler that is refused */
     CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are where first_key and last_key say */
+    CMD_CUCKOO = 1 << 24,       /* of cuckoo filters */
 };
 
 /* The words that nobody else may read (secrets.h). */

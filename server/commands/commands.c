@@ -36,6 +36,7 @@
 const struct command command_top_rows[] = {
 #include "commands_admin.def"
 #include "bf_commands.def"
+#include "cf_commands.def"
 #include "commands_content.def"
 #include "commands_connection.def"
 #include "commands_expire.def"

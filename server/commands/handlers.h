@@ -13,6 +13,10 @@ struct command_ctx;
 #include "bf_commands.def"
 #undef BF_HANDLER
 
+#define CF_HANDLER(name) HANDLER(cmd_cf_##name);
+#include "cf_commands.def"
+#undef CF_HANDLER
+
 /* cmd_bf_import.c */
 HANDLER(cmd_bf_import);
 

@@ -15,6 +15,7 @@
 #include "log_contents.h"
 #include "log_history.h"
 #include "persistence.h"
+#include "replay_operations.h"
 #include "server.h"
 #include "window_clock.h"
 #include "lock.h"
@@ -24,8 +25,10 @@ struct target {
     struct entry *entry; /* NULL: in quarantine */
     atomic_bool broken;  /* its bits could not be read: the entry is pinned, and another one has its name */
     uint64_t since;      /* ordinals of processes before it have all been counted, and may have been given anew since */
-    unsigned nlayers;    /* that had been saved */
-    uint64_t counted[];  /* in these */
+    bool cuckoo;
+    struct replay_operations operations; /* of a cuckoo filter; under the lock */
+    unsigned nlayers;                    /* that had been saved */
+    uint64_t counted[];                  /* in these */
 };
 
 struct replay {
@@ -75,6 +78,8 @@ void replay_destroy(struct replay *replay)
         struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
         if (target && atomic_load(&target->broken))
             entry_unpin(target->entry);
+        if (target)
+            replay_operations_deinit(&target->operations);
         free(target);
     }
     log_history_destroy(replay->history);
@@ -131,11 +136,13 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint6
     target->entry = entry;
     atomic_init(&target->broken, false);
     target->since = since;
+    target->cuckoo = filter && bloom_params_is_cuckoo(bloom_filter_params(filter));
+    target->operations = (struct replay_operations){0};
     target->nlayers = nlayers;
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        target->counted[i] = view.ordinal;
+        target->counted[i] = target->cuckoo ? view.turn : view.ordinal;
     }
     lock_take(&replay->lock);
     int status = id_map_set(&replay->targets, id, target);
@@ -349,6 +356,21 @@ struct adder {
     struct target *last;
 };
 
+static int take_operations(struct adder *adder, struct target *target, unsigned layer,
+                           const struct bloom_replay_item *items, size_t n)
+{
+    struct lock *lock = &adder->replay->lock;
+    adder->summary.adds += n;
+    if (adder->process < target->since)
+        return 0;
+    lock_take(lock);
+    int status = replay_operations_take(&target->operations, layer, items, n, target->counted[0]);
+    lock_give(lock);
+    if (status)
+        errbuf_set(&adder->err, "out of memory");
+    return status;
+}
+
 static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n)
 {
     struct adder *adder = ctx;
@@ -370,6 +392,8 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
             errbuf_set(&adder->err, "out of memory");
         return status;
     }
+    if (target->cuckoo)
+        return take_operations(adder, target, layer, items, n);
     if (layer >= bloom_filter_nlayers(filter)) { /* its growth would be in the log before it */
         adder->summary.ignored += n;
         return 0;
@@ -392,6 +416,19 @@ static void *adder_main(void *arg)
         adder->status = log_reader_adds(adder->reader, i, on_adds, adder, &adder->err);
     }
     return NULL;
+}
+
+/* When all parts of the log have been read. */
+static void do_operations(struct replay *replay)
+{
+    for (size_t i = 0; i < replay->targets.nslots; i++) {
+        struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
+        if (!target || target->operations.n == 0)
+            continue;
+        replay->summary.counted += replay_operations_do(&target->operations, entry_filter(target->entry));
+        replay_operations_deinit(&target->operations);
+        entry_mark_dirty(target->entry);
+    }
 }
 
 static void add_summary(struct replay_summary *sum, const struct replay_summary *part)
@@ -430,6 +467,8 @@ int replay_adds(struct replay *replay, struct log_reader *reader, unsigned nthre
         }
     }
     free(adders);
+    if (!status)
+        do_operations(replay);
     note_id(&replay->summary, log_history_highest_id(replay->history));
     replay->summary.unjoined = log_history_unjoined(replay->history);
     *summary_out = replay->summary;

@@ -202,3 +202,9 @@ int entry_reclaim_alias(void *object)
     entry_discard(alias);
     return 0;
 }
+
+bool entry_is_cuckoo(struct entry *entry)
+{
+    const struct bloom_filter *shape = entry_shape(entry);
+    return shape && bloom_params_is_cuckoo(bloom_filter_params(shape));
+}

@@ -63,7 +63,7 @@ static int printable_len(struct slice arg, size_t limit)
 }
 
 /* Clients compare the beginning of the error only. */
-#define ABSENT "(Bloomery has Bloom filters and no other type: there is no GET, no SET and no Lua)"
+#define ABSENT "(Bloomery has filters and no other type: there is no GET, no SET and no Lua)"
 
 /* Whether the name is one of Redis's commands for other types or for scripts. */
 static bool is_of_other_type(struct slice name)
@@ -99,7 +99,7 @@ static const char *nearest_of_ours(struct slice name)
     const char *found = NULL;
     size_t least = SIZE_MAX;
     for (size_t i = 0; (row = command_row(i)); i++) {
-        if (strncmp(row->full_name, "bf.", 3) != 0)
+        if (strncasecmp(row->full_name, name.ptr, 3) != 0)
             continue;
         size_t distance = nearest_distance((struct slice){name.ptr + 3, name.len - 3},
                                            (struct slice){row->full_name + 3, strlen(row->full_name + 3)});
@@ -111,7 +111,7 @@ static const char *nearest_of_ours(struct slice name)
     return found;
 }
 
-#define HINT_SIZE 96
+#define HINT_SIZE 128
 
 /* What is to be done instead, for a name that is none of ours. Empty: nobody knows. */
 static void hint(struct slice name, char out[HINT_SIZE])
@@ -121,10 +121,11 @@ static void hint(struct slice name, char out[HINT_SIZE])
     if (is_of_other_type(name))
         strcpy(out, ABSENT);
     else if (slice_is(name, "bf.del"))
-        strcpy(out, "(no item leaves a Bloom filter; DEL removes a filter)");
+        strcpy(out, "(no item leaves a Bloom filter; CF.DEL takes one from a cuckoo filter, DEL removes a filter)");
     else if (slice_is(name, "bf.help"))
         strcpy(out, "(COMMAND DOCS explains the commands)");
-    else if (name.len > 3 && strncasecmp(name.ptr, "bf.", 3) == 0 && (meant = nearest_of_ours(name)))
+    else if (name.len > 3 && (strncasecmp(name.ptr, "bf.", 3) == 0 || strncasecmp(name.ptr, "cf.", 3) == 0) &&
+             (meant = nearest_of_ours(name)))
         snprintf(out, HINT_SIZE, "(did you mean '%s'?)", meant);
 }
 

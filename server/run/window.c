@@ -65,7 +65,7 @@ static void probe(struct window *w)
     w->items.probed = run->end;
     run->wait = 0;
     run->staged = false;
-    run->hashed = filter && bloom_filter_missing_key(filter) == 0;
+    run->hashed = filter && bloom_filter_can_be_asked(filter);
     if (!run->hashed)
         return;
     struct bloom_item items[WINDOW_RUN];

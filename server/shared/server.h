@@ -23,7 +23,9 @@
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
-#define FILTER_TYPE_NAME "MBbloom--" /* TYPE's answer for a filter: RedisBloom's name of its type */
+/* TYPE's answers for a filter: RedisBloom's names of its types. */
+#define FILTER_TYPE_NAME "MBbloom--"
+#define CUCKOO_TYPE_NAME "MBbloomCF"
 
 struct acl;
 struct broadcast;

@@ -47,7 +47,8 @@ struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, cons
     if (filter)
         bloom_filter_layer(filter, 0, &first);
     if (filter && bloom_variant_is_redisbloom(first.shape.variant)) {
-        *reason_out = "its layout is RedisBloom's, which has no such file";
+        *reason_out = entry_is_cuckoo(entry) ? "it is a cuckoo filter, which has no such file"
+                                             : "its layout is RedisBloom's, which has no such file";
     } else if (filter) {
         unsigned n = bloom_filter_nlayers(filter);
         *reason_out = "there is no memory for this reply";

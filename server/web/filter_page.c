@@ -185,7 +185,9 @@ void filter_page_items(struct web_request *request)
     rcu_reader_online();
     struct entry *entry = take_filter(request, strlen(ITEMS), "bf.mexists");
     const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
-    if (filter && bloom_filter_missing_key(filter)) {
+    if (filter && entry_is_cuckoo(entry)) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "it is a cuckoo filter: CF.MEXISTS asks it");
+    } else if (filter && bloom_filter_missing_key(filter)) {
         char text[100];
         snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is not here",
                  bloom_filter_missing_key(filter));

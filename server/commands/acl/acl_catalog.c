@@ -7,9 +7,9 @@
 
 /* All that Redis has, whether a command of ours is in it or not, and RedisBloom's. */
 static const char *const names[] = {
-    "keyspace", "read",        "write",      "set",         "sortedset", "list",  "hash", "string",
-    "bitmap",   "hyperloglog", "geo",        "stream",      "pubsub",    "admin", "fast", "slow",
-    "blocking", "dangerous",   "connection", "transaction", "scripting", "bloom",
+    "keyspace", "read",        "write",      "set",         "sortedset", "list",  "hash",   "string",
+    "bitmap",   "hyperloglog", "geo",        "stream",      "pubsub",    "admin", "fast",   "slow",
+    "blocking", "dangerous",   "connection", "transaction", "scripting", "bloom", "cuckoo",
 };
 
 #define NAMES (sizeof(names) / sizeof(names[0]))

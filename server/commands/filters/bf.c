@@ -20,11 +20,11 @@
 
 /* ---- finding and creating ---- */
 
-/* The filter of an entry, if its items can be hashed: its key is here, if it has one. */
+/* The filter of an entry, if it is a Bloom filter whose items can be hashed: its key is here, if it has one. */
 static struct bloom_filter *askable(struct entry *entry)
 {
     struct bloom_filter *filter = entry_filter(entry);
-    return filter && __builtin_expect(bloom_filter_missing_key(filter) == 0, true) ? filter : NULL;
+    return filter && __builtin_expect(bloom_filter_can_be_asked(filter), true) ? filter : NULL;
 }
 
 /* The filter cannot be asked. Where its bits are away the command was to wait before; it has a new name at this moment.
@@ -35,7 +35,9 @@ static void reply_unreadable(struct bf_call *call)
     const struct bloom_filter *shape = reason ? NULL : entry_shape(call->entry);
     uint64_t key = shape ? bloom_filter_missing_key(shape) : 0;
     char text[BF_KEY_TEXT];
-    if (key)
+    if (entry_is_cuckoo(call->entry))
+        reply_error(call->reply, BF_WRONG_TYPE);
+    else if (key)
         reply_errorf(call->reply, BF_NO_KEY, bf_key_text(key, text));
     else if (reason)
         reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s", reason);
@@ -49,7 +51,7 @@ static bool says_maybe(const struct bf_call *call, size_t n)
 {
     const struct config *config = server_config(call->server);
     const struct bloom_filter *shape = entry_shape(call->entry);
-    if (shape && bloom_filter_missing_key(shape))
+    if (shape && !bloom_filter_can_be_asked(shape))
         return false;
     if (entry_quarantine_reason(call->entry))
         return config->data.quarantined_filters == QUARANTINE_MAYBE;
@@ -74,6 +76,14 @@ static void bf_look_everywhere(struct bf_call *call)
         call->entry = sstables_find(call->server->sstables, call->name);
         call->read_only = call->entry != NULL;
     }
+}
+
+/* The same for queries of items, of which a filter of another kind has none, as in RedisBloom. */
+static void bf_look_for_items(struct bf_call *call)
+{
+    bf_look_everywhere(call);
+    if (call->entry && !askable(call->entry) && entry_is_cuckoo(call->entry))
+        call->entry = NULL;
 }
 
 /* Whether the filter of the call has to be read from its file before it can be asked. Then the connection waits for
@@ -114,7 +124,7 @@ struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out)
     bf_look_everywhere(call);
     struct bloom_filter *shape = call->entry && !askable(call->entry) ? entry_shape(call->entry) : NULL;
     *replied_out = false;
-    if (!shape)
+    if (!shape || entry_is_cuckoo(call->entry))
         return bf_filter(call, replied_out);
     note_use(call);
     return shape;
@@ -153,12 +163,14 @@ static void warn_of_rate(const struct bf_call *call)
         log_limited(&call->server->log, &call->server->log.limits.rate, clock_ms(), LOG_LEVEL_WARNING, "%s", text.text);
 }
 
-bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
+/* `shape` NULL: as the parameters say. */
+static bool create(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
+                   int64_t expires_ms, bool *existed_out)
 {
     struct errbuf err = {""};
     struct bloom_class *class;
     *existed_out = false;
-    int status = registry_status(bloom_class_get(call->server->pool, params, NULL, &class, &err));
+    int status = registry_status(bloom_class_get(call->server->pool, params, shape, &class, &err));
     if (status == 0) {
         status = expires_ms == 0
                      ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
@@ -167,7 +179,8 @@ bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t 
         if (status == REGISTRY_OK && bloom_params_is_window(params) && call->server->persistence->saver)
             saver_note_clock(call->server->persistence->saver);
         if (status == REGISTRY_OK) {
-            warn_of_rate(call);
+            if (!shape)
+                warn_of_rate(call);
             return true;
         }
         if (status == REGISTRY_EXISTS) {
@@ -177,6 +190,17 @@ bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t 
     }
     reply_not_made(call->reply, status, &err);
     return false;
+}
+
+bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
+{
+    return create(call, params, NULL, expires_ms, existed_out);
+}
+
+bool bf_create_shaped(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
+                      bool *existed_out)
+{
+    return create(call, params, shape, 0, existed_out);
 }
 
 /* The filter of a call for adding, created with the default parameters if there is none. NULL after an error reply. */
@@ -319,7 +343,7 @@ static void reply_query(struct bf_call *call, bool present)
 void bf_query_one(struct bf_call *call, struct slice item)
 {
     bool replied;
-    bf_look_everywhere(call);
+    bf_look_for_items(call);
     if (call->entry && bf_waits_for_file(call))
         return;
     stats_add(call->entry ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
@@ -483,7 +507,7 @@ static void query_items(struct bf_call *call, struct bloom_filter *filter, size_
 
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
 {
-    bf_look_everywhere(call);
+    bf_look_for_items(call);
     if (call->entry && bf_waits_for_file(call)) /* between two slices, too: the file may have changed */
         return;
     size_t first, count = command_slice(call->ctx, n, &first);

@@ -60,4 +60,8 @@ struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and a
  * filter, or one that another client has just created, with *existed_out set. False after an error reply. */
 bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out);
 
+/* The same, with a first layer of this shape, which never expires. */
+bool bf_create_shaped(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
+                      bool *existed_out);
+
 #endif

@@ -57,7 +57,12 @@ void cmd_bf_reserve(struct command_ctx *ctx)
         return;
     }
     struct bf_call call = bf_call_of(ctx);
-    bool existed = registry_find(ctx->server->registry, call.name_hash, call.name) != NULL;
+    struct entry *before = registry_find(ctx->server->registry, call.name_hash, call.name);
+    bool existed = before != NULL;
+    if (before && entry_is_cuckoo(before)) {
+        reply_error(ctx->reply, BF_WRONG_TYPE);
+        return;
+    }
     if (!existed && reserve.keyed && !reserve.params.key) {
         wait_for_first_key(ctx);
         return;

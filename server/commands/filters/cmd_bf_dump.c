@@ -22,7 +22,7 @@ static void scandump_job(struct command_job *job)
     const struct job_args *args = job->data;
     struct bf_args words = bf_args_of_job(args, "bf.scandump");
     struct bf_out out = bf_out_of(&job->reply);
-    struct entry *entry = content_pin_existing(job, args->argv[1]);
+    struct entry *entry = content_pin_bloom(job, args->argv[1]);
     if (!entry)
         return;
     const char *run_id = job->server->process.run_id;
@@ -185,7 +185,9 @@ static void reply_existing(struct loading *it)
     struct errbuf why;
     struct entry *entry = it->chunk.iterator > 0 ? residency_pin(it->job->server, it->name, &why) : NULL;
     struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
-    if (filter && bf_chunk_kind(&it->chunk, filter, NULL) == BF_CHUNK_KNOWN)
+    if (filter && entry_is_cuckoo(entry))
+        reply_error(&it->job->reply, BF_WRONG_TYPE);
+    else if (filter && bf_chunk_kind(&it->chunk, filter, NULL) == BF_CHUNK_KNOWN)
         reply_status(&it->job->reply, "OK");
     else
         reply_error(&it->job->reply, BF_KEY_EXISTS);

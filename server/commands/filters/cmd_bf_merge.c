@@ -38,6 +38,10 @@ static bool find(void *ctx, size_t i, struct bloom_filter **filter_out)
     bool replied;
     merge->entries[i] = content_pin(merge->job, merge->args->argv[i], &replied);
     *filter_out = merge->entries[i] ? entry_filter(merge->entries[i]) : NULL;
+    if (*filter_out && entry_is_cuckoo(merge->entries[i])) {
+        reply_error(&merge->job->reply, BF_WRONG_TYPE);
+        return false;
+    }
     return !replied;
 }
 
@@ -232,6 +236,11 @@ static void clear(struct command_job *job, struct slice name)
         if (!old) {
             if (!replied)
                 reply_error(&job->reply, BF_NOT_FOUND);
+            return;
+        }
+        if (entry_is_cuckoo(old)) {
+            entry_unpin(old);
+            reply_error(&job->reply, BF_WRONG_TYPE);
             return;
         }
         bool empty = is_empty(old);

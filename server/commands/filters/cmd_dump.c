@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_clone.h"
 #include "bloom_merge.h"
 #include "clock.h"
 #include "content.h"
+#include "cuckoo.h"
+#include "cuckoo_dump.h"
 #include "dump.h"
 #include "handlers.h"
 #include "redisbloom_dump.h"
@@ -53,11 +56,30 @@ static int dump_native(const struct bloom_filter *filter, uint64_t limit, unsign
     return DUMP_OK;
 }
 
+/* Of one moment. */
+static int dump_cuckoo(struct bloom_filter *filter, uint64_t limit, unsigned char **bytes_out, uint64_t *len_out)
+{
+    struct bloom_filter *clone;
+    struct errbuf err;
+    *len_out = cuckoo_bytes_of(filter);
+    if (*len_out > limit)
+        return REDISBLOOM_LARGE;
+    if (bloom_clone_make(filter, &clone, &err) != 0)
+        return -ENOMEM;
+    int status = cuckoo_dump(clone, limit, bytes_out, len_out);
+    bloom_clone_free(clone);
+    return status;
+}
+
 bool content_dump(struct command_job *job, struct entry *entry, unsigned char **bytes_out, size_t *len_out)
 {
-    const struct bloom_filter *filter = entry_filter(entry);
+    struct bloom_filter *filter = entry_filter(entry);
     uint64_t limit = dump_limit(job->server), len;
-    int status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, bytes_out, &len)
+    int status;
+    if (entry_is_cuckoo(entry))
+        status = dump_cuckoo(filter, limit, bytes_out, &len);
+    else
+        status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, bytes_out, &len)
                                               : dump_native(filter, limit, bytes_out, &len);
     if (status == REDISBLOOM_LARGE)
         reply_too_large(job, len, limit);
@@ -156,7 +178,9 @@ static bool read_payload(struct command_job *job, struct slice payload, struct r
     struct errbuf err = {""};
     rcu_reader_offline(); /* hundreds of megabytes take a second */
     int status = dump_read_plan(payload.ptr, payload.len, plan_out, &err);
-    if (status == DUMP_FOREIGN && redisbloom_is_dump(payload.ptr, payload.len)) {
+    if (status == DUMP_FOREIGN && cuckoo_is_dump(payload.ptr, payload.len)) {
+        status = cuckoo_restore_plan(payload.ptr, payload.len, plan_out, &err);
+    } else if (status == DUMP_FOREIGN && redisbloom_is_dump(payload.ptr, payload.len)) {
         restore->redisbloom = true;
         status = redisbloom_restore_plan(payload.ptr, payload.len, plan_out, &err);
     }
@@ -182,7 +206,9 @@ static void restore_filter(struct command_job *job, const struct job_args *args,
     bloom_filter_expect_fill(entry_filter(entry));
     int status = DUMP_OK;
     rcu_reader_offline(); /* no other thread has this filter */
-    if (restore->redisbloom)
+    if (bloom_params_is_cuckoo(&plan->params))
+        cuckoo_restore(payload.ptr, payload.len, entry_filter(entry));
+    else if (restore->redisbloom)
         redisbloom_restore(payload.ptr, payload.len, entry_filter(entry));
     else
         status = dump_read_whole(payload.ptr, payload.len, entry_filter(entry), &err);
@@ -277,8 +303,9 @@ static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *sour
 
 static void copy_entry(struct command_job *job, struct entry *source, int64_t expires_ms, struct slice to, bool replace)
 {
-    const struct bloom_filter *filter = entry_filter(source);
-    unsigned nlayers = bloom_filter_nlayers(filter);
+    struct bloom_filter *filter = entry_filter(source);
+    bool cuckoo = entry_is_cuckoo(source);
+    unsigned nlayers = cuckoo ? 1 : bloom_filter_nlayers(filter); /* the copy gets the others as it goes */
     uint64_t bytes = bloom_filter_memory(filter);
     struct content_publication publication = {
         .how = {.only_new = !replace, .expires_ms = expires_ms, .event = "copy_to"}};
@@ -289,9 +316,14 @@ static void copy_entry(struct command_job *job, struct entry *source, int64_t ex
     if (content_prepare_like(job, to, filter, nlayers, &copy)) {
         rcu_reader_offline();
         bloom_filter_expect_fill(entry_filter(copy));
-        copy_bits(entry_filter(copy), filter, nlayers);
+        int status = REGISTRY_OK;
+        if (cuckoo)
+            status = cuckoo_copy(filter, entry_filter(copy), &err);
+        else
+            copy_bits(entry_filter(copy), filter, nlayers);
         rcu_reader_online();
-        int status = content_publish(job->server, copy, &publication, &err);
+        if (status == REGISTRY_OK)
+            status = content_publish(job->server, copy, &publication, &err);
         if (status != REGISTRY_OK)
             registry_abandon(job->server->registry, copy);
         if (status == REGISTRY_OK || status == REGISTRY_EXISTS)

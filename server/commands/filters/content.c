@@ -291,6 +291,16 @@ struct entry *content_pin_existing(struct command_job *job, struct slice name)
     return entry;
 }
 
+struct entry *content_pin_bloom(struct command_job *job, struct slice name)
+{
+    struct entry *entry = content_pin_existing(job, name);
+    if (!entry || !entry_is_cuckoo(entry))
+        return entry;
+    entry_unpin(entry);
+    reply_error(&job->reply, BF_WRONG_TYPE);
+    return NULL;
+}
+
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out)
 {
     struct entry *entry = registry_pin(job->server->registry, name);

@@ -82,6 +82,9 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
 /* The same, and an error reply if there is none. */
 struct entry *content_pin_existing(struct command_job *job, struct slice name);
 
+/* content_pin_existing() of a Bloom filter: a cuckoo filter is an error, too. */
+struct entry *content_pin_bloom(struct command_job *job, struct slice name);
+
 /* content_pin() for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out);
 

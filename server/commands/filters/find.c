@@ -349,8 +349,9 @@ static void choose(struct find *find, struct slice name, struct entry *entry)
         choose_without_bits(find, name, entry);
         return;
     }
-    if (__builtin_expect(bloom_filter_missing_key(filter) != 0, false)) {
-        note_locked(find, name, bloom_filter_missing_key(filter));
+    if (__builtin_expect(!bloom_filter_can_be_asked(filter), false)) {
+        if (!entry_is_cuckoo(entry)) /* a cuckoo filter is none of those that are searched */
+            note_locked(find, name, bloom_filter_missing_key(filter));
         return;
     }
     if (is_known(find, entry))

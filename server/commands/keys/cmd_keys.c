@@ -63,7 +63,11 @@ void cmd_unlink(struct command_ctx *ctx)
 
 void cmd_type(struct command_ctx *ctx)
 {
-    reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? FILTER_TYPE_NAME : "none");
+    struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 1));
+    if (entry && entry_is_cuckoo(entry))
+        reply_status(ctx->reply, CUCKOO_TYPE_NAME);
+    else
+        reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? FILTER_TYPE_NAME : "none");
 }
 
 #define DBSIZE_REMOVES 64

@@ -62,11 +62,15 @@ static size_t walk_names(const struct server *server, unsigned database, const s
     return all_names_walk(server->registry, server->sstables, prefix, after, max, visit, ctx);
 }
 
+/* The TYPE of a SCAN. */
+enum scan_kind { SCAN_ANY, SCAN_BLOOM, SCAN_CUCKOO, SCAN_NONE };
+
 struct name_list {
     struct reply *reply;
     const struct glob *glob; /* NULL: all match */
     size_t found;
     struct slice last; /* the key that was looked at last */
+    enum scan_kind kind;
 };
 
 static void list_name(void *ctx, struct slice key, struct entry *entry)
@@ -75,6 +79,8 @@ static void list_name(void *ctx, struct slice key, struct entry *entry)
     struct slice name = key_name(key);
     list->last = key;
     if (!entry) /* it has expired */
+        return;
+    if (list->kind != SCAN_ANY && (list->kind == SCAN_CUCKOO) != entry_is_cuckoo(entry))
         return;
     if (list->glob && !glob_test(list->glob, name))
         return;
@@ -94,7 +100,7 @@ struct scan_options {
     struct slice pattern; /* {"*", 1} unless MATCH was given */
     int64_t count;
     struct beginning beginning;
-    bool no_match; /* a TYPE that is not ours */
+    enum scan_kind kind;
 };
 
 static bool scan_count(struct command_ctx *ctx, struct slice value, int64_t *count_out)
@@ -124,7 +130,9 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
                 return false;
             options->pattern = value;
         } else if (slice_is(word, "TYPE")) {
-            options->no_match = !slice_is(value, FILTER_TYPE_NAME);
+            options->kind = slice_is(value, FILTER_TYPE_NAME)   ? SCAN_BLOOM
+                            : slice_is(value, CUCKOO_TYPE_NAME) ? SCAN_CUCKOO
+                                                                : SCAN_NONE;
         } else if (slice_is(word, "COUNT")) {
             if (!scan_count(ctx, value, &options->count))
                 return false;
@@ -146,7 +154,7 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
     for (;;) {
         size_t step = left < STEP_NAMES ? left : STEP_NAMES;
         cursor = all_names_scan(server->registry, server->sstables, database, cursor, step,
-                                options->no_match ? skip_name : list_name, list);
+                                options->kind == SCAN_NONE ? skip_name : list_name, list);
         left -= step;
         if (cursor == 0 || cursor == UINT64_MAX || left == 0 || clock_ms() >= end)
             return cursor;
@@ -163,8 +171,8 @@ static bool scan_beginning(struct server *server, unsigned database, const struc
     size_t most = options->count > PREFIX_NAMES ? (size_t)options->count : PREFIX_NAMES;
     if (most > SCAN_MAX_COUNT)
         most = SCAN_MAX_COUNT;
-    if (walk_names(server, database, &options->beginning, NULL, most, options->no_match ? skip_name : list_name, list) <
-        most)
+    if (walk_names(server, database, &options->beginning, NULL, most,
+                   options->kind == SCAN_NONE ? skip_name : list_name, list) < most)
         return true;
     buf_truncate(list->reply->buf, 0);
     list->found = 0;
@@ -179,7 +187,7 @@ static void scan(struct server *server, unsigned database, struct reply *reply, 
     struct buf names;
     buf_init(&names, reply->buf->cap);
     struct reply list_reply = {.buf = &names, .version = reply->version};
-    struct name_list list = {.reply = &list_reply, .glob = glob};
+    struct name_list list = {.reply = &list_reply, .glob = glob, .kind = options->kind};
     uint64_t next = 0;
     if (!scan_beginning(server, database, options, &list))
         next = scan_names(server, database, options, &list);

@@ -1,0 +1,55 @@
+/* cf_request: turns the arguments of a CF.* command into a request, or into the text of the error reply; and the texts
+ * and replies that follow from a cuckoo filter. Options, their order and errors are RedisBloom's.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_CF_REQUEST_H
+#define BLOOMERY_CF_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bf_out.h"
+#include "bf_request.h"
+#include "bloom_filter.h"
+#include "cuckoo.h"
+
+#define CF_EXISTS         "ERR item exists"
+#define CF_NOT_FOUND      "ERR not found"
+#define CF_FULL           "Filter is full"
+#define CF_MANY_LAYERS    "Maximum expansions reached"
+#define CF_NO_MEMORY      "ERR Insufficient memory: %s"
+#define CF_DEL_MISSING    "Not found"
+#define CF_COMPACT_NONE   "Cuckoo filter was not found"
+#define CF_BAD_POSITION   "Invalid position"
+#define CF_BAD_HEADER     "Invalid header"
+#define CF_NOT_MADE       "Couldn't create filter!"
+#define CF_NOT_LOADED     "Couldn't load chunk!"
+#define CF_CHUNK_BYTES    (512u << 10) /* of CF.SCANDUMP */
+#define CF_FIRST_ITERATOR 1            /* of the header; behind it the number of bytes given so far is added */
+
+/* All that read: true, and *out is filled; or false, and `error` has the whole text of the reply. */
+
+/* CF.RESERVE key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n] */
+bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
+                     struct errbuf *error);
+
+/* CF.INSERT and CF.INSERTNX key [CAPACITY n] [NOCREATE] ITEMS item ... */
+struct cf_insert {
+    struct cuckoo_numbers numbers; /* of a filter that the command creates */
+    bool no_create;
+    size_t first_item; /* index of the first item among the arguments */
+};
+bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_insert *out,
+                    struct errbuf *error);
+
+/* The index of the first item of a CF.INSERT that has been read without an error. */
+size_t cf_first_item(const struct bf_args *args);
+
+/* An iterator: a whole number in the form in which it is written, which is not negative or may be. */
+bool cf_read_position(struct slice word, int64_t *position_out);
+
+void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter);
+void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
+
+#endif

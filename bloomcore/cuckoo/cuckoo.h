@@ -1,0 +1,116 @@
+/* cuckoo: cuckoo filters in RedisBloom's layout: a filter (bloom_filter.h) whose layers, its sub-filters, have slots of
+ * one byte: 0, or the fingerprint of an item. Items can be deleted.
+ *
+ * Everything here is deterministic: the same operations in the same order give the same bytes. Each operation that
+ * changes a filter has an ordinal, so a log's operations above the ordinal of a copy bring the copy up to date.
+ *
+ * Source: B. Fan et al., "Cuckoo Filter: Practically Better Than Bloom" (2014), with RedisBloom's hash, sizes and order
+ * of evictions; docs/FORMAT.md has them exactly.
+ *
+ * Thread: any number of threads, without further synchronisation. Queries take no lock and write nothing. They wait
+ * while an add moves fingerprints, for some ten nanoseconds per move. Changes take the filter's lock. The functions
+ * marked "loading" need exclusive access. */
+#ifndef BLOOMERY_CUCKOO_H
+#define BLOOMERY_CUCKOO_H
+
+#include "bloom_chain.h"
+#include "cuckoo_shape.h"
+
+/* The hash of an item; the fingerprint and the two buckets come from it. `data` may be NULL when `len` is 0. */
+uint64_t cuckoo_hash(const void *data, size_t len);
+
+/* Whether a fingerprint of the item is there (true: it may have been added, and not deleted since) or not (certainly
+ * not). */
+bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash);
+
+/* The number of slots with the item's fingerprint in its buckets, at one moment. Where both buckets are the same one
+ * each slot counts twice, as in RedisBloom. Takes the lock. */
+uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);
+
+/* Adds an item once more; with `only_new` unless it seems to be there (BLOOM_PRESENT). Of any number of threads that
+ * add an item with `only_new` at the same time exactly one gets BLOOM_ADDED. BLOOM_FULL: no eviction has made room and
+ * the filter does not grow. BLOOM_NO_ROOM: the next sub-filter would pass a limit; `err`, which may be NULL, has it.
+ * The journal may be NULL. */
+enum bloom_add cuckoo_add(struct bloom_filter *filter, uint64_t hash, bool only_new,
+                          const struct bloom_journal *journal, struct errbuf *err);
+
+/* Deletes one occurrence of the item, or of another item that has its fingerprint and one of its buckets. False: there
+ * was none. */
+bool cuckoo_delete(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal);
+
+/* Whether a deletion has left so many holes that the filter is to be compacted as RedisBloom compacts it by itself. */
+bool cuckoo_is_sparse(const struct bloom_filter *filter);
+
+/* Begins a compaction, which moves fingerprints from newer sub-filters into holes of older ones, unless one is under
+ * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT). */
+void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
+
+/* Goes on with a compaction that is under way, if there is one, by at most `steps` steps of CUCKOO_STEP_BYTES slots;
+ * other threads change the filter between two steps. A process that ends forgets that a compaction was under way. */
+#define CUCKOO_STEP_BYTES (UINT64_C(64) << 10)
+void cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal);
+
+struct cuckoo_state {
+    uint64_t items;   /* adds less deletions */
+    uint64_t deletes; /* since the last compaction */
+    uint64_t ordinal; /* of the last operation; 0: there was none */
+    uint64_t slots;
+    uint64_t buckets; /* of the first sub-filter */
+    unsigned bucket_size;
+    unsigned nlayers;
+    double rate; /* probability that a query of an item never added says "present" now */
+};
+void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_out);
+
+/* ---- chunks ---- */
+
+/* Gives a new filter its further layers, and the count of deletions, as the header of a dump in chunks has them.
+ * BLOOM_OK; otherwise the filter is to be deleted. */
+int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t deletes, const struct bloom_journal *journal,
+                  struct errbuf *err);
+
+/* Sets `len` slots, counted over all layers one behind the other, from `at` on, which are all of one layer. They may be
+ * slots that others add to. A record for each eight slots that change. */
+void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slots, size_t len,
+                      const struct bloom_journal *journal);
+
+/* Whether these are slots of one layer. */
+bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t len);
+
+/* The bytes of the slots of all layers. */
+uint64_t cuckoo_bytes_of(const struct bloom_filter *filter);
+
+/* ---- the log ---- */
+
+/* An operation in a journal's add(), whose ordinal has CUCKOO_ORDINAL_BITS; the ones above are its `layer`. */
+#define CUCKOO_ORDINAL_BITS 40
+
+static inline uint64_t cuckoo_ordinal(unsigned layer, uint64_t ordinal)
+{
+    return (uint64_t)layer << CUCKOO_ORDINAL_BITS | ordinal;
+}
+
+/* Loading: does an operation of a journal again. The ordinals rise from call to call. False: it is none. */
+bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *item, uint64_t ordinal);
+
+/* ---- copies ---- */
+
+/* Makes `copy`, an empty filter of the same class that only the caller knows, equal to the filter at one moment during
+ * the call, while other threads change the filter. Not on a loop: it takes about 1 ms per 4 MB. Layers that the
+ * copy gets may pass the limits of memory. 0, or -ENOMEM: the copy is then to be given up. */
+int cuckoo_copy(struct bloom_filter *filter, struct bloom_filter *copy, struct errbuf *err);
+
+/* Loading: sets the counts that no slot tells. The items of each layer are set by bloom_filter_set_items(). */
+void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t deletes);
+
+/* Loading: counts the taken slots of all layers anew. */
+void cuckoo_recount(struct bloom_filter *filter);
+
+/* `len` slots, counted over all layers one behind the other, from `at` on. Where others change the filter meanwhile
+ * they are not of one moment. */
+void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
+
+/* Loading: the same of a layer, whose words are all zero, into it. */
+void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const void *from, size_t len);
+
+#endif

@@ -1,0 +1,149 @@
+/* Slots in pieces: dumps in chunks are read from a filter, and loaded into one that others may use already. */
+#include <string.h>
+
+#include "bloom_pool.h"
+#include "check.h"
+#include "cuckoo.h"
+#include "cuckoo_slots.h"
+
+#define WORDS_AT_ONCE 256 /* under the lock */
+
+/* The layer that has the slot `at` of all, which becomes its place there; NULL: there are fewer. */
+static struct bloom_layer *layer_of(const struct bloom_filter *filter, uint64_t *at)
+{
+    for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
+        struct bloom_layer *layer = bloom_filter_layer_at(filter, i);
+        if (*at < layer->geometry->capacity)
+            return layer;
+        *at -= layer->geometry->capacity;
+    }
+    return NULL;
+}
+
+void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len)
+{
+    unsigned char *bytes = to;
+
+    for (size_t done = 0; done < len;) {
+        uint64_t place = at + done;
+        const struct bloom_layer *layer = layer_of(filter, &place);
+        CHECK(layer);
+        for (; done < len && place < layer->geometry->capacity; place++)
+            bytes[done++] = cuckoo_get(layer, place);
+    }
+}
+
+void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const void *from, size_t len)
+{
+    struct bloom_layer *to = bloom_filter_layer_at(filter, layer);
+    const unsigned char *bytes = from;
+
+    CHECK(at <= to->geometry->capacity && len <= to->geometry->capacity - at);
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i])
+            __atomic_store_n(cuckoo_bytes(to) + at + i, bytes[i], __ATOMIC_RELAXED);
+}
+
+bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t len)
+{
+    const struct bloom_layer *layer = layer_of(filter, &at);
+
+    return layer && len <= layer->geometry->capacity - at;
+}
+
+uint64_t cuckoo_bytes_of(const struct bloom_filter *filter)
+{
+    uint64_t bytes = 0;
+
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
+        bytes += layer->geometry->capacity;
+    return bytes;
+}
+
+/* ---- loading ---- */
+
+int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t deletes, const struct bloom_journal *journal,
+                  struct errbuf *err)
+{
+    struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
+    int rc = BLOOM_OK;
+
+    bloom_lock_take(lock);
+    while (rc == BLOOM_OK && bloom_filter_nlayers(filter) < nlayers) {
+        rc = cuckoo_grow_locked(filter, err);
+        if (rc == BLOOM_OK)
+            cuckoo_record(filter, CUCKOO_GROW, 0, 0, journal);
+    }
+    if (rc == BLOOM_OK && deletes) {
+        cuckoo_record(filter, CUCKOO_DELETES, deletes, 0, journal);
+        atomic_store_explicit(&cuckoo_of(filter)->deletes, deletes, memory_order_relaxed);
+    }
+    bloom_lock_give(lock);
+    return rc;
+}
+
+void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots)
+{
+    uint64_t first = word * 8, left = layer->geometry->capacity - first;
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    for (unsigned i = 0; i < 8 && i < left; i++) {
+        unsigned char now = cuckoo_get(layer, first + i), next = (unsigned char)(slots >> 8 * i);
+        if (now == next)
+            continue;
+        items = items + (next != 0) - (now != 0);
+        cuckoo_put(filter, layer, first + i, next);
+    }
+    atomic_store_explicit(&layer->items, items, memory_order_relaxed);
+}
+
+/* The word with what of `bytes` lies in it: slots `from` to before `to` of the layer. */
+static uint64_t merged(const struct bloom_layer *layer, uint64_t word, uint64_t from, uint64_t to,
+                       const unsigned char *bytes, bool *changes_out)
+{
+    uint64_t before = atomic_load_explicit(&bloom_layer_words(layer)[word], memory_order_relaxed), after = before;
+
+    for (uint64_t at = word * 8 < from ? from : word * 8; at < word * 8 + 8 && at < to; at++) {
+        unsigned shift = (unsigned)(at % 8) * 8;
+        after = (after & ~(UINT64_C(0xff) << shift)) | (uint64_t)bytes[at - from] << shift;
+    }
+    *changes_out = after != before;
+    return after;
+}
+
+/* Words `word` to before `end` that hold a part of the slots `from` to before `to`. Locked. */
+static void set_words(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t end,
+                      const uint64_t range[2], const unsigned char *bytes, const struct bloom_journal *journal)
+{
+    uint64_t index = layer->geometry->index;
+
+    for (; word < end; word++) {
+        bool changes;
+        uint64_t slots = merged(layer, word, range[0], range[1], bytes, &changes);
+        if (!changes)
+            continue;
+        cuckoo_record(filter, CUCKOO_SLOTS, slots, word << CUCKOO_LAYER_BITS | index, journal);
+        cuckoo_set_word(filter, layer, word, slots);
+    }
+}
+
+void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slots, size_t len,
+                      const struct bloom_journal *journal)
+{
+    struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
+
+    bloom_lock_take(lock);
+    struct bloom_layer *layer = layer_of(filter, &at);
+    if (layer && len <= layer->geometry->capacity - at) { /* a compaction may have taken it off meanwhile */
+        uint64_t range[2] = {at, at + len}, word = at / 8, end = (at + len + 7) / 8;
+        for (; word < end; word += WORDS_AT_ONCE) {
+            uint64_t to = end - word < WORDS_AT_ONCE ? end : word + WORDS_AT_ONCE;
+            set_words(filter, layer, word, to, range, slots, journal);
+            if (to == end)
+                break;
+            bloom_lock_give(lock);
+            bloom_lock_take(lock);
+        }
+    }
+    bloom_lock_give(lock);
+}

@@ -1,0 +1,15 @@
+/* bloom_clone: a filter of which the words change in both directions as it was at one moment, for those who read it at
+ * length: a save, a dump. Only cuckoo filters are such; bits of Bloom filters are set only, and can be read as they
+ * change.
+ *
+ * Lifetime: bloom_clone_make() to bloom_clone_free(). Thread: any, not on a loop. */
+#ifndef BLOOMERY_BLOOM_CLONE_H
+#define BLOOMERY_BLOOM_CLONE_H
+
+#include "bloom_types.h"
+
+/* A copy of a cuckoo filter, whose memory counts. It may pass the limits of memory: it is freed soon. 0 or -ENOMEM. */
+int bloom_clone_make(struct bloom_filter *filter, struct bloom_filter **clone_out, struct errbuf *err);
+void bloom_clone_free(struct bloom_filter *clone); /* NULL is fine */
+
+#endif

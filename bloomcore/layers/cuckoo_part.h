@@ -1,0 +1,63 @@
+/* cuckoo_part: the storage of a cuckoo filter (cuckoo.h) behind its first layer. Internal to bloomcore, for what treats
+ * layers of all filters. Thread: any; "locked": under the filter's lock. */
+#ifndef BLOOMERY_CUCKOO_PART_H
+#define BLOOMERY_CUCKOO_PART_H
+
+#include <string.h>
+
+#include "bloom_layer.h"
+
+/* Ordinals have so many bits and fewer: CUCKOO_ORDINAL_BITS, and those of a layer's index. */
+#define CUCKOO_ORDINAL_MAX ((UINT64_C(1) << 50) - 1)
+
+/* A copy under way: slots of layers below `layer`, and slots below `at` of that one, have been copied, and a change of
+ * them is made in the copy, too. */
+struct cuckoo_mirror {
+    struct cuckoo_mirror *next;
+    struct bloom_filter *copy;
+    unsigned layer;
+    uint64_t at;
+};
+
+/* A compaction under way: which layer it is at, and the next slot there. */
+struct cuckoo_compaction {
+    bool all; /* it goes on behind a layer that cannot be emptied */
+    unsigned layer;
+    uint64_t at;
+};
+
+/* Behind the words, or the pointer to them, of the first layer. */
+struct cuckoo {
+    _Atomic uint64_t version;  /* odd while fingerprints move: a query then says nothing */
+    _Atomic uint64_t ordinal;  /* of the last operation */
+    _Atomic uint64_t deletes;  /* since the last compaction */
+    struct bloom_layer *spare; /* the highest layer that a compaction has emptied and taken off; NULL: none. Locked */
+    struct cuckoo_mirror *mirrors; /* locked */
+    atomic_bool compacting;
+    struct cuckoo_compaction compaction; /* locked */
+};
+
+static inline bool bloom_filter_is_cuckoo(const struct bloom_filter *filter)
+{
+    return filter->first.geometry->variant == BLOOM_CUCKOO;
+}
+
+static inline struct cuckoo *cuckoo_of(const struct bloom_filter *filter)
+{
+    return (void *)((char *)(&filter->first + 1) + bloom_layer_tail_bytes(filter->first.geometry));
+}
+
+/* Of a filter whose storage is there. */
+static inline void cuckoo_init(struct bloom_filter *filter)
+{
+    memset(cuckoo_of(filter), 0, sizeof(struct cuckoo));
+}
+
+/* Of a filter that nobody uses any more: layers that were taken off become its newest again, to be freed with it. */
+static inline void cuckoo_unspare(struct bloom_filter *filter)
+{
+    if (cuckoo_of(filter)->spare)
+        atomic_store_explicit(&filter->newest, cuckoo_of(filter)->spare, memory_order_relaxed);
+}
+
+#endif

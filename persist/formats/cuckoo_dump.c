@@ -1,0 +1,325 @@
+#include "cuckoo_dump.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bytes.h"
+#include "check.h"
+#include "crc64.h"
+#include "cuckoo.h"
+#include "rdb_value.h"
+#include "redisbloom_dump.h"
+#include "try.h"
+
+#define ENCVER          4
+#define OPCODE_END      0
+#define OPCODE_UNSIGNED 2
+#define OPCODE_STRING   5
+#define CRC_BYTES       8
+#define FOOTER_BYTES    (2 + CRC_BYTES) /* RDB's version and the checksum */
+#define FIELD_MAX       (1 + RDB_LENGTH_MAX_BYTES)
+#define HEAD_FIELDS     7
+
+#define SPARSE 8 /* LZF finds runs of zeros; with more than a slot in so many taken it finds few */
+
+/* ---- numbers ---- */
+
+void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_out)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+    struct cuckoo_state state;
+
+    cuckoo_state(filter, &state);
+    *head_out = (struct cuckoo_head){
+        .items = state.items,
+        .buckets = state.buckets,
+        .deletes = state.deletes,
+        .nlayers = state.nlayers,
+        .bucket_size = state.bucket_size,
+        .iterations = params->iterations,
+        .expansion = params->expansion,
+    };
+}
+
+void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_BYTES])
+{
+    out = le64_put(out, head->items);
+    out = le64_put(out, head->buckets);
+    out = le64_put(out, head->deletes);
+    out = le64_put(out, head->nlayers);
+    out = le16_put(out, (uint16_t)head->bucket_size);
+    out = le16_put(out, (uint16_t)head->iterations);
+    le16_put(out, (uint16_t)head->expansion);
+}
+
+void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuckoo_head *head_out)
+{
+    *head_out = (struct cuckoo_head){
+        .items = le64_get(bytes),
+        .buckets = le64_get(bytes + 8),
+        .deletes = le64_get(bytes + 16),
+        .nlayers = le64_get(bytes + 24),
+        .bucket_size = le16_get(bytes + 32),
+        .iterations = le16_get(bytes + 34),
+        .expansion = le16_get(bytes + 36),
+    };
+}
+
+static bool is_power(uint64_t n)
+{
+    return n && (n & (n - 1)) == 0;
+}
+
+/* Checks a number of the head. */
+static bool is_one(bool possible, const char *what, uint64_t value, struct errbuf *err)
+{
+    if (!possible)
+        errbuf_set(err, "%s: %llu is not possible", what, (unsigned long long)value);
+    return possible;
+}
+
+static bool head_is_possible(const struct cuckoo_head *head, struct errbuf *err)
+{
+    return is_one(head->nlayers >= 1 && head->nlayers <= BLOOM_MAX_LAYERS, "number of sub-filters", head->nlayers,
+                  err) &&
+           is_one(is_power(head->buckets), "number of buckets", head->buckets, err) &&
+           is_one(head->bucket_size >= 1 && head->bucket_size <= CUCKOO_MAX_BUCKET_SIZE, "bucket size",
+                  head->bucket_size, err) &&
+           is_one(head->iterations >= 1 && head->iterations <= CUCKOO_MAX_ITERATIONS, "max iterations",
+                  head->iterations, err) &&
+           is_one(head->expansion == 0 ? head->nlayers == 1
+                                       : is_power(head->expansion) && head->expansion <= BLOOM_MAX_EXPANSION,
+                  "expansion rate", head->expansion, err) &&
+           is_one(head->deletes < UINT64_C(1) << 60, "number of deletions", head->deletes, err);
+}
+
+int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out, struct errbuf *err)
+{
+    uint64_t buckets = head->buckets, slots = 0;
+
+    if (!head_is_possible(head, err))
+        return DUMP_BAD;
+    *plan_out = (struct dump_plan){.nlayers = (unsigned)head->nlayers};
+    for (unsigned i = 0; i < plan_out->nlayers; i++) {
+        struct bloom_shape *shape = &plan_out->shapes[i];
+        if ((i > 0 && __builtin_mul_overflow(buckets, head->expansion, &buckets)) ||
+            cuckoo_layer_shape(buckets, (unsigned)head->bucket_size, shape, err) != BLOOM_OK) {
+            errbuf_set(err, "sub-filter %u: it would be too large", i);
+            return DUMP_BAD;
+        }
+        plan_out->bytes += shape->nwords * 8;
+        slots += shape->capacity;
+    }
+    if (!is_one(head->items <= slots, "number of items", head->items, err))
+        return DUMP_BAD;
+    plan_out->params = (struct bloom_params){
+        .capacity = plan_out->shapes[0].capacity,
+        .error_rate = plan_out->shapes[0].error_rate,
+        .expansion = (uint32_t)head->expansion,
+        .redisbloom = BLOOM_OPTION_CUCKOO | (head->expansion ? 0 : REDISBLOOM_NO_SCALING),
+        .iterations = (uint16_t)head->iterations,
+    };
+    return DUMP_OK;
+}
+
+/* ---- reading ---- */
+
+static int read_opcode(struct rdb_reader *reader, unsigned opcode, const char *what)
+{
+    uint64_t found;
+    TRY(rdb_length(reader, &found, what));
+    return found == opcode ? RDB_OK : rdb_bad(reader, "%s has the opcode %llu", what, (unsigned long long)found);
+}
+
+static int read_number(struct rdb_reader *reader, uint64_t *out, const char *what)
+{
+    TRY(read_opcode(reader, OPCODE_UNSIGNED, what));
+    return rdb_length(reader, out, what);
+}
+
+static int read_head(struct rdb_reader *reader, struct cuckoo_head *head)
+{
+    TRY(read_number(reader, &head->nlayers, "the number of sub-filters"));
+    TRY(read_number(reader, &head->buckets, "the number of buckets"));
+    TRY(read_number(reader, &head->items, "the number of items"));
+    TRY(read_number(reader, &head->deletes, "the number of deletions"));
+    TRY(read_number(reader, &head->bucket_size, "the bucket size"));
+    TRY(read_number(reader, &head->iterations, "the max iterations"));
+    return read_number(reader, &head->expansion, "the expansion rate");
+}
+
+struct layer_fill {
+    struct bloom_filter *filter; /* NULL: the slots are only looked at */
+    unsigned layer;
+    uint64_t at;
+};
+
+static int fill(void *ctx, const unsigned char *bytes, size_t len)
+{
+    struct layer_fill *target = ctx;
+
+    if (target->filter)
+        cuckoo_fill(target->filter, target->layer, target->at, bytes, len);
+    target->at += len;
+    return 0;
+}
+
+static int read_layers(struct rdb_reader *reader, const struct dump_plan *plan, struct bloom_filter *filter)
+{
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        struct layer_fill target = {filter, i, 0};
+        uint64_t buckets;
+        TRY(read_number(reader, &buckets, "the buckets of a sub-filter"));
+        if (buckets != cuckoo_shape_buckets(&plan->shapes[i]))
+            return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
+                           (unsigned long long)buckets);
+        TRY(read_opcode(reader, OPCODE_STRING, "the slots of a sub-filter"));
+        TRY(rdb_string_pieces(reader, plan->shapes[i].capacity, fill, &target, "the slots of a sub-filter"));
+    }
+    return read_opcode(reader, OPCODE_END, "the end of the value");
+}
+
+int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
+                      int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
+                      struct dump_plan *plan_out)
+{
+    struct bloom_filter *filter = NULL;
+    struct cuckoo_head head;
+
+    if (encver != ENCVER) {
+        errbuf_set(reader->err,
+                   encver < ENCVER ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
+                                     "versions do not use: make it anew from its items"
+                                   : "a cuckoo filter in the unknown encoding %u",
+                   encver);
+        return RDB_BAD;
+    }
+    TRY(read_head(reader, &head));
+    if (cuckoo_head_plan(&head, plan_out, reader->err) != DUMP_OK)
+        return RDB_BAD;
+    if (make)
+        TRY(make(ctx, plan_out, &filter));
+    TRY(read_layers(reader, plan_out, filter));
+    if (filter) {
+        cuckoo_recount(filter);
+        cuckoo_set_counts(filter, 0, head.deletes);
+    }
+    return RDB_OK;
+}
+
+/* Stands behind the type of a dump. */
+static int open_dump(struct rdb_reader *reader, const void *data, size_t len, uint64_t *id_out, struct errbuf *err)
+{
+    unsigned char type;
+
+    *id_out = 0;
+    if (len <= FOOTER_BYTES) {
+        errbuf_set(err, "%zu bytes are too few for a dump", len);
+        return RDB_BAD;
+    }
+    rdb_reader_memory(reader, data, len - FOOTER_BYTES, err);
+    TRY(rdb_byte(reader, &type, "the type"));
+    if (type == RDB_OPCODE_KEY_META) {
+        TRY(rdb_skip_key_meta(reader));
+        TRY(rdb_byte(reader, &type, "the type"));
+    }
+    return type == RDB_TYPE_MODULE_2 ? rdb_length(reader, id_out, "the module type") : RDB_BAD;
+}
+
+bool cuckoo_is_dump(const void *data, size_t len)
+{
+    struct errbuf err = {""};
+    struct rdb_reader reader;
+    uint64_t id;
+
+    return redisbloom_is_dump(data, len) && open_dump(&reader, data, len, &id, &err) == RDB_OK &&
+           RDB_MODULE_TYPE(id) == CUCKOO_TYPE_ID;
+}
+
+static int give_filter(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out)
+{
+    (void)plan;
+    *filter_out = ctx;
+    return 0;
+}
+
+static int read_dump(const void *data, size_t len, struct bloom_filter *filter, struct dump_plan *plan,
+                     struct errbuf *err)
+{
+    struct rdb_reader reader;
+    bool more = false;
+    uint64_t id;
+    TRY(open_dump(&reader, data, len, &id, err));
+    TRY(cuckoo_read_value(&reader, RDB_MODULE_VERSION(id), filter ? give_filter : NULL, filter, plan));
+    TRY(rdb_more(&reader, &more));
+    return more ? rdb_bad(&reader, "the value ends before the dump") : RDB_OK;
+}
+
+int cuckoo_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
+{
+    return read_dump(data, len, NULL, plan_out, err) == RDB_OK ? DUMP_OK : DUMP_BAD;
+}
+
+void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter)
+{
+    struct errbuf err = {""};
+    struct dump_plan plan;
+
+    CHECK(read_dump(data, len, filter, &plan, &err) == RDB_OK); /* it has been read before */
+}
+
+/* ---- writing ---- */
+
+static unsigned char *put_number(unsigned char *at, uint64_t value)
+{
+    *at++ = OPCODE_UNSIGNED;
+    return rdb_put_length(at, value);
+}
+
+static unsigned char *write_dump(const struct bloom_filter *filter, const unsigned char *slots, unsigned char *dump)
+{
+    unsigned char *at = dump;
+    struct cuckoo_head head;
+
+    cuckoo_head_of(filter, &head);
+    *at++ = RDB_TYPE_MODULE_2;
+    at = rdb_put_length(at, CUCKOO_TYPE_ID | ENCVER);
+    at = put_number(at, head.nlayers);
+    at = put_number(at, head.buckets);
+    at = put_number(at, head.items);
+    at = put_number(at, head.deletes);
+    at = put_number(at, head.bucket_size);
+    at = put_number(at, head.iterations);
+    at = put_number(at, head.expansion);
+    for (unsigned i = 0; i < head.nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        at = put_number(at, cuckoo_shape_buckets(&view.shape));
+        *at++ = OPCODE_STRING;
+        at = rdb_put_string(at, slots, view.capacity, view.items < view.capacity / SPARSE);
+        slots += view.capacity;
+    }
+    *at++ = OPCODE_END;
+    at = le16_put(at, REDISBLOOM_RDB_VERSION);
+    return le64_put(at, crc64(0, dump, (size_t)(at - dump)));
+}
+
+int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
+{
+    uint64_t slots = cuckoo_bytes_of(filter), nlayers = bloom_filter_nlayers(filter);
+
+    *len_out = slots + 1 + RDB_LENGTH_MAX_BYTES + HEAD_FIELDS * FIELD_MAX + nlayers * 3 * FIELD_MAX + 1 + FOOTER_BYTES;
+    if (*len_out > max)
+        return REDISBLOOM_LARGE;
+    unsigned char *bytes = malloc((size_t)slots), *dump = malloc((size_t)*len_out);
+    if (!bytes || !dump) {
+        free(bytes);
+        free(dump);
+        return -ENOMEM;
+    }
+    cuckoo_read(filter, 0, bytes, (size_t)slots);
+    *len_out = (uint64_t)(write_dump(filter, bytes, dump) - dump);
+    *dump_out = dump;
+    free(bytes);
+    return DUMP_OK;
+}

@@ -1,0 +1,60 @@
+/* cuckoo_dump: cuckoo filters as the bytes that RedisBloom has for them, and back: the value of DUMP and of RDB files
+ * (module type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. docs/DUMP.md describes the bytes.
+ *
+ * Every number is checked before memory is taken: the loader makes the filter that a plan asks for, and so decides what
+ * is too large.
+ *
+ * Thread: any, on distinct objects; a filter that is read must not change meanwhile (bloom_clone.h). */
+#ifndef BLOOMERY_CUCKOO_DUMP_H
+#define BLOOMERY_CUCKOO_DUMP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dump.h"
+#include "rdb_reader.h"
+
+#define CUCKOO_TYPE_ID      UINT64_C(0x3016e5a289821400) /* of its module type, without the encoding version */
+#define CUCKOO_HEADER_BYTES 38
+
+/* ---- the header of a dump in chunks ---- */
+
+/* The numbers of a filter. */
+struct cuckoo_head {
+    uint64_t items, buckets, deletes, nlayers;
+    uint64_t bucket_size, iterations, expansion;
+};
+
+void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_out);
+void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_BYTES]);
+void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuckoo_head *head_out);
+
+/* The plan of a filter with these numbers. DUMP_OK, or DUMP_BAD with the number that is not possible. */
+int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* ---- values ---- */
+
+/* The dump of a filter, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the number of bytes in *len_out when
+ * these are more than `max`. */
+int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
+    __attribute__((warn_unused_result));
+
+/* Whether this is a dump (of any encoding version), by its type. */
+bool cuckoo_is_dump(const void *data, size_t len);
+
+/* Verifies all of a dump. DUMP_OK, or DUMP_BAD with the reason. */
+int cuckoo_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Takes the slots of a verified dump into a filter made after its plan, and counts its items. */
+void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter);
+
+/* Reads a value of an RDB file from behind its type to its end: first its numbers, for which `make` makes a filter in
+ * *filter_out (0 or a status that is passed on); then its slots. `make` NULL: the slots are skipped. */
+int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
+                      int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
+                      struct dump_plan *plan_out) __attribute__((warn_unused_result));
+
+#endif

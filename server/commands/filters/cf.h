@@ -1,0 +1,38 @@
+/* cf: shared by the CF.* commands.
+ *
+ * Thread: the worker's, in an RCU read section. */
+#ifndef BLOOMERY_CF_H
+#define BLOOMERY_CF_H
+
+#include "bf.h"
+#include "cf_request.h"
+
+enum cf_found {
+    CF_IS_THERE,
+    CF_IS_NONE,
+    CF_IS_OTHER, /* a Bloom filter, or an SSTable's */
+    CF_IS_LOST,  /* in quarantine */
+};
+
+/* The numbers of a filter that a command does not state. */
+struct cuckoo_numbers cf_defaults_of(const struct server *server);
+
+/* The cuckoo filter of a call, in whose entry the name's is. NULL: *found_out says why. */
+struct bloom_filter *cf_look(struct bf_call *call, enum cf_found *found_out);
+
+/* False, after an error reply, if the name has something else. */
+bool cf_reply_unless(struct bf_call *call, enum cf_found found);
+
+/* The same, and an error reply if there is none. */
+struct bloom_filter *cf_existing(struct bf_call *call);
+
+/* Makes the filter of a call. NULL after an error reply. *existed_out: another client has just made it. */
+struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers *numbers, bool *existed_out);
+
+/* The journal of the call's operations; NULL: none. */
+const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_journal *journal);
+
+/* The call has changed its filter, so many times. */
+void cf_changed(struct bf_call *call, uint64_t changes);
+
+#endif

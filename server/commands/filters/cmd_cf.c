@@ -1,0 +1,424 @@
+/* CF.*: cuckoo filters, whose items can be deleted. Replies and their texts are RedisBloom's; docs/COMPATIBILITY.md has
+ * the intended differences. */
+#include "bf.h"
+#include "bf_host.h"
+#include "bf_texts.h"
+#include "broadcast.h"
+#include "cf.h"
+#include "handlers.h"
+#include "journal.h"
+#include "notify.h"
+#include "registry_key.h"
+#include "sstables.h"
+#include "usage.h"
+
+/* ---- finding and creating ---- */
+
+struct cuckoo_numbers cf_defaults_of(const struct server *server)
+{
+    const struct config *config = server_config(server);
+    return (struct cuckoo_numbers){
+        .capacity = (uint64_t)config->cuckoo.initial_size,
+        .bucket_size = (unsigned)config->cuckoo.bucket_size,
+        .iterations = (unsigned)config->cuckoo.max_iterations,
+        .expansion = (unsigned)config->cuckoo.expansion_factor,
+    };
+}
+
+struct bloom_filter *cf_look(struct bf_call *call, enum cf_found *found_out)
+{
+    call->entry = registry_find(call->server->registry, call->name_hash, call->name);
+    struct bloom_filter *shape = call->entry ? entry_shape(call->entry) : NULL;
+    if (!call->entry)
+        *found_out =
+            call->server->sstables && sstables_find(call->server->sstables, call->name) ? CF_IS_OTHER : CF_IS_NONE;
+    else if (!shape)
+        *found_out = CF_IS_LOST;
+    else
+        *found_out = bloom_params_is_cuckoo(bloom_filter_params(shape)) ? CF_IS_THERE : CF_IS_OTHER;
+    return *found_out == CF_IS_THERE ? shape : NULL;
+}
+
+bool cf_reply_unless(struct bf_call *call, enum cf_found found)
+{
+    if (found == CF_IS_OTHER)
+        reply_error(call->reply, BF_WRONG_TYPE);
+    else if (found == CF_IS_LOST)
+        reply_errorf(call->reply, "ERR the filter could not be loaded and is quarantined: %s",
+                     entry_quarantine_reason(call->entry));
+    return found == CF_IS_THERE || found == CF_IS_NONE;
+}
+
+struct bloom_filter *cf_existing(struct bf_call *call)
+{
+    enum cf_found found;
+    struct bloom_filter *filter = cf_look(call, &found);
+    if (!filter && cf_reply_unless(call, found))
+        reply_error(call->reply, CF_NOT_FOUND);
+    return filter;
+}
+
+struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers *numbers, bool *existed_out)
+{
+    struct bloom_params params;
+    struct bloom_shape shape;
+    struct errbuf err = {""};
+    enum cf_found found;
+    *existed_out = false;
+    if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK) {
+        reply_errorf(call->reply, CF_NO_MEMORY, err.text);
+        return NULL;
+    }
+    if (!bf_create_shaped(call, &params, &shape, existed_out))
+        return NULL;
+    struct bloom_filter *filter = cf_look(call, &found);
+    if (!filter && cf_reply_unless(call, found))
+        reply_error(call->reply, CF_NOT_FOUND); /* deleted a moment ago */
+    return filter;
+}
+
+/* The filter of a call for adding, made if there is none. NULL after an error reply. */
+static struct bloom_filter *for_add(struct bf_call *call, const struct cuckoo_numbers *numbers, bool may_create)
+{
+    enum cf_found found;
+    bool existed;
+    struct bloom_filter *filter = cf_look(call, &found);
+    if (filter || !cf_reply_unless(call, found))
+        return filter;
+    if (may_create && server_config(call->server)->filters.auto_create)
+        return cf_create(call, numbers, &existed);
+    reply_error(call->reply, CF_NOT_FOUND);
+    return NULL;
+}
+
+/* ---- changes ---- */
+
+const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_journal *journal)
+{
+    if (!call->ring)
+        return NULL;
+    *journal = (struct bloom_journal){.ops = &journal_ops, .ctx = call->ring, .id = call->entry->id};
+    return journal;
+}
+
+void cf_changed(struct bf_call *call, uint64_t changes)
+{
+    if (changes == 0)
+        return;
+    entry_mark_dirty(call->entry);
+    stats_add(&call->stats->changes, changes);
+    if (broadcast_has_clients(call->server->broadcast))
+        broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
+}
+
+static void note_use(const struct bf_call *call)
+{
+    if (call->entry && !call->no_touch)
+        entry_note_use(call->entry, atomic_load_explicit(&call->server->memory.use_stamp, memory_order_relaxed));
+}
+
+/* ---- CF.RESERVE ---- */
+
+void cmd_cf_reserve(struct command_ctx *ctx)
+{
+    struct bf_args args = bf_args_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
+    struct cuckoo_numbers defaults = cf_defaults_of(ctx->server), numbers;
+    struct errbuf error;
+    enum cf_found found;
+    bool existed = true;
+    if (!cf_read_reserve(&args, &defaults, &numbers, &error)) {
+        reply_error(ctx->reply, error.text);
+        return;
+    }
+    struct bloom_filter *filter = cf_look(&call, &found);
+    if (!cf_reply_unless(&call, found))
+        return;
+    if (!filter && !cf_create(&call, &numbers, &existed))
+        return;
+    if (existed)
+        reply_error(ctx->reply, CF_EXISTS);
+    else
+        reply_status(ctx->reply, "OK");
+}
+
+/* ---- adding ---- */
+
+/* Whether the filter takes no further layer: then RedisBloom refuses all adds, of present items, too. */
+static bool is_closed(const struct bf_call *call, const struct bloom_filter *filter)
+{
+    return bloom_filter_nlayers(filter) >= (unsigned)server_config(call->server)->cuckoo.max_expansions;
+}
+
+static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, struct slice item, bool only_new,
+                          struct errbuf *err)
+{
+    struct bloom_journal space;
+    const struct bloom_journal *journal = cf_journal(call, &space);
+    unsigned before = bloom_filter_nlayers(filter);
+    enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, journal, err);
+    cuckoo_compact(filter, 1, journal); /* if one is under way */
+    if (bloom_filter_nlayers(filter) > before)
+        notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
+    stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
+              : answer == BLOOM_PRESENT ? &call->stats->items_present
+              : answer == BLOOM_FULL    ? &call->stats->adds_full
+                                        : &call->stats->adds_no_room,
+              1);
+    return answer;
+}
+
+static void add_one(struct command_ctx *ctx, bool only_new)
+{
+    struct bf_call call = bf_call_of(ctx);
+    struct cuckoo_numbers defaults = cf_defaults_of(ctx->server);
+    struct bloom_filter *filter = for_add(&call, &defaults, true);
+    struct errbuf err = {""};
+    if (!filter)
+        return;
+    if (is_closed(&call, filter)) {
+        reply_error(ctx->reply, CF_MANY_LAYERS);
+        return;
+    }
+    enum bloom_add answer = add(&call, filter, command_arg(ctx, 2), only_new, &err);
+    note_use(&call);
+    if (answer == BLOOM_FULL)
+        reply_error(ctx->reply, CF_FULL);
+    else if (answer == BLOOM_NO_ROOM)
+        reply_errorf(ctx->reply, CF_NO_MEMORY, err.text);
+    else
+        reply_bool(ctx->reply, answer == BLOOM_ADDED);
+    cf_changed(&call, answer == BLOOM_ADDED);
+}
+
+void cmd_cf_add(struct command_ctx *ctx)
+{
+    add_one(ctx, false);
+}
+
+void cmd_cf_addnx(struct command_ctx *ctx)
+{
+    add_one(ctx, true);
+}
+
+/* An element of the list of CF.INSERT: true, or false where the filter is full; of CF.INSERTNX an integer in RESP3,
+ * too.
+ */
+static void reply_added(struct reply *reply, enum bloom_add answer, bool only_new)
+{
+    if (only_new || (answer > BLOOM_ADDED && reply->version < 3))
+        reply_integer(reply, answer > BLOOM_ADDED ? -1 : answer == BLOOM_ADDED);
+    else
+        reply_bool(reply, answer == BLOOM_ADDED);
+}
+
+/* The filter of the first slice, or NULL after an error reply. */
+static struct bloom_filter *begin_insert(struct command_ctx *ctx, const struct bf_args *args, struct bf_call *call)
+{
+    struct cuckoo_numbers defaults = cf_defaults_of(ctx->server);
+    struct cf_insert insert;
+    struct errbuf error;
+    if (!cf_read_insert(args, &defaults, &insert, &error)) {
+        reply_error(ctx->reply, error.text);
+        return NULL;
+    }
+    struct bloom_filter *filter = for_add(call, &insert.numbers, !insert.no_create);
+    if (filter && is_closed(call, filter)) {
+        reply_error(ctx->reply, CF_MANY_LAYERS);
+        return NULL;
+    }
+    return filter;
+}
+
+/* The filter that the slices before this one added to; NULL: it is gone. */
+static struct bloom_filter *same_filter(struct bf_call *call, uint64_t id)
+{
+    enum cf_found found;
+    struct bloom_filter *filter = cf_look(call, &found);
+    return filter && call->entry->id == id ? filter : NULL;
+}
+
+static void insert_items(struct command_ctx *ctx, bool only_new)
+{
+    struct bf_args args = bf_args_of(ctx);
+    struct bf_call call = bf_call_of(ctx);
+    bool later = ctx->slice && ctx->slice->done > 0; /* its reply has begun */
+    struct bloom_filter *filter = later ? same_filter(&call, ctx->slice->id) : begin_insert(ctx, &args, &call);
+    struct errbuf err = {""};
+    uint64_t added = 0;
+    if (!filter && !later)
+        return;
+    size_t first_item = cf_first_item(&args), n = args.argc - first_item, first;
+    size_t count = command_slice(ctx, n, &first);
+    if (!later) {
+        reply_array(ctx->reply, n);
+        if (ctx->slice)
+            ctx->slice->id = call.entry->id;
+    }
+    for (size_t i = first; i < first + count; i++) {
+        enum bloom_add answer =
+            filter ? add(&call, filter, command_arg(ctx, first_item + i), only_new, &err) : BLOOM_NO_ROOM;
+        reply_added(ctx->reply, answer, only_new);
+        added += answer == BLOOM_ADDED;
+    }
+    note_use(&call);
+    if (filter)
+        cf_changed(&call, added);
+}
+
+void cmd_cf_insert(struct command_ctx *ctx)
+{
+    insert_items(ctx, false);
+}
+
+void cmd_cf_insertnx(struct command_ctx *ctx)
+{
+    insert_items(ctx, true);
+}
+
+/* ---- questions: a filter that is missing, or of the other kind, has no items ---- */
+
+static void count_queries(const struct bf_call *call, uint64_t hits, uint64_t misses)
+{
+    stats_add(&call->stats->query_hits, hits);
+    stats_add(&call->stats->query_misses, misses);
+    if (call->entry)
+        usage_count(call->stats->usage, call->entry->id, hits, misses, 0);
+}
+
+static struct bloom_filter *for_question(struct bf_call *call, bool *replied_out)
+{
+    enum cf_found found;
+    struct bloom_filter *filter = cf_look(call, &found);
+    *replied_out = found == CF_IS_LOST && !cf_reply_unless(call, found);
+    stats_add(filter ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
+    if (filter)
+        note_use(call);
+    return filter;
+}
+
+void cmd_cf_exists(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    struct slice item = command_arg(ctx, 2);
+    bool replied;
+    const struct bloom_filter *filter = for_question(&call, &replied);
+    if (replied)
+        return;
+    bool present = filter && cuckoo_query(filter, cuckoo_hash(item.ptr, item.len));
+    count_queries(&call, present, !present);
+    reply_bool(ctx->reply, present);
+}
+
+void cmd_cf_mexists(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    size_t n = command_argc(ctx) - 2, first;
+    bool replied;
+    const struct bloom_filter *filter = for_question(&call, &replied);
+    if (replied && !(ctx->slice && ctx->slice->done > 0))
+        return;
+    size_t count = command_slice(ctx, n, &first);
+    uint64_t hits = 0;
+    if (first == 0)
+        reply_array(ctx->reply, n);
+    for (size_t i = first; i < first + count; i++) {
+        struct slice item = command_arg(ctx, 2 + i);
+        bool present = filter && cuckoo_query(filter, cuckoo_hash(item.ptr, item.len));
+        hits += present;
+        reply_bool(ctx->reply, present);
+    }
+    count_queries(&call, hits, count - hits);
+}
+
+void cmd_cf_count(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    struct slice item = command_arg(ctx, 2);
+    bool replied;
+    const struct bloom_filter *filter = for_question(&call, &replied);
+    if (!replied)
+        reply_integer(ctx->reply, filter ? (int64_t)cuckoo_count(filter, cuckoo_hash(item.ptr, item.len)) : 0);
+}
+
+/* ---- deleting ---- */
+
+/* Steps of a compaction that a command takes: a filter of a megabyte is done at once, a larger one by the changes that
+ * follow. */
+#define COMPACT_STEPS 16
+
+static void compact(struct bf_call *call, struct bloom_filter *filter, bool all)
+{
+    struct bloom_journal space;
+    cuckoo_compact_begin(filter, all);
+    cuckoo_compact(filter, COMPACT_STEPS, cf_journal(call, &space));
+}
+
+void cmd_cf_del(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    struct slice item = command_arg(ctx, 2);
+    struct bloom_journal space;
+    enum cf_found found;
+    struct bloom_filter *filter = cf_look(&call, &found);
+    if (found == CF_IS_LOST) {
+        (void)cf_reply_unless(&call, found);
+        return;
+    }
+    if (!filter) {
+        reply_error(ctx->reply, CF_DEL_MISSING);
+        return;
+    }
+    bool deleted = cuckoo_delete(filter, cuckoo_hash(item.ptr, item.len), cf_journal(&call, &space));
+    if (deleted && cuckoo_is_sparse(filter))
+        compact(&call, filter, false);
+    else
+        cuckoo_compact(filter, 1, cf_journal(&call, &space));
+    note_use(&call);
+    cf_changed(&call, deleted);
+    reply_bool(ctx->reply, deleted);
+}
+
+void cmd_cf_compact(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    enum cf_found found;
+    if (command_argc(ctx) != 2) {
+        reply_wrong_arity(ctx);
+        return;
+    }
+    struct bloom_filter *filter = cf_look(&call, &found);
+    if (found == CF_IS_LOST) {
+        (void)cf_reply_unless(&call, found);
+    } else if (!filter) {
+        reply_error(ctx->reply, CF_COMPACT_NONE);
+    } else {
+        compact(&call, filter, true);
+        cf_changed(&call, 1);
+        reply_status(ctx->reply, "OK");
+    }
+}
+
+/* ---- numbers ---- */
+
+void cmd_cf_info(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    struct bf_out out = bf_out_of(ctx->reply);
+    const struct bloom_filter *filter = cf_existing(&call);
+    if (filter)
+        cf_reply_info(&out, filter);
+}
+
+void cmd_cf_debug(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    struct bf_out out = bf_out_of(ctx->reply);
+    if (command_argc(ctx) != 2) {
+        reply_wrong_arity(ctx);
+        return;
+    }
+    const struct bloom_filter *filter = cf_existing(&call);
+    if (filter)
+        cf_reply_debug(&out, filter);
+}

@@ -383,10 +383,6 @@ void cmd_cf_compact(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
     enum cf_found found;
-    if (command_argc(ctx) != 2) {
-        reply_wrong_arity(ctx);
-        return;
-    }
     struct bloom_filter *filter = cf_look(&call, &found);
     if (found == CF_IS_LOST) {
         (void)cf_reply_unless(&call, found);
@@ -414,10 +410,6 @@ void cmd_cf_debug(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
     struct bf_out out = bf_out_of(ctx->reply);
-    if (command_argc(ctx) != 2) {
-        reply_wrong_arity(ctx);
-        return;
-    }
     const struct bloom_filter *filter = cf_existing(&call);
     if (filter)
         cf_reply_debug(&out, filter);

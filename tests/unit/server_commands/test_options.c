@@ -136,13 +136,13 @@ Test(options, command_docs_names_every_option_of_every_bf_command)
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         add_source_words(&all, sources[i]);
     for (size_t i = 0; (row = command_row(i)); i++) {
-        if (row->flags & CMD_MODULE)
+        if (row->flags & CMD_MODULE && !(row->flags & CMD_CUCKOO))
             add_doc_words(&all, row->args, row->nargs);
     }
     cr_assert_gt(all.n, 20, "%zu words", all.n);
     for (size_t i = 0; (row = command_row(i)); i++) {
         struct words documented = {.n = 0};
-        if (!(row->flags & CMD_MODULE))
+        if (!(row->flags & CMD_MODULE) || row->flags & CMD_CUCKOO) /* CF.* pass over unknown words, as in RedisBloom */
             continue;
         add_doc_words(&documented, row->args, row->nargs);
         for (size_t w = 0; w < all.n; w++) {

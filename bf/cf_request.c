@@ -146,7 +146,21 @@ bool cf_read_position(struct slice word, int64_t *position_out)
 
 /* ---- replies ---- */
 
-void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter)
+bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error)
+{
+    *full_out = args->argc == 3 && slice_is(bf_arg(args, 2), "FULL");
+    return *full_out || args->argc == 2 || wrong_arity(args, error);
+}
+
+static void reply_full(const struct bf_out *out, const struct cuckoo_state *state)
+{
+    double slots = (double)state->slots, items = (double)state->items;
+    bf_out_named_real(out, "Fill ratio", items / slots);
+    bf_out_named_real(out, "Current error rate", state->rate);
+    bf_out_named_real(out, "Bytes per item", state->items ? slots / items : 0);
+}
+
+void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
     struct cuckoo_state state;
@@ -165,9 +179,11 @@ void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter)
         {"Max iterations", params->iterations},
     };
     size_t n = sizeof(fields) / sizeof(fields[0]);
-    out->ops->map(out->ctx, n);
+    out->ops->map(out->ctx, n + (full ? 3 : 0));
     for (size_t i = 0; i < n; i++)
         bf_out_named_count(out, fields[i].name, fields[i].value);
+    if (full)
+        reply_full(out, &state);
 }
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)

@@ -49,7 +49,10 @@ size_t cf_first_item(const struct bf_args *args);
 /* An iterator: a whole number in the form in which it is written, which is not negative or may be. */
 bool cf_read_position(struct slice word, int64_t *position_out);
 
-void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter);
+/* CF.INFO key [FULL]: RedisBloom's fields; FULL adds the share of taken slots, the error rate now and the bytes an item
+ * takes. */
+bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
+void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
 
 #endif

@@ -397,9 +397,9 @@ DAEMON_TEST(the_daemon, admin, measuring_can_be_set)
 /* Commands of Redis that are not there are unknown, whatever their arguments. */
 DAEMON_TEST(the_daemon, admin, what_is_not_there_is_unknown)
 {
-    static const char *const unknown[] = {"EVAL x 0",   "EVALSHA x 0", "SCRIPT LOAD x", "FUNCTION LIST",
-                                          "FCALL x 0",  "SET a b",     "GET a",         "LCS a b",
-                                          "CF.ADD a b", "SYNC",        "PSYNC ? -1",    "LOLWUT"};
+    static const char *const unknown[] = {"EVAL x 0",     "EVALSHA x 0", "SCRIPT LOAD x", "FUNCTION LIST",
+                                          "FCALL x 0",    "SET a b",     "GET a",         "LCS a b",
+                                          "TOPK.ADD a b", "SYNC",        "PSYNC ? -1",    "LOLWUT"};
 
     start();
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)

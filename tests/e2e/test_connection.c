@@ -185,7 +185,7 @@ DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
 DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
 {
     redisContext *client = client_open(the_daemon.port);
-#define WHY "(Bloomery has Bloom filters and no other type: there is no GET, no SET and no Lua)"
+#define WHY "(Bloomery has filters and no other type: there is no GET, no SET and no Lua)"
     expect(client, "-ERR unknown command 'GET', with args beginning with: 'x' " WHY, "GET x");
     expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
     expect(client, "-ERR unknown command 'EVAL', with args beginning with: 'return' '0' " WHY, "EVAL return 0");

@@ -400,10 +400,17 @@ void cmd_cf_compact(struct command_ctx *ctx)
 void cmd_cf_info(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
+    struct bf_args args = bf_args_of(ctx);
     struct bf_out out = bf_out_of(ctx->reply);
+    struct errbuf error;
+    bool full;
+    if (!cf_read_info(&args, &full, &error)) {
+        reply_error(ctx->reply, error.text);
+        return;
+    }
     const struct bloom_filter *filter = cf_existing(&call);
     if (filter)
-        cf_reply_info(&out, filter);
+        cf_reply_info(&out, filter, full);
 }
 
 void cmd_cf_debug(struct command_ctx *ctx)

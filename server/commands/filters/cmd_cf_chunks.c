@@ -1,6 +1,6 @@
 /* CF.SCANDUMP and CF.LOADCHUNK. As in RedisBloom the filter exists from its header on, and chunks are written into it
  * as they come. A save or a transaction between two chunks of a dump is not noticed: DUMP is of one moment. */
-#include <string.h>
+#include <stdlib.h>
 
 #include "bf_host.h"
 #include "cf.h"
@@ -44,16 +44,21 @@ static uint64_t chunk_at(const struct bloom_filter *filter, uint64_t at)
 
 static void reply_chunk(struct reply *reply, const struct bloom_filter *filter, int64_t iterator)
 {
-    static _Thread_local unsigned char bytes[CF_CHUNK_BYTES];
     uint64_t at = (uint64_t)iterator - CF_FIRST_ITERATOR, len = chunk_at(filter, at);
     if (len == 0) {
         reply_end(reply);
+        return;
+    }
+    unsigned char *bytes = malloc((size_t)len);
+    if (!bytes) {
+        reply_error(reply, "ERR out of memory");
         return;
     }
     cuckoo_read(filter, at, bytes, (size_t)len);
     reply_array(reply, 2);
     reply_integer(reply, iterator + (int64_t)len);
     reply_bulk(reply, bytes, (size_t)len);
+    free(bytes);
 }
 
 void cmd_cf_scandump(struct command_ctx *ctx)

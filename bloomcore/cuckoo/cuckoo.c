@@ -64,6 +64,15 @@ bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash)
     return present;
 }
 
+void cuckoo_prefetch(const struct bloom_filter *filter, uint64_t hash)
+{
+    const struct bloom_layer *layer = bloom_filter_newest(filter);
+    uint64_t mask = cuckoo_mask(layer), n = layer->geometry->k;
+
+    __builtin_prefetch(cuckoo_bytes(layer) + (hash & mask) * n);
+    __builtin_prefetch(cuckoo_bytes(layer) + (cuckoo_other(hash, cuckoo_fingerprint(hash)) & mask) * n);
+}
+
 static uint64_t count_in(const struct bloom_layer *layer, uint64_t bucket, unsigned char fingerprint)
 {
     unsigned n = layer->geometry->k;

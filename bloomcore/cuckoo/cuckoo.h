@@ -23,6 +23,9 @@ uint64_t cuckoo_hash(const void *data, size_t len);
  * not). */
 bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash);
 
+/* Fetches the newest layer's buckets of the item from memory, for a query or an add that follows. */
+void cuckoo_prefetch(const struct bloom_filter *filter, uint64_t hash);
+
 /* The number of slots with the item's fingerprint in its buckets, at one moment. Where both buckets are the same one
  * each slot counts twice, as in RedisBloom. Takes the lock. */
 uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);

@@ -110,7 +110,7 @@ bool admission_by_window(const struct admission *admission, const struct conn *c
     if ((admission->reasons & admission->concern[kind]) || (conn->session.modes & ~(unsigned)MODE_RESTRICTED) ||
         !atomic_load_explicit(&conn->session.acl.authenticated, memory_order_relaxed))
         return false;
-    return kind == WINDOW_QUERY || !admission->log->ring ||
+    return !window_kind_adds(kind) || !admission->log->ring ||
            ring_reserve(admission->log->ring, 2 * (WINDOW_ITEMS + WINDOW_RUN)) == 0;
 }
 

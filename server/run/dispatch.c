@@ -173,31 +173,23 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     return call_handler(conn, cmd, keyed, command);
 }
 
-/* The two commands that the window takes are most of the traffic, so they are recognised before the table look-up:
- * eight bytes at a time, with the bit of lower case set in all letters. */
+/* The commands that the window takes are most of the traffic, so they are recognised before the table look-up: eight
+ * bytes at a time, with the bit of lower case set in all letters. */
 #define LOWER UINT64_C(0x2020202020202020)
 
 static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kind_out)
 {
     struct slice name = resp_arg(cmd, 0);
-    static const char exists[8] = "bf.exist", add[8] = "bf.add\0";
-    uint64_t word = 0, want;
+    uint64_t word = 0, want = 0;
 
-    if (cmd->argc != 3)
+    if (cmd->argc != 3 || (name.len != 9 && name.len != 6))
         return false;
-    if (name.len == 9) {
-        memcpy(&word, name.ptr, 8);
-        memcpy(&want, exists, 8);
-        *kind_out = WINDOW_QUERY;
-        return (word | LOWER) == (want | LOWER) && (name.ptr[8] | 0x20) == 's' && name.ptr[2] == '.';
-    }
-    if (name.len == 6) {
-        memcpy(&word, name.ptr, 6);
-        memcpy(&want, add, 8);
-        *kind_out = WINDOW_ADD;
-        return (word | LOWER) == (want | LOWER) && name.ptr[2] == '.';
-    }
-    return false;
+    bool cuckoo = (name.ptr[0] | 0x20) == 'c';
+    *kind_out = (cuckoo ? WINDOW_CUCKOO_QUERY : WINDOW_QUERY) + (name.len == 6);
+    size_t n = name.len == 9 ? 8 : 6;
+    memcpy(&word, name.ptr, n);
+    memcpy(&want, window_commands[*kind_out], n);
+    return (word | LOWER) == (want | LOWER) && (name.len == 6 || (name.ptr[8] | 0x20) == 's') && name.ptr[2] == '.';
 }
 
 static bool is_away(const struct fetches *fetches, const struct resp_command *cmd, unsigned database)
@@ -215,7 +207,7 @@ static bool is_away(const struct fetches *fetches, const struct resp_command *cm
 
 static void note_windowed(struct conn *conn, enum window_kind kind)
 {
-    const char *name = kind == WINDOW_QUERY ? "bf.exists" : "bf.add";
+    const char *name = window_commands[kind];
     crash_note_command(name);
     atomic_store_explicit(&conn->session.meters.command, name, memory_order_relaxed);
 }
@@ -249,7 +241,7 @@ size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
         !resp_parser_idle(&conn->input.parser)) /* each command must be seen / the parser is within a command */
         return 0;
     unsigned database = database_of(conn);
-    for (int i = 0; i < WINDOW_KINDS; i++, kind = WINDOW_KINDS - 1 - kind) {
+    for (int i = 0; i < 2; i++, kind ^= 1) {
         size_t n = admission_by_window(&runner->admission, conn, kind)
                        ? window_push_repeated(&runner->window, kind, conn, database, data, len)
                        : 0;

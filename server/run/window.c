@@ -6,6 +6,7 @@
 
 #include "acl_session.h"
 #include "bf.h"
+#include "cf.h"
 #include "bloom_keyring.h"
 #include "command.h"
 #include "command_timing.h"
@@ -24,13 +25,13 @@ static size_t counter_of_name(const char *name)
     return command_index(&command_table(NULL)[command_find((struct slice){name, strlen(name)})]);
 }
 
+const char *const window_commands[WINDOW_KINDS] = {"bf.exists", "bf.add", "cf.exists", "cf.add"};
+
 int window_init(struct window *window, struct io *io, const struct log_waits *log, const struct fetches *fetches)
 {
-    *window = (struct window){.io = io,
-                              .registry = io->server->registry,
-                              .log = log,
-                              .fetches = fetches,
-                              .counters = {counter_of_name("bf.exists"), counter_of_name("bf.add")}};
+    *window = (struct window){.io = io, .registry = io->server->registry, .log = log, .fetches = fetches};
+    for (int kind = 0; kind < WINDOW_KINDS; kind++)
+        window->counters[kind] = counter_of_name(window_commands[kind]);
     if (posix_memalign((void **)&window->slots, 64, WINDOW_RUNS * sizeof(*window->slots)) != 0) {
         window->slots = NULL;
         return -ENOMEM;
@@ -56,6 +57,22 @@ static void look(struct window *w)
     registry_prefetch_entry(w->registry, run_at(w, w->runs.looked++)->name_hash);
 }
 
+/* Fetches the buckets of the items; they are hashed once more when they are answered, which costs less than to keep the
+ * hashes. */
+static void probe_cuckoo(struct window *w, struct window_run *run, const struct bloom_filter *filter)
+{
+    bool hot = run->name_hash == w->hot.hash;
+    w->hot.in_cache = !bloom_filter_beyond_cache(filter);
+    w->hot.hash = run->name_hash;
+    if (!hot)
+        w->hot.hits = (struct hit_share){0};
+    if (hot && w->hot.in_cache)
+        return;
+    run->wait = WINDOW_FETCH;
+    for (size_t i = 0; i < run->n; i++)
+        cuckoo_prefetch(filter, cuckoo_hash(run->items[i].ptr, run->items[i].len));
+}
+
 static void probe(struct window *w)
 {
     struct window_run *run = run_at(w, w->runs.probed++);
@@ -65,9 +82,12 @@ static void probe(struct window *w)
     w->items.probed = run->end;
     run->wait = 0;
     run->staged = false;
-    run->hashed = filter && bloom_filter_can_be_asked(filter);
-    if (!run->hashed)
+    run->hashed = filter && run->kind <= WINDOW_ADD && bloom_filter_can_be_asked(filter);
+    if (!run->hashed) {
+        if (filter && run->kind >= WINDOW_CUCKOO_QUERY && entry_is_cuckoo(run->entry))
+            probe_cuckoo(w, run, filter);
         return;
+    }
     struct bloom_item items[WINDOW_RUN];
     for (size_t i = 0; i < run->n; i++)
         items[i] = (struct bloom_item){run->items[i].ptr, run->items[i].len};
@@ -100,9 +120,11 @@ static size_t counter_of(const struct window *w, int kind)
 /* The filter of a run is not there, or cannot be asked: its commands go the way of a command by itself. */
 static void finish_one_by_one(struct window *w, const struct window_run *run, struct bf_call *call)
 {
+    static void (*const one[WINDOW_KINDS])(struct bf_call * call, struct slice item) = {bf_query_one, bf_add_one,
+                                                                                        cf_query_one, cf_add_one};
     for (size_t i = 0; i < run->n; i++) {
         size_t before = buf_len(&run->conn->output.buf);
-        (run->kind == WINDOW_QUERY ? bf_query_one : bf_add_one)(call, run->items[i]);
+        one[run->kind](call, run->items[i]);
         dispatch_count_error(run->conn, &run->conn->output.buf, before, counter_of(w, run->kind));
     }
 }
@@ -140,7 +162,7 @@ static void finish(struct window *w)
     w->items.finished = run->end;
     w->last[run->kind] = (struct window_last){run->conn, run->name, run->items[run->n - 1]};
     conn_will_reply(run->conn);
-    run->conn->output.wrote |= run->kind == WINDOW_ADD;
+    run->conn->output.wrote |= window_kind_adds(run->kind);
     if (!filter)
         finish_one_by_one(w, run, &call);
     else if (run->kind == WINDOW_QUERY)
@@ -219,6 +241,15 @@ static void answer_all(struct window *w)
 
 /* ---- taking in ---- */
 
+/* Commands since the last flush. */
+static uint64_t taken_in(const struct window *w)
+{
+    uint64_t n = 0;
+    for (int kind = 0; kind < WINDOW_KINDS; kind++)
+        n += w->since[kind];
+    return n;
+}
+
 static bool is_full(const struct window *w)
 {
     return w->runs.pushed - w->runs.finished == WINDOW_RUNS ||
@@ -242,7 +273,7 @@ static struct window_run *make_room(struct window *w)
 /* Takes in the run that is in its slot. */
 static void take_in(struct window *w, struct window_run *run)
 {
-    if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
+    if (taken_in(w) == 0)
         w->started_ns = turns_clock_ns(&w->io->turns);
     w->since[run->kind] += run->n;
     w->last_kind = run->kind;
@@ -334,7 +365,7 @@ size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn
 /* Counts the commands taken in since the last flush, and divides the time since then among them. */
 static void count(struct window *w)
 {
-    uint64_t n = w->since[WINDOW_QUERY] + w->since[WINDOW_ADD], ns = turns_clock_ns(&w->io->turns) - w->started_ns;
+    uint64_t n = taken_in(w), ns = turns_clock_ns(&w->io->turns) - w->started_ns;
 
     stats_add(&w->io->stats.commands_processed, n);
     for (int kind = 0; kind < WINDOW_KINDS; kind++) {
@@ -351,7 +382,7 @@ static void count(struct window *w)
 
 void window_flush(struct window *w)
 {
-    if (w->since[WINDOW_QUERY] + w->since[WINDOW_ADD] == 0)
+    if (taken_in(w) == 0)
         return;
     answer_all(w);
     count(w);

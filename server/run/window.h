@@ -53,8 +53,17 @@ struct fetches;
 struct io;
 struct log_waits;
 
-enum window_kind { WINDOW_QUERY, WINDOW_ADD };
-#define WINDOW_KINDS 2
+/* The partner of a kind, of the same kind of filter, has the other lowest bit. */
+enum window_kind { WINDOW_QUERY, WINDOW_ADD, WINDOW_CUCKOO_QUERY, WINDOW_CUCKOO_ADD };
+#define WINDOW_KINDS 4
+
+static inline bool window_kind_adds(enum window_kind kind)
+{
+    return kind & 1;
+}
+
+/* "bf.exists", "bf.add", "cf.exists", "cf.add" */
+extern const char *const window_commands[WINDOW_KINDS];
 
 struct window_run {
     struct conn *conn;
@@ -66,7 +75,7 @@ struct window_run {
     uint8_t n;     /* items, at least 1 */
     unsigned wait; /* the number of items to probe behind it before it is finished */
     bool staged;   /* it will be narrowed */
-    bool hashed;   /* entry has a filter, and that filter's key, if it has one, is here */
+    bool hashed;   /* entry has a Bloom filter, and that filter's key, if it has one, is here */
     struct slice items[WINDOW_RUN];
     struct bloom_batch batch; /* valid if it is hashed */
 };

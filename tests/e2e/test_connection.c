@@ -195,9 +195,8 @@ DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_
     expect(client, "-ERR unknown command 'bf.maddd', with args beginning with: 'f' 'x' (did you mean 'bf.madd'?)",
            "bf.maddd f x");
     expect(client,
-           "-ERR unknown command 'BF.DEL', with args beginning with: 'f' 'x' (no item leaves a Bloom filter; DEL "
-           "removes a "
-           "filter)",
+           "-ERR unknown command 'BF.DEL', with args beginning with: 'f' 'x' (no item leaves a Bloom filter; "
+           "CF.DEL takes one from a cuckoo filter, DEL removes a filter)",
            "BF.DEL f x");
     expect(client, "-ERR unknown command 'BF.HELP', with args beginning with: (COMMAND DOCS explains the commands)",
            "BF.HELP");

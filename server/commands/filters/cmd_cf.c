@@ -168,37 +168,43 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, str
     return answer;
 }
 
-static void add_one(struct command_ctx *ctx, bool only_new)
+static void add_one(struct bf_call *call, struct slice item, bool only_new)
 {
-    struct bf_call call = bf_call_of(ctx);
-    struct cuckoo_numbers defaults = cf_defaults_of(ctx->server);
-    struct bloom_filter *filter = for_add(&call, &defaults, true);
+    struct cuckoo_numbers defaults = cf_defaults_of(call->server);
+    struct bloom_filter *filter = for_add(call, &defaults, true);
     struct errbuf err = {""};
     if (!filter)
         return;
-    if (is_closed(&call, filter)) {
-        reply_error(ctx->reply, CF_MANY_LAYERS);
+    if (is_closed(call, filter)) {
+        reply_error(call->reply, CF_MANY_LAYERS);
         return;
     }
-    enum bloom_add answer = add(&call, filter, command_arg(ctx, 2), only_new, &err);
-    note_use(&call);
+    enum bloom_add answer = add(call, filter, item, only_new, &err);
+    note_use(call);
     if (answer == BLOOM_FULL)
-        reply_error(ctx->reply, CF_FULL);
+        reply_error(call->reply, CF_FULL);
     else if (answer == BLOOM_NO_ROOM)
-        reply_errorf(ctx->reply, CF_NO_MEMORY, err.text);
+        reply_errorf(call->reply, CF_NO_MEMORY, err.text);
     else
-        reply_bool(ctx->reply, answer == BLOOM_ADDED);
-    cf_changed(&call, answer == BLOOM_ADDED);
+        reply_bool(call->reply, answer == BLOOM_ADDED);
+    cf_changed(call, answer == BLOOM_ADDED);
+}
+
+void cf_add_one(struct bf_call *call, struct slice item)
+{
+    add_one(call, item, false);
 }
 
 void cmd_cf_add(struct command_ctx *ctx)
 {
-    add_one(ctx, false);
+    struct bf_call call = bf_call_of(ctx);
+    cf_add_one(&call, command_arg(ctx, 2));
 }
 
 void cmd_cf_addnx(struct command_ctx *ctx)
 {
-    add_one(ctx, true);
+    struct bf_call call = bf_call_of(ctx);
+    add_one(&call, command_arg(ctx, 2), true);
 }
 
 /* An element of the list of CF.INSERT: true, or false where the filter is full; of CF.INSERTNX an integer in RESP3,
@@ -297,17 +303,21 @@ static struct bloom_filter *for_question(struct bf_call *call, bool *replied_out
     return filter;
 }
 
-void cmd_cf_exists(struct command_ctx *ctx)
+void cf_query_one(struct bf_call *call, struct slice item)
 {
-    struct bf_call call = bf_call_of(ctx);
-    struct slice item = command_arg(ctx, 2);
     bool replied;
-    const struct bloom_filter *filter = for_question(&call, &replied);
+    const struct bloom_filter *filter = for_question(call, &replied);
     if (replied)
         return;
     bool present = filter && cuckoo_query(filter, cuckoo_hash(item.ptr, item.len));
-    count_queries(&call, present, !present);
-    reply_bool(ctx->reply, present);
+    count_queries(call, present, !present);
+    reply_bool(call->reply, present);
+}
+
+void cmd_cf_exists(struct command_ctx *ctx)
+{
+    struct bf_call call = bf_call_of(ctx);
+    cf_query_one(&call, command_arg(ctx, 2));
 }
 
 void cmd_cf_mexists(struct command_ctx *ctx)

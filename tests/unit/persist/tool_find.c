@@ -86,6 +86,15 @@ Test(tool_find, each_place_of_a_table)
     ASSERT_RUN(1, "[]\n", TOOL "find %s int:3 --json", dir);
 }
 
+Test(tool_find, a_keyspace_that_is_called_snapshots)
+{
+    make_filter("snapshots/t-" ID "/na-1-big-Filter.db", 1);
+    make_filter("snapshots/t-" ID "/snapshots/tag/na-2-big-Filter.db", 1);
+    ASSERT_RUN(0, "/snapshots/t-" ID "/na-1-big-Filter.db\n", TOOL "find %s int:1", dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+    ASSERT_RUN(1, "", TOOL "find --absent %s int:1", dir);
+}
+
 Test(tool_find, links_to_directories_are_followed)
 {
     make_filter("elsewhere/t-" ID "/nb-1-big-Filter.db", 1);

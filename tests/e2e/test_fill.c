@@ -415,6 +415,20 @@ DAEMON_TEST(the_daemon, fill, answers_are_checked)
     fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "'f:new' is not made: ERR no");
 }
 
+/* Bytes of a server do not control the terminal, wherever they come out. */
+DAEMON_TEST(the_daemon, fill, texts_of_a_server_are_escaped)
+{
+    static const char text[] = "-ERR \x1b]0;owned\x07 \xc2\x9b \xff \xc3\xa4\r\n",
+                      shown[] = "ERR \\x1b]0;owned\\x07 \\xc2\\x9b \\xff \xc3\xa4";
+    char answers[100];
+
+    fill_from_stand_in(text, NULL, "", shown);
+    snprintf(answers, sizeof(answers), ":0\r\n%s", text);
+    fill_from_stand_in(answers, NULL, "--swap --capacity 9", shown);
+    snprintf(answers, sizeof(answers), ":1\r\n*1\r\n%s", text);
+    fill_from_stand_in(answers, NULL, "", "ERR \\x1b]0;owned\\x07 ");
+}
+
 /* ---- size ---- */
 
 #define LARGE_ITEMS 1000000

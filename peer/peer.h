@@ -62,6 +62,9 @@ struct peer {
  */
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
 
+/* From now on, this cancels calls; NULL: nothing. */
+void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled);
+
 /* From now on, all calls together have this time; received bytes do not extend it. */
 void peer_set_deadline(struct peer *peer, int64_t ms);
 

@@ -145,36 +145,6 @@ static struct sstable_part take_directory(const char *begin, const char **end)
     return part_is(part, ".") ? (struct sstable_part){part.ptr, 0} : part;
 }
 
-/* What a directory between the table's one and the file says; false: it is the table's. */
-static bool take_place(struct sstable_part directory, const char *begin, const char **end, struct sstable_name *name)
-{
-    const char *above = *end;
-
-    if (directory.len > 1 && directory.ptr[0] == '.' && directory.ptr[1] != '.') {
-        name->index = (struct sstable_part){directory.ptr + 1, directory.len - 1};
-        return true;
-    }
-    if (ends_with(directory, ".sstable")) {
-        name->place = SSTABLE_UNSEALED;
-        return true;
-    }
-    if (part_is(take_directory(begin, &above), "snapshots")) {
-        if (name->place != SSTABLE_UNSEALED)
-            name->place = SSTABLE_SNAPSHOT;
-        name->snapshot = directory;
-        *end = above;
-        return true;
-    }
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        if (part_is(directory, places[i].name)) {
-            if (name->place != SSTABLE_UNSEALED)
-                name->place = places[i].place;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* "-" and 32 hexadecimal digits, or a UUID as it is usually written. */
 static size_t table_id_length(struct sstable_part directory)
 {
@@ -193,6 +163,57 @@ static size_t table_id_length(struct sstable_part directory)
             return lengths[i];
     }
     return 0;
+}
+
+static bool parts_equal(struct sstable_part a, struct sstable_part b)
+{
+    return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+}
+
+/* Whether snapshots/<directory> is a snapshot, and not a table of a keyspace that is called so: a snapshot is inside a
+ * table's directory. [begin, end) is the path before snapshots/. Without an id, names of before 2.2 say whose they are.
+ * Where nothing tells, it is a snapshot. */
+static bool is_snapshot(struct sstable_part directory, const char *begin, const char *end,
+                        const struct sstable_name *name)
+{
+    struct sstable_part above = take_directory(begin, &end);
+
+    if (table_id_length(above) > 0)
+        return true;
+    if (table_id_length(directory) > 0)
+        return false;
+    return !part_is(name->keyspace, "snapshots") || !parts_equal(directory, name->table) ||
+           parts_equal(above, name->table);
+}
+
+/* What a directory between the table's one and the file says; false: it is the table's. */
+static bool take_place(struct sstable_part directory, const char *begin, const char **end, struct sstable_name *name)
+{
+    const char *above = *end;
+
+    if (directory.len > 1 && directory.ptr[0] == '.' && directory.ptr[1] != '.') {
+        name->index = (struct sstable_part){directory.ptr + 1, directory.len - 1};
+        return true;
+    }
+    if (ends_with(directory, ".sstable")) {
+        name->place = SSTABLE_UNSEALED;
+        return true;
+    }
+    if (part_is(take_directory(begin, &above), "snapshots") && is_snapshot(directory, begin, above, name)) {
+        if (name->place != SSTABLE_UNSEALED)
+            name->place = SSTABLE_SNAPSHOT;
+        name->snapshot = directory;
+        *end = above;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (part_is(directory, places[i].name)) {
+            if (name->place != SSTABLE_UNSEALED)
+                name->place = places[i].place;
+            return true;
+        }
+    }
+    return false;
 }
 
 static void parse_directories(const char *begin, const char *end, struct sstable_name *name)

@@ -11,6 +11,7 @@
 #include "index_db.h"
 #include "murmur3.h"
 #include "partitions_db.h"
+#include "summary_db.h"
 
 struct sstable_keys {
     const struct fsops *fs;
@@ -21,7 +22,9 @@ struct sstable_keys {
     struct data_db data; /* as Rows.db, opened when a place leads there */
     int rows_fd;         /* -1: not open */
     uint64_t rows_size;
-    unsigned char key[2 + SSTABLE_KEY_MAX]; /* of a trie */
+    unsigned char key[2 + SSTABLE_KEY_MAX]; /* of a trie; of an index the last one, behind two bytes */
+    size_t last_len;
+    bool any; /* an index had a key */
 };
 
 /* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before stand for series of formats with an index. */
@@ -139,6 +142,44 @@ static int read_key(struct sstable_keys *keys, const struct partition_place *pla
     return SSTABLE_KEYS_DAMAGED;
 }
 
+/* ---- keys of an index ---- */
+
+/* Index.db may have been cut between two entries. Then it ends before the key that Summary.db has as the last one. */
+static int compare_last(struct sstable_keys *keys, struct errbuf *err)
+{
+    unsigned char *last = malloc(SSTABLE_KEY_MAX);
+    char file[PATH_MAX];
+    size_t len = 0;
+    int rc = !last ? -ENOMEM : path_of(keys, "Summary.db", file);
+    if (rc == 0)
+        rc = summary_db_last(keys->fs, file, keys->name, last, &len);
+    bool same = rc == 0 && len == keys->last_len && memcmp(last, keys->key + 2, len) == 0;
+    free(last);
+    if (same || rc == -ENOENT || rc == -EINVAL) /* there may be none, and databases do without a damaged one */
+        return SSTABLE_KEYS_END;
+    if (rc != 0) {
+        errbuf_set(err, "Summary.db: %s", strerror(-rc));
+        return rc;
+    }
+    errbuf_set(err,
+               "Index.db is damaged: its last key is not the one that Summary.db has as the last: it has been cut, "
+               "or Summary.db is of another SSTable");
+    return SSTABLE_KEYS_DAMAGED;
+}
+
+static int next_of_index(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
+{
+    int rc = index_db_next(&keys->index, key_out, len_out, err);
+    if (rc < 0)
+        errbuf_set(err, "Index.db: %s", strerror(-rc));
+    if (rc == SSTABLE_KEYS_ONE) {
+        keys->any = true;
+        keys->last_len = *len_out;
+        memcpy(keys->key + 2, *key_out, *len_out);
+    }
+    return rc == SSTABLE_KEYS_END && keys->any ? compare_last(keys, err) : rc;
+}
+
 /* ---- any ---- */
 
 bool sstable_keys_from_end(struct sstable_keys *keys)
@@ -150,14 +191,9 @@ bool sstable_keys_from_end(struct sstable_keys *keys)
 int sstable_keys_next(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
 {
     struct partition_place place;
-    int rc;
-    if (!sstable_has_trie(keys->name)) {
-        rc = index_db_next(&keys->index, key_out, len_out, err);
-        if (rc < 0)
-            errbuf_set(err, "Index.db: %s", strerror(-rc));
-        return rc;
-    }
-    rc = partitions_db_next(&keys->partitions, &place, err);
+    if (!sstable_has_trie(keys->name))
+        return next_of_index(keys, key_out, len_out, err);
+    int rc = partitions_db_next(&keys->partitions, &place, err);
     if (rc < 0)
         errbuf_set(err, "Partitions.db: %s", strerror(-rc));
     if (rc != SSTABLE_KEYS_ONE)

@@ -1,15 +1,22 @@
 #include "check_config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "acl.h"
 #include "config.h"
 #include "key_file.h"
+#include "processors.h"
 #include "server_tls.h"
+#include "store.h"
+#include "tcp_bind.h"
 #include "tls_context.h"
 
 static int check_certificates(const struct config *config, struct errbuf *err)
@@ -45,20 +52,121 @@ static int check_keys(const struct config *config, struct errbuf *err)
 /* A start makes it where it is missing. */
 static int check_directory(const struct config *config, struct errbuf *err)
 {
+    const struct store_options options = {.fs = NULL};
     struct stat st;
     int rc = stat(config->data.dir, &st) == 0 ? S_ISDIR(st.st_mode) ? 0 : -ENOTDIR : -errno;
-    if (rc == 0 || rc == -ENOENT)
-        return 0;
-    errbuf_set(err, "dir %s: %s", config->data.dir, strerror(-rc));
+    if (rc != 0 && rc != -ENOENT)
+        errbuf_set(err, "dir %s: %s", config->data.dir, strerror(-rc));
+    if (rc != 0)
+        return rc == -ENOENT ? 0 : rc;
+    rc = store_verify(config->data.dir, &options, err);
+    if (rc != 0 && rc != -ENOENT)
+        errbuf_prefix(err, "dir");
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* ---- files that a start makes ---- */
+
+/* Whether a file may be made there. */
+static int check_place(const char *setting, const char *path, struct errbuf *err)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX];
+    int len = snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int rc = len >= (int)sizeof(directory) ? -ENAMETOOLONG : access(directory, W_OK | X_OK) != 0 ? -errno : 0;
+    if (rc != 0)
+        errbuf_set(err, "%s %s: the directory %s: %s", setting, path, directory, strerror(-rc));
     return rc;
+}
+
+static int check_log(const struct config *config, struct errbuf *err)
+{
+    const char *path = config->process.logfile;
+    struct stat st;
+    if (!path[0])
+        return 0;
+    if (stat(path, &st) != 0 && errno == ENOENT)
+        return check_place("logfile", path, err);
+    int rc = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? -EISDIR : access(path, W_OK) != 0 ? -errno : 0;
+    if (rc != 0)
+        errbuf_set(err, "logfile %s: %s", path, strerror(-rc));
+    return rc;
+}
+
+static int check_socket(const struct config *config, struct errbuf *err)
+{
+    const size_t most = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
+    const char *path = config->network.unixsocket;
+    struct stat st;
+    if (!path[0])
+        return 0;
+    if (strlen(path) > most) {
+        errbuf_set(err, "unixsocket %s: the path has more than %zu bytes", path, most);
+        return -ENAMETOOLONG;
+    }
+    if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
+        errbuf_set(err, "unixsocket %s exists and is not a socket", path);
+        return -ENOTSOCK;
+    }
+    return check_place("unixsocket", path, err);
+}
+
+/* ---- addresses ---- */
+
+/* With port 0, which is some free one: a daemon may listen on the right one. */
+static int check_addresses(const char *setting, const struct config_list *addresses, size_t *usable, struct errbuf *err)
+{
+    for (size_t i = 0; i < addresses->count; i++) {
+        struct errbuf why = {""};
+        struct tcp_socket tcp;
+        int rc = tcp_bind(addresses->items[i], "0", &tcp, &why);
+        if (rc == 0) {
+            close(tcp.fd);
+            ++*usable;
+        } else if (rc < 0) {
+            const char *cause = strstr(why.text, ":0: ");
+            errbuf_set(err, "%s %s: %s", setting, addresses->items[i], cause ? cause + strlen(":0: ") : why.text);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int check_listeners(const struct config *config, struct errbuf *err)
+{
+    size_t usable = config->network.unixsocket[0] != 0, of_metrics = 0;
+    int rc = 0;
+    if (config->network.port || config->tls.port)
+        rc = check_addresses("bind", &config->network.bind, &usable, err);
+    if (rc == 0 && usable == 0) {
+        errbuf_set(err, "there is nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
+        return -EINVAL;
+    }
+    if (rc != 0 || !config->metrics.port)
+        return rc;
+    rc = check_addresses("metrics-bind", &config->metrics.bind, &of_metrics, err);
+    if (rc == 0 && of_metrics == 0) {
+        errbuf_set(err, "metrics-port is set, but metrics-bind names no address of this machine");
+        return -EINVAL;
+    }
+    return rc;
+}
+
+/* Pins this process, which ends soon. */
+static int check_processors(const struct config *config, struct errbuf *err)
+{
+    struct processors_missing missing;
+    return processors_take(config, &missing, err);
 }
 
 int check_config(const struct config *config, struct errbuf *err)
 {
-    int rc = check_certificates(config, err);
-    if (rc == 0)
-        rc = check_users(config, err);
-    if (rc == 0)
-        rc = check_keys(config, err);
-    return rc == 0 ? check_directory(config, err) : rc;
+    static int (*const checks[])(const struct config *config, struct errbuf *err) = {
+        check_certificates, check_users,     check_keys,       check_log,
+        check_socket,       check_listeners, check_processors, check_directory,
+    };
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof(checks) / sizeof(checks[0]); i++)
+        rc = checks[i](config, err);
+    return rc;
 }

@@ -122,6 +122,13 @@ static bool is_local(const struct web_request *request)
     return request->local && (!host || is_own_name(host));
 }
 
+/* Browsers show the page, whose paths need INFO: there another user may log in. */
+static enum web_access refusal(const struct web_request *request, const char *command, bool named)
+{
+    bool ask = !may_run(request->user, "info") && (!named || strcmp(command, "info") == 0);
+    return ask ? WEB_NO_PASSWORD : WEB_NO_RIGHT;
+}
+
 enum web_access web_access(struct web_request *request, const char *const *needs, const char **missing_out)
 {
     struct server *server = request->web->server;
@@ -129,13 +136,15 @@ enum web_access web_access(struct web_request *request, const char *const *needs
         return WEB_ALLOWED;
     if (server_config(server)->network.protected_mode && default_has_no_password(server->acl) && !is_local(request))
         return WEB_NOT_LOCAL;
-    request->user = user_of(request, http_field(&request->head, "Authorization"));
+    const char *header = http_field(&request->head, "Authorization");
+    *missing_out = needs[0];
+    request->user = user_of(request, header);
     if (!request->user)
         return WEB_NO_PASSWORD;
     for (int i = 0; i < ROUTE_NEEDS && needs[i]; i++) {
         *missing_out = needs[i];
         if (!may_run(request->user, needs[i]))
-            return may_run(request->user, "info") ? WEB_NO_RIGHT : WEB_NO_PASSWORD;
+            return refusal(request, needs[i], header != NULL);
     }
     return WEB_ALLOWED;
 }

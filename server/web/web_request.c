@@ -126,13 +126,15 @@ bool web_scan_step(struct web *web)
 
 static void refuse(struct web_request *request, enum web_access access, const char *command)
 {
-    char text[160];
+    char text[240];
     request->web->counts.refused++;
-    if (access == WEB_NO_PASSWORD)
-        web_reply_text(request, HTTP_UNAUTHORIZED,
-                       "name and password of a user who may run INFO are needed; any other name stands for "
-                       "the user default, whose password is the setting requirepass");
-    else if (access == WEB_NOT_LOCAL)
+    if (access == WEB_NO_PASSWORD) {
+        snprintf(text, sizeof(text),
+                 "name and password of a user who may run '%s' are needed; any other name stands for the user default, "
+                 "whose password is the setting requirepass",
+                 command);
+        web_reply_text(request, HTTP_UNAUTHORIZED, text);
+    } else if (access == WEB_NOT_LOCAL)
         web_reply_text(request, HTTP_FORBIDDEN,
                        "protected mode: without a password (requirepass) only this machine is served, by the name "
                        "localhost or its address");

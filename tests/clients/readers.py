@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The readers of tools/readers, and GET /filters/NAME beneath them, with a real daemon: answers are those of the server for all
 layouts, chains and windows, and changes are noticed."""
+import array
 import base64
 import http.client
 import json
@@ -105,13 +106,67 @@ def test_files_of_all_layouts():
         assert by_javascript(data, layout, added + probes) == answers
         other = bloomery.Filter(data, "me" if layout == "na" else "na")
         assert not all(item in other for item in added)
-    for data in (b"", b"x", b"\0\0\0\1\0\0\0\1", b"\0\0\0\0\0\0\0\1" + bytes(8), b"\0\0\0\x16\0\0\0\1" + bytes(8),
-                 b"\0\0\0\1\xff\xff\xff\xff" + bytes(8), b"\0\0\0\1\0\0\0\1" + bytes(9)):
-        try:
-            bloomery.Filter(data)
-            raise AssertionError(data)
-        except ValueError:
-            pass
+
+
+NO_FILTERS = (b"", b"x", b"\0\0\0\1\0\0\0\1", b"\0\0\0\0\0\0\0\1" + bytes(8), b"\0\0\0\x16\0\0\0\1" + bytes(8),
+              b"\0\0\0\1\xff\xff\xff\xff" + bytes(8), b"\0\0\0\1\0\0\0\1" + bytes(9))
+ONE_LAYER = b"\0\0\0\1\0\0\0\1" + bytes(8)
+
+
+def refused(error, function, *arguments):
+    try:
+        function(*arguments)
+    except error:
+        return
+    raise AssertionError(arguments)
+
+
+def test_what_python_refuses():
+    for data in NO_FILTERS:
+        refused(ValueError, bloomery.Filter, data)
+    bloomery.Filter(ONE_LAYER, "me", 1)
+    refused(ValueError, bloomery.Filter, ONE_LAYER, "nb")
+    refused(ValueError, bloomery.Filter, ONE_LAYER, "na", 2)
+    for item in (5, None, [1, 2]):
+        refused(TypeError, bloomery.Filter(ONE_LAYER).__contains__, item)
+
+
+def test_what_javascript_refuses():
+    program = """
+        import { Filter } from "%s/bloomery.mjs";
+        const one = Buffer.from("%s", "hex");
+        const refusal = (make) => { try { make(); return "taken"; } catch (error) { return error.name; } };
+        new Filter(one, "me", 1);
+        console.log(JSON.stringify([
+            ...%s.map((hex) => refusal(() => new Filter(Buffer.from(hex, "hex")))),
+            refusal(() => new Filter(one, "nb")), refusal(() => new Filter(one, "na", 2)),
+            ...[undefined, "text", [1], new Uint32Array(4)].map((data) => refusal(() => new Filter(data))),
+            ...[5, undefined, null, [1, 2], {}].map((item) => refusal(() => new Filter(one).has(item)))]));
+        """ % (urllib.parse.quote(os.path.realpath(READERS)), ONE_LAYER.hex(), json.dumps([data.hex() for data in NO_FILTERS]))
+    said = subprocess.run(["node", "--input-type=module", "-e", program], stdout=subprocess.PIPE, check=True).stdout
+    assert json.loads(said) == ["RangeError"] * (len(NO_FILTERS) + 2) + ["TypeError"] * 9, said
+
+
+def test_bytes_of_items_count():
+    """Whatever the elements of the array are."""
+    words = array.array("I", range(1, 10))
+    server.execute_command("BF.RESERVE", "arrays", "0.000001", "1000")
+    server.execute_command("BF.ADD", "arrays", words.tobytes())
+    copy = bloomery.Copy(url("arrays"))
+    assert copy.refresh() and words in copy and memoryview(words) in copy and bytearray(words.tobytes()) in copy
+    assert memoryview(words)[1:] not in copy
+    with open(os.path.join(DIR, "arrays"), "wb") as file:
+        file.write(get("/filters/arrays")[2])
+    program = """
+        import { readFileSync } from "node:fs";
+        import { Filter } from "%s/bloomery.mjs";
+        const filter = new Filter(readFileSync("arrays")), words = Uint32Array.from([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        const some = new Uint32Array(Uint32Array.from([0, ...words, 10]).buffer, 4, 9);
+        console.log(JSON.stringify([words, words.buffer, new DataView(words.buffer), new Uint8Array(words.buffer), some,
+            words.subarray(1)].map((item) => filter.has(item))));
+        """ % urllib.parse.quote(os.path.realpath(READERS))
+    said = subprocess.run(["node", "--input-type=module", "-e", program], cwd=DIR, stdout=subprocess.PIPE, check=True).stdout
+    assert json.loads(said) == [True] * 5 + [False], said
 
 
 def test_changes_are_noticed():

@@ -209,6 +209,12 @@ DAEMON_TEST(the_daemon, fill, bad_csv_names_the_line)
 
 /* ---- --swap ---- */
 
+static void need_redis_cli(void)
+{
+    if (system("command -v redis-cli >/dev/null"))
+        cr_skip_test("no redis-cli here");
+}
+
 DAEMON_TEST(the_daemon, fill, swap_replaces_the_filter_as_a_whole)
 {
     SHELL(0, "filter 'f': 3 items sent, 3 acknowledged, 3 new\n",
@@ -238,6 +244,67 @@ DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
     expect(client, ":1", "BF.CARD f");
 }
 
+/* The new filter is as the old one, unless the options say otherwise. */
+DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
+{
+    expect(client, "+OK", "BF.RESERVE w 0.001 500 WINDOW 3600 PARTS 4 REFRESH");
+    expect(client, "+OK", "BF.RESERVE i 0.004 500 WINDOW ITEMS 2000 NONSCALING");
+    expect(client, "+OK", "BF.RESERVE k 0.0005 500 EXPANSION 4 KEYED");
+    expect(client, "+OK", "BF.RESERVE r 0.02 500 NONSCALING LAYOUT redisbloom");
+    expect(client, ":1", "PEXPIRE k 5000000");
+    SHELL(0, "filter 'w': 10 items sent", "seq 10 >ten; fill w --swap --from ten");
+    expect(client, "[\"3600 seconds refresh\"]", "BF.INFO w WINDOW");
+    expect(client, "[:4]", "BF.INFO w PARTS");
+    expect(client, "[:500]", "BF.INFO w CAPACITY");
+    expect(client, "[\"0.001\"]", "BF.INFO w ERRORRATE");
+    expect(client, ":-1", "PTTL w");
+    SHELL(0, "filter 'i': 10 items sent", "fill i --swap <ten"); /* of a pipe, too */
+    expect(client, "[\"2000 items\"]", "BF.INFO i WINDOW");
+    expect(client, "[nil]", "BF.INFO i EXPANSION");
+    expect(client, "[\"0.004\"]", "BF.INFO i ERRORRATE");
+    SHELL(0, "filter 'k': 900 items sent", "seq 900 >items; fill k --swap --from items");
+    cr_assert_str_neq(client_ask(client, "BF.INFO k KEY"), "[nil]");
+    expect(client, "[:4]", "BF.INFO k EXPANSION");
+    expect(client, "[:900]", "BF.INFO k CAPACITY");
+    expect(client, "[\"0.0005\"]", "BF.INFO k ERRORRATE");
+    long long left = client_number(client, "PTTL k");
+    cr_assert(left > 4000000 && left <= 5000000, "%lld", left);
+    SHELL(0, "filter 'r': 10 items sent", "fill r --swap --error 0.01 --capacity 77 --keyed --from ten");
+    cr_assert_str_neq(client_ask(client, "BF.INFO r KEY"), "[nil]");
+    cr_assert(strstr(client_ask(client, "BF.INFO r LAYOUT"), "redisbloom"));
+    expect(client, "[nil]", "BF.INFO r EXPANSION");
+    expect(client, "[:77]", "BF.INFO r CAPACITY");
+    expect(client, "[\"0.01\"]", "BF.INFO r ERRORRATE");
+    expect(client, ":4", "DBSIZE");
+}
+
+DAEMON_TEST(the_daemon, fill, a_swap_of_nothing_changes_nothing)
+{
+    expect(client, ":1", "BF.ADD f old");
+    SHELL(1, "the input has no item, and an empty filter replaces none; 0 of 0 items", "fill f --swap </dev/null");
+    SHELL(1, "the input has no item", "fill f --swap --from /dev/null");
+    SHELL(1, "the input has no item", "echo name,age >table; fill f --swap --csv name --from table");
+    cr_assert(strstr(output, "'f' is unchanged, and 'f:new' is deleted"), "%s", output);
+    SHELL(1, "the input has no item", "fill absent --swap --capacity 10 </dev/null");
+    HAS("f", "old");
+    expect(client, ":1", "DBSIZE");
+}
+
+/* While it waits for its input, for which the shell waits, too. */
+DAEMON_TEST(the_daemon, fill, an_interrupted_swap_deletes_what_it_has_made)
+{
+    need_redis_cli();
+    expect(client, ":1", "BF.ADD f old");
+    SHELL(1,
+          "interrupted; 100 of 100 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is deleted",
+          "ask() { redis-cli -p %d \"$@\"; }; mkfifo pipe; '%s' fill redis://127.0.0.1:%d f --swap <pipe & "
+          "exec 9>pipe; seq 100 >&9; until [ \"$(ask BF.CARD f:new)\" -gt 90 ]; do :; done 2>/dev/null; "
+          "kill -TERM $!; wait $!",
+          the_daemon.port, BLOOMERY_TOOL_PATH, the_daemon.port);
+    HAS("f", "old");
+    expect(client, ":1", "DBSIZE");
+}
+
 /* ---- failures ---- */
 
 /* All answers are counted, also those to the batches that were under way. */
@@ -261,12 +328,6 @@ DAEMON_TEST(the_daemon, fill, no_memory_is_left)
     cr_assert(strstr(output, "; 0 of 1000 items sent to 'f' were acknowledged\n"), "%s", output);
     SHELL(1, "'f:new' is not made: OOM ", "seq 1000 | fill f --swap --capacity 100");
     expect(client, ":1", "DBSIZE");
-}
-
-static void need_redis_cli(void)
-{
-    if (system("command -v redis-cli >/dev/null"))
-        cr_skip_test("no redis-cli here");
 }
 
 /* What has come is sent while the writer of the pipe pauses; and a filter that is deleted does not come back with the
@@ -346,12 +407,26 @@ DAEMON_TEST(the_daemon, fill, answers_are_checked)
     fill_from_stand_in(":1\r\n*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", NULL, "", wrong);
     fill_from_stand_in(":1\r\n*3\r\n:1\r\n:2\r\n:1\r\n", NULL, "", wrong);
     fill_from_stand_in(":1\r\n:1\r\n", NULL, "", wrong);
-    fill_from_stand_in("+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n-ERR no\r\n:1\r\n", NULL, swap,
+    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n-ERR no\r\n:1\r\n", NULL, swap,
                        "ERR no; 3 of 3 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is "
                        "deleted");
-    fill_from_stand_in("+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n", "RENAME", swap,
+    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n", "RENAME", swap,
                        "whether 'f:new' has become 'f' is not known");
-    fill_from_stand_in("-ERR no\r\n", NULL, swap, "'f:new' is not made: ERR no");
+    fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "'f:new' is not made: ERR no");
+}
+
+/* Bytes of a server do not control the terminal, wherever they come out. */
+DAEMON_TEST(the_daemon, fill, texts_of_a_server_are_escaped)
+{
+    static const char text[] = "-ERR \x1b]0;owned\x07 \xc2\x9b \xff \xc3\xa4\r\n",
+                      shown[] = "ERR \\x1b]0;owned\\x07 \\xc2\\x9b \\xff \xc3\xa4";
+    char answers[100];
+
+    fill_from_stand_in(text, NULL, "", shown);
+    snprintf(answers, sizeof(answers), ":0\r\n%s", text);
+    fill_from_stand_in(answers, NULL, "--swap --capacity 9", shown);
+    snprintf(answers, sizeof(answers), ":1\r\n*1\r\n%s", text);
+    fill_from_stand_in(answers, NULL, "", "ERR \\x1b]0;owned\\x07 ");
 }
 
 /* ---- size ---- */

@@ -318,6 +318,11 @@ Test(status, servers_that_are_others)
                    "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH, port);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
+    port = stand_in("bloomery_version:1\x1b[31m\r\n", &pid); /* which would colour the terminal */
+    program_run(output, sizeof(output), "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH, port);
+    cr_expect(strstr(output, "bloomery 1\\x1b[31m, up for"), "%s", output);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
     program_expect(output, sizeof(output), 2, "unknown scheme", "exec 2>&1; '%s' status http://127.0.0.1",
                    BLOOMERY_TOOL_PATH);
 }

@@ -9,12 +9,42 @@
 #include "check.h"
 #include "terminal.h"
 #include "tool.h"
+#include "utf8.h"
+
+/* Of UTF-8; U+0080 to U+009F are control characters, too. */
+static bool is_printable(const char *character, size_t len)
+{
+    unsigned char first = (unsigned char)character[0];
+    return len == 1 ? first >= 0x20 && first != 0x7f
+                    : len > 0 && !(first == 0xc2 && (unsigned char)character[1] < 0xa0);
+}
+
+void tool_print_text(FILE *stream, const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        size_t n = utf8_char(text + at, len - at);
+        if (is_printable(text + at, n))
+            fwrite(text + at, 1, n, stream);
+        else
+            for (size_t i = 0; i < (n ? n : 1); i++)
+                fprintf(stream, "\\x%02x", (unsigned char)text[at + i]);
+        at += n ? n : 1;
+    }
+}
 
 __attribute__((format(printf, 2, 0))) static void complain(const char *command, const char *fmt, va_list args)
 {
+    char *text = NULL;
+    int len = vasprintf(&text, fmt, args);
+
     fprintf(stderr, "%sbloomery %s:%s ", terminal_colour(TERMINAL_RED), command, terminal_colour(TERMINAL_PLAIN));
-    vfprintf(stderr, fmt, args);
+    if (len >= 0)
+        tool_print_text(stderr, text, (size_t)len);
+    else
+        fprintf(stderr, "%s", fmt);
     fputc('\n', stderr);
+    if (len >= 0)
+        free(text);
 }
 
 int tool_failed(const char *command, const char *fmt, ...)

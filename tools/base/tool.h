@@ -63,8 +63,12 @@ const char *tool_option(const struct tool_args *args, const char *name);
  * after a message. Reorders argv. */
 int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
 
-/* Print "bloomery <command>: <message>" on stderr. Each returns its code, TOOL_FAILED or TOOL_USAGE; main() adds the
- * usage to the latter. */
+/* Prints a text that others have written, with control characters and what is not UTF-8 as \xHH: they would control
+ * the terminal. */
+void tool_print_text(FILE *stream, const char *text, size_t len);
+
+/* Print "bloomery <command>: <message>" on stderr, as tool_print_text() does it. Each returns its code, TOOL_FAILED or
+ * TOOL_USAGE; main() adds the usage to the latter. */
 int tool_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_misused(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -10,6 +10,7 @@
 #ifndef BLOOMERY_TOOL_ITEM_INPUT_H
 #define BLOOMERY_TOOL_ITEM_INPUT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,8 @@ struct item_input {
     bool can_rewind;
     int64_t start;
     uint64_t done, items; /* bytes and items so far */
+    const atomic_bool
+        *cancelled; /* waits end within 0.1 s, as a failure without a message, when it is true; NULL: never */
 
     /* internal */
     struct csv_reader csv;

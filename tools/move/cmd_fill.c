@@ -4,10 +4,12 @@
  * back with a part of the items. Nothing is sent twice: a lost connection ends the command with the number of
  * acknowledged items. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "filter_kind.h"
 #include "item_input.h"
 #include "log_text.h"
 #include "output.h"
@@ -22,15 +24,19 @@
 #define SWAP_END     ":new"
 #define DEFAULT_RATE 0.01
 
+static atomic_bool interrupted; /* by a signal, while there is a NAME:new to be deleted */
+
 struct fill {
     struct server_call server;
     struct item_input input;
     const char *name;
     struct slice target; /* the filter that gets the items: NAME or NAME:new */
-    bool makes, demands_new, swaps, keyed;
-    bool made; /* the target, by this run */
-    double rate;
-    uint64_t capacity; /* 0: as many as there are items */
+    bool makes, demands_new, swaps;
+    bool sized;             /* by --capacity */
+    bool made;              /* the target, by this run */
+    double rate;            /* 0: DEFAULT_RATE, or with --swap that of the filter that is replaced */
+    uint64_t capacity;      /* 0: as many as there are items; likewise, if that is more */
+    struct filter_kind old; /* with --swap: what is replaced; `keyed` also by the option */
 
     size_t waiting[PIPELINE]; /* items of the batches without an answer, a ring */
     unsigned first, nwaiting;
@@ -38,6 +44,28 @@ struct fill {
     uint64_t sent, acknowledged, added;
     struct errbuf reason; /* why it stops; empty: it does not */
 };
+
+/* ---- signals ---- */
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&interrupted, true);
+}
+
+/* The same signal once more ends the command at once. What is ignored, as under nohup, stays so. */
+static void watch_signals(struct fill *fill)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction before;
+
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+    fill->input.cancelled = &interrupted;
+}
 
 /* ---- the filter ---- */
 
@@ -77,18 +105,40 @@ static int refuse_existing(const struct fill *fill)
                        fill->name);
 }
 
+static int refuse_pipe(void)
+{
+    return tool_misused(COMMAND, "--capacity is missing: items of a pipe cannot be counted before they are sent");
+}
+
+/* The new filter is as the one that it will replace, but for what the options say. */
+static int take_over(struct fill *fill)
+{
+    bool keyed = fill->old.keyed;
+    int rc = filter_kind_read(&fill->server, PEER_WORD(fill->name), &fill->old);
+
+    if (rc != TOOL_OK)
+        return rc;
+    if (fill->old.exists && fill->rate == 0 && fill->old.rate == 0)
+        return tool_failed(COMMAND, "%s: --error is missing: the server does not tell the rate of '%s'",
+                           fill->server.url.shown, fill->name);
+    fill->rate = fill->rate > 0 ? fill->rate : fill->old.rate;
+    if (!fill->sized && fill->old.capacity > fill->capacity)
+        fill->capacity = fill->old.capacity;
+    fill->old.keyed |= keyed;
+    return fill->capacity ? TOOL_OK : refuse_pipe();
+}
+
 static int make_filter(struct fill *fill)
 {
-    struct slice words[5] = {PEER_WORD("BF.RESERVE"), fill->target};
+    struct slice words[4 + FILTER_KIND_WORDS] = {PEER_WORD("BF.RESERVE"), fill->target};
     char rate[32], capacity[PEER_NUMBER_SIZE];
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
-    snprintf(rate, sizeof(rate), "%.17g", fill->rate);
+    snprintf(rate, sizeof(rate), "%.17g", fill->rate > 0 ? fill->rate : DEFAULT_RATE);
     words[2] = PEER_WORD(rate);
     words[3] = peer_number((int64_t)fill->capacity, capacity);
-    words[4] = PEER_WORD("KEYED");
-    peer_put(&fill->server.peer, words, fill->keyed ? 5 : 4);
+    peer_put(&fill->server.peer, words, 4 + filter_kind_options(&fill->old, words + 4));
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", fill->server.url.shown, err.text);
     if (says_exists(&reply))
@@ -204,6 +254,10 @@ static int send_items(struct fill *fill)
     }
     take_answers(fill, 0);
     progress_end(&progress);
+    if (atomic_load(&interrupted))
+        errbuf_set(&fill->reason, "interrupted");
+    else if (rc == TOOL_OK && fill->swaps && fill->sent == 0)
+        stop(fill, PEER_WORD("the input has no item, and an empty filter replaces none"));
     return fill->reason.text[0] ? TOOL_FAILED : rc;
 }
 
@@ -214,7 +268,7 @@ static int count_items(struct fill *fill)
     int rc;
 
     if (!fill->input.can_rewind)
-        return tool_misused(COMMAND, "--capacity is missing: items of a pipe cannot be counted before they are sent");
+        return fill->swaps ? TOOL_OK : refuse_pipe();
     progress_begin(&progress, "counting", fill->input.size);
     while ((rc = item_input_next(&fill->input, &batch)) == TOOL_OK && batch.n > 0)
         progress_update(&progress, fill->input.done);
@@ -225,12 +279,25 @@ static int count_items(struct fill *fill)
 
 /* ---- the end ---- */
 
+/* What an interrupted run has sent may still be under way; in the old connection its answers would come first. */
+static bool connect_again(struct fill *fill)
+{
+    struct errbuf err = {{0}};
+
+    peer_close(&fill->server.peer);
+    peer_set_cancelled(&fill->server.peer, NULL);
+    return peer_connect(&fill->server.peer, &fill->server.url.address, &err) == 0 &&
+           peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
+}
+
 /* Deletes what a failed run has made under another name, if the server can still be asked. */
 static bool delete_target(struct fill *fill)
 {
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
+    if (atomic_load(&interrupted) && !connect_again(fill))
+        return false;
     if (!peer_is_open(&fill->server.peer))
         return false;
     PEER_PUT(&fill->server.peer, PEER_WORD("DEL"), fill->target);
@@ -252,12 +319,37 @@ static int report_failure(struct fill *fill)
                        log_count(fill->sent, "item").text, fill->target.ptr, left.text);
 }
 
+/* Gives the new filter the time that the old one has left. TOOL_FAILED: there is a reason to stop. */
+static int take_over_time(struct fill *fill)
+{
+    char left[PEER_NUMBER_SIZE];
+    struct errbuf err = {{0}};
+    struct resp_reply reply;
+
+    PEER_PUT(&fill->server.peer, PEER_WORD("PTTL"), PEER_WORD(fill->name));
+    int rc = peer_reply(&fill->server.peer, &reply, &err);
+    int64_t ms = rc == 0 && reply.nodes[0].kind == RESP_REPLY_INTEGER ? reply.nodes[0].number : -1;
+    if (rc == 0 && ms >= 0) {
+        PEER_PUT(&fill->server.peer, PEER_WORD("PEXPIRE"), fill->target, peer_number(ms, left));
+        rc = peer_reply(&fill->server.peer, &reply, &err);
+    }
+    if (rc != 0)
+        lose_server(fill, &err);
+    else if (reply.nodes[0].kind == RESP_REPLY_ERROR)
+        stop(fill, resp_reply_text(&reply, 0));
+    else if (ms == -2)
+        stop(fill, PEER_WORD("the filter to be replaced has expired or was deleted meanwhile"));
+    return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
+}
+
 /* Without an answer the name may have been changed or not. */
 static int swap(struct fill *fill)
 {
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
+    if (fill->old.exists && take_over_time(fill) != TOOL_OK)
+        return report_failure(fill);
     PEER_PUT(&fill->server.peer, PEER_WORD("RENAME"), fill->target, PEER_WORD(fill->name));
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)
         return tool_failed(COMMAND, "%s: %s; whether '%s' has become '%s' is not known", fill->server.url.shown,
@@ -288,10 +380,17 @@ static int report(const struct fill *fill, const struct tool_args *args, int rc)
 
 static int fill_filter(struct fill *fill, const struct tool_args *args)
 {
-    int rc = fill->makes ? make_filter(fill) : demand_filter(fill);
+    int rc = TOOL_OK;
 
+    if (fill->swaps)
+        rc = take_over(fill);
+    if (rc == TOOL_OK && fill->swaps)
+        watch_signals(fill);
+    if (rc == TOOL_OK)
+        rc = fill->makes ? make_filter(fill) : demand_filter(fill);
     if (rc != TOOL_OK)
         return rc;
+    peer_set_cancelled(&fill->server.peer, &interrupted);
     rc = send_items(fill);
     if (rc != TOOL_OK)
         rc = report_failure(fill);
@@ -317,10 +416,11 @@ static int read_options(struct fill *fill, const struct tool_args *args)
     bool is_new = tool_option(args, "--new") != NULL;
 
     fill->swaps = tool_option(args, "--swap") != NULL;
-    fill->keyed = tool_option(args, "--keyed") != NULL;
+    fill->old.keyed = tool_option(args, "--keyed") != NULL;
     fill->demands_new = is_new || fill->swaps;
-    fill->makes = fill->demands_new || fill->keyed || tool_option(args, "--error") || tool_option(args, "--capacity");
-    fill->rate = DEFAULT_RATE;
+    fill->makes =
+        fill->demands_new || fill->old.keyed || tool_option(args, "--error") || tool_option(args, "--capacity");
+    fill->sized = tool_option(args, "--capacity") != NULL;
     if (is_new && fill->swaps)
         return tool_misused(COMMAND, "--new and --swap exclude each other: --swap replaces a filter");
     if (tool_rate(args, "--error", &fill->rate) != TOOL_OK ||
@@ -385,7 +485,9 @@ static const struct tool_option options[] = {
     {.name = "--swap",
      .doc = "Makes and fills NAME:new, which must not exist, and if all items were acknowledged renames it to NAME, "
             "atomically. Otherwise NAME stays as it is, and NAME:new is deleted, or the message says that it is left. "
-            "A killed run leaves it."},
+            "A killed run leaves it; an interrupted one (Ctrl-C) deletes it. The new filter has what the old one has: "
+            "rate, growth, layout, WINDOW, KEYED, the time to live, and its capacity if FILE has not more items; "
+            "--error, --capacity and --keyed say otherwise. Without any item it fails."},
     {.name = "--from",
      .value = "FILE",
      .doc = "Where the items are; by default, and with -, in the standard input.",

@@ -232,9 +232,14 @@ static void print_lines(const struct status *status)
     uint64_t most = number(status, "maxmemory"), away = number(status, "bf_away_filters");
     uint64_t rejected = number(status, "rejected_connections");
     printf("%s: %s\n", status->server.url.shown, status->n ? "trouble" : "healthy");
-    for (unsigned i = 0; i < status->n; i++)
-        printf("  %s\n", status->reasons[i]);
-    printf("bloomery %.*s, up for %s\n", len, version, log_count(number(status, "uptime_in_seconds"), "second").text);
+    for (unsigned i = 0; i < status->n; i++) {
+        printf("  ");
+        tool_print_text(stdout, status->reasons[i], strlen(status->reasons[i]));
+        putchar('\n');
+    }
+    printf("bloomery ");
+    tool_print_text(stdout, version, (size_t)len);
+    printf(", up for %s\n", log_count(number(status, "uptime_in_seconds"), "second").text);
     printf("%s", log_count(number(status, "bf_filters"), "filter").text);
     printf(", %s", log_count(number(status, "bf_items"), "item").text);
     if (number(status, "bf_full_filters"))

@@ -7,7 +7,7 @@
 //
 //   new Filter(await readFile("nb-1-big-Filter.db"), "na").has("key");
 //
-// An item is a Uint8Array, or a string, which is its UTF-8.
+// An item is a Uint8Array or another view, whose bytes count, an ArrayBuffer, or a string, which is its UTF-8.
 
 const ALL = (1n << 64n) - 1n;
 const C1 = 0x87c37b91114253d5n;
@@ -23,10 +23,18 @@ function mix(value) {
     return value ^ (value >> 33n);
 }
 
+function bytesOf(item) {
+    if (typeof item === "string") return encoder.encode(item);
+    if (item instanceof ArrayBuffer) return new Uint8Array(item);
+    if (ArrayBuffer.isView(item)) return new Uint8Array(item.buffer, item.byteOffset, item.byteLength);
+    throw new TypeError("an item is a string, an ArrayBuffer or a view of one");
+}
+
 // Both halves of MurmurHash3 x64 128 with seed 0, as Cassandra computes it: bytes of the tail are signed.
 export function murmur3(item) {
-    const view = new DataView(item.buffer, item.byteOffset, item.byteLength);
-    const blocks = item.length - item.length % 16;
+    const bytes = bytesOf(item), size = bytes.length;
+    const view = new DataView(bytes.buffer, bytes.byteOffset, size);
+    const blocks = size - size % 16;
     let h1 = 0n, h2 = 0n, k1 = 0n, k2 = 0n;
     for (let at = 0; at < blocks; at += 16) {
         h1 ^= times(rotate(times(view.getBigUint64(at, true), C1), 31n), C2);
@@ -34,7 +42,7 @@ export function murmur3(item) {
         h2 ^= times(rotate(times(view.getBigUint64(at + 8, true), C2), 33n), C1);
         h2 = ((rotate(h2, 31n) + h1) * 5n + 0x38495ab5n) & ALL;
     }
-    for (let at = blocks; at < item.length; at++) {
+    for (let at = blocks; at < size; at++) {
         const place = at - blocks;
         const signed = BigInt.asUintN(64, BigInt(view.getInt8(at)) << BigInt(8 * (place % 8)));
         if (place < 8) k1 ^= signed;
@@ -42,7 +50,7 @@ export function murmur3(item) {
     }
     h2 ^= times(rotate(times(k2, C2), 33n), C1);
     h1 ^= times(rotate(times(k1, C1), 31n), C2);
-    const length = BigInt(item.length);
+    const length = BigInt(size);
     h1 = ((h1 ^ length) + (h2 ^ length)) & ALL;
     h2 = ((h2 ^ length) + h1) & ALL;
     h1 = mix(h1);
@@ -80,7 +88,7 @@ export class Filter {
     }
 
     has(item) {
-        const [h1, h2] = murmur3(typeof item === "string" ? encoder.encode(item) : item);
+        const [h1, h2] = murmur3(item);
         const [base, increment] = this.#baseFirst ? [h1, h2] : [h2, h1];
         return this.layers.some((layer) => this.#inLayer(base, increment, layer));
     }

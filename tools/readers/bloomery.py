@@ -7,7 +7,7 @@ Bloomery server by HTTP. One file, Python 3.8 and later, no other package; copy 
 
     b"key" in bloomery.Filter(open("nb-1-big-Filter.db", "rb").read(), "na")
 
-An item is bytes, or a str, which is its UTF-8. Threads: any number may ask; a refresh replaces the filter as a whole."""
+An item is bytes or another buffer, whose bytes count, or a str, which is its UTF-8. Threads: any number may ask; a refresh replaces the filter as a whole."""
 import base64
 import http.client
 import struct
@@ -31,6 +31,8 @@ def _mix(value):
 
 def murmur3(item):
     """Both halves of MurmurHash3 x64 128 with seed 0, as Cassandra computes it: bytes of the tail are signed."""
+    if not isinstance(item, bytes):
+        item = memoryview(item).tobytes()  # its length is in items, which may have several bytes
     h1 = h2 = 0
     blocks = len(item) // 16
     for k1, k2 in struct.iter_unpack("<QQ", item[:16 * blocks]):

@@ -88,6 +88,34 @@ static void pass_on(const struct sstable_walk *walk, const char *directory, cons
     walk->on_sstable(walk->ctx, &sstable);
 }
 
+static bool ends_with(const char *file, const char *end)
+{
+    size_t len = strlen(file), end_len = strlen(end);
+
+    return len > end_len && strcmp(file + len - end_len, end) == 0;
+}
+
+/* A file that looks like an SSTable's and has no name that is known, as of a later format. Its keys are unknown, so it
+ * is no less than a directory that cannot be read. */
+static void name_unknown(const struct sstable_walk *walk, const char *directory, const struct names *names,
+                         const char *file)
+{
+    char path[PATH_SIZE], known[PATH_SIZE], data[PATH_SIZE];
+    struct sstable_name name;
+    bool of_filter = ends_with(file, "-Filter.db");
+
+    if (!of_filter && !ends_with(file, "-Data.db"))
+        return;
+    snprintf(data, sizeof(data), "%.*s-Data.db", (int)(strlen(file) - strlen("-Filter.db")), file);
+    if (of_filter && has_name(names, data))
+        return;
+    /* whether it would be wanted here, if its name were known */
+    if (snprintf(known, sizeof(known), "%s/nb-1-big-Data.db", directory) < (int)sizeof(known) &&
+        sstable_name_parse(known, &name, NULL) == SSTABLE_OK && is_wanted(walk, &name) &&
+        snprintf(path, sizeof(path), "%s/%s", directory, file) < (int)sizeof(path))
+        walk->on_error(walk->ctx, path, "this is not the name of an SSTable of a known format; it is not looked at");
+}
+
 /* Those that are not among the names `before`. Returns whether there were any. */
 static bool pass_files(const struct sstable_walk *walk, const char *directory, const struct names *names,
                        const struct names *before)
@@ -98,8 +126,12 @@ static bool pass_files(const struct sstable_walk *walk, const char *directory, c
     for (int i = 0; i < names->n; i++) {
         struct sstable_name name;
         const char *file = names->items[i]->d_name;
-        if (has_name(before, file) || sstable_name_parse(file, &name, NULL) != SSTABLE_OK)
+        if (has_name(before, file))
             continue;
+        if (sstable_name_parse(file, &name, NULL) != SSTABLE_OK) {
+            name_unknown(walk, directory, names, file);
+            continue;
+        }
         bool first = component_is(&name, "Data.db");
         if (component_is(&name, "Filter.db")) {
             sstable_sibling(file, &name, "Data.db", data, sizeof(data));

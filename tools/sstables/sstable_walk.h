@@ -19,7 +19,8 @@ struct found_sstable {
 
 struct sstable_walk {
     void (*on_sstable)(void *ctx, const struct found_sstable *sstable);
-    void (*on_error)(void *ctx, const char *path, const char *reason); /* a directory that could not be read */
+    /* a directory that could not be read, or an SSTable of an unknown format */
+    void (*on_error)(void *ctx, const char *path, const char *reason);
     void *ctx;
     bool all; /* also the ones that reads do not use: snapshots, backups, uploads, secondary indexes */
 };

@@ -64,6 +64,15 @@ Test(sstable_name, paths_as_the_databases_write_them)
         {"nb-1-big-TOC.txt", ". - nb 1 big TOC.txt live"},
         {"me-1-big-TOC.txt.tmp", ". - me 1 big TOC.txt.tmp live"},
         {"backups/backups-" ID "/nb-1-big-Filter.db", "backups.backups id nb 1 big Filter.db live"},
+        {"data/snapshots/t-" ID "/na-1-big-Filter.db", "snapshots.t id na 1 big Filter.db live"},
+        {"snapshots/t-" ID "/nb-1-big-Filter.db", "snapshots.t id nb 1 big Filter.db live"},
+        {"data/snapshots/t-" ID "/.by_age/nb-1-big-Filter.db", "snapshots.t.by_age id nb 1 big Filter.db live"},
+        {"data/snapshots/t-" ID "/backups/nb-1-big-Filter.db", "snapshots.t id nb 1 big Filter.db backup"},
+        {"data/snapshots/t-" ID "/snapshots/a/nb-1-big-Filter.db", "snapshots.t id nb 1 big Filter.db snapshot:a"},
+        {"ks/t-" ID "/snapshots/t-" ID "/nb-1-big-Filter.db", "ks.t id nb 1 big Filter.db snapshot:t-" ID},
+        {"data/snapshots/t/snapshots-t-ic-1-Filter.db", "snapshots.t - ic 1 big Filter.db live"},
+        {"data/snapshots/t/snapshots/t/snapshots-t-ic-1-Filter.db", "snapshots.t - ic 1 big Filter.db snapshot:t"},
+        {"ks/t/snapshots/t/ks-t-ic-1-Filter.db", "ks.t - ic 1 big Filter.db snapshot:t"},
         {"ks/t-" ID "0/nb-1-big-Filter.db", "ks.t-" ID "0 - nb 1 big Filter.db live"},
     };
 

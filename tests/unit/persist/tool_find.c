@@ -86,6 +86,34 @@ Test(tool_find, each_place_of_a_table)
     ASSERT_RUN(1, "[]\n", TOOL "find %s int:3 --json", dir);
 }
 
+Test(tool_find, a_keyspace_that_is_called_snapshots)
+{
+    make_filter("snapshots/t-" ID "/na-1-big-Filter.db", 1);
+    make_filter("snapshots/t-" ID "/snapshots/tag/na-2-big-Filter.db", 1);
+    ASSERT_RUN(0, "/snapshots/t-" ID "/na-1-big-Filter.db\n", TOOL "find %s int:1", dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+    ASSERT_RUN(1, "", TOOL "find --absent %s int:1", dir);
+}
+
+/* One of a later format may hold any key. */
+Test(tool_find, an_unknown_format_is_named)
+{
+    static const char text[] = "this is not the name of an SSTable of a known format";
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(0, "", "cd %s/ks/t-" ID " && touch xx-1-foo-Data.db xx-1-foo-Filter.db xx-1-foo-TOC.txt", dir);
+    ASSERT_RUN(2, "/xx-1-foo-Data.db: this is not the name", TOOL "find %s int:1", dir);
+    cr_expect(strstr(output, "/ks/t-" ID "/nb-1-big-Filter.db\n"), "%s", output);
+    cr_expect_null(strstr(strstr(output, text) + 1, text), "named twice: %s", output);
+    ASSERT_RUN(2, text, TOOL "find --absent %s int:3", dir);
+    cr_expect_null(strstr(output, "int:3\n"), "%s", output);
+    ASSERT_RUN(2, text, TOOL "verify %s", dir);
+    ASSERT_RUN(2, "/xx-1-foo-Filter.db: this is not the name",
+               "rm %s/ks/t-" ID "/xx-1-foo-Data.db; " TOOL "find %s int:1", dir, dir);
+    ASSERT_RUN(0, "", "cd %s/ks/t-" ID " && mkdir backups && mv xx-* backups", dir);
+    ASSERT_RUN(0, "nb-1-big-Filter.db\n", TOOL "find %s int:1", dir);
+    ASSERT_RUN(2, text, TOOL "find --all %s int:1", dir);
+}
+
 Test(tool_find, links_to_directories_are_followed)
 {
     make_filter("elsewhere/t-" ID "/nb-1-big-Filter.db", 1);

@@ -108,6 +108,56 @@ Test(tool_sstables, what_is_wrong_is_named)
     free(filter);
 }
 
+/* ---- an index that has been cut between two entries ---- */
+
+static void put_key(int fd, int key)
+{
+    const unsigned char bytes[8] = {0, 0, 0, 4, 0, 0, (unsigned char)(key >> 8), (unsigned char)key};
+    cr_assert_eq(write(fd, bytes, sizeof(bytes)), (ssize_t)sizeof(bytes));
+}
+
+/* As a table of the keys 0 to KEYS - 1 has it, with one sample. `head`: what is before the sample. */
+static void make_summary(const char *prefix, const char *head, size_t len)
+{
+    int fd = open(tmp_path(dir, "%sSummary.db", prefix).text, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, head, len), (ssize_t)len);
+    put_key(fd, 0);
+    put_key(fd, 0);
+    put_key(fd, KEYS - 1);
+    cr_assert_eq(write(fd, "more", 4), 4);
+    close(fd);
+}
+
+Test(tool_sstables, an_index_cut_between_two_entries_is_not_whole)
+{
+    static const struct {
+        const char *prefix, *head;
+        size_t len, entry; /* of the index; the last ones have `behind` 0 to 6 */
+    } forms[] = {
+        {"ks-t-ic-1-", "\0\0\0\x80\0\0\0\1\0\0\0\0\0\0\0\0", 16, 2 + 4 + 12 + 1999 % 7},
+        {"ks-t-jb-1-", "\0\0\0\x80\0\0\0\1\0\0\0\0\0\0\0\x8", 16, 2 + 4 + 12 + 1999 % 7},
+        {"ks-t-ka-1-", "\0\0\0\x80\0\0\0\1\0\0\0\0\0\0\0\x8\0\0\0\x80\0\0\0\1", 24, 2 + 4 + 12 + 1999 % 7},
+        {"nb-1-big-", "\0\0\0\x80\0\0\0\1\0\0\0\0\0\0\0\x8\0\0\0\x80\0\0\0\1", 24, 2 + 4 + 10 + 1999 % 7},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        const char *prefix = forms[i].prefix;
+        make_table(prefix, i == 3, KEYS);
+        make_summary(prefix, forms[i].head, forms[i].len);
+        ASSERT_RUN(0, "whole: 2000 keys", TOOL "verify %sData.db", dir, prefix);
+        ASSERT_RUN(0, "2000 keys", TOOL "rebuild --same --no-backup %sData.db", dir, prefix);
+        ASSERT_RUN(0, "", "cp %sFilter.db before && truncate -s -%zu %sIndex.db", dir, prefix, forms[i].entry, prefix);
+        ASSERT_RUN(1, "Index.db is damaged: its last key is not the one that Summary.db has as the last",
+                   TOOL "verify %sData.db", dir, prefix);
+        ASSERT_RUN(0, "the first 100 keys", TOOL "verify --sample 100 %sData.db", dir, prefix);
+        ASSERT_RUN(1, "Summary.db has as the last: it has been cut, or Summary.db is of another SSTable; nothing has",
+                   TOOL "rebuild --error 0.1 %sData.db", dir, prefix);
+        ASSERT_RUN(0, "", "cmp before %sFilter.db", dir, prefix);
+        ASSERT_RUN(0, "1999 keys", "truncate -s -6 %sSummary.db && " TOOL "rebuild --same --no-backup %sData.db", dir,
+                   prefix, prefix);
+    }
+}
+
 /* Bits of another version are told from damage by the first keys. */
 Test(tool_sstables, another_layout_is_named)
 {
@@ -277,4 +327,20 @@ Test(tool_sstables, real_tables)
         "rebuild --same --output new \"$data\" >said 2>&1 && cmp -s new \"${data%%Data.db}Filter.db\" && n=$((n + 1)); "
         "done; echo $n same",
         dir);
+}
+
+/* Each Summary.db is understood: a key behind the last one is noticed. */
+Test(tool_sstables, real_summaries)
+{
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    ASSERT_RUN(0, "all noticed\n",
+               "for summary in '" BLOOMERY_SHARED_GOLDEN_DIR "'/sstables/*/*-Summary.db; do rm -rf t && mkdir t && "
+               "cp \"${summary%%Summary.db}\"* t && index=$(echo t/*-Index.db) && case $index in "
+               "*-i?-*|*-j?-*|*-k?-*|*/l?-*) printf '\\0\\1x\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0';; "
+               "*) printf '\\0\\1x\\0\\0';; esac >>\"$index\" || exit 9; " TOOL
+               "rebuild --same --output new \"$index\" 2>&1 | grep -q 'Summary.db has as the last' || "
+               "echo \"$summary\"; done; echo all noticed",
+               dir);
+    cr_expect_str_eq(output, "all noticed\n", "%s", output);
 }

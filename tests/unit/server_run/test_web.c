@@ -153,7 +153,7 @@ Test(web, each_page_needs_the_rights_of_what_it_shows)
         bool needs = command && *command;
         expect_status(get(path), command ? 401 : 200, path);
         rig_call(client, "ACL SETUSER ann reset on >pw ~*", "+OK\r\n");
-        expect_status(get_with(path, ANN, true), command ? 401 : 200, path); /* not even INFO */
+        expect_status(get_with(path, ANN, true), needs ? 403 : command ? 401 : 200, path); /* not even INFO */
         rig_call(client, "ACL SETUSER ann +info", "+OK\r\n");
         expect_status(get_with(path, ANN, true), needs ? 403 : 200, path);
         if (needs) {

@@ -60,14 +60,15 @@ static bool capacity_is_possible(int64_t capacity, unsigned bucket_size)
     return capacity >= (int64_t)bucket_size * 2 && capacity <= (int64_t)CUCKOO_MAX_CAPACITY;
 }
 
-bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
-                     struct errbuf *error)
+/* The capacity is word `at`. */
+static bool read_numbers(const struct bf_args *args, size_t at, const struct cuckoo_numbers *defaults,
+                         struct cuckoo_numbers *out, struct errbuf *error)
 {
     int64_t capacity;
     *out = *defaults;
-    if (args->argc < 3 || args->argc % 2 == 0)
+    if (args->argc <= at || (args->argc - at) % 2 == 0)
         return wrong_arity(args, error);
-    if (!slice_to_int64(bf_arg(args, 2), &capacity))
+    if (!slice_to_int64(bf_arg(args, at), &capacity))
         return fail(error, "Bad capacity");
     if (!read_option(args, "MAXITERATIONS", 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) ||
         !read_option(args, "BUCKETSIZE", 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
@@ -79,6 +80,33 @@ bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *de
         return false;
     }
     out->capacity = (uint64_t)capacity;
+    return true;
+}
+
+bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
+                     struct errbuf *error)
+{
+    return read_numbers(args, 2, defaults, out, error);
+}
+
+bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_plan *out,
+                  struct errbuf *error)
+{
+    static const char *const words[] = {"BUCKETSIZE", "MAXITERATIONS", "EXPANSION", "ITEMS"};
+    struct slice value;
+    int64_t items = 0;
+    if (!read_numbers(args, 1, defaults, &out->numbers, error))
+        return false;
+    for (size_t i = 2; i < args->argc; i += 2) { /* ours: no word is passed over */
+        bool known = false;
+        for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
+            known = known || slice_is(bf_arg(args, i), words[w]);
+        if (!known)
+            return fail(error, "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ITEMS");
+    }
+    if (find_option(args, "ITEMS", &value) && (!slice_to_int64(value, &items) || items < 1))
+        return fail(error, "ERR ITEMS must be a whole number of at least 1");
+    out->items = (uint64_t)items;
     return true;
 }
 

@@ -34,6 +34,14 @@
 bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
                      struct errbuf *error);
 
+/* CF.PLAN capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n] [ITEMS n] */
+struct cf_plan {
+    struct cuckoo_numbers numbers;
+    uint64_t items; /* 0: not asked */
+};
+bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_plan *out,
+                  struct errbuf *error);
+
 /* CF.INSERT and CF.INSERTNX key [CAPACITY n] [NOCREATE] ITEMS item ... */
 struct cf_insert {
     struct cuckoo_numbers numbers; /* of a filter that the command creates */
@@ -53,6 +61,10 @@ bool cf_read_position(struct slice word, int64_t *position_out);
  * takes. */
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
+/* What such a filter costs and gives, without making it; `most_layers`: it takes no more of them. Milliseconds: a
+ * filter is filled to see how much it holds (cuckoo_load.h). */
+void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsigned most_layers);
+
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
 
 #endif

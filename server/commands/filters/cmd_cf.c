@@ -5,12 +5,15 @@
 #include "bf_texts.h"
 #include "broadcast.h"
 #include "cf.h"
+#include "content.h"
 #include "handlers.h"
 #include "journal.h"
 #include "notify.h"
 #include "registry_key.h"
 #include "sstables.h"
 #include "usage.h"
+
+#define PLAN_WORD 64 /* bytes of the longest word of a plan */
 
 /* ---- finding and creating ---- */
 
@@ -406,6 +409,24 @@ void cmd_cf_compact(struct command_ctx *ctx)
 }
 
 /* ---- numbers ---- */
+
+static void plan_job(struct command_job *job)
+{
+    struct bf_args args = bf_args_of_job(job->data, "cf.plan");
+    struct cuckoo_numbers defaults = cf_defaults_of(job->server);
+    struct bf_out out = bf_out_of(&job->reply);
+    struct cf_plan asked;
+    struct errbuf err;
+    if (cf_read_plan(&args, &defaults, &asked, &err))
+        cf_reply_plan(&out, &asked, (unsigned)server_config(job->server)->cuckoo.max_expansions);
+    else
+        reply_error(&job->reply, err.text);
+}
+
+void cmd_cf_plan(struct command_ctx *ctx)
+{
+    content_defer(ctx, PLAN_WORD, plan_job);
+}
 
 void cmd_cf_info(struct command_ctx *ctx)
 {

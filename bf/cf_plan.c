@@ -1,0 +1,71 @@
+/* CF.PLAN: how many items a cuckoo filter holds before it grows, its error rate then, and both for a number of items.
+ */
+#include <math.h>
+
+#include "cf_request.h"
+#include "cuckoo_load.h"
+
+/* A filter with so many items. */
+struct outlook {
+    unsigned nlayers; /* 0: it does not take them */
+    uint64_t bytes;
+    double rate;
+};
+
+static struct outlook look_ahead(const struct bloom_params *params, const struct bloom_shape *first, double load,
+                                 double items, unsigned most_layers)
+{
+    double slots = (double)first->capacity, absent = 1;
+    struct outlook outlook = {0};
+    for (unsigned i = 0; i < most_layers; i++, slots *= params->expansion) {
+        double here = items < slots * load ? items : slots * load;
+        items -= here;
+        absent *= 1 - cuckoo_rate(first->k, here / slots);
+        outlook.bytes += slots < 0x1p62 ? (uint64_t)slots : UINT64_MAX >> 2;
+        if (items < 1) {
+            outlook.nlayers = i + 1;
+            outlook.rate = 1 - absent;
+            return outlook;
+        }
+        if (params->expansion == 0)
+            break;
+    }
+    return (struct outlook){0};
+}
+
+static void reply_fields(const struct bf_out *out, const struct bloom_shape *first, double load)
+{
+    uint64_t items = (uint64_t)floor((double)first->capacity * load);
+    bf_out_named_count(out, "Slots", first->capacity);
+    bf_out_named_count(out, "Size", first->capacity);
+    bf_out_named_count(out, "Items before growth", items);
+    bf_out_named_real(out, "Error rate then", cuckoo_rate(first->k, load));
+    bf_out_named_real(out, "Bytes per item then", 1 / load);
+}
+
+void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsigned most_layers)
+{
+    struct bloom_params params;
+    struct bloom_shape first;
+    struct errbuf err = {""};
+    struct outlook outlook = {0};
+    double load = cuckoo_load(asked->numbers.bucket_size, asked->numbers.iterations);
+    if (load <= 0 || cuckoo_plan(&asked->numbers, &params, &first, &err) != BLOOM_OK) {
+        bf_out_errorf(out, CF_NO_MEMORY, err.text);
+        return;
+    }
+    if (asked->items)
+        outlook = look_ahead(&params, &first, load, (double)asked->items, most_layers);
+    if (asked->items && outlook.nlayers == 0) {
+        bf_out_errorf(out, "ERR %llu items do not fit into %u sub-filters: a larger capacity or EXPANSION is needed",
+                      (unsigned long long)asked->items, params.expansion ? most_layers : 1);
+        return;
+    }
+    out->ops->map(out->ctx, asked->items ? 8 : 5);
+    reply_fields(out, &first, load);
+    if (asked->items) {
+        bf_out_named_count(out, "Sub-filters", outlook.nlayers);
+        bf_out_named_count(out, "Total size", outlook.bytes);
+        bf_out_named_real(out, "Error rate", outlook.rate);
+    }
+}

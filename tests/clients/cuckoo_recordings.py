@@ -132,6 +132,12 @@ def refuse(client):
         assert taken == (should == "accept"), (name, what, should, taken)
         client.execute_command("CF.ADD" if taken else "PING", *(["malformed", "x"] if taken else []))
         client.delete("malformed")
+    promise = b"".join(n.to_bytes(size, "little") for n, size in ((5, 8), (1 << 25, 8), (0, 8), (1000, 8), (255, 2), (20, 2), (1, 2)))
+    try:
+        client.execute_command("CF.LOADCHUNK", "malformed", 1, promise)
+        raise AssertionError("8 TB were taken")
+    except redis.ResponseError as error:
+        assert "may promise" in str(error), error
     return len(rows)
 
 

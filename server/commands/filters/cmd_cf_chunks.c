@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "bf_host.h"
+#include "bloom_size.h"
 #include "cf.h"
 #include "cuckoo_dump.h"
 #include "handlers.h"
@@ -80,6 +81,9 @@ void cmd_cf_scandump(struct command_ctx *ctx)
 
 /* ---- CF.LOADCHUNK ---- */
 
+/* A header of 38 bytes costs no memory, but a save writes all that it promises. */
+#define HEADER_MAX_BYTES (BLOOM_MAX_WORDS * 8)
+
 static void load_header(struct command_ctx *ctx, struct bf_call *call, struct slice data)
 {
     struct cuckoo_head head;
@@ -94,6 +98,10 @@ static void load_header(struct command_ctx *ctx, struct bf_call *call, struct sl
     cuckoo_head_get((const unsigned char *)data.ptr, &head);
     if (cuckoo_head_plan(&head, &plan, &err) != DUMP_OK) {
         reply_error(ctx->reply, CF_NOT_MADE);
+        return;
+    }
+    if (plan.bytes > HEADER_MAX_BYTES) {
+        reply_errorf(ctx->reply, CF_NO_MEMORY, "a header may promise 16 GB of slots, the most that one sub-filter has");
         return;
     }
     if (!bf_create_shaped(call, &plan.params, &plan.shapes[0], &existed))

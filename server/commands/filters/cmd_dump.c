@@ -35,8 +35,7 @@ static uint64_t dump_limit(const struct server *server)
 
 static void reply_too_large(struct command_job *job, bool cuckoo, uint64_t bytes, uint64_t limit)
 {
-    reply_errorf(&job->reply,
-                 "ERR the filter has %llu bytes of %s, and a dump in one piece at most %llu bytes: use %s",
+    reply_errorf(&job->reply, "ERR the filter has %llu bytes of %s, and a dump in one piece at most %llu bytes: use %s",
                  (unsigned long long)bytes, cuckoo ? "slots" : "bits", (unsigned long long)limit,
                  cuckoo ? "CF.SCANDUMP" : "BF.SCANDUMP");
 }

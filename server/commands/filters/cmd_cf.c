@@ -8,7 +8,6 @@
 #include "content.h"
 #include "handlers.h"
 #include "journal.h"
-#include "notify.h"
 #include "registry_key.h"
 #include "sstables.h"
 #include "usage.h"
@@ -158,11 +157,8 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, str
 {
     struct bloom_journal space;
     const struct bloom_journal *journal = cf_journal(call, &space);
-    unsigned before = bloom_filter_nlayers(filter);
     enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, journal, err);
     cuckoo_compact(filter, 1, journal); /* if one is under way */
-    if (bloom_filter_nlayers(filter) > before)
-        notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
               : answer == BLOOM_PRESENT ? &call->stats->items_present
               : answer == BLOOM_FULL    ? &call->stats->adds_full

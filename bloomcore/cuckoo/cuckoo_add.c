@@ -209,7 +209,9 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
         if (at == UINT64_MAX)
             continue;
         cuckoo_record(filter, CUCKOO_DELETE, hash, 0, journal);
+        cuckoo_moves(cuckoo);
         cuckoo_put(filter, layer, at, 0);
+        cuckoo_moved(cuckoo);
         count(layer, -1);
         atomic_fetch_add_explicit(&cuckoo->deletes, 1, memory_order_relaxed);
         return true;

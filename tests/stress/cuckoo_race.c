@@ -1,6 +1,6 @@
-/* Many threads use one cuckoo filter. A present item is never absent to a reader: not while others evict, delete, grow
- * or compact. Of threads that add an item at once if it is new exactly one adds it; of threads that delete one
- * occurrence exactly one does. */
+/* Many threads use one cuckoo filter. A present item is never absent to a reader: not while others evict, delete, grow,
+ * compact, or delete items that share its fingerprint and buckets. Of threads that add an item at once if it is new
+ * exactly one adds it; of threads that delete one occurrence exactly one does. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -140,6 +140,56 @@ static void readers_and_writers(const struct cuckoo_numbers *numbers, uint64_t s
     end();
 }
 
+/* ---- items that share a fingerprint and, the other way round, the buckets ---- */
+
+static uint64_t one, other;
+
+static void find_swapped(uint64_t buckets)
+{
+    struct rng rng;
+
+    rng_init(&rng, 4);
+    one = rng_next(&rng);
+    uint64_t fingerprint = one % 255 + 1, other_bucket = (one ^ fingerprint * 0x5bd1e995u) % buckets;
+    do
+        other = rng_next(&rng);
+    while (other % 255 + 1 != fingerprint || other % buckets != other_bucket || one % buckets == other_bucket);
+}
+
+static void *read_one(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&writing) > 0)
+        EXPECT(cuckoo_query(filter, one), "the item is absent");
+    return NULL;
+}
+
+/* One more of the item goes into its second bucket, and the deletion takes the one in the first; with the other item it
+ * goes back. At each moment the item has been added once more than deleted. */
+static void *swap_buckets(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < ROUNDS * 20; i++) {
+        uint64_t hash = i % 2 ? other : one;
+        EXPECT(cuckoo_add(filter, hash, false, NULL, NULL) == BLOOM_ADDED, "round %u", i);
+        EXPECT(cuckoo_delete(filter, hash, NULL), "round %u", i);
+    }
+    atomic_fetch_sub(&writing, 1);
+    return NULL;
+}
+
+static void swapped(void)
+{
+    static void *(*const threads[])(void *) = {swap_buckets, read_one, read_one, read_one};
+
+    filter = make(&(struct cuckoo_numbers){64, 1, 20, 0});
+    find_swapped(64);
+    EXPECT(cuckoo_add(filter, one, false, NULL, NULL) == BLOOM_ADDED, "set-up");
+    atomic_store(&writing, 1);
+    run_threads(threads, sizeof(threads) / sizeof(threads[0]));
+    end();
+}
+
 /* ---- one winner ---- */
 
 #define THREADS 4
@@ -240,6 +290,7 @@ int main(void)
     EXPECT(bloom_pool_create(&pool) == 0, "set-up");
     for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++)
         readers_and_writers(&full[i], i + 1);
+    swapped();
     one_winner(&(struct cuckoo_numbers){4096, 2, 20, 1});
     one_winner(&(struct cuckoo_numbers){64, 4, 20, 1});
     bloom_pool_destroy(pool);

@@ -152,6 +152,8 @@ void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slot
                 break;
             bloom_lock_give(lock);
             bloom_lock_take(lock);
+            if (layer->geometry->index >= bloom_filter_nlayers(filter))
+                break; /* taken off in between */
         }
     }
     bloom_lock_give(lock);

@@ -190,6 +190,82 @@ static void swapped(void)
     end();
 }
 
+/* ---- chunks while compactions take layers off ---- */
+
+#define SLOTS          65536
+#define CHUNK          65000
+#define OPERATIONS_MAX 400000
+
+static struct bloom_replay_item operations[OPERATIONS_MAX];
+static size_t noperations;
+
+static void on_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    (void)ctx;
+    (void)id;
+    EXPECT(noperations < OPERATIONS_MAX, "too many operations");
+    operations[noperations++] = (struct bloom_replay_item){hash, cuckoo_ordinal(layer, ordinal)};
+}
+
+static const struct bloom_journal_ops ops = {.add = on_add};
+static const struct bloom_journal journal = {.ops = &ops};
+
+/* A chunk of the second layer, whose first slots are empty: a compaction finds the layer empty in the midst of it. */
+static void *load_chunks(void *arg)
+{
+    static unsigned char chunk[CHUNK], none[SLOTS];
+
+    (void)arg;
+    for (unsigned at = CHUNK - 600; at < CHUNK; at += 8)
+        chunk[at] = (unsigned char)at;
+    for (unsigned i = 0; i < 100; i++) {
+        cuckoo_set_slots(filter, 0, none, sizeof(none), &journal); /* room for a compaction */
+        EXPECT(cuckoo_extend(filter, 2, 0, &journal, NULL) == BLOOM_OK, "round %u", i);
+        cuckoo_set_slots(filter, sizeof(none), chunk, CHUNK, &journal);
+    }
+    atomic_fetch_sub(&writing, 1);
+    return NULL;
+}
+
+static void *compact(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&writing) > 0) {
+        if (bloom_filter_nlayers(filter) < 2) /* else the journal would have nothing but ends of compactions */
+            continue;
+        cuckoo_compact_begin(filter, true);
+        cuckoo_compact(filter, 100, &journal);
+    }
+    return NULL;
+}
+
+static void chunks(void)
+{
+    static void *(*const threads[])(void *) = {load_chunks, compact, compact};
+    struct bloom_filter *again = make(&(struct cuckoo_numbers){SLOTS, 2, 20, 1});
+    struct cuckoo_state state, after;
+
+    filter = make(&(struct cuckoo_numbers){SLOTS, 2, 20, 1});
+    atomic_store(&writing, 1);
+    run_threads(threads, 3);
+    for (size_t i = 0; i < noperations; i++)
+        EXPECT(cuckoo_replay(again, &operations[i], operations[i].ordinal), "operation %zu", i);
+    EXPECT(cuckoo_extend(filter, 2, 0, NULL, NULL) == BLOOM_OK && cuckoo_extend(again, 2, 0, NULL, NULL) == BLOOM_OK,
+           "the second layer");
+    cuckoo_state(filter, &state);
+    cuckoo_state(again, &after);
+    EXPECT(state.items == after.items, "%" PRIu64 " and %" PRIu64 " items", state.items, after.items);
+    for (uint64_t at = 0; at < state.slots; at++) {
+        unsigned char slot, slot_again;
+        cuckoo_read(filter, at, &slot, 1);
+        cuckoo_read(again, at, &slot_again, 1);
+        EXPECT(slot == slot_again, "slot %" PRIu64, at);
+    }
+    bloom_filter_deinit(again);
+    free(again);
+    end();
+}
+
 /* ---- one winner ---- */
 
 #define THREADS 4
@@ -291,6 +367,7 @@ int main(void)
     for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++)
         readers_and_writers(&full[i], i + 1);
     swapped();
+    chunks();
     one_winner(&(struct cuckoo_numbers){4096, 2, 20, 1});
     one_winner(&(struct cuckoo_numbers){64, 4, 20, 1});
     bloom_pool_destroy(pool);

@@ -1,7 +1,9 @@
 /* Queries. A query reads the version before and after: while an add moves fingerprints one of them is in no slot, and
- * one may go from a bucket that is still to be read to one that has been read. A deletion or a plain add writes one
- * slot, so a query before or after it is right. A compaction copies a fingerprint into an older sub-filter before it
- * clears the newer slot, and queries read the newer one first: they need no version for that. */
+ * one may go from a bucket that is still to be read to one that has been read. A deletion counts as a move: an item
+ * with the same two buckets the other way round may have been added to the one that has been read, and its deletion
+ * takes the fingerprint in the other. A plain add writes one slot, so a query before or after it is right. A compaction
+ * copies a fingerprint into an older sub-filter before it clears the newer slot, and queries read the newer one first:
+ * they need no version for that. */
 #include "cuckoo.h"
 
 #include <sched.h>

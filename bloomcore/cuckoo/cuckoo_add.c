@@ -127,7 +127,7 @@ static bool place(struct bloom_filter *filter, uint64_t hash, unsigned char fing
 /* The layer above the newest one, if a compaction has taken it off. */
 static struct bloom_layer *spare_above(const struct bloom_filter *filter, const struct bloom_layer *newest)
 {
-    struct bloom_layer *spare = cuckoo_of(filter)->spare;
+    struct bloom_layer *spare = cuckoo_spare(filter, newest);
 
     while (spare && bloom_layer_older(spare) != newest)
         spare = (struct bloom_layer *)bloom_layer_older(spare);
@@ -144,8 +144,6 @@ int cuckoo_grow_locked(struct bloom_filter *filter, struct errbuf *err)
     double rate;
 
     if (spare) {
-        if (spare == cuckoo_of(filter)->spare)
-            cuckoo_of(filter)->spare = NULL;
         atomic_store_explicit(&filter->newest, spare, memory_order_release);
         return BLOOM_OK;
     }
@@ -211,7 +209,9 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
         if (at == UINT64_MAX)
             continue;
         cuckoo_record(filter, CUCKOO_DELETE, hash, 0, journal);
+        cuckoo_moves(cuckoo);
         cuckoo_put(filter, layer, at, 0);
+        cuckoo_moved(cuckoo);
         count(layer, -1);
         atomic_fetch_add_explicit(&cuckoo->deletes, 1, memory_order_relaxed);
         return true;

@@ -8,10 +8,10 @@
 
 #define WORDS_AT_ONCE 256 /* under the lock */
 
-/* The layer that has the slot `at` of all, which becomes its place there; NULL: there are fewer. */
-static struct bloom_layer *layer_of(const struct bloom_filter *filter, uint64_t *at)
+/* The layer that has the slot `at` of the first n, which becomes its place there; NULL: there are fewer. */
+static struct bloom_layer *layer_of(const struct bloom_filter *filter, unsigned n, uint64_t *at)
 {
-    for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
+    for (unsigned i = 0; i < n; i++) {
         struct bloom_layer *layer = bloom_filter_layer_at(filter, i);
         if (*at < layer->geometry->capacity)
             return layer;
@@ -20,13 +20,22 @@ static struct bloom_layer *layer_of(const struct bloom_filter *filter, uint64_t 
     return NULL;
 }
 
+/* With those that a compaction has taken off. */
+static unsigned all_layers(const struct bloom_filter *filter)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter), *spare = cuckoo_spare(filter, newest);
+
+    return (spare ? spare : newest)->geometry->index + 1u;
+}
+
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len)
 {
     unsigned char *bytes = to;
+    unsigned n = all_layers(filter); /* one may have been taken off since the caller saw it: its slots are empty */
 
     for (size_t done = 0; done < len;) {
         uint64_t place = at + done;
-        const struct bloom_layer *layer = layer_of(filter, &place);
+        const struct bloom_layer *layer = layer_of(filter, n, &place);
         CHECK(layer);
         for (; done < len && place < layer->geometry->capacity; place++)
             bytes[done++] = cuckoo_get(layer, place);
@@ -46,7 +55,7 @@ void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const
 
 bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t len)
 {
-    const struct bloom_layer *layer = layer_of(filter, &at);
+    const struct bloom_layer *layer = layer_of(filter, bloom_filter_nlayers(filter), &at);
 
     return layer && len <= layer->geometry->capacity - at;
 }
@@ -133,7 +142,7 @@ void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slot
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
 
     bloom_lock_take(lock);
-    struct bloom_layer *layer = layer_of(filter, &at);
+    struct bloom_layer *layer = layer_of(filter, bloom_filter_nlayers(filter), &at);
     if (layer && len <= layer->geometry->capacity - at) { /* a compaction may have taken it off meanwhile */
         uint64_t range[2] = {at, at + len}, word = at / 8, end = (at + len + 7) / 8;
         for (; word < end; word += WORDS_AT_ONCE) {
@@ -143,6 +152,8 @@ void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slot
                 break;
             bloom_lock_give(lock);
             bloom_lock_take(lock);
+            if (layer->geometry->index >= bloom_filter_nlayers(filter))
+                break; /* taken off in between */
         }
     }
     bloom_lock_give(lock);

@@ -44,15 +44,6 @@ static bool move_down(struct bloom_filter *filter, struct bloom_layer *from, uin
     return false;
 }
 
-static void take_off(struct bloom_filter *filter, struct bloom_layer *newest)
-{
-    struct cuckoo *cuckoo = cuckoo_of(filter);
-
-    if (!cuckoo->spare)
-        cuckoo->spare = newest;
-    atomic_store_explicit(&filter->newest, (struct bloom_layer *)bloom_layer_older(newest), memory_order_release);
-}
-
 void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uint64_t to)
 {
     struct bloom_layer *newer = bloom_filter_layer_at(filter, layer);
@@ -64,7 +55,7 @@ void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uin
     }
     if (to == newer->geometry->capacity && newer == bloom_filter_newest(filter) &&
         atomic_load_explicit(&newer->items, memory_order_relaxed) == 0)
-        take_off(filter, newer);
+        cuckoo_take_off(filter, (struct bloom_layer *)bloom_layer_older(newer));
 }
 
 /* Whether the compaction goes on behind a layer that it is through with. */

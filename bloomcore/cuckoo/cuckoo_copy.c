@@ -34,10 +34,8 @@ static void end(const struct bloom_filter *filter, struct bloom_filter *copy)
     const struct cuckoo *cuckoo = cuckoo_of(filter);
     unsigned nlayers = bloom_filter_nlayers(filter);
 
-    if (bloom_filter_nlayers(copy) > nlayers) {
-        cuckoo_of(copy)->spare = bloom_filter_newest(copy);
-        atomic_store_explicit(&copy->newest, bloom_filter_layer_at(copy, nlayers - 1), memory_order_relaxed);
-    }
+    if (bloom_filter_nlayers(copy) > nlayers)
+        cuckoo_take_off(copy, bloom_filter_layer_at(copy, nlayers - 1));
     for (unsigned i = 0; i < nlayers; i++)
         bloom_filter_set_items(copy, i,
                                atomic_load_explicit(&bloom_filter_layer_at(filter, i)->items, memory_order_relaxed));

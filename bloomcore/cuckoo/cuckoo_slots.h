@@ -50,7 +50,7 @@ static inline uint64_t cuckoo_find(const struct bloom_layer *layer, uint64_t buc
 /* Writes a slot that has been another, and its copies. Locked. */
 void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned char value);
 
-/* Between the two calls fingerprints move: queries wait. Locked. */
+/* Between the two calls fingerprints move or go: queries wait. Locked. */
 static inline void cuckoo_moves(struct cuckoo *cuckoo)
 {
     uint64_t version = atomic_load_explicit(&cuckoo->version, memory_order_relaxed);

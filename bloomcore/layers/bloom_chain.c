@@ -1,7 +1,7 @@
 /* Growth. The new layer is complete before one store publishes it; readers start at `newest` and find either the old
  * chain or the new one. Growth does not take the filter's lock: an add that holds it may go on with the layer below,
- * but finds it full, as the growing thread did under the lock. Layers never leave a chain, so none is reclaimed before
- * the filter's end. */
+ * but finds it full, as the growing thread did under the lock. Layers leave the chain of a cuckoo filter only, which
+ * keeps them, so none is reclaimed before the filter's end. */
 #include "bloom_chain.h"
 
 #include <errno.h>
@@ -36,7 +36,9 @@ struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, uns
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    CHECK(index <= layer->geometry->index);
+    if (index > layer->geometry->index && bloom_filter_is_cuckoo(filter))
+        layer = cuckoo_spare(filter, layer); /* it has been taken off since the caller counted the layers */
+    CHECK(layer && index <= layer->geometry->index);
     while (layer->geometry->index != index) {
         const struct bloom_layer *jump = bloom_layer_jump(layer);
 

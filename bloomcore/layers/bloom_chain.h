@@ -13,7 +13,8 @@ unsigned bloom_filter_nlayers(const struct bloom_filter *filter);
 /* Loading: these bytes of a room, whole unused pages, become zero and take no memory until they are written. */
 void bloom_room_empty(unsigned char *from, size_t len);
 
-/* The layer `index` (0 is the oldest), index < bloom_filter_nlayers(). */
+/* The layer `index` (0 is the oldest), index < bloom_filter_nlayers(), now or at an earlier moment: a cuckoo filter
+ * loses layers, which are then empty. */
 void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);
 
 /* Loading: all words of the filter will be written soon, by a thread that can wait: huge pages at once. No word has

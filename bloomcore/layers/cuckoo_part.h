@@ -28,11 +28,11 @@ struct cuckoo_compaction {
 
 /* Behind the words, or the pointer to them, of the first layer. */
 struct cuckoo {
-    _Atomic uint64_t version;  /* odd while fingerprints move: a query then says nothing */
-    _Atomic uint64_t ordinal;  /* of the last operation */
-    _Atomic uint64_t deletes;  /* since the last compaction */
-    struct bloom_layer *spare; /* the highest layer that a compaction has emptied and taken off; NULL: none. Locked */
-    struct cuckoo_mirror *mirrors; /* locked */
+    _Atomic uint64_t version;          /* odd while fingerprints move: a query then says nothing */
+    _Atomic uint64_t ordinal;          /* of the last operation */
+    _Atomic uint64_t deletes;          /* since the last compaction */
+    struct bloom_layer *_Atomic spare; /* the highest layer that was ever taken off, now in use or not; NULL: none */
+    struct cuckoo_mirror *mirrors;     /* locked */
     atomic_bool compacting;
     struct cuckoo_compaction compaction; /* locked */
 };
@@ -53,11 +53,32 @@ static inline void cuckoo_init(struct bloom_filter *filter)
     memset(cuckoo_of(filter), 0, sizeof(struct cuckoo));
 }
 
+/* The highest layer above `newest`, the newest one a moment ago, that has been taken off; NULL: none. Whoever has seen
+ * a layer before it was taken off finds it from here. */
+static inline struct bloom_layer *cuckoo_spare(const struct bloom_filter *filter, const struct bloom_layer *newest)
+{
+    struct bloom_layer *spare = atomic_load_explicit(&cuckoo_of(filter)->spare, memory_order_acquire);
+
+    return spare && spare->geometry->index > newest->geometry->index ? spare : NULL;
+}
+
+/* Takes the layers above `newest` off. Locked. */
+static inline void cuckoo_take_off(struct bloom_filter *filter, struct bloom_layer *newest)
+{
+    struct bloom_layer *before = bloom_filter_newest(filter);
+
+    if (!cuckoo_spare(filter, before))
+        atomic_store_explicit(&cuckoo_of(filter)->spare, before, memory_order_release);
+    atomic_store_explicit(&filter->newest, newest, memory_order_release);
+}
+
 /* Of a filter that nobody uses any more: layers that were taken off become its newest again, to be freed with it. */
 static inline void cuckoo_unspare(struct bloom_filter *filter)
 {
-    if (cuckoo_of(filter)->spare)
-        atomic_store_explicit(&filter->newest, cuckoo_of(filter)->spare, memory_order_relaxed);
+    struct bloom_layer *spare = cuckoo_spare(filter, bloom_filter_newest(filter));
+
+    if (spare)
+        atomic_store_explicit(&filter->newest, spare, memory_order_relaxed);
 }
 
 #endif

@@ -1,0 +1,433 @@
+/* Cuckoo filters: the slots are byte for byte those of a simple model, whatever is done; a journal replayed gives the
+ * same bytes, from nothing or from a copy; a refused growth changes nothing; memory is given back. */
+#include "cuckoo.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_clone.h"
+#include "cuckoo_model.h"
+#include "filters.h"
+#include "rng.h"
+
+#define OPERATIONS_MAX 400000
+
+static struct bloom_pool *pool;
+static struct bloom_replay_item *operations; /* with whole ordinals */
+static size_t noperations;
+
+static void setup(void)
+{
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    operations = malloc(OPERATIONS_MAX * sizeof(operations[0]));
+    cr_assert_not_null(operations);
+    noperations = 0;
+}
+
+static void teardown(void)
+{
+    cr_assert_eq(bloom_pool_bytes(pool), 0);
+    cr_assert_eq(bloom_pool_header_bytes(pool), 0);
+    bloom_pool_destroy(pool);
+    free(operations);
+}
+
+TestSuite(cuckoo, .init = setup, .fini = teardown);
+
+/* Under the filter's lock. */
+static void on_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    (void)ctx;
+    cr_assert_eq(id, 5);
+    cr_assert_lt(noperations, OPERATIONS_MAX);
+    operations[noperations] = (struct bloom_replay_item){hash, cuckoo_ordinal(layer, ordinal)};
+    noperations++;
+    cr_assert_eq(operations[noperations - 1].ordinal, noperations, "ordinals rise by one");
+}
+
+static const struct bloom_journal_ops ops = {.add = on_add};
+static const struct bloom_journal journal = {.ops = &ops, .id = 5};
+
+static struct bloom_filter *make(const struct cuckoo_numbers *numbers)
+{
+    struct bloom_params params;
+    struct bloom_shape shape;
+    struct errbuf err = {""};
+
+    cr_assert_eq(cuckoo_plan(numbers, &params, &shape, &err), BLOOM_OK, "%s", err.text);
+    return filter_make(pool, &params, &shape);
+}
+
+/* An empty filter of the same class. */
+static struct bloom_filter *make_like(const struct bloom_filter *filter)
+{
+    struct bloom_filter *like = malloc(bloom_filter_bytes(bloom_filter_class_of(filter)));
+    struct errbuf err = {""};
+
+    cr_assert_not_null(like);
+    cr_assert_eq(bloom_filter_init_instead(like, bloom_filter_class_of(filter), &err), 0, "%s", err.text);
+    return like;
+}
+
+static unsigned char *slots_of(const struct bloom_filter *filter)
+{
+    uint64_t bytes = cuckoo_bytes_of(filter);
+    unsigned char *slots = malloc(bytes);
+
+    cr_assert_not_null(slots);
+    cuckoo_read(filter, 0, slots, bytes);
+    return slots;
+}
+
+static void expect_equal(const struct bloom_filter *a, const struct bloom_filter *b, const char *what)
+{
+    struct cuckoo_state in_a, in_b;
+    unsigned char *slots_a = slots_of(a), *slots_b = slots_of(b);
+
+    cuckoo_state(a, &in_a);
+    cuckoo_state(b, &in_b);
+    cr_assert_eq(in_a.nlayers, in_b.nlayers, "%s: %u and %u layers", what, in_a.nlayers, in_b.nlayers);
+    cr_assert_eq(in_a.items, in_b.items, "%s: items", what);
+    cr_assert_eq(in_a.deletes, in_b.deletes, "%s: deletes", what);
+    cr_assert_eq(in_a.ordinal, in_b.ordinal, "%s: ordinal", what);
+    cr_assert(memcmp(slots_a, slots_b, in_a.slots) == 0, "%s: slots", what);
+    for (unsigned i = 0; i < in_a.nlayers; i++) {
+        struct bloom_layer_view view_a, view_b;
+        bloom_filter_layer(a, i, &view_a);
+        bloom_filter_layer(b, i, &view_b);
+        cr_assert_eq(view_a.items, view_b.items, "%s: items of layer %u", what, i);
+    }
+    free(slots_a);
+    free(slots_b);
+}
+
+/* Does again what was journaled behind this ordinal. */
+static void replay(struct bloom_filter *filter, uint64_t behind)
+{
+    for (size_t i = behind; i < noperations; i++)
+        cr_assert(cuckoo_replay(filter, &operations[i], operations[i].ordinal), "operation %zu", i);
+}
+
+static void expect_replay(const struct bloom_filter *filter)
+{
+    struct bloom_filter *again = make_like(filter);
+
+    replay(again, 0);
+    expect_equal(filter, again, "a replay of everything");
+    filter_free(again);
+}
+
+/* ---- the model ---- */
+
+struct pair {
+    struct bloom_filter *filter;
+    struct model model;
+    uint64_t seed;
+    unsigned step;
+};
+
+static void compare(const struct pair *pair)
+{
+    struct cuckoo_state state;
+    unsigned char *slots = slots_of(pair->filter), *at = slots;
+
+    cuckoo_state(pair->filter, &state);
+    cr_assert_eq(state.nlayers, pair->model.n, "seed %" PRIu64 " step %u: %u layers, the model has %u", pair->seed,
+                 pair->step, state.nlayers, pair->model.n);
+    cr_assert_eq(state.items, model_items(&pair->model), "seed %" PRIu64 " step %u: items", pair->seed, pair->step);
+    cr_assert_eq(state.deletes, pair->model.deletes, "seed %" PRIu64 " step %u: deletes", pair->seed, pair->step);
+    for (unsigned i = 0; i < pair->model.n; i++) {
+        uint64_t bytes = model_bytes(&pair->model, i);
+        cr_assert(memcmp(at, pair->model.slots[i], bytes) == 0, "seed %" PRIu64 " step %u: slots of layer %u",
+                  pair->seed, pair->step, i);
+        at += bytes;
+    }
+    free(slots);
+}
+
+static void add(struct pair *pair, uint64_t hash, bool only_new)
+{
+    enum bloom_add expected = BLOOM_PRESENT;
+
+    if (!only_new || model_count(&pair->model, hash) == 0)
+        expected = model_add(&pair->model, hash) ? BLOOM_ADDED : BLOOM_FULL;
+    cr_assert_eq(cuckoo_add(pair->filter, hash, only_new, &journal, NULL), expected, "seed %" PRIu64 " step %u",
+                 pair->seed, pair->step);
+}
+
+/* As CF.DEL does it. */
+static void delete (struct pair *pair, uint64_t hash)
+{
+    bool expected = model_delete(&pair->model, hash);
+
+    cr_assert_eq(cuckoo_delete(pair->filter, hash, &journal), expected, "seed %" PRIu64 " step %u", pair->seed,
+                 pair->step);
+    cr_assert_eq(cuckoo_is_sparse(pair->filter), model_is_sparse(&pair->model), "seed %" PRIu64 " step %u: sparse",
+                 pair->seed, pair->step);
+    if (expected && model_is_sparse(&pair->model)) {
+        model_compact(&pair->model, false);
+        cuckoo_compact_begin(pair->filter, false);
+        cuckoo_compact(pair->filter, 1000000, &journal);
+    }
+}
+
+static void ask(const struct pair *pair, uint64_t hash)
+{
+    uint64_t count = model_count(&pair->model, hash);
+
+    cr_assert_eq(cuckoo_count(pair->filter, hash), count, "seed %" PRIu64 " step %u: count", pair->seed, pair->step);
+    cr_assert_eq(cuckoo_query(pair->filter, hash), count > 0, "seed %" PRIu64 " step %u: query", pair->seed,
+                 pair->step);
+}
+
+static void step(struct pair *pair, struct rng *rng, uint64_t nitems, unsigned adds)
+{
+    uint64_t key = rng_below(rng, nitems) * UINT64_C(0x9e3779b97f4a7c15);
+    size_t len = rng_below(rng, 200) == 0 ? 0 : 1 + key % 8;
+    uint64_t hash = cuckoo_hash(&key, len);
+    unsigned choice = (unsigned)rng_below(rng, 100);
+
+    cr_assert_eq(hash, model_hash(&key, len), "the hash of %zu bytes", len);
+    ask(pair, hash);
+    if (choice < adds && pair->model.n < 24 && model_bytes(&pair->model, pair->model.n - 1) < 1 << 18)
+        add(pair, hash, choice % 2);
+    else if (choice < 99)
+        delete (pair, hash);
+    else {
+        model_compact(&pair->model, true);
+        cuckoo_compact_begin(pair->filter, true);
+        cuckoo_compact(pair->filter, 1000000, &journal);
+    }
+    ask(pair, hash);
+    if (pair->step % 37 == 0)
+        compare(pair);
+}
+
+static void play(uint64_t seed)
+{
+    static const unsigned sizes[] = {1, 2, 2, 3, 4, 8, 17, 255}, iterations[] = {1, 2, 20, 20, 500, 65535};
+    struct pair pair = {.seed = seed};
+    struct rng rng;
+
+    rng_init(&rng, seed);
+    struct cuckoo_numbers numbers = {
+        .bucket_size = sizes[rng_below(&rng, sizeof(sizes) / sizeof(sizes[0]))],
+        .iterations = iterations[rng_below(&rng, sizeof(iterations) / sizeof(iterations[0]))],
+        .expansion = (unsigned)rng_below(&rng, 6),
+    };
+    numbers.capacity = numbers.bucket_size * 2u + rng_below(&rng, 3) * rng_below(&rng, 1000);
+    pair.filter = make(&numbers);
+    model_init(&pair.model, numbers.capacity, numbers.bucket_size, numbers.iterations, numbers.expansion);
+    uint64_t nitems = 1 + rng_below(&rng, 2 * numbers.capacity);
+    noperations = 0;
+    for (unsigned phase = 0; phase < 6; phase++) { /* it fills, and empties, and fills again */
+        unsigned adds = phase % 2 ? 20 : 85;
+        for (unsigned i = 0; i < 500; i++, pair.step++)
+            step(&pair, &rng, nitems, adds);
+    }
+    compare(&pair);
+    expect_replay(pair.filter);
+    filter_free(pair.filter);
+    model_free(&pair.model);
+}
+
+Test(cuckoo, every_operation_leaves_the_bytes_of_the_model)
+{
+    const char *rounds = getenv("BLOOMERY_MODEL_ROUNDS");
+    uint64_t n = rounds ? strtoull(rounds, NULL, 10) : 100;
+
+    for (uint64_t seed = 1; seed <= n; seed++)
+        play(seed);
+}
+
+/* ---- refusals ---- */
+
+/* Returns with the first refusal. */
+static void fill_until_refused(struct bloom_filter *filter, struct rng *rng, enum bloom_add refusal, uint64_t *hash_out)
+{
+    struct errbuf err = {""};
+    unsigned char *before;
+    enum bloom_add answer;
+    struct cuckoo_state state;
+
+    do {
+        size_t journaled = noperations;
+        *hash_out = rng_next(rng);
+        before = slots_of(filter);
+        cuckoo_state(filter, &state);
+        answer = cuckoo_add(filter, *hash_out, false, &journal, &err);
+        if (answer == BLOOM_ADDED)
+            free(before);
+        else
+            cr_assert_eq(noperations, journaled, "a refused add is not journaled");
+    } while (answer == BLOOM_ADDED);
+    cr_assert_eq(answer, refusal, "%s", err.text);
+    struct cuckoo_state after;
+    unsigned char *slots = slots_of(filter);
+    cuckoo_state(filter, &after);
+    cr_assert(after.items == state.items && after.nlayers == state.nlayers && after.ordinal == state.ordinal);
+    cr_assert(memcmp(slots, before, state.slots) == 0, "a refused add has changed slots");
+    free(before);
+    free(slots);
+}
+
+Test(cuckoo, a_refused_growth_changes_nothing)
+{
+    struct bloom_filter *filter = make(&(struct cuckoo_numbers){512, 2, 20, 2});
+    struct rng rng;
+    uint64_t hash;
+
+    rng_init(&rng, 77);
+    for (uint64_t limit = 512; limit <= 512 * 15; limit = limit * 2 + 512) {
+        bloom_pool_set_limits(pool, limit, 0);
+        fill_until_refused(filter, &rng, BLOOM_NO_ROOM, &hash);
+        cr_assert_eq(cuckoo_bytes_of(filter), limit);
+        bloom_pool_set_limits(pool, 0, limit);
+        fill_until_refused(filter, &rng, BLOOM_NO_ROOM, &hash);
+        bloom_pool_set_limits(pool, 0, 0);
+        enum bloom_add expected = cuckoo_query(filter, hash) ? BLOOM_PRESENT : BLOOM_ADDED;
+        cr_assert_eq(cuckoo_add(filter, hash, true, &journal, NULL), expected);
+    }
+    expect_replay(filter);
+    filter_free(filter);
+}
+
+Test(cuckoo, a_full_filter_of_fixed_size_stays_as_it_is)
+{
+    struct rng rng;
+    uint64_t hash;
+
+    rng_init(&rng, 78);
+    for (unsigned size = 1; size <= 255; size = size * 2 + 1) {
+        struct bloom_filter *filter = make(&(struct cuckoo_numbers){1024, size, 3 * size, 0});
+        noperations = 0;
+        for (unsigned i = 0; i < 10; i++)
+            fill_until_refused(filter, &rng, BLOOM_FULL, &hash);
+        expect_replay(filter);
+        filter_free(filter);
+    }
+}
+
+/* ---- copies while others write ---- */
+
+#define CLONES 6
+
+static struct bloom_filter *changing;
+static atomic_bool stop;
+
+static void *change(void *arg)
+{
+    struct rng rng;
+    uint64_t nitems = 60000;
+
+    rng_init(&rng, (uintptr_t)arg);
+    for (unsigned i = 0; i < 60000 && !atomic_load(&stop); i++) {
+        uint64_t key = rng_below(&rng, nitems), hash = cuckoo_hash(&key, sizeof(key));
+        bool adds = i / 4000 % 2 == 0; /* it grows and shrinks */
+        if (rng_below(&rng, 10) < (adds ? 8 : 3))
+            (void)cuckoo_add(changing, hash, rng_below(&rng, 2), &journal, NULL);
+        else if (cuckoo_delete(changing, hash, &journal) && cuckoo_is_sparse(changing))
+            cuckoo_compact_begin(changing, rng_below(&rng, 2));
+        cuckoo_compact(changing, 1, &journal);
+    }
+    return NULL;
+}
+
+Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
+{
+    static const struct cuckoo_numbers numbers[] = {{1024, 2, 20, 1}, {40000, 4, 20, 2}, {16384, 2, 20, 1},
+                                                    {8192, 8, 50, 2}, {70000, 3, 20, 4}, {100000, 1, 5, 0}};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        struct bloom_filter *clones[CLONES], *copies[CLONES];
+        pthread_t threads[2];
+        changing = make(&numbers[i]);
+        noperations = 0;
+        atomic_store(&stop, false);
+        for (uintptr_t t = 0; t < 2; t++)
+            cr_assert_eq(pthread_create(&threads[t], NULL, change, (void *)(t + 1 + 2 * i)), 0);
+        for (unsigned c = 0; c < CLONES; c++) {
+            copies[c] = make_like(changing);
+            cr_assert_eq(bloom_clone_make(changing, &clones[c], NULL), 0);
+            cr_assert_eq(cuckoo_copy(changing, copies[c], NULL), 0);
+        }
+        for (unsigned t = 0; t < 2; t++)
+            pthread_join(threads[t], NULL);
+        for (unsigned c = 0; c < CLONES; c++) {
+            struct cuckoo_state state;
+            cuckoo_state(clones[c], &state);
+            replay(clones[c], state.ordinal);
+            expect_equal(changing, clones[c], "a clone");
+            cuckoo_state(copies[c], &state);
+            replay(copies[c], state.ordinal);
+            expect_equal(changing, copies[c], "a copy");
+            bloom_clone_free(clones[c]);
+            filter_free(copies[c]);
+        }
+        expect_replay(changing);
+        filter_free(changing);
+    }
+}
+
+/* ---- chunks ---- */
+
+/* Sets slots of one layer: some that are there and some anew. */
+static void set_some(struct bloom_filter *filter, struct rng *rng)
+{
+    unsigned char bytes[3000];
+    unsigned layer = (unsigned)rng_below(rng, bloom_filter_nlayers(filter));
+    struct bloom_layer_view view;
+    uint64_t first = 0;
+
+    for (unsigned i = 0; i < layer; i++) {
+        bloom_filter_layer(filter, i, &view);
+        first += view.capacity;
+    }
+    bloom_filter_layer(filter, layer, &view);
+    uint64_t at = rng_below(rng, view.capacity), most = view.capacity - at;
+    size_t len = 1 + rng_below(rng, most < sizeof(bytes) ? most : sizeof(bytes));
+    cr_assert(cuckoo_has_slots(filter, first + at, len));
+    cr_assert_not(cuckoo_has_slots(filter, first + at, most + 1));
+    cuckoo_read(filter, first + at, bytes, len);
+    for (size_t i = 0; i < len; i++)
+        if (rng_below(rng, 4) == 0)
+            bytes[i] = (unsigned char)(rng_below(rng, 2) ? 0 : rng_next(rng));
+    cuckoo_set_slots(filter, first + at, bytes, len, &journal);
+    unsigned char now[sizeof(bytes)];
+    cuckoo_read(filter, first + at, now, len);
+    cr_assert(memcmp(bytes, now, len) == 0);
+}
+
+Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
+{
+    struct rng rng;
+
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        rng_init(&rng, seed);
+        unsigned size = 1 + (unsigned)rng_below(&rng, 9), nlayers = 1 + (unsigned)rng_below(&rng, 4);
+        struct bloom_filter *filter = make(&(struct cuckoo_numbers){size * 2 + rng_below(&rng, 2000), size, 20, 2});
+        noperations = 0;
+        cr_assert_eq(cuckoo_extend(filter, nlayers, rng_below(&rng, 2) * 7, &journal, NULL), BLOOM_OK);
+        for (unsigned i = 0; i < 200; i++) {
+            uint64_t hash = rng_next(&rng);
+            (void)cuckoo_add(filter, hash, i % 2, &journal, NULL);
+            if (i % 3 == 0)
+                (void)cuckoo_delete(filter, hash, &journal);
+            set_some(filter, &rng);
+            if (i % 50 == 49) {
+                cuckoo_compact_begin(filter, true);
+                cuckoo_compact(filter, 100, &journal);
+            }
+        }
+        struct cuckoo_state before, after;
+        cuckoo_state(filter, &before);
+        expect_replay(filter);
+        cuckoo_recount(filter);
+        cuckoo_state(filter, &after);
+        cr_assert_eq(before.items, after.items, "seed %" PRIu64, seed);
+        filter_free(filter);
+    }
+}

@@ -99,7 +99,7 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
 
     if (!head_is_possible(head, err))
         return DUMP_BAD;
-    *plan_out = (struct dump_plan){.nlayers = (unsigned)head->nlayers};
+    *plan_out = (struct dump_plan){.nlayers = (unsigned)head->nlayers, .items = head->items};
     for (unsigned i = 0; i < plan_out->nlayers; i++) {
         struct bloom_shape *shape = &plan_out->shapes[i];
         if ((i > 0 && __builtin_mul_overflow(buckets, head->expansion, &buckets)) ||

@@ -41,6 +41,7 @@ struct dump_plan {
     unsigned nlayers; /* 1..BLOOM_MAX_LAYERS */
     struct bloom_shape shapes[BLOOM_MAX_LAYERS];
     uint64_t bytes; /* of the words of all layers */
+    uint64_t items; /* of a cuckoo filter, as its numbers say; of others 0 */
 
     /* Of a window only. A dump has ages, so that a machine with another clock can read it; the time of day tells how
      * long ago it was taken. */

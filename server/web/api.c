@@ -348,7 +348,14 @@ static void write_part(const struct bloom_filter *filter, const struct bloom_lay
     real_unless(by_items, out, "leftS", expires_us > now_us ? (double)(expires_us - now_us) / 1e6 : 0);
 }
 
-/* `away`: its bits are not in memory. */
+/* Of a cuckoo filter, those of its slots. */
+static uint64_t bits_of(const struct bloom_shape *shape)
+{
+    return shape->variant == BLOOM_CUCKOO ? shape->capacity * 8 : bloom_shape_bits(shape);
+}
+
+/* `away`: its bits are not in memory. In a cuckoo filter the slots of a bucket stand for the hash functions, and the
+ * share of slots that are taken for that of bits that are set. */
 static void write_layer(const struct bloom_filter *filter, const struct bloom_layer_view *layer, bool away,
                         uint64_t sample, struct buf *out)
 {
@@ -358,7 +365,7 @@ static void write_layer(const struct bloom_filter *filter, const struct bloom_la
     json_begin(out, NULL, '{');
     json_count(out, "items", layer->items);
     json_count(out, "capacity", layer->capacity);
-    json_count(out, "bits", bloom_shape_bits(&layer->shape));
+    json_count(out, "bits", bits_of(&layer->shape));
     json_count(out, "k", layer->shape.k);
     json_real(out, "asked", layer->error_rate);
     real_unless(away, out, "rate", state.rate);
@@ -426,7 +433,8 @@ enum api_result api_filter(struct server *server, const struct acl_user *user, s
     enum api_result result = API_NO_FILTER;
     char *bytes = decode(key);
     struct slice name = {bytes, key.len / 2};
-    if (bytes && !filter_facts_allowed(user, name))
+    struct entry *entry = bytes ? registry_find(server->registry, registry_hash(server->registry, name), name) : NULL;
+    if (bytes && !filter_facts_allowed(user, name, entry))
         result = API_DENIED;
     else if (bytes && write_named(server, name, out))
         result = API_DONE;

@@ -26,18 +26,18 @@ uint64_t filter_facts_sample(unsigned nlayers)
     return words < SAMPLE_WORDS_MIN ? SAMPLE_WORDS_MIN : words;
 }
 
-bool filter_facts_allowed(const struct acl_user *user, struct slice key)
+bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct entry *entry)
 {
-    static const char command[] = "bf.info";
     if (user->unrestricted)
         return true;
+    const char *command = entry && entry_is_cuckoo(entry) ? "cf.info" : "bf.info";
     return acl_may_read(user, (size_t)command_find((struct slice){command, strlen(command)}), key_name(key));
 }
 
 /* Field by field: the name is large, and most filters of a pass are only counted. */
 static void clear(struct filter_facts *facts)
 {
-    facts->quarantined = facts->fixed = facts->away = false;
+    facts->quarantined = facts->fixed = facts->cuckoo = facts->away = false;
     facts->items = facts->capacity = facts->bytes = 0;
     facts->layers = 0;
     facts->asked = facts->rate = 0;
@@ -74,6 +74,7 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     }
     if (bloom_filter_forgets(filter))
         facts_out->capacity = bloom_filter_capacity(filter);
+    facts_out->cuckoo = bloom_params_is_cuckoo(bloom_filter_params(filter));
     facts_out->fixed = bloom_filter_params(filter)->expansion == 0;
     facts_out->asked = bloom_filter_params(filter)->error_rate;
     facts_out->rate = 0 - expm1(log_absent);

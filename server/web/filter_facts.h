@@ -30,6 +30,7 @@ void name_text(struct slice name, struct name_text *text_out);
 struct filter_facts {
     bool quarantined; /* all that follows but the name is 0 then */
     bool fixed;       /* it does not grow */
+    bool cuckoo;      /* a cuckoo filter: slots stand for bits */
     bool away;        /* by filter_facts_measure(): its bits are not in memory; what follows from them is 0 */
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
@@ -48,8 +49,9 @@ struct filter_facts {
     struct usage_counts usage;
 };
 
-/* Whether the user may see the facts of the filter with this key: whether he may run BF.INFO on it. */
-bool filter_facts_allowed(const struct acl_user *user, struct slice key);
+/* Whether the user may see the facts of the filter with this key: whether he may run BF.INFO, or CF.INFO, on it.
+ * `entry` NULL: there is none. */
+bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct entry *entry);
 
 /* The fields before the name, without and with `rate`, which costs a power for each layer. */
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out);

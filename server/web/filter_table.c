@@ -128,7 +128,7 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
 {
     struct filter_table *table = ctx;
     struct row row;
-    if (!filter_facts_allowed(table->user, key))
+    if (!filter_facts_allowed(table->user, key, entry))
         return;
     table->total++;
     if (!table->all && !glob_test(&table->glob, key_name(key)))
@@ -236,6 +236,7 @@ void filter_facts_json(const struct filter_facts *facts, struct buf *out)
     json_count(out, "db", facts->db);
     json_bool(out, "quarantined", facts->quarantined);
     json_bool(out, "fixed", facts->fixed);
+    json_bool(out, "cuckoo", facts->cuckoo);
     json_count(out, "items", facts->items);
     json_count(out, "capacity", facts->capacity);
     json_count(out, "layers", facts->layers);

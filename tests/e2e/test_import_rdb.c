@@ -92,7 +92,7 @@ static bool is_as_in_file(redisContext *client, const unsigned char *file, size_
 /* Also after a save and a restart: what the tool has written is what the daemon writes. */
 DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
 {
-    RUN(0, "imported 12 filters with 23863 items", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
+    RUN(0, "imported 13 filters with 23864 items", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
     RUN(0, "imported 1 filter with 1 item", "--rdb " QUOTED_MIXED " --db 1 --into 0 --prefix db1: '%s'",
         the_daemon.data);
     daemon_start(&the_daemon, NULL);
@@ -100,7 +100,7 @@ DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
     unsigned char *file = golden_file(&len, MIXED);
     for (int start = 0; start < 2; start++) {
         redisContext *client = client_open(the_daemon.port);
-        expect(client, ":13", "DBSIZE");
+        expect(client, ":14", "DBSIZE");
         size_t same = 0;
         for (size_t f = 0; f < sizeof(filters) / sizeof(*filters); f++)
             same += is_as_in_file(client, file, len, filters[f]);
@@ -108,6 +108,9 @@ DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
         expect(client, "[:1050]", "BF.INFO g:n1000_p0.01 ITEMS");
         expect(client, "[:50]", "BF.INFO g:empty ITEMS");
         expect(client, "[:1]", "BF.INFO db1:other-db:filter ITEMS");
+        expect(client, "+MBbloomCF", "TYPE cuckoo");
+        expect(client, "\"bktsize:2 buckets:512 items:1 deletes:0 filters:1 max_iterations:20 expansion:1\"",
+               "CF.DEBUG cuckoo");
         cr_assert_gt(client_number(client, "PTTL g:one_item"), 0);
         expect(client, ":-1", "PTTL g:empty");
         expect(client, "+OK", "SAVE");
@@ -134,12 +137,15 @@ DAEMON_TEST(the_daemon, import_rdb, an_older_redis_is_read)
 
 Test(import_rdb, a_list_says_what_is_in_a_file_and_imports_nothing)
 {
-    RUN(0, "13 filters with 23864 items", "--rdb " QUOTED_MIXED " --list");
+    RUN(0, "14 filters with 23865 items", "--rdb " QUOTED_MIXED " --list");
     cr_assert(strstr(output, "0\tg%3Ascaled_6_layers\t6 layers, 3023 items of 3150, error rate 0.01, 6688 bytes\n"),
               "%s", output);
     cr_assert(strstr(output, "1\tother-db%3Afilter\t"), "%s", output);
-    cr_assert(strstr(output, "4 string, 2 set, 2 hash, 1 MBbloomCF, 1 TopK-TYPE, 1 CMSk-TYPE, 1 stream"), "%s", output);
-    RUN(0, "\"name\":\"other-db:filter\",\"layers\":1,\"items\":1", "--rdb " QUOTED_MIXED " --list --json --db 1");
+    cr_assert(strstr(output, "0\tcuckoo\tcuckoo filter, 1 sub-filter, 1 item in 1024 slots, 1024 bytes\n"), "%s",
+              output);
+    cr_assert(strstr(output, "4 string, 2 set, 2 hash, 1 TopK-TYPE, 1 CMSk-TYPE, 1 stream"), "%s", output);
+    RUN(0, "\"name\":\"other-db:filter\",\"type\":\"MBbloom--\",\"layers\":1,\"items\":1",
+        "--rdb " QUOTED_MIXED " --list --json --db 1");
     cr_assert_not(strstr(output, "scaled_6_layers"));
     RUN(0, "\"others\":{\"list\":1,\"string\":4", "--rdb " QUOTED_MIXED " --list --json '%s'", the_daemon.data);
     cr_assert(strstr(output, "\"rdb\":13,\"engine\":\"8.6.3\",\"valkey\":false,\"checksum\":true,\"keys\":28"));
@@ -147,14 +153,14 @@ Test(import_rdb, a_list_says_what_is_in_a_file_and_imports_nothing)
 
 Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
 {
-    RUN(0, "imported 13 filters", "--rdb " QUOTED_MIXED " '%s'", the_daemon.data);
+    RUN(0, "imported 14 filters", "--rdb " QUOTED_MIXED " '%s'", the_daemon.data);
     RUN(1, "skipped: there is a filter of this name already", "--rdb " QUOTED_MIXED " --db 1 '%s'", the_daemon.data);
     RUN(0, "imported 1 filter", "--rdb " QUOTED_MIXED " --db 1 --into 3 '%s'", the_daemon.data);
     RUN(2, "--into '1024': a number from 0 to 1023 is needed", "--rdb " QUOTED_MIXED " --into 1024 '%s'",
         the_daemon.data);
     daemon_start(&the_daemon, NULL);
     redisContext *client = client_open(the_daemon.port);
-    expect(client, ":12", "DBSIZE");
+    expect(client, ":13", "DBSIZE");
     for (int db = 1; db <= 3; db += 2) {
         expect(client, "+OK", "SELECT %d", db);
         expect(client, "[\"other-db:filter\"]", "KEYS *");
@@ -165,10 +171,10 @@ Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
 
 Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)
 {
-    RUN(0, "imported 12 filters", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
+    RUN(0, "imported 13 filters", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
     RUN(1, "skipped: there is a filter of this name already", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
-    cr_assert(strstr(output, "imported 0 filters with 0 items, 0 bytes; 12 skipped"), "%s", output);
-    RUN(0, "imported 12 filters", "--rdb " QUOTED_MIXED " --db 0 --prefix again: '%s'", the_daemon.data);
+    cr_assert(strstr(output, "imported 0 filters with 0 items, 0 bytes; 13 skipped"), "%s", output);
+    RUN(0, "imported 13 filters", "--rdb " QUOTED_MIXED " --db 0 --prefix again: '%s'", the_daemon.data);
     RUN(1, "\"imported\":false,\"reason\":\"there is a filter of this name already\"",
         "--rdb " QUOTED_MIXED " --db 0 --json '%s'", the_daemon.data);
 }
@@ -230,6 +236,33 @@ Test(import_rdb, what_is_skipped_is_told_with_the_reason)
     cr_assert(strstr(output, "has no checksum"), "%s", output);
     cr_assert(strstr(output, "8 unread bytes after its end"), "%s", output);
     cr_assert(strstr(output, "2 filters have been skipped"), "%s", output);
+}
+
+#define CUCKOO(name, encver) "\7\3" name "\x81\x30\x16\xe5\xa2\x89\x82\x14" encver
+
+#define OLD           "\2\1\2\4\2\3\5\10abc\0\0\0\0\0\0"
+#define HEAD(buckets) "\2\1\2" buckets "\2\3\2\0\2\2\2\24\2\1" /* one sub-filter, 3 items, buckets of 2 */
+
+/* RedisBloom before 2.2 had other hashes: its cuckoo filters would answer "absent" to what is in them. */
+Test(import_rdb, cuckoo_filters_that_cannot_be_are_told_with_the_reason)
+{
+    static const char file[] =
+        "REDIS0011\xfe\0" CUCKOO("old", "\1") OLD CUCKOO("new", "\5") "\2\1\0" CUCKOO("bad", "\4")
+            HEAD("\3") "\2\3\5\6abcdef\0" CUCKOO("all", "\4") HEAD("\2") "\2\2\5\4ab\0c\0\xff\0\0\0\0\0\0\0\0";
+    char path[400];
+    snprintf(path, sizeof(path), "%s/cuckoo.rdb", the_daemon.dir);
+    write_changed(path, (const unsigned char *)file, sizeof(file) - 1, sizeof(file), 0);
+    RUN(1,
+        "0\told\tskipped: a cuckoo filter of RedisBloom before 2.2 (encoding 1) has hashes that later versions do not "
+        "use: make it anew from its items",
+        "--rdb '%s' '%s'", path, the_daemon.data);
+    cr_assert(strstr(output, "0\tnew\tskipped: a cuckoo filter in the unknown encoding 5\n"), "%s", output);
+    cr_assert(strstr(output, "0\tbad\tskipped: number of buckets: 3 is not possible\n"), "%s", output);
+    cr_assert(strstr(output, "imported 1 filter with 3 items, 8 bytes; 3 skipped"), "%s", output);
+    daemon_start(&the_daemon, NULL);
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "\"bktsize:2 buckets:2 items:3 deletes:0 filters:1 max_iterations:20 expansion:1\"", "CF.DEBUG all");
+    redisFree(client);
 }
 
 Test(import_rdb, arguments_that_do_not_fit_are_refused)

@@ -226,6 +226,13 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     if (filter->name_len != export->key.len || memcmp(filter->name, export->key.bytes, filter->name_len) != 0)
         return 0;
     export->found = true;
+    if (bloom_params_is_cuckoo(&filter->params)) {
+        export->status = tool_failed(
+            EXPORT,
+            "'%s' is a cuckoo filter, for which there is no such file: a daemon gives it out by CF.SCANDUMP or DUMP",
+            export->name);
+        return 0;
+    }
     if (filter->params.key)
         fprintf(stderr,
                 "bloomery " EXPORT

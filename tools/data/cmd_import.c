@@ -148,12 +148,13 @@ static const struct tool_option options[] = {
     TOOL_DATABASE_OPTION("The database for NAME (0); with --rdb only the filters of this database."),
     {.name = "--json",
      .doc = "The result as an object: name, variant, k, bits, items, capacity, rate. With --rdb, for each filter:"
-            " db, name, layers, items, capacity, error_rate, expansion, bytes, expires_ms, and whether it was "
+            " db, name, type, layers, items, capacity, error_rate, expansion, bytes, expires_ms, and whether it was "
             "imported, or the reason why not; others counts the values of other types."},
     {.name = "--rdb",
      .value = "FILE",
      .group = "Filters of RedisBloom",
-     .doc = "Imports all filters of RedisBloom from an RDB file of Redis or Valkey (BGSAVE, or redis-cli --rdb), "
+     .doc = "Imports all Bloom and cuckoo filters of RedisBloom from an RDB file of Redis or Valkey (BGSAVE, or "
+            "redis-cli --rdb), "
             "with their names and times to live. All other values are skipped. Filters whose names DATADIR has "
             "are skipped, too, and the exit status is then 1."},
     {.name = "--list", .doc = "Shows the filters in FILE and imports nothing. DATADIR is optional."},
@@ -172,7 +173,8 @@ const struct tool_command tool_import_command = {
             "imports files by BF.IMPORT. NAME must be free. A Filter.db of Cassandra or ScyllaDB becomes a filter"
             " of fixed size with unchanged bits.\n"
             "\n"
-            "With --rdb, the filters of RedisBloom in an RDB file are imported instead, and keep their answers. "
+            "With --rdb, the Bloom and cuckoo filters of RedisBloom in an RDB file are imported instead, and keep "
+            "their answers. "
             "The file is read and its checksum compared before anything is written. All filters come in one save:"
             " after an error there is none of them.",
     .options = options,

@@ -75,6 +75,8 @@ static void print_line(const struct list *list, const struct manifest_filter *fi
            manifest_filter_bytes(filter));
     if (db)
         printf(", database %u", db);
+    if (bloom_params_is_cuckoo(&filter->params))
+        printf(", cuckoo");
     if (filter->params.key)
         printf(", KEYED %016" PRIx64, filter->params.key);
     putchar('\t');
@@ -90,6 +92,7 @@ static void print_object(struct buf *json, const struct list *list, const struct
     json_bytes(json, "name", name_of(filter));
     JSON_COUNTS(json, {"layers", filter->nlayers}, {"items", count_items(filter)},
                 {"bytes", manifest_filter_bytes(filter)}, {"expires_ms", (uint64_t)filter->expires_ms});
+    json_str(json, "layout", bloom_variant_name(filter->variant));
     json_begin(json, "files", '[');
     print_files(filter, json);
     json_end(json, ']');
@@ -176,8 +179,10 @@ static const struct tool_option options[] = {
     {.name = "--name", .value = "NAME", .doc = "Only the filters of this name."},
     TOOL_DATABASE_OPTION("Only the filters of this database."),
     {.name = "--json",
-     .doc = "An array of objects: id, db, name, layers, items, bytes, expires_ms (0: never), files, and "
-            "offset for a filter in a pack; key, the id, of a KEYED filter."},
+     .doc =
+         "An array of objects: id, db, name, layers, items, bytes, expires_ms (0: never), "
+         "layout (na, me, ka, redisbloom, redisbloom32 or cuckoo), files, and offset for a filter in a pack; key, the "
+         "id, of a KEYED filter."},
     {.name = NULL},
 };
 

@@ -172,6 +172,10 @@ static void print_line(const struct rdb_found *found)
     tool_print_name(stdout, found->name, found->name_len);
     if (found->reason)
         printf("\tskipped: %s\n", found->reason);
+    else if (found->cuckoo)
+        printf("\tcuckoo filter, %s, %s in %" PRIu64 " slots, %" PRIu64 " bytes%s\n",
+               log_count(found->nlayers, "sub-filter").text, log_count(found->items, "item").text, found->capacity,
+               found->bytes, found->expires_ms ? ", with a time to live" : "");
     else
         printf("\t%s, %s of %" PRIu64 ", error rate %.3g, %" PRIu64 " bytes%s\n",
                log_count(found->nlayers, "layer").text, log_count(found->items, "item").text, found->capacity,
@@ -183,6 +187,7 @@ static void print_object(struct buf *json, const struct import *import, const st
     json_begin(json, NULL, '{');
     json_count(json, "db", found->db);
     json_bytes(json, "name", (struct slice){found->name, found->name_len});
+    json_str(json, "type", found->cuckoo ? "MBbloomCF" : "MBbloom--");
     if (!found->reason || found->nlayers > 0) {
         JSON_COUNTS(json, {"layers", found->nlayers}, {"items", found->items}, {"capacity", found->capacity});
         json_real(json, "error_rate", found->params.error_rate);

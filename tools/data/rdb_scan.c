@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuckoo_dump.h"
 #include "fsops.h"
 #include "progress.h"
 #include "redisbloom_format.h"
@@ -84,7 +85,8 @@ static int on_key(void *ctx, const struct rdb_key *key)
 {
     struct rdb_scan *scan = ctx;
 
-    if (key->module == 0 || RDB_MODULE_TYPE(key->module) != REDISBLOOM_TYPE_ID) {
+    uint64_t type = key->module ? RDB_MODULE_TYPE(key->module) : 0;
+    if (type != REDISBLOOM_TYPE_ID && type != CUCKOO_TYPE_ID) {
         count_kind(scan, key->kind);
         return 0;
     }
@@ -102,6 +104,7 @@ static int on_key(void *ctx, const struct rdb_key *key)
                                 .name = copy_of(key->name, key->name_len),
                                 .name_len = key->name_len,
                                 .expires_ms = key->expires_ms,
+                                .cuckoo = type == CUCKOO_TYPE_ID,
                                 .encver = RDB_MODULE_VERSION(key->module),
                                 .at = key->at};
     if (!found->name)
@@ -125,8 +128,29 @@ void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char 
 struct numbers {
     struct redisbloom_filter value;
     struct bloom_shape shapes[BLOOM_MAX_LAYERS];
+    struct dump_plan plan; /* of a cuckoo filter */
     struct place place;
 };
+
+static void look_at_cuckoo(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
+{
+    const struct dump_plan *plan = &numbers->plan;
+    struct errbuf err = {{0}};
+    struct rdb_reader reader;
+
+    read_from(&reader, &numbers->place, scan, found->at, &err);
+    if (said(cuckoo_read_value(&reader, found->encver, NULL, NULL, &numbers->plan), &err) != 0) {
+        rdb_scan_refuse(scan, found, err.text);
+        return;
+    }
+    found->params = plan->params;
+    found->nlayers = plan->nlayers;
+    found->bytes = plan->bytes;
+    found->items = plan->items;
+    scan->bytes += plan->bytes;
+    for (unsigned i = 0; i < plan->nlayers; i++)
+        found->capacity += plan->shapes[i].capacity;
+}
 
 static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
 {
@@ -160,7 +184,7 @@ static int look_at_all(struct rdb_scan *scan, struct errbuf *err)
     for (size_t i = 0; i < scan->n; i++) {
         progress_update(&progress, scan->found[i].at);
         if (!scan->found[i].reason)
-            look_at(scan, &scan->found[i], numbers);
+            (scan->found[i].cuckoo ? look_at_cuckoo : look_at)(scan, &scan->found[i], numbers);
     }
     progress_end(&progress);
     free(numbers);
@@ -214,11 +238,11 @@ void rdb_scan_close(struct rdb_scan *scan)
 
 /* ---- one filter with its bits ---- */
 
-static int make(const struct rdb_found *found, const struct bloom_shape *shapes, struct bloom_pool *pool,
-                struct bloom_filter **filter_out, struct errbuf *err)
+static int make(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers,
+                struct bloom_pool *pool, struct bloom_filter **filter_out, struct errbuf *err)
 {
     struct bloom_class *class;
-    int rc = bloom_class_get(pool, &found->params, &shapes[0], &class, err);
+    int rc = bloom_class_get(pool, params, &shapes[0], &class, err);
 
     if (rc != 0)
         return rc;
@@ -230,7 +254,7 @@ static int make(const struct rdb_found *found, const struct bloom_shape *shapes,
         return rc;
     }
     *filter_out = filter;
-    for (unsigned i = 1; rc == 0 && i < found->nlayers; i++)
+    for (unsigned i = 1; rc == 0 && i < nlayers; i++)
         rc = bloom_filter_append_layer(filter, &shapes[i], err);
     return rc;
 }
@@ -254,7 +278,7 @@ static int load(struct rdb_scan *scan, const struct rdb_found *found, struct blo
     if (rc == 0)
         rc = redisbloom_check(&numbers->value, &params, numbers->shapes, &bytes, err);
     if (rc == 0)
-        rc = make(found, numbers->shapes, pool, filter_out, err);
+        rc = make(&params, numbers->shapes, found->nlayers, pool, filter_out, err);
     if (rc != 0)
         return rc;
     read_from(&reader, &numbers->place, scan, found->at, err);
@@ -264,12 +288,39 @@ static int load(struct rdb_scan *scan, const struct rdb_found *found, struct blo
     return rc;
 }
 
+struct making {
+    struct bloom_pool *pool;
+    struct bloom_filter *filter;
+    struct errbuf *err;
+};
+
+static int make_cuckoo(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out)
+{
+    struct making *making = ctx;
+    int rc = make(&plan->params, plan->shapes, plan->nlayers, making->pool, &making->filter, making->err);
+
+    *filter_out = making->filter;
+    return rc;
+}
+
+static int load_cuckoo(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
+                       struct numbers *numbers, struct bloom_filter **filter_out, struct errbuf *err)
+{
+    struct making making = {.pool = pool, .err = err};
+    struct rdb_reader reader;
+
+    read_from(&reader, &numbers->place, scan, found->at, err);
+    int rc = cuckoo_read_value(&reader, found->encver, make_cuckoo, &making, &numbers->plan);
+    *filter_out = making.filter;
+    return rc;
+}
+
 int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
                   struct bloom_filter **filter_out, struct errbuf *err)
 {
     struct numbers *numbers = malloc(sizeof(*numbers));
     struct bloom_filter *filter = NULL;
-    int rc = numbers ? load(scan, found, pool, numbers, &filter, err) : -ENOMEM;
+    int rc = numbers ? (found->cuckoo ? load_cuckoo : load)(scan, found, pool, numbers, &filter, err) : -ENOMEM;
 
     free(numbers);
     if (rc == 0) {

@@ -1,4 +1,4 @@
-/* rdb_scan: finds RedisBloom's filters in an RDB file, and counts its other values. */
+/* rdb_scan: finds RedisBloom's Bloom and cuckoo filters in an RDB file, and counts its other values. */
 #ifndef BLOOMERY_TOOL_RDB_SCAN_H
 #define BLOOMERY_TOOL_RDB_SCAN_H
 
@@ -15,6 +15,7 @@ struct rdb_found {
     char *name; /* not NUL-terminated */
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
+    bool cuckoo;
     unsigned encver;
     uint64_t at; /* offset of the value */
 
@@ -22,8 +23,8 @@ struct rdb_found {
     char *reason; /* NULL: there is none */
     struct bloom_params params;
     unsigned nlayers;
-    uint64_t items, capacity;
-    uint64_t bytes; /* of its bits */
+    uint64_t items, capacity; /* of a cuckoo filter: slots */
+    uint64_t bytes;           /* of its bits */
 };
 
 /* Values of other kinds. */

@@ -220,8 +220,9 @@ async function filters(params) {
 
 // ---- one filter ----
 
-function layerTable(layers) {
-  const head = el('tr', {}, ...['layer', 'items', 'capacity', 'fill', 'bits set', 'k', 'rate', 'its share'].map((t, i) => el('th', { class: i === 2 || i === 5 ? 'wide' : '' }, t)))
+function layerTable(layers, cuckoo) {
+  const titles = cuckoo ? ['sub-filter', 'items', 'slots', 'fill', 'slots taken', 'bucket', 'rate', 'rate when full'] : ['layer', 'items', 'capacity', 'fill', 'bits set', 'k', 'rate', 'its share']
+  const head = el('tr', {}, ...titles.map((t, i) => el('th', { class: i === 2 || i === 5 ? 'wide' : '' }, t)))
   return el('div', { class: 'scroll' }, el('table', { id: 'layers' }, el('thead', {}, head), el('tbody', {}, layers.map((l, i) => el('tr', {},
     el('td', {}, String(i + 1)), el('td', {}, number(l.items)), el('td', { class: 'wide' }, number(l.capacity)), el('td', {}, percent(l.items / l.capacity), bar(l.items / l.capacity)),
     el('td', {}, percent(l.bitsSet)), el('td', { class: 'wide' }, number(l.k)), el('td', {}, rate(l.rate)), el('td', {}, rate(l.asked)))))))
@@ -264,16 +265,16 @@ async function filter(params) {
   if (f.quarantined) return [now, card(title, el('p', { class: 'bad' }, 'quarantined: ' + f.reason))]
   const asked = f.hits + f.misses
   const measured = { rate: f.measured, asked: f.asked }
-  return [now, el('h2', { id: 'filter' }, title), el('div', { class: 'cards' },
+  return [now, el('h2', { id: 'filter' }, title + (f.cuckoo ? ' (cuckoo filter)' : '')), el('div', { class: 'cards' },
     card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.items, 'items'),
       list([['capacity', number(f.capacity) + (f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
         ['expires', f.expiresMs ? when(f.expiresMs / 1000) : 'never']])),
     card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))),
-      list([['asked for', rate(f.asked)], ['from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
+      list([[f.cuckoo ? 'of one full sub-filter' : 'asked for', rate(f.asked)], [f.cuckoo ? 'from the slots' : 'from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
     card('Queries', el('div', { class: 'big' }, compact(asked)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
       ['counted since', f.sinceUnix ? when(f.sinceUnix) : '–']]))),
   f.window ? card(windowTitle(f.window), ringTable(f.each)) : null,
-  card('Layers', layerTable(f.each))]
+  card(f.cuckoo ? 'Sub-filters' : 'Layers', layerTable(f.each, f.cuckoo))]
 }
 
 // ---- slow log, clients ----

@@ -357,7 +357,7 @@ Test(tool_filters, json_of_each_command)
         {"show na-1-big-Filter.db --json", "bits|bits_set|bytes|capacity|file|fill|k|keys|rate|variant"},
         {"query na-1-big-Filter.db x --json", "item|present"},
         {"import data f na-1-big-Filter.db --json", "bits|capacity|items|k|name|rate|variant"},
-        {"list data --json", "bytes|db|expires_ms|files|id|items|layers|name"},
+        {"list data --json", "bytes|db|expires_ms|files|id|items|layers|layout|name"},
         {"export data f out --json", "bits|file|items|k"},
         {"check data --json", "files|impossible|log|manifest|problems|whole"},
     };

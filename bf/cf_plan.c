@@ -17,7 +17,7 @@ static struct outlook look_ahead(const struct bloom_params *params, const struct
 {
     double slots = (double)first->capacity, absent = 1;
     struct outlook outlook = {0};
-    for (unsigned i = 0; i < most_layers; i++, slots *= params->expansion) {
+    for (unsigned i = 0; i < most_layers; i++) {
         double here = items < slots * load ? items : slots * load;
         items -= here;
         absent *= 1 - cuckoo_rate(first->k, here / slots);
@@ -29,6 +29,7 @@ static struct outlook look_ahead(const struct bloom_params *params, const struct
         }
         if (params->expansion == 0)
             break;
+        slots *= params->expansion;
     }
     return (struct outlook){0};
 }

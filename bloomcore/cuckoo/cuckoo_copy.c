@@ -57,18 +57,16 @@ int cuckoo_copy(struct bloom_filter *filter, struct bloom_filter *copy, struct e
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
     struct cuckoo_mirror mirror = {.copy = copy};
-    bool ended = false;
     int rc = 0;
 
     bloom_lock_take(lock);
     mirror.next = cuckoo->mirrors;
     cuckoo->mirrors = &mirror;
-    while (!ended && rc == 0) {
+    while (rc == 0) {
         unsigned nlayers = bloom_filter_nlayers(filter);
         struct bloom_layer_view view;
         if (mirror.layer >= nlayers) {
             end(filter, copy);
-            ended = true;
             break;
         }
         if (mirror.layer < bloom_filter_nlayers(copy)) {

@@ -142,7 +142,7 @@ def test_errors():
     raises(ResponseError, "capacity", bf.create, "g", 0.01, 0)
     raises(ResponseError, "wrong number of arguments for 'bf.add' command", client.execute_command, "BF.ADD", "f")
     raises(ResponseError, "unknown command", client.set, "key", "value")
-    raises(ResponseError, "unknown command", client.cf().add, "key", "value")
+    raises(ResponseError, "unknown command", client.topk().add, "key", "value")
     bf.create("full", 0.01, 3, noScale=True)
     replies = bf.madd("full", *range(5))
     equal(replies[:3], [1, 1, 1])

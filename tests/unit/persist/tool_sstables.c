@@ -336,7 +336,7 @@ Test(tool_sstables, real_summaries)
         cr_skip_test("there are no real SSTables here");
     ASSERT_RUN(0, "all noticed\n",
                "for summary in '" BLOOMERY_SHARED_GOLDEN_DIR "'/sstables/*/*-Summary.db; do rm -rf t && mkdir t && "
-               "cp \"${summary%%Summary.db}\"* t && index=$(echo t/*-Index.db) && case $index in "
+               "cp --no-preserve=mode \"${summary%%Summary.db}\"* t && index=$(echo t/*-Index.db) && case $index in "
                "*-i?-*|*-j?-*|*-k?-*|*/l?-*) printf '\\0\\1x\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0';; "
                "*) printf '\\0\\1x\\0\\0';; esac >>\"$index\" || exit 9; " TOOL
                "rebuild --same --output new \"$index\" 2>&1 | grep -q 'Summary.db has as the last' || "

@@ -165,14 +165,15 @@ size_t cf_first_item(const struct bf_args *args)
     return i + 1;
 }
 
-/* ---- chunks ---- */
-
-bool cf_read_position(struct slice word, int64_t *position_out)
-{
-    return slice_to_int64(word, position_out);
-}
-
 /* ---- replies ---- */
+
+void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_new)
+{
+    if (only_new || (answer > BLOOM_ADDED && !out->maps))
+        out->ops->integer(out->ctx, answer > BLOOM_ADDED ? -1 : answer == BLOOM_ADDED);
+    else
+        out->ops->boolean(out->ctx, answer == BLOOM_ADDED);
+}
 
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error)
 {

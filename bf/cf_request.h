@@ -14,19 +14,17 @@
 #include "bloom_filter.h"
 #include "cuckoo.h"
 
-#define CF_EXISTS         "ERR item exists"
-#define CF_NOT_FOUND      "ERR not found"
-#define CF_FULL           "Filter is full"
-#define CF_MANY_LAYERS    "Maximum expansions reached"
-#define CF_NO_MEMORY      "ERR Insufficient memory: %s"
-#define CF_DEL_MISSING    "Not found"
-#define CF_COMPACT_NONE   "Cuckoo filter was not found"
-#define CF_BAD_POSITION   "Invalid position"
-#define CF_BAD_HEADER     "Invalid header"
-#define CF_NOT_MADE       "Couldn't create filter!"
-#define CF_NOT_LOADED     "Couldn't load chunk!"
-#define CF_CHUNK_BYTES    (512u << 10) /* of CF.SCANDUMP */
-#define CF_FIRST_ITERATOR 1            /* of the header; behind it the number of bytes given so far is added */
+#define CF_EXISTS       "ERR item exists"
+#define CF_NOT_FOUND    "ERR not found"
+#define CF_FULL         "Filter is full"
+#define CF_MANY_LAYERS  "Maximum expansions reached"
+#define CF_NO_MEMORY    "ERR Insufficient memory: %s"
+#define CF_DEL_MISSING  "Not found"
+#define CF_COMPACT_NONE "Cuckoo filter was not found"
+#define CF_BAD_POSITION "Invalid position"
+#define CF_BAD_HEADER   "Invalid header"
+#define CF_NOT_MADE     "Couldn't create filter!"
+#define CF_NOT_LOADED   "Couldn't load chunk!"
 
 /* All that read: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
@@ -54,8 +52,9 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
 /* The index of the first item of a CF.INSERT that has been read without an error. */
 size_t cf_first_item(const struct bf_args *args);
 
-/* An iterator: a whole number in the form in which it is written, which is not negative or may be. */
-bool cf_read_position(struct slice word, int64_t *position_out);
+/* An element of the list of CF.INSERT: true, or false where the filter is full; of CF.INSERTNX an integer in RESP3,
+ * too. */
+void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_new);
 
 /* CF.INFO key [FULL]: RedisBloom's fields; FULL adds the share of taken slots, the error rate now and the bytes an item
  * takes. */

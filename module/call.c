@@ -5,6 +5,8 @@
 
 #include "bf_texts.h"
 #include "bloom_keyring.h"
+#include "cf_request.h"
+#include "cuckoo_type.h"
 #include "redisbloom_type.h"
 #include "reply.h"
 #include "settings.h"
@@ -107,24 +109,37 @@ struct bf_out call_out(struct call *call)
 
 /* ---- keys ---- */
 
-bool call_open_any(struct call *call)
+/* Whether argument 1, which this opens, has something. */
+static bool open_key(struct call *call)
 {
     call->key = engine.OpenKey(call->ctx, call->argv[1], call->writes ? ENGINE_READ | ENGINE_WRITE : ENGINE_READ);
-    if (!call->key || (call->writes && engine.KeyType(call->key) == ENGINE_KEY_EMPTY))
+    return call->key && !(call->writes && engine.KeyType(call->key) == ENGINE_KEY_EMPTY);
+}
+
+/* `asks`: a cuckoo filter counts as nothing. */
+static inline bool open_bloom(struct call *call, bool asks)
+{
+    if (!open_key(call))
         return true;
     const struct engine_type *type = engine.ModuleTypeGetType(call->key);
     if (type && (type == value_type || type == redisbloom_type)) { /* the usual case first: each question is a call */
         call->value = engine.ModuleTypeGetValue(call->key);
         return true;
     }
+    if (asks && cuckoo_type_is(type))
+        return true;
     engine.ReplyWithError(call->ctx, ENGINE_WRONGTYPE);
     return false;
 }
 
-bool call_open(struct call *call)
+bool call_open_any(struct call *call)
 {
-    if (!call_open_any(call))
-        return false;
+    return open_bloom(call, false);
+}
+
+/* False, after an error reply, if only a part of the filter is here. */
+static inline bool is_whole(struct call *call)
+{
     if (!call->value || !call->value->load)
         return true;
     const struct bf_load *load = call->value->load;
@@ -137,15 +152,29 @@ bool call_open(struct call *call)
     return false;
 }
 
-bool call_open_to_ask(struct call *call)
+bool call_open(struct call *call)
 {
-    if (!call_open(call))
-        return false;
+    return open_bloom(call, false) && is_whole(call);
+}
+
+/* False, after an error reply, if the key of the filter is not here. */
+static inline bool has_its_key(struct call *call)
+{
     uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
     char text[BF_KEY_TEXT];
     if (key)
         call_error(call, BF_NO_KEY, bf_key_text(key, text));
     return key == 0;
+}
+
+bool call_open_to_ask(struct call *call)
+{
+    return open_bloom(call, false) && is_whole(call) && has_its_key(call);
+}
+
+bool call_open_to_query(struct call *call)
+{
+    return open_bloom(call, true) && is_whole(call) && has_its_key(call);
 }
 
 bool call_open_existing(struct call *call)
@@ -154,6 +183,33 @@ bool call_open_existing(struct call *call)
         return false;
     if (!call->value)
         engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
+    return call->value != NULL;
+}
+
+enum call_found call_find_cuckoo(struct call *call)
+{
+    if (!open_key(call))
+        return CALL_NONE;
+    if (!cuckoo_type_is(engine.ModuleTypeGetType(call->key)))
+        return CALL_OTHER;
+    call->value = engine.ModuleTypeGetValue(call->key);
+    return CALL_THERE;
+}
+
+bool call_open_cuckoo(struct call *call)
+{
+    if (call_find_cuckoo(call) != CALL_OTHER)
+        return true;
+    engine.ReplyWithError(call->ctx, ENGINE_WRONGTYPE);
+    return false;
+}
+
+bool call_open_existing_cuckoo(struct call *call)
+{
+    if (!call_open_cuckoo(call))
+        return false;
+    if (!call->value)
+        engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
     return call->value != NULL;
 }
 

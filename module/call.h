@@ -42,11 +42,24 @@ bool call_open(struct call *call);
 /* call_open() for a command that hashes items: the key of a KEYED filter must be here, too. */
 bool call_open_to_ask(struct call *call);
 
+/* call_open_to_ask() for questions about items, of which a cuckoo filter has none: for them it is missing. */
+bool call_open_to_query(struct call *call);
+
 /* call_open() for a command that deals with half-loaded filters, too. */
 bool call_open_any(struct call *call);
 
 /* call_open(), and an error reply if there is no filter. */
 bool call_open_existing(struct call *call);
+
+/* Opens the cuckoo filter of argument 1, which is then call->value, without a reply. */
+enum call_found { CALL_THERE, CALL_NONE, CALL_OTHER };
+enum call_found call_find_cuckoo(struct call *call);
+
+/* The same. True: call->value is it, or NULL. False after an error reply: the key holds something else. */
+bool call_open_cuckoo(struct call *call);
+
+/* call_open_cuckoo(), and an error reply if there is no filter. */
+bool call_open_existing_cuckoo(struct call *call);
 
 static inline void call_close(struct call *call)
 {

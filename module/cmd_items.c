@@ -228,7 +228,7 @@ static void query_all(struct call *call, size_t first, size_t count)
 static void query_words(struct call *call, size_t first, enum bf_missing missing)
 {
     size_t n = (size_t)call->argc - first;
-    if (call_open_to_ask(call)) {
+    if (call_open_to_query(call)) {
         if (!call->value) {
             reply_missing(call, n, true, missing);
         } else {
@@ -251,7 +251,7 @@ HANDLER(cmd_bf_exists)
 {
     struct bloom_aim aim;
     bool aimed = aim_ahead(call, &aim);
-    if (call_open_to_ask(call)) {
+    if (call_open_to_query(call)) {
         if (call->value)
             query_one(call, &aim, aimed);
         else

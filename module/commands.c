@@ -26,6 +26,7 @@
 
 static const struct command rows[] = {
 #include "bf_commands.def"
+#include "cf_commands.def"
     {
         COMMAND("bf.apply"),
         .handler = cmd_bf_apply,
@@ -54,12 +55,13 @@ const struct command *command_of(engine_command_fn handler)
 /* A first chunk over maxmemory is refused by its handler: as a flag, the engine would refuse it to a migration, too. */
 static void flags_of(const struct command *row, char *text, size_t size)
 {
-    bool by_itself = row->handler == cmd_bf_loadchunk;
+    bool by_itself = row->handler == cmd_bf_loadchunk || row->handler == cmd_cf_loadchunk;
     snprintf(text, size, "%s%s%s", row->flags & CMD_WRITE ? "write" : "readonly",
              row->flags & CMD_DENYOOM && !by_itself ? " deny-oom" : "", row->flags & CMD_FAST ? " fast" : "");
 }
 
-/* "@write @fast @bloom" without the signs, and without the module's own category where the engine has none. */
+/* "@write @fast @bloom" without the signs, and without the module's own category, the last one, where the engine has
+ * none. */
 static void categories_of(const struct command *row, bool own, char *text, size_t size)
 {
     size_t len = 0;
@@ -67,9 +69,9 @@ static void categories_of(const struct command *row, bool own, char *text, size_
         if (*at != '@')
             text[len++] = *at;
     text[len] = '\0';
-    char *bloom = strstr(text, " bloom");
-    if (!own && bloom)
-        *bloom = '\0';
+    char *last = strrchr(text, ' ');
+    if (!own && last)
+        *last = '\0';
 }
 
 /* ---- COMMAND DOCS and key specifications ---- */
@@ -192,11 +194,19 @@ static bool register_row(struct engine_ctx *ctx, const char *prefix, const struc
     return true;
 }
 
-bool commands_register(struct engine_ctx *ctx, const char *prefix, struct errbuf *err)
+/* Whether the engine has this category, of this module or another. */
+static bool has_category(struct engine_ctx *ctx, const char *name)
 {
-    bool own_category = engine.AddACLCategory && (engine.AddACLCategory(ctx, "bloom") == ENGINE_OK || errno == EBUSY);
-    for (size_t i = 0; i < ROWS; i++)
-        if (!register_row(ctx, prefix, &rows[i], own_category, err))
+    return engine.AddACLCategory && (engine.AddACLCategory(ctx, name) == ENGINE_OK || errno == EBUSY);
+}
+
+bool commands_register(struct engine_ctx *ctx, const char *prefix, const char *cuckoo_prefix, struct errbuf *err)
+{
+    bool bloom = has_category(ctx, "bloom"), cuckoo = has_category(ctx, "cuckoo");
+    for (size_t i = 0; i < ROWS; i++) {
+        bool is_cuckoo = rows[i].name[0] == 'c';
+        if (!register_row(ctx, is_cuckoo ? cuckoo_prefix : prefix, &rows[i], is_cuckoo ? cuckoo : bloom, err))
             return false;
+    }
     return true;
 }

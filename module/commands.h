@@ -19,6 +19,7 @@ enum {
     CMD_LARGE = 0,
     CMD_DEFERS = 0,
     CMD_BITS = 0,
+    CMD_CUCKOO = 0,
 };
 
 struct command_arg {
@@ -29,7 +30,7 @@ struct command_arg {
     size_t nargs;
 };
 
-/* A row of bf_commands.def. */
+/* A row of bf_commands.def or cf_commands.def. */
 struct command {
     const char *name; /* "bf.add" */
     engine_command_fn handler;
@@ -44,7 +45,7 @@ struct command {
 /* That of a handler. */
 const struct command *command_of(engine_command_fn handler);
 
-/* All of them, under names that begin with the prefix. False with a text: a name is taken. */
-bool commands_register(struct engine_ctx *ctx, const char *prefix, struct errbuf *err);
+/* All of them, under names that begin with the prefix of their kind of filter. False with a text: a name is taken. */
+bool commands_register(struct engine_ctx *ctx, const char *prefix, const char *cuckoo_prefix, struct errbuf *err);
 
 #endif

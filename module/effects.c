@@ -5,6 +5,7 @@
 
 #include "bloom_window_follow.h"
 #include "bytes.h"
+#include "cf_chunks.h"
 #include "redisbloom_type.h"
 #include "settings.h"
 #include "value_window.h"
@@ -158,6 +159,56 @@ void effect_added(struct call *call, size_t first, const uint32_t *added, size_t
     }
     if (count > 0)
         engine.Replicate(call->ctx, count == 1 ? names.add : names.madd, "sv", call->argv[1], list, count);
+}
+
+/* ---- cuckoo filters ---- */
+
+/* Whether CF.RESERVE says what makes this filter. It refuses a capacity that settings may have, and looks for its
+ * options in the name of the key, too, as RedisBloom does. */
+static bool reserve_says_it(struct slice name, const struct cuckoo_numbers *numbers)
+{
+    return numbers->capacity >= 2 * (uint64_t)numbers->bucket_size && !slice_is(name, "BUCKETSIZE") &&
+           !slice_is(name, "MAXITERATIONS") && !slice_is(name, "EXPANSION");
+}
+
+void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers)
+{
+    unsigned char header[CUCKOO_HEADER_BYTES];
+    struct cuckoo_head head;
+    char words[4][24];
+    if (!reserve_says_it(call_arg(call, 1), numbers)) {
+        cuckoo_head_of(value_filter(call->value), &head);
+        cuckoo_head_put(&head, header);
+        engine.Replicate(call->ctx, names.cf_loadchunk, "slb", call->argv[1], (long long)CF_FIRST_ITERATOR,
+                         (const char *)header, sizeof(header));
+        return;
+    }
+    snprintf(words[0], sizeof(words[0]), "%llu", (unsigned long long)numbers->capacity);
+    snprintf(words[1], sizeof(words[1]), "%u", numbers->bucket_size);
+    snprintf(words[2], sizeof(words[2]), "%u", numbers->iterations);
+    snprintf(words[3], sizeof(words[3]), "%u", numbers->expansion);
+    engine.Replicate(call->ctx, names.cf_reserve, "sccccccc", call->argv[1], words[0], "BUCKETSIZE", words[1],
+                     "MAXITERATIONS", words[2], "EXPANSION", words[3]);
+}
+
+void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came)
+{
+    if (as_it_came) {
+        effect_verbatim(call);
+        return;
+    }
+    struct engine_string **list = n > 1 ? word_list(n) : NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(added[i / 32] >> (i % 32) & 1))
+            continue;
+        if (list)
+            list[count++] = call->argv[first + i];
+        else /* without memory for the list: one by one */
+            engine.Replicate(call->ctx, names.cf_add, "ss", call->argv[1], call->argv[first + i]);
+    }
+    if (count > 0)
+        engine.Replicate(call->ctx, names.cf_insert, "scv", call->argv[1], "ITEMS", list, count);
 }
 
 void effect_verbatim(struct call *call)

@@ -16,6 +16,10 @@
  * Adds to a window are replicated like adds to any filter, also if they were answered 0 but placed (REFRESH). A replica
  * places their items in the newest part without a test.
  *
+ * Of cuckoo filters RedisBloom's commands say all: CF.RESERVE with every number, CF.ADD and CF.INSERT with the items
+ * that have been added, the header of CF.LOADCHUNK, whose result no setting changes. What is done with a filter is the
+ * same everywhere, evictions, growth and compactions, too.
+ *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
  * Where RedisBloom's place is taken, the engine's log is told of filters of its type in its commands instead, so that
@@ -27,6 +31,7 @@
 
 #include "bloom_window.h"
 #include "call.h"
+#include "cuckoo_shape.h"
 
 /* The filter of the call has come into being, empty. `expires_ms` is Unix time, 0: never; this sets it, too. */
 void effect_made(struct call *call, int64_t expires_ms);
@@ -49,6 +54,13 @@ void effect_united(struct call *call, struct engine_string *const *words, size_t
 
 /* Of the words from `first` on, those whose bit is set in `added` have been added; `n` bits from bit `from` on. */
 void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n);
+
+/* The cuckoo filter of the call has come into being, with these numbers. */
+void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers);
+
+/* Of the n words from `first` on, those whose bit is set in `added` have been added to a cuckoo filter. `as_it_came`:
+ * the command says the same to a replica, and nothing has been told yet. */
+void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came);
 
 /* The command as it came, and nothing else of this call: the engines' interface says that the two are not to be mixed.
  */

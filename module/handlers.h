@@ -1,4 +1,4 @@
-/* handlers: the commands, as the rows of bf_commands.def name them.
+/* handlers: the commands, as the rows of bf_commands.def and cf_commands.def name them.
  *
  * HANDLER(cmd_bf_x) { ... } is given a call with a valid number of words, and replies. It opens the key with
  * call_open(); the key is closed behind it. */
@@ -14,6 +14,9 @@
 #define BF_HANDLER(name) HANDLER_DECLARED(cmd_bf_##name);
 #include "bf_commands.def"
 #undef BF_HANDLER
+#define CF_HANDLER(name) HANDLER_DECLARED(cmd_cf_##name);
+#include "cf_commands.def"
+#undef CF_HANDLER
 HANDLER_DECLARED(cmd_bf_apply);
 
 #define HANDLER(function)                                                                \

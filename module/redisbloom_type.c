@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cuckoo_type.h"
 #include "memory.h"
 #include "redisbloom_dump.h"
 #include "settings.h"
@@ -12,6 +13,8 @@ struct engine_type *redisbloom_type;
 
 struct engine_type *value_type_of(const struct value *value)
 {
+    if (bloom_params_is_cuckoo(bloom_filter_params(value_filter(value))))
+        return cuckoo_type_of_new();
     bool theirs = redisbloom_type && !value->load && redisbloom_is_layout(value_filter(value));
     return theirs ? redisbloom_type : value_type;
 }

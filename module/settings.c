@@ -202,6 +202,15 @@ static void set_names(const char *prefix)
     snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
     snprintf(names.loadchunk, sizeof(names.loadchunk), "%s.loadchunk", prefix);
     snprintf(names.apply, sizeof(names.apply), "%s.apply", prefix);
+    if (strcmp(prefix, "bf") == 0)
+        strcpy(settings.cuckoo_prefix, "cf");
+    else
+        snprintf(settings.cuckoo_prefix, sizeof(settings.cuckoo_prefix), "%s-cf", prefix);
+    prefix = settings.cuckoo_prefix;
+    snprintf(names.cf_reserve, sizeof(names.cf_reserve), "%s.reserve", prefix);
+    snprintf(names.cf_add, sizeof(names.cf_add), "%s.add", prefix);
+    snprintf(names.cf_insert, sizeof(names.cf_insert), "%s.insert", prefix);
+    snprintf(names.cf_loadchunk, sizeof(names.cf_loadchunk), "%s.loadchunk", prefix);
 }
 
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err)
@@ -335,6 +344,16 @@ struct bf_defaults settings_defaults(void)
     defaults.params.key = defaults.keyed ? defaults.key : 0;
     bf_set_layout(&defaults.params, settings.layout == LAYOUT_REDISBLOOM);
     return defaults;
+}
+
+struct cuckoo_numbers settings_cuckoo_numbers(void)
+{
+    return (struct cuckoo_numbers){
+        .capacity = (uint64_t)settings.cf_initial_size,
+        .bucket_size = (unsigned)settings.cf_bucket_size,
+        .iterations = (unsigned)settings.cf_max_iterations,
+        .expansion = (unsigned)settings.cf_expansion_factor,
+    };
 }
 
 enum bf_missing settings_missing(void)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "bf_request.h"
+#include "cuckoo_shape.h"
 #include "engine.h"
 #include "errbuf.h"
 
@@ -20,8 +21,9 @@
 #define SETTINGS_PATH_SIZE 4096
 
 struct settings {
-    char prefix[SETTINGS_PREFIX_MAX + 1]; /* of the commands' names, in lower case: "bf" */
-    int take_over;                        /* RedisBloom's type is the module's */
+    char prefix[SETTINGS_PREFIX_MAX + 1];                    /* of the commands' names, in lower case: "bf" */
+    char cuckoo_prefix[SETTINGS_PREFIX_MAX + sizeof("-cf")]; /* "cf"; with another prefix "<prefix>-cf" */
+    int take_over;                                           /* RedisBloom's type is the module's */
 #define SETTING_RATE(field, ...)   double field;
 #define SETTING_NUMBER(field, ...) long long field;
 #define SETTING_BOOL(field, ...)   int field;
@@ -40,6 +42,7 @@ extern struct settings settings;
 /* The names that the prefix gives to commands, in lower case. */
 struct names {
     char reserve[48], add[48], madd[48], merge[48], loadchunk[48], apply[48];
+    char cf_reserve[48], cf_add[48], cf_insert[48], cf_loadchunk[48];
 };
 
 extern struct names names;
@@ -55,6 +58,8 @@ enum { LAYOUT_NA, LAYOUT_REDISBLOOM }; /* settings.layout */
 
 /* Those of filters that a command creates, and the time. */
 struct bf_defaults settings_defaults(void);
+
+struct cuckoo_numbers settings_cuckoo_numbers(void);
 
 enum bf_missing settings_missing(void);
 

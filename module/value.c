@@ -7,6 +7,7 @@
 #include "bloom_keyring.h"
 #include "bloom_merge.h"
 #include "bloom_window.h"
+#include "cuckoo.h"
 #include "memory.h"
 #include "settings.h"
 #include "value_window.h"
@@ -112,6 +113,17 @@ bool value_is_blank(const struct value *value)
     return !value->load && bloom_filter_is_blank(value_filter(value));
 }
 
+static struct value *copy_cuckoo(const struct bloom_filter *filter)
+{
+    struct errbuf err = {""};
+    int status;
+    struct value *copy = value_create(bloom_filter_class_of(filter), false, &status, &err);
+    if (!copy || cuckoo_copy((struct bloom_filter *)(uintptr_t)filter, value_filter(copy), &err) == 0)
+        return copy;
+    value_free(copy);
+    return NULL;
+}
+
 struct value *value_copy(const struct value *value)
 {
     const struct bloom_filter *filter = value_filter(value);
@@ -119,6 +131,8 @@ struct value *value_copy(const struct value *value)
     struct errbuf err = {""};
     struct dump_plan plan;
     int status;
+    if (bloom_params_is_cuckoo(bloom_filter_params(filter)))
+        return copy_cuckoo(filter);
     dump_plan_of(filter, bloom_filter_nlayers(filter), &plan);
     struct value *copy = value_create_shaped(&plan.params, plan.shapes, plan.nlayers, false, &status, &err);
     if (!copy)

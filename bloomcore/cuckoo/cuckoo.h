@@ -33,7 +33,7 @@ uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);
 /* Adds an item once more; with `only_new` unless it seems to be there (BLOOM_PRESENT). Of any number of threads that
  * add an item with `only_new` at the same time exactly one gets BLOOM_ADDED. BLOOM_FULL: no eviction has made room and
  * the filter does not grow. BLOOM_NO_ROOM: the next sub-filter would pass a limit; `err`, which may be NULL, has it.
- * The journal may be NULL. */
+ * The journal may be NULL; its grow(), which may be NULL, too, is asked before a sub-filter is added. */
 enum bloom_add cuckoo_add(struct bloom_filter *filter, uint64_t hash, bool only_new,
                           const struct bloom_journal *journal, struct errbuf *err);
 

@@ -134,8 +134,9 @@ static struct bloom_layer *spare_above(const struct bloom_filter *filter, const 
     return spare;
 }
 
-int cuckoo_grow_locked(struct bloom_filter *filter, struct errbuf *err)
+int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *journal, struct errbuf *err)
 {
+    const struct bloom_journal *asked = journal && journal->ops->grow ? journal : NULL;
     struct bloom_layer *newest = bloom_filter_newest(filter), *spare = spare_above(filter, newest);
     const struct bloom_params *params = bloom_filter_params(filter);
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
@@ -153,7 +154,7 @@ int cuckoo_grow_locked(struct bloom_filter *filter, struct errbuf *err)
         rc = cuckoo_layer_shape((UINT64_C(1) << newest->geometry->n2) * params->expansion, newest->geometry->k, &shape,
                                 err);
     if (rc == BLOOM_OK)
-        rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, NULL, err);
+        rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, asked, err);
     if (rc == BLOOM_OK)
         atomic_fetch_add_explicit(&pool->grown, 1, memory_order_relaxed);
     lock_give(&pool->lock);
@@ -173,7 +174,7 @@ enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, con
         }
         if (bloom_filter_params(filter)->expansion == 0)
             return BLOOM_FULL;
-        if (cuckoo_grow_locked(filter, err) != BLOOM_OK)
+        if (cuckoo_grow_locked(filter, journal, err) != BLOOM_OK)
             return BLOOM_NO_ROOM;
     }
     return BLOOM_ADDED;

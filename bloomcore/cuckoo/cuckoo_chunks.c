@@ -79,7 +79,7 @@ int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t delete
 
     bloom_lock_take(lock);
     while (rc == BLOOM_OK && bloom_filter_nlayers(filter) < nlayers) {
-        rc = cuckoo_grow_locked(filter, err);
+        rc = cuckoo_grow_locked(filter, NULL, err);
         if (rc == BLOOM_OK)
             cuckoo_record(filter, CUCKOO_GROW, 0, 0, journal);
     }

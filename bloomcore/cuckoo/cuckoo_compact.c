@@ -167,7 +167,7 @@ bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *
         atomic_store_explicit(&cuckoo->deletes, h1, memory_order_relaxed);
         break;
     case CUCKOO_GROW:
-        done = cuckoo_grow_locked(filter, NULL) == BLOOM_OK;
+        done = cuckoo_grow_locked(filter, NULL, NULL) == BLOOM_OK;
         break;
     case CUCKOO_SLOTS:
         done = replay_word(filter, h1, h2);

@@ -95,8 +95,9 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
 enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal,
                                  struct errbuf *err);
 
-/* Adds a layer. BLOOM_OK, or a status of bloomcore with the reason. Locked; does not record itself. */
-int cuckoo_grow_locked(struct bloom_filter *filter, struct errbuf *err);
+/* Adds a layer, of which a journal that has grow() is asked. BLOOM_OK, or a status of bloomcore with the reason.
+ * Locked; does not record itself. */
+int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *journal, struct errbuf *err);
 
 /* Sets eight slots, `word` of all layers, and counts what they have. Locked; does not record itself. */
 void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots);

@@ -110,6 +110,9 @@ struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
 /* The operations of a struct bloom_journal whose ctx is the adding worker's ring, and whose id is the entry's. */
 extern const struct bloom_journal_ops journal_ops;
 
+/* The same for cuckoo filters: the log says nothing of their growth, which the same adds make once more. */
+extern const struct bloom_journal_ops journal_cuckoo_ops;
+
 /* Whether there is room for the contents of a small filter. Not while the waiting control records have reached their
  * limit, as they can in a long transaction, which does not wait for room. */
 bool journal_has_room(const struct journal *journal);

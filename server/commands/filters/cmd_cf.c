@@ -99,7 +99,7 @@ const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_
 {
     if (!call->ring)
         return NULL;
-    *journal = (struct bloom_journal){.ops = &journal_ops, .ctx = call->ring, .id = call->entry->id};
+    *journal = (struct bloom_journal){.ops = &journal_cuckoo_ops, .ctx = call->ring, .id = call->entry->id};
     return journal;
 }
 
@@ -206,17 +206,6 @@ void cmd_cf_addnx(struct command_ctx *ctx)
     add_one(&call, command_arg(ctx, 2), true);
 }
 
-/* An element of the list of CF.INSERT: true, or false where the filter is full; of CF.INSERTNX an integer in RESP3,
- * too.
- */
-static void reply_added(struct reply *reply, enum bloom_add answer, bool only_new)
-{
-    if (only_new || (answer > BLOOM_ADDED && reply->version < 3))
-        reply_integer(reply, answer > BLOOM_ADDED ? -1 : answer == BLOOM_ADDED);
-    else
-        reply_bool(reply, answer == BLOOM_ADDED);
-}
-
 /* The filter of the first slice, or NULL after an error reply. */
 static struct bloom_filter *begin_insert(struct command_ctx *ctx, const struct bf_args *args, struct bf_call *call)
 {
@@ -247,6 +236,7 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
 {
     struct bf_args args = bf_args_of(ctx);
     struct bf_call call = bf_call_of(ctx);
+    struct bf_out out = bf_out_of(ctx->reply);
     bool later = ctx->slice && ctx->slice->done > 0; /* its reply has begun */
     struct bloom_filter *filter = later ? same_filter(&call, ctx->slice->id) : begin_insert(ctx, &args, &call);
     struct errbuf err = {""};
@@ -263,7 +253,7 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
     for (size_t i = first; i < first + count; i++) {
         enum bloom_add answer =
             filter ? add(&call, filter, command_arg(ctx, first_item + i), only_new, &err) : BLOOM_NO_ROOM;
-        reply_added(ctx->reply, answer, only_new);
+        cf_reply_added(&out, answer, only_new);
         added += answer == BLOOM_ADDED;
     }
     note_use(&call);

@@ -1,107 +1,40 @@
 /* CF.SCANDUMP and CF.LOADCHUNK. As in RedisBloom the filter exists from its header on, and chunks are written into it
  * as they come. A save or a transaction between two chunks of a dump is not noticed: DUMP is of one moment. */
-#include <stdlib.h>
-
 #include "bf_host.h"
-#include "bloom_size.h"
 #include "cf.h"
-#include "cuckoo_dump.h"
+#include "cf_chunks.h"
 #include "handlers.h"
 #include "journal.h"
 #include "sstables.h"
 
 /* ---- CF.SCANDUMP ---- */
 
-static void reply_end(struct reply *reply)
-{
-    reply_array(reply, 2);
-    reply_integer(reply, 0);
-    reply_null(reply);
-}
-
-static void reply_header(struct reply *reply, const struct bloom_filter *filter)
-{
-    unsigned char bytes[CUCKOO_HEADER_BYTES];
-    struct cuckoo_head head;
-    cuckoo_head_of(filter, &head);
-    cuckoo_head_put(&head, bytes);
-    reply_array(reply, 2);
-    reply_integer(reply, CF_FIRST_ITERATOR);
-    reply_bulk(reply, bytes, sizeof(bytes));
-}
-
-/* The bytes from `at` to the end of their sub-filter, at most CF_CHUNK_BYTES. */
-static uint64_t chunk_at(const struct bloom_filter *filter, uint64_t at)
-{
-    for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
-        struct bloom_layer_view view;
-        bloom_filter_layer(filter, i, &view);
-        if (at < view.capacity)
-            return view.capacity - at < CF_CHUNK_BYTES ? view.capacity - at : CF_CHUNK_BYTES;
-        at -= view.capacity;
-    }
-    return 0;
-}
-
-static void reply_chunk(struct reply *reply, const struct bloom_filter *filter, int64_t iterator)
-{
-    uint64_t at = (uint64_t)iterator - CF_FIRST_ITERATOR, len = chunk_at(filter, at);
-    if (len == 0) {
-        reply_end(reply);
-        return;
-    }
-    unsigned char *bytes = malloc((size_t)len);
-    if (!bytes) {
-        reply_error(reply, "ERR out of memory");
-        return;
-    }
-    cuckoo_read(filter, at, bytes, (size_t)len);
-    reply_array(reply, 2);
-    reply_integer(reply, iterator + (int64_t)len);
-    reply_bulk(reply, bytes, (size_t)len);
-    free(bytes);
-}
-
 void cmd_cf_scandump(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
+    struct bf_out out = bf_out_of(ctx->reply);
+    struct errbuf error;
     int64_t iterator;
-    if (!cf_read_position(command_arg(ctx, 2), &iterator) || iterator < 0) {
-        reply_error(ctx->reply, CF_BAD_POSITION);
+    if (!cf_read_position(command_arg(ctx, 2), false, &iterator, &error)) {
+        reply_error(ctx->reply, error.text);
         return;
     }
     const struct bloom_filter *filter = cf_existing(&call);
-    if (!filter)
-        return;
-    if (iterator == 0)
-        reply_header(ctx->reply, filter);
-    else
-        reply_chunk(ctx->reply, filter, iterator);
+    if (filter)
+        cf_reply_chunk(&out, filter, iterator);
 }
 
 /* ---- CF.LOADCHUNK ---- */
 
-/* A header of 38 bytes costs no memory, but a save writes all that it promises. */
-#define HEADER_MAX_BYTES (BLOOM_MAX_WORDS * 8)
-
 static void load_header(struct command_ctx *ctx, struct bf_call *call, struct slice data)
 {
-    struct cuckoo_head head;
     struct dump_plan plan;
     struct bloom_journal space;
     struct errbuf err = {""};
+    uint64_t deletes;
     bool existed;
-    if (data.len != CUCKOO_HEADER_BYTES) {
-        reply_error(ctx->reply, CF_BAD_HEADER);
-        return;
-    }
-    cuckoo_head_get((const unsigned char *)data.ptr, &head);
-    if (cuckoo_head_plan(&head, &plan, &err) != DUMP_OK) {
-        reply_error(ctx->reply, CF_NOT_MADE);
-        return;
-    }
-    if (plan.bytes > HEADER_MAX_BYTES) {
-        reply_errorf(ctx->reply, CF_NO_MEMORY, "a header may promise 16 GB of slots, the most that one sub-filter has");
+    if (!cf_read_header(data, &plan, &deletes, &err)) {
+        reply_error(ctx->reply, err.text);
         return;
     }
     if (!bf_create_shaped(call, &plan.params, &plan.shapes[0], &existed))
@@ -111,7 +44,7 @@ static void load_header(struct command_ctx *ctx, struct bf_call *call, struct sl
         return;
     }
     struct bloom_filter *filter = entry_filter(call->entry);
-    if (cuckoo_extend(filter, plan.nlayers, head.deletes, cf_journal(call, &space), &err) == BLOOM_OK) {
+    if (cuckoo_extend(filter, plan.nlayers, deletes, cf_journal(call, &space), &err) == BLOOM_OK) {
         cf_changed(call, 1);
         reply_status(ctx->reply, "OK");
         return;
@@ -142,10 +75,12 @@ void cmd_cf_loadchunk(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
     struct slice data = command_arg(ctx, 3);
+    struct errbuf error;
     int64_t iterator;
+    uint64_t at;
     enum cf_found found;
-    if (!cf_read_position(command_arg(ctx, 2), &iterator) || iterator == 0) {
-        reply_error(ctx->reply, CF_BAD_POSITION);
+    if (!cf_read_position(command_arg(ctx, 2), true, &iterator, &error)) {
+        reply_error(ctx->reply, error.text);
         return;
     }
     struct bloom_filter *filter = cf_look(&call, &found);
@@ -162,9 +97,8 @@ void cmd_cf_loadchunk(struct command_ctx *ctx)
         reply_error(ctx->reply, CF_NOT_FOUND);
         return;
     }
-    uint64_t end = (uint64_t)iterator - CF_FIRST_ITERATOR;
-    if (iterator < 0 || data.len == 0 || end < data.len || !cuckoo_has_slots(filter, end - data.len, data.len))
+    if (!cf_chunk_place(filter, iterator, data, &at))
         reply_error(ctx->reply, CF_NOT_LOADED);
     else
-        load_slots(ctx, &call, filter, end - data.len, data);
+        load_slots(ctx, &call, filter, at, data);
 }

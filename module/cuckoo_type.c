@@ -1,0 +1,211 @@
+/* The fields are those of persist/formats/cuckoo_dump.c; here the engine reads and writes them, and compresses. */
+#include "cuckoo_type.h"
+
+#include "cf_chunks.h"
+#include "memory.h"
+#include "settings.h"
+#include "value.h"
+
+static struct engine_type *own, *theirs; /* `theirs` NULL: not taken over */
+
+struct engine_type *cuckoo_type_of_new(void)
+{
+    return theirs ? theirs : own;
+}
+
+bool cuckoo_type_is(const struct engine_type *type)
+{
+    return type && (type == own || type == theirs);
+}
+
+/* Slots in memory are the bytes of RedisBloom. */
+static const char *slots_of(const struct bloom_layer_view *view)
+{
+    return (const char *)(void *)view->words;
+}
+
+/* ---- out ---- */
+
+static void save(struct engine_io *io, void *at)
+{
+    const struct bloom_filter *filter = value_filter(at);
+    struct cuckoo_head head;
+    cuckoo_head_of(filter, &head);
+    engine.SaveUnsigned(io, head.nlayers);
+    engine.SaveUnsigned(io, head.buckets);
+    engine.SaveUnsigned(io, head.items);
+    engine.SaveUnsigned(io, head.deletes);
+    engine.SaveUnsigned(io, head.bucket_size);
+    engine.SaveUnsigned(io, head.iterations);
+    engine.SaveUnsigned(io, head.expansion);
+    for (unsigned i = 0; i < head.nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        engine.SaveUnsigned(io, cuckoo_shape_buckets(&view.shape));
+        engine.SaveStringBuffer(io, slots_of(&view), (size_t)view.capacity);
+    }
+}
+
+/* As RedisBloom writes it, of an empty filter, too. */
+static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
+{
+    const struct bloom_filter *filter = value_filter(at);
+    unsigned char header[CUCKOO_HEADER_BYTES];
+    long long iterator = CF_FIRST_ITERATOR;
+    struct cuckoo_head head;
+    cuckoo_head_of(filter, &head);
+    cuckoo_head_put(&head, header);
+    engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, (const char *)header, sizeof(header));
+    for (unsigned i = 0; i < head.nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        for (uint64_t done = 0; done < view.capacity;) {
+            uint64_t left = view.capacity - done;
+            size_t len = left < CF_CHUNK_BYTES ? (size_t)left : CF_CHUNK_BYTES;
+            iterator += (long long)len;
+            engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, slots_of(&view) + done, len);
+            done += len;
+        }
+    }
+}
+
+/* What makes two filters equal: their numbers and all slots. */
+static void digest(struct engine_digest *out, void *at)
+{
+    const struct bloom_filter *filter = value_filter(at);
+    unsigned char header[CUCKOO_HEADER_BYTES];
+    struct cuckoo_head head;
+    cuckoo_head_of(filter, &head);
+    cuckoo_head_put(&head, header);
+    engine.DigestAddStringBuffer(out, (const char *)header, sizeof(header));
+    for (unsigned i = 0; i < head.nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        engine.DigestAddStringBuffer(out, slots_of(&view), (size_t)view.capacity);
+    }
+    engine.DigestEndSequence(out);
+}
+
+/* ---- in ---- */
+
+struct reading {
+    struct engine_io *io;
+    struct dump_plan plan;
+    struct value *value;
+    struct errbuf err;
+};
+
+static uint64_t read_unsigned(struct reading *from)
+{
+    return engine.IsIOError(from->io) ? 0 : engine.LoadUnsigned(from->io);
+}
+
+/* Limits for clients do not apply to a file or a primary; the machine's memory does. */
+static bool read_head(struct reading *from, struct cuckoo_head *head)
+{
+    head->nlayers = read_unsigned(from);
+    head->buckets = read_unsigned(from);
+    head->items = read_unsigned(from);
+    head->deletes = read_unsigned(from);
+    head->bucket_size = read_unsigned(from);
+    head->iterations = read_unsigned(from);
+    head->expansion = read_unsigned(from);
+    if (!engine.IsIOError(from->io))
+        return cuckoo_head_plan(head, &from->plan, &from->err) == DUMP_OK &&
+               memory_possible(from->plan.bytes, &from->err);
+    errbuf_set(&from->err, "its first fields are missing");
+    return false;
+}
+
+/* Called when the slots are there: numbers alone take no memory. */
+static bool make_layer(struct reading *to, unsigned index)
+{
+    const struct dump_plan *plan = &to->plan;
+    int status;
+    if (index > 0)
+        return bloom_filter_append_layer(value_filter(to->value), &plan->shapes[index], &to->err) == BLOOM_OK;
+    to->value = value_create_shaped(&plan->params, plan->shapes, 1, false, &status, &to->err);
+    return to->value != NULL;
+}
+
+static bool read_layer(struct reading *from, unsigned index)
+{
+    const struct bloom_shape *shape = &from->plan.shapes[index];
+    uint64_t buckets = read_unsigned(from);
+    if (engine.IsIOError(from->io) || buckets != cuckoo_shape_buckets(shape)) {
+        errbuf_set(&from->err, "sub-filter %u has %llu buckets, which do not follow from the first", index,
+                   (unsigned long long)buckets);
+        return false;
+    }
+    size_t len;
+    char *slots = value_load_string(from->io, &len);
+    bool right = slots && len == shape->capacity, made = right && make_layer(from, index);
+    if (made)
+        cuckoo_fill(value_filter(from->value), index, 0, slots, len);
+    else if (!slots)
+        errbuf_set(&from->err, "the slots of sub-filter %u are missing", index);
+    else if (!right)
+        errbuf_set(&from->err, "%zu slots of sub-filter %u, which has %llu", len, index,
+                   (unsigned long long)shape->capacity);
+    if (slots)
+        engine.Free(slots);
+    return made;
+}
+
+static bool read_filter(struct reading *from)
+{
+    struct cuckoo_head head;
+    if (!read_head(from, &head))
+        return false;
+    for (unsigned i = 0; i < from->plan.nlayers; i++)
+        if (!read_layer(from, i))
+            return false;
+    cuckoo_recount(value_filter(from->value));
+    cuckoo_set_counts(value_filter(from->value), 0, head.deletes);
+    return true;
+}
+
+static void *load(struct engine_io *io, int version)
+{
+    struct reading *from = memory_zeroed(sizeof(*from));
+    struct value *value = NULL;
+    if (!from)
+        return NULL;
+    from->io = io;
+    if (version <= CUCKOO_TYPE_OLD_ENCVER)
+        errbuf_set(&from->err,
+                   "it is of RedisBloom before 2.2 (encoding %d), whose hashes later versions do not use: make it anew "
+                   "from its items",
+                   version);
+    else if (version != CUCKOO_TYPE_ENCVER)
+        errbuf_set(&from->err, "version %d of the encoding is not known here", version);
+    else if (read_filter(from))
+        value = from->value;
+    if (!value && from->value)
+        value_free(from->value);
+    if (!value && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: a cuckoo filter cannot be read: %s", from->err.text);
+    memory_release(from);
+    return value;
+}
+
+/* ---- registering ---- */
+
+bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err)
+{
+    struct engine_type_methods methods = value_methods;
+    methods.rdb_load = load;
+    methods.rdb_save = save;
+    methods.aof_rewrite = rewrite;
+    methods.digest = digest;
+    own = engine.CreateDataType(ctx, CUCKOO_OWN_TYPE_NAME, CUCKOO_TYPE_ENCVER, &methods);
+    theirs = own && take_over ? engine.CreateDataType(ctx, CUCKOO_TYPE_NAME, CUCKOO_TYPE_ENCVER, &methods) : NULL;
+    if (own && (theirs || !take_over))
+        return true;
+    errbuf_set(err,
+               own ? "the type %s cannot be taken over: is RedisBloom, or the engine's own module, loaded beside this "
+                     "one?"
+                   : "the type %s cannot be registered: is the module loaded already?",
+               own ? CUCKOO_TYPE_NAME : CUCKOO_OWN_TYPE_NAME);
+    return false;
+}

@@ -1,0 +1,27 @@
+/* cuckoo_type: cuckoo filters as values of the engine: saved, loaded, and rewritten as CF.LOADCHUNK. The type is
+ * RedisBloom's with `take-over yes`, and otherwise one of the module's own, in the same encoding.
+ *
+ * Thread: as value.h. */
+#ifndef BLOOMERY_MODULE_CUCKOO_TYPE_H
+#define BLOOMERY_MODULE_CUCKOO_TYPE_H
+
+#include <stdbool.h>
+
+#include "engine.h"
+#include "errbuf.h"
+
+#define CUCKOO_TYPE_NAME       "MBbloomCF"
+#define CUCKOO_OWN_TYPE_NAME   "bloomeryC"
+#define CUCKOO_TYPE_ENCVER     4
+#define CUCKOO_TYPE_OLD_ENCVER 3 /* and below: RedisBloom before 2.2 */
+
+/* Registers the types, once values_init() has been called. False with a text. */
+bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
+
+/* That of new values. */
+struct engine_type *cuckoo_type_of_new(void);
+
+/* Whether values of this type are cuckoo filters: a file of a time without `take-over` has the other one. */
+bool cuckoo_type_is(const struct engine_type *type);
+
+#endif

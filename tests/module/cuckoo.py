@@ -1,0 +1,353 @@
+#!/usr/bin/env python3
+"""Cuckoo filters in an engine: replicas and the log have the same slots as their primary, whatever their settings;
+WATCH, events and access; and with `take-over yes` RedisBloom's values, files and commands."""
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+
+from engines import Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
+from recorded_rdb import crc64, of_version, without_types
+
+RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
+TAKE_OVER = ("take-over", "yes")
+ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
+OTHER = ("cf-initial-size", "7", "cf-bucket-size", "3", "cf-max-iterations", "1", "cf-expansion-factor", "0",
+         "cf-max-expansions", "1", "bf-auto-create", "no", "bf-max-filter-bytes", "1")
+
+
+def calls(engine):
+    """The numbers of calls of CF.* commands."""
+    found = {}
+    for line in engine("INFO", "commandstats").decode().split("\r\n"):
+        if line.startswith("cmdstat_cf."):
+            name, rest = line[8:].split(":", 1)
+            found[name] = int(rest.split(",")[0].split("=")[1])
+    return found
+
+
+def rewritten(engine, *by):
+    engine(*(by or ("BGREWRITEAOF",)))
+    wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and
+               engine.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
+
+
+def chunks_of(engine, key):
+    iterator, data = engine("CF.SCANDUMP", key, 0)
+    while iterator:
+        yield iterator, data
+        iterator, data = engine("CF.SCANDUMP", key, iterator)
+
+
+def test_the_recordings_of_redisbloom():
+    """Played, restored, copied, loaded in chunks, with restarts by the log and by a save; and hostile bytes."""
+    if not RECORDED:
+        return
+    engine = Engine("--appendonly", "yes", "--propagation-error-behavior", "panic", module=TAKE_OVER)
+    here = os.path.dirname(os.path.abspath(__file__))
+    with subprocess.Popen([sys.executable, os.path.join(here, "..", "clients", "cuckoo_recordings.py"), RECORDED],
+                          env=dict(os.environ, BLOOMERY_PORT=str(engine.port)), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as player:
+        while player.poll() is None:
+            try:
+                assert engine.process.wait(timeout=0.1) == 0, engine.output()[-4000:]
+            except subprocess.TimeoutExpired:
+                continue
+            engine.start()
+        said = player.stdout.read().decode()
+        print("      " + said.strip().split("\n")[-1])
+        assert player.returncode == 0, said[-4000:]
+
+
+def test_a_replica_with_other_settings_has_the_same_slots():
+    """Also of names that CF.RESERVE takes for options, and of what a limit has refused."""
+    primary = Engine(*ALWAYS, module=("cf-initial-size", "16", "cf-max-expansions", "5"))
+    replica = replica_of(primary, *ALWAYS, module=OTHER)
+    rng = random.Random(11)
+    names = [f"k{i}" for i in range(8)] + ["expansion", "BUCKETSIZE", "MaxIterations"]
+    for _ in range(5):
+        batch = []
+        for _ in range(500):
+            key, item = rng.choice(names), f"i{rng.randrange(300)}"
+            batch.append(rng.choice([
+                ("CF.ADD", key, item), ("CF.ADDNX", key, item),
+                ("CF.DEL", key, item), ("CF.DEL", key, item), ("CF.DEL", key, item),
+                ("CF.INSERT", key, "ITEMS", *items("i", rng.randrange(1, 40), rng.randrange(300))),
+                ("CF.INSERT", key, "CAPACITY", rng.randrange(4, 90), "ITEMS", item, item, item + "x"),
+                ("CF.INSERTNX", key, "NOCREATE", "ITEMS", *items("i", rng.randrange(1, 40), rng.randrange(300))),
+                ("CF.RESERVE", key, rng.randrange(10, 200), "BUCKETSIZE", rng.randrange(1, 6),
+                 "MAXITERATIONS", rng.randrange(1, 30), "EXPANSION", rng.randrange(0, 5)),
+                ("CF.COMPACT", key), ("DEL", key), ("COPY", key, rng.choice(names)),
+                ("RENAME", key, rng.choice(names))]))
+        replies = primary.connection.pipeline(batch)
+        assert any(isinstance(reply, Error) for reply in replies)
+        in_sync(primary, replica)
+    there = [key for key in names if primary("EXISTS", key)]
+    assert len(there) > 6 and max(dict(zip(info[::2], info[1::2]))["Number of filters"]
+                                  for info in (primary("CF.INFO", key) for key in there)) > 3
+    for key in there:
+        assert primary("DUMP", key) == replica("DUMP", key), key
+    digest = primary.digest()
+    for engine in (primary, replica):
+        engine("CONFIG", "SET", "bloomery.cf-max-iterations", "2")
+    replica("REPLICAOF", "NO", "ONE")
+    replica.arguments = replica.arguments[2:]
+    for engine in (primary, replica):
+        for preamble in (None, "no", "yes"):
+            if preamble:
+                engine("CONFIG", "SET", "aof-use-rdb-preamble", preamble)
+                rewritten(engine)
+            engine.kill()
+            engine.start()
+            assert engine.digest() == digest, preamble
+
+
+def test_a_default_that_no_reserve_can_say():
+    primary = Engine(module=("cf-initial-size", "4", "cf-bucket-size", "200"))
+    replica = replica_of(primary, module=OTHER)
+    primary("CF.ADD", "f", "x")
+    in_sync(primary, replica)
+    assert primary("DUMP", "f") == replica("DUMP", "f")
+
+
+def test_what_changes_nothing_is_told_to_nobody():
+    primary = Engine()
+    replica = replica_of(primary)
+    primary("CF.INSERT", "f", "CAPACITY", "100", "ITEMS", *items("x", 40))
+    primary("CF.RESERVE", "full", "2", "BUCKETSIZE", "1", "EXPANSION", "0", "MAXITERATIONS", "1")
+    primary("CF.INSERT", "full", "ITEMS", *items("y", 9))
+    primary("SET", "other", "x")
+    header, chunk = list(chunks_of(primary, "f"))[:2]
+    in_sync(primary, replica)
+    before, other = calls(replica), primary.connect()
+    for words, changes in ((("CF.ADDNX", "f", "x1"), False), (("CF.INSERTNX", "f", "ITEMS", "x1", "x2"), False),
+                           (("CF.DEL", "f", "nothing"), False), (("CF.DEL", "none", "x"), False),
+                           (("CF.COMPACT", "f"), False),
+                           (("CF.ADD", "full", "z"), False), (("CF.INSERT", "full", "ITEMS", "z", "z"), False),
+                           (("CF.RESERVE", "f", "100"), False), (("CF.LOADCHUNK", "f", *header), False),
+                           (("CF.LOADCHUNK", "f", *chunk), False), (("CF.EXISTS", "f", "x1"), False),
+                           (("CF.COUNT", "f", "x1"), False), (("CF.INFO", "f"), False),
+                           (("CF.SCANDUMP", "f", "0"), False), (("CF.ADD", "other", "x"), False),
+                           (("CF.ADD", "f", "x1"), True), (("CF.ADDNX", "f", "new"), True),
+                           (("CF.DEL", "f", "x1"), True), (("CF.COMPACT", "f"), True),
+                           (("CF.INSERTNX", "f", "ITEMS", "x1", "new2"), True), (("CF.LOADCHUNK", "f", *chunk), True)):
+        key = words[1]
+        primary("WATCH", key)
+        other.try_call(*words)
+        primary("MULTI")
+        primary("PING")
+        assert (primary("EXEC") is None) == changes, words
+        in_sync(primary, replica)
+        since, before = before, calls(replica)
+        assert (since != before) == changes, (words, since, before)
+
+
+def test_names_of_another_type():
+    engine = Engine()
+    engine("CF.ADD", "c", "x")
+    engine("BF.ADD", "b", "x")
+    engine("SET", "s", "x")
+    for key in ("b", "s", "none"):
+        assert engine("CF.EXISTS", key, "x") == engine("CF.COUNT", key, "x") == 0
+        assert engine("CF.MEXISTS", key, "x", "y") == [0, 0]
+        assert str(engine.try_call("CF.DEL", key, "x")) == "Not found"
+        assert str(engine.try_call("CF.COMPACT", key)) == "Cuckoo filter was not found"
+    for words in (("RESERVE", "9"), ("ADD", "x"), ("ADDNX", "x"), ("INSERT", "ITEMS", "x"),
+                  ("INSERTNX", "ITEMS", "x"), ("INFO",), ("DEBUG",), ("SCANDUMP", "0"),
+                  ("LOADCHUNK", "1", b"\0" * 38), ("LOADCHUNK", "5", "abcd")):
+        for key in ("b", "s"):
+            assert str(engine.try_call("CF." + words[0], key, *words[1:])).startswith("WRONGTYPE"), words
+    assert engine("BF.EXISTS", "c", "x") == 0 and engine("BF.MEXISTS", "c", "x", "y") == [0, 0]
+    for words in (("RESERVE", "0.1", "9"), ("ADD", "x"), ("MADD", "x"), ("INSERT", "ITEMS", "x"), ("INFO",),
+                  ("CARD",), ("CLEAR",), ("DEBUG",), ("SCANDUMP", "0"), ("MERGE", "b")):
+        assert str(engine.try_call("BF." + words[0], "c", *words[1:])).startswith("WRONGTYPE"), words
+    assert str(engine.try_call("BF.MERGE", "b", "c")).startswith("WRONGTYPE")
+    for words in (("INFO",), ("DEBUG",), ("SCANDUMP", "0"), ("LOADCHUNK", "5", "abcd"),
+                  ("INSERT", "NOCREATE", "ITEMS", "x")):
+        assert str(engine.try_call("CF." + words[0], "none", *words[1:])) == "ERR not found", words
+    assert str(engine.try_call("CF.RESERVE", "c", "100")) == "ERR item exists"
+
+
+def test_the_engines_commands():
+    engine = Engine("--notify-keyspace-events", "KEA")
+    listener = engine.connect()
+    listener("PSUBSCRIBE", "__keyevent@0__:*o*.*")
+    engine("CF.INSERT", "f", "CAPACITY", "64", "ITEMS", *items("x", 100))
+    assert engine("TYPE", "f") == "bloomeryC" and engine("OBJECT", "ENCODING", "f") == b"raw"
+    events = [listener.reply()[2].decode().split(":")[1] for _ in range(2)]
+    assert events == ["bloom.reserve", "cuckoo.grow"], events
+    assert engine("COPY", "f", "g") == 1 and engine("RESTORE", "h", "0", engine("DUMP", "f")) == "OK"
+    assert engine("DUMP", "f") == engine("DUMP", "g") == engine("DUMP", "h")
+    assert engine("DEBUG", "DIGEST-VALUE", "f") == engine("DEBUG", "DIGEST-VALUE", "h")
+    engine("CF.DEL", "h", "x1")
+    assert engine("DEBUG", "DIGEST-VALUE", "f") != engine("DEBUG", "DIGEST-VALUE", "h")
+    digest = engine.digest()
+    engine("DEBUG", "RELOAD")
+    assert engine.digest() == digest
+    documents = engine("COMMAND", "DOCS", "cf.reserve")
+    assert dict(zip(documents[1][::2], documents[1][1::2]))[b"summary"] == b"Creates a new Cuckoo Filter"
+    info = engine("COMMAND", "INFO", "cf.add", "cf.exists", "cf.loadchunk", "cf.compact")
+    flags = [set(map(str, row[2])) for row in info]
+    assert {"write", "denyoom"} <= flags[0] and "readonly" in flags[1]
+    assert "denyoom" not in flags[2] and "write" in flags[3]
+    assert engine("COMMAND", "GETKEYSANDFLAGS", "CF.EXISTS", "k", "x") == [[b"k", ["RO", "access"]]]
+    assert engine("COMMAND", "GETKEYSANDFLAGS", "CF.COMPACT", "k") == [[b"k", ["RW", "access", "update"]]]
+    if b"cuckoo" in engine("ACL", "CAT"):
+        assert b"cf.add" in engine("ACL", "CAT", "cuckoo") and b"cf.add" not in engine("ACL", "CAT", "bloom")
+    engine("ACL", "SETUSER", "reader", "on", "nopass", "%R~f", "+cf.exists", "+cf.add")
+    reader = engine.connect()
+    reader("AUTH", "reader", "x")
+    assert reader("CF.EXISTS", "f", "x1") == 1
+    for words in (("CF.ADD", "f", "x"), ("CF.EXISTS", "g", "x"), ("CF.DEL", "f", "x")):
+        assert str(reader.try_call(*words)).startswith("NOPERM"), words
+    target = Engine()
+    assert engine("MIGRATE", "127.0.0.1", target.port, "f", "0", "10000") == "OK"
+    assert target("CF.MEXISTS", "f", *items("x", 100)) == [1] * 100 and target("DUMP", "f") == engine("DUMP", "g")
+
+
+def test_memory_is_the_engines():
+    engine = Engine("--maxmemory", "20mb")
+    before = int(engine.info("memory", "used_memory"))
+    engine("CF.RESERVE", "f", "4194304")
+    grown = int(engine.info("memory", "used_memory")) - before
+    assert 4 << 20 <= grown < 5 << 20 and 4 << 20 <= engine("MEMORY", "USAGE", "f") < 5 << 20, grown
+    headers = [struct.pack("<QQQQHHH", 0, buckets, 0, 1, 2, 20, 1) for buckets in (1 << 30, 1 << 39)]
+    for words in (("CF.RESERVE", "g", "1000000000"), ("CF.INSERT", "g", "CAPACITY", "100000000", "ITEMS", "x"),
+                  ("CF.LOADCHUNK", "g", "1", headers[0]), ("CF.LOADCHUNK", "g", "1", headers[1])):
+        assert str(engine.try_call(*words)).startswith(("OOM", "ERR", "Couldn't create")), words
+    assert engine("EXISTS", "g") == 0
+    lazy = int(engine.info("memory", "lazyfreed_objects"))
+    engine("UNLINK", "f")
+    wait_until(lambda: int(engine.info("memory", "lazyfreed_objects")) > lazy, "it is freed in the background")
+    # Growth is refused where maxmemory is, or the limit of one filter, and the filter goes on to answer.
+    used = int(engine.info("memory", "used_memory"))
+    for limit, name in ((used + (1 << 20), "maxmemory"), (1 << 20, "bloomery.bf-max-filter-bytes")):
+        engine("CONFIG", "SET", "maxmemory", "0")
+        engine("DEL", "small")
+        engine("CF.RESERVE", "small", "2000", "BUCKETSIZE", "1", "EXPANSION", "2048")
+        engine("CONFIG", "SET", name, limit)
+        replies = engine("CF.INSERT", "small", "ITEMS", *items("x", 1500))
+        assert -1 in replies and replies.count(1) > 500, name
+        added = [f"x{i}" for i, reply in enumerate(replies) if reply == 1]
+        assert engine("CF.MEXISTS", "small", *added) == [1] * len(added)
+        refused = f"x{replies.index(-1)}"
+        assert str(engine.try_call("CF.ADD", "small", refused)).startswith("ERR Insufficient memory"), name
+
+
+def test_settings_and_another_prefix():
+    engine = Engine(module=("prefix", "BLOOM", "cf-bucket-size", "4"))
+    assert engine("BLOOM-CF.ADD", "f", "x") == 1 and b"bktsize:4 buckets:256 " in engine("bloom-cf.debug", "f")
+    engine("CONFIG", "SET", "bloomery.cf-initial-size", "64")
+    engine("CONFIG", "SET", "bloomery.cf-expansion-factor", "3")
+    engine("BLOOM-CF.ADD", "g", "x")
+    assert engine("BLOOM-CF.DEBUG", "g") == \
+        b"bktsize:4 buckets:16 items:1 deletes:0 filters:1 max_iterations:20 expansion:4"
+    engine("CONFIG", "SET", "bloomery.bf-auto-create", "no")
+    assert str(engine.try_call("BLOOM-CF.ADD", "h", "x")) == "ERR not found"
+    engine("CONFIG", "SET", "aof-use-rdb-preamble", "no")
+    digest = engine.digest()
+    rewritten(engine, "CONFIG", "SET", "appendonly", "yes")
+    engine("DEBUG", "LOADAOF")
+    assert engine.digest() == digest
+    assert isinstance(engine.try_call("CONFIG", "SET", "bloomery.cf-bucket-size", "256"), Error)
+
+
+# ---- take-over ----
+
+
+def place(file):
+    def write(engine):
+        with open(os.path.join(engine.directory, "dump.rdb"), "wb") as out:
+            out.write(file)
+    return write
+
+
+def test_files_that_redisbloom_wrote():
+    """All of them but the values of the types that are not taken over."""
+    if not RECORDED:
+        return
+    for version in ("2.8.20", "8.8.0"):
+        with open(f"{RECORDED}/mixed-{version}.rdb", "rb") as file:
+            written = file.read()
+        with open(f"{RECORDED}/mixed-{version}.rdb.json", encoding="utf-8") as file:
+            keys = [row for row in json.load(file)["keys"] if row.get("filter")]
+        engine = Engine(module=TAKE_OVER, before=place(without_types(written, keep=("MBbloom--", "MBbloomCF"))))
+        assert len(keys) > 10
+        for row in keys:
+            engine("SELECT", row["db"])
+            assert engine("TYPE", row["key"]) == "MBbloomCF", row
+            if not os.path.isdir(f"{RECORDED}/{row['filter']}"):
+                continue
+            with open(f"{RECORDED}/{row['filter']}/dump-2.8.20.bin", "rb") as file:
+                assert of_version(engine("DUMP", row["key"]), 10) == file.read(), row
+        digest = engine.digest()
+        engine("SAVE")
+        engine.stop()
+        engine.start()
+        assert engine.digest() == digest
+        in_sync(engine, replica_of(engine, module=TAKE_OVER))
+
+
+def words_of(path):
+    with open(path, "rb") as file:
+        while line := file.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                size = int(file.readline()[1:])
+                words.append(file.read(size + 2)[:-2])
+            yield words
+
+
+def test_a_log_that_redisbloom_can_read():
+    """Its commands alone; and what its own primary says is taken, whatever the settings are."""
+    engine = Engine(*ALWAYS, module=TAKE_OVER)
+    engine("CF.ADD", "auto", "x")
+    engine("CF.RESERVE", "expansion", "100")
+    engine("CF.INSERT", "f", "CAPACITY", "64", "ITEMS", *items("x", 200))
+    engine("CF.INSERTNX", "f", "ITEMS", "x1", "y")
+    for item in items("x", 100):
+        engine("CF.DEL", "f", item)
+    engine("CF.COMPACT", "f")
+    for iterator, data in chunks_of(engine, "f"):
+        engine("CF.LOADCHUNK", "copy", iterator, data)
+    assert engine("DUMP", "f") == engine("DUMP", "copy") and engine("TYPE", "f") == "MBbloomCF"
+    path, told = os.path.join(engine.directory, "appendonlydir"), set()
+    for name in os.listdir(path):
+        if ".incr." in name:
+            told |= {words[0].upper() for words in words_of(os.path.join(path, name))}
+    assert told <= {b"SELECT", b"MULTI", b"EXEC", b"CF.RESERVE", b"CF.ADD", b"CF.INSERT", b"CF.DEL", b"CF.COMPACT",
+                    b"CF.LOADCHUNK"}
+    digest = engine.digest()
+    engine.kill()
+    engine.start()
+    assert engine.digest() == digest
+    # Adds that make filters, with what was refused among them, as RedisBloom tells them.
+    latest = sorted(name for name in os.listdir(path) if ".incr." in name)[-1]
+    with open(os.path.join(path, latest), "ab") as log:
+        for words in (("CF.ADD", "theirs", "x"), ("CF.INSERT", "g", "CAPACITY", "8", "ITEMS", *items("x", 30)),
+                      ("CF.ADDNX", "theirs", "x"), ("CF.DEL", "theirs", "none")):
+            log.write(encoded(words))
+    engine.kill()
+    engine.module += ["bf-auto-create", "no", "bf-max-filter-bytes", "1", "cf-max-expansions", "1"]
+    engine.start()
+    assert engine("CF.EXISTS", "theirs", "x") == 1 and engine("CF.MEXISTS", "g", *items("x", 30)) == [1] * 30
+
+
+def test_values_of_a_time_without_take_over():
+    plain = Engine()
+    plain("CF.INSERT", "f", "CAPACITY", "64", "ITEMS", *items("x", 200))
+    taken = replica_of(plain, module=TAKE_OVER)
+    in_sync(plain, taken)
+    taken("REPLICAOF", "NO", "ONE")
+    assert taken("TYPE", "f") == "bloomeryC" and taken("CF.ADD", "f", "y") == 1
+    for iterator, data in chunks_of(taken, "f"):
+        taken("CF.LOADCHUNK", "g", iterator, data)
+    assert taken("TYPE", "g") == "MBbloomCF" and taken("DUMP", "f")[10:-10] == taken("DUMP", "g")[10:-10]
+    assert "Bad data format" in str(plain.try_call("RESTORE", "g", "0", taken("DUMP", "g")))
+
+
+if __name__ == "__main__":
+    assert crc64(b"123456789") == 0xe9c6d914c4b8d9ca
+    sys.exit(run(sys.modules[__name__]))

@@ -1,6 +1,5 @@
 /* CF.*: cuckoo filters. The engine runs one command at a time, so a compaction ends within its command, and a replica
  * that is told of the same adds and deletions has the same slots. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,7 +250,7 @@ HANDLER(cmd_cf_count)
 static void compact(struct bloom_filter *filter, bool all)
 {
     cuckoo_compact_begin(filter, all);
-    cuckoo_compact(filter, UINT_MAX, NULL);
+    (void)cuckoo_compact(filter, UINT64_MAX, NULL);
 }
 
 HANDLER(cmd_cf_del)

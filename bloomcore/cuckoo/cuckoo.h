@@ -48,10 +48,11 @@ bool cuckoo_is_sparse(const struct bloom_filter *filter);
  * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT). */
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
-/* Goes on with a compaction that is under way, if there is one, by at most `steps` steps of CUCKOO_STEP_BYTES slots;
- * other threads change the filter between two steps. A process that ends forgets that a compaction was under way. */
-#define CUCKOO_STEP_BYTES (UINT64_C(64) << 10)
-void cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal);
+/* Goes on with a compaction that is under way, if there is one, by at most `slots` slots, for up to 0.2 us each. Steps
+ * have at most CUCKOO_STEP slots; other threads change the filter between two of them. True: none is under way now. A
+ * process that ends forgets that a compaction was under way. */
+#define CUCKOO_STEP UINT64_C(2048)
+bool cuckoo_compact(struct bloom_filter *filter, uint64_t slots, const struct bloom_journal *journal);
 
 struct cuckoo_state {
     uint64_t items;   /* adds less deletions */

@@ -67,24 +67,23 @@ static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction 
            atomic_load_explicit(&bloom_filter_layer_at(filter, compaction->layer)->items, memory_order_relaxed) == 0;
 }
 
-/* Locked. False: the compaction has ended. */
-static bool step_on(struct bloom_filter *filter, struct cuckoo_compaction *compaction,
-                    const struct bloom_journal *journal)
+/* A step of at most `most` slots; returns how many they were. Locked. */
+static uint64_t step_on(struct bloom_filter *filter, struct cuckoo_compaction *compaction, uint64_t most,
+                        const struct bloom_journal *journal)
 {
-    if (compaction->layer == 0 || compaction->layer >= bloom_filter_nlayers(filter))
-        return false;
     uint64_t capacity = bloom_filter_layer_at(filter, compaction->layer)->geometry->capacity;
-    uint64_t left = capacity - compaction->at, n = left < CUCKOO_STEP_BYTES ? left : CUCKOO_STEP_BYTES;
-    cuckoo_record(filter, CUCKOO_STEP, compaction->at, n << LAYER_BITS | compaction->layer, journal);
+    uint64_t n = capacity - compaction->at;
+
+    n = n < most ? n : most;
+    n = n < CUCKOO_STEP ? n : CUCKOO_STEP;
+    cuckoo_record(filter, CUCKOO_STEP_DONE, compaction->at, n << LAYER_BITS | compaction->layer, journal);
     cuckoo_step(filter, compaction->layer, compaction->at, compaction->at + n);
     compaction->at += n;
-    if (compaction->at < capacity)
-        return true;
-    if (!goes_on(filter, compaction))
-        return false;
-    compaction->layer--;
-    compaction->at = 0;
-    return compaction->layer > 0;
+    if (compaction->at == capacity) {
+        compaction->layer = goes_on(filter, compaction) ? compaction->layer - 1 : 0;
+        compaction->at = 0;
+    }
+    return n;
 }
 
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
@@ -100,21 +99,33 @@ void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
     bloom_lock_give(lock);
 }
 
-void cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal)
+/* Locked. */
+static void end(struct bloom_filter *filter, const struct bloom_journal *journal)
+{
+    struct cuckoo *cuckoo = cuckoo_of(filter);
+
+    cuckoo_record(filter, CUCKOO_DELETES, 0, 0, journal);
+    atomic_store_explicit(&cuckoo->deletes, 0, memory_order_relaxed);
+    atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);
+}
+
+bool cuckoo_compact(struct bloom_filter *filter, uint64_t slots, const struct bloom_journal *journal)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
+    struct cuckoo_compaction *compaction = &cuckoo->compaction;
 
-    for (; steps > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed); steps--) {
+    while (slots > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed)) {
         bloom_lock_take(lock);
-        if (atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed) &&
-            !step_on(filter, &cuckoo->compaction, journal)) {
-            cuckoo_record(filter, CUCKOO_DELETES, 0, 0, journal);
-            atomic_store_explicit(&cuckoo->deletes, 0, memory_order_relaxed);
-            atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);
-        }
+        bool under_way = atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
+        bool goes = under_way && compaction->layer > 0 && compaction->layer < bloom_filter_nlayers(filter);
+        if (goes)
+            slots -= step_on(filter, compaction, slots, journal);
+        if (under_way && (!goes || compaction->layer == 0))
+            end(filter, journal);
         bloom_lock_give(lock);
     }
+    return !atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
 }
 
 /* ---- replay ---- */
@@ -138,7 +149,7 @@ static bool replay_step(struct bloom_filter *filter, uint64_t from, uint64_t h2)
     unsigned layer = (unsigned)(h2 & ((1u << LAYER_BITS) - 1));
     uint64_t n = h2 >> LAYER_BITS;
 
-    if (layer == 0 || layer >= bloom_filter_nlayers(filter) || n > CUCKOO_STEP_BYTES)
+    if (layer == 0 || layer >= bloom_filter_nlayers(filter) || n > CUCKOO_STEP)
         return false;
     uint64_t capacity = bloom_filter_layer_at(filter, layer)->geometry->capacity;
     if (from > capacity || n > capacity - from)
@@ -160,7 +171,7 @@ bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *
     case CUCKOO_DELETE:
         (void)cuckoo_delete_locked(filter, h1, NULL);
         break;
-    case CUCKOO_STEP:
+    case CUCKOO_STEP_DONE:
         done = replay_step(filter, h1, h2);
         break;
     case CUCKOO_DELETES:

@@ -7,12 +7,18 @@
 #include "cf.h"
 #include "content.h"
 #include "handlers.h"
+#include "host.h"
 #include "journal.h"
 #include "registry_key.h"
 #include "sstables.h"
 #include "usage.h"
 
 #define PLAN_WORD 64 /* bytes of the longest word of a plan */
+
+/* Slots of a compaction that a command looks at, for up to 0.2 us each: CF.COMPACT in a turn, and the CF.DEL that begins
+ * one; and any change while one is under way. */
+#define SLOTS_AT_ONCE 8192
+#define SLOTS_BESIDE  128
 
 /* ---- finding and creating ---- */
 
@@ -158,7 +164,7 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, str
     struct bloom_journal space;
     const struct bloom_journal *journal = cf_journal(call, &space);
     enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, journal, err);
-    cuckoo_compact(filter, 1, journal); /* if one is under way */
+    (void)cuckoo_compact(filter, SLOTS_BESIDE, journal); /* if one is under way */
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
               : answer == BLOOM_PRESENT ? &call->stats->items_present
               : answer == BLOOM_FULL    ? &call->stats->adds_full
@@ -342,15 +348,17 @@ void cmd_cf_count(struct command_ctx *ctx)
 
 /* ---- deleting ---- */
 
-/* Steps of a compaction that a command takes: a filter of a megabyte is done at once, a larger one by the changes that
- * follow. */
-#define COMPACT_STEPS 16
-
-static void compact(struct bf_call *call, struct bloom_filter *filter, bool all)
+/* False: the compaction goes on. */
+static bool compact(struct bf_call *call, struct bloom_filter *filter, bool all)
 {
     struct bloom_journal space;
     cuckoo_compact_begin(filter, all);
-    cuckoo_compact(filter, COMPACT_STEPS, cf_journal(call, &space));
+    return cuckoo_compact(filter, SLOTS_AT_ONCE, cf_journal(call, &space));
+}
+
+static void no_work(struct command_job *job)
+{
+    (void)job;
 }
 
 void cmd_cf_del(struct command_ctx *ctx)
@@ -370,9 +378,9 @@ void cmd_cf_del(struct command_ctx *ctx)
     }
     bool deleted = cuckoo_delete(filter, cuckoo_hash(item.ptr, item.len), cf_journal(&call, &space));
     if (deleted && cuckoo_is_sparse(filter))
-        compact(&call, filter, false);
+        (void)compact(&call, filter, false);
     else
-        cuckoo_compact(filter, 1, cf_journal(&call, &space));
+        (void)cuckoo_compact(filter, SLOTS_BESIDE, cf_journal(&call, &space));
     note_use(&call);
     cf_changed(&call, deleted);
     reply_bool(ctx->reply, deleted);
@@ -388,9 +396,12 @@ void cmd_cf_compact(struct command_ctx *ctx)
     } else if (!filter) {
         reply_error(ctx->reply, CF_COMPACT_NONE);
     } else {
-        compact(&call, filter, true);
+        bool ended = compact(&call, filter, true);
         cf_changed(&call, 1);
-        reply_status(ctx->reply, "OK");
+        if (ended || ctx->session->multi.in_exec)
+            reply_status(ctx->reply, "OK");
+        else
+            (void)command_do_first(ctx, no_work, NULL); /* others have a turn; then it goes on */
     }
 }
 

@@ -170,7 +170,7 @@ static void delete (struct pair *pair, uint64_t hash)
     if (expected && model_is_sparse(&pair->model)) {
         model_compact(&pair->model, false);
         cuckoo_compact_begin(pair->filter, false);
-        cuckoo_compact(pair->filter, 1000000, &journal);
+        cuckoo_compact(pair->filter, UINT64_MAX, &journal);
     }
 }
 
@@ -199,7 +199,7 @@ static void step(struct pair *pair, struct rng *rng, uint64_t nitems, unsigned a
     else {
         model_compact(&pair->model, true);
         cuckoo_compact_begin(pair->filter, true);
-        cuckoo_compact(pair->filter, 1000000, &journal);
+        cuckoo_compact(pair->filter, UINT64_MAX, &journal);
     }
     ask(pair, hash);
     if (pair->step % 37 == 0)

@@ -33,11 +33,11 @@ static uint64_t dump_limit(const struct server *server)
     return limit;
 }
 
-static void reply_too_large(struct command_job *job, uint64_t bytes, uint64_t limit)
+static void reply_too_large(struct command_job *job, struct entry *entry, uint64_t bytes, uint64_t limit)
 {
     reply_errorf(&job->reply,
-                 "ERR the filter has %llu bytes of bits, and a dump in one piece at most %llu bytes: use BF.SCANDUMP",
-                 (unsigned long long)bytes, (unsigned long long)limit);
+                 "ERR the filter has %llu bytes of bits, and a dump in one piece at most %llu bytes: use %s.SCANDUMP",
+                 (unsigned long long)bytes, (unsigned long long)limit, entry_is_cuckoo(entry) ? "CF" : "BF");
 }
 
 static int dump_native(const struct bloom_filter *filter, uint64_t limit, unsigned char **bytes_out, uint64_t *len_out)
@@ -82,7 +82,7 @@ bool content_dump(struct command_job *job, struct entry *entry, unsigned char **
         status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, bytes_out, &len)
                                               : dump_native(filter, limit, bytes_out, &len);
     if (status == REDISBLOOM_LARGE)
-        reply_too_large(job, len, limit);
+        reply_too_large(job, entry, len, limit);
     else if (status != DUMP_OK)
         reply_error(&job->reply, "ERR out of memory");
     else

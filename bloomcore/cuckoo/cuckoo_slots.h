@@ -72,13 +72,14 @@ enum cuckoo_kind {
     CUCKOO_ADD = 1,
     CUCKOO_DELETE = 2,
     CUCKOO_STEP_DONE = 3, /* of a compaction: slots of a layer */
-    CUCKOO_DELETES = 4, /* the count of deletions is set: at the end of a compaction to 0 */
-    CUCKOO_GROW = 5,    /* a layer is added, for a filter that is loaded in chunks */
-    CUCKOO_SLOTS = 6,   /* eight slots are set, likewise */
+    CUCKOO_DELETES = 4,   /* the count of deletions is set: at the end of a compaction to 0 */
+    CUCKOO_GROW = 5,      /* a layer is added, for a filter that is loaded in chunks */
+    CUCKOO_SLOTS = 6,     /* eight slots are set, likewise */
 };
 
-/* h2 of CUCKOO_STEP_DONE: the layer, and above it the number of slots, of which h1 is the first. Of CUCKOO_SLOTS: the layer,
- * and above it the number of the word that h1 is. Of the others h1 says all: a hash, or the count of deletions. */
+/* h2 of CUCKOO_STEP_DONE: the layer, and above it the number of slots, of which h1 is the first. Of CUCKOO_SLOTS: the
+ * layer, and above it the number of the word that h1 is. Of the others h1 says all: a hash, or the count of deletions.
+ */
 #define CUCKOO_LAYER_BITS 16
 
 /* Gives the operation the next ordinal, and records it: before its effect can be seen. Locked. */

@@ -16,7 +16,7 @@ import threading
 CLOSE = object()
 HEADER = struct.Struct("<QIII")
 LAYER = struct.Struct("<QQQddIQB")
-TYPE = "MBbloom--"
+CUCKOO = struct.Struct("<QQQQHHH")
 
 
 class Filter:
@@ -32,6 +32,25 @@ class Filter:
         size = 104 + sum(layer[0] for layer in layers)
         return [b"+Capacity", sum(layer[6] for layer in layers), b"+Size", size, b"+Number of filters", len(layers),
                 b"+Number of items inserted", items, b"+Expansion rate", None if options & 8 else growth]
+
+
+class Cuckoo:
+    def __init__(self, header, body, dump=None, ttl=-1):
+        self.header, self.body, self.dump, self.ttl = header, body, dump, ttl
+
+    def layers(self):
+        """The bytes of each sub-filter."""
+        _, buckets, _, layers, size, _, expansion = CUCKOO.unpack(self.header)
+        return [buckets * expansion ** i * size for i in range(layers)]
+
+    def info(self):
+        items, buckets, deletes, layers, size, iterations, expansion = CUCKOO.unpack(self.header)
+        return [b"+Size", 40 + 16 * layers + len(self.body), b"+Number of buckets", buckets, b"+Number of filters", layers,
+                b"+Number of items inserted", items, b"+Number of items deleted", deletes, b"+Bucket size", size,
+                b"+Expansion rate", expansion, b"+Max iterations", iterations]
+
+
+TYPES = {Filter: "MBbloom--", Cuckoo: "MBbloomCF"}
 
 
 def made(nbytes, items=1000, nlayers=1):
@@ -133,12 +152,12 @@ class StandIn:
                 reply = handler(*words[1:]) if handler else b"-ERR unknown command '%s'" % words[0]
             return encode(reply)
 
-    def filter(self, name):
+    def filter(self, name, kind=Filter):
         """The filter, or the error."""
         value = self.keys.get(name)
         if value is None:
             return b"-ERR not found"
-        return value if isinstance(value, Filter) else b"-WRONGTYPE Operation against a key holding the wrong kind of value"
+        return value if isinstance(value, kind) else b"-WRONGTYPE Operation against a key holding the wrong kind of value"
 
     # ---- commands ----
 
@@ -157,7 +176,7 @@ class StandIn:
             page = [name for name in page if fnmatch.fnmatchcase(name.decode("latin1"), options[b"MATCH"].decode("latin1"))]
         if b"TYPE" in options:
             page = [name for name in page
-                    if (TYPE if isinstance(self.keys[name], Filter) else "string") == options[b"TYPE"].decode()]
+                    if TYPES.get(type(self.keys[name]), "string") == options[b"TYPE"].decode()]
         following = start + count if start + count < len(names) else 0
         return [Bulk(b"%d" % following), [Bulk(name) for name in page]]
 
@@ -186,7 +205,7 @@ class StandIn:
         if not self.dump_fits or payload not in self.dump_fits:
             return b"-ERR Bad data format"
         source = self.dump_fits[payload]
-        self.keys[name] = Filter(source.header, source.body, source.dump, int(ttl) or -1)
+        self.keys[name] = type(source)(source.header, source.body, source.dump, int(ttl) or -1)
         return b"+OK"
 
     def on_bf_scandump(self, name, iterator):
@@ -214,6 +233,46 @@ class StandIn:
         found, start = self.filter(name), iterator - 1 - len(data)
         if not isinstance(found, Filter) or start < 0 or start + len(data) > len(found.body):
             return b"-ERR received bad data"
+        found.body = found.body[:start] + data + found.body[start + len(data):]
+        return b"+OK"
+
+    def on_cf_info(self, name):
+        found = self.filter(name, Cuckoo)
+        return found.info() if isinstance(found, Cuckoo) else found
+
+    def on_cf_mexists(self, name, *items):
+        found = self.filter(name, Cuckoo)
+        if not isinstance(found, Cuckoo):
+            return found
+        body = binascii.crc32(found.body)
+        return [int(binascii.crc32(item, body) % 50 == 0) for item in items]
+
+    def on_cf_scandump(self, name, iterator):
+        found, iterator = self.filter(name, Cuckoo), int(iterator)
+        if not isinstance(found, Cuckoo):
+            return found
+        if CUCKOO.unpack(found.header)[0] == 0:  # as RedisBloom: it has no chunks
+            return [0, None]
+        if iterator == 0:
+            return [1, Bulk(found.header)]
+        at = iterator - 1
+        for layer in found.layers():
+            if at < layer:
+                data = found.body[iterator - 1:iterator - 1 + min(self.chunk, layer - at)]
+                return [iterator + len(data), Bulk(data)]
+            at -= layer
+        return [0, None]
+
+    def on_cf_loadchunk(self, name, iterator, data):
+        iterator = int(iterator)
+        if iterator == 1:
+            if name in self.keys:
+                return b"-ERR item exists"
+            self.keys[name] = Cuckoo(data, b"\0" * sum(Cuckoo(data, b"").layers()), b"loaded " + name)
+            return b"+OK"
+        found, start = self.filter(name, Cuckoo), iterator - 1 - len(data)
+        if not isinstance(found, Cuckoo) or start < 0 or start + len(data) > len(found.body):
+            return b"-Couldn't load chunk!"
         found.body = found.body[:start] + data + found.body[start + len(data):]
         return b"+OK"
 

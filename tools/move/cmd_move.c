@@ -91,7 +91,7 @@ static void print_summary(const struct move_options *options, const struct move_
     print_count("skipped", s->filters[MOVE_TAKEN], " whose names the target uses for something else");
     print_count("skipped", s->filters[MOVE_UNREAD], " that the source refused to send");
     print_count("skipped", s->filters[MOVE_REFUSED], " that the target refused to take");
-    print_count("skipped", s->filters[MOVE_CHANGING], " that grew whenever they were read");
+    print_count("skipped", s->filters[MOVE_CHANGING], " that grew or changed whenever they were read");
     print_count("differ", s->filters[MOVE_DIFFERS], " between the two servers");
     print_count("gone", s->filters[MOVE_GONE], " that were deleted or expired during the move");
     print_count("left", s->filters[MOVE_LEFT],
@@ -184,7 +184,8 @@ static const struct tool_option options[] = {
      .doc = "Replaces a filter of the target that differs from the source's; not for a target to which clients add "
             "already."},
     {.name = "--dry-run", .doc = "Shows the plan for each filter, and does nothing."},
-    {.name = "--verify", .doc = "Compares BF.INFO and the answers to 1,000 random items, also of existing filters."},
+    {.name = "--verify",
+     .doc = "Compares BF.INFO or CF.INFO, and the answers to 1,000 random items, also of existing filters."},
     {.name = "--jobs", .value = "N", .doc = "Filters at a time, or batches of small ones (4).", .group = "How"},
     {.name = "--timeout",
      .value = "SECONDS",
@@ -200,7 +201,7 @@ const struct tool_command tool_move_command = {
     .arguments = "--from redis://... --to redis://...",
     .summary = "Copies the filters of a running server into another: RedisBloom, Bloomery.",
     .text = "The source is only read. An interrupted run continues when it is started again: a filter counts as "
-            "moved if the target has its name with the same BF.INFO. $BLOOMERY_FROM_PASSWORD and "
+            "moved if the target has its name with the same BF.INFO or CF.INFO. $BLOOMERY_FROM_PASSWORD and "
             "$BLOOMERY_TO_PASSWORD can have the passwords.\n"
             "\n"
             "stderr has a line for each filter that is not moved, stdout a summary; names have %XX for all bytes "

@@ -1,5 +1,6 @@
 /* move: copies the filters of a running server to another. Payloads are opaque: the replies to DUMP or BF.SCANDUMP of
- * the source go to RESTORE or BF.LOADCHUNK of the target. The source is only read.
+ * the source go to RESTORE or BF.LOADCHUNK of the target. The source is only read. Cuckoo filters have CF.INFO,
+ * CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS in the place of BF.INFO and so on.
  *
  * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
  * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an
@@ -44,7 +45,7 @@ enum move_outcome {
     MOVE_TAKEN,    /* the target uses the name for something else */
     MOVE_UNREAD,   /* the source refused */
     MOVE_REFUSED,  /* the target refused */
-    MOVE_CHANGING, /* it grew each time it was read */
+    MOVE_CHANGING, /* it grew, or a cuckoo filter changed, each time it was read */
     MOVE_DIFFERS,  /* verified, and not the same */
     MOVE_LEFT,     /* a temporary filter of an interrupted run */
     MOVE_OUTCOMES

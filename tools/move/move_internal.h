@@ -20,14 +20,19 @@
 #define MOVE_BATCH_BYTES (4 << 20) /* their sizes in sum */
 #define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP holds up a Redis for as long as it takes */
 
+/* Cuckoo filters go in one piece up to Bloomery's limit. It is of one moment, while chunks are void when an item is
+ * added or deleted meanwhile; and RedisBloom does not tell its replicas of chunks. */
+#define MOVE_LARGE_CUCKOO (8 << 20)
+
 /* Names on the target that are not yet whole: this, and MOVE_TEMP_DIGITS hexadecimal digits. */
 #define MOVE_TEMP_PREFIX "bloomery-move:"
 #define MOVE_TEMP_DIGITS 32
 #define MOVE_TEMP_SIZE   (sizeof(MOVE_TEMP_PREFIX) + MOVE_TEMP_DIGITS)
 
-/* The fields of BF.INFO. */
+/* The fields of BF.INFO, or of CF.INFO, where the capacity is the number of buckets. */
 struct move_info {
     int64_t capacity, size, layers, items, expansion; /* expansion -1: none */
+    int64_t bucket_size, iterations, deletes;         /* of a cuckoo filter; otherwise 0 */
 };
 
 /* A filter on its way. */
@@ -36,13 +41,17 @@ struct move_filter {
     struct move_info info; /* in the source, when it was scanned */
     enum { FILTER_NEW, FILTER_WANTED, FILTER_SENT, FILTER_COPIED, FILTER_FINISHED } state;
     enum move_outcome outcome; /* of COPIED: it counts so unless it differs */
-    bool sent_before;          /* before the connection was lost: if the target has it now, it was moved */
-    bool chunks;               /* in chunks, whatever its size */
-    uint64_t on_the_way;       /* bytes of its chunks */
-    uint64_t temporary[2];     /* the digits of the latest temporary name; all 0: there was none */
+    bool cuckoo;
+    bool sent_before;      /* before the connection was lost: if the target has it now, it was moved */
+    bool chunks;           /* in chunks, whatever its size */
+    uint64_t on_the_way;   /* bytes of its chunks */
+    uint64_t temporary[2]; /* the digits of the latest temporary name; all 0: there was none */
     size_t name_len;
     char name[];
 };
+
+/* A command for the filter's kind, by its name without the first letters, as a string literal. */
+#define MOVE_COMMAND(filter, name) ((filter)->cuckoo ? "CF." name : "BF." name)
 
 /* Filters between the scanner and the workers. */
 struct move_queue {
@@ -142,8 +151,8 @@ bool move_text_has(struct slice text, const char *part);
  * REFUSAL_FILTER: the caller decides. */
 int move_refused(struct move_link *link, const struct peer *peer, const char *command, struct slice text);
 
-/* Reads a reply to BF.INFO. 1: filled; 0: there is no such filter; -1: an error reply, or no reply of BF.INFO. */
-int move_read_info(const struct resp_reply *reply, struct move_info *info_out);
+/* Reads a reply to BF.INFO or CF.INFO. 1: filled; 0: there is no such filter; -1: an error reply, or another one. */
+int move_read_info(const struct resp_reply *reply, bool cuckoo, struct move_info *info_out);
 bool move_info_agrees(const struct move_info *a, const struct move_info *b);
 
 /* ---- the threads ---- */

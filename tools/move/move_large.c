@@ -1,6 +1,7 @@
-/* Large filters: BF.SCANDUMP of the source, BF.LOADCHUNK in the target under a unique temporary name, then a rename. So
- * the filter appears atomically even in servers that show partly loaded filters (RedisBloom), and replaces another one
- * atomically. While the target takes a chunk, the source prepares the next.
+/* Large filters: BF.SCANDUMP of the source, BF.LOADCHUNK in the target under a unique temporary name, then a rename (of
+ * cuckoo filters CF.SCANDUMP and CF.LOADCHUNK). So the filter appears atomically even in servers that show partly
+ * loaded filters (RedisBloom), and replaces another one atomically. While the target takes a chunk, the source prepares
+ * the next.
  *
  * After an interrupted run, RedisBloom and Bloomery's module keep a partial filter under the temporary name, which
  * expires after a day: its time to live is sent in one piece with the first chunk. Bloomery's daemon drops an idle load
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "cuckoo_dump.h"
 #include "move_internal.h"
 #include "lock.h"
 
@@ -27,7 +29,8 @@ struct large {
     bool has_expiry; /* the temporary name exists from the first chunk on, and expires */
     struct buf held; /* the newest chunk, which may be the last one */
     int64_t held_iterator;
-    unsigned chunks; /* that the target has taken */
+    unsigned chunks;        /* that the target has taken */
+    struct move_info begun; /* of a cuckoo filter: as it was when its first chunk was read */
 };
 
 /* The result of an attempt, apart from errors. */
@@ -81,7 +84,8 @@ static int give_up(struct large *large)
 {
     struct move_link *link = large->link;
     struct resp_reply reply;
-    PEER_PUT(&link->to, PEER_WORD("BF.LOADCHUNK"), large->temp, PEER_WORD("0"), PEER_WORD(""));
+    PEER_PUT(&link->to, PEER_WORD(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp, PEER_WORD("0"),
+             PEER_WORD(""));
     PEER_PUT(&link->to, PEER_WORD("DEL"), large->temp);
     int status = move_reply(link, &link->to, &reply);
     return status == 0 ? move_reply(link, &link->to, &reply) : status;
@@ -108,15 +112,15 @@ static int ask_info(struct large *large, struct move_info *info_out)
 {
     struct move_link *link = large->link;
     struct resp_reply reply;
-    PEER_PUT(&link->from, PEER_WORD("BF.INFO"), move_name(large->filter));
+    PEER_PUT(&link->from, PEER_WORD(MOVE_COMMAND(large->filter, "INFO")), move_name(large->filter));
     int status = move_reply(link, &link->from, &reply);
     if (status != 0)
         return status;
-    int found = move_read_info(&reply, info_out);
+    int found = move_read_info(&reply, large->filter->cuckoo, info_out);
     if (found >= 0)
         return found;
     struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
-    status = move_refused(link, &link->from, "BF.INFO", text);
+    status = move_refused(link, &link->from, MOVE_COMMAND(large->filter, "INFO"), text);
     return status;
 }
 
@@ -130,9 +134,10 @@ static int refused(struct large *large, bool by_source, struct slice text, enum 
     char why[256];
     snprintf(why, sizeof(why), "%.*s", (int)text.len, text.ptr);
     bool full = move_refusal_of(text) == REFUSAL_FULL; /* for this one; smaller ones may still fit */
-    int status = full ? 0
-                      : move_refused(link, by_source ? &link->from : &link->to,
-                                     by_source ? "BF.SCANDUMP" : "BF.LOADCHUNK", text);
+    int status =
+        full ? 0
+             : move_refused(link, by_source ? &link->from : &link->to,
+                            by_source ? MOVE_COMMAND(filter, "SCANDUMP") : MOVE_COMMAND(filter, "LOADCHUNK"), text);
     if (status == 0 && !by_source)
         status = give_up(large);
     if (status != 0)
@@ -156,7 +161,8 @@ static int refused(struct large *large, bool by_source, struct slice text, enum 
 static void put_scandump(struct large *large, int64_t iterator)
 {
     char number[PEER_NUMBER_SIZE];
-    PEER_PUT(&large->link->from, PEER_WORD("BF.SCANDUMP"), move_name(large->filter), peer_number(iterator, number));
+    PEER_PUT(&large->link->from, PEER_WORD(MOVE_COMMAND(large->filter, "SCANDUMP")), move_name(large->filter),
+             peer_number(iterator, number));
 }
 
 /* The first one with the time to live of the name. */
@@ -164,7 +170,8 @@ static void put_held(struct large *large)
 {
     char number[PEER_NUMBER_SIZE];
     struct slice data = {buf_head(&large->held), buf_len(&large->held)};
-    PEER_PUT(&large->link->to, PEER_WORD("BF.LOADCHUNK"), large->temp, peer_number(large->held_iterator, number), data);
+    PEER_PUT(&large->link->to, PEER_WORD(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp,
+             peer_number(large->held_iterator, number), data);
     if (large->chunks == 0)
         PEER_PUT(&large->link->to, PEER_WORD("PEXPIRE"), large->temp, PEER_WORD(TEMP_EXPIRES));
     note_bytes(large, data.len);
@@ -221,6 +228,73 @@ static int pass_chunk(struct large *large, const struct resp_reply *chunk, bool 
     return status == 0 && sends ? take_loaded(large, 1, 0, stopped, attempt_out) : status;
 }
 
+/* The first chunk of a cuckoo filter has its numbers. False: it has not. */
+static bool note_header(struct large *large, struct slice data)
+{
+    struct cuckoo_head head;
+    if (!large->filter->cuckoo || large->begun.layers)
+        return true;
+    if (data.len != CUCKOO_HEADER_BYTES)
+        return false;
+    cuckoo_head_get((const unsigned char *)data.ptr, &head);
+    large->begun = (struct move_info){
+        .capacity = (int64_t)head.buckets,
+        .layers = (int64_t)head.nlayers,
+        .items = (int64_t)head.items,
+        .expansion = (int64_t)head.expansion,
+        .bucket_size = (int64_t)head.bucket_size,
+        .iterations = (int64_t)head.iterations,
+        .deletes = (int64_t)head.deletes,
+    };
+    return large->begun.layers != 0;
+}
+
+/* RedisBloom gives no chunks of an empty cuckoo filter, which is nothing but its header. */
+static void hold_header(struct large *large, const struct move_info *info)
+{
+    const struct cuckoo_head head = {
+        .items = 0,
+        .buckets = (uint64_t)info->capacity,
+        .deletes = (uint64_t)info->deletes,
+        .nlayers = (uint64_t)info->layers,
+        .bucket_size = (uint64_t)info->bucket_size,
+        .iterations = (uint64_t)info->iterations,
+        .expansion = (uint64_t)info->expansion,
+    };
+    unsigned char bytes[CUCKOO_HEADER_BYTES];
+    cuckoo_head_put(&head, bytes);
+    buf_append(&large->held, bytes, sizeof(bytes));
+    large->held_iterator = 1;
+}
+
+/* A cuckoo filter has no further chunk. Where it has changed meanwhile, a fingerprint may have moved from a part that
+ * was still to be read into one that had been: the chunks are no filter, and are read again. */
+static int end_cuckoo(struct large *large, bool *stopped, enum attempt *attempt_out)
+{
+    struct move_filter *filter = large->filter;
+    struct move_info now;
+    int found = ask_info(large, &now);
+    if (found < 0)
+        return found;
+    if (found > 0 && !large->begun.layers && now.items == 0) {
+        hold_header(large, &now);
+        filter->info = now;
+        return 0;
+    }
+    if (found > 0 && move_info_agrees(&now, &large->begun)) {
+        filter->info = now;
+        return 0;
+    }
+    *stopped = true;
+    if (found > 0) {
+        filter->info = now;
+        *attempt_out = ATTEMPT_AGAIN;
+    } else {
+        move_finish(large->link->move, filter, MOVE_GONE, NULL);
+    }
+    return large->chunks > 0 ? give_up(large) : 0;
+}
+
 /* All chunks but the last one, which is held then. */
 static int copy_chunks(struct large *large, bool *stopped, enum attempt *attempt_out)
 {
@@ -236,10 +310,13 @@ static int copy_chunks(struct large *large, bool *stopped, enum attempt *attempt
             status = refused(large, true, resp_reply_text(&chunk, 0), attempt_out);
             return status == 0 && large->chunks > 0 ? give_up(large) : status;
         }
-        if (chunk.count != 3 || chunk.nodes[1].kind != RESP_REPLY_INTEGER || chunk.nodes[2].kind != RESP_REPLY_TEXT)
-            return move_fatal(link->move, -EPROTO, "unexpected reply of the source to BF.SCANDUMP");
-        if (chunk.nodes[1].number == 0)
-            return 0;
+        bool ends = chunk.count == 3 && chunk.nodes[1].kind == RESP_REPLY_INTEGER && chunk.nodes[1].number == 0;
+        if (ends)
+            return large->filter->cuckoo ? end_cuckoo(large, stopped, attempt_out) : 0;
+        if (chunk.count != 3 || chunk.nodes[1].kind != RESP_REPLY_INTEGER || chunk.nodes[2].kind != RESP_REPLY_TEXT ||
+            !note_header(large, resp_reply_text(&chunk, 2)))
+            return move_fatal(link->move, -EPROTO, "unexpected reply of the source to %s",
+                              MOVE_COMMAND(large->filter, "SCANDUMP"));
         status = pass_chunk(large, &chunk, stopped, attempt_out);
         if (status != 0 || *stopped)
             return status;
@@ -320,6 +397,7 @@ static int attempt(struct large *large, enum attempt *attempt_out)
     bool stopped = false;
     *attempt_out = ATTEMPT_DONE;
     large->chunks = 0;
+    large->begun = (struct move_info){.layers = 0};
     buf_truncate(&large->held, 0);
     move_forget_bytes(large->link->move, filter); /* of an attempt before */
     int status = make_temp(large);
@@ -332,7 +410,7 @@ static int attempt(struct large *large, enum attempt *attempt_out)
     int found = ask_info(large, &now);
     if (found < 0)
         return found;
-    if (found > 0 && now.items != filter->info.items) {
+    if (found > 0 && (now.items != filter->info.items || now.deletes != filter->info.deletes)) {
         lock_take(&large->link->move->lock);
         large->link->move->totals.summary.changed++;
         lock_give(&large->link->move->lock);
@@ -350,7 +428,8 @@ int move_large(struct move_link *link, struct move_filter *filter)
     for (int i = 0; i < ATTEMPTS && status == 0 && outcome == ATTEMPT_AGAIN; i++)
         status = attempt(&large, &outcome);
     if (status == 0 && outcome == ATTEMPT_AGAIN)
-        move_finish(link->move, filter, MOVE_CHANGING, "it grew each of the %d times that it was read", ATTEMPTS);
+        move_finish(link->move, filter, MOVE_CHANGING, "it %s each of the %d times that it was read",
+                    filter->cuckoo ? "changed" : "grew", ATTEMPTS);
     buf_deinit(&large.held);
     return status;
 }

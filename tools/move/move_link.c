@@ -1,6 +1,7 @@
-/* Connections and their retries, error replies, and BF.INFO. */
+/* Connections and their retries, error replies, BF.INFO and CF.INFO. */
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -183,28 +184,53 @@ int move_refused(struct move_link *link, const struct peer *peer, const char *co
                       (int)(text.len < 300 ? text.len : 300), text.ptr, advice);
 }
 
-/* ---- BF.INFO ---- */
+/* ---- BF.INFO, CF.INFO ---- */
 
-int move_read_info(const struct resp_reply *reply, struct move_info *info_out)
+struct info_field {
+    const char *name;
+    size_t offset; /* in struct move_info */
+};
+
+#define FIELDS_MAX 8
+
+static const struct info_field bloom_fields[] = {
+    {"Capacity", offsetof(struct move_info, capacity)},
+    {"Size", offsetof(struct move_info, size)},
+    {"Number of filters", offsetof(struct move_info, layers)},
+    {"Number of items inserted", offsetof(struct move_info, items)},
+    {"Expansion rate", offsetof(struct move_info, expansion)},
+};
+
+static const struct info_field cuckoo_fields[FIELDS_MAX] = {
+    {"Number of buckets", offsetof(struct move_info, capacity)},
+    {"Size", offsetof(struct move_info, size)},
+    {"Number of filters", offsetof(struct move_info, layers)},
+    {"Number of items inserted", offsetof(struct move_info, items)},
+    {"Expansion rate", offsetof(struct move_info, expansion)},
+    {"Bucket size", offsetof(struct move_info, bucket_size)},
+    {"Max iterations", offsetof(struct move_info, iterations)},
+    {"Number of items deleted", offsetof(struct move_info, deletes)},
+};
+
+int move_read_info(const struct resp_reply *reply, bool cuckoo, struct move_info *info_out)
 {
-    static const char *const names[] = {"Capacity", "Size", "Number of filters", "Number of items inserted",
-                                        "Expansion rate"};
+    const struct info_field *fields = cuckoo ? cuckoo_fields : bloom_fields;
+    size_t nfields = cuckoo ? FIELDS_MAX : sizeof(bloom_fields) / sizeof(bloom_fields[0]);
     struct move_info info = {.expansion = -1};
-    int64_t *const fields[] = {&info.capacity, &info.size, &info.layers, &info.items, &info.expansion};
     unsigned found = 0;
     if (move_is_error(reply))
         return move_text_has(resp_reply_text(reply, 0), "not found") ? 0 : -1;
     for (size_t i = 1; i + 1 < reply->count; i += 2) {
         struct slice name = resp_reply_text(reply, i);
-        for (size_t field = 0; field < 5; field++) {
-            if (!slice_is(name, names[field]))
+        for (size_t field = 0; field < nfields; field++) {
+            if (!slice_is(name, fields[field].name))
                 continue;
             found |= 1u << field;
             if (reply->nodes[i + 1].kind == RESP_REPLY_INTEGER)
-                *fields[field] = reply->nodes[i + 1].number;
+                *(int64_t *)(void *)((char *)&info + fields[field].offset) = reply->nodes[i + 1].number;
         }
     }
-    if (found != 31)
+    if (found != (1u << nfields) - 1)
         return -1;
     *info_out = info;
     return 1;
@@ -213,5 +239,7 @@ int move_read_info(const struct resp_reply *reply, struct move_info *info_out)
 /* Sizes are not compared: servers of different kinds count differently. */
 bool move_info_agrees(const struct move_info *a, const struct move_info *b)
 {
-    return a->capacity == b->capacity && a->layers == b->layers && a->items == b->items && a->expansion == b->expansion;
+    return a->capacity == b->capacity && a->layers == b->layers && a->items == b->items &&
+           a->expansion == b->expansion && a->bucket_size == b->bucket_size && a->iterations == b->iterations &&
+           a->deletes == b->deletes;
 }

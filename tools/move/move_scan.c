@@ -1,5 +1,6 @@
-/* The scanner: reads all names of the source, page by page, with BF.INFO of each. It scans by type if the server can,
- * because a Redis may have millions of other keys; otherwise BF.INFO tells which keys are filters.
+/* The scanner: reads all names of the source, page by page, with BF.INFO or CF.INFO of each. It scans by type if the
+ * server can, because a Redis may have millions of other keys; otherwise CF.INFO and BF.INFO tell which keys are
+ * filters.
  *
  * After a lost connection the scan continues if the server is still the same process. Otherwise its cursors may be
  * invalid, and the scan starts again; the filters moved so far then agree. */
@@ -15,7 +16,10 @@
 #define PAGE_KEYS 512 /* SCAN's COUNT */
 
 /* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and that of Bloomery's module. */
-static const char *const types[] = {"MBbloom--", "bloomery1"};
+static const struct {
+    const char *name;
+    bool cuckoo;
+} types[] = {{"MBbloom--", false}, {"bloomery1", false}, {"MBbloomCF", true}};
 #define NTYPES (sizeof(types) / sizeof(types[0]))
 
 struct scan {
@@ -118,7 +122,7 @@ static void put_scan(struct scan *scan)
     }
     if (scan->type < NTYPES) {
         words[n++] = PEER_WORD("TYPE");
-        words[n++] = PEER_WORD(types[scan->type]);
+        words[n++] = PEER_WORD(types[scan->type].name);
     }
     peer_put(&scan->link.from, words, n);
 }
@@ -171,19 +175,25 @@ static void count_found(struct move *move, const struct move_filter *filter)
     lock_give(&move->lock);
 }
 
-/* Takes the reply to BF.INFO of the next filter and hands the filter on, or drops a key that is no filter. If the
+static bool is_typed(const struct scan *scan)
+{
+    return scan->type < NTYPES;
+}
+
+/* Takes the last reply about the next filter and hands the filter on, or drops a key that is no filter. If the
  * connection fails, the filter stays in the page. */
 static int take_info(struct scan *scan, const struct resp_reply *reply)
 {
     struct move *move = scan->move;
     struct move_filter *filter = scan->page[scan->asked];
-    int found = move_read_info(reply, &filter->info);
+    bool known = filter->cuckoo && !is_typed(scan); /* by the reply before */
+    int found = known ? 1 : move_read_info(reply, filter->cuckoo, &filter->info);
     if (move_is_temporary(move_name(filter))) {
         move_finish(move, filter, MOVE_LEFT, "an interrupted run of this command has left it");
         found = 0;
     } else if (found < 0) {
         struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
-        int status = move_refused(&scan->link, &scan->link.from, "BF.INFO", text);
+        int status = move_refused(&scan->link, &scan->link.from, MOVE_COMMAND(filter, "INFO"), text);
         if (status != 0)
             return status;
         if (!move_text_has(text, "WRONGTYPE"))
@@ -199,15 +209,37 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
     return 0;
 }
 
+/* Where the type is not known, both: a Bloom filter has no CF.INFO, and a server may have no cuckoo filters. */
+static void put_infos(struct scan *scan, struct move_filter *filter)
+{
+    filter->cuckoo = is_typed(scan) && types[scan->type].cuckoo;
+    if (!is_typed(scan))
+        PEER_PUT(&scan->link.from, PEER_WORD("CF.INFO"), move_name(filter));
+    PEER_PUT(&scan->link.from, PEER_WORD(MOVE_COMMAND(filter, "INFO")), move_name(filter));
+}
+
+/* The reply to CF.INFO of a key of which the type is not known. */
+static int look_for_cuckoo(struct scan *scan, struct move_filter *filter)
+{
+    struct resp_reply reply;
+    int status = move_reply(&scan->link, &scan->link.from, &reply);
+    if (status == 0)
+        filter->cuckoo = move_read_info(&reply, true, &filter->info) > 0;
+    return status;
+}
+
 /* Of the filters of the page that have not been handed on. */
 static int read_infos(struct scan *scan)
 {
     struct resp_reply reply;
     int status = 0;
     for (size_t i = scan->asked; i < scan->npage; i++)
-        PEER_PUT(&scan->link.from, PEER_WORD("BF.INFO"), move_name(scan->page[i]));
+        put_infos(scan, scan->page[i]);
     while (scan->asked < scan->npage && status == 0) {
-        status = move_reply(&scan->link, &scan->link.from, &reply);
+        if (!is_typed(scan))
+            status = look_for_cuckoo(scan, scan->page[scan->asked]);
+        if (status == 0)
+            status = move_reply(&scan->link, &scan->link.from, &reply);
         if (status == 0)
             status = take_info(scan, &reply);
     }

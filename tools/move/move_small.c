@@ -6,15 +6,16 @@
 
 static bool is_small(const struct move_filter *filter)
 {
-    return filter->state == FILTER_WANTED && !filter->chunks && filter->info.size <= MOVE_LARGE_BYTES;
+    int64_t most = filter->cuckoo ? MOVE_LARGE_CUCKOO : MOVE_LARGE_BYTES;
+    return filter->state == FILTER_WANTED && !filter->chunks && filter->info.size <= most;
 }
 
 /* Chunks may go where DUMP or RESTORE are not allowed, where the filter has become too large for one piece, and where
  * the target does not know the form of the dump: the module without take-over, or an engine older than the source. */
 static bool may_go_in_chunks(struct slice text)
 {
-    return move_refusal_of(text) == REFUSAL_COMMAND || move_text_has(text, "BF.SCANDUMP") ||
-           move_text_has(text, "BF.LOADCHUNK") || move_text_has(text, "Bad data format") ||
+    return move_refusal_of(text) == REFUSAL_COMMAND || move_text_has(text, "F.SCANDUMP") ||
+           move_text_has(text, "F.LOADCHUNK") || move_text_has(text, "Bad data format") ||
            move_text_has(text, "DUMP payload version");
 }
 

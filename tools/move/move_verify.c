@@ -1,6 +1,6 @@
-/* --verify: compares both servers' BF.INFO, their answers to the same random items and, if both know it (Bloomery
- * does), the number of bits set. The random items were never added, so the positive answers are false positives, which
- * depend on nearly every bit of the filter. */
+/* --verify: compares both servers' BF.INFO or CF.INFO, their answers to the same random items and, if both know it
+ * (Bloomery does), the number of bits set. The random items were never added, so the positive answers are false
+ * positives, which depend on nearly every bit of the filter. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -46,38 +46,49 @@ struct answers {
 
 static void put_questions(const struct move *move, struct peer *peer, const struct move_filter *filter)
 {
-    struct slice words[2 + PROBES] = {PEER_WORD("BF.MEXISTS"), move_name(filter)};
+    struct slice words[2 + PROBES] = {PEER_WORD(MOVE_COMMAND(filter, "MEXISTS")), move_name(filter)};
     for (size_t i = 0; i < PROBES; i++)
         words[2 + i] = (struct slice){move->probes->bytes[i], PROBE_SIZE};
-    PEER_PUT(peer, PEER_WORD("BF.INFO"), move_name(filter));
-    PEER_PUT(peer, PEER_WORD("BF.INFO"), move_name(filter), PEER_WORD("BITSSET"));
+    PEER_PUT(peer, PEER_WORD(MOVE_COMMAND(filter, "INFO")), move_name(filter));
+    if (!filter->cuckoo)
+        PEER_PUT(peer, PEER_WORD("BF.INFO"), move_name(filter), PEER_WORD("BITSSET"));
     peer_put(peer, words, 2 + PROBES);
 }
 
-static int read_answers(struct move_link *link, struct peer *peer, struct answers *answers)
+static int read_bits_set(struct move_link *link, struct peer *peer, struct answers *answers)
+{
+    struct resp_reply reply;
+    int status = move_reply(link, peer, &reply);
+    if (status == 0 && reply.count == 2 && reply.nodes[1].kind == RESP_REPLY_INTEGER)
+        answers->bits_set = reply.nodes[1].number;
+    return status;
+}
+
+static int read_answers(struct move_link *link, struct peer *peer, const struct move_filter *filter,
+                        struct answers *answers)
 {
     struct resp_reply reply;
     *answers = (struct answers){.bits_set = -1};
     int status = move_reply(link, peer, &reply);
     if (status != 0)
         return status;
-    answers->found = move_read_info(&reply, &answers->info);
+    answers->found = move_read_info(&reply, filter->cuckoo, &answers->info);
     if (answers->found < 0) {
         struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
-        status = move_refused(link, peer, "BF.INFO", text);
+        status = move_refused(link, peer, MOVE_COMMAND(filter, "INFO"), text);
         if (status != 0)
             return status;
     }
-    status = move_reply(link, peer, &reply);
-    if (status != 0)
-        return status;
-    if (reply.count == 2 && reply.nodes[1].kind == RESP_REPLY_INTEGER)
-        answers->bits_set = reply.nodes[1].number;
-    status = move_reply(link, peer, &reply);
+    if (!filter->cuckoo)
+        status = read_bits_set(link, peer, answers);
+    if (status == 0)
+        status = move_reply(link, peer, &reply);
     if (status != 0)
         return status;
     if (move_is_error(&reply))
-        return answers->found > 0 ? move_refused(link, peer, "BF.MEXISTS", resp_reply_text(&reply, 0)) : 0;
+        return answers->found > 0
+                   ? move_refused(link, peer, MOVE_COMMAND(filter, "MEXISTS"), resp_reply_text(&reply, 0))
+                   : 0;
     answers->probed = reply.count == 1 + PROBES;
     for (size_t i = 0; i < PROBES && answers->probed; i++)
         answers->present[i] = reply.nodes[1 + i].number == 1;
@@ -96,9 +107,10 @@ static void compare(struct move *move, struct move_filter *filter, const struct 
                     from->found < 0 || !from->probed ? "source" : "target");
     else if (!move_info_agrees(&from->info, &to->info))
         move_finish(move, filter, MOVE_DIFFERS,
-                    "source and target differ: capacity %lld and %lld, %lld and %lld items, %lld and %lld layers",
-                    (long long)from->info.capacity, (long long)to->info.capacity, (long long)from->info.items,
-                    (long long)to->info.items, (long long)from->info.layers, (long long)to->info.layers);
+                    "source and target differ: %s %lld and %lld, %lld and %lld items, %lld and %lld layers",
+                    filter->cuckoo ? "buckets" : "capacity", (long long)from->info.capacity,
+                    (long long)to->info.capacity, (long long)from->info.items, (long long)to->info.items,
+                    (long long)from->info.layers, (long long)to->info.layers);
     else if (differ > 0)
         move_finish(move, filter, MOVE_DIFFERS, "source and target answer differently to %u of %d items", differ,
                     PROBES);
@@ -122,9 +134,9 @@ int move_verify(struct move_link *link, struct move_filter **filters, size_t n)
     for (size_t i = 0; i < n && status == 0; i++) {
         if (filters[i]->state != FILTER_COPIED)
             continue;
-        status = read_answers(link, &link->from, &from);
+        status = read_answers(link, &link->from, filters[i], &from);
         if (status == 0)
-            status = read_answers(link, &link->to, &to);
+            status = read_answers(link, &link->to, filters[i], &to);
         if (status == 0)
             compare(link->move, filters[i], &from, &to);
     }

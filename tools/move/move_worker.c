@@ -12,17 +12,17 @@ static void finish_taken(struct move *move, struct move_filter *filter, const st
     const struct move_info *here = &filter->info;
     move_finish(
         move, filter, MOVE_TAKEN,
-        "the target has another filter of this name (capacity %lld, %lld items, %lld layers; in the source %lld, "
-        "%lld, %lld); --replace replaces it",
-        (long long)there->capacity, (long long)there->items, (long long)there->layers, (long long)here->capacity,
-        (long long)here->items, (long long)here->layers);
+        "the target has another filter of this name (%s %lld, %lld items, %lld layers; in the source %lld, %lld, "
+        "%lld); --replace replaces it",
+        filter->cuckoo ? "buckets" : "capacity", (long long)there->capacity, (long long)there->items,
+        (long long)there->layers, (long long)here->capacity, (long long)here->items, (long long)here->layers);
 }
 
 static int take_look(struct move_link *link, const struct resp_reply *reply, struct move_filter *filter)
 {
     struct move *move = link->move;
     struct move_info there;
-    int status, found = move_read_info(reply, &there);
+    int status, found = move_read_info(reply, filter->cuckoo, &there);
     struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
     if (found > 0 && move_info_agrees(&there, &filter->info)) {
         move_copied(move, filter, filter->sent_before ? MOVE_MOVED : MOVE_THERE);
@@ -36,7 +36,11 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
         finish_taken(move, filter, &there);
         return 0;
     }
-    status = move_refused(link, &link->to, "BF.INFO", text);
+    if (filter->cuckoo && move_text_has(text, "unknown command")) { /* which concerns no Bloom filter */
+        move_finish(move, filter, MOVE_REFUSED, "the target has no cuckoo filters: %.*s", (int)text.len, text.ptr);
+        return 0;
+    }
+    status = move_refused(link, &link->to, MOVE_COMMAND(filter, "INFO"), text);
     if (status != 0)
         return status;
     if (move_text_has(text, "WRONGTYPE") && !move->options->replace)
@@ -53,7 +57,7 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
     struct resp_reply reply;
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state == FILTER_NEW)
-            PEER_PUT(&link->to, PEER_WORD("BF.INFO"), move_name(filters[i]));
+            PEER_PUT(&link->to, PEER_WORD(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
     }
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state != FILTER_NEW)

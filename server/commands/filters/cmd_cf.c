@@ -15,8 +15,8 @@
 
 #define PLAN_WORD 64 /* bytes of the longest word of a plan */
 
-/* Slots of a compaction that a command looks at, for up to 0.2 us each: CF.COMPACT in a turn, and the CF.DEL that begins
- * one; and any change while one is under way. */
+/* Slots of a compaction that a command looks at, for up to 0.2 us each: CF.COMPACT in a turn, and the CF.DEL that
+ * begins one; and any change while one is under way. */
 #define SLOTS_AT_ONCE 8192
 #define SLOTS_BESIDE  128
 

@@ -1,0 +1,173 @@
+/* `bloomery move` of cuckoo filters between two daemons: answers, counts and slots are the same afterwards. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon_pair.h"
+#include "program.h"
+
+static char output[16384];
+
+DAEMON_PAIR(cuckoo_move);
+
+static void expect_move(int status, const char *text, const char *options)
+{
+    int got =
+        program_run(output, sizeof(output), "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1",
+                    BLOOMERY_TOOL_PATH, source.port, target.port, options);
+    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
+    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
+}
+
+static void each(redisContext *client, const char *command, const char *name, int first, int n)
+{
+    for (int i = first; i < first + n; i++)
+        redisAppendCommand(client, "%s %s item:%d", command, name, i);
+}
+
+static void change(const char *command, const char *name, int first, int n)
+{
+    each(from, command, name, first, n);
+    client_skip(from, n);
+}
+
+/* All slots: the chunks' bytes one behind the other, to be freed. */
+static char *slots_of(redisContext *client, const char *name, size_t *len_out)
+{
+    char *slots = NULL;
+    long long iterator = 0;
+    *len_out = 0;
+    for (;;) {
+        redisReply *reply = redisCommand(client, "CF.SCANDUMP %s %lld", name, iterator);
+        cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2, "%s", name);
+        iterator = reply->element[0]->integer;
+        if (iterator == 0) {
+            freeReplyObject(reply);
+            return slots;
+        }
+        slots = realloc(slots, *len_out + reply->element[1]->len);
+        memcpy(slots + *len_out, reply->element[1]->str, reply->element[1]->len);
+        *len_out += reply->element[1]->len;
+        freeReplyObject(reply);
+    }
+}
+
+/* The state in both is the same, and so are the answers to some items that are in it and some that are not. */
+static void expect_same(const char *name)
+{
+    enum { PROBES = 400 };
+    size_t len_from, len_to;
+    char *wanted = strdup(client_ask(from, "CF.DEBUG %s", name));
+    expect(to, wanted, "CF.DEBUG %s", name);
+    free(wanted);
+    char *slots = slots_of(from, name, &len_from), *moved = slots_of(to, name, &len_to);
+    cr_assert(len_from == len_to && memcmp(slots, moved, len_from) == 0, "%s: %zu and %zu bytes", name, len_from,
+              len_to);
+    free(slots);
+    free(moved);
+    each(from, "CF.COUNT", name, 0, PROBES);
+    each(to, "CF.COUNT", name, 0, PROBES);
+    for (int i = 0; i < PROBES; i++) {
+        wanted = strdup(client_reply(from));
+        cr_assert_str_eq(client_reply(to), wanted, "%s item:%d", name, i);
+        free(wanted);
+    }
+}
+
+#define MEGABYTES_32 "16777217 BUCKETSIZE 4" /* rounded up */
+
+static void make_filters(void)
+{
+    expect(from, "+OK", "CF.RESERVE small 1000");
+    change("CF.ADD", "small", 0, 300);
+    expect(from, ":1", "PEXPIRE small 500000");
+    expect(from, "+OK", "CF.RESERVE several 500 EXPANSION 2 MAXITERATIONS 50");
+    change("CF.ADD", "several", 0, 5000);
+    change("CF.DEL", "several", 0, 100);
+    expect(from, "+OK", "CF.RESERVE fixed 64 EXPANSION 0 BUCKETSIZE 8");
+    change("CF.ADD", "fixed", 0, 60);
+    expect(from, "+OK", "CF.RESERVE empty 1000 BUCKETSIZE 1");
+    expect(from, "+OK", "CF.RESERVE emptied 4000");
+    change("CF.ADD", "emptied", 0, 5);
+    change("CF.DEL", "emptied", 0, 5);
+    expect(from, "+OK", "CF.RESERVE middle 3000000 BUCKETSIZE 4");
+    change("CF.ADD", "middle", 0, 3000);
+    expect(from, "+OK", "CF.RESERVE large " MEGABYTES_32);
+    change("CF.ADD", "large", 0, 5000);
+    change("CF.DEL", "large", 7, 3);
+    expect(from, "+OK", "CF.RESERVE large-empty 9000000");
+    client_add_items(from, "bloom", 0, 50);
+}
+
+PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
+{
+    static const char *const names[] = {"small",   "several", "fixed", "empty",
+                                        "emptied", "middle",  "large", "large-empty"};
+    const size_t n = sizeof(names) / sizeof(names[0]);
+    make_filters();
+    expect_move(0, "move\tlarge\t", "--dry-run");
+    expect(to, ":0", "DBSIZE");
+    expect_move(0, "moved    9 filters", "--verify");
+    expect(to, ":9", "DBSIZE");
+    for (size_t i = 0; i < n; i++)
+        expect_same(names[i]);
+    client_expect_items(to, "bloom", 0, 50);
+    long long ttl = client_number(to, "PTTL small");
+    cr_assert(ttl > 100000 && ttl <= 500000, "%lld", ttl);
+    cr_expect_eq(client_number(to, "PTTL large"), -1);
+    expect_move(0, "there    9", "--verify");
+
+    /* They go on alike. */
+    change("CF.DEL", "several", 200, 900);
+    each(to, "CF.DEL", "several", 200, 900);
+    client_skip(to, 900);
+    expect_same("several");
+
+    /* And after the target's restart. */
+    redisFree(to);
+    daemon_kill(&target);
+    daemon_restart(&target);
+    to = client_open(target.port);
+    for (size_t i = 0; i < n; i++)
+        expect_same(names[i]);
+}
+
+/* One that has changed since is another one, even with as many items. */
+PAIR_TEST(cuckoo_move, other_filters_of_the_same_name_are_replaced_only_on_demand)
+{
+    expect(from, "+OK", "CF.RESERVE f 1000");
+    expect(from, "+OK", "CF.RESERVE g 20000000 BUCKETSIZE 4");
+    change("CF.ADD", "f", 0, 10);
+    change("CF.ADD", "g", 0, 10);
+    expect_move(0, "moved    2 filters", "");
+    change("CF.DEL", "f", 0, 1);
+    change("CF.ADD", "f", 10, 1);
+    change("CF.DEL", "g", 0, 1);
+    change("CF.ADD", "g", 10, 1);
+    expect_move(3, "skipped f: the target has another filter of this name (buckets 512, 10 items, 1 layers", "");
+    expect_move(0, "moved    2 filters", "--replace --verify");
+    expect_same("f");
+    expect_same("g");
+
+    expect(from, ":2", "DEL f g");
+    client_add_items(from, "f", 0, 5);
+    expect(from, "+OK", "CF.RESERVE g 100");
+    expect_move(3, "skipped f: the target has a value of another type under this name", "");
+    expect_move(0, "moved    2 filters", "--replace --verify");
+    client_expect_items(to, "f", 0, 5);
+    expect_same("g");
+}
+
+PAIR_TEST(cuckoo_move, chunks_serve_where_a_dump_is_not_allowed)
+{
+    expect(from, "+OK", "CF.RESERVE f 1000 EXPANSION 4");
+    change("CF.ADD", "f", 0, 4000);
+    expect(from, "+OK", "CF.RESERVE empty 1000");
+    expect(to, "+OK", "ACL SETUSER default -dump -restore");
+    expect_move(0, "moved    2 filters", "--verify");
+    expect_same("f");
+    expect_same("empty");
+    expect(to, ":2", "DBSIZE");
+    expect(to, "+OK", "ACL SETUSER default +@all");
+}

@@ -46,9 +46,10 @@ bool cuckoo_is_sparse(const struct bloom_filter *filter);
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
 /* Goes on with a compaction that is under way, if there is one, by at most `steps` steps of CUCKOO_STEP_BYTES slots;
- * other threads change the filter between two steps. A process that ends forgets that a compaction was under way. */
+ * other threads change the filter between two steps. A process that ends forgets that a compaction was under way.
+ * Whether it has changed the filter. */
 #define CUCKOO_STEP_BYTES (UINT64_C(64) << 10)
-void cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal);
+bool cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal);
 
 struct cuckoo_state {
     uint64_t items;   /* adds less deletions */

@@ -100,21 +100,24 @@ void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
     bloom_lock_give(lock);
 }
 
-void cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal)
+bool cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
+    bool changed = false;
 
     for (; steps > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed); steps--) {
         bloom_lock_take(lock);
-        if (atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed) &&
-            !step_on(filter, &cuckoo->compaction, journal)) {
+        bool still = atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
+        changed |= still;
+        if (still && !step_on(filter, &cuckoo->compaction, journal)) {
             cuckoo_record(filter, CUCKOO_DELETES, 0, 0, journal);
             atomic_store_explicit(&cuckoo->deletes, 0, memory_order_relaxed);
             atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);
         }
         bloom_lock_give(lock);
     }
+    return changed;
 }
 
 /* ---- replay ---- */

@@ -111,6 +111,15 @@ void cf_changed(struct bf_call *call, uint64_t changes)
         broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
 }
 
+/* A step of a compaction, if one is under way. The filter is then to be saved, though the command may change nothing.
+ */
+static void go_on_compacting(struct bf_call *call, struct bloom_filter *filter)
+{
+    struct bloom_journal space;
+    if (cuckoo_compact(filter, 1, cf_journal(call, &space)))
+        entry_mark_dirty(call->entry);
+}
+
 static void note_use(const struct bf_call *call)
 {
     if (call->entry && !call->no_touch)
@@ -157,7 +166,7 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, str
     const struct bloom_journal *journal = cf_journal(call, &space);
     unsigned before = bloom_filter_nlayers(filter);
     enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, journal, err);
-    cuckoo_compact(filter, 1, journal); /* if one is under way */
+    go_on_compacting(call, filter);
     if (bloom_filter_nlayers(filter) > before)
         notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
@@ -351,7 +360,7 @@ static void compact(struct bf_call *call, struct bloom_filter *filter, bool all)
 {
     struct bloom_journal space;
     cuckoo_compact_begin(filter, all);
-    cuckoo_compact(filter, COMPACT_STEPS, cf_journal(call, &space));
+    (void)cuckoo_compact(filter, COMPACT_STEPS, cf_journal(call, &space));
 }
 
 void cmd_cf_del(struct command_ctx *ctx)
@@ -373,7 +382,7 @@ void cmd_cf_del(struct command_ctx *ctx)
     if (deleted && cuckoo_is_sparse(filter))
         compact(&call, filter, false);
     else
-        cuckoo_compact(filter, 1, cf_journal(&call, &space));
+        go_on_compacting(&call, filter);
     note_use(&call);
     cf_changed(&call, deleted);
     reply_bool(ctx->reply, deleted);

@@ -18,7 +18,8 @@ function(bloomery_e2e_support)
   set(BLOOMERY_SANITIZE "")
   set(support ${PROJECT_SOURCE_DIR}/tests/support)
   add_library(e2e_support STATIC
-    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/corpus_compare.c ${support}/daemon.c
+    ${support}/client.c ${support}/compat.c ${support}/corpus.c ${support}/corpus_compare.c ${support}/corpus_each.c
+    ${support}/daemon.c
     ${support}/disk_control.c ${support}/environment.c ${support}/golden.c ${support}/http.c ${support}/metrics_parse.c
     ${support}/ports.c ${support}/program.c ${support}/rng.c ${support}/tmpdir.c ${support}/wire.c
     ${support}/wire_tls.c)

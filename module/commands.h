@@ -20,6 +20,7 @@ enum {
     CMD_DEFERS = 0,
     CMD_BITS = 0,
     CMD_CUCKOO = 0,
+    CMD_TURNS = 0,
 };
 
 struct command_arg {

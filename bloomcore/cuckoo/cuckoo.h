@@ -49,10 +49,11 @@ bool cuckoo_is_sparse(const struct bloom_filter *filter);
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
 /* Goes on with a compaction that is under way, if there is one, by at most `slots` slots, for up to 0.2 us each. Steps
- * have at most CUCKOO_STEP slots; other threads change the filter between two of them. True: none is under way now. A
- * process that ends forgets that a compaction was under way. */
+ * have at most CUCKOO_STEP slots; other threads change the filter between two of them. A process that ends forgets that
+ * a compaction was under way. Whether it has changed the filter. */
 #define CUCKOO_STEP UINT64_C(2048)
 bool cuckoo_compact(struct bloom_filter *filter, uint64_t slots, const struct bloom_journal *journal);
+bool cuckoo_is_compacting(const struct bloom_filter *filter);
 
 struct cuckoo_state {
     uint64_t items;   /* adds less deletions */

@@ -214,7 +214,8 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
         cuckoo_put(filter, layer, at, 0);
         cuckoo_moved(cuckoo);
         count(layer, -1);
-        atomic_fetch_add_explicit(&cuckoo->deletes, 1, memory_order_relaxed);
+        if (atomic_load_explicit(&cuckoo->deletes, memory_order_relaxed) < CUCKOO_DELETES_MAX)
+            atomic_fetch_add_explicit(&cuckoo->deletes, 1, memory_order_relaxed);
         return true;
     }
     return false;

@@ -109,23 +109,30 @@ static void end(struct bloom_filter *filter, const struct bloom_journal *journal
     atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);
 }
 
+bool cuckoo_is_compacting(const struct bloom_filter *filter)
+{
+    return atomic_load_explicit(&cuckoo_of(filter)->compacting, memory_order_relaxed);
+}
+
 bool cuckoo_compact(struct bloom_filter *filter, uint64_t slots, const struct bloom_journal *journal)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
     struct cuckoo_compaction *compaction = &cuckoo->compaction;
+    bool changed = false;
 
     while (slots > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed)) {
         bloom_lock_take(lock);
         bool under_way = atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
         bool goes = under_way && compaction->layer > 0 && compaction->layer < bloom_filter_nlayers(filter);
+        changed |= under_way;
         if (goes)
             slots -= step_on(filter, compaction, slots, journal);
         if (under_way && (!goes || compaction->layer == 0))
             end(filter, journal);
         bloom_lock_give(lock);
     }
-    return !atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
+    return changed;
 }
 
 /* ---- replay ---- */

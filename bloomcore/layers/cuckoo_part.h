@@ -10,6 +10,10 @@
 /* Ordinals have so many bits and fewer: CUCKOO_ORDINAL_BITS, and those of a layer's index. */
 #define CUCKOO_ORDINAL_MAX ((UINT64_C(1) << 50) - 1)
 
+/* The count of deletions goes no further: it is saved in the place of a turn (bloom_turn_valid()). Only a made-up dump
+ * comes near to it. */
+#define CUCKOO_DELETES_MAX ((UINT64_C(1) << 60) - 1)
+
 /* A copy under way: slots of layers below `layer`, and slots below `at` of that one, have been copied, and a change of
  * them is made in the copy, too. */
 struct cuckoo_mirror {

@@ -40,6 +40,7 @@ enum {
                                * as what has CMD_DENYOOM does; otherwise it is the handler that is refused */
     CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are where first_key and last_key say */
     CMD_CUCKOO = 1 << 24,       /* of cuckoo filters */
+    CMD_TURNS = 1 << 25,        /* runs in slices, however short it is: its work is in the filter */
 };
 
 /* The words that nobody else may read (secrets.h). */

@@ -51,7 +51,8 @@ static void give_up(struct conn *conn, const struct command *command, const char
 static bool runs_in_slices(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
     size_t now = runner_of(conn->io)->slice_items, from = now < COMMAND_SLICE_TIMED ? now : COMMAND_SLICE_TIMED;
-    bool large = (command->flags & CMD_LARGE) && command_bytes(cmd) > COMMAND_SLICE_BYTES;
+    bool large =
+        (command->flags & CMD_TURNS) || ((command->flags & CMD_LARGE) && command_bytes(cmd) > COMMAND_SLICE_BYTES);
     return !conn->session.multi.in_exec && (cmd->argc > from || large || client_of(conn)->running.command);
 }
 
@@ -130,7 +131,7 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
     if (tracks)
         tracking_after();
     uint64_t slice_ns = turns_clock_ns(&conn->io->turns) - start_ns, took_ns = running->spent_ns + slice_ns;
-    if (!(conn->waits & CONN_WAITS_JOB))
+    if (!(conn->waits & CONN_WAITS_JOB) && !(command->flags & CMD_TURNS))
         runner->slice_items =
             command_slice_items(runner->slice_items, (ctx.later ? running->slice.done : cmd->argc) - done, slice_ns);
     running->spent_ns = ctx.later ? took_ns : 0;

@@ -114,3 +114,9 @@ Test(corpus, limits)
 {
     play("14_limits");
 }
+
+/* Cuckoo filters: CF.* and what other commands say of them. */
+Test(corpus, cuckoo)
+{
+    play("15_cuckoo");
+}

@@ -100,7 +100,7 @@ static void *write_full(void *arg)
                 EXPECT(cuckoo_delete(filter, own[n - 1], NULL), "an item that was added is not there");
             cuckoo_compact_begin(filter, i % 2000 == 999);
         }
-        cuckoo_compact(filter, 1, NULL);
+        (void)cuckoo_compact(filter, 1, NULL);
     }
     while (n > 0)
         EXPECT(cuckoo_delete(filter, own[--n], NULL), "an item that was added is not there");
@@ -234,7 +234,7 @@ static void *compact(void *arg)
         if (bloom_filter_nlayers(filter) < 2) /* else the journal would have nothing but ends of compactions */
             continue;
         cuckoo_compact_begin(filter, true);
-        cuckoo_compact(filter, 100, &journal);
+        (void)cuckoo_compact(filter, 100, &journal);
     }
     return NULL;
 }

@@ -426,6 +426,8 @@ static void play_case(struct player *player, const struct corpus_case *the_case,
     } else if ((rest = corpus_behind(body, "@range ")) != NULL) {
         send_range(current(player), rest);
         take(player, 1, mark, &the_case->reply, out);
+    } else if ((rest = corpus_behind(body, "@each ")) != NULL) {
+        corpus_each(current(player), rest, mark, out);
     } else if ((rest = corpus_behind(body, "@copy ")) != NULL) {
         copy_filter(current(player), rest, mark, out);
     } else {

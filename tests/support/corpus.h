@@ -7,6 +7,7 @@
  *   @conn NAME            goes on with the connection of that name
  *   @new, @new raw        a new connection in place of the current one; raw: without the HELLO 3 of a RESP3 play
  *   @range CMD key p A B  CMD key pA ... p(B-1) as one command
+ *   @each CMD key p A B   CMD key pI for each I of A..B-1, one after another: how often each reply came, and a digest
  *   @copy SRC DST         BF.SCANDUMP of SRC and BF.LOADCHUNK of every chunk into DST, with all replies
  *   @sleep S              a pause, in seconds
  *

@@ -15,4 +15,7 @@ bool corpus_same(const struct lines *recorded, const struct lines *got);
 /* Whether a difference is what the row, which may be NULL, allows. */
 bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got);
 
+/* Plays `@each` from behind the directive. */
+void corpus_each(struct wire *wire, const char *text, const char *mark, struct lines *out);
+
 #endif

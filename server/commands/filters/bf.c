@@ -351,7 +351,7 @@ void bf_query_one(struct bf_call *call, struct slice item)
         reply_query(call, true);
         return;
     }
-    struct bloom_filter *filter = call->entry ? bf_filter(call, &replied) : NULL;
+    struct bloom_filter *filter = call->entry ? bf_filter(call, &replied) : NULL; /* which would look again */
     if (filter)
         reply_query(call, bloom_filter_query(filter, bloom_filter_hash(filter, item.ptr, item.len)));
     else if (!replied)

@@ -7,7 +7,6 @@
 #include "cf.h"
 #include "content.h"
 #include "handlers.h"
-#include "host.h"
 #include "journal.h"
 #include "registry_key.h"
 #include "sstables.h"
@@ -119,6 +118,15 @@ void cf_changed(struct bf_call *call, uint64_t changes)
         broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
 }
 
+/* A step of a compaction, if one is under way. The filter is then to be saved, though the command may change nothing.
+ */
+static void go_on_compacting(struct bf_call *call, struct bloom_filter *filter)
+{
+    struct bloom_journal space;
+    if (cuckoo_compact(filter, SLOTS_BESIDE, cf_journal(call, &space)))
+        entry_mark_dirty(call->entry);
+}
+
 static void note_use(const struct bf_call *call)
 {
     if (call->entry && !call->no_touch)
@@ -164,7 +172,7 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, str
     struct bloom_journal space;
     const struct bloom_journal *journal = cf_journal(call, &space);
     enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, journal, err);
-    (void)cuckoo_compact(filter, SLOTS_BESIDE, journal); /* if one is under way */
+    go_on_compacting(call, filter);
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
               : answer == BLOOM_PRESENT ? &call->stats->items_present
               : answer == BLOOM_FULL    ? &call->stats->adds_full
@@ -348,17 +356,13 @@ void cmd_cf_count(struct command_ctx *ctx)
 
 /* ---- deleting ---- */
 
-/* False: the compaction goes on. */
-static bool compact(struct bf_call *call, struct bloom_filter *filter, bool all)
+/* The first turn of a compaction, or a further one. False: it goes on. */
+static bool compact(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;
-    cuckoo_compact_begin(filter, all);
-    return cuckoo_compact(filter, SLOTS_AT_ONCE, cf_journal(call, &space));
-}
-
-static void no_work(struct command_job *job)
-{
-    (void)job;
+    if (cuckoo_compact(filter, SLOTS_AT_ONCE, cf_journal(call, &space)))
+        cf_changed(call, 1);
+    return !cuckoo_is_compacting(filter);
 }
 
 void cmd_cf_del(struct command_ctx *ctx)
@@ -377,15 +381,18 @@ void cmd_cf_del(struct command_ctx *ctx)
         return;
     }
     bool deleted = cuckoo_delete(filter, cuckoo_hash(item.ptr, item.len), cf_journal(&call, &space));
-    if (deleted && cuckoo_is_sparse(filter))
-        (void)compact(&call, filter, false);
-    else
-        (void)cuckoo_compact(filter, SLOTS_BESIDE, cf_journal(&call, &space));
+    if (deleted && cuckoo_is_sparse(filter)) {
+        cuckoo_compact_begin(filter, false);
+        (void)compact(&call, filter);
+    } else {
+        go_on_compacting(&call, filter);
+    }
     note_use(&call);
     cf_changed(&call, deleted);
     reply_bool(ctx->reply, deleted);
 }
 
+/* In slices, of which each is a turn. In a transaction there is one; the changes that follow do the rest. */
 void cmd_cf_compact(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -393,16 +400,21 @@ void cmd_cf_compact(struct command_ctx *ctx)
     struct bloom_filter *filter = cf_look(&call, &found);
     if (found == CF_IS_LOST) {
         (void)cf_reply_unless(&call, found);
-    } else if (!filter) {
-        reply_error(ctx->reply, CF_COMPACT_NONE);
-    } else {
-        bool ended = compact(&call, filter, true);
-        cf_changed(&call, 1);
-        if (ended || ctx->session->multi.in_exec)
-            reply_status(ctx->reply, "OK");
-        else
-            (void)command_do_first(ctx, no_work, NULL); /* others have a turn; then it goes on */
+        return;
     }
+    if (!filter) {
+        reply_error(ctx->reply, CF_COMPACT_NONE);
+        return;
+    }
+    if (!ctx->slice || ctx->slice->done == 0)
+        cuckoo_compact_begin(filter, true);
+    bool ended = compact(&call, filter);
+    if (!ended && ctx->slice) {
+        ctx->slice->done++;
+        ctx->later = true;
+        return;
+    }
+    reply_status(ctx->reply, "OK");
 }
 
 /* ---- numbers ---- */

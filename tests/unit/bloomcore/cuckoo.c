@@ -170,7 +170,7 @@ static void delete (struct pair *pair, uint64_t hash)
     if (expected && model_is_sparse(&pair->model)) {
         model_compact(&pair->model, false);
         cuckoo_compact_begin(pair->filter, false);
-        cuckoo_compact(pair->filter, UINT64_MAX, &journal);
+        (void)cuckoo_compact(pair->filter, UINT64_MAX, &journal);
     }
 }
 
@@ -199,7 +199,7 @@ static void step(struct pair *pair, struct rng *rng, uint64_t nitems, unsigned a
     else {
         model_compact(&pair->model, true);
         cuckoo_compact_begin(pair->filter, true);
-        cuckoo_compact(pair->filter, UINT64_MAX, &journal);
+        (void)cuckoo_compact(pair->filter, UINT64_MAX, &journal);
     }
     ask(pair, hash);
     if (pair->step % 37 == 0)
@@ -331,7 +331,7 @@ static void *change(void *arg)
             (void)cuckoo_add(changing, hash, rng_below(&rng, 2), &journal, NULL);
         else if (cuckoo_delete(changing, hash, &journal) && cuckoo_is_sparse(changing))
             cuckoo_compact_begin(changing, rng_below(&rng, 2));
-        cuckoo_compact(changing, 1, &journal);
+        (void)cuckoo_compact(changing, 1, &journal);
     }
     return NULL;
 }
@@ -419,7 +419,7 @@ Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
             set_some(filter, &rng);
             if (i % 50 == 49) {
                 cuckoo_compact_begin(filter, true);
-                cuckoo_compact(filter, 100, &journal);
+                (void)cuckoo_compact(filter, 100, &journal);
             }
         }
         struct cuckoo_state before, after;

@@ -1,0 +1,178 @@
+/* RedisBloom's bytes of cuckoo filters. The first byte chooses: the header of a dump in chunks; otherwise the result of
+ * a DUMP, whose checksum is put right first. What is accepted and small becomes a filter, which is dumped and restored
+ * with the same bytes, and then used: each item that is added is there, and copies and compactions keep what there is.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bloom_class.h"
+#include "bloom_clone.h"
+#include "bloom_filter.h"
+#include "bytes.h"
+#include "check.h"
+#include "crc64.h"
+#include "cuckoo.h"
+#include "cuckoo_dump.h"
+
+#define MAX_BYTES  (1u << 18) /* larger filters are not made here */
+#define MAX_LAYERS 64
+#define ITEMS      4
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
+{
+    struct bloom_class *class;
+    struct errbuf err = {""};
+
+    if (plan->bytes > MAX_BYTES || plan->nlayers > MAX_LAYERS)
+        return NULL;
+    CHECK(bloom_class_get(pool, &plan->params, &plan->shapes[0], &class, &err) == 0);
+    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
+    CHECK(filter && bloom_filter_init(filter, class, &err) == 0);
+    bloom_class_release(class);
+    for (unsigned i = 1; i < plan->nlayers; i++)
+        CHECK(bloom_filter_append_layer(filter, &plan->shapes[i], &err) == 0);
+    return filter;
+}
+
+static void drop(struct bloom_filter *filter)
+{
+    bloom_filter_deinit(filter);
+    free(filter);
+}
+
+static void expect_dump(const struct bloom_filter *filter, const unsigned char *dump, uint64_t len)
+{
+    unsigned char *again;
+    uint64_t again_len;
+
+    CHECK(cuckoo_dump(filter, UINT64_MAX, &again, &again_len) == DUMP_OK);
+    CHECK(again_len == len && memcmp(again, dump, (size_t)len) == 0);
+    free(again);
+}
+
+/* The same filter, by its dump, by a clone, and by a header and chunks. */
+static void make_again(struct bloom_pool *pool, struct bloom_filter *filter)
+{
+    unsigned char *dump, bytes[MAX_BYTES];
+    struct bloom_filter *clone;
+    struct cuckoo_head head;
+    struct dump_plan plan;
+    struct errbuf err = {""};
+    uint64_t len;
+
+    CHECK(cuckoo_dump(filter, UINT64_MAX, &dump, &len) == DUMP_OK);
+    CHECK(cuckoo_is_dump(dump, (size_t)len) && cuckoo_restore_plan(dump, (size_t)len, &plan, &err) == DUMP_OK);
+    struct bloom_filter *again = make(pool, &plan);
+    CHECK(again);
+    cuckoo_restore(dump, (size_t)len, again);
+    expect_dump(again, dump, len);
+    drop(again);
+    CHECK(bloom_clone_make(filter, &clone, &err) == 0);
+    expect_dump(clone, dump, len);
+    bloom_clone_free(clone);
+
+    cuckoo_head_of(filter, &head);
+    CHECK(cuckoo_head_plan(&head, &plan, &err) == DUMP_OK);
+    plan.nlayers = 1;
+    again = make(pool, &plan);
+    CHECK(again && cuckoo_extend(again, (unsigned)head.nlayers, head.deletes, NULL, &err) == BLOOM_OK);
+    cuckoo_read(filter, 0, bytes, (size_t)cuckoo_bytes_of(filter));
+    for (uint64_t at = 0, i = 0; i < head.nlayers; i++) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(again, (unsigned)i, &view);
+        cuckoo_set_slots(again, at, bytes + at, (size_t)view.capacity, NULL);
+        at += view.capacity;
+    }
+    expect_dump(again, dump, len);
+    drop(again);
+    free(dump);
+}
+
+static void use(struct bloom_filter *filter, uint64_t seed)
+{
+    struct cuckoo_state state;
+    bool there[ITEMS];
+
+    for (uint64_t i = 0; i < ITEMS; i++) {
+        there[i] = cuckoo_add(filter, seed * (i + 1), i % 2, NULL, NULL) <= BLOOM_ADDED;
+        CHECK(cuckoo_query(filter, seed * (i + 1)) == (cuckoo_count(filter, seed * (i + 1)) > 0));
+        CHECK(!there[i] || cuckoo_query(filter, seed * (i + 1)));
+    }
+    cuckoo_compact_begin(filter, seed & 1);
+    cuckoo_compact(filter, 1000, NULL);
+    for (uint64_t i = 0; i < ITEMS; i++)
+        CHECK(!there[i] || cuckoo_query(filter, seed * (i + 1)));
+    (void)cuckoo_delete(filter, seed, NULL);
+    cuckoo_state(filter, &state);
+    CHECK(state.items <= state.slots && state.slots == cuckoo_bytes_of(filter));
+    cuckoo_recount(filter);
+    uint64_t items = state.items;
+    cuckoo_state(filter, &state);
+    CHECK(state.items == items);
+}
+
+static uint64_t seed_of(const uint8_t *bytes, size_t len)
+{
+    return cuckoo_hash(bytes, len) | 1;
+}
+
+static void try_dump(struct bloom_pool *pool, uint8_t *bytes, size_t len)
+{
+    struct dump_plan plan;
+    struct errbuf err = {""};
+
+    if (len > 10)
+        le64_put(bytes + len - 8, crc64(0, bytes, len - 8));
+    int rc = cuckoo_is_dump(bytes, len) ? cuckoo_restore_plan(bytes, len, &plan, &err) : DUMP_BAD;
+    struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &plan) : NULL;
+    CHECK(rc != DUMP_OK || err.text[0] == '\0');
+    if (!filter)
+        return;
+    cuckoo_restore(bytes, len, filter);
+    make_again(pool, filter);
+    use(filter, seed_of(bytes, len));
+    drop(filter);
+}
+
+static void try_header(struct bloom_pool *pool, const uint8_t *bytes)
+{
+    unsigned char again[CUCKOO_HEADER_BYTES];
+    struct cuckoo_head head;
+    struct dump_plan plan;
+    struct errbuf err = {""};
+
+    cuckoo_head_get(bytes, &head);
+    cuckoo_head_put(&head, again);
+    CHECK(memcmp(bytes, again, sizeof(again)) == 0);
+    int rc = cuckoo_head_plan(&head, &plan, &err);
+    CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
+    struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &plan) : NULL;
+    if (!filter)
+        return;
+    CHECK(cuckoo_bytes_of(filter) <= plan.bytes && bloom_filter_nlayers(filter) == head.nlayers);
+    CHECK(!cuckoo_has_slots(filter, cuckoo_bytes_of(filter), 1) && cuckoo_has_slots(filter, 0, 1));
+    use(filter, seed_of(bytes, CUCKOO_HEADER_BYTES));
+    drop(filter);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bloom_pool *pool;
+
+    if (size == 0)
+        return 0;
+    uint8_t *bytes = malloc(size);
+    CHECK(bytes && bloom_pool_create(&pool) == 0);
+    memcpy(bytes, data + 1, size - 1);
+    if (data[0] == 'H' && size == 1 + CUCKOO_HEADER_BYTES)
+        try_header(pool, bytes);
+    else
+        try_dump(pool, bytes, size - 1);
+    CHECK(bloom_pool_bytes(pool) == 0);
+    bloom_pool_destroy(pool);
+    free(bytes);
+    return 0;
+}

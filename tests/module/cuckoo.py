@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 
-from engines import Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
+from engines import Daemon, Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
 from recorded_rdb import crc64, of_version, without_types
 
 RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
@@ -346,6 +346,27 @@ def test_values_of_a_time_without_take_over():
         taken("CF.LOADCHUNK", "g", iterator, data)
     assert taken("TYPE", "g") == "MBbloomCF" and taken("DUMP", "f")[10:-10] == taken("DUMP", "g")[10:-10]
     assert "Bad data format" in str(plain.try_call("RESTORE", "g", "0", taken("DUMP", "g")))
+
+
+def test_filters_move_between_daemon_and_engine():
+    """By DUMP, MIGRATE and chunks; the daemon's values need `take-over`."""
+    daemon, plain, taken = Daemon(), Engine(), Engine(module=TAKE_OVER)
+    for engine in (daemon, plain, taken):
+        engine("CF.INSERT", "f", "CAPACITY", "64", "ITEMS", *items("x", 200))
+        engine("CF.DEL", "f", "x3")
+    for engine in (plain, taken):
+        engine("CF.ADD", "moves", "x")
+        assert engine("MIGRATE", "127.0.0.1", daemon.port, "moves", "0", "10000") == "OK"
+        daemon("RESTORE", "g", "0", engine("DUMP", "f"), "REPLACE")
+        for key in ("g", "moves"):
+            assert daemon("TYPE", key) == "MBbloomCF"
+        daemon("DEL", "moves")
+        assert daemon("CF.DEBUG", "g") == daemon("CF.DEBUG", "f") == engine("CF.DEBUG", "f")
+        assert list(chunks_of(daemon, "g")) == list(chunks_of(daemon, "f")) == list(chunks_of(engine, "f"))
+        for iterator, data in chunks_of(daemon, "f"):
+            engine("CF.LOADCHUNK", "g", iterator, data)
+        assert engine("DUMP", "g") == engine("DUMP", "f")
+    assert taken("RESTORE", "h", "0", daemon("DUMP", "f")) == "OK" and taken("DUMP", "h") == taken("DUMP", "f")
 
 
 if __name__ == "__main__":

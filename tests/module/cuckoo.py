@@ -12,6 +12,8 @@ from engines import Daemon, Engine, Error, encoded, in_sync, items, replica_of, 
 from recorded_rdb import crc64, of_version, without_types
 
 RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
+# Debian's python3-redis is for Debian's Python.
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 TAKE_OVER = ("take-over", "yes")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 OTHER = ("cf-initial-size", "7", "cf-bucket-size", "3", "cf-max-iterations", "1", "cf-expansion-factor", "0",
@@ -47,7 +49,7 @@ def test_the_recordings_of_redisbloom():
         return
     engine = Engine("--appendonly", "yes", "--propagation-error-behavior", "panic", module=TAKE_OVER)
     here = os.path.dirname(os.path.abspath(__file__))
-    with subprocess.Popen([sys.executable, os.path.join(here, "..", "clients", "cuckoo_recordings.py"), RECORDED],
+    with subprocess.Popen([PYTHON, os.path.join(here, "..", "clients", "cuckoo_recordings.py"), RECORDED],
                           env=dict(os.environ, BLOOMERY_PORT=str(engine.port)), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as player:
         while player.poll() is None:

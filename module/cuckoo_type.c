@@ -172,12 +172,12 @@ static void *load(struct engine_io *io, int version)
     if (!from)
         return NULL;
     from->io = io;
-    if (version <= CUCKOO_TYPE_OLD_ENCVER)
+    if (version < CUCKOO_ENCVER)
         errbuf_set(&from->err,
                    "it is of RedisBloom before 2.2 (encoding %d), whose hashes later versions do not use: make it anew "
                    "from its items",
                    version);
-    else if (version != CUCKOO_TYPE_ENCVER)
+    else if (version != CUCKOO_ENCVER)
         errbuf_set(&from->err, "version %d of the encoding is not known here", version);
     else if (read_filter(from))
         value = from->value;
@@ -198,8 +198,8 @@ bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err
     methods.rdb_save = save;
     methods.aof_rewrite = rewrite;
     methods.digest = digest;
-    own = engine.CreateDataType(ctx, CUCKOO_OWN_TYPE_NAME, CUCKOO_TYPE_ENCVER, &methods);
-    theirs = own && take_over ? engine.CreateDataType(ctx, CUCKOO_TYPE_NAME, CUCKOO_TYPE_ENCVER, &methods) : NULL;
+    own = engine.CreateDataType(ctx, CUCKOO_OWN_TYPE_NAME, CUCKOO_ENCVER, &methods);
+    theirs = own && take_over ? engine.CreateDataType(ctx, CUCKOO_TYPE_NAME, CUCKOO_ENCVER, &methods) : NULL;
     if (own && (theirs || !take_over))
         return true;
     errbuf_set(err,

@@ -10,11 +10,6 @@
 #include "engine.h"
 #include "errbuf.h"
 
-#define CUCKOO_TYPE_NAME       "MBbloomCF"
-#define CUCKOO_OWN_TYPE_NAME   "bloomeryC"
-#define CUCKOO_TYPE_ENCVER     4
-#define CUCKOO_TYPE_OLD_ENCVER 3 /* and below: RedisBloom before 2.2 */
-
 /* Registers the types, once values_init() has been called. False with a text. */
 bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
 

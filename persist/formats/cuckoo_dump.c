@@ -11,7 +11,6 @@
 #include "redisbloom_dump.h"
 #include "try.h"
 
-#define ENCVER          4
 #define OPCODE_END      0
 #define OPCODE_UNSIGNED 2
 #define OPCODE_STRING   5
@@ -186,11 +185,12 @@ int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
     struct bloom_filter *filter = NULL;
     struct cuckoo_head head;
 
-    if (encver != ENCVER) {
+    if (encver != CUCKOO_ENCVER) {
         errbuf_set(reader->err,
-                   encver < ENCVER ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
-                                     "versions do not use: make it anew from its items"
-                                   : "a cuckoo filter in the unknown encoding %u",
+                   encver < CUCKOO_ENCVER
+                       ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
+                         "versions do not use: make it anew from its items"
+                       : "a cuckoo filter in the unknown encoding %u",
                    encver);
         return RDB_BAD;
     }
@@ -233,7 +233,7 @@ bool cuckoo_is_dump(const void *data, size_t len)
     uint64_t id;
 
     return redisbloom_is_dump(data, len) && open_dump(&reader, data, len, &id, &err) == RDB_OK &&
-           RDB_MODULE_TYPE(id) == CUCKOO_TYPE_ID;
+           (RDB_MODULE_TYPE(id) == CUCKOO_TYPE_ID || RDB_MODULE_TYPE(id) == CUCKOO_OWN_TYPE_ID);
 }
 
 static int give_filter(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out)
@@ -283,7 +283,7 @@ static unsigned char *write_dump(const struct bloom_filter *filter, const unsign
 
     cuckoo_head_of(filter, &head);
     *at++ = RDB_TYPE_MODULE_2;
-    at = rdb_put_length(at, CUCKOO_TYPE_ID | ENCVER);
+    at = rdb_put_length(at, CUCKOO_TYPE_ID | CUCKOO_ENCVER);
     at = put_number(at, head.nlayers);
     at = put_number(at, head.buckets);
     at = put_number(at, head.items);

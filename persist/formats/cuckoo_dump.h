@@ -15,8 +15,13 @@
 #include "dump.h"
 #include "rdb_reader.h"
 
-#define CUCKOO_TYPE_ID      UINT64_C(0x3016e5a289821400) /* of its module type, without the encoding version */
-#define CUCKOO_HEADER_BYTES 38
+/* RedisBloom's module type; and that of Bloomery's module beside it, whose values are the same. */
+#define CUCKOO_TYPE_NAME     "MBbloomCF"
+#define CUCKOO_TYPE_ID       UINT64_C(0x3016e5a289821400) /* without the encoding version */
+#define CUCKOO_OWN_TYPE_NAME "bloomeryC"
+#define CUCKOO_OWN_TYPE_ID   UINT64_C(0x6e5a2899eaf20800)
+#define CUCKOO_ENCVER        4 /* those below are of RedisBloom before 2.2 */
+#define CUCKOO_HEADER_BYTES  38
 
 /* ---- the header of a dump in chunks ---- */
 
@@ -41,7 +46,7 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
 int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 
-/* Whether this is a dump (of any encoding version), by its type. */
+/* Whether this is a dump (of any encoding version), by its type, of which there are two. */
 bool cuckoo_is_dump(const void *data, size_t len);
 
 /* Verifies all of a dump. DUMP_OK, or DUMP_BAD with the reason. */

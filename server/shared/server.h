@@ -23,9 +23,8 @@
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
-/* TYPE's answers for a filter: RedisBloom's names of its types. */
+/* TYPE's answer for a Bloom filter: RedisBloom's name of its type. That of a cuckoo filter is CUCKOO_TYPE_NAME. */
 #define FILTER_TYPE_NAME "MBbloom--"
-#define CUCKOO_TYPE_NAME "MBbloomCF"
 
 struct acl;
 struct broadcast;

@@ -8,10 +8,12 @@ import struct
 import subprocess
 import sys
 
-from engines import Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
+from engines import Daemon, Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
 from recorded_rdb import crc64, of_version, without_types
 
 RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
+# Debian's python3-redis is for Debian's Python.
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 TAKE_OVER = ("take-over", "yes")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 OTHER = ("cf-initial-size", "7", "cf-bucket-size", "3", "cf-max-iterations", "1", "cf-expansion-factor", "0",
@@ -47,7 +49,7 @@ def test_the_recordings_of_redisbloom():
         return
     engine = Engine("--appendonly", "yes", "--propagation-error-behavior", "panic", module=TAKE_OVER)
     here = os.path.dirname(os.path.abspath(__file__))
-    with subprocess.Popen([sys.executable, os.path.join(here, "..", "clients", "cuckoo_recordings.py"), RECORDED],
+    with subprocess.Popen([PYTHON, os.path.join(here, "..", "clients", "cuckoo_recordings.py"), RECORDED],
                           env=dict(os.environ, BLOOMERY_PORT=str(engine.port)), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as player:
         while player.poll() is None:
@@ -346,6 +348,27 @@ def test_values_of_a_time_without_take_over():
         taken("CF.LOADCHUNK", "g", iterator, data)
     assert taken("TYPE", "g") == "MBbloomCF" and taken("DUMP", "f")[10:-10] == taken("DUMP", "g")[10:-10]
     assert "Bad data format" in str(plain.try_call("RESTORE", "g", "0", taken("DUMP", "g")))
+
+
+def test_filters_move_between_daemon_and_engine():
+    """By DUMP, MIGRATE and chunks; the daemon's values need `take-over`."""
+    daemon, plain, taken = Daemon(), Engine(), Engine(module=TAKE_OVER)
+    for engine in (daemon, plain, taken):
+        engine("CF.INSERT", "f", "CAPACITY", "64", "ITEMS", *items("x", 200))
+        engine("CF.DEL", "f", "x3")
+    for engine in (plain, taken):
+        engine("CF.ADD", "moves", "x")
+        assert engine("MIGRATE", "127.0.0.1", daemon.port, "moves", "0", "10000") == "OK"
+        daemon("RESTORE", "g", "0", engine("DUMP", "f"), "REPLACE")
+        for key in ("g", "moves"):
+            assert daemon("TYPE", key) == "MBbloomCF"
+        daemon("DEL", "moves")
+        assert daemon("CF.DEBUG", "g") == daemon("CF.DEBUG", "f") == engine("CF.DEBUG", "f")
+        assert list(chunks_of(daemon, "g")) == list(chunks_of(daemon, "f")) == list(chunks_of(engine, "f"))
+        for iterator, data in chunks_of(daemon, "f"):
+            engine("CF.LOADCHUNK", "g", iterator, data)
+        assert engine("DUMP", "g") == engine("DUMP", "f")
+    assert taken("RESTORE", "h", "0", daemon("DUMP", "f")) == "OK" and taken("DUMP", "h") == taken("DUMP", "f")
 
 
 if __name__ == "__main__":

@@ -197,6 +197,8 @@ static void without_optional(const void *data)
     stand_in_end();
     window_scenario();
     stand_in_end();
+    cuckoo_scenario();
+    stand_in_end();
     EXPECT(stand_in_held() == before, "%zu allocations are left", stand_in_held() - before);
 }
 
@@ -241,6 +243,8 @@ static void taken_over(const void *data)
     scenario();
     stand_in_end();
     redisbloom_scenario();
+    stand_in_end();
+    cuckoo_scenario();
     stand_in_end();
     (void)stand_in_replicated();
     stand_in_run("bf.madd f a b a", NULL, 0);
@@ -535,6 +539,7 @@ static void without_threads(void)
     in_a_process("times to live", times_to_live, NULL);
     in_a_process("times to live, relative", times_to_live, "GetAbsExpire");
     test_values();
+    test_cuckoo();
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
         in_a_process("arguments", arguments, rates[i]);
     printf("%zu functions, each missing once\n", stand_in_functions());
@@ -543,6 +548,7 @@ static void without_threads(void)
 int main(void)
 {
     in_a_process("freed in the background", freed_in_the_background, NULL);
+    in_a_process("cuckoo filters freed in the background", cuckoo_freed_in_the_background, NULL);
     if (!UNDER_THREAD_SANITIZER) /* it has nothing to find in the others, which take minutes there */
         without_threads();
     return 0;

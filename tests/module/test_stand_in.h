@@ -26,6 +26,11 @@ void in_a_process(const char *name, void (*run)(const void *data), const void *d
 /* Runs a command, and expects this reply. */
 void expect(const char *line, const char *reply);
 
+/* Cuckoo filters: a part of the scenario that all loads go through; what a second thread frees; the rest. */
+void cuckoo_scenario(void);
+void cuckoo_freed_in_the_background(const void *data);
+void test_cuckoo(void);
+
 /* Values that come short, damaged, or made up. */
 void test_values(void);
 

@@ -8,6 +8,7 @@
 #include "content.h"
 #include "handlers.h"
 #include "journal.h"
+#include "notify.h"
 #include "registry_key.h"
 #include "sstables.h"
 #include "usage.h"
@@ -166,13 +167,36 @@ static bool is_closed(const struct bf_call *call, const struct bloom_filter *fil
     return bloom_filter_nlayers(filter) >= (unsigned)server_config(call->server)->cuckoo.max_expansions;
 }
 
+/* Of the adds that find a filter full exactly one makes it grow, and tells it. */
+struct add_note {
+    struct journal_ring *ring; /* NULL: there is no log */
+    bool grew;
+};
+
+static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
+{
+    const struct add_note *note = ctx;
+    if (note->ring)
+        journal_cuckoo_ops.add(note->ring, id, hash, layer, ordinal);
+}
+
+static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
+{
+    (void)id, (void)layer, (void)shape, (void)err;
+    ((struct add_note *)ctx)->grew = true;
+    return 0;
+}
+
 static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, struct slice item, bool only_new,
                           struct errbuf *err)
 {
-    struct bloom_journal space;
-    const struct bloom_journal *journal = cf_journal(call, &space);
-    enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, journal, err);
+    static const struct bloom_journal_ops ops = {.add = note_add, .grow = note_grow};
+    struct add_note note = {.ring = call->ring};
+    const struct bloom_journal journal = {&ops, &note, call->entry->id};
+    enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, &journal, err);
     go_on_compacting(call, filter);
+    if (note.grew && answer != BLOOM_NO_ROOM)
+        notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
               : answer == BLOOM_PRESENT ? &call->stats->items_present
               : answer == BLOOM_FULL    ? &call->stats->adds_full

@@ -6,6 +6,7 @@
 
 #include "all_names.h"
 #include "command.h"
+#include "cuckoo_dump.h"
 #include "handlers.h"
 #include "server.h"
 

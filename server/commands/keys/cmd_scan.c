@@ -13,6 +13,7 @@
 #include "all_names.h"
 #include "clock.h"
 #include "command.h"
+#include "cuckoo_dump.h"
 #include "glob_match.h"
 #include "handlers.h"
 #include "server.h"

@@ -45,9 +45,10 @@ bool cuckoo_is_sparse(const struct bloom_filter *filter);
  * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT). */
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
-/* Goes on with a compaction that is under way, if there is one, by at most `steps` steps of CUCKOO_STEP_BYTES slots;
- * other threads change the filter between two steps. A process that ends forgets that a compaction was under way.
- * Whether it has changed the filter. */
+/* Goes on with a compaction that is under way, if there is one, by as much as `steps` steps of CUCKOO_STEP_BYTES slots
+ * take in a filter of two layers with buckets of two: by fewer slots where there are more places to look at for each,
+ * and by more steps where layers are small. Other threads change the filter between two steps. A process that ends
+ * forgets that a compaction was under way. Whether it has changed the filter. */
 #define CUCKOO_STEP_BYTES (UINT64_C(64) << 10)
 bool cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bloom_journal *journal);
 

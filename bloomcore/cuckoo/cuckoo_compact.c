@@ -11,6 +11,11 @@
 #define SPARSE     0.10 /* RedisBloom's: deletions as a share of the items */
 #define LAYER_BITS CUCKOO_LAYER_BITS
 
+/* Slots that a step looks at: those of a step of CUCKOO_STEP_BYTES where there are two layers with buckets of two. In
+ * a filter of many layers with large buckets that many slots would take seconds. */
+#define STEP_LOOKS   (CUCKOO_STEP_BYTES * 5)
+#define RECORD_LOOKS 100 /* what a step costs beside */
+
 bool cuckoo_is_sparse(const struct bloom_filter *filter)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
@@ -67,14 +72,31 @@ static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction 
            atomic_load_explicit(&bloom_filter_layer_at(filter, compaction->layer)->items, memory_order_relaxed) == 0;
 }
 
-/* Locked. False: the compaction has ended. */
+/* How many slots are looked at for one of a layer at most: its own, and two buckets of each older layer. */
+static uint64_t looks_for_slot(const struct bloom_layer *layer)
+{
+    return 1 + UINT64_C(2) * layer->geometry->k * layer->geometry->index;
+}
+
+/* Slots of a step: as many as it can look for. */
+static uint64_t step_slots(const struct bloom_layer *layer, uint64_t left)
+{
+    uint64_t n = STEP_LOOKS / looks_for_slot(layer);
+
+    n = n < 1 ? 1 : n > CUCKOO_STEP_BYTES ? CUCKOO_STEP_BYTES : n;
+    return left < n ? left : n;
+}
+
+/* Locked. False: the compaction has ended. *looks: less what the step has looked at. */
 static bool step_on(struct bloom_filter *filter, struct cuckoo_compaction *compaction,
-                    const struct bloom_journal *journal)
+                    const struct bloom_journal *journal, uint64_t *looks)
 {
     if (compaction->layer == 0 || compaction->layer >= bloom_filter_nlayers(filter))
         return false;
-    uint64_t capacity = bloom_filter_layer_at(filter, compaction->layer)->geometry->capacity;
-    uint64_t left = capacity - compaction->at, n = left < CUCKOO_STEP_BYTES ? left : CUCKOO_STEP_BYTES;
+    const struct bloom_layer *layer = bloom_filter_layer_at(filter, compaction->layer);
+    uint64_t capacity = layer->geometry->capacity, n = step_slots(layer, capacity - compaction->at);
+    uint64_t cost = RECORD_LOOKS + n * looks_for_slot(layer);
+    *looks -= cost < *looks ? cost : *looks;
     cuckoo_record(filter, CUCKOO_STEP, compaction->at, n << LAYER_BITS | compaction->layer, journal);
     cuckoo_step(filter, compaction->layer, compaction->at, compaction->at + n);
     compaction->at += n;
@@ -104,13 +126,14 @@ bool cuckoo_compact(struct bloom_filter *filter, unsigned steps, const struct bl
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
+    uint64_t looks = steps * STEP_LOOKS;
     bool changed = false;
 
-    for (; steps > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed); steps--) {
+    while (looks > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed)) {
         bloom_lock_take(lock);
         bool still = atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
         changed |= still;
-        if (still && !step_on(filter, &cuckoo->compaction, journal)) {
+        if (still && !step_on(filter, &cuckoo->compaction, journal, &looks)) {
             cuckoo_record(filter, CUCKOO_DELETES, 0, 0, journal);
             atomic_store_explicit(&cuckoo->deletes, 0, memory_order_relaxed);
             atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);

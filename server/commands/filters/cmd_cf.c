@@ -352,8 +352,8 @@ void cmd_cf_count(struct command_ctx *ctx)
 
 /* ---- deleting ---- */
 
-/* Steps of a compaction that a command takes: a filter of a megabyte is done at once, a larger one by the changes that
- * follow. */
+/* Steps of a compaction that a command takes: a filter of two sub-filters and a megabyte is done at once, a larger one
+ * by the changes that follow. */
 #define COMPACT_STEPS 16
 
 static void compact(struct bf_call *call, struct bloom_filter *filter, bool all)

@@ -431,3 +431,41 @@ Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
         filter_free(filter);
     }
 }
+
+/* ---- the work of a compaction ---- */
+
+/* All slots of a filter with so many layers are taken; a compaction moves nothing. Returns the calls that it took. */
+static unsigned compact_full(unsigned size, uint64_t slots, unsigned nlayers)
+{
+    struct bloom_filter *filter = make(&(struct cuckoo_numbers){slots, size, 20, 1});
+    unsigned char *taken = malloc(slots);
+    unsigned calls = 0;
+
+    noperations = 0;
+    cr_assert_not_null(taken);
+    cr_assert_eq(cuckoo_extend(filter, nlayers, 0, NULL, NULL), BLOOM_OK);
+    memset(taken, 1, slots);
+    for (unsigned i = 0; i < nlayers; i++)
+        cuckoo_set_slots(filter, i * slots, taken, slots, NULL);
+    cuckoo_set_counts(filter, 0, 0);
+    cuckoo_compact_begin(filter, true);
+    while (cuckoo_compact(filter, 16, &journal))
+        calls++;
+    for (size_t i = 0; i + 1 < noperations; i++) { /* the last one sets the count of deletions */
+        uint64_t layer = operations[i].hash.h2 >> 8 & 0xffff, n = operations[i].hash.h2 >> 24;
+        cr_assert(n >= 1 && n * 2 * size * layer <= 400000, "%" PRIu64 " slots of layer %" PRIu64, n, layer);
+    }
+    free(taken);
+    filter_free(filter);
+    return calls;
+}
+
+/* Writers wait for a step, so it is short however many layers there are and however large their buckets; and a small
+ * filter is compacted by one call, however many layers it has. */
+Test(cuckoo, a_step_of_a_compaction_is_short)
+{
+    cr_assert_eq(compact_full(2, 4, 31), 1);
+    cr_assert_eq(compact_full(2, 1024, 31), 1);
+    cr_assert_gt(compact_full(255, 255 * 4, 31), 1);
+    cr_assert_gt(compact_full(2, 1 << 19, 3), 1);
+}

@@ -42,7 +42,7 @@ bool cuckoo_delete(struct bloom_filter *filter, uint64_t hash, const struct bloo
 bool cuckoo_is_sparse(const struct bloom_filter *filter);
 
 /* Begins a compaction, which moves fingerprints from newer sub-filters into holes of older ones, unless one is under
- * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT). */
+ * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT); that holds for one under way, too. */
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
 /* Goes on with a compaction that is under way, if there is one, by as much as `steps` steps of CUCKOO_STEP_BYTES slots

@@ -119,6 +119,7 @@ void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
         cuckoo->compaction = (struct cuckoo_compaction){all, bloom_filter_nlayers(filter) - 1, 0};
         atomic_store_explicit(&cuckoo->compacting, true, memory_order_relaxed);
     }
+    cuckoo->compaction.all |= all;
     bloom_lock_give(lock);
 }
 

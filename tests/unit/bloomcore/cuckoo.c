@@ -469,3 +469,31 @@ Test(cuckoo, a_step_of_a_compaction_is_short)
     cr_assert_gt(compact_full(255, 255 * 4, 31), 1);
     cr_assert_gt(compact_full(2, 1 << 19, 3), 1);
 }
+
+/* The second layer fills a hole of the first, though the third could not be emptied: only where `all` is asked for. */
+Test(cuckoo, a_compaction_under_way_is_made_to_go_on)
+{
+    enum { SLOTS = 128, SIZE = 2, HOLE = 5 };
+    const uint64_t other = (HOLE ^ UINT64_C(0x5bd1e995)) % (SLOTS / SIZE);
+
+    for (unsigned all = 0; all < 2; all++) {
+        struct bloom_filter *filter = make(&(struct cuckoo_numbers){SLOTS, SIZE, 20, 1});
+        unsigned char taken[3 * SLOTS];
+        struct bloom_layer_view first;
+
+        cr_assert_eq(cuckoo_extend(filter, 3, 0, NULL, NULL), BLOOM_OK);
+        memset(taken, 1, sizeof(taken));
+        memset(taken + HOLE * SIZE, 0, SIZE);
+        memset(taken + 2 * SLOTS + HOLE * SIZE, 0, SIZE);
+        memset(taken + 2 * SLOTS + other * SIZE, 0, SIZE);
+        for (unsigned i = 0; i < 3; i++)
+            cuckoo_set_slots(filter, i * SLOTS, taken + i * SLOTS, SLOTS, NULL);
+        cuckoo_compact_begin(filter, false);
+        if (all)
+            cuckoo_compact_begin(filter, true);
+        (void)cuckoo_compact(filter, 16, NULL);
+        bloom_filter_layer(filter, 0, &first);
+        cr_assert_eq(first.items, all ? SLOTS : SLOTS - SIZE);
+        filter_free(filter);
+    }
+}

@@ -45,14 +45,15 @@ bool cuckoo_delete(struct bloom_filter *filter, uint64_t hash, const struct bloo
 bool cuckoo_is_sparse(const struct bloom_filter *filter);
 
 /* Begins a compaction, which moves fingerprints from newer sub-filters into holes of older ones, unless one is under
- * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT). */
+ * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT); that holds for one under way, too. */
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
-/* Goes on with a compaction that is under way, if there is one, by at most `slots` slots, for up to 0.2 us each. Steps
- * have at most CUCKOO_STEP slots; other threads change the filter between two of them. A process that ends forgets that
- * a compaction was under way. Whether it has changed the filter. */
+/* Goes on with a compaction that is under way, if there is one, until it has looked at about so many slots: five for
+ * each slot that is moved in a filter of two layers with buckets of two, and more where there are more places to look
+ * at. Some 30 ns for each. Steps have at most CUCKOO_STEP slots; other threads change the filter between two of them. A
+ * process that ends forgets that a compaction was under way. Whether it has changed the filter. */
 #define CUCKOO_STEP UINT64_C(2048)
-bool cuckoo_compact(struct bloom_filter *filter, uint64_t slots, const struct bloom_journal *journal);
+bool cuckoo_compact(struct bloom_filter *filter, uint64_t looks, const struct bloom_journal *journal);
 bool cuckoo_is_compacting(const struct bloom_filter *filter);
 
 struct cuckoo_state {

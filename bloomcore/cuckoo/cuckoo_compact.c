@@ -11,6 +11,10 @@
 #define SPARSE     0.10 /* RedisBloom's: deletions as a share of the items */
 #define LAYER_BITS CUCKOO_LAYER_BITS
 
+/* What a step may look at, and what it costs beside. */
+#define STEP_LOOKS   (CUCKOO_STEP * 5)
+#define RECORD_LOOKS 100
+
 bool cuckoo_is_sparse(const struct bloom_filter *filter)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
@@ -67,15 +71,22 @@ static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction 
            atomic_load_explicit(&bloom_filter_layer_at(filter, compaction->layer)->items, memory_order_relaxed) == 0;
 }
 
-/* A step of at most `most` slots; returns how many they were. Locked. */
+/* How many slots are looked at for one of a layer at most: its own, and two buckets of each older layer. */
+static uint64_t looks_for_slot(const struct bloom_layer *layer)
+{
+    return 1 + UINT64_C(2) * layer->geometry->k * layer->geometry->index;
+}
+
+/* A step that looks at `most` slots, or at those for one slot; returns what it has cost. Locked. */
 static uint64_t step_on(struct bloom_filter *filter, struct cuckoo_compaction *compaction, uint64_t most,
                         const struct bloom_journal *journal)
 {
-    uint64_t capacity = bloom_filter_layer_at(filter, compaction->layer)->geometry->capacity;
-    uint64_t n = capacity - compaction->at;
+    const struct bloom_layer *layer = bloom_filter_layer_at(filter, compaction->layer);
+    uint64_t capacity = layer->geometry->capacity, left = capacity - compaction->at;
+    uint64_t n = (most < STEP_LOOKS ? most : STEP_LOOKS) / looks_for_slot(layer);
 
-    n = n < most ? n : most;
-    n = n < CUCKOO_STEP ? n : CUCKOO_STEP;
+    n = n < 1 ? 1 : n > CUCKOO_STEP ? CUCKOO_STEP : n;
+    n = n < left ? n : left;
     cuckoo_record(filter, CUCKOO_STEP_DONE, compaction->at, n << LAYER_BITS | compaction->layer, journal);
     cuckoo_step(filter, compaction->layer, compaction->at, compaction->at + n);
     compaction->at += n;
@@ -83,7 +94,7 @@ static uint64_t step_on(struct bloom_filter *filter, struct cuckoo_compaction *c
         compaction->layer = goes_on(filter, compaction) ? compaction->layer - 1 : 0;
         compaction->at = 0;
     }
-    return n;
+    return RECORD_LOOKS + n * looks_for_slot(layer);
 }
 
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
@@ -96,6 +107,7 @@ void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
         cuckoo->compaction = (struct cuckoo_compaction){all, bloom_filter_nlayers(filter) - 1, 0};
         atomic_store_explicit(&cuckoo->compacting, true, memory_order_relaxed);
     }
+    cuckoo->compaction.all |= all;
     bloom_lock_give(lock);
 }
 
@@ -114,20 +126,20 @@ bool cuckoo_is_compacting(const struct bloom_filter *filter)
     return atomic_load_explicit(&cuckoo_of(filter)->compacting, memory_order_relaxed);
 }
 
-bool cuckoo_compact(struct bloom_filter *filter, uint64_t slots, const struct bloom_journal *journal)
+bool cuckoo_compact(struct bloom_filter *filter, uint64_t looks, const struct bloom_journal *journal)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
     struct cuckoo_compaction *compaction = &cuckoo->compaction;
     bool changed = false;
 
-    while (slots > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed)) {
+    while (looks > 0 && atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed)) {
         bloom_lock_take(lock);
         bool under_way = atomic_load_explicit(&cuckoo->compacting, memory_order_relaxed);
         bool goes = under_way && compaction->layer > 0 && compaction->layer < bloom_filter_nlayers(filter);
         changed |= under_way;
-        if (goes)
-            slots -= step_on(filter, compaction, slots, journal);
+        uint64_t cost = goes ? step_on(filter, compaction, looks, journal) : 0;
+        looks -= cost < looks ? cost : looks;
         if (under_way && (!goes || compaction->layer == 0))
             end(filter, journal);
         bloom_lock_give(lock);

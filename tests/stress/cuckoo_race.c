@@ -12,7 +12,7 @@
 
 #define WRITERS 3
 #define STAYING 400
-#define ROUNDS  30000
+#define ROUNDS  12000
 
 static struct bloom_pool *pool;
 static struct bloom_filter *filter;

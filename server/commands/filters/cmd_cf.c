@@ -15,10 +15,10 @@
 
 #define PLAN_WORD 64 /* bytes of the longest word of a plan */
 
-/* Slots of a compaction that a command looks at, for up to 0.2 us each: CF.COMPACT in a turn, and the CF.DEL that
- * begins one; and any change while one is under way. */
-#define SLOTS_AT_ONCE 8192
-#define SLOTS_BESIDE  128
+/* Slots that a compaction looks at: in a turn of CF.COMPACT and in the CF.DEL that begins one, for about a millisecond;
+ * and beside any change while one is under way. */
+#define LOOKS_AT_ONCE 40960
+#define LOOKS_BESIDE  640
 
 /* ---- finding and creating ---- */
 
@@ -124,7 +124,7 @@ void cf_changed(struct bf_call *call, uint64_t changes)
 static void go_on_compacting(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;
-    if (cuckoo_compact(filter, SLOTS_BESIDE, cf_journal(call, &space)))
+    if (cuckoo_compact(filter, LOOKS_BESIDE, cf_journal(call, &space)))
         entry_mark_dirty(call->entry);
 }
 
@@ -384,7 +384,7 @@ void cmd_cf_count(struct command_ctx *ctx)
 static bool compact(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;
-    if (cuckoo_compact(filter, SLOTS_AT_ONCE, cf_journal(call, &space)))
+    if (cuckoo_compact(filter, LOOKS_AT_ONCE, cf_journal(call, &space)))
         cf_changed(call, 1);
     return !cuckoo_is_compacting(filter);
 }

@@ -431,3 +431,69 @@ Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
         filter_free(filter);
     }
 }
+
+/* ---- the work of a compaction ---- */
+
+/* All slots of a filter with so many layers are taken; a compaction moves nothing. Returns the calls that it took. */
+static unsigned compact_full(unsigned size, uint64_t slots, unsigned nlayers)
+{
+    struct bloom_filter *filter = make(&(struct cuckoo_numbers){slots, size, 20, 1});
+    unsigned char *taken = malloc(slots);
+    unsigned calls = 0;
+
+    noperations = 0;
+    cr_assert_not_null(taken);
+    cr_assert_eq(cuckoo_extend(filter, nlayers, 0, NULL, NULL), BLOOM_OK);
+    memset(taken, 1, slots);
+    for (unsigned i = 0; i < nlayers; i++)
+        cuckoo_set_slots(filter, i * slots, taken, slots, NULL);
+    cuckoo_set_counts(filter, 0, 0);
+    cuckoo_compact_begin(filter, true);
+    while (cuckoo_compact(filter, UINT64_C(5242880), &journal))
+        calls++;
+    for (size_t i = 0; i + 1 < noperations; i++) { /* the last one sets the count of deletions */
+        uint64_t layer = operations[i].hash.h2 >> 8 & 0xffff, n = operations[i].hash.h2 >> 24;
+        cr_assert(n >= 1 && n * 2 * size * layer <= 400000, "%" PRIu64 " slots of layer %" PRIu64, n, layer);
+    }
+    free(taken);
+    filter_free(filter);
+    return calls;
+}
+
+/* Writers wait for a step, so it is short however many layers there are and however large their buckets; and a small
+ * filter is compacted by one call, however many layers it has. */
+Test(cuckoo, a_step_of_a_compaction_is_short)
+{
+    cr_assert_eq(compact_full(2, 4, 31), 1);
+    cr_assert_eq(compact_full(2, 1024, 31), 1);
+    cr_assert_gt(compact_full(255, 255 * 4, 31), 1);
+    cr_assert_gt(compact_full(2, 1 << 19, 3), 1);
+}
+
+/* The second layer fills a hole of the first, though the third could not be emptied: only where `all` is asked for. */
+Test(cuckoo, a_compaction_under_way_is_made_to_go_on)
+{
+    enum { SLOTS = 128, SIZE = 2, HOLE = 5 };
+    const uint64_t other = (HOLE ^ UINT64_C(0x5bd1e995)) % (SLOTS / SIZE);
+
+    for (unsigned all = 0; all < 2; all++) {
+        struct bloom_filter *filter = make(&(struct cuckoo_numbers){SLOTS, SIZE, 20, 1});
+        unsigned char taken[3 * SLOTS];
+        struct bloom_layer_view first;
+
+        cr_assert_eq(cuckoo_extend(filter, 3, 0, NULL, NULL), BLOOM_OK);
+        memset(taken, 1, sizeof(taken));
+        memset(taken + HOLE * SIZE, 0, SIZE);
+        memset(taken + 2 * SLOTS + HOLE * SIZE, 0, SIZE);
+        memset(taken + 2 * SLOTS + other * SIZE, 0, SIZE);
+        for (unsigned i = 0; i < 3; i++)
+            cuckoo_set_slots(filter, i * SLOTS, taken + i * SLOTS, SLOTS, NULL);
+        cuckoo_compact_begin(filter, false);
+        if (all)
+            cuckoo_compact_begin(filter, true);
+        (void)cuckoo_compact(filter, UINT64_MAX, NULL);
+        bloom_filter_layer(filter, 0, &first);
+        cr_assert_eq(first.items, all ? SLOTS : SLOTS - SIZE);
+        filter_free(filter);
+    }
+}

@@ -8,6 +8,7 @@
 #include "bloom_filter.h"
 #include "bloom_window.h"
 #include "command.h"
+#include "cuckoo.h"
 #include "handlers.h"
 #include "stats.h"
 
@@ -48,6 +49,13 @@
 #define INFO_LAYER UINT64_C(160)    /* BF.INFO of 1,024 layers 162,000 */
 #define INFO_BITS  UINT64_C(52000)  /* with a layer's bits, rates and fields: of 32 layers 1,630,000 */
 
+#define CUCKOO_LAYER \
+    UINT64_C(30) /* two buckets are looked through: CF.MEXISTS of 1,000 items in 750 layers 20,800,000 */
+#define EVICTED      UINT64_C(25) /* a fingerprint is moved on */
+#define EVICTED_AFAR UINT64_C(150)
+#define SLOT_MOVED   UINT64_C(60)             /* by a compaction: CF.COMPACT of four layers of 1 MB 63,000,000 */
+#define COMPACTED    (16 * CUCKOO_STEP_BYTES) /* slots that are looked at by the command that begins one */
+
 #define CACHE_BYTES  (UINT64_C(2) << 20)
 #define MEMORY_BYTES (UINT64_C(32) << 20)
 #define PAGE_BYTES   UINT64_C(4096)
@@ -70,6 +78,20 @@ static const struct cost_row {
     {cmd_bf_insert, COST_BY_ADDED},
     {cmd_bf_reserve, COST_BY_MADE, 1500},
     {cmd_bf_clear, COST_BY_CLEARED, 2000},
+    {cmd_cf_exists, COST_BY_ASKED},
+    {cmd_cf_mexists, COST_BY_ASKED},
+    {cmd_cf_count, COST_BY_ASKED},
+    {cmd_cf_add, COST_BY_ADDED},
+    {cmd_cf_addnx, COST_BY_ADDED},
+    {cmd_cf_insert, COST_BY_ADDED},
+    {cmd_cf_insertnx, COST_BY_ADDED},
+    {cmd_cf_reserve, COST_BY_MADE, 1500},
+    {cmd_cf_del, COST_BY_DELETED, 200},
+    {cmd_cf_compact, COST_BY_COMPACTED, 200},
+    {cmd_cf_info, COST_BY_LAYERS, 3000, 0, 160},
+    {cmd_cf_debug, COST_BY_LAYERS, 3000, 0, 160},
+    {cmd_cf_scandump, COST_BY_WORDS, 300000},             /* of a whole chunk */
+    {cmd_cf_loadchunk, COST_BY_WORDS, 20000, 0, 0, 3000}, /* of 512 KB 1,400,000 */
     {cmd_bf_card, COST_BY_LAYERS, 0, 0, 13},
     {cmd_bf_debug, COST_BY_LAYERS, 1000, 0, 500},
     {cmd_bf_info, COST_BY_INFO, 3000},
@@ -203,6 +225,19 @@ static uint32_t expansion_of(const struct bloom_params *params)
     return bloom_params_is_window(params) ? 1 : params->expansion;
 }
 
+static void note_cuckoo(const struct bloom_filter *filter, struct cost_filter *out)
+{
+    struct cuckoo_state state;
+    cuckoo_state(filter, &state);
+    uint64_t sparse = state.items / 10;
+    out->iterations = bloom_filter_params(filter)->iterations;
+    out->slots = state.slots;
+    out->holes = sparse > state.deletes ? (sparse - state.deletes) * 10 / 11 : 0;
+    out->holes_then = state.items / 12;
+    out->compacting = out->holes == 0 && out->layers > 1 && state.deletes > 0;
+    out->room = 0; /* equal items may have filled their buckets */
+}
+
 struct cost_filter cost_filter_of(const struct bloom_filter *filter)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
@@ -212,7 +247,7 @@ struct cost_filter cost_filter_of(const struct bloom_filter *filter)
     bloom_filter_layer(filter, 0, &first);
     uint64_t bytes = newest.shape.nwords * 8, items = newest.ordinal - newest.base;
     uint64_t young = items < pages_of(bytes) ? pages_of(bytes) : 0;
-    return (struct cost_filter){
+    struct cost_filter out = {
         .exists = true,
         .layers = layers,
         .k = newest.shape.k,
@@ -223,6 +258,28 @@ struct cost_filter cost_filter_of(const struct bloom_filter *filter)
         .next = times(newest.capacity, expansion_of(params)),
         .expansion = expansion_of(params),
         .first = {first.shape.nwords * 8, first.capacity},
+    };
+    if (bloom_params_is_cuckoo(params))
+        note_cuckoo(filter, &out);
+    return out;
+}
+
+struct cost_filter cost_filter_cuckoo(const struct bloom_params *params, const struct bloom_shape *shape)
+{
+    uint64_t bytes = shape->nwords * 8;
+    return (struct cost_filter){
+        .exists = true,
+        .is_sized = true,
+        .layers = 1,
+        .k = shape->k,
+        .bytes = bytes,
+        .young = pages_of(bytes),
+        .unread = pages_of(bytes),
+        .room = 2 * (uint64_t)shape->k,
+        .expansion = params->expansion,
+        .first = {bytes, shape->capacity},
+        .iterations = params->iterations,
+        .slots = shape->capacity,
     };
 }
 
@@ -273,6 +330,11 @@ void cost_filter_join(struct cost_filter *filter, const struct cost_filter *othe
     filter->first.capacity = least(filter->first.capacity, other->first.capacity);
     if (filter->expansion == 0 || (other->expansion && other->expansion < filter->expansion))
         filter->expansion = other->expansion;
+    filter->iterations = (unsigned)most(filter->iterations, other->iterations);
+    filter->slots = most(filter->slots, other->slots);
+    filter->holes = least(filter->holes, other->holes);
+    filter->holes_then = least(filter->holes_then, other->holes_then);
+    filter->compacting |= other->compacting;
 }
 
 /* ---- costs ---- */
@@ -354,6 +416,82 @@ static uint64_t cost_of_cleared(struct cost_filter *filter)
     return counted + looks + (is_mapped(filter->first.bytes) ? MAPPED + UNMAPPED : 0);
 }
 
+/* ---- cuckoo filters ---- */
+
+#define EXPANDED_MAX (UINT64_C(1) << 36) /* bytes of a layer beyond which nothing grows by a factor */
+
+static bool is_for_cuckoo(const struct command *command)
+{
+    return strncmp(command->full_name, "cf.", 3) == 0;
+}
+
+static uint64_t cost_of_probed(const struct cost_filter *filter, size_t items)
+{
+    uint64_t item = filter->layers * CUCKOO_LAYER + (filter->bytes > CACHE_BYTES ? 2 * ITEM_AFAR : 0);
+    return filter->exists ? times(items, item) : 0;
+}
+
+/* A step of a compaction that each change takes. */
+static uint64_t cost_of_step(const struct cost_filter *filter)
+{
+    return filter->compacting ? SLOT_MOVED * least(CUCKOO_STEP_BYTES, filter->slots) : 0;
+}
+
+/* As equal items fill two buckets, and each layer has two more. */
+static uint64_t grow_cuckoo(struct cost_filter *filter)
+{
+    filter->layers++;
+    filter->room = 2 * (uint64_t)filter->k;
+    filter->bytes = times(filter->bytes, filter->expansion);
+    filter->slots += filter->bytes;
+    filter->young += least(pages_of(filter->bytes), filter->room);
+    return COST_CUCKOO_LAYER + (is_mapped(filter->bytes) ? MAPPED : 0);
+}
+
+/* The command that passes the limit adds the rest of its items. */
+static bool may_grow(const struct cost_filter *filter, size_t items)
+{
+    return filter->expansion && filter->layers < least(filter->most + items / (2 * filter->k), BLOOM_MAX_LAYERS) &&
+           (filter->expansion == 1 || filter->bytes < EXPANDED_MAX);
+}
+
+static uint64_t cost_of_stored(struct cost_filter *filter, size_t items, const struct cost_filter *made)
+{
+    uint64_t cost = cost_of_made(filter, made), left = items;
+    if (!filter->exists)
+        return cost;
+    cost += cost_of_probed(filter, items / 2);
+    for (; left > filter->room && may_grow(filter, items); cost += grow_cuckoo(filter))
+        left -= filter->room;
+    filter->room -= least(left, filter->room);
+    uint64_t pages = least(2 * (uint64_t)items, filter->young);
+    filter->young -= pages;
+    uint64_t evicted = filter->iterations * (filter->bytes > CACHE_BYTES ? EVICTED_AFAR : EVICTED);
+    return cost + cost_of_probed(filter, items - items / 2) +
+           times(items, ITEM_ADDED + evicted + cost_of_step(filter)) +
+           (is_mapped(filter->bytes) ? PAGE : PAGE_SHARED) * pages;
+}
+
+static uint64_t cost_of_compacted(struct cost_filter *filter)
+{
+    if (!filter->exists || filter->layers == 1)
+        return 0;
+    filter->holes = filter->holes_then;
+    filter->compacting = filter->slots > COMPACTED;
+    return SLOT_MOVED * least(filter->slots, COMPACTED);
+}
+
+static uint64_t cost_of_deleted(struct cost_filter *filter)
+{
+    uint64_t cost = cost_of_probed(filter, 1) + cost_of_step(filter);
+    if (filter->holes == 0)
+        return cost + cost_of_compacted(filter);
+    filter->holes--;
+    return cost;
+}
+
+/* ---- all ---- */
+
 uint64_t cost_of_info(uint64_t layers, uint64_t bytes, bool counts_bits)
 {
     return layers * (counts_bits ? INFO_BITS : INFO_LAYER) + (counts_bits ? bytes / 16 : 0);
@@ -368,9 +506,9 @@ uint64_t cost_of_filter(const struct command *command, struct cost_filter *filte
     case COST_BY_USERS:
         return 0;
     case COST_BY_ASKED:
-        return cost_of_asked(filter, items);
+        return is_for_cuckoo(command) ? cost_of_probed(filter, items) : cost_of_asked(filter, items);
     case COST_BY_ADDED:
-        return cost_of_added(filter, items, made);
+        return is_for_cuckoo(command) ? cost_of_stored(filter, items, made) : cost_of_added(filter, items, made);
     case COST_BY_MADE:
         return cost_of_made(filter, made);
     case COST_BY_LAYERS:
@@ -379,6 +517,10 @@ uint64_t cost_of_filter(const struct command *command, struct cost_filter *filte
         return least(cost_of_info(filter->layers, filter->layers * filter->bytes, items > 0), COST_INLINE);
     case COST_BY_CLEARED:
         return cost_of_cleared(filter);
+    case COST_BY_DELETED:
+        return cost_of_deleted(filter);
+    case COST_BY_COMPACTED:
+        return cost_of_compacted(filter);
     case COST_BY_FOUND:
         return filter->exists ? items * (QUESTION + LAYER_FOUND * (uint64_t)filter->layers) : 0;
     }

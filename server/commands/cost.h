@@ -18,11 +18,14 @@
 
 struct bloom_filter;
 struct bloom_params;
+struct bloom_shape;
 
 #define COST_TRANSACTION UINT64_C(8192000) /* of all commands of a transaction together, at most */
 #define COST_NAME        UINT64_C(300)    /* a filter out of the cache, by its name: BF.EXISTS of 600,000 filters 700 */
 #define COST_USER_BYTE   UINT64_C(2)      /* of the users' memory: ACL LIST of 1,000 users with 7 rules 3,400,000 */
 #define COST_INLINE      UINT64_C(500000) /* a command that may defer takes no more on the loop */
+
+#define COST_CUCKOO_LAYER UINT64_C(8000) /* a cuckoo filter gets a layer: CF.INSERT of 3,000 equal items 2,900,000 */
 
 /* What else than its words decides on the cost of a command. */
 enum cost_by {
@@ -35,6 +38,8 @@ enum cost_by {
     COST_BY_CLEARED, /* each layer, the bits that are looked at, and a new filter */
     COST_BY_FOUND,   /* items times the layers of all filters that are named */
     COST_BY_USERS,   /* the users and their rules */
+    COST_BY_DELETED, /* of a cuckoo filter: items in each layer, and a compaction */
+    COST_BY_COMPACTED,
 };
 
 /* A filter, as far as costs follow from it. Zeroed: there is none. What is done to it only makes it dearer: a command
@@ -54,13 +59,24 @@ struct cost_filter {
     struct {
         uint64_t bytes, capacity;
     } first; /* layer */
+
+    /* Of a cuckoo filter, whose `k` are the slots of a bucket; otherwise 0. */
+    unsigned iterations; /* evictions of an add */
+    uint64_t slots;      /* of all layers */
+    uint64_t holes;      /* deletions before it is compacted by itself */
+    uint64_t holes_then; /* and after that */
+    bool compacting;     /* changes go on with a compaction */
+    unsigned most;       /* layers with which a command adds nothing (cf-max-expansions); to be set by the caller */
 };
 
-/* As it is now. Takes the same time for any number of layers. */
+/* As it is now. Takes the same time for any number of layers, but those of a cuckoo filter. */
 struct cost_filter cost_filter_of(const struct bloom_filter *filter);
 
 /* As it would be made with these parameters. */
 struct cost_filter cost_filter_new(const struct bloom_params *params);
+
+/* The same of a cuckoo filter. */
+struct cost_filter cost_filter_cuckoo(const struct bloom_params *params, const struct bloom_shape *shape);
 
 /* Makes `filter` the dearer of both in each respect. */
 void cost_filter_join(struct cost_filter *filter, const struct cost_filter *other);

@@ -200,6 +200,21 @@ static void has_1000_layers(redisContext *c, const char *name)
     cr_assert_gt(client_for_items(c, "BF.MADD", name, "layer-", 1000), 980);
 }
 
+/* With 500 sub-filters; with evictions that may take long; with two sub-filters of two megabytes. */
+static void make_cuckoo_filters(redisContext *c)
+{
+    static const char *const commands[] = {"CF.RESERVE cuckoos 4", "CF.RESERVE two-large 2000000",
+                                           "CF.RESERVE many-evictions 100000 MAXITERATIONS 65535"};
+    const char *equal[2003] = {"CF.INSERT", "cuckoos", "ITEMS"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        expect(c, "+OK", commands[i]);
+    for (size_t i = 3; i < sizeof(equal) / sizeof(equal[0]); i++)
+        equal[i] = "same";
+    cr_assert_eq(redisAppendCommandArgv(c, 2003, equal, NULL), REDIS_OK);
+    client_skip(c, 1);
+    expect(c, "[:1,:1,:1,:1,:1]", "CF.INSERT two-large ITEMS a a a a a");
+}
+
 static void expect_refused(redisContext *c, const char *reply, const char *what)
 {
     cr_expect(strstr(reply, "-EXECABORT") == reply && strstr(reply, "or more, of at most 8: split it"), "%s: %.200s",
@@ -230,6 +245,16 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
         {"BF.RESERVE new 1e-7 300000000", "BF.MADD new", 1, 32000},
         {NULL, "BF.INSERT new CAPACITY 1 EXPANSION 1 ITEMS", 1, 5000},
         {"RENAME layers other", "BF.MEXISTS other", 1, 55000},
+        /* of cuckoo filters: layers, evictions, layers that equal items make, fingerprints that are moved */
+        {NULL, "CF.MEXISTS cuckoos", 1, 5000},
+        {NULL, "CF.COUNT cuckoos x", 2000, 0},
+        {NULL, "CF.INFO cuckoos", 1000, 0},
+        {NULL, "CF.INSERT new ITEMS", 1, 5000},
+        {"CF.RESERVE new 100000 MAXITERATIONS 65535", "CF.ADD new x", 50, 0},
+        {NULL, "CF.ADDNX many-evictions x", 50, 0},
+        {NULL, "CF.COMPACT two-large", 1, 0},
+        {NULL, "CF.DEL two-large item", 1, 0},
+        {"CF.COMPACT two-large", "CF.ADD two-large item", 1, 0},
         {"MOVE layers 1", "SELECT 1", 1, 0}, /* this one runs: the next row needs what it has moved */
         {"SELECT 1", "BF.DEBUG layers", 6000, 0},
         {"SWAPDB 0 1", "BF.DEBUG layers", 6000, 0},
@@ -238,6 +263,7 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
     has_1000_layers(c, "layers");
     expect(c, "+OK", "BF.RESERVE huge 1e-7 300000000"); /* 1.2 GB of address space */
     expect(c, "+OK", "BF.RESERVE scales 0.01 1 EXPANSION 1");
+    make_cuckoo_filters(c);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
         if (strcmp(rows[i].call, "SELECT 1") == 0) {
@@ -251,6 +277,28 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
     }
     expect(c, ":0", "BF.CARD huge");
     expect(c, ":0", "EXISTS new other");
+    redisFree(c);
+}
+
+/* What transactions usually have. */
+DAEMON_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo_filters)
+{
+    static const struct {
+        const char *before, *call;
+        int times, items;
+    } rows[] = {
+        {NULL, "CF.INSERT list ITEMS", 1, 1000}, {NULL, "CF.ADD one item-x", 1000, 0},
+        {NULL, "CF.EXISTS one item-x", 1000, 0}, {NULL, "CF.COUNT one item-x", 1000, 0},
+        {NULL, "CF.DEL list item-7", 10, 0},     {"CF.RESERVE large 100000000", "CF.ADD large item-x", 500, 0},
+        {NULL, "CF.INFO list", 1000, 0},
+    };
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+OK", "CF.RESERVE one 1000000");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
+        cr_expect(strncmp(reply, "[:1,", 4) == 0, "%s: %.200s", rows[i].call, reply);
+        expect(c, ":1", "DEL witness");
+    }
     redisFree(c);
 }
 

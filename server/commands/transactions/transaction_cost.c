@@ -5,9 +5,11 @@
 
 #include "acl_user.h"
 #include "bf_host.h"
+#include "cf.h"
 #include "clock.h"
 #include "command.h"
 #include "cost.h"
+#include "cuckoo_dump.h"
 #include "glob_match.h"
 #include "handlers.h"
 #include "hash_table.h"
@@ -110,6 +112,39 @@ static struct slice word_at(const void *cmd, size_t i)
     return resp_arg(cmd, i);
 }
 
+static bool adds_list(const struct command *command)
+{
+    return command->handler == cmd_cf_insert || command->handler == cmd_cf_insertnx;
+}
+
+static bool is_for_cuckoo(const struct command *command)
+{
+    return adds_list(command) || command->handler == cmd_cf_add || command->handler == cmd_cf_addnx ||
+           command->handler == cmd_cf_reserve;
+}
+
+static bool cuckoo_made_by(const struct server *server, const struct command *command, const struct bf_args *args,
+                           struct cost_filter *made_out)
+{
+    struct cuckoo_numbers defaults = cf_defaults_of(server), numbers = defaults;
+    bool makes = server_config(server)->filters.auto_create;
+    struct bloom_params params;
+    struct bloom_shape shape;
+    struct cf_insert insert;
+    struct errbuf error;
+    if (command->handler == cmd_cf_reserve) {
+        makes = cf_read_reserve(args, &defaults, &numbers, &error);
+    } else if (adds_list(command)) {
+        makes = makes && cf_read_insert(args, &defaults, &insert, &error) && !insert.no_create;
+        if (makes)
+            numbers = insert.numbers;
+    }
+    makes = makes && cuckoo_plan(&numbers, &params, &shape, &error) == BLOOM_OK;
+    if (makes)
+        *made_out = cost_filter_cuckoo(&params, &shape);
+    return makes;
+}
+
 /* The filter that the command makes if there is none; false: it makes none. */
 static bool made_by(struct estimate *estimate, const struct command *command, const struct bf_args *args,
                     struct cost_filter *made_out)
@@ -121,6 +156,8 @@ static bool made_by(struct estimate *estimate, const struct command *command, co
     struct bf_reserve reserve;
     struct bf_insert insert;
     struct errbuf error;
+    if (is_for_cuckoo(command))
+        return cuckoo_made_by(server, command, args, made_out);
     if (command->handler == cmd_bf_reserve) {
         makes = bf_read_reserve(args, &defaults, &reserve, &error);
         params = reserve.params;
@@ -137,8 +174,13 @@ static bool made_by(struct estimate *estimate, const struct command *command, co
     return makes;
 }
 
-static size_t items_of(const struct command *command, const struct bf_args *args)
+static size_t items_of(const struct server *server, const struct command *command, const struct bf_args *args)
 {
+    struct cuckoo_numbers defaults = cf_defaults_of(server);
+    struct cf_insert insert;
+    struct errbuf error;
+    if (adds_list(command))
+        return cf_read_insert(args, &defaults, &insert, &error) ? args->argc - insert.first_item : 0;
     bool has_word = command->handler == cmd_bf_insert || command->handler == cmd_bf_query;
     size_t first = has_word ? bf_first_item(args) : 2;
     return first < args->argc ? args->argc - first : 0;
@@ -159,7 +201,9 @@ static void take_filter(struct estimate *estimate, const struct command *command
         estimate->cleared += filter->first.bytes;
         estimate->nclears++;
     }
-    estimate->cost += cost_of_filter(command, filter, items_of(command, &args), makes ? &made : NULL);
+    filter->most = (unsigned)server_config(estimate->ctx->server)->cuckoo.max_expansions;
+    estimate->cost +=
+        cost_of_filter(command, filter, items_of(estimate->ctx->server, command, &args), makes ? &made : NULL);
 }
 
 /* Filters that are named each cost what they are; those of a pattern as many as may be asked on the loop. */
@@ -179,6 +223,17 @@ static void take_find(struct estimate *estimate, const struct command *command, 
         else if (!glob_is_literal(name))
             estimate->cost += COST_INLINE;
     }
+}
+
+/* The header of a dump in chunks makes all layers. */
+static uint64_t cost_of_header(const struct resp_command *cmd)
+{
+    struct slice data = resp_arg(cmd, 3);
+    struct cuckoo_head head;
+    if (data.len != CUCKOO_HEADER_BYTES)
+        return 0;
+    cuckoo_head_get((const unsigned char *)data.ptr, &head);
+    return COST_CUCKOO_LAYER * (head.nlayers < BLOOM_MAX_LAYERS ? head.nlayers : BLOOM_MAX_LAYERS);
 }
 
 /* DEL and UNLINK; EXPIRE and its like with a time that is over. */
@@ -230,6 +285,8 @@ static void take(void *ctx, const struct command *command, const struct resp_com
         return;
     if (cost_by(command) == COST_BY_USERS)
         estimate->cost += COST_USER_BYTE * atomic_load(&estimate->ctx->server->memory.of_users);
+    else if (command->handler == cmd_cf_loadchunk)
+        estimate->cost += cost_of_header(cmd);
     else if (command->handler == cmd_bf_find)
         take_find(estimate, command, cmd, database);
     else if (cost_by(command) != COST_BY_WORDS)

@@ -7,6 +7,7 @@
 
 #include "bloom_filter.h"
 #include "bloom_window.h"
+#include "cf.h"
 #include "command.h"
 #include "cuckoo.h"
 #include "handlers.h"
@@ -53,8 +54,9 @@
     UINT64_C(30) /* two buckets are looked through: CF.MEXISTS of 1,000 items in 750 layers 20,800,000 */
 #define EVICTED      UINT64_C(25) /* a fingerprint is moved on */
 #define EVICTED_AFAR UINT64_C(150)
-#define SLOT_MOVED   UINT64_C(60)             /* by a compaction: CF.COMPACT of four layers of 1 MB 63,000,000 */
-#define COMPACTED    (16 * CUCKOO_STEP_BYTES) /* slots that are looked at by the command that begins one */
+#define SLOT_LOOKED_AT                                                                                         \
+    UINT64_C(30) /* by a compaction: CF.COMPACT of four layers of 1 MB, 14,680,064 slots with those looked at, \
+                    63,000,000 */
 
 #define CACHE_BYTES  (UINT64_C(2) << 20)
 #define MEMORY_BYTES (UINT64_C(32) << 20)
@@ -434,7 +436,7 @@ static uint64_t cost_of_probed(const struct cost_filter *filter, size_t items)
 /* A step of a compaction that each change takes. */
 static uint64_t cost_of_step(const struct cost_filter *filter)
 {
-    return filter->compacting ? SLOT_MOVED * least(CUCKOO_STEP_BYTES, filter->slots) : 0;
+    return filter->compacting ? SLOT_LOOKED_AT * CF_LOOKS_BESIDE : 0;
 }
 
 /* As equal items fill two buckets, and each layer has two more. */
@@ -477,8 +479,9 @@ static uint64_t cost_of_compacted(struct cost_filter *filter)
     if (!filter->exists || filter->layers == 1)
         return 0;
     filter->holes = filter->holes_then;
-    filter->compacting = filter->slots > COMPACTED;
-    return SLOT_MOVED * least(filter->slots, COMPACTED);
+    uint64_t looks = times(filter->slots, 1 + UINT64_C(2) * filter->k * filter->layers);
+    filter->compacting = looks > CF_LOOKS_AT_ONCE;
+    return SLOT_LOOKED_AT * least(looks, CF_LOOKS_AT_ONCE);
 }
 
 static uint64_t cost_of_deleted(struct cost_filter *filter)

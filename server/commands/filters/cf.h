@@ -7,6 +7,11 @@
 #include "bf.h"
 #include "cf_request.h"
 
+/* Slots that a compaction looks at: in a turn of CF.COMPACT and in the CF.DEL that begins one, for about a millisecond;
+ * and beside any change while one is under way. */
+#define CF_LOOKS_AT_ONCE UINT64_C(40960)
+#define CF_LOOKS_BESIDE  UINT64_C(640)
+
 enum cf_found {
     CF_IS_THERE,
     CF_IS_NONE,

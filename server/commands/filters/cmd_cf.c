@@ -15,11 +15,6 @@
 
 #define PLAN_WORD 64 /* bytes of the longest word of a plan */
 
-/* Slots that a compaction looks at: in a turn of CF.COMPACT and in the CF.DEL that begins one, for about a millisecond;
- * and beside any change while one is under way. */
-#define LOOKS_AT_ONCE 40960
-#define LOOKS_BESIDE  640
-
 /* ---- finding and creating ---- */
 
 struct cuckoo_numbers cf_defaults_of(const struct server *server)
@@ -124,7 +119,7 @@ void cf_changed(struct bf_call *call, uint64_t changes)
 static void go_on_compacting(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;
-    if (cuckoo_compact(filter, LOOKS_BESIDE, cf_journal(call, &space)))
+    if (cuckoo_compact(filter, CF_LOOKS_BESIDE, cf_journal(call, &space)))
         entry_mark_dirty(call->entry);
 }
 
@@ -384,7 +379,7 @@ void cmd_cf_count(struct command_ctx *ctx)
 static bool compact(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;
-    if (cuckoo_compact(filter, LOOKS_AT_ONCE, cf_journal(call, &space)))
+    if (cuckoo_compact(filter, CF_LOOKS_AT_ONCE, cf_journal(call, &space)))
         cf_changed(call, 1);
     return !cuckoo_is_compacting(filter);
 }

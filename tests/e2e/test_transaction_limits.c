@@ -252,9 +252,9 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
         {NULL, "CF.INSERT new ITEMS", 1, 5000},
         {"CF.RESERVE new 100000 MAXITERATIONS 65535", "CF.ADD new x", 50, 0},
         {NULL, "CF.ADDNX many-evictions x", 50, 0},
-        {NULL, "CF.COMPACT two-large", 1, 0},
-        {NULL, "CF.DEL two-large item", 1, 0},
-        {"CF.COMPACT two-large", "CF.ADD two-large item", 1, 0},
+        {NULL, "CF.COMPACT two-large", 20, 0},
+        {NULL, "CF.DEL two-large item", 20, 0},
+        {"CF.COMPACT two-large", "CF.ADD two-large item", 1000, 0},
         {"MOVE layers 1", "SELECT 1", 1, 0}, /* this one runs: the next row needs what it has moved */
         {"SELECT 1", "BF.DEBUG layers", 6000, 0},
         {"SWAPDB 0 1", "BF.DEBUG layers", 6000, 0},

@@ -82,6 +82,10 @@ int tool_number(const struct tool_args *args, const char *name, uint64_t min, ui
 int tool_real(const struct tool_args *args, const char *name, double max, double *out);
 int tool_rate(const struct tool_args *args, const char *name, double *out);
 
+/* A daemon that has answered SHUTDOWN holds its data directory a little longer: whoever locks one calls this and tries
+ * again while it returns true, for two seconds in all. */
+bool tool_lock_waits(unsigned *tries);
+
 /* Locks a data directory; `fd_out` is -1 if it has no lock file. TOOL_OK, or TOOL_FAILED with the
  * reason in `err`: it is no directory, or a daemon uses it. */
 int tool_lock(const char *datadir, int *fd_out, struct errbuf *err);

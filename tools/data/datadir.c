@@ -4,11 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fsops.h"
 #include "manifest_file.h"
 #include "name_code.h"
 #include "tool.h"
+
+#define LOCK_TRIES    100
+#define LOCK_RETRY_US 20000
+
+bool tool_lock_waits(unsigned *tries)
+{
+    return ++*tries <= LOCK_TRIES && usleep(LOCK_RETRY_US) == 0;
+}
 
 /* Does not create the lock file, because that would change the directory. */
 int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
@@ -29,7 +38,8 @@ int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
     snprintf(path, sizeof(path), "%s/LOCK", datadir);
     if (fs->stat(fs->ctx, path, &st) != 0)
         return TOOL_OK;
-    rc = fs->lock(fs->ctx, path, fd_out, &owner);
+    for (unsigned tries = 0; (rc = fs->lock(fs->ctx, path, fd_out, &owner)) == -EWOULDBLOCK && tool_lock_waits(&tries);)
+        ;
     if (rc == 0)
         return TOOL_OK;
     if (rc == -EWOULDBLOCK)

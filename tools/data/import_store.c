@@ -59,8 +59,11 @@ int import_store_open(const char *command, const char *datadir, struct store **s
 {
     struct store_options options = {.report = on_report, .report_ctx = (void *)command};
     struct errbuf err = {{0}};
-    int rc = store_open(datadir, &options, store_out, &err);
+    int rc;
 
+    for (unsigned tries = 0;
+         (rc = store_open(datadir, &options, store_out, &err)) == STORE_LOCKED && tool_lock_waits(&tries);)
+        ;
     if (rc == STORE_LOCKED)
         return tool_failed(command, "%s; stop the daemon first", err.text);
     if (rc != 0)

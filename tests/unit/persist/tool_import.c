@@ -1,15 +1,18 @@
 /* `bloomery import`, the real program. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "golden.h"
 #include "program.h"
 #include "rig.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 #define BUILT BLOOMERY_GOLDEN_DIR "/built/n10000_p0.01_int"
 
@@ -112,6 +115,25 @@ Test(tool_import, a_directory_in_use_is_refused)
     ASSERT_RUN(1, "is in use by process", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
     cr_assert(strstr(output, "stop the daemon"));
     store_close(store);
+}
+
+/* As a daemon does that has answered SHUTDOWN. */
+Test(tool_import, a_directory_that_is_given_back_in_a_moment_is_waited_for)
+{
+    const struct fsops *fs = fsops_posix();
+    pid_t owner;
+    int fd;
+
+    ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(fs->lock(fs->ctx, tmp_path(dir, "data/LOCK").text, &fd, &owner) != 0 ||
+              creat(tmp_path(dir, "held").text, 0600) < 0 || usleep(300000) != 0);
+    }
+    wait_until(access(tmp_path(dir, "held").text, F_OK) == 0);
+    ASSERT_RUN(0, "filter 'b'", "import %s/data b '%s/Filter.na.db' --variant na", dir, BUILT);
+    int status;
+    cr_assert(waitpid(child, &status, 0) == child && status == 0);
 }
 
 /* A damaged neighbour is not read, and stays as it is. */

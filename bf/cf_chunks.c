@@ -85,7 +85,8 @@ bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *del
     if (cuckoo_head_plan(&head, plan_out, &reason) != DUMP_OK)
         errbuf_set(error, "%s", CF_NOT_MADE);
     else if (plan_out->bytes > HEADER_MAX_BYTES)
-        errbuf_set(error, CF_NO_MEMORY, "a header may promise 16 GB of slots, the most that one sub-filter has");
+        errbuf_set(error, CF_NO_MEMORY,
+                   "a header may promise less than 16 GB of slots, what one sub-filter has at most");
     else
         return true;
     return false;

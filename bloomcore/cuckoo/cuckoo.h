@@ -99,6 +99,9 @@ static inline uint64_t cuckoo_ordinal(unsigned layer, uint64_t ordinal)
 /* Loading: does an operation of a journal again. The ordinals rise from call to call. False: it is none. */
 bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *item, uint64_t ordinal);
 
+/* Whether the operation is right whatever came before it: it adds an item, or a sub-filter. */
+bool cuckoo_only_adds(const struct bloom_replay_item *item);
+
 /* ---- copies ---- */
 
 /* Makes `copy`, an empty filter of the same class that only the caller knows, equal to the filter at one moment during

@@ -177,6 +177,13 @@ static bool replay_step(struct bloom_filter *filter, uint64_t from, uint64_t h2)
     return true;
 }
 
+bool cuckoo_only_adds(const struct bloom_replay_item *item)
+{
+    enum cuckoo_kind kind = (enum cuckoo_kind)(item->hash.h2 & 0xff);
+
+    return kind == CUCKOO_ADD || kind == CUCKOO_GROW;
+}
+
 bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *item, uint64_t ordinal)
 {
     struct cuckoo *cuckoo = cuckoo_of(filter);

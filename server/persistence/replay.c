@@ -425,7 +425,13 @@ static void do_operations(struct replay *replay)
         struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
         if (!target || target->operations.n == 0)
             continue;
-        replay->summary.counted += replay_operations_do(&target->operations, entry_filter(target->entry));
+        uint64_t left_out;
+        replay->summary.counted += replay_operations_do(&target->operations, entry_filter(target->entry), &left_out);
+        if (left_out)
+            log_warning(&replay->server->log,
+                        "filter %" PRIu64 ": the log lacks operations on it; %" PRIu64
+                        " deletions and moves behind the gap are left out, as they might take other items away",
+                        target->entry->id, left_out);
         replay_operations_deinit(&target->operations);
         entry_mark_dirty(target->entry);
     }

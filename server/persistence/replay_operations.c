@@ -26,17 +26,32 @@ static int by_ordinal(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-uint64_t replay_operations_do(struct replay_operations *operations, struct bloom_filter *filter)
+/* Ordinals whose lower bits are 0 are not given. */
+static bool follows(uint64_t last, uint64_t ordinal)
 {
-    uint64_t done = 0, last = 0;
+    bool skipped = ((last + 1) & ((UINT64_C(1) << CUCKOO_ORDINAL_BITS) - 1)) == 0;
+    return ordinal == last + 1 + skipped;
+}
+
+uint64_t replay_operations_do(struct replay_operations *operations, struct bloom_filter *filter, uint64_t *left_out)
+{
+    struct cuckoo_state state;
+    cuckoo_state(filter, &state);
+    uint64_t done = 0, last = state.ordinal;
+    bool gap = false;
+    *left_out = 0;
     if (operations->n)
         qsort(operations->items, operations->n, sizeof(operations->items[0]), by_ordinal);
     for (size_t i = 0; i < operations->n; i++) {
         const struct bloom_replay_item *item = &operations->items[i];
         if (item->ordinal == last)
             continue;
+        gap |= !follows(last, item->ordinal);
         last = item->ordinal;
-        done += cuckoo_replay(filter, item, item->ordinal);
+        if (gap && !cuckoo_only_adds(item))
+            ++*left_out;
+        else
+            done += cuckoo_replay(filter, item, item->ordinal);
     }
     return done;
 }

@@ -15,6 +15,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 
 import redis
 
@@ -297,6 +298,33 @@ def extreme_numbers(daemon):
         assert everything(client) == before, ("save" if save else "log")
 
 
+def gap(daemon):
+    """Deletions whose adds are in no log take no saved item away: the log was off for the adds, and no save came between."""
+    client = connect(daemon)
+    kept, lost = [f"kept:{i}" for i in range(20000)], [f"lost:{i}" for i in range(20000)]
+    client.execute_command("CF.RESERVE", "gap", 32768, "BUCKETSIZE", 4, "EXPANSION", 2)
+    client.execute_command("CF.INSERT", "gap", "ITEMS", *kept)
+    client.execute_command("BF.RESERVE", "slow", 0.001, 3000000)
+    client.execute_command("SAVE")
+    client.config_set("appendonly", "no")
+    while client.info("persistence")["rdb_bgsave_in_progress"]:
+        time.sleep(0.01)
+    assert client.execute_command("CF.INSERT", "gap", "ITEMS", *lost).count(1) == len(lost)
+    client.execute_command("BF.ADD", "slow", "x")
+    client.config_set("save-rate-limit", "1mb")  # the save that appendonly begins takes seconds
+    client.config_set("appendonly", "yes")
+    pipeline = client.pipeline(transaction=False)
+    for item in lost:
+        pipeline.execute_command("CF.DEL", "gap", item)
+    assert sum(pipeline.execute()) == len(lost)
+    client.execute_command("WAITAOF", 1, 0, 1000)
+    assert client.info("persistence")["rdb_bgsave_in_progress"], "the save is still running"
+    restart(daemon)
+    client = connect(daemon)
+    assert client.execute_command("CF.MEXISTS", "gap", *kept).count(1) == len(kept)
+    assert "left out" in daemon.output(), "the gap is told"
+
+
 def main():
     seed = int(os.environ.get("BLOOMERY_SEED", random.randrange(1 << 32)))
     print(f"seed {seed}", flush=True)
@@ -304,6 +332,7 @@ def main():
         daemons = [kill_rounds(sys.argv[1], directory, seed)]
         extreme_numbers(daemons[0])
         long_compaction(daemons[0])
+        gap(daemons[0])
         daemons.append(save_beside_writers(sys.argv[1], directory, seed))
         for daemon in daemons:
             wrong = daemon.stop() + [sign for sign in REPORTS if sign in daemon.output()]

@@ -283,7 +283,7 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
         if (ctx->slice)
             ctx->slice->id = call.entry->id;
     }
-    for (size_t i = first; i < first + count; i++) {
+    for (size_t i = first; i < first + count && (i == first || !command_slice_end(ctx, i)); i++) {
         enum bloom_add answer =
             filter ? add(&call, filter, command_arg(ctx, first_item + i), only_new, &err) : BLOOM_NO_ROOM;
         cf_reply_added(&out, answer, only_new);
@@ -346,9 +346,10 @@ void cmd_cf_mexists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
     size_t n = command_argc(ctx) - 2, first;
-    bool replied;
-    const struct bloom_filter *filter = for_question(&call, &replied);
-    if (replied && !(ctx->slice && ctx->slice->done > 0))
+    bool replied = false, later = ctx->slice && ctx->slice->done > 0; /* its reply has begun */
+    enum cf_found found;
+    const struct bloom_filter *filter = later ? cf_look(&call, &found) : for_question(&call, &replied);
+    if (replied)
         return;
     size_t count = command_slice(ctx, n, &first);
     uint64_t hits = 0;
@@ -411,6 +412,14 @@ void cmd_cf_del(struct command_ctx *ctx)
     reply_bool(ctx->reply, deleted);
 }
 
+/* Whether there is nothing to be done, which is no change then. */
+static bool is_compact(const struct bloom_filter *filter)
+{
+    struct cuckoo_state state;
+    cuckoo_state(filter, &state);
+    return state.nlayers == 1 && state.deletes == 0;
+}
+
 /* In slices, of which each is a turn. In a transaction there is one; the changes that follow do the rest. */
 void cmd_cf_compact(struct command_ctx *ctx)
 {
@@ -425,7 +434,12 @@ void cmd_cf_compact(struct command_ctx *ctx)
         reply_error(ctx->reply, CF_COMPACT_NONE);
         return;
     }
-    if (!ctx->slice || ctx->slice->done == 0)
+    bool begins = !ctx->slice || ctx->slice->done == 0;
+    if (begins && is_compact(filter)) {
+        reply_status(ctx->reply, "OK");
+        return;
+    }
+    if (begins)
         cuckoo_compact_begin(filter, true);
     bool ended = compact(&call, filter);
     if (!ended && ctx->slice) {

@@ -49,7 +49,8 @@ static void load_header(struct command_ctx *ctx, struct bf_call *call, struct sl
         reply_status(ctx->reply, "OK");
         return;
     }
-    registry_delete(ctx->server->registry, call->name);
+    if (registry_find(ctx->server->registry, call->name_hash, call->name) == call->entry)
+        registry_delete(ctx->server->registry, call->name);
     reply_errorf(ctx->reply, CF_NO_MEMORY, err.text);
 }
 
@@ -58,6 +59,12 @@ static void load_slots(struct command_ctx *ctx, struct bf_call *call, struct blo
                        struct slice data)
 {
     struct bloom_journal space;
+    if (ctx->slice && ctx->slice->done > 0 && ctx->slice->id != call->entry->id) { /* another one has the name now */
+        reply_error(ctx->reply, CF_NOT_LOADED);
+        return;
+    }
+    if (ctx->slice)
+        ctx->slice->id = call->entry->id;
     size_t units = (data.len + 7) / 8, first, count = command_slice(ctx, units, &first);
     size_t from = first * 8, to = first + count == units ? data.len : (first + count) * 8;
     if (call->ring && ring_reserve(call->ring, 2 * count) != 0) {

@@ -342,6 +342,25 @@ void cmd_cf_exists(struct command_ctx *ctx)
     cf_query_one(&call, command_arg(ctx, 2));
 }
 
+#define AHEAD 32 /* items whose buckets are fetched before the first is looked for */
+
+/* Answers n items, at most AHEAD, from number `from` on. Returns how many were found. */
+static uint64_t query_items(struct command_ctx *ctx, const struct bloom_filter *filter, size_t from, size_t n)
+{
+    uint64_t hashes[AHEAD], hits = 0;
+    for (size_t i = 0; filter && i < n; i++) {
+        struct slice item = command_arg(ctx, 2 + from + i);
+        hashes[i] = cuckoo_hash(item.ptr, item.len);
+        cuckoo_prefetch(filter, hashes[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool present = filter && cuckoo_query(filter, hashes[i]);
+        hits += present;
+        reply_bool(ctx->reply, present);
+    }
+    return hits;
+}
+
 void cmd_cf_mexists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -355,12 +374,8 @@ void cmd_cf_mexists(struct command_ctx *ctx)
     uint64_t hits = 0;
     if (first == 0)
         reply_array(ctx->reply, n);
-    for (size_t i = first; i < first + count; i++) {
-        struct slice item = command_arg(ctx, 2 + i);
-        bool present = filter && cuckoo_query(filter, cuckoo_hash(item.ptr, item.len));
-        hits += present;
-        reply_bool(ctx->reply, present);
-    }
+    for (size_t i = first; i < first + count; i += AHEAD)
+        hits += query_items(ctx, filter, i, first + count - i < AHEAD ? first + count - i : AHEAD);
     count_queries(&call, hits, count - hits);
 }
 

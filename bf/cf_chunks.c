@@ -32,7 +32,9 @@ static void reply_header(const struct bf_out *out, const struct bloom_filter *fi
     out->ops->bytes(out->ctx, bytes, sizeof(bytes));
 }
 
-uint64_t cf_chunk_at(const struct bloom_filter *filter, uint64_t at)
+/* The bytes from `at`, counted over all sub-filters, to the end of their sub-filter, at most CF_CHUNK_BYTES. 0: there
+ * are none. */
+static uint64_t chunk_at(const struct bloom_filter *filter, uint64_t at)
 {
     for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
         struct bloom_layer_view view;
@@ -46,7 +48,7 @@ uint64_t cf_chunk_at(const struct bloom_filter *filter, uint64_t at)
 
 void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator)
 {
-    uint64_t at = (uint64_t)iterator - CF_FIRST_ITERATOR, len = iterator ? cf_chunk_at(filter, at) : 0;
+    uint64_t at = (uint64_t)iterator - CF_FIRST_ITERATOR, len = iterator ? chunk_at(filter, at) : 0;
     if (iterator == 0) {
         reply_header(out, filter);
         return;

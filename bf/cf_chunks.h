@@ -18,10 +18,6 @@ bool cf_read_position(struct slice word, bool loads, int64_t *iterator_out, stru
 /* The reply to an iterator that has been read: the header, a chunk, or the end. */
 void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator);
 
-/* The bytes from `at`, counted over all sub-filters, to the end of their sub-filter, at most CF_CHUNK_BYTES. 0: there
- * are none. */
-uint64_t cf_chunk_at(const struct bloom_filter *filter, uint64_t at);
-
 /* The plan of the filter that a header is of, and its count of deletions. False, with the text of the error reply. */
 bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *deletes_out, struct errbuf *error);
 

@@ -60,8 +60,8 @@ void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_n
  * takes. */
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
-/* What such a filter costs and gives, without making it; `most_layers`: it takes no more of them. Milliseconds: a
- * filter is filled to see how much it holds (cuckoo_load.h). */
+/* Replies with the size and the rates of a filter that is not made. `most_layers`: the most sub-filters that it may
+ * have. Takes milliseconds: a small filter is filled to see how much it holds (cuckoo_load.h). */
 void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsigned most_layers);
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);

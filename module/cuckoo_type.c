@@ -46,7 +46,7 @@ static void save(struct engine_io *io, void *at)
     }
 }
 
-/* As RedisBloom writes it, of an empty filter, too. */
+/* RedisBloom's form, also for an empty filter. */
 static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
 {
     const struct bloom_filter *filter = value_filter(at);
@@ -69,7 +69,7 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
     }
 }
 
-/* What makes two filters equal: their numbers and all slots. */
+/* Two filters are equal if their numbers and all slots are. */
 static void digest(struct engine_digest *out, void *at)
 {
     const struct bloom_filter *filter = value_filter(at);

@@ -11,7 +11,7 @@
 #define SPARSE     0.10 /* RedisBloom's: deletions as a share of the items */
 #define LAYER_BITS CUCKOO_LAYER_BITS
 
-/* What a step may look at, and what it costs beside. */
+/* Slots that a step may look at, and the cost of its record in the same unit. */
 #define STEP_LOOKS   (CUCKOO_STEP * 5)
 #define RECORD_LOOKS 100
 

@@ -439,7 +439,7 @@ static uint64_t cost_of_step(const struct cost_filter *filter)
     return filter->compacting ? SLOT_LOOKED_AT * CF_LOOKS_BESIDE : 0;
 }
 
-/* As equal items fill two buckets, and each layer has two more. */
+/* The worst case: equal items fill their two buckets, and each new layer has two more. */
 static uint64_t grow_cuckoo(struct cost_filter *filter)
 {
     filter->layers++;

@@ -20,6 +20,9 @@
 _Static_assert((WINDOW_RUNS & (WINDOW_RUNS - 1)) == 0, "runs are numbered by a mask");
 _Static_assert(WINDOW_RUN <= UINT8_MAX && WINDOW_RUN <= WINDOW_ITEMS, "a run's items are counted in a byte, and fit");
 
+_Static_assert(sizeof(((struct session *)NULL)->acl.allowed_memo) == WINDOW_KINDS * sizeof(uint64_t),
+               "a session remembers a request of each kind");
+
 static size_t counter_of_name(const char *name)
 {
     return command_index(&command_table(NULL)[command_find((struct slice){name, strlen(name)})]);

@@ -61,6 +61,18 @@ struct bloom_filter *cf_existing(struct bf_call *call)
     return filter;
 }
 
+/* The same with another error, which a filter of another kind gets, too. */
+static struct bloom_filter *existing_or(struct bf_call *call, const char *missing)
+{
+    enum cf_found found;
+    struct bloom_filter *filter = cf_look(call, &found);
+    if (found == CF_IS_LOST)
+        (void)cf_reply_unless(call, found);
+    else if (!filter)
+        reply_error(call->reply, missing);
+    return filter;
+}
+
 struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers *numbers, bool *existed_out)
 {
     struct bloom_params params;
@@ -405,16 +417,9 @@ void cmd_cf_del(struct command_ctx *ctx)
     struct bf_call call = bf_call_of(ctx);
     struct slice item = command_arg(ctx, 2);
     struct bloom_journal space;
-    enum cf_found found;
-    struct bloom_filter *filter = cf_look(&call, &found);
-    if (found == CF_IS_LOST) {
-        (void)cf_reply_unless(&call, found);
+    struct bloom_filter *filter = existing_or(&call, CF_DEL_MISSING);
+    if (!filter)
         return;
-    }
-    if (!filter) {
-        reply_error(ctx->reply, CF_DEL_MISSING);
-        return;
-    }
     bool deleted = cuckoo_delete(filter, cuckoo_hash(item.ptr, item.len), cf_journal(&call, &space));
     if (deleted && cuckoo_is_sparse(filter)) {
         cuckoo_compact_begin(filter, false);
@@ -439,16 +444,9 @@ static bool is_compact(const struct bloom_filter *filter)
 void cmd_cf_compact(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
-    enum cf_found found;
-    struct bloom_filter *filter = cf_look(&call, &found);
-    if (found == CF_IS_LOST) {
-        (void)cf_reply_unless(&call, found);
+    struct bloom_filter *filter = existing_or(&call, CF_COMPACT_NONE);
+    if (!filter)
         return;
-    }
-    if (!filter) {
-        reply_error(ctx->reply, CF_COMPACT_NONE);
-        return;
-    }
     bool begins = !ctx->slice || ctx->slice->done == 0;
     if (begins && is_compact(filter)) {
         reply_status(ctx->reply, "OK");

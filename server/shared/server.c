@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "bloom_resident.h"
 #include "clock.h"
 #include "latency.h"
 #include "slowlog.h"

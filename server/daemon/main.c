@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "check_config.h"
+#include "config_file.h"
 #include "crash_report.h"
 #include "fsops.h"
 #include "info.h"

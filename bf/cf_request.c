@@ -4,8 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "check.h"
-
 /* RedisBloom's CF.INFO counts its own structures: of a filter, and of each sub-filter. */
 #define INFO_FILTER_BYTES 40
 #define INFO_LAYER_BYTES  16

@@ -10,7 +10,6 @@
 #include "bloom_window_follow.h"
 #include "effects.h"
 #include "memory.h"
-#include "value_window.h"
 
 _Static_assert(BLOOM_BATCH == 32, "a batch is a word of answers");
 

@@ -9,7 +9,6 @@
 #include "bloom_window.h"
 #include "cuckoo.h"
 #include "memory.h"
-#include "settings.h"
 #include "value_window.h"
 
 _Static_assert(sizeof(struct value) % 8 == 0, "the filter lies behind it, aligned to 8");

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tls_error.h"
-
 #define FILE_MAX (4 << 20) /* of a file with certificates: the whole list of a system has 0.25 MB */
 
 /* Opens it if it is of the kind. A descriptor, or -errno with the reason. */

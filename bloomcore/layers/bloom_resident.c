@@ -2,7 +2,6 @@
 
 #include <errno.h>
 
-#include "bloom_chain.h"
 #include "bloom_layer.h"
 #include "bloom_words.h"
 #include "check.h"

@@ -12,7 +12,7 @@
 #include "check.h"
 #include "lock.h"
 
-static size_t params_hash(const struct bloom_params *params)
+static uint64_t params_hash(const struct bloom_params *params)
 {
     uint64_t rate;
     uint64_t x;
@@ -22,7 +22,7 @@ static size_t params_hash(const struct bloom_params *params)
     x = (x ^ rate) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 32 ^ params->expansion ^ (uint64_t)params->redisbloom << 32) * UINT64_C(0x94d049bb133111eb);
     x ^= params->key ^ (params->window ^ (uint64_t)params->window_parts << 48) * UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(x >> 32);
+    return x >> 32;
 }
 
 static bool params_equal(const struct bloom_params *a, const struct bloom_params *b)
@@ -36,9 +36,10 @@ static bool params_equal(const struct bloom_params *a, const struct bloom_params
 static struct bloom_class *find(const struct bloom_pool *pool, const struct bloom_params *params,
                                 const struct bloom_shape *shape)
 {
-    struct bloom_class *class = pool->classes.buckets[params_hash(params) & (pool->classes.nbuckets - 1)];
+    struct hash_link *link = hash_table_first(&pool->classes, params_hash(params));
 
-    for (; class; class = class->next) {
+    for (; link; link = hash_table_next(link)) {
+        struct bloom_class *class = HASH_OBJECT(link, struct bloom_class, link);
         struct bloom_shape own;
 
         if (!params_equal(&class->params, params))
@@ -50,32 +51,15 @@ static struct bloom_class *find(const struct bloom_pool *pool, const struct bloo
     return NULL;
 }
 
-/* Doubles the buckets when there are more classes than buckets. Without memory the chains just get longer. */
-static void rehash_if_full(struct bloom_pool *pool)
+/* Needs the mutex. */
+static void destroy(struct bloom_class *class)
 {
-    size_t nbuckets = pool->classes.nbuckets * 2;
-    struct bloom_class **buckets;
-
-    if (pool->classes.n <= pool->classes.nbuckets)
-        return;
-    buckets = calloc(nbuckets, sizeof(*buckets));
-    if (!buckets)
-        return;
-    for (size_t i = 0; i < pool->classes.nbuckets; i++) {
-        for (struct bloom_class *class = pool->classes.buckets[i], *next; class; class = next) {
-            struct bloom_class **bucket = &buckets[params_hash(&class->params) & (nbuckets - 1)];
-
-            next = class->next;
-            class->next = *bucket;
-            *bucket = class;
-        }
-    }
-    free(pool->classes.buckets);
-    pool->classes.buckets = buckets;
-    pool->classes.nbuckets = nbuckets;
+    if (class->geometry.key)
+        bloom_keyring_release(class->pool, (struct bloom_key *)class->geometry.key);
+    free(class);
 }
 
-/* A new class, which is not in the table yet; NULL without memory. Needs the mutex. */
+/* A new class in the table; NULL without memory. Needs the mutex. */
 static struct bloom_class *make(struct bloom_pool *pool, const struct bloom_params *params,
                                 const struct bloom_shape *shape)
 {
@@ -96,7 +80,11 @@ static struct bloom_class *make(struct bloom_pool *pool, const struct bloom_para
     bloom_geometry_init(&class->geometry, shape, 0, capacity, rate);
     class->geometry.window = bloom_params_is_window(params);
     class->geometry.key = key;
-    return class;
+    class->link.hash = params_hash(params);
+    if (hash_table_insert(&pool->classes, &class->link) == 0)
+        return class;
+    destroy(class);
+    return NULL;
 }
 
 /* Finds or creates the class with this first layer. 0 or -ENOMEM. */
@@ -107,16 +95,10 @@ static int get_with_shape(struct bloom_pool *pool, const struct bloom_params *pa
 
     lock_take(&pool->lock);
     class = find(pool, params, shape);
-    if (class) {
+    if (class)
         atomic_fetch_add_explicit(&class->refs, 1, memory_order_relaxed);
-    } else if ((class = make(pool, params, shape))) {
-        struct bloom_class **bucket = &pool->classes.buckets[params_hash(params) & (pool->classes.nbuckets - 1)];
-
-        class->next = *bucket;
-        *bucket = class;
-        pool->classes.n++;
-        rehash_if_full(pool);
-    }
+    else
+        class = make(pool, params, shape);
     if (class)
         class->planned = class->planned || planned;
     lock_give(&pool->lock);
@@ -172,7 +154,6 @@ uint64_t bloom_class_bytes(const struct bloom_class *class)
 void bloom_class_release(struct bloom_class *class)
 {
     struct bloom_pool *pool;
-    struct bloom_class **link;
     uint64_t refs;
 
     if (!class)
@@ -189,14 +170,8 @@ void bloom_class_release(struct bloom_class *class)
     refs = atomic_fetch_sub_explicit(&class->refs, 1, memory_order_acq_rel);
     CHECK(refs >= 1);
     if (refs == 1) {
-        link = &pool->classes.buckets[params_hash(&class->params) & (pool->classes.nbuckets - 1)];
-        while (*link != class)
-            link = &(*link)->next;
-        *link = class->next;
-        pool->classes.n--;
-        if (class->geometry.key)
-            bloom_keyring_release(pool, (struct bloom_key *)class->geometry.key);
-        free(class);
+        hash_table_remove(&pool->classes, &class->link);
+        destroy(class);
     }
     lock_give(&pool->lock);
 }

@@ -11,8 +11,6 @@
 #include "check.h"
 #include "lock.h"
 
-#define BUCKETS_MIN 64
-
 /* ---- pool ---- */
 
 int bloom_pool_create(struct bloom_pool **pool_out)
@@ -23,19 +21,12 @@ int bloom_pool_create(struct bloom_pool **pool_out)
 int bloom_pool_create_in(const struct bloom_memory *memory, struct bloom_pool **pool_out)
 {
     struct bloom_pool *pool = aligned_alloc(alignof(struct bloom_pool), sizeof(*pool));
-    struct bloom_class **buckets = calloc(BUCKETS_MIN, sizeof(*buckets));
-
-    if (!pool || !buckets) {
-        free(pool);
-        free(buckets);
+    if (!pool)
         return -ENOMEM;
-    }
     memset(pool, 0, sizeof(*pool));
     lock_init(&pool->lock, RANK_POOL);
     lock_init(&pool->turns, RANK_TURNS);
     bloom_maps_init(&pool->maps, memory);
-    pool->classes.buckets = buckets;
-    pool->classes.nbuckets = BUCKETS_MIN;
     *pool_out = pool;
     return 0;
 }
@@ -44,14 +35,13 @@ void bloom_pool_destroy(struct bloom_pool *pool)
 {
     if (!pool)
         return;
-    CHECK(pool->classes.n == 0);
+    CHECK(pool->classes.count == 0);
     CHECK(atomic_load(&pool->bytes) == 0);
     CHECK(atomic_load(&pool->ntwins) == 0);
     bloom_maps_deinit(&pool->maps);
     bloom_keyring_deinit(pool);
     lock_deinit(&pool->turns);
     lock_deinit(&pool->lock);
-    free(pool->classes.buckets);
     free(pool);
 }
 

@@ -10,6 +10,7 @@
 #include "bloom_geometry.h"
 #include "bloom_types.h"
 #include "bloom_words.h"
+#include "hash_table.h"
 #include "lock.h"
 
 #define BLOOM_CACHE_LINE 64
@@ -70,11 +71,7 @@ struct bloom_pool {
         struct bloom_key_page *pages; /* that have them */
     } keyring;
 
-    struct {
-        struct bloom_class **buckets; /* hash table, chained; a power of two */
-        size_t nbuckets;
-        size_t n;
-    } classes;
+    struct hash_table classes; /* by their parameters */
 };
 
 struct bloom_class {
@@ -83,7 +80,7 @@ struct bloom_class {
     /* Written when filters come and go; not in the cache line that queries read. */
     alignas(BLOOM_CACHE_LINE) struct bloom_pool *pool;
     struct bloom_params params;
-    struct bloom_class *next; /* in the bucket */
+    struct hash_link link;
     _Atomic uint64_t refs;
     bool planned; /* the first layer is sized by bloom_size_plan() */
 };

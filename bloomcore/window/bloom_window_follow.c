@@ -1,6 +1,5 @@
 #include "bloom_window_follow.h"
 
-#include "bloom_chain.h"
 #include "bloom_part.h"
 #include "bloom_layer_add.h"
 

@@ -5,19 +5,12 @@
 
 #include "bytes.h"
 #include "check.h"
-#include "crc64.h"
 #include "cuckoo.h"
-#include "rdb_value.h"
+#include "rdb_module.h"
 #include "redisbloom_dump.h"
 #include "try.h"
 
-#define OPCODE_END      0
-#define OPCODE_UNSIGNED 2
-#define OPCODE_STRING   5
-#define CRC_BYTES       8
-#define FOOTER_BYTES    (2 + CRC_BYTES) /* RDB's version and the checksum */
-#define FIELD_MAX       (1 + RDB_LENGTH_MAX_BYTES)
-#define HEAD_FIELDS     7
+#define HEAD_FIELDS 7
 
 #define SPARSE 8 /* LZF finds runs of zeros; with more than a slot in so many taken it finds few */
 
@@ -123,28 +116,15 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
 
 /* ---- reading ---- */
 
-static int read_opcode(struct rdb_reader *reader, unsigned opcode, const char *what)
-{
-    uint64_t found;
-    TRY(rdb_length(reader, &found, what));
-    return found == opcode ? RDB_OK : rdb_bad(reader, "%s has the opcode %llu", what, (unsigned long long)found);
-}
-
-static int read_number(struct rdb_reader *reader, uint64_t *out, const char *what)
-{
-    TRY(read_opcode(reader, OPCODE_UNSIGNED, what));
-    return rdb_length(reader, out, what);
-}
-
 static int read_head(struct rdb_reader *reader, struct cuckoo_head *head)
 {
-    TRY(read_number(reader, &head->nlayers, "the number of sub-filters"));
-    TRY(read_number(reader, &head->buckets, "the number of buckets"));
-    TRY(read_number(reader, &head->items, "the number of items"));
-    TRY(read_number(reader, &head->deletes, "the number of deletions"));
-    TRY(read_number(reader, &head->bucket_size, "the bucket size"));
-    TRY(read_number(reader, &head->iterations, "the max iterations"));
-    return read_number(reader, &head->expansion, "the expansion rate");
+    TRY(rdb_module_unsigned(reader, &head->nlayers, "the number of sub-filters"));
+    TRY(rdb_module_unsigned(reader, &head->buckets, "the number of buckets"));
+    TRY(rdb_module_unsigned(reader, &head->items, "the number of items"));
+    TRY(rdb_module_unsigned(reader, &head->deletes, "the number of deletions"));
+    TRY(rdb_module_unsigned(reader, &head->bucket_size, "the bucket size"));
+    TRY(rdb_module_unsigned(reader, &head->iterations, "the max iterations"));
+    return rdb_module_unsigned(reader, &head->expansion, "the expansion rate");
 }
 
 struct layer_fill {
@@ -168,14 +148,13 @@ static int read_layers(struct rdb_reader *reader, const struct dump_plan *plan, 
     for (unsigned i = 0; i < plan->nlayers; i++) {
         struct layer_fill target = {filter, i, 0};
         uint64_t buckets;
-        TRY(read_number(reader, &buckets, "the buckets of a sub-filter"));
+        TRY(rdb_module_unsigned(reader, &buckets, "the buckets of a sub-filter"));
         if (buckets != cuckoo_shape_buckets(&plan->shapes[i]))
             return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
                            (unsigned long long)buckets);
-        TRY(read_opcode(reader, OPCODE_STRING, "the slots of a sub-filter"));
-        TRY(rdb_string_pieces(reader, plan->shapes[i].capacity, fill, &target, "the slots of a sub-filter"));
+        TRY(rdb_module_string(reader, plan->shapes[i].capacity, fill, &target, "the slots of a sub-filter"));
     }
-    return read_opcode(reader, OPCODE_END, "the end of the value");
+    return rdb_module_end(reader);
 }
 
 int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
@@ -207,32 +186,13 @@ int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
     return RDB_OK;
 }
 
-/* Stands behind the type of a dump. */
-static int open_dump(struct rdb_reader *reader, const void *data, size_t len, uint64_t *id_out, struct errbuf *err)
-{
-    unsigned char type;
-
-    *id_out = 0;
-    if (len <= FOOTER_BYTES) {
-        errbuf_set(err, "%zu bytes are too few for a dump", len);
-        return RDB_BAD;
-    }
-    rdb_reader_memory(reader, data, len - FOOTER_BYTES, err);
-    TRY(rdb_byte(reader, &type, "the type"));
-    if (type == RDB_OPCODE_KEY_META) {
-        TRY(rdb_skip_key_meta(reader));
-        TRY(rdb_byte(reader, &type, "the type"));
-    }
-    return type == RDB_TYPE_MODULE_2 ? rdb_length(reader, id_out, "the module type") : RDB_BAD;
-}
-
 bool cuckoo_is_dump(const void *data, size_t len)
 {
     struct errbuf err = {""};
     struct rdb_reader reader;
     uint64_t id;
 
-    return redisbloom_is_dump(data, len) && open_dump(&reader, data, len, &id, &err) == RDB_OK &&
+    return rdb_is_dump(data, len) && rdb_open_dump(&reader, data, len, &id, &err) == RDB_OK &&
            (RDB_MODULE_TYPE(id) == CUCKOO_TYPE_ID || RDB_MODULE_TYPE(id) == CUCKOO_OWN_TYPE_ID);
 }
 
@@ -247,12 +207,10 @@ static int read_dump(const void *data, size_t len, struct bloom_filter *filter, 
                      struct errbuf *err)
 {
     struct rdb_reader reader;
-    bool more = false;
     uint64_t id;
-    TRY(open_dump(&reader, data, len, &id, err));
+    TRY(rdb_open_dump(&reader, data, len, &id, err));
     TRY(cuckoo_read_value(&reader, RDB_MODULE_VERSION(id), filter ? give_filter : NULL, filter, plan));
-    TRY(rdb_more(&reader, &more));
-    return more ? rdb_bad(&reader, "the value ends before the dump") : RDB_OK;
+    return rdb_close_dump(&reader);
 }
 
 int cuckoo_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
@@ -270,45 +228,35 @@ void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter)
 
 /* ---- writing ---- */
 
-static unsigned char *put_number(unsigned char *at, uint64_t value)
-{
-    *at++ = OPCODE_UNSIGNED;
-    return rdb_put_length(at, value);
-}
-
 static unsigned char *write_dump(const struct bloom_filter *filter, const unsigned char *slots, unsigned char *dump)
 {
     unsigned char *at = dump;
     struct cuckoo_head head;
 
     cuckoo_head_of(filter, &head);
-    *at++ = RDB_TYPE_MODULE_2;
-    at = rdb_put_length(at, CUCKOO_TYPE_ID | CUCKOO_ENCVER);
-    at = put_number(at, head.nlayers);
-    at = put_number(at, head.buckets);
-    at = put_number(at, head.items);
-    at = put_number(at, head.deletes);
-    at = put_number(at, head.bucket_size);
-    at = put_number(at, head.iterations);
-    at = put_number(at, head.expansion);
+    at = rdb_put_module(at, CUCKOO_TYPE_ID | CUCKOO_ENCVER);
+    at = rdb_put_unsigned(at, head.nlayers);
+    at = rdb_put_unsigned(at, head.buckets);
+    at = rdb_put_unsigned(at, head.items);
+    at = rdb_put_unsigned(at, head.deletes);
+    at = rdb_put_unsigned(at, head.bucket_size);
+    at = rdb_put_unsigned(at, head.iterations);
+    at = rdb_put_unsigned(at, head.expansion);
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        at = put_number(at, cuckoo_shape_buckets(&view.shape));
-        *at++ = OPCODE_STRING;
-        at = rdb_put_string(at, slots, view.capacity, view.items < view.capacity / SPARSE);
+        at = rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape));
+        at = rdb_put_field_string(at, slots, view.capacity, view.items < view.capacity / SPARSE);
         slots += view.capacity;
     }
-    *at++ = OPCODE_END;
-    at = le16_put(at, REDISBLOOM_RDB_VERSION);
-    return le64_put(at, crc64(0, dump, (size_t)(at - dump)));
+    return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
 }
 
 int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
 {
     uint64_t slots = cuckoo_bytes_of(filter), nlayers = bloom_filter_nlayers(filter);
 
-    *len_out = slots + 1 + RDB_LENGTH_MAX_BYTES + HEAD_FIELDS * FIELD_MAX + nlayers * 3 * FIELD_MAX + 1 + FOOTER_BYTES;
+    *len_out = slots + RDB_DUMP_MAX + (HEAD_FIELDS + 2 * nlayers) * RDB_MODULE_FIELD_MAX;
     if (*len_out > max)
         return REDISBLOOM_LARGE;
     unsigned char *bytes = malloc((size_t)slots), *dump = malloc((size_t)*len_out);

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "crc64.h"
 #include "grow.h"
+#include "rdb_module.h"
 #include "try.h"
 
 bool redisbloom_is_layout(const struct bloom_filter *filter)
@@ -58,11 +59,11 @@ static unsigned char *write_dump(const struct redisbloom_filter *value, const un
         const struct redisbloom_layer *layer = &value->layers[i];
 
         at = redisbloom_put_fields(at, layer);
-        at = redisbloom_put_string(at, bits, redisbloom_bytes(layer), is_sparse(layer));
-        at = redisbloom_put_count(at, layer->count);
+        at = rdb_put_field_string(at, bits, redisbloom_bytes(layer), is_sparse(layer));
+        at = rdb_put_unsigned(at, layer->count);
         bits += redisbloom_bytes(layer);
     }
-    return redisbloom_put_tail(at, dump, REDISBLOOM_RDB_VERSION);
+    return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
 }
 
 /* The bits are copied first, so that the counts, which stand before them in the dump, are read after them. */
@@ -115,7 +116,7 @@ static int read_dump(const void *data, size_t len, struct redisbloom_filter *val
     if (rc == RDB_OK)
         rc = redisbloom_read(&reader, encver, value, bits, ctx);
     if (rc == RDB_OK)
-        rc = redisbloom_close_dump(&reader);
+        rc = rdb_close_dump(&reader);
     return rc == RDB_OK ? DUMP_OK : DUMP_BAD;
 }
 

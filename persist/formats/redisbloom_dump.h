@@ -28,7 +28,7 @@ bool redisbloom_is_layout(const struct bloom_filter *filter);
 int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 
-/* Reads what a dump (redisbloom_is_dump()) holds and verifies all of it. DUMP_OK, or DUMP_BAD with the reason. */
+/* Reads what a dump (rdb_is_dump()) holds and verifies all of it. DUMP_OK, or DUMP_BAD with the reason. */
 int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

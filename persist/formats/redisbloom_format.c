@@ -1,18 +1,9 @@
 #include "redisbloom_format.h"
 
 #include "bytes.h"
-#include "crc64.h"
+#include "rdb_module.h"
 #include "rdb_value.h"
 #include "try.h"
-
-/* Each field of a module's value follows one of these. */
-#define OPCODE_END      0
-#define OPCODE_UNSIGNED 2
-#define OPCODE_DOUBLE   4
-#define OPCODE_STRING   5
-
-#define CRC_BYTES    8
-#define FOOTER_BYTES (2 + CRC_BYTES) /* of a dump: RDB version, checksum */
 
 /* ---- checks of numbers on which reading depends, and of numbers that only the bytes have ---- */
 
@@ -58,38 +49,16 @@ static int check_size(const struct redisbloom_filter *value, uint64_t size, stru
 
 /* ---- reading ---- */
 
-static int read_opcode(struct rdb_reader *reader, unsigned opcode, const char *what)
-{
-    uint64_t found;
-    int rc = rdb_length(reader, &found, what);
-
-    if (rc == RDB_OK && found != opcode)
-        return rdb_bad(reader, "%s: opcode %llu, expected %u", what, (unsigned long long)found, opcode);
-    return rc;
-}
-
-static int read_unsigned(struct rdb_reader *reader, uint64_t *out, const char *what)
-{
-    TRY(read_opcode(reader, OPCODE_UNSIGNED, what));
-    return rdb_length(reader, out, what);
-}
-
-static int read_double(struct rdb_reader *reader, double *out, const char *what)
-{
-    TRY(read_opcode(reader, OPCODE_DOUBLE, what));
-    return rdb_double(reader, out, what);
-}
-
 static int read_head(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value, uint64_t *size_out)
 {
     value->options = 0;
     value->growth = REDISBLOOM_DEFAULT_GROWTH;
-    TRY(read_unsigned(reader, size_out, "size"));
-    TRY(read_unsigned(reader, &value->nlayers, "nfilters"));
+    TRY(rdb_module_unsigned(reader, size_out, "size"));
+    TRY(rdb_module_unsigned(reader, &value->nlayers, "nfilters"));
     TRY(check_nlayers(value->nlayers, reader->err));
     if (encver >= REDISBLOOM_ENCVER_OPTIONS)
-        TRY(read_unsigned(reader, &value->options, "options"));
-    return encver >= REDISBLOOM_ENCVER_GROWTH ? read_unsigned(reader, &value->growth, "growth") : RDB_OK;
+        TRY(rdb_module_unsigned(reader, &value->options, "options"));
+    return encver >= REDISBLOOM_ENCVER_GROWTH ? rdb_module_unsigned(reader, &value->growth, "growth") : RDB_OK;
 }
 
 /* The sink of a layer's bits. */
@@ -111,13 +80,13 @@ static int take_bits(void *ctx, const unsigned char *bytes, size_t len)
 
 static int read_fields(struct rdb_reader *reader, unsigned encver, struct redisbloom_layer *layer)
 {
-    TRY(read_unsigned(reader, &layer->entries, "entries"));
-    TRY(read_double(reader, &layer->error, "error"));
-    TRY(read_unsigned(reader, &layer->hashes, "hashes"));
-    TRY(read_double(reader, &layer->bpe, "bpe"));
+    TRY(rdb_module_unsigned(reader, &layer->entries, "entries"));
+    TRY(rdb_module_double(reader, &layer->error, "error"));
+    TRY(rdb_module_unsigned(reader, &layer->hashes, "hashes"));
+    TRY(rdb_module_double(reader, &layer->bpe, "bpe"));
     if (encver >= REDISBLOOM_ENCVER_BITS) {
-        TRY(read_unsigned(reader, &layer->bits, "bits"));
-        TRY(read_unsigned(reader, &layer->n2, "n2"));
+        TRY(rdb_module_unsigned(reader, &layer->bits, "bits"));
+        TRY(rdb_module_unsigned(reader, &layer->n2, "n2"));
     } else {
         layer->bits = redisbloom_old_bits(layer);
     }
@@ -128,9 +97,8 @@ static int read_layer(struct rdb_reader *reader, unsigned encver, struct redisbl
 {
     *layer = (struct redisbloom_layer){0};
     TRY(read_fields(reader, encver, layer));
-    TRY(read_opcode(reader, OPCODE_STRING, "the string of bits"));
-    TRY(rdb_string_pieces(reader, redisbloom_bytes(layer), take_bits, to, "the string of bits"));
-    return read_unsigned(reader, &layer->count, "size");
+    TRY(rdb_module_string(reader, redisbloom_bytes(layer), take_bits, to, "the string of bits"));
+    return rdb_module_unsigned(reader, &layer->count, "size");
 }
 
 int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out,
@@ -150,87 +118,37 @@ int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloo
             errbuf_prefix(reader->err, "layer %u", i);
     }
     if (rc == RDB_OK)
-        rc = read_opcode(reader, OPCODE_END, "the end of the value");
+        rc = rdb_module_end(reader);
     return rc == RDB_OK ? check_size(value_out, size, reader->err) : rc;
 }
 
 /* ---- the result of DUMP ---- */
 
-bool redisbloom_is_dump(const void *data, size_t len)
-{
-    return len > FOOTER_BYTES &&
-           le64_get((const unsigned char *)data + len - CRC_BYTES) == crc64(0, data, len - CRC_BYTES);
-}
-
-static int open_value(struct rdb_reader *reader, unsigned *encver_out)
-{
-    unsigned char type;
-    uint64_t id;
-    TRY(rdb_byte(reader, &type, "the type"));
-    if (type == RDB_OPCODE_KEY_META) {
-        TRY(rdb_skip_key_meta(reader));
-        TRY(rdb_byte(reader, &type, "the type"));
-    }
-    if (type != RDB_TYPE_MODULE_2) {
-        errbuf_set(reader->err, "the value is a %s, not a Bloom filter", rdb_type_name(type, false));
-        return RDB_BAD;
-    }
-    TRY(rdb_length(reader, &id, "the module type"));
-    if (RDB_MODULE_TYPE(id) != REDISBLOOM_TYPE_ID) {
-        char name[RDB_MODULE_NAME_BYTES];
-
-        rdb_module_name(id, name);
-        errbuf_set(reader->err, "the value is of the module type %s, not a Bloom filter of RedisBloom", name);
-        return RDB_BAD;
-    }
-    *encver_out = RDB_MODULE_VERSION(id);
-    return RDB_OK;
-}
-
 int redisbloom_open_dump(struct rdb_reader *reader, const void *data, size_t len, unsigned *encver_out,
                          struct errbuf *err)
 {
-    if (len <= FOOTER_BYTES) {
-        errbuf_set(err, "%zu bytes are too few for a dump", len);
-        return RDB_BAD;
-    }
-    rdb_reader_memory(reader, data, len - FOOTER_BYTES, err);
-    return open_value(reader, encver_out);
-}
-
-int redisbloom_close_dump(struct rdb_reader *reader)
-{
-    bool more = false;
-    int rc = rdb_more(reader, &more);
-
-    return rc == RDB_OK && more ? rdb_bad(reader, "the value ends before the dump") : rc;
+    uint64_t id;
+    TRY(rdb_open_dump(reader, data, len, &id, err));
+    *encver_out = RDB_MODULE_VERSION(id);
+    if (RDB_MODULE_TYPE(id) == REDISBLOOM_TYPE_ID)
+        return RDB_OK;
+    char name[RDB_MODULE_NAME_BYTES];
+    rdb_module_name(id, name);
+    errbuf_set(err, "the value is of the module type %s, not a Bloom filter of RedisBloom", name);
+    return RDB_BAD;
 }
 
 /* ---- writing ---- */
 
-static unsigned char *put_unsigned(unsigned char *at, uint64_t value)
-{
-    *at++ = OPCODE_UNSIGNED;
-    return rdb_put_length(at, value);
-}
-
-static unsigned char *put_double(unsigned char *at, double value)
-{
-    *at++ = OPCODE_DOUBLE;
-    return le_double_put(at, value);
-}
-
-/* Bytes of the parts at the most: a field has an opcode and 9 bytes. */
-#define HEAD_MAX  (1 + 9 + 4 * 10)
-#define LAYER_MAX (7 * 10 + 1 + RDB_LENGTH_MAX_BYTES)
-#define TAIL_MAX  (1 + FOOTER_BYTES)
+#define HEAD_FIELDS  4
+#define LAYER_FIELDS 8
 
 uint64_t redisbloom_dump_max(const struct redisbloom_filter *value)
 {
-    uint64_t bytes = HEAD_MAX + TAIL_MAX;
+    uint64_t bytes = RDB_DUMP_MAX + HEAD_FIELDS * RDB_MODULE_FIELD_MAX;
 
     for (uint64_t i = 0; i < value->nlayers; i++)
-        bytes += LAYER_MAX + redisbloom_bytes(&value->layers[i]);
+        bytes += LAYER_FIELDS * RDB_MODULE_FIELD_MAX + redisbloom_bytes(&value->layers[i]);
     return bytes;
 }
 
@@ -239,40 +157,21 @@ unsigned char *redisbloom_put_head(unsigned char *at, const struct redisbloom_fi
     uint64_t size;
 
     (void)sum_counts(value, &size);
-    *at++ = RDB_TYPE_MODULE_2;
-    at = rdb_put_length(at, REDISBLOOM_TYPE_ID | REDISBLOOM_ENCVER);
-    at = put_unsigned(at, size);
-    at = put_unsigned(at, value->nlayers);
-    at = put_unsigned(at, value->options);
-    return put_unsigned(at, value->growth);
+    at = rdb_put_module(at, REDISBLOOM_TYPE_ID | REDISBLOOM_ENCVER);
+    at = rdb_put_unsigned(at, size);
+    at = rdb_put_unsigned(at, value->nlayers);
+    at = rdb_put_unsigned(at, value->options);
+    return rdb_put_unsigned(at, value->growth);
 }
 
 unsigned char *redisbloom_put_fields(unsigned char *at, const struct redisbloom_layer *layer)
 {
-    at = put_unsigned(at, layer->entries);
-    at = put_double(at, layer->error);
-    at = put_unsigned(at, layer->hashes);
-    at = put_double(at, layer->bpe);
-    at = put_unsigned(at, layer->bits);
-    return put_unsigned(at, layer->n2);
-}
-
-unsigned char *redisbloom_put_string(unsigned char *at, const unsigned char *bits, uint64_t len, bool compress)
-{
-    *at++ = OPCODE_STRING;
-    return rdb_put_string(at, bits, len, compress);
-}
-
-unsigned char *redisbloom_put_count(unsigned char *at, uint64_t count)
-{
-    return put_unsigned(at, count);
-}
-
-unsigned char *redisbloom_put_tail(unsigned char *at, const unsigned char *dump, unsigned rdb_version)
-{
-    *at++ = OPCODE_END;
-    at = le16_put(at, (uint16_t)rdb_version);
-    return le64_put(at, crc64(0, dump, (size_t)(at - dump)));
+    at = rdb_put_unsigned(at, layer->entries);
+    at = rdb_put_double(at, layer->error);
+    at = rdb_put_unsigned(at, layer->hashes);
+    at = rdb_put_double(at, layer->bpe);
+    at = rdb_put_unsigned(at, layer->bits);
+    return rdb_put_unsigned(at, layer->n2);
 }
 
 /* ---- BF.SCANDUMP ---- */

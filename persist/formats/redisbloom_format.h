@@ -16,14 +16,12 @@
 #include <stdint.h>
 
 #include "errbuf.h"
-#include "rdb_reader.h"
+#include "rdb_module.h"
 #include "redisbloom.h"
 
-/* The module type of a value: nine characters of six bits, and the encoding version in the low ten. */
-#define REDISBLOOM_TYPE_ID     UINT64_C(0x3016e5a289bef800)
-#define REDISBLOOM_ENCVER      4 /* the newest */
-#define RDB_MODULE_VERSION(id) ((unsigned)((id)&0x3ff))
-#define RDB_MODULE_TYPE(id)    ((id) & ~UINT64_C(0x3ff))
+/* The module type of a value (rdb_module.h). */
+#define REDISBLOOM_TYPE_ID UINT64_C(0x3016e5a289bef800)
+#define REDISBLOOM_ENCVER  4 /* the newest */
 
 /* The encoding versions with which fields came in: bits and n2; options; growth. Without options and growth they are 0
  * and REDISBLOOM_DEFAULT_GROWTH; without bits and n2 there are as many as the entries need. */
@@ -57,33 +55,19 @@ int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloo
 
 /* ---- the result of DUMP ---- */
 
-/* Whether this is the result of a DUMP of Redis: whether it has the checksum of one. */
-bool redisbloom_is_dump(const void *data, size_t len);
-
 /* Verifies that the value in the result of a DUMP is a filter; `reader` then stands before it, for redisbloom_read(),
- * whose encoding version is in `encver_out`. RDB's version says nothing about the value of a module: any is taken. */
+ * whose encoding version is in `encver_out`. */
 int redisbloom_open_dump(struct rdb_reader *reader, const void *data, size_t len, unsigned *encver_out,
                          struct errbuf *err) __attribute__((warn_unused_result));
 
-/* After redisbloom_read() of an opened dump: whether the value is all of it. */
-int redisbloom_close_dump(struct rdb_reader *reader) __attribute__((warn_unused_result));
-
 /* ---- writing a dump, to memory that is large enough ---- */
-
-/* The version of RDB that our dumps state: the first with values of modules in this form. Every Redis and Valkey since
- * 4.0 takes it: all that they demand is that theirs is no lower. */
-#define REDISBLOOM_RDB_VERSION 8
 
 /* The most bytes that a dump of it has. */
 uint64_t redisbloom_dump_max(const struct redisbloom_filter *value);
 
-/* A dump is: the head; for each layer its fields, its bits and its count; the tail, with the checksum of what is
- * between `dump` and `at`. Each appends at `at` and returns the end of what it has written. */
+/* A dump is: the head; for each layer its fields, its bits and its count; the end (rdb_module.h). */
 unsigned char *redisbloom_put_head(unsigned char *at, const struct redisbloom_filter *value);
 unsigned char *redisbloom_put_fields(unsigned char *at, const struct redisbloom_layer *layer);
-unsigned char *redisbloom_put_string(unsigned char *at, const unsigned char *bits, uint64_t len, bool compress);
-unsigned char *redisbloom_put_count(unsigned char *at, uint64_t count);
-unsigned char *redisbloom_put_tail(unsigned char *at, const unsigned char *dump, unsigned rdb_version);
 
 /* ---- BF.SCANDUMP ---- */
 

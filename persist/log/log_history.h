@@ -14,7 +14,7 @@
 #include "database.h"
 #include "errbuf.h"
 #include "log_payload.h"
-#include "store.h"
+#include "store_loader.h"
 
 struct filter_block;
 struct log_history;

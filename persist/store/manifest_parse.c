@@ -9,7 +9,6 @@
 
 #include "manifest.h"
 #include "name_code.h"
-#include "redisbloom.h"
 #include "check.h"
 
 /* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */

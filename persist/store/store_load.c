@@ -8,6 +8,7 @@
 #include "bloom_resident.h"
 #include "manifest_file.h"
 #include "store_internal.h"
+#include "store_loader.h"
 #include "store_reading.h"
 #include "store_sweep.h"
 #include "store_write.h"

@@ -5,6 +5,7 @@
 #define BLOOMERY_STORE_SWEEP_H
 
 #include "store_internal.h"
+#include "store_loader.h"
 
 /* Looks for the mark of a later save, which shows that the MANIFEST is an older one: called before any file is removed.
  * 0, STORE_DAMAGED or -errno. */

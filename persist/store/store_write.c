@@ -10,6 +10,7 @@
 #include "check.h"
 #include "store_files.h"
 #include "store_internal.h"
+#include "store_loader.h"
 #include "try.h"
 #include "lock.h"
 

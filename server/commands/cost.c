@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "bloom_filter.h"
-#include "bloom_window.h"
 #include "cf.h"
 #include "command.h"
 #include "cuckoo.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
+#include "config_file.h"
 #include "config_internal.h"
 
 #define DOC_COLUMNS 100 /* where comments of the printed file are broken */

@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "config.h"
+#include "config_file.h"
 #include "config_internal.h"
 #include "quoted.h"
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
+#include "config_file.h"
 #include "config_internal.h"
 #include "config_replace.h"
 

@@ -388,6 +388,20 @@ static void format_rate(double rate, struct buf *out)
     config_append(out, text);
 }
 
+static void format_addresses(const struct config_list *list, struct buf *out)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        config_append(out, i > 0 ? " " : "");
+        config_append(out, list->items[i]);
+    }
+}
+
+static void format_rules(const struct config_rules *rules, struct buf *out)
+{
+    for (size_t i = 0; i < rules->count; i++)
+        buf_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds, rules->items[i].changes);
+}
+
 void config_value_format(const struct config_row *row, const void *value, struct buf *out)
 {
     switch (row->type) {
@@ -423,23 +437,12 @@ void config_value_format(const struct config_row *row, const void *value, struct
         buf_append(out, password->ptr, password->len);
         break;
     }
-    case CONFIG_ADDRESSES: {
-        const struct config_list *list = value;
-
-        for (size_t i = 0; i < list->count; i++) {
-            config_append(out, i > 0 ? " " : "");
-            config_append(out, list->items[i]);
-        }
+    case CONFIG_ADDRESSES:
+        format_addresses(value, out);
         break;
-    }
-    case CONFIG_RULES: {
-        const struct config_rules *rules = value;
-
-        for (size_t i = 0; i < rules->count; i++)
-            buf_appendf(out, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "", rules->items[i].seconds,
-                        rules->items[i].changes);
+    case CONFIG_RULES:
+        format_rules(value, out);
         break;
-    }
     case CONFIG_EVENTS: {
         char text[NOTIFY_FLAGS_TEXT];
 

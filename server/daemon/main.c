@@ -11,26 +11,17 @@
 #include <unistd.h>
 
 #include "check_config.h"
-#include "clock.h"
+#include "config_file.h"
 #include "crash_report.h"
-#include "descriptors.h"
-#include "expirer.h"
 #include "fsops.h"
 #include "info.h"
 #include "load.h"
 #include "memory_use.h"
-#include "persistence.h"
 #include "main_loop.h"
-#include "pool.h"
 #include "processors.h"
-#include "residency.h"
-#include "saver.h"
 #include "server_create.h"
-#include "server_tls.h"
-#include "store.h"
 #include "thread.h"
 #include "version.h"
-#include "web.h"
 
 #define SETTINGS_RIGHT "the settings are right\n"
 

@@ -36,7 +36,6 @@
 #include "web.h"
 #include "window_clock.h"
 #include "worker.h"
-#include "lock.h"
 
 #define LOCK_WAIT_MS  8000 /* the system frees the memory of tens of gigabytes of filters in less */
 #define LOCK_RETRY_MS 50

@@ -361,14 +361,26 @@ bool residency_is_stuck(const struct server *server)
     return atomic_load_explicit(&server->persistence->residency->evictor.stuck, memory_order_relaxed);
 }
 
-static bool fits(struct residency *res, uint64_t bytes)
+static bool reserve(struct residency *res, uint64_t bytes)
 {
     rcu_reader_online();
     const struct config *config = server_config(res->server);
     uint64_t max = config->memory.maxmemory;
     bool evicts = residency_high_water(config) != 0;
     rcu_reader_offline();
-    return max == 0 || !evicts || memory_limited(res->server) + bytes <= max;
+    lock_take(&res->lock);
+    bool fits = max == 0 || !evicts || memory_limited(res->server) + res->evictor.reserved + bytes <= max;
+    if (fits)
+        res->evictor.reserved += bytes;
+    lock_give(&res->lock);
+    return fits;
+}
+
+void evict_release(struct residency *res, uint64_t bytes)
+{
+    lock_take(&res->lock);
+    res->evictor.reserved -= bytes;
+    lock_give(&res->lock);
 }
 
 /* Has a round run, and waits for its end. False: there are no more. */
@@ -386,19 +398,21 @@ static bool wait_for_round(struct residency *res)
 bool evict_for(struct residency *res, uint64_t bytes, bool gently)
 {
     _Atomic uint64_t *wanted = gently ? &res->evictor.wanted_gently : &res->evictor.wanted;
-    if (fits(res, bytes))
+    if (reserve(res, bytes))
         return true;
-    if (gently && clock_ms() < res->evictor.gentle_until_ms)
+    if (gently && clock_ms() < atomic_load(&res->evictor.gentle_until_ms))
         return false;
     atomic_fetch_add(wanted, bytes);
     int64_t until_ms = clock_ms() + PATIENCE_MS;
     unsigned rounds = 1; /* one with a save may take longer than all patience */
-    while (wait_for_round(res) && !fits(res, bytes) && !gently && !residency_is_stuck(res->server) &&
-           (rounds < MISSES || clock_ms() < until_ms)) /* others take memory meanwhile */
+    bool more = wait_for_round(res), reserved;
+    while (!(reserved = reserve(res, bytes)) && more && !gently && !residency_is_stuck(res->server) &&
+           (rounds < MISSES || clock_ms() < until_ms)) { /* others take memory meanwhile */
+        more = wait_for_round(res);
         rounds++;
+    }
     atomic_fetch_sub(wanted, bytes);
-    bool enough = fits(res, bytes);
-    if (gently && !enough)
-        res->evictor.gentle_until_ms = clock_ms() + RETRY_MS;
-    return enough;
+    if (gently && !reserved)
+        atomic_store(&res->evictor.gentle_until_ms, clock_ms() + RETRY_MS);
+    return reserved;
 }

@@ -19,7 +19,7 @@
 #include "errbuf.h"
 #include "log_reader.h"
 #include "registry.h"
-#include "store.h"
+#include "store_loader.h"
 
 struct journal;
 struct replay;

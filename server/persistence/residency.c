@@ -175,20 +175,16 @@ static int quarantine(struct residency *res, const struct reading *reading, cons
 static int make_words(struct residency *res, struct entry *entry, bool gently, struct errbuf *err)
 {
     struct bloom_filter *filter = entry_shape(entry);
-    int status = 0;
-    lock_take(&res->room);
-    bool fits = evict_for(res, bloom_filter_droppable(filter), gently);
-    if (gently && !fits) {
-        status = -EAGAIN;
-    } else {
-        lock_take(&res->words);
-        status = bloom_filter_is_dropped(filter) ? bloom_filter_undrop_begin(filter, err) : -EALREADY;
-        if (status == BLOOM_LIMIT)
-            status = -ENOBUFS;
-        lock_give(&res->words);
-    }
-    lock_give(&res->room);
-    return status;
+    uint64_t bytes = bloom_filter_droppable(filter);
+    bool reserved = evict_for(res, bytes, gently);
+    if (gently && !reserved)
+        return -EAGAIN;
+    lock_take(&res->words);
+    int status = bloom_filter_is_dropped(filter) ? bloom_filter_undrop_begin(filter, err) : -EALREADY;
+    lock_give(&res->words);
+    if (reserved)
+        evict_release(res, bytes);
+    return status == BLOOM_LIMIT ? -ENOBUFS : status;
 }
 
 /* 0: the entry has its bits. Otherwise as make_words() or store_read_bits(), and it has none. */
@@ -363,7 +359,6 @@ int residency_create(struct residency **residency_out, struct server *server)
     res->last = &res->first;
     lock_init(&res->lock, RANK_RESIDENCY);
     lock_init(&res->words, RANK_WORDS);
-    lock_init(&res->room, RANK_ROOM);
     pthread_cond_init(&res->wake, NULL);
     pthread_cond_init(&res->ended, NULL);
     pthread_cond_init(&res->evictor.press, NULL);
@@ -396,7 +391,6 @@ void residency_destroy(struct residency *res)
     pthread_cond_destroy(&res->evictor.press);
     pthread_cond_destroy(&res->ended);
     pthread_cond_destroy(&res->wake);
-    lock_deinit(&res->room);
     lock_deinit(&res->words);
     lock_deinit(&res->lock);
     free(res);

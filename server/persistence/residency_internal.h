@@ -30,10 +30,11 @@ struct evictor {
     atomic_bool pressed;  /* a round that has not begun was asked for by residency_press() */
     atomic_bool stuck;    /* residency_is_stuck() */
 
-    _Atomic uint64_t wanted;        /* bytes for which readers wait, and clients for them */
-    _Atomic uint64_t wanted_gently; /* the same, but no client waits: nothing used lately leaves for them */
-    int64_t gentle_until_ms;        /* under `room`: the last gentle round has found nothing; none before */
-    _Atomic int64_t rest_until_ms;  /* residency_tick() asks for no round before: the last one could not do enough */
+    _Atomic uint64_t wanted;         /* bytes for which readers wait, and clients for them */
+    _Atomic uint64_t wanted_gently;  /* the same, but no client waits: nothing used lately leaves for them */
+    uint64_t reserved;               /* under the lock: bytes that readers have been granted and have not yet taken */
+    _Atomic int64_t gentle_until_ms; /* the last gentle round has found nothing; none before */
+    _Atomic int64_t rest_until_ms;   /* residency_tick() asks for no round before: the last one could not do enough */
 
     /* of the thread */
     uint64_t cursor;
@@ -53,13 +54,16 @@ struct residency {
     bool stop;
     pthread_t readers[READERS];
     struct evictor evictor;
-    struct lock room;  /* one reader at a time waits for room and takes it; before the lock */
     struct lock words; /* one thread at a time drops words, or makes new ones */
     _Atomic uint64_t evictions, reloads, reload_bytes, failed;
 };
 
-/* Waits until so many bytes more fit, or nothing can leave; `gently`: nothing that was used lately. False: they do not
- * fit. Thread: a reader, offline, that holds `room`. */
+/* Reserves so many bytes for the caller, as soon as they fit. Waits until evictions have made room, or no more can;
+ * `gently`: filters used lately stay. False: the bytes do not fit, and nothing is reserved. Thread: a reader, offline.
+ */
 bool evict_for(struct residency *residency, uint64_t bytes, bool gently);
+
+/* Ends a reservation: the bytes are taken by now, or not needed. */
+void evict_release(struct residency *residency, uint64_t bytes);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "client.h"
-#include "database.h"
 #include "handlers.h"
 #include "keyed.h"
 #include "registry_databases.h"

@@ -1,6 +1,5 @@
 #include "memory_use.h"
 
-#include "bloom_filter.h"
 #include "broadcast.h"
 #include "notify.h"
 #include "pubsub.h"

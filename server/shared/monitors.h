@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "counters.h"
+#include "lock.h"
 
 struct latency;
 struct server;
@@ -25,6 +26,7 @@ struct bf_totals {
 };
 
 struct monitors {
+    struct lock lock;          /* of slowlog and latency */
     struct counters *counters; /* of all threads */
     struct slowlog *slowlog;
     struct latency *latency;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "bloom_resident.h"
 #include "clock.h"
 #include "latency.h"
 #include "slowlog.h"
@@ -75,10 +74,11 @@ void server_config_free(struct server *server)
 
 int monitors_init(struct monitors *monitors, unsigned max_workers)
 {
+    lock_init(&monitors->lock, RANK_MONITORS);
     int err = counters_create(&monitors->counters, max_workers);
     if (!err)
-        err = slowlog_create(&monitors->slowlog);
-    return err ? err : latency_create(&monitors->latency);
+        err = slowlog_create(&monitors->slowlog, &monitors->lock);
+    return err ? err : latency_create(&monitors->latency, &monitors->lock);
 }
 
 void monitors_deinit(struct monitors *monitors)
@@ -87,6 +87,7 @@ void monitors_deinit(struct monitors *monitors)
     counters_destroy(monitors->counters);
     slowlog_destroy(monitors->slowlog);
     latency_destroy(monitors->latency);
+    lock_deinit(&monitors->lock);
 }
 
 uint64_t server_peak_bytes(struct server *server)

@@ -6,30 +6,26 @@
 #include <strings.h>
 
 #include "check.h"
-#include "lock.h"
 
 struct latency {
-    struct lock lock;
+    struct lock *lock;
     size_t nevents;
     struct latency_event events[LATENCY_MAX_EVENTS]; /* nsamples 0: reset */
 };
 
-int latency_create(struct latency **latency_out)
+int latency_create(struct latency **latency_out, struct lock *lock)
 {
     struct latency *latency = calloc(1, sizeof(*latency));
 
     if (!latency)
         return -ENOMEM;
-    lock_init(&latency->lock, RANK_LATENCY);
+    latency->lock = lock;
     *latency_out = latency;
     return 0;
 }
 
 void latency_destroy(struct latency *latency)
 {
-    if (!latency)
-        return;
-    lock_deinit(&latency->lock);
     free(latency);
 }
 
@@ -67,7 +63,7 @@ static void add_sample(struct latency_event *event, struct latency_sample sample
 
 void latency_add(struct latency *latency, const char *event, int64_t time_sec, int64_t ms)
 {
-    lock_take(&latency->lock);
+    lock_take(latency->lock);
     struct latency_event *known = find(latency, event, strlen(event));
     if (!known) {
         CHECK(latency->nevents < LATENCY_MAX_EVENTS);
@@ -75,7 +71,7 @@ void latency_add(struct latency *latency, const char *event, int64_t time_sec, i
         known->name = event;
     }
     add_sample(known, (struct latency_sample){time_sec, ms});
-    lock_give(&latency->lock);
+    lock_give(latency->lock);
 }
 
 bool latency_get(struct latency *latency, size_t index, struct latency_event *event_out)
@@ -83,7 +79,7 @@ bool latency_get(struct latency *latency, size_t index, struct latency_event *ev
     size_t seen = 0;
     bool found = false;
 
-    lock_take(&latency->lock);
+    lock_take(latency->lock);
     for (size_t i = 0; i < latency->nevents && !found; i++) {
         if (latency->events[i].nsamples == 0)
             continue;
@@ -91,18 +87,18 @@ bool latency_get(struct latency *latency, size_t index, struct latency_event *ev
         if (found)
             *event_out = latency->events[i];
     }
-    lock_give(&latency->lock);
+    lock_give(latency->lock);
     return found;
 }
 
 bool latency_find(struct latency *latency, const char *name, size_t len, struct latency_event *event_out)
 {
-    lock_take(&latency->lock);
+    lock_take(latency->lock);
     const struct latency_event *event = find(latency, name, len);
     bool found = event && event->nsamples > 0;
     if (found)
         *event_out = *event;
-    lock_give(&latency->lock);
+    lock_give(latency->lock);
     return found;
 }
 
@@ -110,7 +106,7 @@ size_t latency_reset(struct latency *latency, const char *name, size_t len)
 {
     size_t n = 0;
 
-    lock_take(&latency->lock);
+    lock_take(latency->lock);
     for (size_t i = 0; i < latency->nevents; i++) {
         struct latency_event *event = &latency->events[i];
         if (name && !is_event(event, name, len))
@@ -119,6 +115,6 @@ size_t latency_reset(struct latency *latency, const char *name, size_t len)
         event->nsamples = 0;
         event->max_ms = 0;
     }
-    lock_give(&latency->lock);
+    lock_give(latency->lock);
     return n;
 }

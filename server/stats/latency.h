@@ -1,6 +1,5 @@
 /* latency: the latency monitor. Per kind of event it keeps the time and duration of events longer than
- * `latency-monitor-threshold`: the last LATENCY_SAMPLES samples, at most one a second (its worst). Samples are rare, so
- * one mutex guards everything.
+ * `latency-monitor-threshold`: the last LATENCY_SAMPLES samples, at most one a second (its worst). Samples are rare.
  *
  * Thread: any. */
 #ifndef BLOOMERY_LATENCY_H
@@ -9,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "lock.h"
 
 #define LATENCY_SAMPLES    160
 #define LATENCY_MAX_EVENTS 16 /* kinds of events; only the code names them */
@@ -27,8 +28,9 @@ struct latency_event {
     struct latency_sample samples[LATENCY_SAMPLES]; /* oldest first */
 };
 
-int latency_create(struct latency **latency_out); /* 0 or -ENOMEM */
-void latency_destroy(struct latency *latency);    /* NULL is fine */
+/* 0 or -ENOMEM. `lock` guards the samples; borrowed, and may guard other things, too. */
+int latency_create(struct latency **latency_out, struct lock *lock);
+void latency_destroy(struct latency *latency); /* NULL is fine */
 
 /* Takes a sample. `event` is a constant of the program ("command"). A kind beyond LATENCY_MAX_EVENTS is a bug. */
 void latency_add(struct latency *latency, const char *event, int64_t time_sec, int64_t ms);

@@ -1,6 +1,5 @@
 /* One allocation per entry: the words lie packed behind it. */
 #include "slowlog.h"
-#include "lock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,19 +21,19 @@ struct slowlog_entry {
 };
 
 struct slowlog {
-    struct lock lock;
+    struct lock *lock;
     struct slowlog_entry *newest, *oldest;
     size_t len;
     uint64_t next_id;
 };
 
-int slowlog_create(struct slowlog **slowlog_out)
+int slowlog_create(struct slowlog **slowlog_out, struct lock *lock)
 {
     struct slowlog *slowlog = calloc(1, sizeof(*slowlog));
 
     if (!slowlog)
         return -ENOMEM;
-    lock_init(&slowlog->lock, RANK_SLOWLOG);
+    slowlog->lock = lock;
     *slowlog_out = slowlog;
     return 0;
 }
@@ -44,7 +43,6 @@ void slowlog_destroy(struct slowlog *slowlog)
     if (!slowlog)
         return;
     slowlog_reset(slowlog);
-    lock_deinit(&slowlog->lock);
     free(slowlog);
 }
 
@@ -110,7 +108,7 @@ static void drop_oldest(struct slowlog *slowlog)
 
 void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len)
 {
-    lock_take(&slowlog->lock);
+    lock_take(slowlog->lock);
     entry->id = slowlog->next_id++;
     entry->unix_sec = unix_sec;
     entry->usec = usec;
@@ -124,24 +122,24 @@ void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t u
     slowlog->len++;
     while (slowlog->len > max_len)
         drop_oldest(slowlog);
-    lock_give(&slowlog->lock);
+    lock_give(slowlog->lock);
 }
 
 size_t slowlog_len(struct slowlog *slowlog)
 {
-    lock_take(&slowlog->lock);
+    lock_take(slowlog->lock);
     size_t len = slowlog->len;
-    lock_give(&slowlog->lock);
+    lock_give(slowlog->lock);
     return len;
 }
 
 void slowlog_reset(struct slowlog *slowlog)
 {
-    lock_take(&slowlog->lock);
+    lock_take(slowlog->lock);
     struct slowlog_entry *entry = slowlog->newest;
     slowlog->newest = slowlog->oldest = NULL;
     slowlog->len = 0;
-    lock_give(&slowlog->lock);
+    lock_give(slowlog->lock);
     while (entry) { /* without the lock, which workers need to add */
         struct slowlog_entry *older = entry->older;
         slowlog_entry_destroy(entry);
@@ -168,11 +166,11 @@ static void reply_entry(const struct slowlog_entry *entry, struct reply *reply)
 
 void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply)
 {
-    lock_take(&slowlog->lock);
+    lock_take(slowlog->lock);
     reply_array(reply, n < slowlog->len ? n : slowlog->len);
     for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--)
         reply_entry(entry, reply);
-    lock_give(&slowlog->lock);
+    lock_give(slowlog->lock);
 }
 
 static void view_of(const struct slowlog_entry *entry, struct slowlog_view *view_out)
@@ -195,10 +193,10 @@ void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const
 {
     struct slowlog_view view;
 
-    lock_take(&slowlog->lock);
+    lock_take(slowlog->lock);
     for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--) {
         view_of(entry, &view);
         fn(ctx, &view);
     }
-    lock_give(&slowlog->lock);
+    lock_give(slowlog->lock);
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lock.h"
 #include "reply.h"
 #include "resp_parse.h"
 #include "session.h"
@@ -19,8 +20,9 @@
 struct slowlog; /* one per server */
 struct slowlog_entry;
 
-int slowlog_create(struct slowlog **slowlog_out); /* 0 or -ENOMEM */
-void slowlog_destroy(struct slowlog *slowlog);    /* NULL is fine */
+/* 0 or -ENOMEM. `lock` guards the log; borrowed, and may guard other things, too. */
+int slowlog_create(struct slowlog **slowlog_out, struct lock *lock);
+void slowlog_destroy(struct slowlog *slowlog); /* NULL is fine */
 
 /* Copies the words of a command, the client's address and its name. `words` are the first of `argc`, at most
  * SLOWLOG_MAX_ARGS. NULL without memory; the log then misses this command. Thread: the session's worker. */

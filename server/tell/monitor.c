@@ -5,7 +5,6 @@
 
 #include "bytes.h"
 #include "clock.h"
-#include "command.h"
 #include "pubsub.h"
 #include "secrets.h"
 

@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 
 #include "acl.h"
-#include "bloom_filter.h"
 #include "command.h"
 #include "filter_facts.h"
 #include "info.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store.h"
+#include "store_loader.h"
 
 #define PIECE     (4u << 20)
 #define HUGE_PAGE ((size_t)2 << 20)

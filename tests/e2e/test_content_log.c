@@ -9,7 +9,6 @@
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
-#include "tmpdir.h"
 #include "wait.h"
 
 CLIENT_SUITE(the_daemon, client, content_log, "--threads", "2", "--appendfsync", "always");

@@ -359,6 +359,21 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
     program_expect(output, sizeof(output), code, text, \
                    "cd '%s' && bloomery() { '" BLOOMERY_TOOL_PATH "' \"$@\"; } && " __VA_ARGS__)
 
+/* The name of a file says that it is KEYED: nothing takes it for a plain one, nor loses the id. */
+static void expect_no_plain_use(const char *file, const char *id)
+{
+    char output[8192];
+
+    TOOL(0, "", "cmp %s f.db", the_daemon.dir, file);
+    TOOL(2, "is KEYED: give --key-file", "bloomery query %s 17", the_daemon.dir, file);
+    TOOL(2, "is KEYED: give --key-file", "bloomery query %s --variant na 17", the_daemon.dir, file);
+    TOOL(2, "has no key", "bloomery query %s --key-file data/KEYS 17", the_daemon.dir, file);
+    TOOL(0, "17\n", "bloomery query %s --key-file both 17 2017", the_daemon.dir, file);
+    TOOL(1, "have different keys", "bloomery merge u.db %s f.db --variant na", the_daemon.dir, file);
+    TOOL(2, "needs a name that ends in", "bloomery merge u.db %s %s", the_daemon.dir, file, file);
+    TOOL(0, "", "bloomery merge na-1-big-Filter.db.keyed-%s %s %s", the_daemon.dir, id, file, file);
+}
+
 KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
 {
     char output[8192], id[17] = "", url[64];
@@ -398,17 +413,9 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     TOOL(0, "KEYED", "bloomery list data", the_daemon.dir);
     TOOL(0, "1 KEYED filter without a key in KEYS", "bloomery check data", the_daemon.dir);
 
-    /* The name of a file says that it is KEYED: nothing takes it for a plain one, nor loses the id. */
     char file[64];
     snprintf(file, sizeof(file), "out/na-0-big-Filter.db.keyed-%s", id);
-    TOOL(0, "", "cmp %s f.db", the_daemon.dir, file);
-    TOOL(2, "is KEYED: give --key-file", "bloomery query %s 17", the_daemon.dir, file);
-    TOOL(2, "is KEYED: give --key-file", "bloomery query %s --variant na 17", the_daemon.dir, file);
-    TOOL(2, "has no key", "bloomery query %s --key-file data/KEYS 17", the_daemon.dir, file);
-    TOOL(0, "17\n", "bloomery query %s --key-file both 17 2017", the_daemon.dir, file);
-    TOOL(1, "have different keys", "bloomery merge u.db %s f.db --variant na", the_daemon.dir, file);
-    TOOL(2, "needs a name that ends in", "bloomery merge u.db %s %s", the_daemon.dir, file, file);
-    TOOL(0, "", "bloomery merge na-1-big-Filter.db.keyed-%s %s %s", the_daemon.dir, id, file, file);
+    expect_no_plain_use(file, id);
     TOOL(0, "imported", "bloomery import data imported %s", the_daemon.dir, file);
     daemon_restart(&the_daemon);
     client = client_open(the_daemon.port);

@@ -9,7 +9,6 @@
 
 #include "daemon.h"
 #include "rng.h"
-#include "tmpdir.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, runs_between);

@@ -16,7 +16,6 @@
 #include "daemon.h"
 #include "disk_control.h"
 #include "program.h"
-#include "tmpdir.h"
 #include "wait.h"
 #include "wire_tls.h"
 

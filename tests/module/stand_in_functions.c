@@ -7,7 +7,6 @@
 #include <strings.h>
 #include <time.h>
 
-#include "stand_in.h"
 #include "stand_in_internal.h"
 
 void append(char *text, const char *format, va_list args)

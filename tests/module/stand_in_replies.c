@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "stand_in.h"
 #include "stand_in_internal.h"
 
 /* ---- the client, and others ---- */

@@ -29,6 +29,16 @@ void in_a_process(const char *name, void (*run)(const void *data), const void *d
     }
 }
 
+bool use_restored(const char *const *uses, size_t n)
+{
+    if (!stand_in_restore("bad", SIZE_MAX))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        stand_in_run(uses[i], NULL, 0);
+    EXPECT(stand_in_save("bad") && stand_in_restore("again", SIZE_MAX), "what was taken cannot be loaded again");
+    return true;
+}
+
 /* ---- functions that are missing ---- */
 
 void expect(const char *line, const char *reply)
@@ -455,6 +465,11 @@ static const char *const changes[] = {
     "bf.merge g g2",
     "bf.merge union v v2",
     "bf.clear g",
+    "cf.reserve new 1000",
+    "cf.reserve new 3000000",
+    "cf.add new x",
+    "cf.insert c ITEMS q q q q q q q q q q q q",
+    "cf.add c x",
 };
 
 static void fail_each(const void *data)
@@ -470,15 +485,17 @@ static void fail_each(const void *data)
         stand_in_run("bf.insert g2 CAPACITY 2 ITEMS y z w", NULL, 0);
         stand_in_run("bf.insert v CAPACITY 2 WINDOW 60 PARTS 1 ITEMS a b", NULL, 0);
         stand_in_run("bf.insert v2 CAPACITY 2 WINDOW 60 PARTS 1 ITEMS b c", NULL, 0);
+        stand_in_run("cf.insert c CAPACITY 4 ITEMS a x x x x", NULL, 0);
         stand_in_fail_allocation(n);
         const char *reply = stand_in_run(line, NULL, 0);
         failed = stand_in_allocations() >= n;
-        EXPECT(!failed || strchr(reply, '-') || strstr(line, "bf.insert"), "'%s' at allocation %zu: %s", line, n,
-               reply);
+        EXPECT(!failed || strchr(reply, '-') || strstr(line, "bf.insert") || line[0] == 'c',
+               "'%s' at allocation %zu: %s", line, n, reply);
         EXPECT(failed || !strchr(reply, '-'), "'%s' was answered %s", line, reply);
         stand_in_fail_allocation(0);
         if (failed)
             expect("bf.mexists g a b nothing", "*3 1 1 0 ");
+        expect("cf.mexists c a x", "*2 1 1 ");
         stand_in_end();
         EXPECT(stand_in_held() == before, "'%s' at allocation %zu leaves %zu", line, n, stand_in_held() - before);
     }

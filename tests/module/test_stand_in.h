@@ -26,6 +26,9 @@ void in_a_process(const char *name, void (*run)(const void *data), const void *d
 /* Runs a command, and expects this reply. */
 void expect(const char *line, const char *reply);
 
+/* Restores what is saved as `bad`, uses it by these commands, and saves and restores it again. False: it is refused. */
+bool use_restored(const char *const *uses, size_t n);
+
 /* Cuckoo filters: a part of the scenario that all loads go through; what a second thread frees; the rest. */
 void cuckoo_scenario(void);
 void cuckoo_freed_in_the_background(const void *data);

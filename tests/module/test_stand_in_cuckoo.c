@@ -105,34 +105,6 @@ static void replication(const void *data)
     stand_in_end();
 }
 
-/* ---- without memory ---- */
-
-static const char *const changes[] = {
-    "cf.reserve new 1000", "cf.reserve new 3000000", "cf.add new x", "cf.insert c ITEMS q q q q q q q q q q q q",
-    "cf.add c x",
-};
-
-static void fail_each(const void *line)
-{
-    bool failed = true;
-    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, prefix), "it has not loaded");
-    for (size_t n = 1; failed; n++) {
-        stand_in_end();
-        size_t before = stand_in_held();
-        stand_in_fail_allocation(0);
-        stand_in_run("cf.insert c CAPACITY 4 ITEMS a x x x x", NULL, 0);
-        stand_in_fail_allocation(n);
-        const char *reply = stand_in_run(line, NULL, 0);
-        failed = stand_in_allocations() >= n;
-        EXPECT(failed || !strchr(reply, '-'), "'%s' was answered %s", (const char *)line, reply);
-        stand_in_fail_allocation(0);
-        expect("cf.mexists c a x", "*2 1 1 ");
-        stand_in_end();
-        EXPECT(stand_in_held() == before, "'%s' at allocation %zu leaves %zu", (const char *)line, n,
-               stand_in_held() - before);
-    }
-}
-
 /* ---- values ---- */
 
 /* They have no checksum: what is taken can be used as any filter, and is saved and loaded again. */
@@ -168,12 +140,8 @@ static void values(const void *data)
         for (size_t flips = 1 + (size_t)rng_below(&rng, 2); flips > 0; flips--)
             stand_in_damage((size_t)rng_below(&rng, fields), (size_t)rng_below(&rng, 1u << 20),
                             (unsigned char)(1u << rng_below(&rng, 8)));
-        if (stand_in_restore("bad", SIZE_MAX)) {
+        if (use_restored(uses, sizeof(uses) / sizeof(uses[0]))) {
             taken++;
-            for (size_t use = 0; use < sizeof(uses) / sizeof(uses[0]); use++)
-                stand_in_run(uses[use], NULL, 0);
-            EXPECT(stand_in_save("bad") && stand_in_restore("again", SIZE_MAX), "round %d: it cannot be loaded again",
-                   i);
             stand_in_rewrite("bad", "rewritten");
         }
         stand_in_end();
@@ -243,8 +211,6 @@ void test_cuckoo(void)
 {
     in_a_process("cuckoo filters are told", replication, "no");
     in_a_process("cuckoo filters are told, taken over", replication, "yes");
-    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
-        in_a_process("no memory for a cuckoo filter", fail_each, changes[i]);
     in_a_process("cuckoo values", values, prefix);
     in_a_process("cuckoo values, taken over", values, take_over);
     in_a_process("cuckoo chunks", chunks, NULL);

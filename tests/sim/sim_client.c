@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "schedule.h"
 
 #define BUF_LIMIT ((size_t)1 << 30)

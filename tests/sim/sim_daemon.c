@@ -13,7 +13,6 @@
 #include "check.h"
 #include "load.h"
 #include "main_loop.h"
-#include "persistence.h"
 #include "schedule.h"
 #include "server_create.h"
 

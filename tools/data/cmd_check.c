@@ -24,7 +24,7 @@
 #include "name_code.h"
 #include "output.h"
 #include "progress.h"
-#include "store.h"
+#include "store_loader.h"
 #include "terminal.h"
 
 #define COMMAND "check"

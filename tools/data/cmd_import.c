@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "filter_load.h"
-#include "fsops.h"
 #include "import.h"
 #include "log_text.h"
 #include "output.h"

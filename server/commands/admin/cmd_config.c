@@ -6,6 +6,7 @@
 #include "acl.h"
 #include "bloom_keyring.h"
 #include "command.h"
+#include "config_file.h"
 #include "descriptors.h"
 #include "glob_match.h"
 #include "handlers.h"

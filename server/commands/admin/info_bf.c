@@ -1,8 +1,6 @@
 /* INFO: the section bf, which Redis does not have. */
 #include <inttypes.h>
 
-#include "bf_totals.h"
-#include "bloom_filter.h"
 #include "clock.h"
 #include "half_loads.h"
 #include "info.h"

@@ -9,7 +9,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "bloom_filter.h"
 #include "clock.h"
 #include "info.h"
 #include "version.h"

@@ -4,8 +4,6 @@
 #include "cf.h"
 #include "cf_chunks.h"
 #include "handlers.h"
-#include "journal.h"
-#include "sstables.h"
 
 /* ---- CF.SCANDUMP ---- */
 

@@ -11,6 +11,7 @@
 #include "cuckoo_dump.h"
 #include "dump.h"
 #include "handlers.h"
+#include "rdb_module.h"
 #include "redisbloom_dump.h"
 #include "registry_databases.h"
 #include "sstable_reads.h"
@@ -180,7 +181,7 @@ static bool read_payload(struct command_job *job, struct slice payload, struct r
     int status = dump_read_plan(payload.ptr, payload.len, plan_out, &err);
     if (status == DUMP_FOREIGN && cuckoo_is_dump(payload.ptr, payload.len)) {
         status = cuckoo_restore_plan(payload.ptr, payload.len, plan_out, &err);
-    } else if (status == DUMP_FOREIGN && redisbloom_is_dump(payload.ptr, payload.len)) {
+    } else if (status == DUMP_FOREIGN && rdb_is_dump(payload.ptr, payload.len)) {
         restore->redisbloom = true;
         status = redisbloom_restore_plan(payload.ptr, payload.len, plan_out, &err);
     }

@@ -8,7 +8,6 @@
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_keyring.h"
-#include "bloom_merge.h"
 #include "clock.h"
 #include "journal.h"
 #include "persistence.h"

@@ -10,10 +10,10 @@
 #include "bloom_clone.h"
 #include "bloom_filter.h"
 #include "bytes.h"
-#include "check.h"
 #include "crc64.h"
 #include "cuckoo.h"
 #include "cuckoo_dump.h"
+#include "fuzz_filters.h"
 
 #define MAX_BYTES  (1u << 18) /* larger filters are not made here */
 #define MAX_LAYERS 64
@@ -21,26 +21,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* NULL: it would be too large; nothing else refuses it. */
 static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
 {
-    struct bloom_class *class;
-    struct errbuf err = {""};
-
     if (plan->bytes > MAX_BYTES || plan->nlayers > MAX_LAYERS)
         return NULL;
-    CHECK(bloom_class_get(pool, &plan->params, &plan->shapes[0], &class, &err) == 0);
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    CHECK(filter && bloom_filter_init(filter, class, &err) == 0);
-    bloom_class_release(class);
-    for (unsigned i = 1; i < plan->nlayers; i++)
-        CHECK(bloom_filter_append_layer(filter, &plan->shapes[i], &err) == 0);
+    struct bloom_filter *filter = make_up_to(pool, plan, MAX_BYTES);
+    CHECK(filter);
     return filter;
-}
-
-static void drop(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
 }
 
 static void expect_dump(const struct bloom_filter *filter, const unsigned char *dump, uint64_t len)

@@ -6,40 +6,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "check.h"
 #include "crc64.h"
 #include "dump.h"
+#include "fuzz_filters.h"
 
 #define MAX_BYTES (1u << 20) /* larger filters are not made here */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
-{
-    struct bloom_class *class;
-    struct errbuf err = {""};
-
-    if (plan->bytes > MAX_BYTES || bloom_class_get(pool, &plan->params, &plan->shapes[0], &class, &err) != 0)
-        return NULL;
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    CHECK(filter && bloom_filter_init(filter, class, &err) == 0);
-    bloom_class_release(class);
-    for (unsigned i = 1; i < plan->nlayers; i++) {
-        if (bloom_filter_append_layer(filter, &plan->shapes[i], &err) != 0) {
-            bloom_filter_deinit(filter);
-            free(filter);
-            return NULL;
-        }
-    }
-    return filter;
-}
-
-static void drop(struct bloom_filter *filter)
-{
-    if (filter)
-        bloom_filter_deinit(filter);
-    free(filter);
-}
 
 static void sign(uint8_t *bytes, size_t len)
 {
@@ -64,13 +37,13 @@ static void try_whole(struct bloom_pool *pool, uint8_t *bytes, size_t len)
     }
     int rc = dump_read_plan(bytes, len, &plan, &err);
     CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
-    struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &plan) : NULL;
+    struct bloom_filter *filter = rc == DUMP_OK ? make_up_to(pool, &plan, MAX_BYTES) : NULL;
     if (filter && dump_read_whole(bytes, len, filter, &err) == DUMP_OK) {
         struct dump_plan again;
         dump_plan_of(filter, bloom_filter_nlayers(filter), &again);
         size_t size = (size_t)dump_whole_bytes(&again);
         uint8_t *written = malloc(size), *twice = malloc(size);
-        struct bloom_filter *other = make(pool, &again);
+        struct bloom_filter *other = make_up_to(pool, &again, MAX_BYTES);
 
         CHECK(written && twice && other);
         dump_write_whole(&again, filter, written);
@@ -98,7 +71,7 @@ static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len
         err.text[0] = '\0';
         int rc = dump_load_begin(&load, dump_iterator(&place), bytes, len, &err);
         CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
-        struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &load.plan) : NULL;
+        struct bloom_filter *filter = rc == DUMP_OK ? make_up_to(pool, &load.plan, MAX_BYTES) : NULL;
         drop(filter);
     }
 }
@@ -107,7 +80,7 @@ static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len
 static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint32_t index)
 {
     struct dump_plan plan = {.params = {100, 0.01, 2}, .nlayers = 1, .shapes = {{4, 5, BLOOM_NA}}, .bytes = 32};
-    struct bloom_filter *filter = make(pool, &plan);
+    struct bloom_filter *filter = make_up_to(pool, &plan, MAX_BYTES);
     struct dump_place place = {.nlayers = 1};
     struct dump_load load;
     struct errbuf err = {""};

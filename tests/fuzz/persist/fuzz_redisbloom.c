@@ -6,34 +6,23 @@
 #include <string.h>
 
 #include "bytes.h"
-#include "check.h"
 #include "crc64.h"
+#include "fuzz_filters.h"
+#include "rdb_module.h"
 #include "redisbloom_dump.h"
 
 #define MAX_BYTES (1u << 20) /* larger filters are not made here */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* NULL: it would be too large; nothing else refuses it. */
 static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
 {
-    struct bloom_class *class;
-    struct errbuf err = {""};
-
     if (plan->bytes > MAX_BYTES)
         return NULL;
-    CHECK(bloom_class_get(pool, &plan->params, &plan->shapes[0], &class, &err) == 0);
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    CHECK(filter && bloom_filter_init(filter, class, &err) == 0);
-    bloom_class_release(class);
-    for (unsigned i = 1; i < plan->nlayers; i++)
-        CHECK(bloom_filter_append_layer(filter, &plan->shapes[i], &err) == 0);
+    struct bloom_filter *filter = make_up_to(pool, plan, MAX_BYTES);
+    CHECK(filter);
     return filter;
-}
-
-static void drop(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
 }
 
 /* What is scanned of a filter and loaded again, in the other order, is the filter. */
@@ -80,7 +69,7 @@ static void try_dump(struct bloom_pool *pool, uint8_t *bytes, size_t len)
 
     if (len > 10)
         le64_put(bytes + len - 8, crc64(0, bytes, len - 8));
-    CHECK(redisbloom_is_dump(bytes, len) == (len > 10));
+    CHECK(rdb_is_dump(bytes, len) == (len > 10));
     int rc = redisbloom_restore_plan(bytes, len, &plan, &err);
     CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
     struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &plan) : NULL;
@@ -90,7 +79,7 @@ static void try_dump(struct bloom_pool *pool, uint8_t *bytes, size_t len)
     uint64_t dump_len;
     redisbloom_restore(bytes, len, filter);
     CHECK(redisbloom_dump(filter, UINT64_MAX, &dump, &dump_len) == DUMP_OK);
-    CHECK(redisbloom_is_dump(dump, (size_t)dump_len));
+    CHECK(rdb_is_dump(dump, (size_t)dump_len));
     CHECK(redisbloom_restore_plan(dump, (size_t)dump_len, &plan, &err) == DUMP_OK);
     scan_and_load(pool, filter, dump, dump_len);
     free(dump);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "config.h"
+#include "config_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 FILE *__real_fopen(const char *path, const char *mode); /* NOLINT: the linker's names for it */

@@ -7,6 +7,7 @@
 #include "bytes.h"
 #include "crc64.h"
 #include "golden.h"
+#include "rdb_module.h"
 #include "redisbloom_format.h"
 #include "redisbloom_recordings.h"
 
@@ -38,11 +39,11 @@ static void read_dump(const unsigned char *dump, size_t len, struct redisbloom_f
     struct errbuf err = {""};
     unsigned encver = 99;
     *bits = (struct bits){.layer = UINT32_MAX};
-    cr_assert(redisbloom_is_dump(dump, len));
+    cr_assert(rdb_is_dump(dump, len));
     cr_assert_eq(redisbloom_open_dump(&reader, dump, len, &encver, &err), RDB_OK, "%s", err.text);
     cr_assert_eq(encver, REDISBLOOM_ENCVER);
     cr_assert_eq(redisbloom_read(&reader, encver, value, take, bits), RDB_OK, "%s", err.text);
-    cr_assert_eq(redisbloom_close_dump(&reader), RDB_OK, "%s", err.text);
+    cr_assert_eq(rdb_close_dump(&reader), RDB_OK, "%s", err.text);
 }
 
 /* The next "hex" of a recorded scan, as bytes. */
@@ -110,11 +111,11 @@ static size_t write_dump(const struct redisbloom_filter *value, const struct bit
     size_t done = 0;
     for (unsigned i = 0; i < value->nlayers; i++) {
         at = redisbloom_put_fields(at, &value->layers[i]);
-        at = redisbloom_put_string(at, bits->bytes + done, redisbloom_bytes(&value->layers[i]), compress);
-        at = redisbloom_put_count(at, value->layers[i].count);
+        at = rdb_put_field_string(at, bits->bytes + done, redisbloom_bytes(&value->layers[i]), compress);
+        at = rdb_put_unsigned(at, value->layers[i].count);
         done += redisbloom_bytes(&value->layers[i]);
     }
-    at = redisbloom_put_tail(at, out, version);
+    at = rdb_put_dump_end(at, out, version);
     cr_assert_leq((size_t)(at - out), redisbloom_dump_max(value));
     return (size_t)(at - out);
 }
@@ -252,7 +253,7 @@ static int open_dump(const unsigned char *dump, size_t len, struct errbuf *err)
     int rc = redisbloom_open_dump(&reader, dump, len, &encver, err);
     if (rc == RDB_OK)
         rc = redisbloom_read(&reader, encver, &value, NULL, NULL);
-    return rc == RDB_OK ? redisbloom_close_dump(&reader) : rc;
+    return rc == RDB_OK ? rdb_close_dump(&reader) : rc;
 }
 
 /* A value and what a DUMP has behind it. */
@@ -292,12 +293,12 @@ Test(redisbloom_format, what_is_no_dump_of_a_filter_is_refused)
         int rc = open_dump(dump, len, &err);
         cr_assert_eq(rc, table[i].reason ? RDB_BAD : RDB_OK, "row %zu: %s", i, err.text);
         cr_assert(!table[i].reason || strstr(err.text, table[i].reason), "row %zu: '%s'", i, err.text);
-        cr_assert(redisbloom_is_dump(dump, len));
+        cr_assert(rdb_is_dump(dump, len));
         for (size_t at = 0; at < len; at++) {
             dump[at] ^= 4;
-            cr_assert_not(redisbloom_is_dump(dump, len), "row %zu, byte %zu", i, at);
+            cr_assert_not(rdb_is_dump(dump, len), "row %zu, byte %zu", i, at);
             dump[at] ^= 4;
-            cr_assert_not(redisbloom_is_dump(dump, at));
+            cr_assert_not(rdb_is_dump(dump, at));
         }
     }
     cr_assert_eq(open_dump(dump, 10, &err), RDB_BAD);

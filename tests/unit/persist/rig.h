@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "file_name.h"
-#include "store.h"
+#include "store_loader.h"
 
 #define RIG_MAX 64
 

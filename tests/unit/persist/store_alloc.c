@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "alloc_countdown.h"
-#include "store.h"
+#include "store_loader.h"
 #include "tmpdir.h"
 
 static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};

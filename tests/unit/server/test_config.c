@@ -1,33 +1,13 @@
 /* One setting at a time: ranges, forms, refusals, and the life of the struct. */
-#include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "config.h"
+#include "config_rig.h"
 #include "log.h"
 
-static struct config cfg;
-static struct errbuf err;
-
-static void set_up(void)
-{
-    cr_assert_eq(config_init(&cfg), 0);
-    memset(&err, 0, sizeof(err));
-}
-
-static void tear_down(void)
-{
-    config_deinit(&cfg);
-}
-
 TestSuite(config, .init = set_up, .fini = tear_down);
-
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
 
 static int set(const char *name, const char *value, enum config_source source)
 {

@@ -1,30 +1,10 @@
 /* Lists of processors: server-cpulist and its like. */
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "config.h"
-
-static struct config cfg;
-static struct errbuf err;
-
-static void set_up(void)
-{
-    cr_assert_eq(config_init(&cfg), 0);
-    memset(&err, 0, sizeof(err));
-}
-
-static void tear_down(void)
-{
-    config_deinit(&cfg);
-}
+#include "config_rig.h"
 
 TestSuite(config_cpus, .init = set_up, .fini = tear_down);
-
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
 
 static int set(const char *name, struct slice value)
 {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "alloc_countdown.h"
-#include "config.h"
+#include "config_file.h"
 
 static struct config cfg;
 static struct errbuf err;

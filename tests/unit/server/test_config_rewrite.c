@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
+#include "config_file.h"
 #include "tmpdir.h"
 
 /* ---- operations that fail on demand ---- */

@@ -10,6 +10,8 @@
 #include "latency.h"
 #include "slowlog.h"
 
+static struct lock monitors_lock = LOCK_INITIALIZER(RANK_MONITORS);
+
 /* ---- histogram ---- */
 
 /* Every value is read back as at least itself and at most a thirty-second part above. */
@@ -182,7 +184,7 @@ Test(slowlog, holds_the_newest)
 {
     struct slowlog *slowlog;
 
-    cr_assert_eq(slowlog_create(&slowlog), 0);
+    cr_assert_eq(slowlog_create(&slowlog, &monitors_lock), 0);
     cr_assert_str_eq(slowlog_text(slowlog, 10), "*0\r\n");
     add_slow(slowlog, "one", 2);
     add_slow(slowlog, "two", 2);
@@ -215,7 +217,7 @@ Test(slowlog, words_are_cut_as_redis_does)
     words[0] = (struct slice){bytes, 128};
     words[1] = (struct slice){bytes, 129};
     words[2] = (struct slice){NULL, 0};
-    cr_assert_eq(slowlog_create(&slowlog), 0);
+    cr_assert_eq(slowlog_create(&slowlog, &monitors_lock), 0);
     slowlog_add(slowlog, slowlog_entry_create(words, 32, &the_session), 1, 1, 10);
     const char *text = slowlog_text(slowlog, 1);
     cr_assert_not_null(strstr(text, "*32\r\n$128\r\nx"));
@@ -236,7 +238,7 @@ Test(latency, samples_are_the_worst_of_their_second)
     struct latency *latency;
     static struct latency_event event;
 
-    cr_assert_eq(latency_create(&latency), 0);
+    cr_assert_eq(latency_create(&latency, &monitors_lock), 0);
     cr_assert_not(latency_get(latency, 0, &event));
     latency_add(latency, "command", 1000, 5);
     latency_add(latency, "command", 1000, 9);

@@ -50,12 +50,15 @@ static void on_loaded(struct server *unused)
     (void)unused;
 }
 
+struct buf rig_requests;
+
 struct server *rig_begin(unsigned workers, const char *dir, const char *const *settings)
 {
     struct config *config = calloc(1, sizeof(*config));
     struct errbuf err = {""};
     cr_assert_not_null(config);
     cr_assert_eq(config_init(config), 0);
+    buf_init(&rig_requests, SIZE_MAX);
     own_dir[0] = '\0';
     if (!dir)
         tmpdir_create(own_dir);
@@ -80,6 +83,7 @@ void rig_end(void)
         rig_close(connections[nconnections - 1]);
     server_destroy(server);
     server = NULL;
+    buf_deinit(&rig_requests);
     if (own_dir[0])
         tmpdir_remove(own_dir);
 }

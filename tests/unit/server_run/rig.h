@@ -17,6 +17,9 @@
  * own, without a log, which goes at rig_end(). The settings are names and values, and end with NULL. */
 struct server *rig_begin(unsigned workers, const char *dir, const char *const *settings);
 
+/* For the requests of a test: empty at rig_begin(). */
+extern struct buf rig_requests;
+
 void rig_end(void); /* closes the connections that are left, too */
 
 struct server *rig_server(void);

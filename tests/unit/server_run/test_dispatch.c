@@ -9,20 +9,6 @@
 
 TestSuite(dispatch, .timeout = 300);
 
-static struct buf requests;
-
-static void begin(unsigned workers)
-{
-    buf_init(&requests, SIZE_MAX);
-    rig_begin(workers, NULL, NULL);
-}
-
-static void end(void)
-{
-    rig_end();
-    buf_deinit(&requests);
-}
-
 /* A command with n items "<prefix><number>". */
 static void request_items(const char *words, const char *prefix, unsigned from, unsigned n)
 {
@@ -32,7 +18,7 @@ static void request_items(const char *words, const char *prefix, unsigned from, 
     for (unsigned i = 0; i < n; i++)
         buf_appendf(&line, " %s%u", prefix, from + i);
     buf_append(&line, "", 1);
-    rig_request(&requests, buf_head(&line));
+    rig_request(&rig_requests, buf_head(&line));
     buf_deinit(&line);
 }
 
@@ -50,58 +36,58 @@ static void expect_all(int fd, unsigned n, const char *reply)
 
 Test(dispatch, replies_come_in_the_order_of_the_commands_whatever_their_way)
 {
-    begin(2);
+    rig_begin(2, NULL, NULL);
     int fd = rig_connect(0);
     rig_call(fd, "BF.RESERVE f 0.0001 1000000", "+OK\r\n");
     for (unsigned round = 0; round < 20; round++) {
         char line[64];
         rig_hold();
         request_items("BF.MADD f", "x", round * 5000, 5000); /* slices */
-        rig_request(&requests, "BF.EXISTS f x0");            /* window */
-        rig_request(&requests, "PING");
-        rig_request(&requests, "BF.MERGE g f"); /* pool */
+        rig_request(&rig_requests, "BF.EXISTS f x0");        /* window */
+        rig_request(&rig_requests, "PING");
+        rig_request(&rig_requests, "BF.MERGE g f"); /* pool */
         snprintf(line, sizeof(line), "BF.EXISTS g x%u", round * 5000 + 4999);
-        rig_request(&requests, line);
-        rig_request(&requests, "MULTI");
-        rig_request(&requests, "BF.CARD nosuch");
-        rig_request(&requests, "BF.EXISTS g nosuch");
-        rig_request(&requests, "EXEC"); /* alone */
-        rig_request(&requests, "NOSUCH");
-        rig_request(&requests, "BF.ADD");
-        rig_request(&requests, "BF.EXISTS f nosuch");
-        rig_send_buf(fd, &requests);
+        rig_request(&rig_requests, line);
+        rig_request(&rig_requests, "MULTI");
+        rig_request(&rig_requests, "BF.CARD nosuch");
+        rig_request(&rig_requests, "BF.EXISTS g nosuch");
+        rig_request(&rig_requests, "EXEC"); /* alone */
+        rig_request(&rig_requests, "NOSUCH");
+        rig_request(&rig_requests, "BF.ADD");
+        rig_request(&rig_requests, "BF.EXISTS f nosuch");
+        rig_send_buf(fd, &rig_requests);
         rig_let_go();
         expect_all(fd, 5000, ":1\r\n");
         rig_expect(fd, ":1\r\n+PONG\r\n+OK\r\n:1\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:0\r\n:0\r\n"
                        "-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
                        "-ERR wrong number of arguments for 'bf.add' command\r\n:0\r\n");
     }
-    end();
+    rig_end();
 }
 
 /* Others have their turn between the slices, and may delete the filter there. */
 Test(dispatch, a_filter_that_goes_between_slices)
 {
     enum { ITEMS = 8000 }; /* as many as the socket takes while the worker stands still */
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0), other = rig_connect(0);
     for (unsigned round = 0; round < 4; round++) {
         rig_call(other, "BF.RESERVE f 0.0001 100000", "+OK\r\n");
         rig_hold();
         request_items("BF.MADD f", "x", 0, ITEMS);
-        rig_request(&requests, "BF.EXISTS f after");
-        rig_send_buf(fd, &requests);
+        rig_request(&rig_requests, "BF.EXISTS f after");
+        rig_send_buf(fd, &rig_requests);
         for (unsigned i = 0; i < round * 2; i++)
-            rig_request(&requests, "PING");
-        rig_request(&requests, "DEL f");
-        rig_send_buf(other, &requests);
+            rig_request(&rig_requests, "PING");
+        rig_request(&rig_requests, "DEL f");
+        rig_send_buf(other, &rig_requests);
         rig_let_go();
         for (unsigned i = 0; i < round * 2; i++)
             rig_expect(other, "+PONG\r\n");
         rig_expect(other, ":1\r\n");
         /* One element for each item, or for those before the filter was gone and an error in place of the next. */
         size_t len;
-        char *replies = rig_replies(fd, &requests, &len);
+        char *replies = rig_replies(fd, &rig_requests, &len);
         unsigned n = (unsigned)strtoul(replies + 1, NULL, 10);
         size_t elements = 0;
         for (const char *at = replies; (at = strchr(at, '\n')) != NULL; at++)
@@ -113,7 +99,7 @@ Test(dispatch, a_filter_that_goes_between_slices)
         rig_send(other, "DEL f");
         free(rig_read(other, 4));
     }
-    end();
+    rig_end();
 }
 
 /* ---- however the input is cut ---- */
@@ -121,95 +107,95 @@ Test(dispatch, a_filter_that_goes_between_slices)
 Test(dispatch, requests_that_come_byte_by_byte)
 {
     static const char replies[] = ":1\r\n:0\r\n*2\r\n:1\r\n:0\r\n+PONG\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n:1\r\n";
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
-    rig_request(&requests, "BF.ADD f a");
-    rig_request(&requests, "BF.ADD f a");
-    rig_request(&requests, "BF.MADD f b a");
-    buf_append(&requests, "ping\r\n\r\n", 8); /* inline, and an empty one */
-    rig_request(&requests, "MULTI");
-    rig_request(&requests, "BF.EXISTS f b");
-    rig_request(&requests, "EXEC");
-    rig_request(&requests, "BF.MERGE g f");
-    rig_request(&requests, "BF.EXISTS g b");
-    for (size_t i = 0; i < buf_len(&requests); i++) {
-        rig_send_bytes(fd, buf_head(&requests) + i, 1);
+    rig_request(&rig_requests, "BF.ADD f a");
+    rig_request(&rig_requests, "BF.ADD f a");
+    rig_request(&rig_requests, "BF.MADD f b a");
+    buf_append(&rig_requests, "ping\r\n\r\n", 8); /* inline, and an empty one */
+    rig_request(&rig_requests, "MULTI");
+    rig_request(&rig_requests, "BF.EXISTS f b");
+    rig_request(&rig_requests, "EXEC");
+    rig_request(&rig_requests, "BF.MERGE g f");
+    rig_request(&rig_requests, "BF.EXISTS g b");
+    for (size_t i = 0; i < buf_len(&rig_requests); i++) {
+        rig_send_bytes(fd, buf_head(&rig_requests) + i, 1);
         rig_pass(0);
     }
     rig_expect(fd, replies);
-    for (size_t cut = 1; cut < buf_len(&requests); cut += 3) {
+    for (size_t cut = 1; cut < buf_len(&rig_requests); cut += 3) {
         rig_call(fd, "FLUSHALL", "+OK\r\n");
-        rig_send_bytes(fd, buf_head(&requests), cut);
+        rig_send_bytes(fd, buf_head(&rig_requests), cut);
         rig_pass(0);
-        rig_send_bytes(fd, buf_head(&requests) + cut, buf_len(&requests) - cut);
+        rig_send_bytes(fd, buf_head(&rig_requests) + cut, buf_len(&rig_requests) - cut);
         rig_expect(fd, replies);
     }
-    buf_truncate(&requests, 0);
-    end();
+    buf_truncate(&rig_requests, 0);
+    rig_end();
 }
 
 Test(dispatch, what_follows_a_malformed_request_is_not_run)
 {
     static const char *const bad[] = {"*1\r\n$x\r\n", "*2\r\n$3\r\nDEL\r\n:1\r\n", "*1\r\n$-1\r\n", "*x\r\n",
                                       "*99999999999\r\n"};
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int other = rig_connect(0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         int fd = rig_connect(0);
         rig_hold();
-        rig_request(&requests, "BF.ADD f a");
-        buf_append(&requests, bad[i], strlen(bad[i]));
-        rig_request(&requests, "FLUSHALL");
-        rig_send_buf(fd, &requests);
+        rig_request(&rig_requests, "BF.ADD f a");
+        buf_append(&rig_requests, bad[i], strlen(bad[i]));
+        rig_request(&rig_requests, "FLUSHALL");
+        rig_send_buf(fd, &rig_requests);
         rig_let_go();
         rig_expect(fd, i ? ":0\r\n" : ":1\r\n");
         rig_expect(fd, "-ERR Protocol error");
         rig_expect_end(fd);
         rig_call(other, "BF.EXISTS f a", ":1\r\n");
     }
-    end();
+    rig_end();
 }
 
 /* A client that goes while its command runs takes nothing with it, and does not run the commands behind. */
 Test(dispatch, a_client_that_goes_in_the_middle)
 {
-    begin(2);
+    rig_begin(2, NULL, NULL);
     int other = rig_connect(1);
     rig_call(other, "BF.RESERVE f 0.0001 1000000", "+OK\r\n");
     for (unsigned round = 0; round < 10; round++) {
         int fd = rig_connect(0);
         rig_hold();
         request_items("BF.MADD f", "x", round * 5000, 5000);
-        rig_request(&requests, "BF.MERGE g f");
+        rig_request(&rig_requests, "BF.MERGE g f");
         request_items("BF.MADD f", "y", round * 5000, 5000);
         rig_let_go();
-        rig_send_buf(fd, &requests);
+        rig_send_buf(fd, &rig_requests);
         rig_close(fd);
         rig_call(other, "BF.EXISTS f nosuch", ":0\r\n");
     }
     wait_until(worker_nconns(rig_server()->threads.workers[0]) == 0);
-    end();
+    rig_end();
 }
 
 /* One that has sent its last byte still wants its replies, those of the pool and of a section included. */
 Test(dispatch, a_client_that_has_sent_its_last_byte_gets_all_replies)
 {
-    begin(2);
+    rig_begin(2, NULL, NULL);
     for (unsigned round = 0; round < 6; round++) {
         int fd = rig_connect(round % 2);
         rig_hold();
-        rig_request(&requests, "BF.EXISTS f x0");
+        rig_request(&rig_requests, "BF.EXISTS f x0");
         request_items("BF.MADD f", "x", 0, 4000);
-        rig_request(&requests, "BF.MERGE g f");
-        rig_request(&requests, "MULTI");
-        rig_request(&requests, "BF.EXISTS g x3999");
-        rig_request(&requests, "BF.EXISTS f x3999");
-        rig_request(&requests, "EXEC");
-        rig_request(&requests, "BF.MERGE h g");
-        rig_request(&requests, "DEL f g h");
-        rig_request(&requests, "BF.EXISTS h x1");
-        buf_append(&requests, "*2\r\n$4\r\nPI", 10); /* a command that never becomes complete */
-        rig_send_buf(fd, &requests);
+        rig_request(&rig_requests, "BF.MERGE g f");
+        rig_request(&rig_requests, "MULTI");
+        rig_request(&rig_requests, "BF.EXISTS g x3999");
+        rig_request(&rig_requests, "BF.EXISTS f x3999");
+        rig_request(&rig_requests, "EXEC");
+        rig_request(&rig_requests, "BF.MERGE h g");
+        rig_request(&rig_requests, "DEL f g h");
+        rig_request(&rig_requests, "BF.EXISTS h x1");
+        buf_append(&rig_requests, "*2\r\n$4\r\nPI", 10); /* a command that never becomes complete */
+        rig_send_buf(fd, &rig_requests);
         rig_end_of_input(fd);
         rig_let_go();
         rig_expect(fd, ":0\r\n*4000\r\n");
@@ -220,80 +206,80 @@ Test(dispatch, a_client_that_has_sent_its_last_byte_gets_all_replies)
         rig_close(fd);
     }
     wait_until(worker_nconns(rig_server()->threads.workers[0]) + worker_nconns(rig_server()->threads.workers[1]) == 0);
-    end();
+    rig_end();
 }
 
 /* A client that kills itself gets its replies first; what it has sent behind is not run. */
 Test(dispatch, a_client_that_ends_itself_in_a_pipeline)
 {
     static const char *const ends[] = {"QUIT", "CLIENT KILL TYPE normal SKIPME no"};
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int other = rig_connect(0);
     rig_call(other, "CLIENT SETNAME other", "+OK\r\n");
     for (int i = 0; i < 2; i++) {
         int fd = rig_connect(0);
         rig_hold();
-        rig_request(&requests, "BF.ADD f before");
-        rig_request(&requests, ends[i]);
-        rig_request(&requests, "BF.ADD f behind");
-        rig_send_buf(fd, &requests);
+        rig_request(&rig_requests, "BF.ADD f before");
+        rig_request(&rig_requests, ends[i]);
+        rig_request(&rig_requests, "BF.ADD f behind");
+        rig_send_buf(fd, &rig_requests);
         rig_let_go();
         rig_expect(fd, i == 0 ? ":1\r\n+OK\r\n" : ":0\r\n:");
         rig_expect_end(fd);
     }
     int again = rig_connect(0); /* the other one was killed, too */
     rig_call(again, "BF.MEXISTS f before behind", "*2\r\n:1\r\n:0\r\n");
-    end();
+    rig_end();
 }
 
 /* ---- CLIENT REPLY ---- */
 
 Test(dispatch, replies_that_the_client_does_not_want)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
     rig_hold();
-    rig_request(&requests, "CLIENT REPLY SKIP");
-    rig_request(&requests, "BF.ADD f a");
-    rig_request(&requests, "BF.ADD f a");
-    rig_request(&requests, "CLIENT REPLY OFF");
-    rig_request(&requests, "BF.ADD f b");
-    rig_request(&requests, "BF.MERGE g f"); /* also one from the pool */
+    rig_request(&rig_requests, "CLIENT REPLY SKIP");
+    rig_request(&rig_requests, "BF.ADD f a");
+    rig_request(&rig_requests, "BF.ADD f a");
+    rig_request(&rig_requests, "CLIENT REPLY OFF");
+    rig_request(&rig_requests, "BF.ADD f b");
+    rig_request(&rig_requests, "BF.MERGE g f"); /* also one from the pool */
     request_items("BF.MADD g", "x", 0, 3000);
-    rig_request(&requests, "NOSUCH");
-    rig_request(&requests, "CLIENT REPLY ON");
-    rig_request(&requests, "BF.EXISTS g b");
-    rig_request(&requests, "BF.EXISTS g x2999");
-    rig_send_buf(fd, &requests);
+    rig_request(&rig_requests, "NOSUCH");
+    rig_request(&rig_requests, "CLIENT REPLY ON");
+    rig_request(&rig_requests, "BF.EXISTS g b");
+    rig_request(&rig_requests, "BF.EXISTS g x2999");
+    rig_send_buf(fd, &rig_requests);
     rig_let_go();
     rig_expect(fd, ":0\r\n+OK\r\n:1\r\n:1\r\n");
     rig_expect_silence(fd);
-    end();
+    rig_end();
 }
 
 /* ---- transactions ---- */
 
 Test(dispatch, a_transaction_with_an_error_in_its_queue_does_nothing)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
     rig_hold();
-    rig_request(&requests, "MULTI");
-    rig_request(&requests, "BF.ADD f a");
-    rig_request(&requests, "BF.ADD f");
-    rig_request(&requests, "BF.ADD f b");
-    rig_request(&requests, "EXEC");
-    rig_request(&requests, "BF.EXISTS f a");
-    rig_request(&requests, "EXEC");
-    rig_request(&requests, "MULTI");
-    rig_request(&requests, "MULTI");
-    rig_request(&requests, "BF.ADD f c");
-    rig_request(&requests, "DISCARD");
-    rig_request(&requests, "BF.EXISTS f c");
-    rig_send_buf(fd, &requests);
+    rig_request(&rig_requests, "MULTI");
+    rig_request(&rig_requests, "BF.ADD f a");
+    rig_request(&rig_requests, "BF.ADD f");
+    rig_request(&rig_requests, "BF.ADD f b");
+    rig_request(&rig_requests, "EXEC");
+    rig_request(&rig_requests, "BF.EXISTS f a");
+    rig_request(&rig_requests, "EXEC");
+    rig_request(&rig_requests, "MULTI");
+    rig_request(&rig_requests, "MULTI");
+    rig_request(&rig_requests, "BF.ADD f c");
+    rig_request(&rig_requests, "DISCARD");
+    rig_request(&rig_requests, "BF.EXISTS f c");
+    rig_send_buf(fd, &rig_requests);
     rig_let_go();
     rig_expect(fd, "+OK\r\n+QUEUED\r\n-ERR wrong number of arguments for 'bf.add' command\r\n+QUEUED\r\n"
                    "-EXECABORT Transaction discarded because of previous errors.\r\n:0\r\n-ERR EXEC without MULTI\r\n"
                    "+OK\r\n-ERR MULTI calls can not be nested\r\n+QUEUED\r\n+OK\r\n:0\r\n");
-    end();
+    rig_end();
 }

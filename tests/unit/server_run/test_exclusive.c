@@ -10,30 +10,16 @@
 
 TestSuite(exclusive, .timeout = 300);
 
-static struct buf requests;
-
-static struct server *begin(unsigned workers)
-{
-    buf_init(&requests, SIZE_MAX);
-    return rig_begin(workers, NULL, NULL);
-}
-
-static void end(void)
-{
-    rig_end();
-    buf_deinit(&requests);
-}
-
 /* A transaction that adds the item to both filters, and one that looks at both. */
 static void request_both(const char *command, unsigned item)
 {
     char line[64];
-    rig_request(&requests, "MULTI");
+    rig_request(&rig_requests, "MULTI");
     for (int i = 0; i < 2; i++) {
         snprintf(line, sizeof(line), "%s %c i%u", command, 'f' + i, item);
-        rig_request(&requests, line);
+        rig_request(&rig_requests, line);
     }
-    rig_request(&requests, "EXEC");
+    rig_request(&rig_requests, "EXEC");
 }
 
 #define HEAD "+OK\r\n+QUEUED\r\n+QUEUED\r\n"
@@ -54,14 +40,14 @@ Test(exclusive, transactions_of_several_workers_are_whole)
     enum { WORKERS = 3, EACH = 4, CONNECTIONS = WORKERS * EACH, ITEMS = 60 };
     int fds[CONNECTIONS];
     unsigned winners[ITEMS] = {0};
-    begin(WORKERS);
+    rig_begin(WORKERS, NULL, NULL);
     for (int i = 0; i < CONNECTIONS; i++)
         fds[i] = rig_connect((unsigned)i % WORKERS);
     rig_hold();
     for (int i = 0; i < CONNECTIONS; i++) {
         for (unsigned item = 0; item < ITEMS; item++)
             request_both((i + (int)item) % 3 == 0 ? "BF.EXISTS" : "BF.ADD", item);
-        rig_send_buf(fds[i], &requests);
+        rig_send_buf(fds[i], &rig_requests);
     }
     rig_let_go();
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -74,7 +60,7 @@ Test(exclusive, transactions_of_several_workers_are_whole)
     }
     for (unsigned item = 0; item < ITEMS; item++)
         cr_assert_eq(winners[item], 1, "item %u was added by %u", item, winners[item]);
-    end();
+    rig_end();
 }
 
 /* Connections that get no turn at a gate, as it has been closed for too long, ask for the next one. */
@@ -82,21 +68,21 @@ Test(exclusive, of_many_long_transactions_each_has_its_turn)
 {
     enum { CONNECTIONS = 30, ADDS = 50 };
     int fds[CONNECTIONS];
-    begin(2);
+    rig_begin(2, NULL, NULL);
     for (int i = 0; i < CONNECTIONS; i++)
         fds[i] = rig_connect((unsigned)i % 2);
     rig_hold();
     for (int i = 0; i < CONNECTIONS; i++) {
-        rig_request(&requests, "MULTI");
+        rig_request(&rig_requests, "MULTI");
         for (int k = 0; k < ADDS; k++) {
             char line[256];
             int len = snprintf(line, sizeof(line), "BF.MADD f%d", i);
             for (int n = 0; n < 20; n++)
                 len += snprintf(line + len, sizeof(line) - (size_t)len, " %d-%d", k, n);
-            rig_request(&requests, line);
+            rig_request(&rig_requests, line);
         }
-        rig_request(&requests, "EXEC");
-        rig_send_buf(fds[i], &requests);
+        rig_request(&rig_requests, "EXEC");
+        rig_send_buf(fds[i], &rig_requests);
     }
     rig_let_go();
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -109,7 +95,7 @@ Test(exclusive, of_many_long_transactions_each_has_its_turn)
         snprintf(line, sizeof(line), "BF.EXISTS f%d 49-19", i);
         rig_call(fds[i], line, ":1\r\n");
     }
-    end();
+    rig_end();
 }
 
 /* ---- jobs ---- */
@@ -132,7 +118,7 @@ static void ask_now(struct worker *worker, void *arg)
 Test(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
 {
     struct section_call call = {false};
-    struct server *server = begin(2);
+    struct server *server = rig_begin(2, NULL, NULL);
     int fd = rig_connect(0), other = rig_connect(1);
     rig_on_loop(0, begin_job, &call);
     cr_assert(call.answer, "nothing forbids it");
@@ -155,13 +141,13 @@ Test(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
     rig_on_loop(1, begin_job, &call);
     cr_assert(call.answer);
     exclusive_job_end(server);
-    end();
+    rig_end();
 }
 
 Test(exclusive, one_worker_alone_needs_no_gate_but_where_a_job_runs)
 {
     struct section_call call = {false};
-    struct server *server = begin(1);
+    struct server *server = rig_begin(1, NULL, NULL);
     rig_on_loop(0, ask_now, &call);
     cr_assert(call.answer);
     rig_on_loop(0, begin_job, &call);
@@ -171,11 +157,11 @@ Test(exclusive, one_worker_alone_needs_no_gate_but_where_a_job_runs)
     exclusive_job_end(server);
     rig_on_loop(0, ask_now, &call);
     cr_assert(call.answer);
-    end();
-    server = begin(2);
+    rig_end();
+    server = rig_begin(2, NULL, NULL);
     rig_on_loop(0, ask_now, &call);
     cr_assert_not(call.answer, "the other worker runs");
-    end();
+    rig_end();
 }
 
 /* ---- visits ---- */
@@ -216,7 +202,7 @@ Test(exclusive, each_visit_is_called_once_while_all_stand_still)
 {
     enum { ROUNDS = 20, VISITORS = 4 };
     _Atomic int inside = 0, visits = 0;
-    struct server *server = begin(3);
+    struct server *server = rig_begin(3, NULL, NULL);
     int fds[3];
     for (int i = 0; i < 3; i++)
         fds[i] = rig_connect((unsigned)i);
@@ -224,7 +210,7 @@ Test(exclusive, each_visit_is_called_once_while_all_stand_still)
         struct visitor visitors[VISITORS];
         for (int i = 0; i < 3; i++) {
             request_both("BF.ADD", (unsigned)round);
-            rig_send_buf(fds[i], &requests);
+            rig_send_buf(fds[i], &rig_requests);
         }
         begin_visits(visitors, VISITORS, server, &inside, &visits);
         for (int i = 0; i < 3; i++) {
@@ -238,7 +224,7 @@ Test(exclusive, each_visit_is_called_once_while_all_stand_still)
         }
         cr_assert_eq(atomic_load(&visits), (round + 1) * VISITORS);
     }
-    end();
+    rig_end();
 }
 
 /* When the daemon ends, a visit that has found no moment ends, too, and is not called any more. */
@@ -247,7 +233,7 @@ Test(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
     _Atomic int inside = 0, visits = 0;
     struct section_call call = {false};
     struct visitor visitors[2];
-    struct server *server = begin(2);
+    struct server *server = rig_begin(2, NULL, NULL);
     rig_on_loop(0, begin_job, &call); /* it would wait for this job */
     begin_visits(visitors, 2, server, &inside, &visits);
     for (;;) { /* until a visit has asked for a section */
@@ -266,7 +252,7 @@ Test(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
     rig_pass(0);
     rig_pass(1);
     cr_assert_eq(atomic_load(&visits), 0);
-    end();
+    rig_end();
 }
 
 /* ---- who goes ---- */
@@ -275,7 +261,7 @@ Test(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
 Test(exclusive, a_client_that_goes_while_it_waits_for_a_section)
 {
     struct section_call call = {false};
-    struct server *server = begin(2);
+    struct server *server = rig_begin(2, NULL, NULL);
     int fd = rig_connect(0), other = rig_connect(1);
     rig_on_loop(0, begin_job, &call);
     rig_call(fd, "MULTI", "+OK\r\n");
@@ -289,5 +275,5 @@ Test(exclusive, a_client_that_goes_while_it_waits_for_a_section)
     rig_call(other, "MULTI", "+OK\r\n");
     rig_call(other, "BF.EXISTS f a", "+QUEUED\r\n");
     rig_call(other, "EXEC", "*1\r\n:0\r\n");
-    end();
+    rig_end();
 }

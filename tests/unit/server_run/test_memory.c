@@ -12,8 +12,6 @@
 
 TestSuite(run_memory, .timeout = 300);
 
-static struct buf requests;
-
 /* Of the words each '#' is the number. */
 static void with_number(const char *words, size_t n, char *line_out, size_t size)
 {
@@ -28,7 +26,7 @@ static void add(const char *words, size_t n)
 {
     char line[256];
     with_number(words, n, line, sizeof(line));
-    rig_request(&requests, line);
+    rig_request(&rig_requests, line);
 }
 
 static void add_batch(size_t n)
@@ -39,7 +37,7 @@ static void add_batch(size_t n)
     for (unsigned i = 0; i < 300; i++)
         buf_appendf(&line, " %zu-%u", n, i);
     buf_append(&line, "", 1);
-    rig_request(&requests, buf_head(&line));
+    rig_request(&rig_requests, buf_head(&line));
     buf_deinit(&line);
 }
 
@@ -69,9 +67,9 @@ static bool run(void (*commands)(size_t n), size_t n, size_t at, char **replies_
     int fd = rig_connect(0);
     rig_pass(0);
     commands(n);
-    rig_request(&requests, "PING the-end");
+    rig_request(&rig_requests, "PING the-end");
     rig_hold();
-    rig_send_buf(fd, &requests);
+    rig_send_buf(fd, &rig_requests);
     alloc_countdown_start(at);
     rig_let_go();
     *replies_out = replies_of(fd);
@@ -92,14 +90,7 @@ static void expect_present(const char *words, size_t n)
 static void begin(void)
 {
     alloc_countdown_spare(true); /* the test's own */
-    buf_init(&requests, SIZE_MAX);
     rig_begin(2, NULL, NULL);
-}
-
-static void end(void)
-{
-    rig_end();
-    buf_deinit(&requests);
 }
 
 /* ---- one way after the other ---- */
@@ -127,7 +118,7 @@ Test(run_memory, through_the_window)
         free(replies);
         n++;
     } while (failed);
-    end();
+    rig_end();
 }
 
 static void in_slices(size_t n)
@@ -151,7 +142,7 @@ Test(run_memory, in_slices)
         free(replies);
         n++;
     } while (failed);
-    end();
+    rig_end();
 }
 
 static void in_the_pool(size_t n)
@@ -178,7 +169,7 @@ Test(run_memory, in_the_pool)
         free(replies);
         n++;
     } while (failed);
-    end();
+    rig_end();
 }
 
 static void in_a_transaction(size_t n)
@@ -216,5 +207,5 @@ Test(run_memory, in_a_transaction)
         free(replies);
         n++;
     } while (failed);
-    end();
+    rig_end();
 }

@@ -8,28 +8,14 @@
 
 TestSuite(tell, .timeout = 300);
 
-static struct buf requests;
-
-static void begin(unsigned workers)
-{
-    buf_init(&requests, SIZE_MAX);
-    rig_begin(workers, NULL, NULL);
-}
-
-static void end(void)
-{
-    rig_end();
-    buf_deinit(&requests);
-}
-
 /* A connection of RESP3 with these options of CLIENT TRACKING ON. */
 static int track(unsigned worker, const char *options)
 {
     char line[128];
     size_t len;
     int fd = rig_connect(worker);
-    rig_request(&requests, "HELLO 3");
-    free(rig_replies(fd, &requests, &len));
+    rig_request(&rig_requests, "HELLO 3");
+    free(rig_replies(fd, &rig_requests, &len));
     snprintf(line, sizeof(line), "CLIENT TRACKING ON%s", options);
     rig_call(fd, line, "+OK\r\n");
     return fd;
@@ -62,7 +48,7 @@ Test(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
                    {"COPY other f REPLACE", ":1\r\n"},
                    {"DEL f", ":1\r\n"},
                    {"BF.ADD f #", ":1\r\n"}};
-    begin(2);
+    rig_begin(2, NULL, NULL);
     int writer = rig_connect(0);
     rig_call(writer, "BF.ADD f x", ":1\r\n");
     rig_call(writer, "BF.ADD other z", ":1\r\n");
@@ -71,8 +57,8 @@ Test(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
         for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
             char line[64], *at;
             size_t len;
-            rig_request(&requests, asks[i % 4]);
-            free(rig_replies(reader, &requests, &len));
+            rig_request(&rig_requests, asks[i % 4]);
+            free(rig_replies(reader, &rig_requests, &len));
             snprintf(line, sizeof(line), "%s", changes[i].change);
             if ((at = strchr(line, '#')))
                 snprintf(at, 16, "%u-%zu", worker, i);
@@ -83,13 +69,13 @@ Test(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
         }
         rig_close(reader);
     }
-    end();
+    rig_end();
 }
 
 Test(tell, options_say_who_is_told_what)
 {
     size_t len;
-    begin(2);
+    rig_begin(2, NULL, NULL);
     int writer = rig_connect(0);
     rig_call(writer, "BF.MADD user:1 0", "*1\r\n:1\r\n"); /* a new filter is a change, and its first item another */
     rig_call(writer, "BF.MADD item:1 0", "*1\r\n:1\r\n");
@@ -99,12 +85,12 @@ Test(tell, options_say_who_is_told_what)
     rig_call(writer, "BF.ADD users a", ":1\r\n");
     rig_call(writer, "BF.ADD item:1 a", ":1\r\n");
     expect_invalid(prefix, "item:1");
-    rig_request(&requests, "BF.EXISTS f x");
-    rig_request(&requests, "BF.ADD f x"); /* its own change */
-    free(rig_replies(own, &requests, &len));
+    rig_request(&rig_requests, "BF.EXISTS f x");
+    rig_request(&rig_requests, "BF.ADD f x"); /* its own change */
+    free(rig_replies(own, &rig_requests, &len));
     rig_expect_silence(own);
-    rig_request(&requests, "BF.EXISTS f x");
-    free(rig_replies(own, &requests, &len));
+    rig_request(&rig_requests, "BF.EXISTS f x");
+    free(rig_replies(own, &rig_requests, &len));
     rig_call(chosen, "BF.EXISTS f x", "#t\r\n");
     rig_call(writer, "BF.ADD f y", ":1\r\n");
     expect_invalid(own, "f");
@@ -116,24 +102,24 @@ Test(tell, options_say_who_is_told_what)
     rig_call(writer, "BF.ADD f z", ":1\r\n");
     expect_invalid(chosen, "f");
     rig_expect_silence(chosen);
-    end();
+    rig_end();
 }
 
 Test(tell, when_all_names_have_changed_all_is_invalid)
 {
     static const char *const commands[] = {"FLUSHALL", "FLUSHDB", "SWAPDB 0 1"};
-    begin(2);
+    rig_begin(2, NULL, NULL);
     int writer = rig_connect(0), reader = track(1, "");
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         size_t len;
         rig_send(writer, "BF.ADD f x");
         free(rig_read(writer, 4));
-        rig_request(&requests, "BF.EXISTS f x");
-        free(rig_replies(reader, &requests, &len));
+        rig_request(&rig_requests, "BF.EXISTS f x");
+        free(rig_replies(reader, &rig_requests, &len));
         rig_call(writer, commands[i], "+OK\r\n");
         rig_expect(reader, ALL_INVALID);
     }
-    end();
+    rig_end();
 }
 
 /* ---- MONITOR ---- */
@@ -148,21 +134,21 @@ Test(tell, a_monitor_sees_each_command_once)
                                         "\"MULTI\"",
                                         "\"EXEC\"",
                                         "\"PING\" \"the-end\""};
-    begin(2);
+    rig_begin(2, NULL, NULL);
     int monitor = rig_connect(1), client = rig_connect(0);
     rig_call(monitor, "MONITOR", "+OK\r\n");
     rig_hold();
-    rig_request(&requests, "BF.ADD f 1");
-    rig_request(&requests, "BF.ADD f 2");
-    rig_request(&requests, "BF.EXISTS f 1");
-    rig_request(&requests, "BF.MERGE g f");
-    rig_request(&requests, "AUTH default very-secret");
-    rig_request(&requests, "MULTI");
-    rig_request(&requests, "BF.CARD f");
-    rig_request(&requests, "BF.CARD g");
-    rig_request(&requests, "EXEC");
-    rig_request(&requests, "PING the-end");
-    rig_send_buf(client, &requests);
+    rig_request(&rig_requests, "BF.ADD f 1");
+    rig_request(&rig_requests, "BF.ADD f 2");
+    rig_request(&rig_requests, "BF.EXISTS f 1");
+    rig_request(&rig_requests, "BF.MERGE g f");
+    rig_request(&rig_requests, "AUTH default very-secret");
+    rig_request(&rig_requests, "MULTI");
+    rig_request(&rig_requests, "BF.CARD f");
+    rig_request(&rig_requests, "BF.CARD g");
+    rig_request(&rig_requests, "EXEC");
+    rig_request(&rig_requests, "PING the-end");
+    rig_send_buf(client, &rig_requests);
     rig_let_go();
     rig_expect(client, ":1\r\n:1\r\n:1\r\n+OK\r\n");
 
@@ -181,5 +167,5 @@ Test(tell, a_monitor_sees_each_command_once)
         at = found;
     }
     cr_assert_null(strstr(text, "very-secret"));
-    end();
+    rig_end();
 }

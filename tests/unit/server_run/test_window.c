@@ -9,20 +9,6 @@
 
 TestSuite(window, .timeout = 300);
 
-static struct buf requests;
-
-static void begin(unsigned workers)
-{
-    buf_init(&requests, SIZE_MAX);
-    rig_begin(workers, NULL, NULL);
-}
-
-static void end(void)
-{
-    rig_end();
-    buf_deinit(&requests);
-}
-
 __attribute__((format(printf, 1, 2))) static void request(const char *format, ...)
 {
     char line[512];
@@ -30,7 +16,7 @@ __attribute__((format(printf, 1, 2))) static void request(const char *format, ..
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    rig_request(&requests, line);
+    rig_request(&rig_requests, line);
 }
 
 /* Replies of one character between ':' and the end of the line. */
@@ -53,7 +39,7 @@ static void expect_times(int fd, const char *reply, size_t n)
 Test(window, runs_of_any_length_are_answered_item_by_item)
 {
     static const unsigned lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 224, 225, 255, 256, 257, 1000};
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
     rig_call(fd, "BF.RESERVE f 0.000001 100000", "+OK\r\n");
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -62,13 +48,13 @@ Test(window, runs_of_any_length_are_answered_item_by_item)
             for (unsigned item = 0; item < lengths[i]; item++)
                 request("%s f %zu-%u", pass == 0 ? "BF.ADD" : "BF.EXISTS", i,
                         pass == 2 && item % 3 ? item + 5000 : item);
-            rig_send_buf(fd, &requests);
+            rig_send_buf(fd, &rig_requests);
             rig_let_go();
             for (unsigned item = 0; item < lengths[i]; item++)
                 rig_expect(fd, pass == 2 && item % 3 ? ":0\r\n" : ":1\r\n");
         }
     }
-    end();
+    rig_end();
 }
 
 /* Commands of 70 connections at once: more runs than the window has places for. */
@@ -77,7 +63,7 @@ Test(window, of_many_connections_in_one_iteration_one_wins)
     enum { CONNECTIONS = 70 };
     int fds[CONNECTIONS];
     unsigned winners = 0;
-    begin(1);
+    rig_begin(1, NULL, NULL);
     for (int i = 0; i < CONNECTIONS; i++)
         fds[i] = rig_connect(0);
     rig_hold();
@@ -86,7 +72,7 @@ Test(window, of_many_connections_in_one_iteration_one_wins)
         request("BF.ADD f the-same");
         request("BF.ADD f %d", i);
         request("BF.EXISTS f %d", i);
-        rig_send_buf(fds[i], &requests);
+        rig_send_buf(fds[i], &rig_requests);
     }
     rig_let_go();
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -97,7 +83,7 @@ Test(window, of_many_connections_in_one_iteration_one_wins)
         expect_numbers(fds[i], "11");
     }
     cr_assert_eq(winners, 1, "%u connections have added it", winners);
-    end();
+    rig_end();
 }
 
 /* ---- order ---- */
@@ -105,7 +91,7 @@ Test(window, of_many_connections_in_one_iteration_one_wins)
 /* A later command of the same input changes what an earlier step has seen of the filter. */
 Test(window, what_changes_in_between_is_seen)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
     rig_hold();
     request("BF.ADD f a"); /* makes the filter */
@@ -121,20 +107,20 @@ Test(window, what_changes_in_between_is_seen)
     request("BF.ADD f c");
     request("FLUSHALL");
     request("BF.EXISTS f c");
-    rig_send_buf(fd, &requests);
+    rig_send_buf(fd, &rig_requests);
     rig_let_go();
     expect_numbers(fd, "111011");
     rig_expect(fd, "+OK\r\n");
     expect_numbers(fd, "0100");
     rig_expect(fd, "+OK\r\n");
     expect_numbers(fd, "0");
-    end();
+    rig_end();
 }
 
 /* Within one run: a filter of fixed size is full in the middle of it, and one that grows has another layer. */
 Test(window, a_filter_that_fills_up_within_a_run)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
     rig_call(fd, "BF.RESERVE fixed 0.0001 20 NONSCALING", "+OK\r\n");
     rig_call(fd, "BF.RESERVE grows 0.0001 20", "+OK\r\n");
@@ -147,7 +133,7 @@ Test(window, a_filter_that_fills_up_within_a_run)
         request("BF.EXISTS fixed item-%02d", i);
     for (int i = 0; i < 32; i++)
         request("BF.ADD fixed item-%02d", i % 20);
-    rig_send_buf(fd, &requests);
+    rig_send_buf(fd, &rig_requests);
     rig_let_go();
     expect_times(fd, ":1\r\n", 20);
     expect_times(fd, "-ERR non scaling filter is full\r\n", 12);
@@ -155,14 +141,14 @@ Test(window, a_filter_that_fills_up_within_a_run)
     expect_times(fd, ":0\r\n", 12 + 32);
     rig_call(fd, "BF.CARD grows", ":32\r\n");
     rig_call(fd, "BF.INFO grows FILTERS", "*1\r\n:2\r\n");
-    end();
+    rig_end();
 }
 
 /* ---- a command that is recognised by the one before ---- */
 
 Test(window, another_connection_is_asked_for_its_own_rights)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int owner = rig_connect(0), guest = rig_connect(0);
     rig_call(owner, "ACL SETUSER guest on >pw ~g +@all", "+OK\r\n");
     rig_call(guest, "AUTH guest pw", "+OK\r\n");
@@ -181,12 +167,12 @@ Test(window, another_connection_is_asked_for_its_own_rights)
     rig_call(owner, "ACL SETUSER guest resetkeys ~g", "+OK\r\n"); /* what it was once allowed counts no longer */
     rig_call(guest, "BF.EXISTS f secret",
              "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
-    end();
+    rig_end();
 }
 
 Test(window, another_connection_is_in_its_own_database)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int zero = rig_connect(0), one = rig_connect(0);
     rig_call(one, "SELECT 1", "+OK\r\n");
     rig_call(zero, "BF.ADD f a", ":1\r\n");
@@ -195,7 +181,7 @@ Test(window, another_connection_is_in_its_own_database)
     rig_hold();
     for (int i = 0; i < 8; i++) {
         request("BF.EXISTS f b");
-        rig_send_buf(i % 2 ? one : zero, &requests);
+        rig_send_buf(i % 2 ? one : zero, &rig_requests);
     }
     rig_let_go();
     expect_numbers(zero, "1111");
@@ -203,7 +189,7 @@ Test(window, another_connection_is_in_its_own_database)
     rig_call(one, "SWAPDB 0 1", "+OK\r\n"); /* the names are the same, the filters are not */
     rig_call(zero, "BF.EXISTS f b", ":0\r\n");
     rig_call(one, "BF.EXISTS f b", ":1\r\n");
-    end();
+    rig_end();
 }
 
 /* ---- as one by one ---- */
@@ -268,7 +254,7 @@ static char *in_pieces(int fd, const struct buf *all, size_t piece, struct rng *
 
 Test(window, answers_equal_those_of_commands_one_by_one)
 {
-    begin(1);
+    rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct rng rng;
@@ -277,16 +263,16 @@ Test(window, answers_equal_those_of_commands_one_by_one)
         for (int i = 0; i < 120; i++)
             random_request(&rng);
         rig_call(fd, "CONFIG SET slowlog-log-slower-than 0", "+OK\r\n"); /* each is timed by itself */
-        char *one_by_one = in_pieces(fd, &requests, 0, &rng, &len);
+        char *one_by_one = in_pieces(fd, &rig_requests, 0, &rng, &len);
         rig_call(fd, "CONFIG SET slowlog-log-slower-than -1", "+OK\r\n");
         for (size_t piece = 0; piece <= 2000; piece = piece ? piece * 4 : 500) {
-            char *together = in_pieces(fd, &requests, piece, &rng, &other_len);
+            char *together = in_pieces(fd, &rig_requests, piece, &rng, &other_len);
             cr_assert(len == other_len && memcmp(one_by_one, together, len) == 0,
                       "seed %llu, pieces of up to %zu bytes", (unsigned long long)seed, piece);
             free(together);
         }
         free(one_by_one);
-        buf_truncate(&requests, 0);
+        buf_truncate(&rig_requests, 0);
     }
-    end();
+    rig_end();
 }

@@ -8,7 +8,7 @@
 #include "log_contents.h"
 #include "log_varint.h"
 #include "log_writer.h"
-#include "store.h"
+#include "store_loader.h"
 
 #define STEPS            24
 #define FILTERS          12

@@ -1,0 +1,56 @@
+/* config_file: settings from files and arguments, and as files. */
+#ifndef BLOOMERY_CONFIG_FILE_H
+#define BLOOMERY_CONFIG_FILE_H
+
+#include "config.h"
+
+/* Applies a file in redis.conf's form: one `name value ...` a line, '#' comments, values in "..." (with \n \r \t \b \a
+ * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the including file). The last value of a setting
+ * counts. Several `save` lines of one file and its includes form one list; `save ""` empties it.
+ *
+ * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with the file and line at fault), or a
+ * negative errno when a file cannot be read (`err` names it). An error may come behind changes of `cfg`. */
+int config_load_file(struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* The same for text in memory; messages and includes use `name` as its path. NUL bytes in the text are refused. */
+int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Makes the file `path` hold the settings of `cfg`. Lines whose settings have other values now are replaced, settings
+ * that are not in the file are added at the end, and all other text (comments, order, includes, correct lines) stays.
+ * The file is replaced atomically, with the same mode; a symbolic link stays and its target is replaced. CONFIG_OK; or
+ * CONFIG_REFUSED (the present file cannot be read as settings) or a negative errno, with the reason in `err` and the
+ * file unchanged. Reads, writes and syncs files: not on a loop. */
+int config_rewrite(const struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* The text that config_rewrite() would write for a file with this text. */
+int config_rewrite_text(const struct config *cfg, const char *name, struct slice text, struct buf *out,
+                        struct errbuf *err) __attribute__((warn_unused_result));
+
+enum config_action {
+    CONFIG_RUN,          /* start the daemon */
+    CONFIG_SHOW_HELP,    /* --help, -h: print config_help() and exit */
+    CONFIG_SHOW_VERSION, /* --version, -v */
+    CONFIG_SHOW_CONFIG,  /* --print-config: print config_print() and exit */
+    CONFIG_CHECK,        /* --check-config: say whether a start would take the settings, and exit */
+};
+
+struct config_start {
+    enum config_action action;
+    const char *file; /* the configuration file among the arguments (points into argv), "-" for stdin, NULL for none */
+};
+
+/* Applies `bloomeryd [FILE|-] [--name value ...] ...` to `cfg`: the file first, then the arguments, which override it.
+ * `--name=value` works too, also for a value that begins with "--". argv[0] is skipped. Ends with config_check().
+ * Statuses as config_load_file(); `start_out` is set with CONFIG_OK only. */
+int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out,
+                     struct errbuf *err) __attribute__((warn_unused_result));
+
+/* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this
+ * text for the defaults. Secrets are written out: the text is a configuration file. */
+void config_print(const struct config *cfg, struct buf *out);
+
+/* The text of --help. */
+void config_help(struct buf *out);
+
+#endif

@@ -1,0 +1,29 @@
+/* A struct config with the defaults, made anew for each test. */
+#ifndef BLOOMERY_TEST_CONFIG_RIG_H
+#define BLOOMERY_TEST_CONFIG_RIG_H
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "config.h"
+
+static struct config cfg;
+static struct errbuf err;
+
+static inline void set_up(void)
+{
+    cr_assert_eq(config_init(&cfg), 0);
+    memset(&err, 0, sizeof(err));
+}
+
+static inline void tear_down(void)
+{
+    config_deinit(&cfg);
+}
+
+static inline struct slice text(const char *s)
+{
+    return (struct slice){s, strlen(s)};
+}
+
+#endif

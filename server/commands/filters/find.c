@@ -89,6 +89,7 @@ struct find {
     struct answers answers;
     struct {
         uint64_t round; /* when it began */
+        bool scanning;  /* was its first scan, then */
         unsigned hold;
     } sstables;
     struct buf keys;
@@ -165,6 +166,7 @@ struct find *find_create(struct server *server, unsigned database, const struct 
     if (server->sstables) {
         find->sstables.hold = sstables_hold(server->sstables);
         find->sstables.round = sstables_round(server->sstables);
+        find->sstables.scanning = sstables_is_scanning(server->sstables);
     }
     buf_init(&find->answers.unknown, cap);
     buf_init(&find->keys, SIZE_MAX);
@@ -371,7 +373,7 @@ static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
     if (entry)
         choose(find, name, entry);
     else
-        unknown(find, name, "not found");
+        unknown(find, name, find->sstables.scanning ? SSTABLES_SCANNING : "not found");
 }
 
 static void choose_named(struct find *find, struct slice name)
@@ -447,8 +449,9 @@ static size_t choose_next(struct find *find, bool first, size_t most)
     if (pattern->left) /* filters of many layers: visit no more than are asked */
         find->step.most = find->step.nchosen;
     if (n < most && !pattern->left) {
-        if (!pattern->matched)
-            unknown(find, bf_arg(&find->words, find->at), "no filter matches");
+        if (find->sstables.scanning || !pattern->matched)
+            unknown(find, bf_arg(&find->words, find->at),
+                    find->sstables.scanning ? SSTABLES_SCANNING : "no filter matches");
         pattern->begun = false;
         find->at++;
     } else {

@@ -272,7 +272,11 @@ Test(tool_sstables, what_is_refused_changes_nothing)
                dir);
     ASSERT_RUN(1, "below Cassandra's table", TOOL "rebuild --error 1e-9 me-1-big-Data.db", dir);
     ASSERT_RUN(1, "da-2-bti-Data.db: Partitions.db: No such file", TOOL "rebuild --same da-2-bti-Data.db", dir);
-    ASSERT_RUN(1, "Scylla.db may have a checksum",
+    ASSERT_RUN(1, "Scylla.db: its entry of type 12 may have a checksum of the filter",
+               "printf '\\0\\0\\0\\1\\0\\0\\0\\14\\0\\0\\0\\1x' >me-1-big-Scylla.db && " TOOL
+               "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
+               dir);
+    ASSERT_RUN(1, "Scylla.db: it is damaged; nothing has been changed",
                "touch me-1-big-Scylla.db && " TOOL
                "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
                dir);
@@ -327,6 +331,19 @@ Test(tool_sstables, real_tables)
         "rebuild --same --output new \"$data\" >said 2>&1 && cmp -s new \"${data%%Data.db}Filter.db\" && n=$((n + 1)); "
         "done; echo $n same",
         dir);
+}
+
+/* Those with a Scylla.db, which has no checksum of the filter: in place. */
+Test(tool_sstables, real_tables_of_scylladb)
+{
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    ASSERT_RUN(0, "6 same\n",
+               "n=0; for scylla in '" BLOOMERY_SHARED_GOLDEN_DIR "'/sstables/*/*-Scylla.db; do rm -rf t && mkdir t && "
+               "cp --no-preserve=mode \"${scylla%%Scylla.db}\"* t && " TOOL
+               "rebuild --same t/*-Data.db >said 2>&1 && cmp -s t/*-Filter.db \"${scylla%%Scylla.db}Filter.db\" && "
+               "n=$((n + 1)); done; echo $n same",
+               dir);
 }
 
 /* Each Summary.db is understood: a key behind the last one is noticed. */

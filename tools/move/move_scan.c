@@ -16,11 +16,11 @@
 
 #define PAGE_KEYS 512 /* SCAN's COUNT */
 
-/* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and that of Bloomery's module. */
+/* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and those of Bloomery's module. */
 static const struct {
     const char *name;
     bool cuckoo;
-} types[] = {{"MBbloom--", false}, {"bloomery1", false}, {"MBbloomCF", true}};
+} types[] = {{"MBbloom--", false}, {"bloomery1", false}, {"MBbloomCF", true}, {"bloomeryC", true}};
 #define NTYPES (sizeof(types) / sizeof(types[0]))
 
 struct scan {

@@ -446,7 +446,8 @@ Test(web, metrics_whose_passes_overlap)
 Test(web, the_table_tells_why_filters_are_quarantined)
 {
     rig_call(client, "BF.ADD good a", ":1\r\n");
-    cr_assert_eq(registry_create_quarantined(server->registry, (struct slice){"lost", 4}, 77, "its file is \"gone\""), 0);
+    cr_assert_eq(registry_create_quarantined(server->registry, (struct slice){"lost", 4}, 77, "its file is \"gone\""),
+                 0);
     expect_keys("/api/filters", "good lost ");
     expect_keys("/api/filters?quarantined=yes", "lost ");
     expect_keys("/api/filters?quarantined=yes&q=good", "");

@@ -101,6 +101,7 @@ static bool registry_reserve(struct registry *r, uint64_t hash)
 
 static void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
+    registry_begin_untold(r);
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
     name_index_put(&registry_space(r, hash_database(hash))->names, holder);
 }
@@ -115,6 +116,7 @@ bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
 
 void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder)
 {
+    registry_begin_untold(r);
     slot_replace(slot, hash, holder);
     name_index_put(&registry_space(r, hash_database(hash))->names, holder);
 }

@@ -48,4 +48,8 @@ void registry_on_effect(struct registry *registry, void (*fn)(void *ctx, const s
 /* Returns when every effect that began before the call has been reported. */
 void registry_barrier(struct registry *registry);
 
+/* Returns when every change has been reported whose outcome this thread has seen: look-ups see a change a moment before
+ * it is reported. Nearly always at once. Thread: any. */
+void registry_await_told(struct registry *registry);
+
 #endif

@@ -60,6 +60,7 @@ struct registry {
     void *forget_ctx;
     void (*on_effect)(void *ctx, const struct registry_effect *effect);
     void *on_effect_ctx;
+    atomic_bool untold; /* registry_await_told() */
     struct registry_clock clock;
     struct lock lock; /* of all changes, the heap and the walk */
     struct walk walk; /* its places: place_of_shard() */
@@ -134,10 +135,17 @@ void registry_drop(struct registry *r, struct entry *holder);
 /* Empties the slot and reports that the filter was deleted, or has expired. */
 void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, enum registry_effect_kind kind);
 
+/* Set before a change that look-ups see, under the mutex. */
+static inline void registry_begin_untold(struct registry *r)
+{
+    atomic_store_explicit(&r->untold, true, memory_order_relaxed);
+}
+
 static inline void registry_tell(struct registry *r, const struct registry_effect *effect)
 {
     if (r->on_effect)
         r->on_effect(r->on_effect_ctx, effect);
+    atomic_store_explicit(&r->untold, false, memory_order_release);
 }
 
 /* Whether a key is short enough; if not, `err` says so. Also without the mutex. */

@@ -2,6 +2,8 @@
 
 #include "conn.h"
 #include "journal.h"
+#include "registry_effect.h"
+#include "server.h"
 
 void log_waits_init(struct log_waits *log, struct io *io)
 {
@@ -35,7 +37,8 @@ void log_waits_post_room(struct log_waits *log)
 #define FOR_EACH_WITH_REPLIES(list, link) for (struct conn_link *link = (list)->next; link != (list); link = link->next)
 
 /* All replies of an iteration share a ticket. It is taken before any reply leaves, so that the disk works while replies
- * of earlier tickets leave. */
+ * of earlier tickets leave; and behind the records of all that the iteration has seen: an add to a filter is worth
+ * nothing without the record that the filter was created, which another loop may be about to write. */
 void log_waits_hold_replies(struct log_waits *log)
 {
     struct journal *journal = server_journal(log->io->server);
@@ -45,6 +48,7 @@ void log_waits_hold_replies(struct log_waits *log)
     replies += CONN_OF(link, with_replies)->output.wrote;
     if (replies == 0)
         return;
+    registry_await_told(log->io->server->registry);
     uint64_t ticket = journal ? journal_ticket(journal, log->io->index, replies) : 0;
     bool wait = ticket > atomic_load_explicit(&log->durable, memory_order_acquire);
     FOR_EACH_WITH_REPLIES(with_replies, link)

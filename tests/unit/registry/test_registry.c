@@ -1,11 +1,15 @@
 /* The registry in one thread: names, renames, the guarantees of SCAN and of the walk, against simple models. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rcu.h"
 #include "registry.h"
+#include "registry_databases.h"
 #include "registry_effect.h"
 #include "registry_walk.h"
 
@@ -433,4 +437,71 @@ Test(registry, a_quarantined_filter_is_given_up_before_it_goes)
     quarantine("h", 40);
     cr_assert_eq(registry_clear(registry, &removed), 0);
     expect_told("f40 c ");
+}
+
+/* ---- changes that are seen before they are told ---- */
+
+static atomic_bool telling, may_tell, is_told;
+
+static void tell_late(void *ctx, const struct registry_effect *effect)
+{
+    (void)ctx;
+    (void)effect;
+    atomic_store(&telling, true);
+    while (!atomic_load(&may_tell))
+        usleep(100);
+    atomic_store(&is_told, true);
+}
+
+static void *change(void *what)
+{
+    struct errbuf err;
+    switch (*(const char *)what) {
+    case 'c':
+        create(text("new"));
+        break;
+    case 'r':
+        cr_expect_eq(registry_rename(registry, text("old"), text("new"), false, &err), REGISTRY_OK);
+        break;
+    default:
+        registry_swap(registry, 0, 1);
+    }
+    return NULL;
+}
+
+static void *await(void *seen_out)
+{
+    registry_await_told(registry);
+    *(bool *)seen_out = atomic_load(&is_told);
+    return NULL;
+}
+
+/* A loop whose client has added to a filter that another loop is just creating must not reply before the record of the
+ * creation is written: after a kill the item would be one of a filter that never was. */
+Test(registry, what_is_seen_is_told_before_it_is_answered)
+{
+    static const char *const changes[] = {"create", "rename", "swap"};
+    create(text("old"));
+    registry_on_effect(registry, tell_late, NULL);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        pthread_t changer, waiter;
+        bool was_told = false;
+        atomic_store(&telling, false);
+        atomic_store(&may_tell, false);
+        atomic_store(&is_told, false);
+        cr_assert_eq(pthread_create(&changer, NULL, change, (void *)(uintptr_t)changes[i]), 0);
+        while (!atomic_load(&telling))
+            usleep(100);
+        if (i < 2)
+            cr_expect(registry_lookup(registry, text("new")), "%s: it is seen before it is told", changes[i]);
+        cr_assert_eq(pthread_create(&waiter, NULL, await, &was_told), 0);
+        usleep(20000); /* for the waiter to return too early */
+        atomic_store(&may_tell, true);
+        pthread_join(changer, NULL);
+        pthread_join(waiter, NULL);
+        cr_expect(was_told, "%s: the waiter went on before it was told", changes[i]);
+        registry_await_told(registry); /* at once */
+        if (i == 0)
+            cr_expect_eq(registry_delete(registry, text("new")), REGISTRY_OK);
+    }
 }

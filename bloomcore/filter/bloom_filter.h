@@ -3,18 +3,17 @@
  *
  * It knows no names, expiry, files, sockets or logs. Items are known by their 128-bit hash (bloom_filter_hash()).
  *
- * Lifetime: a pool lives as long as any class or filter made from it (a filter holds a reference to its class, so the
- * caller may release its own after init); a filter lives in the caller's storage, from
- * bloom_filter_init() to bloom_filter_deinit().
+ * Lifetime: a pool outlives its classes and filters. A filter holds a reference to its class, so the caller may release
+ * its own after init. A filter lives in the caller's storage, from bloom_filter_init() to bloom_filter_deinit().
  *
  * Threads: any number of threads may query and add at the same time, on the same filter, without further
  * synchronisation; queries take no lock and write nothing. Init, deinit, and the functions marked "loading" need
  * exclusive access. A caller that frees a filter makes sure by its own means (RCU) that no other thread uses it.
  *
  * Layout: FORMAT.md sections 1, 4 and 5 (bit order, index derivation, sizing); scaling as in P. Almeida et al.,
- * "Scalable Bloom Filters" (2007), with another series of rates: layer i has capacity * expansion^i items at rate
- * bloom_size_share(error_rate, i), and the rates of all layers sum up to less than error_rate; a fixed filter has one
- * layer at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
+ * "Scalable Bloom Filters" (2007), with another series of rates. Layer i has capacity * expansion^i items at rate
+ * bloom_size_share(error_rate, i); the rates of all layers sum up to less than error_rate. A fixed filter has one layer
+ * at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
 #ifndef BLOOMERY_BLOOM_FILTER_H
 #define BLOOMERY_BLOOM_FILTER_H
 
@@ -31,8 +30,8 @@
  * into itself. Fields are internal. */
 struct bloom_filter;
 
-/* Storage for a filter of this class: the header, and the words of the first layer when they are few (otherwise they
- * are mapped separately, which costs nothing until they are used). */
+/* Storage for a filter of this class: the header, and the words of a small first layer. Larger layers are mapped
+ * separately, which costs nothing until they are used. */
 size_t bloom_filter_bytes(const struct bloom_class *class);
 
 /* Creates an empty filter with a reference of its own to the class. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo

@@ -21,9 +21,9 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
  * been written yet, but behind an earlier call, and nobody else uses them; views of layers end. */
 void bloom_filter_expect_fill(struct bloom_filter *filter);
 
-/* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0, BLOOM_REFUSED (not a shape,
- * or not one that this filter can have: its layers are of one variant), BLOOM_LIMIT or -ENOMEM. The words are then
- * written through bloom_filter_layer(). */
+/* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0; BLOOM_REFUSED (no valid shape,
+ * or of another variant than the filter's layers); BLOOM_LIMIT; -ENOMEM. The words are then written through
+ * bloom_filter_layer(). */
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 

@@ -1,15 +1,14 @@
 /* redisbloom: filters as RedisBloom has them, so that they can be served here as they are, and go back.
  *
- * The differences from Bloomery's own filters: another hash (murmur2.h); positions as sums of unsigned numbers, modulo
- * the number of bits or a power of two; other sizes; and a chain in which the first layer has half of the error rate
+ * It differs from Bloomery's own filters in four ways: another hash (murmur2.h); positions as sums of unsigned numbers,
+ * modulo the number of bits or a power of two; other sizes; other rates. The first layer has half of the error rate,
  * and each further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
  * everywhere. docs/FORMAT.md has the facts.
  *
- * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers
- * into struct redisbloom_filter; redisbloom_check() verifies every number and gives the parameters and shapes from
- * which a filter is made like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the
- * daemon content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the
- * counts.
+ * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers into
+ * struct redisbloom_filter; redisbloom_check() verifies every number and gives parameters and shapes. A filter is made
+ * from these like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the daemon
+ * content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the counts.
  *
  * Thread: any, on distinct objects; more where it is said. */
 #ifndef BLOOMERY_REDISBLOOM_H

@@ -8,9 +8,9 @@
  * few items may have a hundred times as many bits.
  *
  * Dense: huge pages. For layers all of whose words are written at once: filters that are loaded, restored, copied or
- * merged, those of SSTables. Neighbours that are freed leave holes. Where runs take less than half of 2 MiB the rest of
- * these is given back, so the memory of a dense region is at most twice what its runs take, and less than 2 MiB at its
- * end.
+ * merged, those of SSTables. Neighbours that are freed leave holes. Where runs take less than half of 2 MiB, the rest
+ * goes back to the system. So a dense region has at most twice the memory that its runs take, and less than 2 MiB at
+ * its end.
  *
  * A region without runs is unmapped. A region is small enough to be had where the address space is limited (ulimit -v);
  * it is one of the kernel's mappings, of which there may be 65,530.

@@ -108,9 +108,9 @@ static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_p
     return bloom_pool_find_twin(pool, filter);
 }
 
-/* Sequentially consistent: a flag that the caller reads afterwards (is the filter marked as changed?) is read after all
- * writes under the lock are visible to all threads, and after all earlier writes of threads of which the caller has
- * seen some. */
+/* Sequentially consistent. A flag that the caller reads afterwards (is the filter marked as changed?) is read after all
+ * threads can see the writes under the lock. It is also read after all earlier writes of threads of which the caller
+ * has seen some. */
 static inline void bloom_lock_give(struct bloom_lock *lock)
 {
     lock_check_give(RANK_ADDS, lock);

@@ -52,7 +52,7 @@ static inline bool bloom_turn_valid(const struct bloom_turn *turn)
 }
 
 /* A journal records adds before any thread can see their effect, so that a log can make them durable. The adding thread
- * calls both functions under a lock that other adds to the filter wait for: they must be quick and must not call
+ * calls both functions under a lock for which other adds to the filter wait. They must be quick and must not call
  * bloomcore.
  *
  * add(): an item gets its place in the layer. `ordinal` is the layer's item count with this item, from 1 to the layer's
@@ -60,8 +60,8 @@ static inline bool bloom_turn_valid(const struct bloom_turn *turn)
  * item's bits before add() has returned.
  *
  * grow(): a layer of this shape is about to become the filter's newest, with this index. 0; or -errno with a text: the
- * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists: a record of a layer
- * that failed for memory or a limit would let the filter grow at a replay.
+ * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists. Otherwise a replay
+ * would grow the filter by a layer that had failed for memory or a limit.
  *
  * turn(): the layer `layer` of a window, of this shape, is about to be taken by a part (bloom_window.h). It may be a
  * new one, for which grow() is not called. It returns what grow() returns, with the same effect. */

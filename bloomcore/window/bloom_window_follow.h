@@ -1,7 +1,7 @@
 /* bloom_window_follow: windows of a host whose replicas follow a primary (bloom_window.h). The layers of a replica have
- * the same parts, bits and counts as the primary's, whatever its clock says: it takes turns by bloom_window_replay(),
- * items by bloom_window_place(), and drops parts by bloom_window_drop(), when the primary does so. The clock of each
- * decides only which parts a query asks.
+ * the same parts, bits and counts as the primary's, whatever its clock says. It follows the primary: turns by
+ * bloom_window_replay(), items by bloom_window_place(), dropped parts by bloom_window_drop(). The clock of each decides
+ * only which parts a query asks.
  *
  * Neither primary nor replica calls bloom_window_clean(). A forgotten part keeps its bits until its layer gets a turn,
  * or until the primary drops the part.

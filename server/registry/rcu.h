@@ -1,8 +1,8 @@
 /* rcu: readers of shared structures, and deferred freeing of removed objects. A thin layer over liburcu's QSBR flavour
  * that frees off the loops and shows ThreadSanitizer the order of events.
  *
- * A worker is online (may hold references to shared objects) while it handles events and offline while it sleeps in
- * poll; the end of each loop iteration is a quiescent state. Threads of the pool are online for one job. */
+ * A worker is online while it handles events: it may hold references to shared objects. It is offline while it sleeps
+ * in poll. The end of each loop iteration is a quiescent state. Threads of the pool are online for one job. */
 #ifndef BLOOMERY_RCU_H
 #define BLOOMERY_RCU_H
 

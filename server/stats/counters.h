@@ -30,8 +30,8 @@ void counters_remove(struct counters *counters, const struct stats *stats);
 struct stats *counters_main(struct counters *counters);
 struct stats *counters_effects(struct counters *counters);
 
-/* Sums since the start or the last reset: of the counters; of the errors by code; of the durations of one command's
- * calls (its number is command_index()), false when none was measured. */
+/* Sums since the start or the last reset. counters_histogram() sums the durations of one command (its number is
+ * command_index()); false: none was measured. */
 void counters_sum(struct counters *counters, struct stats *sum_out);
 void counters_errors(struct counters *counters, struct errorstats *sum_out);
 bool counters_histogram(struct counters *counters, size_t command, struct histogram *sum_out);

@@ -1,5 +1,5 @@
-/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout, or in RedisBloom's. It is a chain of layers, each of
- * which is one filter (k, bits, words); an item is hashed once for all layers.
+/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout, or in RedisBloom's. It is a chain of layers; each
+ * layer is one filter (k, bits, words). An item is hashed once for all layers.
  *
  * It knows no names, expiry, files, sockets or logs. Items are known by their 128-bit hash (bloom_filter_hash()).
  *
@@ -62,13 +62,13 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
 /* Loading: what the view of a layer has in bloom_layer_turn(). Filters without turns ignore it. */
 void bloom_filter_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn);
 
-/* Adds that were answered BLOOM_ADDED; in a window those that it has not forgotten. */
+/* Adds that were answered BLOOM_ADDED; in a window without expired ones. */
 uint64_t bloom_filter_items(const struct bloom_filter *filter);
 
-/* A number that changes with each change of the filter's answers: of adds, and of parts that a window has forgotten. */
+/* A number that changes whenever the filter's answers change: with adds, and with expired parts of a window. */
 uint64_t bloom_filter_changes(const struct bloom_filter *filter);
 
-/* The same, after all counted adds have set their bits: waits for those that are running. */
+/* The same, after all counted adds have set their bits: waits for running adds. */
 uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
 
 /* Whether it is as bloom_filter_init() has left it: one layer, nothing added, no bits (a loaded filter may have some

@@ -40,8 +40,8 @@ struct redisbloom_filter {
 };
 
 /* Verifies the numbers and turns them into a filter's parameters and the shapes of its layers; *bytes_out is what its
- * words will take, below 2^45. Allocates nothing. The caller compares that with its limits; so does whoever makes the
- * filter (BLOOM_LIMIT). BLOOM_OK, or BLOOM_REFUSED with the number that is wrong. */
+ * words will take, below 2^45. Allocates nothing. The caller compares that with its limits; so does the function that
+ * makes the filter (BLOOM_LIMIT). BLOOM_OK, or BLOOM_REFUSED with the number that is wrong. */
 int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
                      struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err);
 
@@ -55,8 +55,8 @@ static inline uint64_t redisbloom_layer_bytes(const struct bloom_shape *shape)
     return shape->nwords * 8 - shape->spare_bytes;
 }
 
-/* Loading: the bytes `offset` to offset + len - 1 of a layer's bits become these, whatever they were. Any order, any
- * repetition. The range must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
+/* Loading: overwrites the bytes `offset` to offset + len - 1 of a layer's bits. Any order, any repetition. The range
+ * must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
 void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len);
 
 /* Copies such a range out. Others may add to the filter meanwhile. */

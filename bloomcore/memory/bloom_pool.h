@@ -32,12 +32,12 @@ uint64_t bloom_pool_grown(const struct bloom_pool *pool);
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
 
-/* Has `beside` called for the memory that counts against the limit of the whole pool beside its words. It is called
- * while locks of filters are held: it must not block. Before other threads use the pool. */
+/* Sets the function that returns the memory that counts, in addition to the words, against the limit of the whole pool.
+ * It is called while locks of filters are held: it must not block. Before other threads use the pool. */
 void bloom_pool_count_beside(struct bloom_pool *pool, uint64_t (*beside)(void *ctx), void *ctx);
 
-/* Whether the limit of the whole pool leaves room for so many bytes, of whatever. BLOOM_OK, or BLOOM_LIMIT with the
- * numbers in `err`. */
+/* Whether the limit of the whole pool leaves room for so many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in
+ * `err`. */
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
 
 /* Lets an allocation pass the limit of the whole pool, for a caller that makes room afterwards. It fails if the limit

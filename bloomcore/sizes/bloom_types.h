@@ -101,7 +101,7 @@ struct bloom_layer_view {
     struct bloom_shape shape;
     uint64_t capacity;
     double error_rate; /* this layer's share */
-    uint64_t items;    /* in a window those of the layer's part, 0 if it is forgotten */
+    uint64_t items;    /* in a window those of the layer's part, 0 if it has expired */
     uint64_t ordinal; /* the highest that the layer has given out: the items, in a window those of earlier parts, too */
     uint64_t base;    /* the part of `ordinal` that is those of earlier parts; otherwise 0 */
     uint64_t turn;    /* the number of the layer's part; 0: not a window, or not used */
@@ -124,7 +124,7 @@ static inline struct bloom_turn bloom_layer_turn(const struct bloom_layer_view *
     return (struct bloom_turn){view->turn, view->base, view->started_us};
 }
 
-/* Places that the layer's part has taken, forgotten or not. */
+/* Places that the layer's part has taken, expired or not. */
 static inline uint64_t bloom_layer_placed(const struct bloom_layer_view *view)
 {
     return view->ordinal > view->base ? view->ordinal - view->base : 0;

@@ -9,7 +9,7 @@
  *
  * Windows by items have no union: the adds of two filters have no common order.
  *
- * The union is made as those of other filters are (bloom_merge.h has counts and twins):
+ * The union is made as that of other filters (bloom_merge.h has counts and twins). The order of calls is
  *
  *     bloom_ring_take() of each window; bloom_ring_make(); with a window that is to be replaced: bloom_twins_begin();
  *     wait; bloom_window_or() of that one with `counts` NULL; bloom_twins_level(); in either case bloom_window_or() of

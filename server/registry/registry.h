@@ -197,9 +197,9 @@ uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t 
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
 /* Calls `visit` for at most `max` names of its database that begin with `prefix` and come behind `after` (NULL: all),
- * in the order of their bytes. `entry` is NULL for an expired one. Costs what it finds, however many other names there
- * are. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is visited
- * exactly once. The name is valid until the reader goes offline. */
+ * in the order of their bytes. `entry` is NULL for an expired one. The cost depends on the names that it finds, not on
+ * the others. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is
+ * visited exactly once. The name is valid until the reader goes offline. */
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 

@@ -42,7 +42,7 @@ void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_
 /* They start at 0 again, on all threads, when this returns. Thread: any. */
 void counters_forget_usage(struct counters *counters, uint64_t filter_id);
 
-/* The filters with the most answered queries, of those that are counted (usage.h): at most `n` ids, in no order.
+/* The ids of at most `n` filters with the most answered queries, in no order. Only counted filters (usage.h) take part.
  * Returns their number; 0 without memory. Not on a loop. */
 size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t n);
 

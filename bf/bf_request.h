@@ -28,10 +28,6 @@ static inline struct slice bf_arg(const struct bf_args *args, size_t i)
     return args->at(args->ctx, i);
 }
 
-/* Puts the text, or that of a wrong number of arguments, into `error`. False. */
-bool bf_fail(struct errbuf *error, const char *text);
-bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error);
-
 /* Values for the options that a command leaves out. */
 struct bf_defaults {
     struct bloom_params params; /* of a new filter; `key` is set if all new filters are KEYED and there is a key */

@@ -8,6 +8,18 @@
 #define INFO_FILTER_BYTES 40
 #define INFO_LAYER_BYTES  16
 
+static bool fail(struct errbuf *error, const char *text)
+{
+    errbuf_set(error, "%s", text);
+    return false;
+}
+
+static bool wrong_arity(const struct bf_args *args, struct errbuf *error)
+{
+    errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
+    return false;
+}
+
 /* ---- CF.RESERVE ---- */
 
 /* The value behind the first of these words; RedisBloom looks for it from the key on. False: it is not there. */
@@ -53,9 +65,9 @@ static bool read_numbers(const struct bf_args *args, size_t at, const struct cuc
     int64_t capacity;
     *out = *defaults;
     if (args->argc <= at || (args->argc - at) % 2 == 0)
-        return bf_wrong_arity(args, error);
+        return wrong_arity(args, error);
     if (!slice_to_int64(bf_arg(args, at), &capacity))
-        return bf_fail(error, "Bad capacity");
+        return fail(error, "Bad capacity");
     if (!read_option(args, "MAXITERATIONS", 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) ||
         !read_option(args, "BUCKETSIZE", 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
         !read_option(args, "EXPANSION", 0, BLOOM_MAX_EXPANSION, &out->expansion, error))
@@ -88,10 +100,10 @@ bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defau
         for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
             known = known || slice_is(bf_arg(args, i), words[w]);
         if (!known)
-            return bf_fail(error, "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ITEMS");
+            return fail(error, "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ITEMS");
     }
     if (find_option(args, "ITEMS", &value) && (!slice_to_int64(value, &items) || items < 1))
-        return bf_fail(error, "ERR ITEMS must be a whole number of at least 1");
+        return fail(error, "ERR ITEMS must be a whole number of at least 1");
     out->items = (uint64_t)items;
     return true;
 }
@@ -108,7 +120,7 @@ static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbe
 {
     int64_t capacity;
     if (!slice_to_int64(word, &capacity))
-        return bf_fail(error, "Bad capacity");
+        return fail(error, "Bad capacity");
     if (!capacity_is_possible(capacity, numbers->bucket_size)) {
         errbuf_set(error, "Capacity must be in the range [cf-bucket-size * 2, %llu]",
                    (unsigned long long)CUCKOO_MAX_CAPACITY);
@@ -126,7 +138,7 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
         switch (letter_of(bf_arg(args, i))) {
         case 'c':
             if (++i == args->argc)
-                return bf_wrong_arity(args, error);
+                return wrong_arity(args, error);
             if (!read_insert_capacity(bf_arg(args, i), &out->numbers, error))
                 return false;
             break;
@@ -135,12 +147,12 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
             break;
         case 'i':
             out->first_item = i + 1;
-            return out->first_item < args->argc || bf_wrong_arity(args, error);
+            return out->first_item < args->argc || wrong_arity(args, error);
         default:
-            return bf_fail(error, "Unknown argument received");
+            return fail(error, "Unknown argument received");
         }
     }
-    return bf_wrong_arity(args, error);
+    return wrong_arity(args, error);
 }
 
 size_t cf_first_item(const struct bf_args *args)
@@ -164,7 +176,7 @@ void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_n
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error)
 {
     *full_out = args->argc == 3 && slice_is(bf_arg(args, 2), "FULL");
-    return *full_out || args->argc == 2 || bf_wrong_arity(args, error);
+    return *full_out || args->argc == 2 || wrong_arity(args, error);
 }
 
 static void reply_full(const struct bf_out *out, const struct cuckoo_state *state)

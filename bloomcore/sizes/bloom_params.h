@@ -96,7 +96,7 @@ struct bloom_shape {
     uint8_t variant; /* enum bloom_variant */
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
-    /* RedisBloom's layouts only, otherwise 0. There a layer states its own parameters. A layer of a cuckoo
+    /* RedisBloom's layouts only, otherwise 0. There a layer says itself for what it was made. A layer of a cuckoo
      * filter has 2^n2 buckets of k slots; its capacity is its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
@@ -108,7 +108,7 @@ struct bloom_shape {
 #define BLOOM_MAX_HASHES 255
 #define BLOOM_PROBE_BITS 256 /* room for an item's bits: BLOOM_MAX_HASHES rounded up, as they are derived by eights */
 
-/* Also of cuckoo filters: a layer states its own parameters. */
+/* Also of cuckoo filters: a layer says itself for what it was made. */
 static inline bool bloom_variant_is_redisbloom(unsigned variant)
 {
     return variant >= BLOOM_REDISBLOOM;

@@ -32,8 +32,8 @@ static inline uint64_t cuckoo_shape_buckets(const struct bloom_shape *shape)
     return UINT64_C(1) << shape->n2;
 }
 
-/* The probability that a layer answers "present" to an item that was never added, with this share of its slots, 0..1,
- * taken. Any of the fingerprints in two buckets may be the item's. */
+/* The probability that a layer answers "present" to an item that was never added, when this share of its slots, 0..1,
+ * is taken: any of the fingerprints in two buckets may be the item's. */
 double cuckoo_rate(unsigned bucket_size, double load);
 
 #endif

@@ -207,7 +207,7 @@ int peer_flush(struct peer *peer, struct errbuf *err)
 
 /* ---- replies ---- */
 
-int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err)
+static int take_next(struct peer *peer, bool with_pushes, struct resp_reply *reply_out, struct errbuf *err)
 {
     begin_call(peer);
     drop_taken(peer);
@@ -224,7 +224,7 @@ int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *e
         int status = found == RESP_REPLY_MALFORMED ? -EPROTO : found == RESP_REPLY_NO_MEMORY ? -ENOMEM : 0;
         if (found == RESP_REPLY_WHOLE) {
             peer->taken = consumed;
-            if (reply_out->nodes[0].kind != RESP_REPLY_PUSH)
+            if (with_pushes || reply_out->nodes[0].kind != RESP_REPLY_PUSH)
                 return 0;
             drop_taken(peer);
         } else if (status == 0) {
@@ -239,6 +239,16 @@ int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *e
         if (status != 0)
             return fail(peer, status, err);
     }
+}
+
+int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err)
+{
+    return take_next(peer, false, reply_out, err);
+}
+
+int peer_message(struct peer *peer, struct resp_reply *message_out, struct errbuf *err)
+{
+    return take_next(peer, true, message_out, err);
 }
 
 /* ---- AUTH, SELECT ---- */

@@ -22,7 +22,7 @@ await browser.send('Page.navigate', { url });
 const overview = { view: '/', ready: `document.body.innerText.includes('commands/s')`, width: 1100, height: 760 };
 await browser.until(overview.ready);
 await browser.send('Emulation.setScrollbarsHidden', { hidden: true });
-await new Promise(resolve => setTimeout(resolve, 35000)); // the curves begin when the page is opened
+await new Promise(resolve => setTimeout(resolve, 62000)); // a curve has a point for each ten seconds
 await take('overview', { ...overview, theme: 'light' });
 await take('overview-dark', { ...overview, theme: 'dark' });
 const filters = { view: '/filters?sort=fill&order=desc', ready: `document.querySelectorAll('#filters tbody tr').length > 10`, width: 1100, height: 520 };

@@ -11,6 +11,7 @@
 #include "index_db.h"
 #include "murmur3.h"
 #include "partitions_db.h"
+#include "statistics_db.h"
 #include "summary_db.h"
 
 struct sstable_keys {
@@ -24,7 +25,7 @@ struct sstable_keys {
     uint64_t rows_size;
     unsigned char key[2 + SSTABLE_KEY_MAX]; /* of a trie; of an index the last one, behind two bytes */
     size_t last_len;
-    bool any; /* an index had a key */
+    uint64_t n; /* keys of the index so far */
 };
 
 /* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before stand for series of formats with an index. */
@@ -167,17 +168,40 @@ static int compare_last(struct sstable_keys *keys, struct errbuf *err)
     return SSTABLE_KEYS_DAMAGED;
 }
 
+/* Nor does an Index.db have fewer keys than Statistics.db has counted partitions. */
+static int compare_count(struct sstable_keys *keys, struct errbuf *err)
+{
+    uint64_t partitions = 0;
+    char file[PATH_MAX];
+    int rc = path_of(keys, "Statistics.db", file);
+    if (rc == 0)
+        rc = statistics_db_partitions(keys->fs, file, &partitions);
+    if (rc == -ENOENT || rc == -EINVAL || (rc == 0 && partitions <= keys->n))
+        return SSTABLE_KEYS_END;
+    if (rc != 0) {
+        errbuf_set(err, "Statistics.db: %s", strerror(-rc));
+        return rc;
+    }
+    errbuf_set(err,
+               "Index.db is damaged: it has %" PRIu64 " keys, and Statistics.db counts %" PRIu64
+               " partitions: it has been cut, or Statistics.db is of another SSTable",
+               keys->n, partitions);
+    return SSTABLE_KEYS_DAMAGED;
+}
+
 static int next_of_index(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
 {
     int rc = index_db_next(&keys->index, key_out, len_out, err);
     if (rc < 0)
         errbuf_set(err, "Index.db: %s", strerror(-rc));
     if (rc == SSTABLE_KEYS_ONE) {
-        keys->any = true;
+        keys->n++;
         keys->last_len = *len_out;
         memcpy(keys->key + 2, *key_out, *len_out);
     }
-    return rc == SSTABLE_KEYS_END && keys->any ? compare_last(keys, err) : rc;
+    if (rc == SSTABLE_KEYS_END && keys->n > 0)
+        rc = compare_last(keys, err);
+    return rc == SSTABLE_KEYS_END && keys->n > 0 ? compare_count(keys, err) : rc;
 }
 
 /* ---- any ---- */

@@ -2,7 +2,8 @@
  * hashes (docs/FORMAT.md, section 19): from Index.db, or from the trie of Partitions.db with Rows.db and Data.db, where
  * Cassandra's format is bti and in ScyllaDB since version ms.
  *
- * At the end the last key of Index.db is compared with the one of Summary.db, if that is there.
+ * At the end the last key of Index.db is compared with the one of Summary.db, and their number with that of
+ * Statistics.db, if these are there.
  *
  * Errors begin with the component that they are of: "Index.db: ...". Files are read only. Memory: some 400 KB, and of
  * tries two chunks of Data.db.

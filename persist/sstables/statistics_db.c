@@ -7,7 +7,12 @@
 
 #define COMPONENTS      4 /* databases write them all; the one for validation is type 0 */
 #define ENTRY           8 /* type and place */
+#define VALIDATION      0
+#define STATS           2
 #define PARTITIONER_MAX 512
+#define BUCKET          16  /* of the histogram of partition sizes: a size and a number */
+#define BUCKETS_MAX     256 /* databases write 151 or 156 */
+#define PARTITIONS_MAX  (UINT64_C(1) << 48)
 
 /* Of the partitioner's name and the rate behind it. */
 static int read_validation(const struct fsops *fs, int fd, uint64_t at, double *rate_out)
@@ -28,7 +33,8 @@ static int read_validation(const struct fsops *fs, int fd, uint64_t at, double *
     return valid ? 0 : -EINVAL;
 }
 
-static int read_rate(const struct fsops *fs, int fd, double *rate_out)
+/* The place of a component. */
+static int find_component(const struct fsops *fs, int fd, uint32_t type, uint64_t *at_out)
 {
     unsigned char head[8 + COMPONENTS * ENTRY];
     int rc = fs_read_all(fs, fd, head, sizeof(head), 0);
@@ -39,19 +45,66 @@ static int read_rate(const struct fsops *fs, int fd, double *rate_out)
     for (size_t begin = 4; begin <= 8; begin += 4) { /* since na, a checksum is between */
         for (size_t i = 0; i < be32_get(head); i++) {
             const unsigned char *entry = head + begin + i * ENTRY;
-            if (be32_get(entry) == 0 && be32_get(entry + 4) >= begin + be32_get(head) * ENTRY)
-                return read_validation(fs, fd, be32_get(entry + 4), rate_out);
+            *at_out = be32_get(entry + 4);
+            if (be32_get(entry) == type && *at_out >= begin + be32_get(head) * ENTRY)
+                return 0;
         }
     }
     return -EINVAL;
 }
 
-int statistics_db_rate(const struct fsops *fs, const char *path, double *rate_out)
+/* The numbers of partitions of each size, added up. The sizes rise, but for the first two. */
+static int read_partitions(const struct fsops *fs, int fd, uint64_t at, uint64_t *partitions_out)
+{
+    unsigned char head[4], buckets[BUCKETS_MAX * BUCKET];
+    int rc = fs_read_all(fs, fd, head, sizeof(head), at);
+    uint64_t n = rc == 0 ? be32_get(head) : 0, sum = 0, before = 0;
+    if (rc == 0 && (n < 2 || n > BUCKETS_MAX))
+        return -EINVAL;
+    if (rc == 0)
+        rc = fs_read_all(fs, fd, buckets, n * BUCKET, at + sizeof(head));
+    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+        uint64_t size = be64_get(buckets + i * BUCKET), count = be64_get(buckets + i * BUCKET + 8);
+        if (size < before || (size == before && i != 1) || count > PARTITIONS_MAX)
+            return -EINVAL;
+        sum += count;
+        before = size;
+    }
+    *partitions_out = sum;
+    return rc == 0 && sum == 0 ? -EINVAL : rc;
+}
+
+static int read_rate(const struct fsops *fs, int fd, void *rate_out)
+{
+    uint64_t at = 0;
+    int rc = find_component(fs, fd, VALIDATION, &at);
+    return rc == 0 ? read_validation(fs, fd, at, rate_out) : rc;
+}
+
+static int read_count(const struct fsops *fs, int fd, void *partitions_out)
+{
+    uint64_t at = 0;
+    int rc = find_component(fs, fd, STATS, &at);
+    return rc == 0 ? read_partitions(fs, fd, at, partitions_out) : rc;
+}
+
+static int read_file(const struct fsops *fs, const char *path, int (*read)(const struct fsops *fs, int fd, void *out),
+                     void *out)
 {
     int fd, rc = fs->open(fs->ctx, path, FS_READ, &fd);
     if (rc != 0)
         return rc;
-    rc = read_rate(fs, fd, rate_out);
+    rc = read(fs, fd, out);
     fs->close(fs->ctx, fd);
-    return rc;
+    return rc == -EIO ? -EINVAL : rc;
+}
+
+int statistics_db_rate(const struct fsops *fs, const char *path, double *rate_out)
+{
+    return read_file(fs, path, read_rate, rate_out);
+}
+
+int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out)
+{
+    return read_file(fs, path, read_count, partitions_out);
 }

@@ -1,11 +1,17 @@
 /* statistics_db: the false-positive rate that a table asked for when an SSTable was written (bloom_filter_fp_chance),
- * from its Statistics.db (docs/FORMAT.md, section 21). Since version ka. Thread: any. */
+ * and the number of its partitions, from its Statistics.db (docs/FORMAT.md, section 21). Since version ka. Thread: any.
+ */
 #ifndef BLOOMERY_STATISTICS_DB_H
 #define BLOOMERY_STATISTICS_DB_H
+
+#include <stdint.h>
 
 #include "fsops.h"
 
 /* 0; -EINVAL: the file has no such rate; or -errno. */
 int statistics_db_rate(const struct fsops *fs, const char *path, double *rate_out);
+
+/* 0; -EINVAL: the file is damaged, or of an earlier version; or -errno. */
+int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out);
 
 #endif

@@ -141,6 +141,12 @@ struct manifest_sink {
     void *ctx;
 };
 
+struct manifest_real {
+    char text[MANIFEST_RATE_SIZE];
+    size_t len; /* 0: none */
+    double value;
+};
+
 struct manifest_parser {
     struct manifest_save save; /* valid once its line has been read */
     uint64_t nfilters;         /* that hold */
@@ -156,7 +162,8 @@ struct manifest_parser {
     unsigned databases_read; /* the highest client's number so far, plus one; 0: none */
     uint64_t highest;        /* number of a file so far */
     struct manifest_filter filter;
-    struct manifest_text line; /* the beginning of a line whose end has not come yet */
+    struct manifest_text line;      /* the beginning of a line whose end has not come yet */
+    struct manifest_real rate, bpe; /* as last read */
     char *name;
     size_t name_size;
     XXH3_state_t *hash;

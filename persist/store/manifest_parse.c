@@ -29,7 +29,8 @@ struct scan {
     const char *expected; /* NULL as long as all is well */
 };
 
-static void scan_text(struct scan *scan, const char *text)
+/* Inline: the length and the bytes of a constant text then cost no call. A MANIFEST has a million lines. */
+static inline void scan_text(struct scan *scan, const char *text)
 {
     size_t len = strlen(text);
 
@@ -41,44 +42,44 @@ static void scan_text(struct scan *scan, const char *text)
         scan->p += len;
 }
 
-static uint64_t scan_number(struct scan *scan, const char *key, uint64_t min, uint64_t max)
+static uint64_t scan_digits(struct scan *scan, const char *key, uint64_t min, uint64_t max)
 {
+    const char *p = scan->p;
     uint64_t value = 0;
+    bool fits = true;
 
-    scan_text(scan, key);
-    if (scan->expected)
-        return min;
-    const char *start = scan->p;
-    while (scan->p < scan->end && *scan->p >= '0' && *scan->p <= '9') {
-        unsigned digit = (unsigned)(*scan->p - '0');
-        if (digit > max || value > (max - digit) / 10 || (value == 0 && scan->p > start)) {
-            scan->expected = key;
-            return min;
-        }
-        value = value * 10 + digit;
-        scan->p++;
-    }
-    if (scan->p == start || value < min)
+    for (; p < scan->end && *p >= '0' && *p <= '9' && fits; p++)
+        fits =
+            !__builtin_mul_overflow(value, 10, &value) && !__builtin_add_overflow(value, (uint64_t)(*p - '0'), &value);
+    if (p == scan->p || !fits || value < min || value > max || (*scan->p == '0' && p > scan->p + 1))
         scan->expected = key;
-    return value;
+    scan->p = p;
+    return scan->expected ? min : value;
+}
+
+static inline uint64_t scan_number(struct scan *scan, const char *key, uint64_t min, uint64_t max)
+{
+    scan_text(scan, key);
+    return scan->expected ? min : scan_digits(scan, key, min, max);
 }
 
 static uint64_t scan_hex(struct scan *scan, const char *key)
 {
-    static const char digits[] = "0123456789abcdef";
     uint64_t value = 0;
 
     scan_text(scan, key);
     if (scan->expected)
         return 0;
-    for (int i = 0; i < 16; i++) {
-        const char *digit = scan->p < scan->end && *scan->p ? strchr(digits, *scan->p) : NULL;
-        if (!digit) {
+    for (int i = 0; i < 16; i++, scan->p++) {
+        char c = scan->p < scan->end ? *scan->p : '\0';
+        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+                                                : 16;
+        if (digit == 16) {
             scan->expected = key;
             return 0;
         }
-        value = value << 4 | (uint64_t)(digit - digits);
-        scan->p++;
+        value = value << 4 | digit;
     }
     return value;
 }
@@ -97,28 +98,31 @@ static const char *scan_word(struct scan *scan, const char *key, size_t *len_out
     return start;
 }
 
-/* A number above 0 and below `limit`. */
-static double scan_real(struct scan *scan, const char *key, double limit)
+/* A number above 0 and below `limit`. `last`: the one that was read before; most filters of a MANIFEST have its text.
+ */
+static double scan_real(struct scan *scan, const char *key, double limit, struct manifest_real *last)
 {
-    char text[MANIFEST_RATE_SIZE];
     char canonical[MANIFEST_RATE_SIZE];
     size_t len;
     const char *word = scan_word(scan, key, &len);
 
-    if (scan->expected)
-        return 0;
+    if (scan->expected || (len > 0 && len == last->len && memcmp(word, last->text, len) == 0 && last->value < limit))
+        return scan->expected ? 0 : last->value;
     scan->expected = key;
-    if (len == 0 || len >= sizeof(text) || memchr(word, '\0', len))
+    last->len = 0;
+    if (len == 0 || len >= sizeof(last->text) || memchr(word, '\0', len))
         return 0;
-    memcpy(text, word, len);
-    text[len] = '\0';
-    double rate = strtod(text, NULL);
-    if (!(rate > 0 && rate < limit))
+    memcpy(last->text, word, len);
+    last->text[len] = '\0';
+    last->value = strtod(last->text, NULL);
+    if (!(last->value > 0 && last->value < limit))
         return 0;
-    manifest_format_rate(rate, canonical);
-    if (strcmp(text, canonical) == 0)
-        scan->expected = NULL;
-    return rate;
+    manifest_format_rate(last->value, canonical);
+    if (strcmp(last->text, canonical) != 0)
+        return 0;
+    scan->expected = NULL;
+    last->len = len;
+    return last->value;
 }
 
 static enum bloom_variant scan_variant(struct scan *scan, const char *key)
@@ -202,7 +206,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
         return -ENOMEM;
     parse_pack(parser, scan);
     filter->params.capacity = scan_number(scan, " capacity=", 1, UINT64_MAX);
-    filter->params.error_rate = scan_real(scan, " error-rate=", 1);
+    filter->params.error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
     filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
     filter->variant = scan_variant(scan, " variant=");
     filter->params.redisbloom = 0;
@@ -254,8 +258,8 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
         layer->n2 = (uint8_t)scan_number(scan, " n2=", 0, 63);
         layer->spare_bytes = (uint8_t)scan_number(scan, " spare=", 0, 7);
         layer->capacity = scan_number(scan, " capacity=", 1, REDISBLOOM_MAX_ENTRIES);
-        layer->error_rate = scan_real(scan, " error-rate=", 1);
-        layer->bpe = scan_real(scan, " bpe=", HUGE_VAL);
+        layer->error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
+        layer->bpe = scan_real(scan, " bpe=", HUGE_VAL, &parser->bpe);
     }
     if (bloom_params_have_turns(&parser->filter.params)) {
         layer->level = (uint16_t)scan_number(scan, " level=", 0, BLOOM_MAX_LAYERS - 1);

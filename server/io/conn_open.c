@@ -118,6 +118,7 @@ int conn_open(struct io *io, int fd, bool with_tls)
     buf_init(&conn->output.buf, (size_t)config->clients.reply_buffer_limit);
     conn->output.reply = (struct reply){.buf = &conn->output.buf, .version = 2};
     conn->session.origin.fd = fd;
+    conn->session.origin.tls = with_tls;
     conn->session.worker = io->index;
     conn->session.resp = 2;
     conn->session.origin.created_ms = io->now_ms;

@@ -72,14 +72,23 @@ static void look_at_memory(struct admission *admission, const struct config *con
         conn_all_ready(&admission->for_memory, CONN_WAITS_MEMORY);
 }
 
+static void look_at_refusals(struct admission *admission)
+{
+    struct server *server = admission->io->server;
+    set(admission, ADMISSION_READ_ONLY, server_config(server)->data.read_only || persistence_refuses(server));
+}
+
 void admission_look_at_settings(struct admission *admission)
 {
     const struct config *config = server_config(admission->io->server);
     timing_refresh(&admission->io->timing, config);
     set(admission, ADMISSION_ONE_BY_ONE, admission->io->timing.exact);
     look_at_memory(admission, config);
+    look_at_refusals(admission);
 }
 
+/* A write that a pause has held back is refused at its end if read-only has been set meanwhile: what `pause` is read
+ * from was stored after that setting, so the refusals are looked at behind it. */
 void admission_look_at_pause(struct admission *admission)
 {
     struct server *server = admission->io->server;
@@ -88,6 +97,7 @@ void admission_look_at_pause(struct admission *admission)
         pause = PAUSE_NOTHING;
     set(admission, ADMISSION_PAUSED, pause == PAUSE_ALL);
     set(admission, ADMISSION_PAUSED_WRITES, pause == PAUSE_WRITES);
+    look_at_refusals(admission);
     if (!pause)
         conn_all_ready(&admission->paused, CONN_WAITS_PAUSE);
 }
@@ -96,7 +106,6 @@ void admission_look(struct admission *admission, bool log_full)
 {
     admission_look_at_settings(admission);
     set(admission, ADMISSION_LOADING, server_loading(admission->io->server));
-    set(admission, ADMISSION_READ_ONLY, persistence_refuses(admission->io->server));
     set(admission, ADMISSION_LOG_FULL, log_full);
     admission_look_at_pause(admission);
 }
@@ -219,6 +228,9 @@ static enum admission_answer check_state(const struct conn *conn, const struct c
     if (reasons & ADMISSION_LOADING)
         return refuse(text_out, "LOADING Bloomery is loading the filters, INFO persistence says how far it is");
     if (reasons & ADMISSION_READ_ONLY) {
+        if (server_config(conn->io->server)->data.read_only)
+            return refuse(text_out,
+                          "READONLY You can't write against a read only server: its setting read-only is yes");
         /* Writes may just have become possible again: then this refusal is one too many. */
         if (!persistence_refusal(conn->io->server, text_out, DISPATCH_ERROR_SIZE))
             refuse(text_out, "MISCONF Errors writing to the AOF file: it could not be written a moment ago");

@@ -53,6 +53,7 @@ struct session_origin {
     char addr[64];      /* "127.0.0.1:54321", "[::1]:54321" or "/path:0" */
     char laddr[64];
     bool local; /* loopback or Unix socket */
+    bool tls;
 };
 
 /* Numbers that listings show. Written by the owning worker only. */

@@ -114,6 +114,19 @@ static bool look_around(struct sstables *s, bool all)
 
 /* ---- the thread ---- */
 
+/* All that is there. False: there is more to come soon. */
+static bool look_first(struct sstables *s)
+{
+    bool done = look_around(s, true);
+    if (atomic_load(&s->watcher.ending))
+        return done;
+    atomic_store(&s->watcher.scanned, true);
+    log_write(s->log, LOG_LEVEL_NOTICE, "sstable-dir: %s in %zu director%s below %s",
+              log_count(s->numbers.filters, "filter").text, s->numbers.directories,
+              s->numbers.directories == 1 ? "y" : "ies", s->dirs);
+    return done;
+}
+
 /* Waits for events or until that time. False: the end. */
 static bool wait_for_events(struct sstables *s, int64_t until_ms)
 {
@@ -128,8 +141,9 @@ static bool wait_for_events(struct sstables *s, int64_t until_ms)
 static void *watch(void *arg)
 {
     struct sstables *s = arg;
-    int64_t all_ms = clock_ms() + SSTABLES_RESCAN_MS, next_ms = all_ms;
     thread_begin_background(THREAD_BACKGROUND, "sstables");
+    bool complete = look_first(s);
+    int64_t all_ms = clock_ms() + SSTABLES_RESCAN_MS, next_ms = complete ? all_ms : clock_ms() + SETTLE_MS;
     while (wait_for_events(s, next_ms)) {
         bool all = clock_ms() >= all_ms;
         bool done = look_around(s, all);
@@ -177,10 +191,6 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, const stru
         goto out;
     registry_set_next_id(s->registry, FIRST_ID);
     registry_share_hashes(s->registry, own);
-    (void)look_around(s, true);
-    log_write(log, LOG_LEVEL_NOTICE, "sstable-dir: %s in %zu director%s below %s",
-              log_count(s->numbers.filters, "filter").text, s->numbers.directories,
-              s->numbers.directories == 1 ? "y" : "ies", dirs);
     status = start_thread(s);
     s->watcher.started = status == 0;
 out:
@@ -199,6 +209,7 @@ void sstables_destroy(struct sstables *s)
         return;
     if (s->watcher.started) {
         uint64_t one = 1;
+        atomic_store(&s->watcher.ending, true);
         (void)!write(s->watcher.wake, &one, sizeof(one));
         pthread_join(s->watcher.thread, NULL);
     }
@@ -238,6 +249,11 @@ uint64_t sstables_round(const struct sstables *s)
     return atomic_load(&s->changed_round);
 }
 
+bool sstables_is_scanning(const struct sstables *s)
+{
+    return s && !atomic_load(&s->watcher.scanned);
+}
+
 /* ---- look-ups ---- */
 
 struct entry *sstables_pin(struct sstables *s, struct slice name)
@@ -274,6 +290,7 @@ void sstables_numbers(struct sstables *s, struct sstables_numbers *numbers_out)
 {
     lock_take(&s->lock);
     *numbers_out = s->numbers;
+    numbers_out->scanning = sstables_is_scanning(s);
     numbers_out->read = numbers_out->broken = numbers_out->unreachable = 0;
     numbers_out->bytes = numbers_out->read_bytes = 0;
     for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {

@@ -34,11 +34,12 @@
 #define SSTABLES_RESCAN_MS 10000
 #define SSTABLES_TOC_MS    10000
 #define SSTABLES_UNREAD    "its file has not been read yet"
+#define SSTABLES_SCANNING  "still scanning sstable-dir"
 
 struct sstables;
 
-/* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. Goes through them
- * once, so that all filters are there on return, and starts the thread. A directory that is not there yet is waited
+/* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. Starts the thread,
+ * which goes through all of them first: until then sstables_is_scanning(). A directory that is not there yet is waited
  * for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
 int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err);
@@ -70,12 +71,16 @@ bool sstables_is_unread(struct entry *entry);
  * is none. Takes as long as the disk. Thread: pool, a reader without references: it is offline meanwhile. */
 void sstables_read(struct sstables *sstables, struct slice name);
 
-/* The path of the filter's file, malloc'ed; NULL if there is none (or no memory). Waits while directories are looked
- * at: not on a loop. So does sstables_numbers(). */
+/* Whether SSTables that were there before the start may not have been met yet: a name that is not there may be one of
+ * theirs. `sstables` may be NULL. */
+bool sstables_is_scanning(const struct sstables *sstables);
+
+/* The path of the filter's file, malloc'ed; NULL if there is none (or no memory). */
 char *sstables_path(struct sstables *sstables, struct slice name);
 
 struct sstables_numbers {
     size_t directories, filters;
+    bool scanning;       /* for the first time: there may be more */
     size_t unreachable;  /* of the directories of sstable-dir: not there, not readable, or not mounted */
     size_t read, broken; /* of the filters: in memory; not readable */
     uint64_t bytes;      /* of their files */

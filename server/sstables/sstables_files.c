@@ -240,13 +240,22 @@ static void settle_names(struct sstables *s, const struct sstable *any)
     }
 }
 
+/* Gives the lock meanwhile: records are made and forgotten by this thread alone. */
+static bool is_gone(struct sstables *s, const char *path)
+{
+    lock_give(&s->lock);
+    bool gone = access(path, F_OK) != 0 && errno == ENOENT;
+    lock_take(&s->lock);
+    return gone;
+}
+
 /* The file gets the name that it may share if nobody has it. */
 static void add_file(struct sstables *s, struct watched_dir *dir, const char *path, char *base,
                      const struct sstable_stamp *stamp)
 {
     size_t len = strlen(base);
     struct sstable *holder = sstables_by_name(s, (struct slice){base, len});
-    if (holder && !holder->gone && !has_no_filter(holder) && access(holder->path, F_OK) != 0 && errno == ENOENT)
+    if (holder && !holder->gone && !has_no_filter(holder) && is_gone(s, holder->path))
         sstables_miss(s, holder); /* it was moved to where the new file is */
     if (!holder && !first_of_base(s, base, len, true)) {
         add_record(s, dir, path, base, len, stamp);

@@ -94,8 +94,10 @@ struct sstables_look {
 struct sstables_watcher {
     pthread_t thread;
     bool started;
-    int inotify; /* negative: there is none */
-    int wake;    /* an eventfd: the end */
+    int inotify;         /* negative: there is none */
+    int wake;            /* an eventfd: the end */
+    atomic_bool scanned; /* the first look at all directories has ended */
+    atomic_bool ending;  /* a look ends before all has been looked at */
 };
 
 struct sstables {
@@ -147,12 +149,12 @@ void sstables_forget(struct sstables *s, struct sstable *file); /* at once */
  * nothing to read its keys from. False with the reason. Without the lock. */
 bool sstables_has_keys(const char *path, const struct bloom_filter *filter, struct errbuf *err);
 
-/* ---- directories, under the lock (sstables_scan.c) ---- */
+/* ---- directories, under the lock, which is given meanwhile (sstables_scan.c); thread: that of the rounds ---- */
 
 void sstables_scan_all(struct sstables *s);
 
 /* Whether the path of a root leads elsewhere than at the last look: then a file that is missed says nothing. */
-bool sstables_root_moved(const struct sstables *s);
+bool sstables_root_moved(struct sstables *s);
 
 /* A file of this name in the directory has come (`created`), changed or gone. */
 void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created);

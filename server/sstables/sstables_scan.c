@@ -1,5 +1,8 @@
 /* From directories to files. A round looks at all directories, or at the files that the kernel names; it says of each
- * file that it has been met or missed (sstables_files.c). */
+ * file that it has been met or missed (sstables_files.c).
+ *
+ * What may wait for the disk is done without the lock: readers of filters, and who counts them, do not wait for it.
+ * Records are made and forgotten by the thread of the rounds alone, so those that it has found stay meanwhile. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -101,13 +104,14 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
                            const struct sstable_name *name)
 {
     struct stat st;
+    lock_give(&s->lock);
+    int error = stat(path, &st) == 0 ? 0 : errno;
+    bool whole = error == 0 && is_whole(path, name, &st);
+    lock_take(&s->lock);
     struct sstable *file = sstables_by_path(s, path);
-    if (stat(path, &st) != 0) {
-        if (file && errno != ENOENT) /* it is there; why it cannot be read, a reader will say */
-            sstables_keep(s, file);
-        return;
-    }
-    if (!is_whole(path, name, &st))
+    if (error && error != ENOENT && file) /* it is there; why it cannot be read, a reader will say */
+        sstables_keep(s, file);
+    if (!whole)
         return;
     struct sstable_stamp stamp = {(uint64_t)st.st_size, (uint64_t)st.st_ino, mtime_ns(&st)};
     sstables_meet(s, dir, path, name, &stamp);
@@ -120,7 +124,10 @@ static void look_at_data(struct sstables *s, struct watched_dir *dir, const char
 {
     static const struct sstable_stamp none;
     struct stat st;
-    if (access(path, F_OK) != 0 && errno == ENOENT && stat(data, &st) == 0 && is_whole(data, name, &st))
+    lock_give(&s->lock);
+    bool lacks = access(path, F_OK) != 0 && errno == ENOENT && stat(data, &st) == 0 && is_whole(data, name, &st);
+    lock_take(&s->lock);
+    if (lacks)
         sstables_meet(s, dir, path, name, &none);
 }
 
@@ -243,11 +250,16 @@ static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct 
         return;
     dir->device = st->st_dev;
     dir->inode = st->st_ino;
+    int error = 0;
+    lock_give(&s->lock);
     if (s->watcher.inotify >= 0)
         dir->watch = inotify_add_watch(s->watcher.inotify, dir->path,
                                        IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_DELETE_SELF |
                                            IN_MOVE_SELF | IN_ONLYDIR);
-    if (dir->watch >= 0 || s->told_unwatched || (s->watcher.inotify >= 0 && errno != ENOSPC))
+    if (s->watcher.inotify >= 0 && dir->watch < 0)
+        error = errno;
+    lock_take(&s->lock);
+    if (dir->watch >= 0 || s->told_unwatched || (s->watcher.inotify >= 0 && error != ENOSPC))
         return;
     log_write(s->log, LOG_LEVEL_WARNING,
               "sstable-dir: the kernel watches no more directories (fs.inotify.max_user_watches, "
@@ -309,15 +321,16 @@ static void settle_root(struct sstables *s, struct watched_dir *root, const stru
     tell_of_root(s, root, before);
 }
 
-bool sstables_root_moved(const struct sstables *s)
+bool sstables_root_moved(struct sstables *s)
 {
     struct stat st;
-    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
-        if (dir->root == dir && dir->error == 0 &&
-            (stat(dir->path, &st) != 0 || dir->device != st.st_dev || dir->inode != st.st_ino))
-            return true;
-    }
-    return false;
+    bool moved = false;
+    lock_give(&s->lock);
+    for (const struct watched_dir *dir = s->first_dir; dir && !moved; dir = dir->next)
+        moved = dir->root == dir && dir->error == 0 &&
+                (stat(dir->path, &st) != 0 || dir->device != st.st_dev || dir->inode != st.st_ino);
+    lock_take(&s->lock);
+    return moved;
 }
 
 /* ---- from a root down ---- */
@@ -349,7 +362,10 @@ static void look_at_item(struct sstables *s, struct watched_dir *dir, const stru
     if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 || !path_below(path, dir->path, item->d_name))
         return;
     if (!tells_of_filter(path, &name, filter)) {
-        if (depth < MAX_DEPTH && is_directory(path, item))
+        lock_give(&s->lock);
+        bool below = depth < MAX_DEPTH && is_directory(path, item);
+        lock_take(&s->lock);
+        if (below)
             look_at_dir(s, path, here, depth + 1);
     } else if (is_component(&name, "Filter.db")) {
         look_at_filter(s, dir, path, &name);
@@ -366,15 +382,30 @@ static void note_unwatched(struct sstables *s, struct watched_dir *dir, const st
     dir->mtime_ns = mtime_ns(st);
 }
 
-static DIR *open_dir(const char *path, struct stat *st)
+/* NULL, with the reason in *error_out, if it cannot be opened. */
+static DIR *open_dir(struct sstables *s, const char *path, struct stat *st, int *error_out)
 {
+    lock_give(&s->lock);
     DIR *stream = fs_open_dir(path);
-    if (!stream || fstat(dirfd(stream), st) == 0)
-        return stream;
-    int error = errno;
-    closedir(stream);
-    errno = error;
-    return NULL;
+    *error_out = stream ? 0 : errno;
+    if (stream && fstat(dirfd(stream), st) != 0) {
+        *error_out = errno;
+        closedir(stream);
+        stream = NULL;
+    }
+    lock_take(&s->lock);
+    return stream;
+}
+
+/* The next item of the directory; NULL: the end, or an error. */
+static const struct dirent *next_item(struct sstables *s, DIR *stream, int *error_out)
+{
+    lock_give(&s->lock);
+    errno = 0;
+    const struct dirent *item = readdir(stream);
+    *error_out = item ? 0 : errno;
+    lock_take(&s->lock);
+    return item;
 }
 
 /* Looks at all that is in the directory. `stream`: it, open; NULL: it could not be opened. */
@@ -388,9 +419,10 @@ static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, 
     if (stream && dir->watch < 0)
         note_unwatched(s, dir, &here->st);
     if (stream) {
-        for (const struct dirent *item; errno = 0, (item = readdir(stream));)
+        int error = 0;
+        for (const struct dirent *item; !atomic_load(&s->watcher.ending) && (item = next_item(s, stream, &error));)
             look_at_item(s, dir, item, here, depth);
-        note_error(s, dir, errno);
+        note_error(s, dir, error);
     }
     if (dir->error && !is_gone(dir->error))
         keep_dir(s, dir);
@@ -402,7 +434,10 @@ static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, 
 static void look_at_dir(struct sstables *s, const char *path, const struct place *above, unsigned depth)
 {
     struct place here = {.above = above};
-    if (above && stat(path, &here.st) == 0 && is_circle(&here))
+    lock_give(&s->lock);
+    bool circle = above && stat(path, &here.st) == 0 && is_circle(&here);
+    lock_take(&s->lock);
+    if (circle)
         return;
     struct watched_dir *dir = dir_of(s, path);
     s->rounds.failed |= !dir;
@@ -411,8 +446,8 @@ static void look_at_dir(struct sstables *s, const char *path, const struct place
     dir->seen = s->numbers.scans;
     here.root = dir->root = above ? above->root : dir;
     const struct watched_dir before = *dir;
-    DIR *stream = open_dir(path, &here.st);
-    int error = stream ? 0 : errno;
+    int error;
+    DIR *stream = open_dir(s, path, &here.st, &error);
     if (!stream)
         note_error(s, dir, error);
     dir->lost = !above && (!stream || is_elsewhere(s, dir, &here.st));
@@ -424,11 +459,23 @@ static void look_at_dir(struct sstables *s, const char *path, const struct place
 }
 
 /* Whether a directory that is not watched has changed in this round. */
-static bool has_changed(const struct sstables *s, const struct watched_dir *dir)
+static bool has_changed(struct sstables *s, const struct watched_dir *dir)
 {
     struct stat st;
-    return dir->watch < 0 && dir->error == 0 && dir->seen == s->numbers.scans &&
-           (stat(dir->path, &st) != 0 || dir->mtime_ns != mtime_ns(&st));
+    if (dir->watch >= 0 || dir->error != 0 || dir->seen != s->numbers.scans)
+        return false;
+    lock_give(&s->lock);
+    bool changed = stat(dir->path, &st) != 0 || dir->mtime_ns != mtime_ns(&st);
+    lock_take(&s->lock);
+    return changed;
+}
+
+static bool is_there(struct sstables *s, const char *path)
+{
+    lock_give(&s->lock);
+    bool there = access(path, F_OK) == 0 || errno != ENOENT;
+    lock_take(&s->lock);
+    return there;
 }
 
 /* Directories that are not there any more, once all of their files are forgotten. */
@@ -437,8 +484,7 @@ static void sweep_dirs(struct sstables *s)
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
         next = dir->next;
         s->rounds.disturbed |= has_changed(s, dir);
-        if (dir->seen == s->numbers.scans ||
-            (s->rounds.unreadable && (access(dir->path, F_OK) == 0 || errno != ENOENT)))
+        if (dir->seen == s->numbers.scans || (s->rounds.unreadable && is_there(s, dir->path)))
             continue;
         if (dir->root->lost)
             unwatch_dir(s, dir); /* nothing is gone from it by an event elsewhere */
@@ -452,7 +498,7 @@ void sstables_scan_all(struct sstables *s)
 {
     s->rounds.unreadable = s->rounds.failed = s->rounds.disturbed = false;
     s->unwatched = 0;
-    for (const char *at = s->dirs; *at;) {
+    for (const char *at = s->dirs; *at && !atomic_load(&s->watcher.ending);) {
         size_t len = strcspn(at, ":");
         char path[PATH_MAX];
         while (len > 1 && at[len - 1] == '/') /* one path for each file */

@@ -138,6 +138,14 @@ bool counters_histogram(struct counters *counters, size_t command, struct histog
     return any && histogram_count(sum_out) > 0;
 }
 
+bool counters_durations(struct counters *counters, size_t command, struct histogram *sum_out)
+{
+    lock_take(&counters->lock);
+    bool any = sum_histograms(counters, command, sum_out);
+    lock_give(&counters->lock);
+    return any;
+}
+
 void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_counts *sum_out)
 {
     *sum_out = (struct usage_counts){0};

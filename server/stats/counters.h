@@ -36,6 +36,9 @@ void counters_sum(struct counters *counters, struct stats *sum_out);
 void counters_errors(struct counters *counters, struct errorstats *sum_out);
 bool counters_histogram(struct counters *counters, size_t command, struct histogram *sum_out);
 
+/* The durations of one command's calls since the start: no reset affects them. False when none was measured. */
+bool counters_durations(struct counters *counters, size_t command, struct histogram *sum_out);
+
 /* The counts of one filter since the start or the last reset. */
 void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_counts *sum_out);
 

@@ -1,14 +1,18 @@
 #include "api.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "acl.h"
 #include "bloom_window.h"
 #include "bytes.h"
 #include "clock.h"
 #include "command.h"
 #include "filter_table.h"
+#include "history.h"
 #include "info.h"
 #include "json.h"
 #include "server.h"
@@ -19,6 +23,7 @@
 #define COMMANDS_SHOWN 20
 #define SLOWLOG_SHOWN  32 /* entries, formatted under a lock that workers want: a third of a millisecond at most */
 #define CLIENTS_SHOWN  100
+#define DENIALS_SHOWN  64
 
 /* ---- overview ---- */
 
@@ -99,7 +104,9 @@ static int by_calls(const void *a, const void *b)
     return (x->calls < y->calls) - (x->calls > y->calls);
 }
 
-static void write_command(struct server *server, const struct stats *stats, size_t i, struct buf *out)
+/* The percentiles are of the last minute. */
+static void write_command(struct server *server, const struct history *history, const struct stats *stats, size_t i,
+                          struct buf *out)
 {
     struct histogram histogram;
     uint64_t calls = stats_get(&stats->calls[i]);
@@ -109,7 +116,7 @@ static void write_command(struct server *server, const struct stats *stats, size
     json_count(out, "failed", stats_get(&stats->failed[i]));
     json_count(out, "rejected", stats_get(&stats->rejected[i]));
     json_real(out, "meanUs", calls ? (double)stats_get(&stats->time_ns[i]) / 1000 / (double)calls : 0);
-    if (server_config(server)->process.latency_tracking && counters_histogram(server->stats.counters, i, &histogram)) {
+    if (server_config(server)->process.latency_tracking && history_minute(history, server, i, &histogram)) {
         json_real(out, "p50Us", (double)histogram_percentile(&histogram, 50) / 1000);
         json_real(out, "p99Us", (double)histogram_percentile(&histogram, 99) / 1000);
         json_real(out, "p999Us", (double)histogram_percentile(&histogram, 99.9) / 1000);
@@ -118,7 +125,7 @@ static void write_command(struct server *server, const struct stats *stats, size
 }
 
 /* Those that are called most. */
-static void commands(struct server *server, const struct stats *stats, struct buf *out)
+static void commands(struct server *server, const struct history *history, const struct stats *stats, struct buf *out)
 {
     struct command_calls called[STATS_MAX_COMMANDS];
     size_t n = 0;
@@ -128,7 +135,7 @@ static void commands(struct server *server, const struct stats *stats, struct bu
     qsort(called, n, sizeof(called[0]), by_calls);
     json_begin(out, "commands", '[');
     for (size_t i = 0; i < n && i < COMMANDS_SHOWN; i++)
-        write_command(server, stats, called[i].index, out);
+        write_command(server, history, stats, called[i].index, out);
     json_end(out, ']');
 }
 
@@ -145,7 +152,30 @@ static void errors(const struct errorstats *all, struct buf *out)
     json_end(out, ']');
 }
 
-void api_overview(struct server *server, struct buf *out)
+/* What an operator is to be told first. */
+static void warnings(struct server *server, const struct server_facts *facts, struct buf *out)
+{
+    uint64_t denied = 0;
+    for (int reason = ACL_ALLOWED + 1; reason <= ACL_DENIED_CHANNEL; reason++)
+        denied += acl_log_count(server->acl, (enum acl_verdict)reason);
+    json_count(out, "denied", denied);
+    json_count(out, "evictions", facts->residency.evictions);
+    json_count(out, "certificateUnix", (uint64_t)atomic_load(&server->settings.tls.expires));
+}
+
+static void process(struct server *server, const struct history *history, struct buf *out)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    gethostname(host, sizeof(host) - 1);
+    json_str(out, "host", host);
+    json_str(out, "version", BLOOMERY_VERSION);
+    json_real(out, "uptimeMs", (double)(clock_ms() - server->process.started_ms));
+    json_count(out, "nowMs", (uint64_t)clock_unix_ms());
+    json_count(out, "port", (uint64_t)server->process.port);
+    json_real(out, "cpu", history_cpu(history));
+}
+
+void api_overview(struct server *server, const struct history *history, struct buf *out)
 {
     struct server_facts *facts = malloc(sizeof(*facts));
     if (!facts) {
@@ -154,12 +184,10 @@ void api_overview(struct server *server, struct buf *out)
     }
     server_facts(server, facts);
     json_begin(out, NULL, '{');
-    json_str(out, "version", BLOOMERY_VERSION);
-    json_real(out, "uptimeMs", (double)(clock_ms() - server->process.started_ms));
-    json_count(out, "nowMs", (uint64_t)clock_unix_ms());
-    json_count(out, "port", (uint64_t)server->process.port);
+    process(server, history, out);
     json_bool(out, "ready", facts->readiness.ready);
     json_str(out, "state", facts->readiness.reason);
+    warnings(server, facts, out);
     traffic(server, facts, out);
     clients_and_memory(server, facts, out);
     persistence(server, facts, out);
@@ -168,7 +196,7 @@ void api_overview(struct server *server, struct buf *out)
     json_count(out, "quarantined", registry_quarantined(server->registry));
     json_count(out, "expiring", facts->expiry.count);
     json_end(out, '}');
-    commands(server, &facts->stats, out);
+    commands(server, history, &facts->stats, out);
     errors(&facts->errors, out);
     json_end(out, '}');
     free(facts);
@@ -202,13 +230,48 @@ void api_slowlog(struct server *server, struct buf *out)
     json_end(out, '}');
 }
 
+/* ---- refused access ---- */
+
+static void begin_denials(void *ctx, size_t n)
+{
+    (void)n;
+    json_begin(ctx, "entries", '[');
+}
+
+static void write_denial(void *ctx, const struct acl_log_entry *entry)
+{
+    struct buf *out = ctx;
+    json_begin(out, NULL, '{');
+    json_count(out, "id", entry->id);
+    json_count(out, "count", entry->count);
+    json_str(out, "reason", entry->reason);
+    json_text(out, "object", entry->object);
+    json_text(out, "user", entry->user);
+    json_text(out, "client", entry->client);
+    json_count(out, "unix", (uint64_t)(entry->at_ms / 1000));
+    json_end(out, '}');
+}
+
+void api_acl_log(struct server *server, struct buf *out)
+{
+    json_begin(out, NULL, '{');
+    json_count(out, "total", acl_log_size(server->acl));
+    if (acl_log_each(server->acl, DENIALS_SHOWN, begin_denials, write_denial, out))
+        json_end(out, ']');
+    else
+        out->failed = true;
+    json_end(out, '}');
+}
+
 /* ---- clients ---- */
 
 struct client_row {
     uint64_t id, input, output, commands, memory;
     int64_t age_ms, idle_ms;
+    unsigned db;
+    bool tls;
     const char *command;
-    char addr[64], name[64];
+    char addr[64], name[64], user[64], library[96];
 };
 
 struct client_rows {
@@ -222,6 +285,11 @@ static uint64_t load(const _Atomic uint64_t *value)
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
+static const char *text_of(const struct session *session, enum session_text which)
+{
+    return session->texts.of[which] ? session->texts.of[which] : "";
+}
+
 static void copy_client(const struct session *session, int64_t now_ms, struct client_row *row)
 {
     *row = (struct client_row){
@@ -229,14 +297,18 @@ static void copy_client(const struct session *session, int64_t now_ms, struct cl
         .input = load(&session->meters.input_bytes),
         .output = load(&session->meters.output_bytes),
         .commands = load(&session->meters.commands),
+        .db = atomic_load_explicit(&session->db, memory_order_relaxed),
+        .tls = session->origin.tls,
         .age_ms = now_ms - session->origin.created_ms,
         .idle_ms = now_ms - atomic_load_explicit(&session->meters.last_ms, memory_order_relaxed),
         .command = atomic_load_explicit(&session->meters.command, memory_order_relaxed),
     };
     row->memory = load(&session->meters.memory);
     memcpy(row->addr, session->origin.addr, sizeof(row->addr));
-    if (session->texts.of[SESSION_NAME])
-        strncpy(row->name, session->texts.of[SESSION_NAME], sizeof(row->name) - 1);
+    snprintf(row->name, sizeof(row->name), "%s", text_of(session, SESSION_NAME));
+    snprintf(row->user, sizeof(row->user), "%s", session->acl.user_name ? session->acl.user_name : "default");
+    snprintf(row->library, sizeof(row->library), "%s %s", text_of(session, SESSION_LIB_NAME),
+             text_of(session, SESSION_LIB_VER));
 }
 
 /* Keeps those that hold most memory; of equals the oldest. Under a lock: one comparison for most. */
@@ -273,6 +345,10 @@ void api_clients(struct server *server, struct buf *out)
         json_count(out, "id", row->id);
         json_str(out, "addr", row->addr);
         json_str(out, "name", row->name);
+        json_str(out, "user", row->user);
+        json_count(out, "db", row->db);
+        json_bool(out, "tls", row->tls);
+        json_str(out, "library", row->library);
         json_str(out, "command", row->command ? row->command : "");
         json_count(out, "commands", row->commands);
         json_count(out, "input", row->input);

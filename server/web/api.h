@@ -10,11 +10,13 @@
 #include "slice.h"
 
 struct acl_user;
+struct history;
 struct server;
 
-void api_overview(struct server *server, struct buf *out);
+void api_overview(struct server *server, const struct history *history, struct buf *out);
 void api_slowlog(struct server *server, struct buf *out);
 void api_clients(struct server *server, struct buf *out);
+void api_acl_log(struct server *server, struct buf *out);
 
 enum api_result { API_DONE, API_NO_FILTER, API_DENIED };
 

@@ -19,7 +19,8 @@ struct row {
     double number; /* what is sorted by; quarantined filters come first: they need somebody */
     struct filter_facts facts;
     size_t key_len; /* of the name's first FILTER_TABLE_KEY bytes */
-    char *key;      /* malloc'ed */
+    char *key;      /* malloc'ed, as the next one */
+    char *reason;   /* of the quarantine; NULL: none, or no memory */
 };
 
 struct filter_table {
@@ -28,7 +29,7 @@ struct filter_table {
     struct glob glob;
     bool all;
     enum sort_key sort;
-    bool descending;
+    bool descending, quarantined;
     size_t offset, limit;
     uint64_t total, matched;
     size_t n, most;
@@ -110,6 +111,12 @@ static void sift_down(struct filter_table *table, size_t n)
     }
 }
 
+static void free_row(struct row *row)
+{
+    free(row->key);
+    free(row->reason);
+}
+
 static void put(struct filter_table *table, const struct row *row)
 {
     if (table->n < table->most) {
@@ -117,7 +124,7 @@ static void put(struct filter_table *table, const struct row *row)
         sift_up(table, table->n - 1);
         return;
     }
-    free(table->heap[0].key);
+    free_row(&table->heap[0]);
     table->heap[0] = *row;
     sift_down(table, table->n);
 }
@@ -133,6 +140,9 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     table->total++;
     if (!table->all && !glob_test(&table->glob, key_name(key)))
         return;
+    const char *reason = entry_quarantine_reason(entry);
+    if (table->quarantined && !reason)
+        return;
     table->matched++;
     if (table->most == 0)
         return;
@@ -147,6 +157,7 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
         return; /* a row is missing; there are others to worry about */
     if (row.key_len)
         memcpy(row.key, key.ptr, row.key_len);
+    row.reason = reason ? strdup(reason) : NULL;
     filter_facts(table->registry, key, entry, &row.facts);
     put(table, &row);
 }
@@ -191,6 +202,7 @@ static int read_query(struct filter_table *table, const struct filter_query *que
         return -EINVAL;
     table->sort = (enum sort_key)sort;
     table->descending = query->descending;
+    table->quarantined = query->quarantined;
     table->offset = (size_t)query->offset;
     table->limit = (size_t)query->limit;
     table->most = table->limit ? table->offset + table->limit : 0;
@@ -223,7 +235,7 @@ void filter_table_destroy(struct filter_table *table)
     if (!table)
         return;
     for (size_t i = 0; i < table->n; i++)
-        free(table->heap[i].key);
+        free_row(&table->heap[i]);
     free(table->heap);
     free(table);
 }
@@ -282,6 +294,8 @@ void filter_table_write(struct filter_table *table, uint64_t busy_ns, struct buf
         json_begin(out, NULL, '{');
         write_key(out, &table->heap[i]);
         filter_facts_json(&table->heap[i].facts, out);
+        if (table->heap[i].reason)
+            json_str(out, "reason", table->heap[i].reason);
         json_end(out, '}');
     }
     json_end(out, ']');

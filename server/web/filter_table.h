@@ -24,6 +24,7 @@ struct filter_query {
     struct slice search; /* a glob, or text within the name; "": all */
     struct slice sort;   /* name, items, capacity, fill, rate, over, bytes, layers */
     bool descending;
+    bool quarantined; /* only these */
     uint64_t offset, limit;
 };
 

@@ -7,6 +7,7 @@
 #include "api.h"
 #include "filter_page.h"
 #include "filter_table.h"
+#include "history.h"
 #include "metrics.h"
 #include "server.h"
 #include "server_facts.h"
@@ -85,6 +86,20 @@ static void answer_api(struct web_request *request)
     web_reply(request, HTTP_OK, JSON);
 }
 
+static void answer_overview(struct web_request *request)
+{
+    rcu_reader_online();
+    api_overview(request->web->server, request->web->history, &request->body);
+    rcu_reader_offline();
+    web_reply(request, HTTP_OK, JSON);
+}
+
+static void answer_history(struct web_request *request)
+{
+    history_write(request->web->history, &request->body);
+    web_reply(request, HTTP_OK, JSON);
+}
+
 static void answer_filter(struct web_request *request)
 {
     struct slice key = {"", 0};
@@ -95,7 +110,7 @@ static void answer_filter(struct web_request *request)
     if (result == API_DONE)
         web_reply(request, HTTP_OK, JSON);
     else if (result == API_DENIED)
-        web_reply_text(request, HTTP_FORBIDDEN, "this user may not run BF.INFO on this filter");
+        web_reply_text(request, HTTP_FORBIDDEN, "this user may run neither BF.INFO nor CF.INFO on this filter");
     else
         web_reply_text(request, HTTP_NOT_FOUND, "there is no such filter");
 }
@@ -124,11 +139,12 @@ static void answer_filters(struct web_request *request)
 {
     struct filter_query query = {.sort = {"name", 4}, .limit = 50};
     struct filter_table *table;
-    struct slice order;
+    struct slice order, only;
     http_argument(&request->head, "q", &query.search);
     http_argument(&request->head, "sort", &query.sort);
     query.descending =
         http_argument(&request->head, "order", &order) && order.len == 4 && memcmp(order.ptr, "desc", 4) == 0;
+    query.quarantined = http_argument(&request->head, "quarantined", &only) && slice_is(only, "yes");
     if (!read_number(request, "offset", &query.offset) || !read_number(request, "limit", &query.limit)) {
         web_reply_text(request, HTTP_BAD_REQUEST, "offset and limit are numbers");
         return;
@@ -157,11 +173,13 @@ static const struct route routes[] = {
     {"/metrics", {"info"}, answer_metrics},
     {FILTERS, {"bf.scandump"}, filter_page_copy},
     {FILTER_ITEMS, {"bf.mexists"}, filter_page_items},
-    {"/api/overview", {"info"}, answer_api, .write = api_overview},
+    {"/api/overview", {"info"}, answer_overview},
+    {"/api/history", {"info"}, answer_history},
     {"/api/filters", {"scan", "bf.info"}, answer_filters},
     {"/api/filter", {"bf.info"}, answer_filter},
     {"/api/slowlog", {"slowlog|get"}, answer_api, .write = api_slowlog},
     {"/api/clients", {"client|list"}, answer_api, .write = api_clients},
+    {"/api/acllog", {"acl|log"}, answer_api, .write = api_acl_log},
     {"/", {"info"}, answer_file, .file = &page_index},
     {"/page.css", {"info"}, answer_file, .file = &page_style},
     {"/page.js", {"info"}, answer_file, .file = &page_script},

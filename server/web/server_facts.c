@@ -5,6 +5,7 @@
 #include "host.h"
 #include "persistence.h"
 #include "server.h"
+#include "sstables.h"
 
 static double loaded_percent(const struct server *server)
 {
@@ -21,6 +22,8 @@ void readiness_of(struct server *server, struct readiness *readiness_out)
     if (server_loading(server))
         snprintf(readiness_out->reason, sizeof(readiness_out->reason), "loading the data directory: %.0f %%",
                  loaded_percent(server));
+    else if (sstables_is_scanning(server->sstables))
+        snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s", SSTABLES_SCANNING);
     else if (persistence_refusal(server, details, sizeof(details)))
         snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s: writes are refused",
                  journal && journal_refuses(journal) ? "the log cannot be written" : "the last save failed");

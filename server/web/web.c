@@ -112,12 +112,23 @@ static bool serve_ready(struct web *web, int wait_ms, bool pauses)
     return accepted;
 }
 
+/* Returns the time until the next point, in ms. */
+static int note_history(struct web *web)
+{
+    rcu_reader_online();
+    int next_ms = history_step(web->history, web->server, clock_ms());
+    rcu_reader_offline();
+    return next_ms;
+}
+
 static void serve(struct web *web)
 {
     bool scanned = false; /* then there may be more to do */
     int64_t pause_ms = 0; /* the time until which nothing is accepted */
     while (!atomic_load(&web->stop)) {
-        int wait_ms = close_late(web);
+        int wait_ms = close_late(web), step_ms = note_history(web);
+        if (wait_ms < 0 || wait_ms > step_ms)
+            wait_ms = step_ms;
         bool pauses = clock_ms() < pause_ms;
         if (pauses && (wait_ms < 0 || wait_ms > PAUSE_MS))
             wait_ms = PAUSE_MS;
@@ -180,6 +191,7 @@ static void destroy(struct web *web)
     if (web->wake >= 0)
         close(web->wake);
     metrics_choice_deinit(&web->choice);
+    history_destroy(web->history);
     free(web);
 }
 
@@ -199,11 +211,15 @@ int web_start(struct web **web_out, struct server *server, struct errbuf *err)
     if (config->metrics.port == 0)
         return 0;
     struct web *web = calloc(1, sizeof(*web));
-    if (!web) {
+    struct history *history = history_create();
+    if (!web || !history) {
+        free(web);
+        history_destroy(history);
         errbuf_set(err, "the status page: %s", strerror(ENOMEM));
         return -1;
     }
     web->server = server;
+    web->history = history;
     web->wake = -1;
     web->tls = config->metrics.tls;
     if (open_listeners(web, config, err) == 0 && start_thread(web, err) == 0) {

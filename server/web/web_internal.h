@@ -14,6 +14,7 @@
 
 #include "buf.h"
 #include "filter_copy.h"
+#include "history.h"
 #include "http_head.h"
 #include "metrics.h"
 #include "tcp_bind.h"
@@ -93,6 +94,7 @@ struct web {
     size_t scan_turn;             /* counts the slices of passes over the registry */
     struct metrics_choice choice; /* filters of the last /metrics */
     struct web_counts counts;
+    struct history *history;
     char received[TLS_RECORD_MAX]; /* from the network, during a call of web_conn_step() */
     char plain[2 * TLS_RECORD_MAX];
 };

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "wait.h"
+
 struct daemon the_daemon;
 redisContext *client;
 char root[300];
@@ -104,9 +106,15 @@ void prepare(void)
     mkdir(root, 0777);
 }
 
+void wait_scanned(void)
+{
+    wait_until(client_info(client, "bf", "sstable_scanning") == 0);
+}
+
 void start(void)
 {
     const char *const args[] = {"--sstable-dir", root, NULL};
     daemon_start(&the_daemon, args);
     client = client_open(the_daemon.port);
+    wait_scanned();
 }

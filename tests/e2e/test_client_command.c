@@ -240,6 +240,40 @@ DAEMON_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_not
     redisFree(me);
 }
 
+/* read-only refuses what writes and nothing else, and a write that a pause has held back as well. */
+DAEMON_TEST(the_daemon, client_command, a_write_that_a_pause_held_back_is_refused_if_the_server_is_read_only_then)
+{
+    static const char refusal[] = "-READONLY You can't write against a read only server: its setting read-only is yes";
+    redisContext *me = client_open(the_daemon.port);
+    struct wire held[4], queue;
+    expect(me, "+OK", "BF.RESERVE f 0.01 100");
+    wire_open(&queue, the_daemon.port);
+    wire_ask(&queue, "MULTI");
+    cr_expect_str_eq(wire_ask(&queue, "BF.ADD f queued"), "+QUEUED");
+    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    for (int i = 0; i < 4; i++)
+        wait_until_held(me, open_held(&held[i], "BF.ADD f x\r\nPING\r\n"));
+    expect(me, "+OK", "CONFIG SET read-only yes");
+    expect(me, "+OK", "CLIENT UNPAUSE");
+    for (int i = 0; i < 4; i++) {
+        cr_expect_str_eq(wire_text(&held[i]), refusal);
+        cr_expect_str_eq(wire_text(&held[i]), "+PONG");
+    }
+    expect(me, refusal, "BF.ADD f y");
+    expect(me, refusal, "CF.ADD g y");
+    expect(me, refusal, "DEL f");
+    expect(me, refusal, "FLUSHALL");
+    expect(me, "[:0,:0,:0]", "BF.MEXISTS f x y queued");
+    expect(me, "+OK", "CONFIG SET read-only no");
+    for (int i = 0; i < 4; i++) {
+        cr_expect_str_eq(wire_ask(&held[i], "BF.ADD f x"), i ? ":0" : ":1");
+        wire_close(&held[i]);
+    }
+    cr_expect_str_eq(wire_ask(&queue, "EXEC"), "[:1]");
+    wire_close(&queue);
+    redisFree(me);
+}
+
 /* Who has only closed his side for sending gets his replies when the pause ends soon. */
 DAEMON_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its_replies)
 {

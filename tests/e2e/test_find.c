@@ -132,6 +132,61 @@ DAEMON_TEST(the_daemon, find, of_many_layers_is_no_short_work)
            "BF.FIND COUNT chain ITEMS i0 i1 i2 i3 i4 i5 i6");
 }
 
+#define CROWD 1000
+
+/* Sends the command with the items i0, i1, ... behind it. */
+static redisReply *ask_crowd(const char *const *words, int nwords)
+{
+    static char items[CROWD][8];
+    static const char *argv[CROWD + 8];
+    memcpy(argv, words, (size_t)nwords * sizeof(*words));
+    for (int i = 0; i < CROWD; i++) {
+        snprintf(items[i], sizeof(items[i]), "i%d", i);
+        argv[nwords + i] = items[i];
+    }
+    redisReply *reply = redisCommandArgv(client, nwords + CROWD, argv, NULL);
+    cr_assert_not_null(reply, "%s", client->errstr);
+    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY, "%s", reply->str);
+    return reply;
+}
+
+/* Many items are asked for filter by filter: the answers and their order are those of single questions, for filters of
+ * all kinds. */
+DAEMON_TEST(the_daemon, find, of_many_items_answers_as_of_each)
+{
+    static const char *const names[] = {"a", "grown", "red", "window", "b"};
+    expect(client, "+OK", "BF.RESERVE a 0.01 1000");
+    expect(client, "+OK", "BF.RESERVE grown 0.01 10");
+    expect(client, "+OK", "BF.RESERVE red 0.01 1000 LAYOUT redisbloom");
+    expect(client, "+OK", "BF.RESERVE window 0.01 1000 WINDOW 100000");
+    expect(client, "+OK", "BF.RESERVE b 0.3 500");
+    for (int f = 0; f < 5; f++) {
+        for (int i = f; i < CROWD; i += 2 + f)
+            redisAppendCommand(client, "BF.ADD %s i%d", names[f], i);
+        client_skip(client, (CROWD - f + 1 + f) / (2 + f));
+    }
+    const char *const find[] = {"BF.FIND", "a", "grown", "red", "window", "b", "ITEMS"};
+    redisReply *all = ask_crowd(find, 7), *found = all->element[3];
+    cr_assert_eq(found->elements, CROWD);
+    size_t at[CROWD] = {0}, n = 0;
+    for (int f = 0; f < 5; f++) {
+        const char *const exists[] = {"BF.MEXISTS", names[f]};
+        redisReply *single = ask_crowd(exists, 2);
+        for (int i = 0; i < CROWD; i++) {
+            if (!single->element[i]->integer)
+                continue;
+            n++;
+            cr_assert_lt(at[i], found->element[i]->elements, "i%d in %s", i, names[f]);
+            cr_assert_str_eq(found->element[i]->element[at[i]++]->str, names[f]);
+        }
+        freeReplyObject(single);
+    }
+    for (int i = 0; i < CROWD; i++)
+        cr_assert_eq(at[i], found->element[i]->elements, "i%d", i);
+    cr_assert_gt(n, 1400);
+    freeReplyObject(all);
+}
+
 /* Steps end where their filters have layers enough; each filter is asked once all the same. */
 DAEMON_TEST(the_daemon, find, goes_through_chains_in_steps)
 {

@@ -321,8 +321,10 @@ PAIR_TEST(move, a_target_that_stays_away_ends_the_run)
     daemon_restart(&target);
     redisFree(to);
     to = client_open(target.port);
-    cr_assert(status == 1 || (status == 0 && client_number(to, "DBSIZE") == n), "%d", status);
-    expect_move(0, "there ", "");
+    /* On a slow disk the target may die before its log has the first batch. */
+    long long kept = client_number(to, "DBSIZE");
+    cr_assert(status == 1 || (status == 0 && kept == n), "%d with %lld", status, kept);
+    expect_move(0, kept > 0 ? "there " : "moved ", "");
     cr_assert_eq(client_number(to, "DBSIZE"), n);
 }
 

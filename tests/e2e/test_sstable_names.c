@@ -140,11 +140,13 @@ Test(sstable_names, of_several_files_follow_from_their_paths)
     const char *const args[] = {"--sstable-dir", dirs, NULL};
     daemon_start(&the_daemon, args);
     client = client_open(the_daemon.port);
+    wait_scanned();
     expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
     expect(client, ":1", "BF.EXISTS ks.t/1 k");
     write_sstable("a/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
     expect_two_nodes();
     client = client_after_stop(client, &the_daemon, NULL);
+    wait_scanned();
     expect_two_nodes();
     cr_assert_eq(unlink(below_root("b/ks/t-" ID "/me-1-big-Filter.db")), 0);
     wait_for("[\"ks.t/1\"]", "KEYS *");

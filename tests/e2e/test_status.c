@@ -109,6 +109,7 @@ Test(status, many_quarantined_filters)
     for (char i = '0'; i < '6'; i++)
         expect(client, "+OK", "BF.RESERVE %b 0.01 200000", (char[]){'b', '\n', '\33', i}, (size_t)4);
     expect(client, "+OK", "SAVE");
+    wait_until(client_info(client, "bf", "sstable_scanning") == 0);
     STATUS(0, ": healthy\n");
     for (int i = 0; i < 6; i++) {
         char name[16];
@@ -116,6 +117,7 @@ Test(status, many_quarantined_filters)
         cr_assert_eq(unlink(daemon_layer(&the_daemon, name, 0).path), 0);
     }
     client = client_after_kill(client, &the_daemon, NULL);
+    wait_until(client_info(client, "bf", "sstable_scanning") == 0);
     STATUS(1, "\n  6 filters in quarantine; ");
     cr_expect(strstr(output, "\n    b%0A%1B"), "%s", output);
     cr_expect(strstr(output, "\n    and 1 more, here or in other databases\nbloomery "), "%s", output);

@@ -140,6 +140,15 @@ def test_what_is_half_loaded_or_strange_is_refused():
     assert daemon("DBSIZE") == 0
 
 
+def test_move_takes_cuckoo_filters_of_the_module_along():
+    engine, daemon = Engine(), Daemon()
+    assert engine("CF.ADD", "cuckoo", "a") == 1 and engine("BF.ADD", "bloom", "a") == 1
+    done = subprocess.run([TOOL, "move", "--from", f"redis://127.0.0.1:{engine.port}", "--to", f"redis://127.0.0.1:{daemon.port}"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    assert done.returncode == 0 and "moved    2 filters" in done.stdout, done.stdout
+    assert daemon("CF.EXISTS", "cuckoo", "a") == 1
+
+
 def test_the_way_from_the_daemon_to_the_module_under_adds():
     """Dual writes, then the copy, then a comparison: no add is lost."""
     engine, daemon = Engine(), Daemon()

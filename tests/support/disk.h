@@ -29,6 +29,7 @@ struct disk {
     _Atomic int hold_reads;     /* a read there waits until this is 0 again */
     _Atomic int read_ms;        /* each read there takes so long */
     _Atomic int no_watches;     /* the kernel watches no directories (inotify) */
+    _Atomic int hold_watches;   /* a watch of a directory "held" is made only when this is 0 again */
     _Atomic int clock_s;        /* the time of day is so many seconds later than it is */
 
     _Atomic size_t

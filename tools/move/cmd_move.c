@@ -9,8 +9,8 @@
 
 #include "tls_options.h"
 #include "tool.h"
+#include "follow.h"
 #include "log_text.h"
-#include "move.h"
 
 #define COMMAND "move"
 
@@ -93,10 +93,23 @@ static void print_summary(const struct move_options *options, const struct move_
     print_count("skipped", s->filters[MOVE_REFUSED], " that the target refused to take");
     print_count("skipped", s->filters[MOVE_CHANGING], " that grew or changed whenever they were read");
     print_count("differ", s->filters[MOVE_DIFFERS], " between the two servers");
+    print_count("deleted", s->filters[MOVE_DELETED], " in the target that were gone from the source");
     print_count("gone", s->filters[MOVE_GONE], " that were deleted or expired during the move");
     print_count("left", s->filters[MOVE_LEFT],
                 " out: temporary filters of interrupted runs in the source (bloomery-move:...)");
-    print_count("changed", s->changed, " of the moved filters got items during the move: --replace moves them again");
+    if (!options->followed)
+        print_count("changed", s->changed,
+                    " of the moved filters got items during the move: --replace moves them again");
+}
+
+static void print_cutover(const struct follow_options *options, const struct follow_summary *s)
+{
+    if (s->cut)
+        printf("%-8s writers of the source waited for %.1f s; now it answers them -%s, and everything that it has "
+               "acknowledged is in the target\n",
+               "cut over", s->pause, s->answer);
+    else if (options->cutover)
+        printf("%-8s the source goes on as before\n", "not cut");
 }
 
 static int exit_status(int status, const struct move_summary *s)
@@ -128,27 +141,70 @@ static int move_filters(const struct move_options *options, bool all_databases)
     return exit_status(status, &summary);
 }
 
+static int follow(const struct follow_options *options)
+{
+    struct follow_summary summary;
+    struct errbuf err = {""};
+    int status = follow_run(options, &summary, &err);
+    print_summary(&options->move, &summary.moved);
+    print_count("rounds", summary.rounds, "");
+    print_cutover(options, &summary);
+    fflush(stdout);
+    if (summary.moved.signal)
+        tool_failed(COMMAND, "interrupted; the target lacks what has changed since");
+    else if (status != 0)
+        tool_failed(COMMAND, "%s", err.text);
+    else if (options->cutover && !summary.cut)
+        tool_failed(COMMAND, "no cutover: filters are missing in the target");
+    return exit_status(status, &summary.moved);
+}
+
+/* Options that contradict each other. */
+static int check_options(const struct tool_args *args, bool follows)
+{
+    static const char *const pairs[][2] = {
+        {"--merge", "--replace"},        {"--merge", "--verify"},          {"--follow", "--verify"},
+        {"--follow", "--dry-run"},       {"--cutover", "--verify"},        {"--cutover", "--dry-run"},
+        {"--follow", "--all-databases"}, {"--cutover", "--all-databases"}, {"--cutover", "--match"},
+    };
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        if (tool_option(args, pairs[i][0]) && tool_option(args, pairs[i][1]))
+            return tool_misused(COMMAND, "%s and %s do not go together", pairs[i][0], pairs[i][1]);
+    }
+    return tool_option(args, "--behind") && !follows
+               ? tool_misused(COMMAND, "--behind goes with --follow or --cutover only")
+               : TOOL_OK;
+}
+
 static int run(const struct tool_args *args)
 {
     static struct server_url from, to;
     struct tls_context *tls = NULL;
     uint64_t jobs = 4;
     bool all_databases = tool_option(args, "--all-databases") != NULL;
-    struct move_options move = {.from = &from,
-                                .to = &to,
-                                .match = tool_option(args, "--match"),
-                                .dry_run = tool_option(args, "--dry-run") != NULL,
-                                .replace = tool_option(args, "--replace") != NULL,
-                                .verify = tool_option(args, "--verify") != NULL,
-                                .progress = tool_option(args, "--progress") || isatty(STDERR_FILENO)};
-    int status = get_server(args, "--from", "--from-password-file", "BLOOMERY_FROM_PASSWORD", &from);
+    bool cutover = tool_option(args, "--cutover") != NULL, follows = cutover || tool_option(args, "--follow");
+    struct follow_options options = {.cutover = cutover};
+    struct move_options *move = &options.move;
+    *move = (struct move_options){.from = &from,
+                                  .to = &to,
+                                  .match = tool_option(args, "--match"),
+                                  .dry_run = tool_option(args, "--dry-run") != NULL,
+                                  .replace = tool_option(args, "--replace") != NULL,
+                                  .verify = tool_option(args, "--verify") != NULL,
+                                  .merge = tool_option(args, "--merge") != NULL,
+                                  .progress = tool_option(args, "--progress") || isatty(STDERR_FILENO)};
+    move->replace |= follows && !move->merge;
+    int status = check_options(args, follows);
+    if (status == TOOL_OK)
+        status = get_server(args, "--from", "--from-password-file", "BLOOMERY_FROM_PASSWORD", &from);
     if (status == TOOL_OK)
         status = get_server(args, "--to", "--to-password-file", "BLOOMERY_TO_PASSWORD", &to);
     if (status == TOOL_OK && all_databases && (from.has_database || to.has_database))
         status = tool_misused(COMMAND, "--all-databases goes with addresses that name no database");
     if (status == TOOL_OK && (tool_number(args, "--jobs", 1, MOVE_MAX_JOBS, &jobs) ||
-                              get_seconds(args, "--timeout", 1, 30, &move.timeout_ms) ||
-                              get_seconds(args, "--retry", 0, 60, &move.retry_ms)))
+                              get_seconds(args, "--timeout", 1, 30, &move->timeout_ms) ||
+                              get_seconds(args, "--retry", 0, 60, &move->retry_ms) ||
+                              get_seconds(args, "--behind", 0, 1, &options.behind_ms)))
         status = TOOL_USAGE;
     if (status == TOOL_OK)
         status = tls_options_read(args, from.with_tls || to.with_tls, &tls);
@@ -156,9 +212,9 @@ static int run(const struct tool_args *args)
         return status;
     from.address.tls = from.with_tls ? tls : NULL;
     to.address.tls = to.with_tls ? tls : NULL;
-    move.jobs = (unsigned)jobs;
+    move->jobs = (unsigned)jobs;
     hide_passwords(args);
-    status = move_filters(&move, all_databases);
+    status = follows ? follow(&options) : move_filters(move, all_databases);
     tls_context_destroy(tls);
     return status;
 }
@@ -183,9 +239,24 @@ static const struct tool_option options[] = {
     {.name = "--replace",
      .doc = "Replaces a filter of the target that differs from the source's; not for a target to which clients add "
             "already."},
+    {.name = "--merge",
+     .doc = "Unites a Bloom filter of the target with the source's (BF.MERGE) instead of replacing it; cuckoo filters "
+            "cannot be united."},
     {.name = "--dry-run", .doc = "Shows the plan for each filter, and does nothing."},
     {.name = "--verify",
      .doc = "Compares BF.INFO or CF.INFO, and the answers to 1,000 random items, also of existing filters."},
+    {.name = "--follow",
+     .doc =
+         "Goes on: repeats what changes in the source, with --replace (or --merge), and without --merge deletes in the "
+         "target what is gone. Ends by a signal.",
+     .group = "Changes"},
+    {.name = "--cutover",
+     .doc = "Follows until the target has caught up; then holds the source's writers back, carries the rest, makes the "
+            "source read-only for all, and disconnects its clients. No acknowledged write is lost."},
+    {.name = "--behind",
+     .value = "SECONDS",
+     .doc = "The target has caught up when a round takes at most so long; the writers of a cutover wait about so long "
+            "(1)."},
     {.name = "--jobs", .value = "N", .doc = "Filters at a time, or batches of small ones (4).", .group = "How"},
     {.name = "--timeout",
      .value = "SECONDS",
@@ -207,7 +278,8 @@ const struct tool_command tool_move_command = {
             "stderr has a line for each filter that is not moved, stdout a summary; names have %XX for all bytes "
             "but letters, digits, _ - and dot.",
     .options = options,
-    .examples = "bloomery move --from redis://10.0.0.1 --to unix:///run/bloomery.sock --match 'seen:*' --verify",
+    .examples = "bloomery move --from redis://10.0.0.1 --to unix:///run/bloomery.sock --match 'seen:*' --verify\n"
+                "bloomery move --from redis://old --to redis://new --cutover",
     .exit_status =
         "0: all filters are in the target. 1: it ended early; the reason is on stderr. 2: wrong arguments. 3:"
         " it went through all filters, but some were skipped or differ. 130 or 143: it was interrupted.",

@@ -114,6 +114,9 @@ static void look_at_data(struct status *status)
                 percent ? percent_len : 1, percent ? percent : "0");
     look_at_saves(status);
     look_at_log(status);
+    if (number(status, "sstable_scanning"))
+        trouble(status, "it scans sstable-dir for the first time: %s so far; BF.FIND names what it may miss",
+                log_count(number(status, "sstable_filters"), "filter").text);
     if (number(status, "sstable_dirs_unreachable"))
         trouble(status, "%" PRIu64 " of the directories of sstable-dir cannot be read; look whether they are mounted",
                 number(status, "sstable_dirs_unreachable"));

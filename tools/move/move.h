@@ -1,6 +1,6 @@
-/* move: copies the filters of a running server to another. Payloads are opaque: the replies to DUMP or BF.SCANDUMP of
- * the source go to RESTORE or BF.LOADCHUNK of the target. The source is only read. Cuckoo filters have CF.INFO,
- * CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS in the place of BF.INFO and so on.
+/* move: copies the filters of a running server to another, once; follow.h repeats what changes. Payloads are opaque:
+ * the replies to DUMP or BF.SCANDUMP of the source go to RESTORE or BF.LOADCHUNK of the target. The source is only
+ * read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS in the place of BF.INFO and so on.
  *
  * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
  * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an
@@ -22,6 +22,8 @@
 #include "errbuf.h"
 #include "server_url.h"
 
+struct followed;
+
 struct move_options {
     const struct server_url *from, *to;
     const char *match; /* a pattern of names; NULL: all */
@@ -33,6 +35,10 @@ struct move_options {
     bool verify;
     bool progress; /* a line on stderr */
     bool met;      /* both servers have just answered: a failure is retried from the start */
+    bool merge;    /* a Bloom filter of the target is united with the source's; goes without `replace` and `verify` */
+    struct followed
+        *followed;    /* the names of --follow (followed.h): filters are sent whatever the target has; or NULL */
+    bool marked_only; /* of these, those of the round, instead of a scan of the source for others */
 };
 
 #define MOVE_MAX_JOBS 64
@@ -48,6 +54,7 @@ enum move_outcome {
     MOVE_CHANGING, /* it grew, or a cuckoo filter changed, each time it was read */
     MOVE_DIFFERS,  /* verified, and not the same */
     MOVE_LEFT,     /* a temporary filter of an interrupted run */
+    MOVE_DELETED,  /* it was gone from the source, and is deleted in the target */
     MOVE_OUTCOMES
 };
 
@@ -63,7 +70,13 @@ struct move_summary {
  * single filters go to stderr, with `dry_run` to stdout. */
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
 
+/* Adds the numbers of another run up. */
+void move_summary_add(struct move_summary *sum, const struct move_summary *one);
+
 /* The same for each database of the source that has keys, into that of the same number. The addresses name none. */
 int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
+
+/* Finds a database of the source other than that of its address with keys in it. 1; 0: there is none; or -errno. */
+int move_other_database(const struct move_options *options, int64_t *number_out, struct errbuf *err);
 
 #endif

@@ -71,6 +71,22 @@ static int find_databases(const struct move_options *options, struct databases *
     return status;
 }
 
+int move_other_database(const struct move_options *options, int64_t *number_out, struct errbuf *err)
+{
+    struct databases *found = calloc(1, sizeof(*found));
+    if (!found) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    int status = find_databases(options, found, err);
+    for (size_t i = 0; i < found->n && status == 0; i++) {
+        *number_out = found->numbers[i];
+        status = found->numbers[i] != options->from->address.database;
+    }
+    free(found);
+    return status;
+}
+
 static int compare(const void *a, const void *b)
 {
     int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
@@ -99,7 +115,7 @@ static int ask_target(const struct move_options *options, int64_t highest, struc
     return status;
 }
 
-static void add_summary(struct move_summary *sum, const struct move_summary *one)
+void move_summary_add(struct move_summary *sum, const struct move_summary *one)
 {
     for (int i = 0; i < MOVE_OUTCOMES; i++)
         sum->filters[i] += one->filters[i];
@@ -124,7 +140,7 @@ static int move_database(const struct move_options *options, int64_t number, str
     fprintf(out, "database %" PRId64 "\n", number);
     fflush(out);
     int status = move_run(&one, &summary, err);
-    add_summary(sum, &summary);
+    move_summary_add(sum, &summary);
     return status;
 }
 

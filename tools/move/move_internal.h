@@ -1,6 +1,7 @@
 /* move, inside. move_run.c has the threads, move_scan.c the scanner, move_queue.c what lies between them and the
- * workers, move_worker.c a batch, move_small.c and move_large.c the two ways of a filter, move_verify.c the comparison,
- * move_link.c connections and refusals, move_report.c what people read.
+ * workers, move_worker.c a batch, move_small.c and move_large.c the two ways of a filter, move_merge.c how it is united
+ * with the target's, move_verify.c the comparison, move_link.c connections and refusals, move_report.c what people
+ * read.
  *
  * Functions that speak to a server return 0, or
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
@@ -44,6 +45,8 @@ struct move_filter {
     bool cuckoo;
     bool sent_before;      /* before the connection was lost: if the target has it now, it was moved */
     bool chunks;           /* in chunks, whatever its size */
+    bool merges;           /* the target has one of this name, with which it is united */
+    bool vanished;         /* it is not in the source any more: --follow deletes it in the target */
     uint64_t on_the_way;   /* bytes of its chunks */
     uint64_t temporary[2]; /* the digits of the latest temporary name; all 0: there was none */
     size_t name_len;
@@ -174,8 +177,20 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n);
 /* Moves small WANTED filters: they become COPIED or FINISHED, or get `chunks`. */
 int move_small(struct move_link *link, struct move_filter **filters, size_t n);
 
-/* Whether it is a temporary name of move_large(). */
+/* Temporary names: whether it is one; the filter gets a new one; the present one, written to `text`. */
 bool move_is_temporary(struct slice name);
+void move_choose_temporary(struct move_filter *filter);
+struct slice move_temporary(const struct move_filter *filter, char text[MOVE_TEMP_SIZE]);
+
+#define MOVE_TEMP_EXPIRES "86400000" /* ms: longer than any filter takes */
+
+/* Deletes the vanished ones of the NEW filters in the target, and finishes them. */
+int move_delete(struct move_link *link, struct move_filter **filters, size_t n);
+
+/* Puts the requests that unite the target's filter with the temporary one and delete that; then reads both replies. The
+ * filter becomes COPIED or FINISHED. */
+void move_put_merge(struct move_link *link, const struct move_filter *filter, struct slice temporary);
+int move_take_merge(struct move_link *link, struct move_filter *filter);
 
 /* Moves one in chunks. */
 int move_large(struct move_link *link, struct move_filter *filter);

@@ -18,8 +18,7 @@
 #include "move_internal.h"
 #include "lock.h"
 
-#define ATTEMPTS     3
-#define TEMP_EXPIRES "86400000" /* ms: longer than any filter takes */
+#define ATTEMPTS 3
 
 struct large {
     struct move_link *link;
@@ -49,12 +48,18 @@ bool move_is_temporary(struct slice name)
     return digits == MOVE_TEMP_DIGITS;
 }
 
-static void name_temp(struct large *large)
+struct slice move_temporary(const struct move_filter *filter, char text[MOVE_TEMP_SIZE])
 {
-    const uint64_t *number = large->filter->temporary;
-    snprintf(large->temp_text, sizeof(large->temp_text), MOVE_TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, number[0],
-             number[1]);
-    large->temp = PEER_WORD(large->temp_text);
+    snprintf(text, MOVE_TEMP_SIZE, MOVE_TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, filter->temporary[0],
+             filter->temporary[1]);
+    return PEER_WORD(text);
+}
+
+void move_choose_temporary(struct move_filter *filter)
+{
+    filter->temporary[0] = (uint64_t)clock_ms();
+    filter->temporary[1] = (uint64_t)(uintptr_t)filter;
+    (void)!getrandom(filter->temporary, sizeof(filter->temporary), 0);
 }
 
 static void note_bytes(struct large *large, size_t bytes)
@@ -94,16 +99,14 @@ static int give_up(struct large *large)
 /* Chooses a unique name, a new one for each attempt: chunks of an old connection may still arrive. */
 static int make_temp(struct large *large)
 {
-    uint64_t *number = large->filter->temporary;
+    struct move_filter *filter = large->filter;
     int status = 0;
-    if (number[0] || number[1]) {
-        name_temp(large);
+    if (filter->temporary[0] || filter->temporary[1]) {
+        large->temp = move_temporary(filter, large->temp_text);
         status = give_up(large);
     }
-    number[0] = (uint64_t)clock_ms();
-    number[1] = (uint64_t)(uintptr_t)large;
-    (void)!getrandom(number, sizeof(large->filter->temporary), 0);
-    name_temp(large);
+    move_choose_temporary(filter);
+    large->temp = move_temporary(filter, large->temp_text);
     return status;
 }
 
@@ -173,7 +176,7 @@ static void put_held(struct large *large)
     PEER_PUT(&large->link->to, PEER_WORD(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp,
              peer_number(large->held_iterator, number), data);
     if (large->chunks == 0)
-        PEER_PUT(&large->link->to, PEER_WORD("PEXPIRE"), large->temp, PEER_WORD(TEMP_EXPIRES));
+        PEER_PUT(&large->link->to, PEER_WORD("PEXPIRE"), large->temp, PEER_WORD(MOVE_TEMP_EXPIRES));
     note_bytes(large, data.len);
     buf_truncate(&large->held, 0);
 }
@@ -349,6 +352,10 @@ static void put_name(struct large *large, int64_t ttl)
 {
     struct move_link *link = large->link;
     char number[PEER_NUMBER_SIZE];
+    if (large->filter->merges) {
+        move_put_merge(link, large->filter, large->temp);
+        return;
+    }
     if (ttl >= 0)
         PEER_PUT(&link->to, PEER_WORD("PEXPIRE"), large->temp, peer_number(ttl > 0 ? ttl : 1, number));
     else
@@ -384,6 +391,10 @@ static int publish(struct large *large, bool *stopped, enum attempt *attempt_out
         return status;
     if (!together)
         put_name(large, ttl);
+    if (filter->merges) {
+        *stopped = true; /* in either case it is done */
+        return move_take_merge(link, filter);
+    }
     status = move_reply(link, &link->to, &reply); /* of the time to live */
     if (status == 0)
         status = move_reply(link, &link->to, &reply);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "followed.h"
 #include "log_text.h"
 #include "move_internal.h"
 #include "tool.h"
@@ -35,7 +36,7 @@ static void tell(struct move *move, const struct move_filter *filter, const char
 
 static bool is_told(const struct move *move, enum move_outcome outcome)
 {
-    if (outcome == MOVE_GONE)
+    if (outcome == MOVE_GONE || outcome == MOVE_DELETED)
         return false;
     return move->options->dry_run || (outcome != MOVE_MOVED && outcome != MOVE_THERE);
 }
@@ -72,6 +73,8 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         errbuf_set(&why, "%s", text);
     }
     filter->state = FILTER_FINISHED;
+    struct followed *followed = move->options->followed;
+    bool news = !followed || followed_ended(followed, move_name(filter), outcome);
     lock_take(&move->lock);
     move_forget_bytes(move, filter);
     move->totals.summary.filters[outcome]++;
@@ -79,7 +82,7 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         move->totals.summary.bytes += (uint64_t)filter->info.size;
     move->totals.finished++;
     move->totals.finished_bytes += (uint64_t)filter->info.size;
-    if (is_told(move, outcome))
+    if (news && is_told(move, outcome))
         tell(move, filter, word_for(outcome), fmt ? why.text : NULL);
     lock_give(&move->lock);
 }

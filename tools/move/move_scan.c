@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "followed.h"
 #include "move_internal.h"
 #include "lock.h"
 
 #define PAGE_KEYS 512 /* SCAN's COUNT */
 
-/* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and that of Bloomery's module. */
+/* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and those of Bloomery's module. */
 static const struct {
     const char *name;
     bool cuckoo;
-} types[] = {{"MBbloom--", false}, {"bloomery1", false}, {"MBbloomCF", true}};
+} types[] = {{"MBbloom--", false}, {"bloomery1", false}, {"MBbloomCF", true}, {"bloomeryC", true}};
 #define NTYPES (sizeof(types) / sizeof(types[0]))
 
 struct scan {
@@ -80,7 +81,7 @@ static int meet_server(struct scan *scan)
     if (status != 0)
         return status;
     read_process(&reply, process, sizeof(process));
-    if (!process[0] || strcmp(process, scan->process) != 0) {
+    if (!scan->move->options->marked_only && (!process[0] || strcmp(process, scan->process) != 0)) {
         drop_page(scan);
         strcpy(scan->cursor, "0");
     }
@@ -110,6 +111,17 @@ static int add_to_page(struct scan *scan, struct slice name)
     return 0;
 }
 
+/* The marked names of a round. */
+static int take_marked(struct scan *scan)
+{
+    struct slice name;
+    int status = 0;
+    while (scan->npage < PAGE_KEYS && status == 0 && followed_next(scan->move->options->followed, &name))
+        status = add_to_page(scan, name);
+    strcpy(scan->following, scan->npage < PAGE_KEYS ? "0" : "more");
+    return status;
+}
+
 static void put_scan(struct scan *scan)
 {
     char count[PEER_NUMBER_SIZE];
@@ -137,8 +149,12 @@ static int take_names(struct scan *scan, const struct resp_reply *reply)
     struct slice cursor = resp_reply_text(reply, 1);
     memcpy(scan->following, cursor.ptr, cursor.len);
     scan->following[cursor.len] = '\0';
-    for (size_t i = 3; i < reply->count && status == 0; i++)
-        status = add_to_page(scan, resp_reply_text(reply, i));
+    struct followed *followed = scan->move->options->followed;
+    for (size_t i = 3; i < reply->count && status == 0; i++) {
+        struct slice name = resp_reply_text(reply, i);
+        if (!followed || !followed_knows(followed, name)) /* those that it knows are marked */
+            status = add_to_page(scan, name);
+    }
     return status;
 }
 
@@ -146,6 +162,8 @@ static int take_names(struct scan *scan, const struct resp_reply *reply)
 static int read_names(struct scan *scan)
 {
     struct resp_reply reply;
+    if (scan->move->options->marked_only)
+        return take_marked(scan);
     put_scan(scan);
     int status = move_reply(&scan->link, &scan->link.from, &reply);
     if (status != 0)
@@ -180,6 +198,12 @@ static bool is_typed(const struct scan *scan)
     return scan->type < NTYPES;
 }
 
+/* A name that is no filter any more. */
+static bool is_to_be_deleted(const struct move_options *options, const struct move_filter *filter)
+{
+    return options->marked_only && followed_vanished(options->followed, move_name(filter)) && !options->merge;
+}
+
 /* Takes the last reply about the next filter and hands the filter on, or drops a key that is no filter. If the
  * connection fails, the filter stays in the page. */
 static int take_info(struct scan *scan, const struct resp_reply *reply)
@@ -196,12 +220,18 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
         int status = move_refused(&scan->link, &scan->link.from, MOVE_COMMAND(filter, "INFO"), text);
         if (status != 0)
             return status;
-        if (!move_text_has(text, "WRONGTYPE"))
+        if (move_text_has(text, "WRONGTYPE"))
+            found = 0;
+        else
             move_finish(move, filter, MOVE_UNREAD, "%.*s", (int)text.len, text.ptr);
     }
     scan->asked++;
     move_link_works(&scan->link);
-    if (found > 0) {
+    struct followed *followed = move->options->followed;
+    if (found > 0 && followed && !followed_sends(followed, move_name(filter)))
+        return move_fatal(move, -ENOMEM, "out of memory");
+    filter->vanished = found == 0 && followed && is_to_be_deleted(move->options, filter);
+    if (found > 0 || filter->vanished) {
         count_found(move, filter);
         return move_queue_put(move, filter) ? 0 : -ECANCELED;
     }
@@ -283,7 +313,8 @@ static int scan_all(struct scan *scan)
 
 void *move_scan_thread(void *ctx)
 {
-    struct scan scan = {.move = ctx, .cursor = "0"};
+    struct move *move = ctx;
+    struct scan scan = {.move = move, .type = move->options->marked_only ? NTYPES : 0, .cursor = "0"};
     move_link_init(&scan.link, ctx, false);
     (void)scan_all(&scan);
     drop_page(&scan);

@@ -38,6 +38,39 @@ static int refused(struct move_link *link, const struct peer *peer, struct move_
     return 0;
 }
 
+/* The time to live stays that of the target's filter. */
+static void put_for_merge(struct move_link *link, struct move_filter *filter, struct slice dump)
+{
+    char text[MOVE_TEMP_SIZE];
+    move_choose_temporary(filter);
+    struct slice temporary = move_temporary(filter, text);
+    PEER_PUT(&link->to, PEER_WORD("RESTORE"), temporary, PEER_WORD(MOVE_TEMP_EXPIRES), dump);
+    move_put_merge(link, filter, temporary);
+    filter->state = FILTER_SENT;
+}
+
+/* The replies to RESTORE and, for a merge, to what follows it. */
+static int take_restored(struct move_link *link, struct move_filter *filter)
+{
+    struct errbuf why = {""};
+    struct resp_reply reply;
+    int status = move_reply(link, &link->to, &reply);
+    if (status == 0 && move_is_error(&reply)) {
+        struct slice text = resp_reply_text(&reply, 0);
+        errbuf_set(&why, "%.*s", (int)(text.len < sizeof(why.text) ? text.len : sizeof(why.text)), text.ptr);
+    }
+    if (status == 0 && filter->merges && !why.text[0])
+        return move_take_merge(link, filter);
+    for (int i = 0; i < 2 && status == 0 && filter->merges; i++)
+        status = move_reply(link, &link->to, &reply);
+    if (status != 0)
+        return status;
+    if (why.text[0])
+        return refused(link, &link->to, filter, PEER_WORD(why.text));
+    move_copied(link->move, filter, MOVE_MOVED);
+    return 0;
+}
+
 /* Reads PTTL and DUMP; puts RESTORE. */
 static int take_dump(struct move_link *link, struct move_filter *filter)
 {
@@ -64,6 +97,10 @@ static int take_dump(struct move_link *link, struct move_filter *filter)
         move_finish(link->move, filter, MOVE_GONE, NULL);
         return 0;
     }
+    if (filter->merges) {
+        put_for_merge(link, filter, resp_reply_text(&reply, 0));
+        return 0;
+    }
     struct slice words[] = {PEER_WORD("RESTORE"), move_name(filter),
                             peer_number(ttl < 0   ? 0
                                         : ttl > 0 ? ttl
@@ -78,7 +115,6 @@ static int take_dump(struct move_link *link, struct move_filter *filter)
 int move_small(struct move_link *link, struct move_filter **filters, size_t n)
 {
     struct move_filter *asked[MOVE_BATCH];
-    struct resp_reply reply;
     size_t nasked = 0;
     int status = 0;
     for (size_t i = 0; i < n; i++) {
@@ -91,13 +127,8 @@ int move_small(struct move_link *link, struct move_filter **filters, size_t n)
     for (size_t i = 0; i < nasked && status == 0; i++)
         status = take_dump(link, asked[i]);
     for (size_t i = 0; i < nasked && status == 0; i++) {
-        if (asked[i]->state != FILTER_SENT)
-            continue;
-        status = move_reply(link, &link->to, &reply);
-        if (status == 0 && move_is_error(&reply))
-            status = refused(link, &link->to, asked[i], resp_reply_text(&reply, 0));
-        else if (status == 0)
-            move_copied(link->move, asked[i], MOVE_MOVED);
+        if (asked[i]->state == FILTER_SENT)
+            status = take_restored(link, asked[i]);
     }
     return status == 0 ? move_look(link, filters, n) : status; /* at filters whose names have been taken */
 }

@@ -24,12 +24,23 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
     struct move_info there;
     int status, found = move_read_info(reply, filter->cuckoo, &there);
     struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
+    if (found > 0 && move->options->merge && !filter->cuckoo) { /* equal numbers say nothing of the items */
+        filter->merges = true;
+        filter->state = FILTER_WANTED;
+        return 0;
+    }
+    filter->merges = false;
     if (found > 0 && move_info_agrees(&there, &filter->info)) {
         move_copied(move, filter, filter->sent_before ? MOVE_MOVED : MOVE_THERE);
         return 0;
     }
     if (found == 0 || (found > 0 && move->options->replace)) {
         filter->state = FILTER_WANTED;
+        return 0;
+    }
+    if (found > 0 && move->options->merge) {
+        move_finish(move, filter, MOVE_TAKEN,
+                    "the target has a cuckoo filter of this name, and cuckoo filters cannot be merged");
         return 0;
     }
     if (found > 0) {
@@ -55,7 +66,10 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
 int move_look(struct move_link *link, struct move_filter **filters, size_t n)
 {
     struct resp_reply reply;
+    const struct move_options *options = link->move->options;
     for (size_t i = 0; i < n; i++) {
+        if (filters[i]->state == FILTER_NEW && options->followed && !options->merge)
+            filters[i]->state = FILTER_WANTED; /* whatever the target has */
         if (filters[i]->state == FILTER_NEW)
             PEER_PUT(&link->to, PEER_WORD(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
     }
@@ -69,6 +83,39 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
             return status;
     }
     return 0;
+}
+
+/* ---- what the source has no more ---- */
+
+static int take_deleted(struct move_link *link, struct move_filter *filter)
+{
+    struct resp_reply reply;
+    int status = move_reply(link, &link->to, &reply);
+    if (status != 0)
+        return status;
+    if (!move_is_error(&reply)) {
+        move_finish(link->move, filter, MOVE_DELETED, NULL);
+        return 0;
+    }
+    struct slice text = resp_reply_text(&reply, 0);
+    status = move_refused(link, &link->to, "DEL", text);
+    if (status == 0)
+        move_finish(link->move, filter, MOVE_REFUSED, "%.*s", (int)text.len, text.ptr);
+    return status;
+}
+
+int move_delete(struct move_link *link, struct move_filter **filters, size_t n)
+{
+    int status = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (filters[i]->state == FILTER_NEW && filters[i]->vanished)
+            PEER_PUT(&link->to, PEER_WORD("DEL"), move_name(filters[i]));
+    }
+    for (size_t i = 0; i < n && status == 0; i++) {
+        if (filters[i]->state == FILTER_NEW && filters[i]->vanished)
+            status = take_deleted(link, filters[i]);
+    }
+    return status;
 }
 
 /* ---- a batch ---- */
@@ -101,7 +148,9 @@ static void tell_plan(struct move *move, struct move_filter **filters, size_t n)
 
 static int move_batch(struct move_link *link, struct move_filter **filters, size_t n)
 {
-    int status = move_look(link, filters, n);
+    int status = move_delete(link, filters, n);
+    if (status == 0)
+        status = move_look(link, filters, n);
     if (link->move->options->dry_run) {
         if (status == 0)
             tell_plan(link->move, filters, n);

@@ -1,71 +1,37 @@
-/* bloomery find: which SSTables of a directory may hold these partition keys, by their filters alone. An SSTable
- * without a readable filter is not ruled out: databases would read it, too. */
+/* bloomery find: which SSTables of a directory, or filters of a server, may hold these partition keys, by their filters
+ * alone. An SSTable without a readable filter is not ruled out: databases would read it, too. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_many.h"
 #include "filter_file.h"
 #include "filter_load.h"
-#include "find_keys.h"
-#include "output.h"
+#include "find_report.h"
+#include "find_server.h"
 #include "sstable_walk.h"
-
-#define COMMAND "find"
+#include "tls_options.h"
 
 /* From so many keys on a filter is read as a whole. */
 #define MANY 256
 
+/* In a directory. */
 struct find {
-    struct find_keys keys;
-    bool *present;  /* of the block's keys; with --absent, otherwise NULL */
-    bool name_keys; /* in lines */
-    struct output out;
-    uint64_t looked_at, found;
-    int status;
+    struct find_report *report;
+    uint64_t looked_at;
 };
 
-static struct slice slice_of(struct sstable_part part)
+static struct find_place place_of(const struct found_sstable *sstable)
 {
-    return (struct slice){part.ptr, part.len};
-}
-
-/* `filter` is the reason why it is not ruled out. */
-static void print_found(struct find *find, size_t key, const struct found_sstable *sstable, const char *filter)
-{
-    if (find->present) {
-        find->present[key] = true;
-        return;
-    }
-    struct buf *json = output_object(&find->out);
-    struct slice text = find_keys_text(&find->keys, key);
-    if (json) {
-        json_bytes(json, "key", text);
-        output_string(json, "file", sstable->shown);
-        json_bytes(json, "keyspace", slice_of(sstable->name.keyspace));
-        json_bytes(json, "table", slice_of(sstable->name.table));
-        json_bytes(json, "generation", slice_of(sstable->name.generation));
-        json_str(json, "filter", filter);
-        json_end(json, '}');
-    } else if (find->name_keys) {
-        fwrite(text.ptr, 1, text.len, stdout);
-        printf("\t%s\n", sstable->shown);
-    } else {
-        printf("%s\n", sstable->shown);
-    }
-    find->found++;
-}
-
-static void not_ruled_out(struct find *find, const struct found_sstable *sstable, const char *filter)
-{
-    for (size_t i = 0; i < find->keys.n; i++)
-        print_found(find, i, sstable, filter);
+    return (struct find_place){.shown = {sstable->shown, strlen(sstable->shown)}, .sstable = &sstable->name};
 }
 
 static void unreadable(struct find *find, const struct found_sstable *sstable, const char *reason)
 {
-    find->status = tool_failed(COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, reason);
-    not_ruled_out(find, sstable, "unreadable");
+    const struct find_place place = place_of(sstable);
+    find->report->status = tool_failed(FIND_COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, reason);
+    find_report_all(find->report, &place, "unreadable");
 }
 
 /* An SSTable that is gone has been compacted: the walk visits its replacement, too (sstable_walk.h). */
@@ -80,14 +46,15 @@ static bool is_there(const char *path)
 /* A few bytes of the file for each key. */
 static void ask_file(struct find *find, const struct found_sstable *sstable, const struct filter_file *file)
 {
-    for (size_t i = 0; i < find->keys.n; i++) {
-        int may_have = filter_file_query(file, find->keys.hashes[i]);
-        if (may_have < 0) {
-            find->status = tool_failed(COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, strerror(-may_have));
-            print_found(find, i, sstable, "unreadable");
-        } else if (may_have) {
-            print_found(find, i, sstable, "may hold it");
-        }
+    const struct find_place place = place_of(sstable);
+    const struct find_keys *keys = &find->report->keys;
+    for (size_t i = 0; i < keys->n; i++) {
+        int may_have = filter_file_query(file, (struct bloom_hash){keys->h1[i], keys->h2[i]});
+        if (may_have < 0)
+            find->report->status =
+                tool_failed(FIND_COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, strerror(-may_have));
+        if (may_have)
+            find_report_key(find->report, i, &place, may_have < 0 ? "unreadable" : "may hold it");
     }
 }
 
@@ -100,9 +67,14 @@ static void ask_loaded(struct find *find, const struct found_sstable *sstable, c
         unreadable(find, sstable, err.text);
         return;
     }
-    for (size_t i = 0; i < find->keys.n; i++) {
-        if (bloom_filter_query(loaded.filter, find->keys.hashes[i]))
-            print_found(find, i, sstable, "may hold it");
+    const struct find_place place = place_of(sstable);
+    const struct find_keys *keys = &find->report->keys;
+    for (size_t at = 0; at < keys->n; at += BLOOM_MANY) {
+        uint16_t found[BLOOM_MANY];
+        size_t left = keys->n - at, n = bloom_many_query(loaded.filter, keys->h1 + at, keys->h2 + at,
+                                                         left < BLOOM_MANY ? left : BLOOM_MANY, found);
+        for (size_t i = 0; i < n; i++)
+            find_report_key(find->report, at + found[i], &place, "may hold it");
     }
     loaded_filter_deinit(&loaded);
 }
@@ -115,7 +87,8 @@ static void on_sstable(void *ctx, const struct found_sstable *sstable)
 
     find->looked_at++;
     if (!sstable->filter) {
-        not_ruled_out(find, sstable, "missing");
+        const struct find_place place = place_of(sstable);
+        find_report_all(find->report, &place, "missing");
         return;
     }
     int rc = filter_file_open(&file, fsops_posix(), sstable->filter, NULL, &err);
@@ -124,69 +97,86 @@ static void on_sstable(void *ctx, const struct found_sstable *sstable)
             unreadable(find, sstable, err.text);
         return;
     }
-    (find->keys.n < MANY ? ask_file : ask_loaded)(find, sstable, &file);
+    (find->report->keys.n < MANY ? ask_file : ask_loaded)(find, sstable, &file);
     filter_file_close(&file);
 }
 
 static void on_error(void *ctx, const char *path, const char *reason)
 {
-    ((struct find *)ctx)->status = tool_failed(COMMAND, "%s: %s", path, reason);
+    ((struct find *)ctx)->report->status = tool_failed(FIND_COMMAND, "%s: %s", path, reason);
 }
 
-static void print_absent(struct find *find)
+static void ask_directory(struct find_report *report, const struct tool_args *args)
 {
-    for (size_t i = 0; i < find->keys.n; i++) {
-        struct slice text = find_keys_text(&find->keys, i);
-        struct buf *json = find->present[i] ? NULL : output_object(&find->out);
-        if (find->present[i])
-            continue;
-        find->found++;
-        if (json) {
-            json_bytes(json, "key", text);
-            json_end(json, '}');
-        } else {
-            fwrite(text.ptr, 1, text.len, stdout);
-            putchar('\n');
+    struct find find = {.report = report};
+    const struct sstable_walk walk = {
+        .on_sstable = on_sstable, .on_error = on_error, .ctx = &find, .all = tool_option(args, "--all") != NULL};
+    if (sstable_walk(&walk, args->positional[0]) != 0)
+        report->status = tool_failed(FIND_COMMAND, "%s", strerror(ENOMEM));
+    else if (report->status == TOOL_OK && find.looked_at == 0)
+        report->status = tool_failed(FIND_COMMAND, "%s: there is no SSTable below it", args->positional[0]);
+}
+
+/* Asks for the block's keys; `server`: NULL for a directory. False: it is no use to go on. */
+static bool find_block(struct find_report *report, struct find_server *server, const struct tool_args *args)
+{
+    bool go_on = true;
+    if (tool_option(args, "--absent")) {
+        report->present = calloc(report->keys.n, sizeof(*report->present));
+        if (!report->present) {
+            report->status = tool_failed(FIND_COMMAND, "%s", strerror(ENOMEM));
+            return false;
         }
     }
+    if (!server) {
+        ask_directory(report, args);
+    } else if (find_server_ask(server, report) != TOOL_OK) {
+        report->status = TOOL_FAILED;
+        go_on = false;
+    }
+    if (report->present && report->status == TOOL_OK) /* otherwise nothing is known to be absent */
+        find_report_absent(report);
+    free(report->present);
+    report->present = NULL;
+    return go_on;
 }
 
-/* Asks for the block's keys. */
-static int find_block(struct find *find, const struct tool_args *args)
+/* Connects if DIR is a URL. */
+static int open_place(struct find_server *server, const struct tool_args *args, bool *is_server_out)
 {
-    const struct sstable_walk walk = {
-        .on_sstable = on_sstable, .on_error = on_error, .ctx = find, .all = tool_option(args, "--all") != NULL};
-    if (tool_option(args, "--absent")) {
-        find->present = calloc(find->keys.n, sizeof(*find->present));
-        if (!find->present)
-            return tool_failed(COMMAND, "%s", strerror(ENOMEM));
-    }
-    find->looked_at = 0;
-    if (sstable_walk(&walk, args->positional[0]) != 0)
-        find->status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
-    else if (find->status == TOOL_OK && find->looked_at == 0)
-        find->status = tool_failed(COMMAND, "%s: there is no SSTable below it", args->positional[0]);
-    else if (find->present &&
-             find->status == TOOL_OK) /* where not all could be looked at, nothing is known to be absent */
-        print_absent(find);
-    free(find->present);
-    find->present = NULL;
-    return find->status;
+    struct tls_context *none;
+    *is_server_out = strstr(args->positional[0], "://") != NULL;
+    if (*is_server_out && tool_option(args, "--all"))
+        return tool_misused(FIND_COMMAND, "--all is for a directory; for a server --names says which filters");
+    if (*is_server_out)
+        return find_server_open(server, args, args->positional[0]);
+    if (tool_option(args, "--names"))
+        return tool_misused(FIND_COMMAND, "--names is for a server, and %s is a directory", args->positional[0]);
+    return tls_options_read(args, false, &none);
 }
 
 static int run(const struct tool_args *args)
 {
-    struct find find = {.status = TOOL_OK};
-    int rc = find_keys_open(&find.keys, args);
+    struct find_report report = {.status = TOOL_OK};
+    static struct find_server server;
+    bool is_server, go_on = true;
+    int rc = find_keys_open(&report.keys, args);
     if (rc != TOOL_OK)
         return rc;
-    find.name_keys = tool_option(args, "--keys-from") || args->npositional > 2;
-    output_begin(&find.out, args, true);
-    while ((rc = find_keys_next(&find.keys)) == TOOL_OK && find.keys.n > 0)
-        find_block(&find, args);
-    find_keys_close(&find.keys);
-    rc = output_end(&find.out, rc != TOOL_OK ? rc : find.status);
-    return rc != TOOL_OK ? rc : find.found ? TOOL_OK : TOOL_NONE;
+    rc = open_place(&server, args, &is_server);
+    if (rc != TOOL_OK) {
+        find_server_close(&server);
+        find_keys_close(&report.keys);
+        return rc;
+    }
+    report.name_keys = tool_option(args, "--keys-from") || args->npositional > 2;
+    output_begin(&report.out, args, true);
+    while (go_on && (rc = find_keys_next(&report.keys)) == TOOL_OK && report.keys.n > 0)
+        go_on = find_block(&report, is_server ? &server : NULL, args);
+    find_server_close(&server);
+    find_keys_close(&report.keys);
+    rc = output_end(&report.out, rc != TOOL_OK ? rc : report.status);
+    return rc != TOOL_OK ? rc : report.found ? TOOL_OK : TOOL_NONE;
 }
 
 static const struct tool_option options[] = {
@@ -198,24 +188,31 @@ static const struct tool_option options[] = {
     {.name = "--absent", .doc = "Prints the keys that no SSTable can have, instead of those that one may have."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},
+    {.name = "--names",
+     .value = "PATTERN",
+     .doc = "With a server: asks the filters whose names match, as in BF.FIND: 'shop.users/*' are the SSTables of a "
+            "table. By default all of them, those of the data directory, too."},
     {.name = "--json",
-     .doc = "An array of objects: key, file, keyspace, table, generation, and filter ('may hold it', 'missing', "
-            "'unreadable')."},
+     .doc = "An array of objects: key; of a directory file, keyspace, table, generation, of a server name; and filter "
+            "('may hold it', 'missing', 'unreadable')."},
+    TLS_OPTIONS,
     {.name = NULL},
 };
 
 const struct tool_command tool_find_command = {
-    .name = COMMAND,
-    .arguments = "DIR [KEY...]",
+    .name = FIND_COMMAND,
+    .arguments = "DIR|URL [KEY...]",
     .min = 1,
     .max = TOOL_MANY,
-    .summary = "Finds the SSTables of a directory that may hold these partition keys.",
+    .summary = "Finds the SSTables of a directory, or the filters of a server, that may hold these partition keys.",
     .text = "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. "
             "The command reads only the filters, a few bytes of each. So it takes milliseconds, where 'nodetool "
             "getsstables' asks a running node, and works on copies. It prints the Data.db of each SSTable that "
             "may hold the key; with several keys the key before it, and a tab. All other SSTables certainly do "
             "not hold it. An SSTable whose filter is missing (written with bloom_filter_fp_chance 1) or "
             "unreadable is printed, too.\n"
+            "\n"
+            "With a URL it asks the filters of a daemon by BF.FIND, and prints their names. " SERVER_CALL_URL "\n"
             "\n"
             "A key is written with its type:\n"
             "  text:abc  ascii:abc  int:-5  bigint:7  smallint:1  tinyint:1  varint:123456789012345678901\n"
@@ -224,7 +221,8 @@ const struct tool_command tool_find_command = {
             "  timestamp:1700000000000  timestamp:2023-11-14T22:13:20Z\n"
             "  composite(int:5,text:'it''s')   the columns of a partition key of several columns, in their order",
     .options = options,
-    .examples = "bloomery find /var/lib/cassandra/data/ks/users-* uuid:123e4567-e89b-12d3-a456-426614174000\n"
+    .examples = "bloomery find redis://127.0.0.1 --names 'ks.users/*' --keys-from keys --absent\n"
+                "bloomery find /var/lib/cassandra/data/ks/users-* uuid:123e4567-e89b-12d3-a456-426614174000\n"
                 "bloomery find /var/lib/scylla/data/ks 'composite(int:5,text:abc)' --json\n"
                 "sed s/^/uuid:/ ids | bloomery find /var/lib/cassandra/data/ks/users-* --keys-from - --absent",
     .greps = true,

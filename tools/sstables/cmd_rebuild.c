@@ -16,6 +16,7 @@
 #include "log_text.h"
 #include "new_file.h"
 #include "node.h"
+#include "scylla_db.h"
 #include "table.h"
 
 #define COMMAND    "rebuild"
@@ -229,14 +230,18 @@ static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
 
 static int refuse_table(const struct rebuild *rebuild)
 {
-    char directory[TABLE_PATH];
+    char directory[TABLE_PATH], scylla[TABLE_PATH];
     struct errbuf err = {{0}};
     const char *slash = strrchr(rebuild->table.path, '/');
     if (rebuild->output)
         return TOOL_OK;
-    if (table_has(&rebuild->table, "Scylla.db"))
-        return failed(rebuild, "its Scylla.db may have a checksum of the filter, which ScyllaDB compares at load: use "
-                               "--output, or 'nodetool upgradesstables'");
+    if (!table_component(&rebuild->table, "Scylla.db", scylla))
+        return failed(rebuild, strerror(ENAMETOOLONG));
+    int rc = scylla_db_leaves_filter(fsops_posix(), scylla, &err);
+    if (rc != 0 && rc != -ENOENT) {
+        errbuf_prefix(&err, "Scylla.db");
+        return failed(rebuild, err.text);
+    }
     snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - rebuild->table.path) : 1,
              slash ? rebuild->table.path : ".");
     if (!rebuild->knows && node_may_use(directory[0] ? directory : "/", &err)) {
@@ -376,8 +381,9 @@ const struct tool_command tool_rebuild_command = {
         "The new filter is written beside the old one, synced, read back and asked for every key. Then it takes the "
         "place, owner and mode of the old one, and TOC.txt names it. A crash leaves the old or the new filter.\n"
         "\n"
-        "The node must not run: it would not see the new filter, or write another one. SSTables of ScyllaDB with a "
-        "Scylla.db are refused unless --output is given, because it may have a checksum of the filter.",
+        "The node must not run: it would not see the new filter, or write another one. SSTables of ScyllaDB whose "
+        "Scylla.db may have a checksum of the filter, as since 2026, are refused unless --output is given; "
+        "'nodetool upgradesstables' writes them anew.",
     .options = options,
     .examples = "bloomery rebuild --error 0.01 /var/lib/cassandra/data/ks/users-*/*-Data.db\n"
                 "bloomery rebuild --same --output new-Filter.db nb-1-big-Data.db",

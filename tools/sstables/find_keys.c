@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cql_key.h"
+#include "murmur3.h"
 
 #define KEYS                                                                                                \
     ((size_t)1 << 20) /* of a block: enough that reading all filters for it costs little beside asking them \
@@ -26,9 +27,10 @@ int find_keys_open(struct find_keys *keys, const struct tool_args *args)
     if (rc != TOOL_OK)
         return rc;
     size_t n = path ? KEYS + BLOOM_BATCH : keys->narguments;
-    keys->hashes = malloc(n * sizeof(*keys->hashes));
+    keys->h1 = malloc(n * sizeof(*keys->h1));
+    keys->h2 = malloc(n * sizeof(*keys->h2));
     keys->ends = malloc(n * sizeof(*keys->ends));
-    if (keys->hashes && keys->ends)
+    if (keys->h1 && keys->h2 && keys->ends)
         return TOOL_OK;
     find_keys_close(keys);
     return tool_failed(command, "%s", strerror(ENOMEM));
@@ -38,14 +40,17 @@ void find_keys_close(struct find_keys *keys)
 {
     if (keys->from_file)
         item_input_close(&keys->input);
-    free(keys->hashes);
+    free(keys->h1);
+    free(keys->h2);
     free(keys->ends);
     buf_deinit(&keys->text);
 }
 
 static void add(struct find_keys *keys, const void *key, size_t len, const void *text, size_t text_len)
 {
-    keys->hashes[keys->n] = murmur3_hash(key, len);
+    struct bloom_hash hash = murmur3_hash(key, len);
+    keys->h1[keys->n] = hash.h1;
+    keys->h2[keys->n] = hash.h2;
     buf_append(&keys->text, text, text_len);
     keys->ends[keys->n++] = buf_len(&keys->text);
 }

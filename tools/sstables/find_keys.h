@@ -7,12 +7,11 @@
 
 #include "buf.h"
 #include "item_input.h"
-#include "murmur3.h"
 #include "slice.h"
 
 struct find_keys {
-    size_t n; /* of the block */
-    struct bloom_hash *hashes;
+    size_t n;          /* of the block */
+    uint64_t *h1, *h2; /* the halves of their hashes */
     /* internal */
     char **arguments; /* that have not been taken yet */
     unsigned narguments;

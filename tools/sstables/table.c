@@ -9,7 +9,7 @@
 #include "murmur3.h"
 #include "progress.h"
 
-static bool sibling(const struct table *table, const char *component, char out[TABLE_PATH])
+bool table_component(const struct table *table, const char *component, char out[TABLE_PATH])
 {
     return sstable_sibling(table->path, &table->name, component, out, TABLE_PATH) < TABLE_PATH;
 }
@@ -23,7 +23,7 @@ int table_of(struct table *table, const char *path, struct errbuf *err)
     strcpy(table->path, path);
     if (sstable_name_parse(table->path, &table->name, err) != SSTABLE_OK)
         return -EINVAL;
-    if (sibling(table, "Filter.db", table->filter) && sibling(table, "TOC.txt", table->toc))
+    if (table_component(table, "Filter.db", table->filter) && table_component(table, "TOC.txt", table->toc))
         return 0;
     errbuf_set(err, "the path is too long");
     return -EINVAL;
@@ -32,7 +32,7 @@ int table_of(struct table *table, const char *path, struct errbuf *err)
 bool table_has(const struct table *table, const char *component)
 {
     char path[TABLE_PATH];
-    return sibling(table, component, path) && access(path, F_OK) == 0;
+    return table_component(table, component, path) && access(path, F_OK) == 0;
 }
 
 int table_read_toc(const struct table *table, struct table_toc *toc_out)

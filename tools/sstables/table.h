@@ -19,7 +19,10 @@ struct table {
 /* 0, or -EINVAL with the reason. */
 int table_of(struct table *table, const char *path, struct errbuf *err);
 
-/* Whether another component ("Scylla.db") is there. */
+/* The path of another component ("Scylla.db"). False: it is too long. */
+bool table_component(const struct table *table, const char *component, char out[TABLE_PATH]);
+
+/* Whether it is there. */
 bool table_has(const struct table *table, const char *component);
 
 /* TOC.txt: the components of the SSTable, a line each. */

@@ -145,57 +145,7 @@ void acl_log_add(struct acl *acl, const struct acl_denied *denied)
     lock_give(&acl->lock);
 }
 
-static void reply_entry(struct reply *reply, const struct acl_entry *entry, int64_t now_ms)
-{
-    static const char *const reasons[] = {"", "command", "key", "auth", "channel"};
-    int64_t age_ms = now_ms > entry->at_ms ? now_ms - entry->at_ms : 0;
-    reply_map(reply, 10);
-    reply_bulk_str(reply, "count");
-    reply_integer(reply, (int64_t)entry->count);
-    reply_bulk_str(reply, "reason");
-    reply_bulk_str(reply, reasons[entry->reason]);
-    reply_bulk_str(reply, "context");
-    reply_bulk_str(reply, entry->in_multi ? "multi" : "toplevel");
-    reply_bulk_str(reply, "object");
-    reply_bulk(reply, entry->object.ptr, entry->object.len);
-    reply_bulk_str(reply, "username");
-    reply_bulk(reply, entry->user.ptr, entry->user.len);
-    reply_bulk_str(reply, "age-seconds");
-    reply_double(reply, (double)age_ms / 1000);
-    reply_bulk_str(reply, "client-info");
-    reply_bulk(reply, entry->client.ptr, entry->client.len);
-    reply_bulk_str(reply, "entry-id");
-    reply_integer(reply, (int64_t)entry->id);
-    reply_bulk_str(reply, "timestamp-created");
-    reply_integer(reply, entry->first_ms);
-    reply_bulk_str(reply, "timestamp-last-updated");
-    reply_integer(reply, entry->at_ms);
-}
-
 /* ---- a copy of the log ---- */
-
-static void copy_entry(struct buf *copy, const struct acl_entry *entry)
-{
-    buf_append(copy, entry, sizeof(*entry));
-    buf_append(copy, entry->object.ptr, entry->object.len);
-    buf_append(copy, entry->user.ptr, entry->user.len);
-    buf_append(copy, entry->client.ptr, entry->client.len);
-}
-
-static char *take_text(struct text *text, char *at)
-{
-    text->ptr = at;
-    return at + text->len;
-}
-
-/* Returns where the next one begins. */
-static char *read_entry(struct acl_entry *entry_out, char *at)
-{
-    memcpy(entry_out, at, sizeof(*entry_out));
-    at = take_text(&entry_out->object, at + sizeof(*entry_out));
-    at = take_text(&entry_out->user, at);
-    return take_text(&entry_out->client, at);
-}
 
 size_t acl_log_size(struct acl *acl)
 {
@@ -205,11 +155,48 @@ size_t acl_log_size(struct acl *acl)
     return n;
 }
 
+static void copy_entry(struct buf *copy, const struct acl_entry *entry)
+{
+    buf_append(copy, entry, sizeof(*entry));
+    buf_append(copy, entry->object.ptr, entry->object.len);
+    buf_append(copy, entry->user.ptr, entry->user.len);
+    buf_append(copy, entry->client.ptr, entry->client.len);
+}
+
+static struct slice take_text(const struct text *text, const char **at)
+{
+    struct slice slice = {*at, text->len};
+    *at += text->len;
+    return slice;
+}
+
+/* Returns where the next one begins. */
+static const char *read_entry(struct acl_log_entry *entry_out, const char *at)
+{
+    static const char *const reasons[] = {"", "command", "key", "auth", "channel"};
+    struct acl_entry entry;
+    memcpy(&entry, at, sizeof(entry));
+    at += sizeof(entry);
+    *entry_out = (struct acl_log_entry){
+        .id = entry.id,
+        .count = entry.count,
+        .reason = reasons[entry.reason],
+        .in_multi = entry.in_multi,
+        .first_ms = entry.first_ms,
+        .at_ms = entry.at_ms,
+    };
+    entry_out->object = take_text(&entry.object, &at);
+    entry_out->user = take_text(&entry.user, &at);
+    entry_out->client = take_text(&entry.client, &at);
+    return at;
+}
+
 /* Under the lock, for which workers wait, entries are only copied: that is a tenth of the time. */
-void acl_log_reply(struct acl *acl, struct reply *reply, size_t count, int64_t now_ms)
+bool acl_log_each(struct acl *acl, size_t count, void (*begin)(void *ctx, size_t n),
+                  void (*each)(void *ctx, const struct acl_log_entry *entry), void *ctx)
 {
     struct acl_log *log = &acl->log;
-    struct acl_entry entry;
+    struct acl_log_entry entry;
     struct buf copy;
     buf_init(&copy, SIZE_MAX);
     lock_take(&acl->lock);
@@ -217,14 +204,14 @@ void acl_log_reply(struct acl *acl, struct reply *reply, size_t count, int64_t n
     for (const struct acl_entry *from = log->newest; left > 0; left--, from = from->older)
         copy_entry(&copy, from);
     lock_give(&acl->lock);
-    if (buf_failed(&copy)) {
-        reply_error(reply, "ERR out of memory");
-    } else {
-        reply_array(reply, n);
-        for (char *at = (char *)(uintptr_t)buf_head(&copy); n > 0; n--) {
+    bool copied = !buf_failed(&copy);
+    if (copied) {
+        begin(ctx, n);
+        for (const char *at = buf_head(&copy); n > 0; n--) {
             at = read_entry(&entry, at);
-            reply_entry(reply, &entry, now_ms);
+            each(ctx, &entry);
         }
     }
     buf_deinit(&copy);
+    return copied;
 }

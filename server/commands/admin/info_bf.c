@@ -49,6 +49,7 @@ void info_bf(struct info *info)
     if (info->server->sstables) {
         struct sstables_numbers numbers;
         sstables_numbers(info->server->sstables, &numbers);
+        info_line(info, "sstable_scanning:%d", numbers.scanning);
         info_line(info, "sstable_directories:%zu", numbers.directories);
         info_line(info, "sstable_dirs_unreachable:%zu", numbers.unreachable);
         info_line(info, "sstable_filters:%zu", numbers.filters);

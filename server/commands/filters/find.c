@@ -7,6 +7,7 @@
 
 #include "all_names.h"
 #include "bloom_find.h"
+#include "bloom_many.h"
 #include "bloom_keyring.h"
 #include "cql_key.h"
 #include "glob_match.h"
@@ -17,6 +18,7 @@
 #define STEP_QUESTIONS 65536 /* layers times items in a step: a few milliseconds */
 #define STEP_MIN       16
 #define NAMES_AHEAD    16
+#define TOGETHER       32 /* items: so many are asked for filter by filter */
 
 /* Ids of filters, so that none is asked twice: open addressing, 0 is free. */
 struct id_set {
@@ -89,6 +91,7 @@ struct find {
     struct answers answers;
     struct {
         uint64_t round; /* when it began */
+        bool scanning;  /* was its first scan, then */
         unsigned hold;
     } sstables;
     struct buf keys;
@@ -165,6 +168,7 @@ struct find *find_create(struct server *server, unsigned database, const struct 
     if (server->sstables) {
         find->sstables.hold = sstables_hold(server->sstables);
         find->sstables.round = sstables_round(server->sstables);
+        find->sstables.scanning = sstables_is_scanning(server->sstables);
     }
     buf_init(&find->answers.unknown, cap);
     buf_init(&find->keys, SIZE_MAX);
@@ -371,7 +375,7 @@ static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
     if (entry)
         choose(find, name, entry);
     else
-        unknown(find, name, "not found");
+        unknown(find, name, find->sstables.scanning ? SSTABLES_SCANNING : "not found");
 }
 
 static void choose_named(struct find *find, struct slice name)
@@ -447,8 +451,9 @@ static size_t choose_next(struct find *find, bool first, size_t most)
     if (pattern->left) /* filters of many layers: visit no more than are asked */
         find->step.most = find->step.nchosen;
     if (n < most && !pattern->left) {
-        if (!pattern->matched)
-            unknown(find, bf_arg(&find->words, find->at), "no filter matches");
+        if (find->sstables.scanning || !pattern->matched)
+            unknown(find, bf_arg(&find->words, find->at),
+                    find->sstables.scanning ? SSTABLES_SCANNING : "no filter matches");
         pattern->begun = false;
         find->at++;
     } else {
@@ -526,9 +531,35 @@ static void ask_for(struct find *find, struct bloom_item item, struct found *fou
     }
 }
 
+/* A part of the items, filter by filter, while its words are in the cache. */
+static void ask_together(struct find *find, size_t first, size_t n)
+{
+    const struct bloom_filter *hashed = NULL;
+    uint64_t h1[BLOOM_MANY], h2[BLOOM_MANY];
+    uint16_t found[BLOOM_MANY];
+    for (size_t f = 0; f < find->step.nchosen && !find_failed(find); f++) {
+        const struct bloom_filter *filter = find->filters[f];
+        for (size_t i = 0; i < n && !(hashed && bloom_many_same_hash(hashed, filter)); i++) {
+            struct bloom_item item = item_of(find, first + i);
+            struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
+            h1[i] = hash.h1;
+            h2[i] = hash.h2;
+        }
+        hashed = filter;
+        if (f + 1 < find->step.nchosen && bloom_many_same_hash(filter, find->filters[f + 1]))
+            bloom_many_fetch(find->filters[f + 1], h1, h2, n);
+        size_t nfound = bloom_many_query(filter, h1, h2, n, found);
+        for (size_t i = 0; i < nfound && !find_failed(find); i++)
+            add_name(find, &find->found[first + found[i]], find->names[f]);
+    }
+}
+
 void find_ask(struct find *find)
 {
-    for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
+    size_t items = find->request.items;
+    for (size_t i = 0; items >= TOGETHER && i < items; i += BLOOM_MANY)
+        ask_together(find, i, items - i < BLOOM_MANY ? items - i : BLOOM_MANY);
+    for (size_t i = 0; i < items && items < TOGETHER && !find_failed(find); i++)
         ask_for(find, item_of(find, i), &find->found[i]);
     find->answers.asked += find->step.nchosen;
 }

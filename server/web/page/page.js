@@ -2,9 +2,11 @@
 'use strict'
 
 const REFRESH_MS = 2000
-const POINTS = 150
+const POINTS = 150 // of a curve that the page draws by itself
+const HISTORY_MS = 10000
+const CERTIFICATE_DAYS = 14 // before its end
 const main = document.getElementById('main')
-const traffic = [] // commands per second since the page was opened
+let past = { points: [], askedMs: 0 } // the daemon's last hour
 let filterPoints = { key: null, items: [] }
 let shown = 0 // counts views: answers to an earlier one are dropped
 let timer = 0
@@ -38,19 +40,27 @@ function bar(share, level) {
   return el('span', { class: 'bar ' + (level || ''), title: percent(share) }, fill)
 }
 
-function spark(points, label) {
+// Points that are null are gaps. `room`: for so many points.
+function spark(points, label, room) {
   const ns = 'http://www.w3.org/2000/svg'
   const svg = document.createElementNS(ns, 'svg')
   const path = document.createElementNS(ns, 'path')
-  const most = Math.max(1, ...points), least = Math.min(...points, most)
-  const low = label === 'items' ? least : 0
+  const known = points.filter((value) => value != null)
+  const most = Math.max(1e-9, ...known), width = Math.max(2, room, points.length) - 1
+  const low = label === 'items' ? Math.min(...known, most) : 0
   const y = (value) => 29 - (28 * (value - low)) / Math.max(1e-9, most - low)
-  svg.setAttribute('viewBox', `0 0 ${POINTS} 30`)
+  let begins = true
+  const line = points.map((value, i) => {
+    const step = value == null ? '' : (begins ? 'M' : 'L') + (width + 1 - points.length + i) + ' ' + y(value).toFixed(2)
+    begins = value == null
+    return step
+  })
+  svg.setAttribute('viewBox', `0 0 ${width} 30`)
   svg.setAttribute('preserveAspectRatio', 'none')
   svg.setAttribute('class', 'spark')
   svg.setAttribute('role', 'img')
   svg.setAttribute('aria-label', label)
-  path.setAttribute('d', points.map((value, i) => (i ? 'L' : 'M') + (POINTS - points.length + i) + ' ' + y(value).toFixed(2)).join(''))
+  path.setAttribute('d', line.join(''))
   svg.append(path)
   return svg
 }
@@ -68,7 +78,7 @@ const number = (n) => plain.format(n)
 const compact = (n) => (n < 10000 ? plain : short).format(n)
 
 function bytes(n) {
-  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
   let unit = 0
   for (; n >= 1024 && unit < units.length - 1; unit++) n /= 1024
   return (unit ? n.toFixed(n < 10 ? 1 : 0) : n) + ' ' + units[unit]
@@ -106,24 +116,44 @@ async function ask(path) {
   return reply.json()
 }
 
-function setState(text, level) {
+function setState(text, level, link) {
   const state = document.getElementById('state')
-  state.textContent = text
+  state.replaceChildren(link ? el('a', { href: link }, text) : text)
   state.className = 'state ' + level
 }
 
+// The first thing that needs somebody.
+function trouble(now) {
+  const days = Math.floor((now.certificateUnix * 1000 - now.nowMs) / 86400000)
+  if (!now.ready) return [now.state, 'bad']
+  if (!now.save.ok) return ['the last save failed', 'bad', '#/']
+  if (now.filters.quarantined) return [number(now.filters.quarantined) + ' quarantined', 'warn', '#/filters?quarantined=yes']
+  if (now.certificateUnix && days < 0) return ['the certificate has expired', 'bad', '#/']
+  if (now.certificateUnix && days < CERTIFICATE_DAYS) return [`the certificate expires in ${days} days`, 'warn', '#/']
+  return null
+}
+
 function showState(now) {
-  setState(now.ready ? 'ready' : now.state, now.ready ? 'good' : 'bad')
-  document.getElementById('about').textContent = `bloomeryd ${now.version}, port ${now.port}, up ${duration(now.uptimeMs)}`
+  const what = trouble(now), place = `${now.host}:${now.port}`
+  setState(...(what || ['ready', 'good']))
+  document.getElementById('place').textContent = place
+  document.title = (what ? what[0] + ' – ' : '') + place + ' – Bloomery'
+  document.getElementById('about').textContent = `bloomeryd ${now.version}, up ${duration(now.uptimeMs)}`
+}
+
+// At most one question for each point.
+async function history(nowMs) {
+  if (nowMs - past.askedMs >= HISTORY_MS) past = { points: (await ask('/api/history')).points, askedMs: nowMs }
+  return past.points
 }
 
 // ---- overview ----
 
 function commandTable(commands) {
-  const head = el('tr', {}, ...['command', 'calls', 'failed', 'mean', 'median', '99 %', '99.9 %'].map((t, i) => el('th', { class: i === 3 || i === 6 ? 'wide' : '' }, t)))
+  const head = el('tr', {}, ...['command', 'calls', 'failed', 'refused', 'mean', 'median', '99 %', '99.9 %'].map((t) => el('th', {}, t)))
   return el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, head), el('tbody', {}, commands.map((c) => el('tr', {},
-    el('td', {}, c.name), el('td', {}, compact(c.calls)), el('td', { class: c.failed + c.rejected ? 'warn' : '' }, compact(c.failed + c.rejected)),
-    el('td', { class: 'wide' }, micros(c.meanUs)), el('td', {}, micros(c.p50Us)), el('td', {}, micros(c.p99Us)), el('td', { class: 'wide' }, micros(c.p999Us)))))))
+    el('td', {}, c.name), el('td', {}, compact(c.calls)), el('td', { class: c.failed ? 'warn' : '' }, compact(c.failed)), el('td', { class: c.rejected ? 'warn' : '' }, compact(c.rejected)),
+    el('td', {}, micros(c.meanUs)), el('td', {}, micros(c.p50Us)), el('td', {}, micros(c.p99Us)), el('td', {}, micros(c.p999Us)))))))
 }
 
 function memoryCard(memory) {
@@ -144,27 +174,49 @@ function persistenceCard(now) {
       ['size', bytes(now.log.bytes)], ['unsynced', bytes(now.log.unsynced)], ['last sync', micros(now.log.lastSyncMs * 1000)]]))
 }
 
+// One curve of the last hour, with its present and its highest value.
+function curve(title, points, key, show) {
+  const values = points.map((p) => p[key]), known = values.filter((value) => value != null)
+  const last = values[values.length - 1]
+  return el('div', {}, list([[title, last == null ? '–' : show(last)], ['highest', known.length ? show(Math.max(...known)) : '–']]), spark(values, title, 0))
+}
+
+function historyCard(points) {
+  const hour = points.length ? duration(points[points.length - 1].unixMs - points[0].unixMs + HISTORY_MS) : 'first ten seconds'
+  const perSecond = (value) => compact(value) + '/s'
+  return card('The last ' + hour, el('div', { class: 'cards', id: 'history' }, curve('commands', points, 'commands', perSecond), curve('errors', points, 'errors', perSecond),
+    curve('median', points, 'p50Us', micros), curve('99 %', points, 'p99Us', micros), curve('memory', points, 'memory', bytes), curve('processors in use', points, 'cpu', (value) => value.toFixed(2))))
+}
+
+function processCard(now) {
+  const left = now.certificateUnix * 1000 - now.nowMs
+  return card('Process', el('div', { class: 'big' }, now.cpu == null ? '–' : now.cpu.toFixed(2), ' processors'),
+    list([['up', duration(now.uptimeMs)], ['access refused', now.denied ? el('a', { href: '#/acllog' }, compact(now.denied)) : '0', now.denied ? 'warn' : ''],
+      ['filters that left memory', compact(now.evictions)],
+      now.certificateUnix ? ['certificate', left < 0 ? 'expired' : 'expires in ' + duration(left), left < CERTIFICATE_DAYS * 86400000 ? 'warn' : ''] : null]))
+}
+
 async function overview() {
-  const now = await ask('/api/overview')
+  const now = await ask('/api/overview'), points = await history(now.nowMs)
   const t = now.traffic, asked = t.hits + t.misses
-  push(traffic, t.commandsPerSec)
   return [now, el('div', { class: 'cards' },
-    card('Traffic', el('div', { class: 'big' }, compact(t.commandsPerSec), ' commands/s'), spark(traffic, 'commands per second'),
+    card('Traffic', el('div', { class: 'big' }, compact(t.commandsPerSec), ' commands/s'),
       list([['in, out', bytes(t.inputPerSec) + '/s, ' + bytes(t.outputPerSec) + '/s'], ['items added', compact(t.added)], ['queries', compact(asked)],
         ['of these hits', asked ? percent(t.hits / asked) : '–'], ['errors', compact(t.errors), t.errors ? 'warn' : ''], t.refused ? ['adds refused', compact(t.refused), 'bad'] : null])),
-    memoryCard(now.memory), persistenceCard(now),
+    memoryCard(now.memory), persistenceCard(now), processCard(now),
     card('Filters', el('div', { class: 'big' }, el('a', { href: '#/filters' }, compact(now.filters.count))),
-      list([['quarantined', number(now.filters.quarantined), now.filters.quarantined ? 'bad' : ''], ['with a time to live', compact(now.filters.expiring)]]),
+      list([['quarantined', now.filters.quarantined ? el('a', { href: '#/filters?quarantined=yes' }, number(now.filters.quarantined)) : '0', now.filters.quarantined ? 'warn' : ''], ['with a time to live', compact(now.filters.expiring)]]),
       el('p', {}, el('a', { href: '#/filters?sort=fill&order=desc' }, 'fullest'), ' · ', el('a', { href: '#/filters?sort=over&order=desc' }, 'highest rates'), ' · ', el('a', { href: '#/filters?sort=bytes&order=desc' }, 'largest'))),
     card('Clients', el('div', { class: 'big' }, el('a', { href: '#/clients' }, compact(now.clients.connected))),
       list([['of at most', number(now.clients.max)], ['waiting', number(now.clients.blocked)], ['subscribed', number(now.clients.pubsub)], ['refused', compact(now.clients.rejected), now.clients.rejected ? 'warn' : '']])),
     now.errors.length ? card('Errors', list(now.errors.map((e) => [e.code, compact(e.count)]))) : null),
-  card('Commands since the start', commandTable(now.commands))]
+  historyCard(points),
+  card('Commands: counts since the start, percentiles of the last minute', commandTable(now.commands))]
 }
 
 // ---- filters ----
 
-const COLUMNS = [['name', 'name'], ['items', 'items'], ['capacity', 'capacity', 'wide'], ['fill', 'fill'], ['rate', 'rate now'], ['over', 'of the rate asked', 'wide'], ['bytes', 'memory'], ['layers', 'layers', 'wide']]
+const COLUMNS = [['name', 'name'], ['items', 'items'], ['capacity', 'capacity'], ['fill', 'fill'], ['rate', 'rate now'], ['over', 'of the rate asked'], ['bytes', 'memory'], ['layers', 'layers']]
 
 function filterTitle(row) {
   return (row.db ? 'database ' + row.db + ': ' : '') + (row.name || '(empty name)')
@@ -175,11 +227,11 @@ function filterLink(row) {
 }
 
 function filterRow(row) {
-  if (row.quarantined) return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', { class: 'bad', colspan: 7 }, 'quarantined'))
+  if (row.quarantined) return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', { class: 'warn words', colspan: 7 }, 'quarantined: ' + (row.reason || 'no reason is known')))
   const over = row.asked ? row.rate / row.asked : 0
-  return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', {}, compact(row.items)), el('td', { class: 'wide' }, compact(row.capacity)),
+  return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', {}, compact(row.items)), el('td', {}, compact(row.capacity)),
     el('td', { class: fillLevel(row) }, percent(row.fill), bar(row.fill, fillLevel(row))), el('td', { class: rateLevel(row) }, rate(row.rate)),
-    el('td', { class: 'wide' }, percent(over), bar(over, rateLevel(row))), el('td', {}, bytes(row.bytes)), el('td', { class: 'wide' }, number(row.layers)))
+    el('td', {}, percent(over), bar(over, rateLevel(row))), el('td', {}, bytes(row.bytes)), el('td', {}, number(row.layers)))
 }
 
 function withParams(params, changes) {
@@ -190,10 +242,10 @@ function withParams(params, changes) {
 
 function filterHead(params) {
   const sort = params.get('sort') || 'name', descending = params.get('order') === 'desc'
-  return el('tr', {}, COLUMNS.map(([key, title, cls]) => {
+  return el('tr', {}, COLUMNS.map(([key, title]) => {
     const current = key === sort
     const order = current ? (descending ? '' : 'desc') : key === 'name' ? '' : 'desc'
-    return el('th', { class: cls || '', 'aria-sort': current ? (descending ? 'descending' : 'ascending') : null },
+    return el('th', { 'aria-sort': current ? (descending ? 'descending' : 'ascending') : null },
       el('button', { type: 'button', onclick: () => { location.hash = withParams(params, { sort: key, order, offset: '' }) } }, title + (current ? (descending ? ' ↓' : ' ↑') : '')))
   }))
 }
@@ -208,13 +260,14 @@ function pages(table, params) {
 }
 
 async function filters(params) {
-  const query = new URLSearchParams({ q: params.get('q') || '', sort: params.get('sort') || 'name', order: params.get('order') || '', offset: params.get('offset') || '0', limit: '50' })
+  const query = new URLSearchParams({ q: params.get('q') || '', sort: params.get('sort') || 'name', order: params.get('order') || '', offset: params.get('offset') || '0', limit: '50', quarantined: params.get('quarantined') || '' })
   const [now, table] = await Promise.all([ask('/api/overview'), ask('/api/filters?' + query)])
   const search = el('input', { type: 'search', name: 'q', value: params.get('q') || '', placeholder: 'part of a name, or a pattern: user:*', 'aria-label': 'search', maxlength: 200 })
   const submit = (event) => { event.preventDefault(); location.hash = withParams(params, { q: search.value, offset: '' }) }
   // Passes over very many filters are made when they are asked for, not every two seconds.
   const again = table.busyMs > 100 ? 60000 : REFRESH_MS
-  return [now, el('section', { class: 'card' }, el('form', { onsubmit: submit, role: 'search' }, search),
+  const all = params.get('quarantined') ? el('a', { href: withParams(params, { quarantined: '', offset: '' }) }, 'only quarantined filters; show all') : null
+  return [now, el('section', { class: 'card' }, el('form', { onsubmit: submit, role: 'search' }, search, all),
     el('div', { class: 'scroll' }, el('table', { id: 'filters' }, el('thead', {}, filterHead(params)), el('tbody', {}, table.rows.map(filterRow)))), pages(table, params)), again]
 }
 
@@ -222,10 +275,10 @@ async function filters(params) {
 
 function layerTable(layers, cuckoo) {
   const titles = cuckoo ? ['sub-filter', 'items', 'slots', 'fill', 'slots taken', 'bucket', 'rate', 'rate when full'] : ['layer', 'items', 'capacity', 'fill', 'bits set', 'k', 'rate', 'its share']
-  const head = el('tr', {}, ...titles.map((t, i) => el('th', { class: i === 2 || i === 5 ? 'wide' : '' }, t)))
+  const head = el('tr', {}, ...titles.map((t) => el('th', {}, t)))
   return el('div', { class: 'scroll' }, el('table', { id: 'layers' }, el('thead', {}, head), el('tbody', {}, layers.map((l, i) => el('tr', {},
-    el('td', {}, String(i + 1)), el('td', {}, number(l.items)), el('td', { class: 'wide' }, number(l.capacity)), el('td', {}, percent(l.items / l.capacity), bar(l.items / l.capacity)),
-    el('td', {}, percent(l.bitsSet)), el('td', { class: 'wide' }, number(l.k)), el('td', {}, rate(l.rate)), el('td', {}, rate(l.asked)))))))
+    el('td', {}, String(i + 1)), el('td', {}, number(l.items)), el('td', {}, number(l.capacity)), el('td', {}, percent(l.items / l.capacity), bar(l.items / l.capacity)),
+    el('td', {}, percent(l.bitsSet)), el('td', {}, number(l.k)), el('td', {}, rate(l.rate)), el('td', {}, rate(l.asked)))))))
 }
 
 // The layers of a part come together; those of forgotten parts have none.
@@ -246,9 +299,9 @@ function ringParts(layers) {
 function ringTable(layers) {
   const parts = ringParts(layers)
   if (!parts.length) return el('p', { class: 'soft' }, 'no part is within the window')
-  const head = el('tr', {}, ...['part', 'age', 'forgotten in', 'items', 'fill', 'bits set'].map((t, i) => el('th', { class: i === 2 ? 'wide' : '' }, t)))
+  const head = el('tr', {}, ...['part', 'age', 'forgotten in', 'items', 'fill', 'bits set'].map((t) => el('th', {}, t)))
   return el('div', { class: 'scroll' }, el('table', { id: 'ring' }, el('thead', {}, head), el('tbody', {}, parts.map((p) => el('tr', {},
-    el('td', {}, String(p.number)), el('td', {}, duration(p.ageS * 1000)), el('td', { class: 'wide' }, p.leftS == null ? '–' : duration(p.leftS * 1000)), el('td', {}, number(p.items)),
+    el('td', {}, String(p.number)), el('td', {}, duration(p.ageS * 1000)), el('td', {}, p.leftS == null ? '–' : duration(p.leftS * 1000)), el('td', {}, number(p.items)),
     el('td', {}, percent(p.items / p.capacity), bar(p.items / p.capacity)), el('td', {}, percent(p.set / p.bits), bar(p.set / p.bits)))))))
 }
 
@@ -266,7 +319,7 @@ async function filter(params) {
   const asked = f.hits + f.misses
   const measured = { rate: f.measured, asked: f.asked }
   return [now, el('h2', { id: 'filter' }, title + (f.cuckoo ? ' (cuckoo filter)' : '')), el('div', { class: 'cards' },
-    card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.items, 'items'),
+    card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.items, 'items', POINTS),
       list([['capacity', number(f.capacity) + (f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
         ['expires', f.expiresMs ? when(f.expiresMs / 1000) : 'never']])),
     card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))),
@@ -281,21 +334,29 @@ async function filter(params) {
 
 async function slowlog() {
   const [now, log] = await Promise.all([ask('/api/overview'), ask('/api/slowlog')])
-  const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, micros(e.us)), el('td', { class: 'words' }, e.words.join(' ')), el('td', { class: 'wide' }, e.client || e.addr)))
+  const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, micros(e.us)), el('td', { class: 'words' }, e.words.join(' ')), el('td', {}, e.client || e.addr)))
   return [now, card(`Slow log: ${log.total} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
 }
 
 async function clients() {
   const [now, all] = await Promise.all([ask('/api/overview'), ask('/api/clients')])
-  const head = el('tr', {}, ...['client', 'last command', 'commands', 'idle', 'memory', 'pending reply'].map((t, i) => el('th', { class: i === 5 ? 'wide' : '' }, t)))
-  const rows = all.rows.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.command), el('td', {}, compact(c.commands)),
-    el('td', {}, duration(c.idleMs)), el('td', {}, bytes(c.memory)), el('td', { class: 'wide' }, bytes(c.output))))
+  const head = el('tr', {}, ...['client', 'user', 'database', 'TLS', 'library', 'last command', 'commands', 'idle', 'memory', 'pending reply'].map((t) => el('th', {}, t)))
+  const rows = all.rows.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.user), el('td', {}, String(c.db)), el('td', {}, c.tls ? 'yes' : 'no'), el('td', {}, c.library), el('td', {}, c.command), el('td', {}, compact(c.commands)),
+    el('td', {}, duration(c.idleMs)), el('td', {}, bytes(c.memory)), el('td', {}, bytes(c.output))))
   return [now, card(`Clients: ${number(all.total)}` + (all.rows.length < all.total ? `, the ${all.rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
+}
+
+async function aclLog() {
+  const [now, log] = await Promise.all([ask('/api/overview'), ask('/api/acllog')])
+  const head = el('tr', {}, ...['last', 'times', 'refused for', 'what', 'user', 'client'].map((t) => el('th', {}, t)))
+  const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, compact(e.count)), el('td', {}, e.reason), el('td', { class: 'words' }, e.object), el('td', {}, e.user),
+    el('td', { class: 'words' }, (/ addr=(\S+)/.exec(' ' + e.client) || [])[1] || '–')))
+  return [now, card(`Refused access: ${number(log.total)} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'acllog' }, el('thead', {}, head), el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was refused'))]
 }
 
 // ---- views ----
 
-const VIEWS = { '/': overview, '/filters': filters, '/filter': filter, '/slowlog': slowlog, '/clients': clients }
+const VIEWS = { '/': overview, '/filters': filters, '/filter': filter, '/slowlog': slowlog, '/clients': clients, '/acllog': aclLog }
 
 async function show(fresh) {
   const mine = ++shown

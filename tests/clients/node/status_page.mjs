@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import net from 'node:net';
+import { hostname } from 'node:os';
 import path from 'node:path';
 
 import { Browser, findBrowser } from './browser.mjs';
@@ -135,6 +136,9 @@ const tests = {
             ['CONFIG', 'SET', 'slowlog-log-slower-than', '10000'], ['CLIENT', 'SETNAME', '<b>me</b>']]);
         const now = await json('/api/overview');
         assert.deepEqual([now.ready, now.state, now.port], [true, 'ready', Number(BLOOMERY_PORT)]);
+        assert.deepEqual([now.host, now.certificateUnix, now.evictions], [hostname(), 0, 0]);
+        const { stepMs, points } = await json('/api/history');
+        assert.ok(stepMs === 10000 && points.every(point => point.memory > 0 && point.cpu >= 0), JSON.stringify(points));
         assert.ok(now.traffic.added > 5000 && now.memory.total > now.memory.bits && now.save.ok && now.log.writable);
         assert.ok(now.commands.find(each => each.name === 'bf.add').p99Us > 0);
         const slow = await json('/api/slowlog');
@@ -144,8 +148,19 @@ const tests = {
         socket.write('CLIENT SETNAME <b>me</b>\r\n');
         await once(socket, 'data');
         const clients = await json('/api/clients');
-        assert.ok(clients.rows.some(row => row.name === '<b>me</b>' && row.command === 'client|setname'), JSON.stringify(clients));
+        assert.ok(clients.rows.some(row => row.name === '<b>me</b>' && row.command === 'client|setname' && row.user === 'default' && row.db === 0 && row.tls === false), JSON.stringify(clients));
         socket.end();
+    },
+
+    async 'refused access is listed'() {
+        await commands([['ACL', 'SETUSER', '<i>ann</i>', 'on', '>pw', '+ping']]);
+        const socket = net.connect(Number(BLOOMERY_PORT), '127.0.0.1');
+        socket.write('AUTH <i>ann</i> wrong\r\n');
+        await once(socket, 'data');
+        socket.end();
+        const log = await json('/api/acllog');
+        assert.ok(log.total > 0 && log.entries.some(entry => entry.user === '<i>ann</i>' && entry.reason === 'auth' && entry.count === 1), JSON.stringify(log));
+        assert.ok((await json('/api/overview')).denied > 0);
     },
 
     async 'the password guards page and data'() {
@@ -198,6 +213,8 @@ async function look(browser) {
     await theme(browser, 'light');
     await browser.send('Page.navigate', { url: `${page}/` });
     await browser.until(`document.getElementById('state').textContent === 'ready' && document.body.innerText.includes('commands/s')`);
+    assert.match(await browser.run('document.title'), new RegExp(`^\\S+:${BLOOMERY_PORT} – Bloomery$`));
+    assert.ok(await browser.run(`document.querySelectorAll('#history svg').length`) === 6);
     const light = await browser.run('getComputedStyle(document.body).backgroundColor');
     await picture(browser, 'overview');
     await theme(browser, 'dark');
@@ -230,7 +247,7 @@ async function look(browser) {
     await picture(browser, 'window');
 
     await size(browser, 390, 844); // a telephone
-    for (const view of ['/', '/filters', '/filter?key=' + hex('page:100'), '/filter?key=' + hex('ring:items'), '/slowlog', '/clients']) {
+    for (const view of ['/', '/filters', '/filter?key=' + hex('page:100'), '/filter?key=' + hex('ring:items'), '/slowlog', '/clients', '/acllog']) {
         await browser.run(`location.hash = '#${view}'`);
         await browser.until(`document.getElementById('main').dataset.view === ${JSON.stringify(view.split('?')[0])}`);
         const [seen, whole] = await browser.run('[document.documentElement.clientWidth, document.documentElement.scrollWidth]');

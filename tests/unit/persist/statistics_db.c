@@ -78,6 +78,53 @@ Test(statistics_db, both_forms_and_every_cut)
     cr_expect_eq(statistics_db_rate(fsops_posix(), tmp_path(dir, "none").text, &rate), -ENOENT);
 }
 
+/* A file with the histogram of partition sizes alone: `n` buckets, one partition in each. */
+static size_t make_histogram(unsigned char *out, bool checksums, unsigned n)
+{
+    size_t at = put_number(out, 1, 4);
+    at += checksums ? put_number(out + at, 0x12345678, 4) : 0;
+    at += put_number(out + at, 2, 4);
+    at += put_number(out + at, at + 4, 4);
+    at += put_number(out + at, n, 4);
+    for (unsigned i = 0; i < n; i++) {
+        at += put_number(out + at, i < 2 ? 1 : i, 8);
+        at += put_number(out + at, 1, 8);
+    }
+    return at;
+}
+
+static int count_partitions(const unsigned char *bytes, size_t len, uint64_t *partitions)
+{
+    struct tmp_path path = tmp_path(dir, "nb-1-big-Statistics.db");
+    file_write(path.text, bytes, len);
+    return statistics_db_partitions(fsops_posix(), path.text, partitions);
+}
+
+Test(statistics_db, partitions_of_both_forms_and_every_cut)
+{
+    unsigned char bytes[5000];
+    uint64_t partitions;
+    struct rng rng;
+    rng_init(&rng, 6);
+    for (int form = 0; form < 2; form++) {
+        size_t len = make_histogram(bytes, form, 156);
+        cr_expect_eq(count_partitions(bytes, len, &partitions), 0);
+        cr_expect_eq(partitions, 156);
+        for (size_t cut = 0; cut < len; cut += cut < 60 ? 1 : 97)
+            cr_expect_eq(count_partitions(bytes, cut, &partitions), -EINVAL, "%zu", cut);
+        for (int round = 0; round < 5000; round++) {
+            len = make_histogram(bytes, form, 20);
+            bytes[rng_below(&rng, len)] = (unsigned char)rng_next(&rng);
+            int rc = count_partitions(bytes, len, &partitions);
+            cr_expect(rc == -EINVAL || (rc == 0 && partitions > 0), "%d", rc);
+        }
+    }
+    cr_expect_eq(count_partitions(bytes, make_histogram(bytes, false, 257), &partitions), -EINVAL);
+    size_t len = make_histogram(bytes, false, 20);
+    memset(bytes + len - 8, 0xff, 8);
+    cr_expect_eq(count_partitions(bytes, len, &partitions), -EINVAL);
+}
+
 Test(statistics_db, bytes_of_chance)
 {
     unsigned char bytes[200];
@@ -109,6 +156,9 @@ Test(statistics_db, real_ones)
         bool has = !strstr(path, "-ic-");
         cr_expect_eq(statistics_db_rate(fsops_posix(), path, &rate), has ? 0 : -EINVAL, "%s", path);
         cr_expect(!has || rate == 0.01, "%s", path);
+        uint64_t partitions = 0;
+        cr_expect_eq(statistics_db_partitions(fsops_posix(), path, &partitions), has ? 0 : -EINVAL, "%s", path);
+        cr_expect(!has || (partitions >= 1 && partitions <= 130), "%s", path);
         n++;
     }
     cr_expect_gt(n, 40);

@@ -158,6 +158,26 @@ Test(tool_sstables, an_index_cut_between_two_entries_is_not_whole)
     }
 }
 
+/* The same by the number of partitions in Statistics.db, where there is no Summary.db. */
+Test(tool_sstables, an_index_with_fewer_keys_than_were_counted_is_not_whole)
+{
+    make_table("nb-1-big-", true, KEYS);
+    ASSERT_RUN(
+        0, "",
+        "python3 -c 'import struct; open(\"nb-1-big-Statistics.db\", \"wb\").write(struct.pack(\">5I4QI\", 1, 0, 2, "
+        "16, 2, 1, 0, 1, %d, 0))'",
+        dir, KEYS);
+    ASSERT_RUN(0, "whole: 2000 keys", TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "", "cp nb-1-big-Filter.db before && truncate -s -%d nb-1-big-Index.db", dir, 2 + 4 + 10 + 1999 % 7);
+    ASSERT_RUN(1, "Index.db is damaged: it has 1999 keys, and Statistics.db counts 2000 partitions: it has been cut",
+               TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "the first 100 keys", TOOL "verify --sample 100 nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "counts 2000 partitions: it has been cut, or Statistics.db is of another SSTable; nothing has",
+               TOOL "rebuild --same nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "", "cmp before nb-1-big-Filter.db", dir);
+    ASSERT_RUN(0, "whole: 1999 keys", "truncate -s 50 nb-1-big-Statistics.db && " TOOL "verify nb-1-big-Data.db", dir);
+}
+
 /* Bits of another version are told from damage by the first keys. */
 Test(tool_sstables, another_layout_is_named)
 {
@@ -272,7 +292,11 @@ Test(tool_sstables, what_is_refused_changes_nothing)
                dir);
     ASSERT_RUN(1, "below Cassandra's table", TOOL "rebuild --error 1e-9 me-1-big-Data.db", dir);
     ASSERT_RUN(1, "da-2-bti-Data.db: Partitions.db: No such file", TOOL "rebuild --same da-2-bti-Data.db", dir);
-    ASSERT_RUN(1, "Scylla.db may have a checksum",
+    ASSERT_RUN(1, "Scylla.db: its entry of type 12 may have a checksum of the filter",
+               "printf '\\0\\0\\0\\1\\0\\0\\0\\14\\0\\0\\0\\1x' >me-1-big-Scylla.db && " TOOL
+               "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
+               dir);
+    ASSERT_RUN(1, "Scylla.db: it is damaged; nothing has been changed",
                "touch me-1-big-Scylla.db && " TOOL
                "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
                dir);
@@ -327,6 +351,55 @@ Test(tool_sstables, real_tables)
         "rebuild --same --output new \"$data\" >said 2>&1 && cmp -s new \"${data%%Data.db}Filter.db\" && n=$((n + 1)); "
         "done; echo $n same",
         dir);
+}
+
+/* Those with a Scylla.db, which has no checksum of the filter: in place. */
+Test(tool_sstables, real_tables_of_scylladb)
+{
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    ASSERT_RUN(0, "6 same\n",
+               "n=0; for scylla in '" BLOOMERY_SHARED_GOLDEN_DIR "'/sstables/*/*-Scylla.db; do rm -rf t && mkdir t && "
+               "cp --no-preserve=mode \"${scylla%%Scylla.db}\"* t && " TOOL
+               "rebuild --same t/*-Data.db >said 2>&1 && cmp -s t/*-Filter.db \"${scylla%%Scylla.db}Filter.db\" && "
+               "n=$((n + 1)); done; echo $n same",
+               dir);
+}
+
+/* Each Statistics.db since ka is understood: of an Index.db without its last entry, and without a Summary.db. */
+Test(tool_sstables, real_statistics)
+{
+    static const char script[] = "import sys\n"
+                                 "data, new = open(sys.argv[1], 'rb').read(), sys.argv[2] == 'new'\n"
+                                 "def number(at):\n"
+                                 "    more = 0\n"
+                                 "    while data[at] & 0x80 >> more:\n"
+                                 "        more += 1\n"
+                                 "    return int.from_bytes(bytes([data[at] & 0x7f >> more]) + data[at + 1:at + 1 + "
+                                 "more], 'big'), at + 1 + more\n"
+                                 "at = 0\n"
+                                 "while at < len(data):\n"
+                                 "    last = at\n"
+                                 "    at += 2 + int.from_bytes(data[at:at + 2], 'big')\n"
+                                 "    if new:\n"
+                                 "        length, at = number(number(at)[1])\n"
+                                 "    else:\n"
+                                 "        length, at = int.from_bytes(data[at + 8:at + 12], 'big'), at + 12\n"
+                                 "    at += length\n"
+                                 "open(sys.argv[1], 'r+b').truncate(last)\n"
+                                 "print('no key' if last == 0 else 'Statistics.db counts')\n";
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    file_write(tmp_path(dir, "cut.py").text, script, sizeof(script) - 1);
+    ASSERT_RUN(0, "all noticed\n",
+               "for data in '" BLOOMERY_SHARED_GOLDEN_DIR
+               "'/sstables/*/*-Index.db; do case $data in *-ic-*) continue;; "
+               "esac; rm -rf t && mkdir t && cp --no-preserve=mode \"${data%%Index.db}\"* t && rm -f t/*-Summary.db; "
+               "index=$(echo t/*-Index.db); case $index in *-k?-*|t/l?-*) form=old;; *) form=new;; esac; "
+               "said=$(python3 cut.py $index $form) || exit 9; " TOOL
+               "rebuild --same --output new $index 2>&1 | grep -q \"$said\" || echo \"$data\"; done; echo all noticed",
+               dir);
+    cr_expect_str_eq(output, "all noticed\n", "%s", output);
 }
 
 /* Each Summary.db is understood: a key behind the last one is noticed. */

@@ -23,6 +23,8 @@ static void begin(void)
     cr_assert_not_null(web);
     web->server = server;
     web->wake = -1;
+    web->history = history_create();
+    cr_assert_not_null(web->history);
     client = rig_connect(0);
     rcu_reader_begin();
     rcu_reader_offline();
@@ -41,6 +43,7 @@ static void end(void)
     cr_assert_eq(web->reply_bytes, 0, "replies of closed connections count still");
     cr_assert_eq(web->ntables, 0);
     metrics_choice_deinit(&web->choice);
+    history_destroy(web->history);
     free(web);
     rcu_reader_end();
     rig_end();
@@ -138,13 +141,15 @@ Test(web, each_page_needs_the_rights_of_what_it_shows)
                  {"/readyz", NULL},
                  {"/metrics", ""},
                  {"/api/overview", ""},
+                 {"/api/history", ""},
                  {"/", ""},
                  {"/page.css", ""},
                  {"/page.js", ""},
                  {"/icon.svg", ""},
                  {"/api/filter?key=66", "bf.info"},
                  {"/api/slowlog", "slowlog|get"},
-                 {"/api/clients", "client|list"}};
+                 {"/api/clients", "client|list"},
+                 {"/api/acllog", "acl|log"}};
     rig_call(client, "BF.ADD f a", ":1\r\n");
     rig_call(client, "CONFIG SET requirepass secret", "+OK\r\n");
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
@@ -436,4 +441,91 @@ Test(web, metrics_whose_passes_overlap)
     free(other);
     free(a);
     free(b);
+}
+
+Test(web, the_table_tells_why_filters_are_quarantined)
+{
+    rig_call(client, "BF.ADD good a", ":1\r\n");
+    cr_assert_eq(registry_create_quarantined(server->registry, (struct slice){"lost", 4}, 77, "its file is \"gone\""),
+                 0);
+    expect_keys("/api/filters", "good lost ");
+    expect_keys("/api/filters?quarantined=yes", "lost ");
+    expect_keys("/api/filters?quarantined=yes&q=good", "");
+    expect_keys("/api/filters?quarantined=", "good lost ");
+    char *reply = get("/api/filters?quarantined=yes");
+    cr_assert(strstr(reply, "\"reason\":\"its file is \\\"gone\\\"\""), "%s", body_of(reply));
+    free(reply);
+}
+
+/* ---- the last hour ---- */
+
+static void steps(int n, int64_t *now_ms)
+{
+    rcu_reader_online();
+    for (; n > 0; n--)
+        cr_assert_eq(history_step(web->history, server, *now_ms += HISTORY_STEP_MS), HISTORY_STEP_MS);
+    rcu_reader_offline();
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    while ((text = strstr(text, part))) {
+        text++;
+        n++;
+    }
+    return n;
+}
+
+/* The points as JSON, in `out`. */
+static const char *history_text(struct buf *out)
+{
+    buf_deinit(out);
+    history_write(web->history, out);
+    buf_append(out, "", 1);
+    return buf_head(out);
+}
+
+Test(web, the_last_hour_has_a_point_for_each_ten_seconds)
+{
+    struct buf out;
+    int64_t now_ms = 1000;
+    buf_init(&out, SIZE_MAX);
+    steps(1, &now_ms);
+    cr_assert_str_eq(history_text(&out), "{\"stepMs\":10000,\"points\":[]}");
+    for (int i = 0; i < 20; i++)
+        rig_call(client, "BF.EXISTS nothing x", ":0\r\n");
+    rig_call(client, "BF.NOSUCH", "-ERR unknown command 'BF.NOSUCH', with args beginning with: \r\n");
+    cr_assert_eq(history_step(web->history, server, now_ms + 4000), 6000, "before its time");
+    steps(1, &now_ms);
+    const char *text = history_text(&out);
+    cr_assert(strstr(text, "\"errors\":0.1,"), "one error in ten seconds: %s", text);
+    cr_assert(strstr(text, "\"commands\":2."), "21 commands in ten seconds: %s", text);
+    cr_assert(!strstr(text, "\"p99Us\":null"), "%s", text);
+    steps(1, &now_ms);
+    cr_assert(strstr(history_text(&out), "\"p99Us\":null"), "no command in this one");
+    steps(HISTORY_POINTS, &now_ms);
+    text = history_text(&out);
+    cr_assert_eq(count_of(text, "unixMs"), HISTORY_POINTS);
+    cr_assert_eq(count_of(text, "\"errors\":0,"), HISTORY_POINTS, "the first points are forgotten");
+    buf_deinit(&out);
+}
+
+Test(web, durations_of_the_last_minute_end_with_it)
+{
+    struct histogram durations;
+    int64_t now_ms = 1000;
+    size_t command = (size_t)command_find((struct slice){"bf.exists", 9});
+    cr_assert(!history_minute(web->history, server, command, &durations));
+    rig_call(client, "BF.EXISTS nothing x", ":0\r\n");
+    steps(1, &now_ms);
+    rig_call(client, "BF.EXISTS nothing x", ":0\r\n");
+    cr_assert(history_minute(web->history, server, command, &durations));
+    cr_assert_eq(histogram_count(&durations), 2, "both are of the last minute");
+    rig_call(client, "CONFIG RESETSTAT", "+OK\r\n");
+    cr_assert(history_minute(web->history, server, command, &durations), "a reset does not affect them");
+    steps(3, &now_ms);
+    cr_assert(history_minute(web->history, server, command, &durations));
+    steps(4, &now_ms);
+    cr_assert(!history_minute(web->history, server, command, &durations), "nothing in the last minute");
 }

@@ -1,0 +1,40 @@
+/* history: the last hour of the daemon, a point for each ten seconds, and the durations of each command in the last
+ * minute. It begins with the web thread, not with the first look at the status page.
+ *
+ * Memory: 20 kB, and 20 kB for each command that is in use. Thread: the web thread's. */
+#ifndef BLOOMERY_HISTORY_H
+#define BLOOMERY_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "histogram.h"
+
+#define HISTORY_STEP_MS 10000
+#define HISTORY_POINTS  360
+
+struct history;
+struct server;
+
+/* NULL without memory. */
+struct history *history_create(void);
+void history_destroy(struct history *history); /* NULL is fine */
+
+/* Takes a point when its time has come. Returns the milliseconds until the next one. `now_ms` is monotonic. An online
+ * RCU reader. */
+int history_step(struct history *history, struct server *server, int64_t now_ms);
+
+/* The processors that were in use between the last two points; NAN: unknown. */
+double history_cpu(const struct history *history);
+
+/* The durations of a command's calls in the last 30 to 60 seconds, or since the start if that is later. False: there
+ * were none, or they are not measured. */
+bool history_minute(const struct history *history, struct server *server, size_t command,
+                    struct histogram *durations_out);
+
+/* The points as JSON, the oldest first. */
+void history_write(const struct history *history, struct buf *out);
+
+#endif

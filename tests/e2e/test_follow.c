@@ -1,0 +1,452 @@
+/* `bloomery move --follow`, `--cutover` and `--merge` between two daemons, with clients that go on all along. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon_pair.h"
+#include "program.h"
+#include "wait.h"
+
+static char output[16384]; /* of the last run */
+
+DAEMON_PAIR(follow);
+
+static int move(const char *options)
+{
+    return program_run(output, sizeof(output),
+                       "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1", BLOOMERY_TOOL_PATH,
+                       source.port, target.port, options);
+}
+
+static void expect_move(int status, const char *text, const char *options)
+{
+    int got = move(options);
+    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
+    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
+}
+
+/* Starts it beside the test, from one daemon to the other; `option` may be NULL. */
+static pid_t move_beside(int from_port, int to_port, const char *how, const char *option)
+{
+    char from_url[64], to_url[64];
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", from_port);
+    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", to_port);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)!freopen("/dev/null", "w", stdout);
+        (void)!freopen("/dev/null", "w", stderr);
+        execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, how, option, (char *)NULL);
+        _exit(99);
+    }
+    cr_assert_gt(pid, 0);
+    return pid;
+}
+
+static void expect_end(pid_t pid, int signal_number, int expected)
+{
+    int status;
+    if (signal_number)
+        kill(pid, signal_number);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == expected, "%d", status);
+}
+
+/* ---- clients that go on ---- */
+
+#define ITEMS_MAX 200000 /* of each */
+
+/* Adds the items <id>:0, <id>:1, ... one after the other, each until a server has acknowledged it; goes to the target
+ * when the source is read-only, and connects again when it is disconnected. */
+struct live {
+    int id, port;
+    const char *add, *remove, *filter; /* `remove`: NULL or CF.DEL, for every third item */
+    pthread_t thread;
+    atomic_bool *stop;
+    long acked;   /* items */
+    long at_home; /* of these, acknowledged by the source */
+    bool failed;  /* by an answer that no client may get */
+    char why[256];
+};
+
+static redisContext *reach(const struct live *live)
+{
+    redisContext *client = redisConnect("127.0.0.1", live->port);
+    cr_assert(client);
+    return client;
+}
+
+/* Whether the command was acknowledged. */
+static bool call(struct live *live, redisContext **client, const char *command, long n)
+{
+    redisReply *reply = redisCommand(*client, "%s %s %d:%ld", command, live->filter, live->id, n);
+    bool acked = reply && reply->type == REDIS_REPLY_INTEGER;
+    bool read_only = reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "READONLY", 8) == 0;
+    if (reply && !acked && !read_only) {
+        live->failed = true;
+        snprintf(live->why, sizeof(live->why), "%s: %s", command, reply->str ? reply->str : "?");
+    }
+    freeReplyObject(reply);
+    if (read_only)
+        live->port = target.port;
+    if (!acked) {
+        redisFree(*client);
+        *client = reach(live);
+    }
+    return acked;
+}
+
+static bool is_removed(const struct live *live, long n)
+{
+    return live->remove && n % 3 == 0;
+}
+
+static void *live_run(void *ctx)
+{
+    struct live *live = ctx;
+    redisContext *client = reach(live);
+    while (!atomic_load(live->stop) && !live->failed && live->acked < ITEMS_MAX) {
+        if (!call(live, &client, live->add, live->acked))
+            continue;
+        live->at_home += live->port == source.port;
+        live->acked++;
+        if (is_removed(live, live->acked - 1))
+            (void)call(live, &client, live->remove, live->acked - 1); /* without a reply: perhaps */
+    }
+    redisFree(client);
+    return NULL;
+}
+
+static void live_start(struct live *live, size_t n, atomic_bool *stop)
+{
+    for (size_t i = 0; i < n; i++) {
+        live[i].id = (int)i;
+        live[i].port = source.port;
+        live[i].stop = stop;
+        cr_assert_eq(pthread_create(&live[i].thread, NULL, live_run, &live[i]), 0);
+    }
+}
+
+static void live_join(struct live *live, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        pthread_join(live[i].thread, NULL);
+        cr_assert_not(live[i].failed, "%s: %s", live[i].filter, live[i].why);
+    }
+}
+
+/* Each item that either server has acknowledged is in the target. */
+static void live_check(const struct live *live)
+{
+    enum { PART = 1000 };
+    char command[128];
+    for (long first = 0; first < live->acked; first += PART) {
+        long end = first + PART < live->acked ? first + PART : live->acked;
+        for (long n = first; n < end; n++) {
+            snprintf(command, sizeof(command), "%.2s.EXISTS %s %d:%ld", live->add, live->filter, live->id, n);
+            redisAppendCommand(to, command);
+        }
+        for (long n = first; n < end; n++) {
+            redisReply *reply;
+            cr_assert_eq(redisGetReply(to, (void **)&reply), REDIS_OK);
+            cr_assert(reply->type == REDIS_REPLY_INTEGER && (reply->integer == 1 || is_removed(live, n)),
+                      "%s %d:%ld of %ld (%ld in the source) is lost", live->filter, live->id, n, live->acked,
+                      live->at_home);
+            freeReplyObject(reply);
+        }
+    }
+}
+
+/* ---- names that come and go ---- */
+
+#define NAMES 12
+
+struct churn {
+    pthread_t thread;
+    unsigned steps;
+};
+
+static void churn_command(unsigned step, char *text, size_t size)
+{
+    unsigned a = step * 7 % NAMES, b = step * 5 % NAMES, what = step % 11;
+    switch (what) {
+    case 0:
+        snprintf(text, size, "DEL n:%u", a);
+        break;
+    case 1:
+        snprintf(text, size, "RENAME n:%u n:%u", a, b);
+        break;
+    case 2:
+        snprintf(text, size, "PEXPIRE n:%u %u", a, step % 300 + 1);
+        break;
+    case 3:
+        snprintf(text, size, "PERSIST n:%u", a);
+        break;
+    case 4:
+        snprintf(text, size, "CF.ADD n:%u %u", a, step);
+        break;
+    case 5:
+        snprintf(text, size, "BF.INSERT n:%u CAPACITY 500 WINDOW ITEMS 1000 ITEMS %u", b, step);
+        break;
+    default:
+        snprintf(text, size, "BF.ADD n:%u %u", b, step % 400);
+        break;
+    }
+}
+
+/* Until the source is read-only. */
+static void *churn_run(void *ctx)
+{
+    struct churn *churn = ctx;
+    redisContext *client = redisConnect("127.0.0.1", source.port);
+    for (bool goes_on = true; goes_on;) {
+        char text[128];
+        churn_command(churn->steps++, text, sizeof(text));
+        redisReply *reply = redisCommand(client, text);
+        goes_on = !reply || reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "READONLY", 8) != 0;
+        freeReplyObject(reply);
+        if (!reply) {
+            redisFree(client);
+            client = redisConnect("127.0.0.1", source.port);
+        }
+    }
+    redisFree(client);
+    return NULL;
+}
+
+/* What both answer about the names is the same. */
+static void expect_same_names(void)
+{
+    static const char *const questions[] = {"TYPE n:%d", "BF.INFO n:%d", "CF.INFO n:%d"};
+    for (int i = 0; i < NAMES; i++) {
+        /* Either has its own moment at which a name expires. */
+        wait_until(client_number(from, "EXISTS n:%d", i) == client_number(to, "EXISTS n:%d", i));
+        bool stays = client_number(from, "PTTL n:%d", i) == -1;
+        if (stays)
+            expect(to, ":-1", "PTTL n:%d", i);
+        for (size_t j = 0; stays && j < sizeof(questions) / sizeof(questions[0]); j++) {
+            char *here = strdup(client_ask(from, questions[j], i));
+            cr_expect_str_eq(client_ask(to, questions[j], i), here, "n:%d", i);
+            free(here);
+        }
+        for (int item = 0; stays && item < 400; item += 7) {
+            char *here = strdup(client_ask(from, "BF.EXISTS n:%d %d", i, item));
+            cr_expect_str_eq(client_ask(to, "BF.EXISTS n:%d %d", i, item), here, "n:%d", i);
+            free(here);
+        }
+    }
+}
+
+/* ---- cutover ---- */
+
+/* Small filters and large ones of either kind, windows, deletions, names that come and go: what was acknowledged by
+ * either server is in the target. */
+PAIR_TEST(follow, live_clients_lose_nothing_when_the_source_is_cut_over)
+{
+    static struct live live[] = {
+        {.add = "BF.ADD", .filter = "bloom"},    {.add = "BF.ADD", .filter = "bloom"},
+        {.add = "BF.ADD", .filter = "window"},   {.add = "BF.ADD", .filter = "large"},
+        {.add = "CF.ADD", .filter = "cuckoo"},   {.add = "CF.ADD", .remove = "CF.DEL", .filter = "cuckoo"},
+        {.add = "CF.ADD", .filter = "large-cf"},
+    };
+    enum { LIVE = sizeof(live) / sizeof(live[0]) };
+    atomic_bool stop = false;
+    struct churn churn = {.steps = 1};
+    expect(from, "+OK", "BF.RESERVE bloom 0.000001 1000");
+    expect(from, "+OK", "BF.RESERVE window 0.000001 100000 WINDOW 100000");
+    expect(from, "+OK", "BF.RESERVE large 0.000001 1000000");
+    expect(from, "+OK", "CF.RESERVE cuckoo 1000 EXPANSION 2");
+    expect(from, "+OK", "CF.RESERVE large-cf 10000000");
+    live_start(live, LIVE, &stop);
+    cr_assert_eq(pthread_create(&churn.thread, NULL, churn_run, &churn), 0);
+    wait_until(client_number(from, "BF.CARD bloom") > 1000);
+    expect_move(0, "cut over writers of the source waited for ", "--cutover --behind 60");
+    long long moved = client_number(to, "BF.CARD bloom");
+    cr_assert(strstr(output, "now it answers them -READONLY"), "%s", output);
+    redisFree(from); /* which was closed, too */
+    from = client_open(source.port);
+    pthread_join(churn.thread, NULL);
+    wait_until(client_number(to, "BF.CARD bloom") > moved); /* clients have come over */
+    atomic_store(&stop, true);
+    live_join(live, LIVE);
+    for (size_t i = 0; i < LIVE; i++) {
+        cr_expect_gt(live[i].at_home, 0);
+        live_check(&live[i]);
+    }
+    expect_same_names();
+    expect(from, "-READONLY You can't write against a read only server: its setting read-only is yes",
+           "BF.ADD bloom x");
+    expect(from, ":1", "BF.EXISTS bloom 0:0");
+    expect(from, "+OK", "CONFIG SET read-only no");
+    expect(from, ":1", "BF.ADD bloom x");
+}
+
+/* A filter that does not go along: the source's clients go on. */
+PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
+{
+    expect(from, "+OK", "BF.RESERVE large 0.001 1000000");
+    expect(from, ":1", "BF.ADD small a");
+    expect(to, "+OK", "CONFIG SET bf-max-filter-bytes 100000");
+    expect_move(3, "no cutover: filters are missing in the target", "--cutover");
+    cr_assert(strstr(output, "skipped large: "), "%s", output);
+    cr_assert(strstr(output, "the source goes on as before"), "%s", output);
+    expect(from, ":1", "BF.ADD small b");
+    expect(from, "[\"read-only\",\"no\"]", "CONFIG GET read-only");
+
+    expect(to, "+OK", "CONFIG SET bf-max-filter-bytes 1gb");
+    expect(from, "+OK", "SELECT 3");
+    expect(from, ":1", "BF.ADD other a");
+    expect_move(1, "it has keys in database 3, which this run does not move", "--cutover");
+    expect(from, ":1", "DEL other");
+    expect(from, "+OK", "SELECT 0");
+    expect(from, "+OK", "ACL SETUSER default -config");
+    expect_move(1, "it refuses CONFIG GET, which --cutover needs", "--cutover");
+    expect(from, ":1", "BF.ADD small c");
+    expect(from, "+OK", "ACL SETUSER default +config -client|pause");
+    expect_move(1, "it refuses CLIENT PAUSE ... WRITE, which --cutover needs", "--cutover");
+    expect(from, "+OK", "ACL SETUSER default +client -client|kill");
+    expect_move(1, "it refuses CLIENT KILL, which --cutover needs", "--cutover");
+    expect(from, ":1", "BF.ADD small d");
+    expect(from, "+OK", "ACL SETUSER default +client");
+    expect_move(0, "cut over", "--cutover");
+    expect(to, "[:1,:1,:1,:1]", "BF.MEXISTS small a b c d");
+}
+
+/* ---- following ---- */
+
+PAIR_TEST(follow, what_changes_is_repeated_until_a_signal)
+{
+    expect(from, ":1", "BF.ADD one a");
+    expect(from, ":1", "BF.ADD two b");
+    expect(from, ":1", "BF.ADD gone x");
+    expect(from, "+OK", "CF.RESERVE cuckoo 100");
+    expect(to, ":1", "BF.ADD elsewhere x");
+    pid_t pid = move_beside(source.port, target.port, "--follow", NULL);
+    wait_until(client_number(to, "DBSIZE") == 5);
+    expect(from, ":1", "DEL gone");
+    wait_until(client_number(to, "EXISTS gone") == 0);
+    expect(from, ":1", "BF.ADD later x");
+    wait_until(client_number(to, "EXISTS later") == 1);
+    expect(from, ":1", "BF.ADD one more");
+    wait_until(client_number(to, "BF.EXISTS one more") == 1);
+    expect(from, ":1", "CF.ADD cuckoo x");
+    wait_until(client_number(to, "CF.EXISTS cuckoo x") == 1);
+    expect(from, ":1", "CF.DEL cuckoo x");
+    wait_until(client_number(to, "CF.EXISTS cuckoo x") == 0);
+    expect(from, ":1", "PEXPIRE later 1000000");
+    wait_until(client_number(to, "PTTL later") > 0);
+    expect(from, ":1", "PERSIST later");
+    wait_until(client_number(to, "PTTL later") == -1);
+    expect(from, ":1", "PEXPIRE later 1");
+    wait_until(client_number(to, "EXISTS later") == 0);
+    expect(from, ":1", "BF.ADD one b"); /* "one" has as many items as "swapped" */
+    expect(from, "[:1,:1,:1]", "BF.MADD swapped x y z");
+    expect(from, "+OK", "RENAME swapped one");
+    wait_until(client_number(to, "BF.EXISTS one x") == 1 && client_number(to, "EXISTS swapped") == 0);
+    expect(to, ":0", "BF.EXISTS one a");
+    expect(from, "+OK", "FLUSHALL");
+    wait_until(client_number(to, "DBSIZE") == 1);
+    expect(to, ":1", "EXISTS elsewhere");
+    expect_end(pid, SIGINT, 130);
+}
+
+PAIR_TEST(follow, only_matching_names_are_followed)
+{
+    pid_t pid = move_beside(source.port, target.port, "--follow", "--match=u:*");
+    expect(from, ":1", "BF.ADD other x");
+    expect(from, ":1", "BF.ADD u:1 x");
+    wait_until(client_number(to, "EXISTS u:1") == 1);
+    expect(to, ":0", "EXISTS other");
+    expect_end(pid, SIGTERM, 143);
+}
+
+/* Connections that end, of the tool to either server: then everything may have changed. */
+PAIR_TEST(follow, lost_connections_lose_no_change)
+{
+    expect(from, ":1", "BF.ADD f 0");
+    pid_t pid = move_beside(source.port, target.port, "--follow", NULL);
+    for (int i = 1; i < 40; i++) {
+        client_ask(i % 2 ? from : to, "CLIENT KILL TYPE normal SKIPME yes");
+        expect(from, ":1", "BF.ADD f %d", i);
+        expect(from, ":1", "BF.ADD f:%d x", i);
+        expect(from, i > 1 ? ":1" : ":0", "DEL f:%d", i - 1);
+        wait_until(client_number(to, "BF.EXISTS f %d", i) == 1);
+        wait_until(client_number(to, "EXISTS f:%d", i) == 1 && client_number(to, "EXISTS f:%d", i - 1) == 0);
+    }
+    expect_end(pid, SIGINT, 130);
+}
+
+/* ---- merges ---- */
+
+PAIR_TEST(follow, merge_unites_what_both_have)
+{
+    expect(from, "[:1,:1]", "BF.MADD both a b");
+    expect(to, "[:1,:1]", "BF.MADD both b c");
+    expect(to, ":1", "EXPIRE both 1000");
+    expect(from, ":1", "BF.ADD here a");
+    expect(from, "+OK", "BF.RESERVE large 0.001 5000000");
+    expect(to, "+OK", "BF.RESERVE large 0.001 5000000");
+    client_for_items(from, "BF.MADD", "large", "here", 5000);
+    client_for_items(to, "BF.MADD", "large", "there", 5000);
+    expect(from, "+OK", "BF.RESERVE other 0.01 100");
+    expect(to, "+OK", "BF.RESERVE other 0.001 100");
+    expect(from, ":1", "CF.ADD cuckoo a");
+    expect(from, ":1", "CF.ADD new-cuckoo a");
+    expect(to, "[:1,:1]", "CF.INSERT cuckoo ITEMS b c");
+    expect_move(3, "moved    4 filters", "--merge");
+    cr_assert(strstr(output, "skipped other: "), "%s", output);
+    cr_assert(strstr(output, "skipped cuckoo: the target has a cuckoo filter of this name, and cuckoo filters cannot "),
+              "%s", output);
+    expect(to, "[:1,:1,:1]", "BF.MEXISTS both a b c");
+    cr_assert_gt(client_number(to, "TTL both"), 500);
+    expect(to, ":1", "BF.EXISTS here a");
+    expect(to, ":1", "CF.EXISTS new-cuckoo a");
+    expect(to, "[:0,:1]", "CF.MEXISTS cuckoo a b");
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "large", "here", 5000), 5000);
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "large", "there", 5000), 5000);
+    expect(to, ":6", "DBSIZE"); /* no temporary names */
+    expect(from, "[:1,:1,:0]", "BF.MEXISTS both a b c");
+}
+
+/* Two sites, each of which carries the other's adds; a merge that changes nothing is no change, so they come to rest.
+ */
+PAIR_TEST(follow, two_sites_merge_into_each_other)
+{
+    pid_t there = move_beside(source.port, target.port, "--follow", "--merge");
+    pid_t back = move_beside(target.port, source.port, "--follow", "--merge");
+    for (int i = 0; i < 30; i++) {
+        client_number(from, "BF.ADD f a%d", i);
+        client_number(to, "BF.ADD f b%d", i);
+        if (i % 10 == 9) {
+            wait_until(client_number(to, "BF.EXISTS f a%d", i) == 1);
+            wait_until(client_number(from, "BF.EXISTS f b%d", i) == 1);
+        }
+    }
+    for (int i = 0; i < 30; i++) {
+        wait_until(client_number(to, "BF.EXISTS f a%d", i) == 1);
+        wait_until(client_number(from, "BF.EXISTS f b%d", i) == 1);
+    }
+    wait_until(client_number(from, "DBSIZE") == 1 && client_number(to, "DBSIZE") == 1);
+    char *here = strdup(client_ask(from, "BF.INFO f BITSSET"));
+    expect(to, here, "BF.INFO f BITSSET");
+    free(here);
+    expect_end(there, SIGINT, 130);
+    expect_end(back, SIGINT, 130);
+}
+
+/* ---- options ---- */
+
+PAIR_TEST(follow, options_that_contradict_each_other)
+{
+    expect_move(2, "--merge and --replace do not go together", "--merge --replace");
+    expect_move(2, "--merge and --verify do not go together", "--merge --verify");
+    expect_move(2, "--cutover and --match do not go together", "--cutover --match 'x*'");
+    expect_move(2, "--follow and --all-databases do not go together", "--follow --all-databases");
+    expect_move(2, "--cutover and --dry-run do not go together", "--cutover --dry-run");
+    expect_move(2, "--behind goes with --follow or --cutover only", "--behind 2");
+}

@@ -1,0 +1,214 @@
+#include "cutover.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "move_internal.h"
+#include "peer.h"
+
+#define VALUE_SIZE 64
+
+/* Ways to be read-only, the first one that the source knows is taken. */
+static const struct way {
+    const char *setting, *value;
+    const char *needs, *needs_value; /* a setting that switches the first one off where it is 0 */
+    const char *answer;              /* how refusals begin */
+} ways[] = {
+    {"read-only", "yes", NULL, NULL, "READONLY"},
+    {"min-replicas-to-write", "1000000000", "min-replicas-max-lag", "10", "NOREPLICAS"},
+};
+
+struct cutover {
+    const struct move_options *options;
+    struct peer peer;
+    const struct way *way;   /* NULL: nothing has been set */
+    char before[VALUE_SIZE]; /* the values that were in force */
+    char needs_before[VALUE_SIZE];
+    bool set_needs;
+};
+
+static int failed(const struct cutover *cutover, int status, struct errbuf *err)
+{
+    errbuf_prefix(err, "the source, %s", cutover->options->from->shown);
+    return status;
+}
+
+static int refused(const struct cutover *cutover, const char *command, const struct resp_reply *reply,
+                   struct errbuf *err)
+{
+    struct slice text = resp_reply_text(reply, 0);
+    errbuf_set(err, "it refuses %s, which --cutover needs: %.*s", command, (int)(text.len < 300 ? text.len : 300),
+               text.ptr);
+    return failed(cutover, -EACCES, err);
+}
+
+/* Its reply, which may be an error reply. */
+static int ask(struct cutover *cutover, const struct slice *words, size_t n, struct resp_reply *reply_out,
+               struct errbuf *err)
+{
+    peer_put(&cutover->peer, words, n);
+    int status = peer_reply(&cutover->peer, reply_out, err);
+    return status ? failed(cutover, status, err) : 0;
+}
+
+#define ASK(cutover, reply_out, err, ...)               \
+    ask((cutover), (const struct slice[]){__VA_ARGS__}, \
+        sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice), (reply_out), (err))
+
+static int open_connection(struct cutover *cutover, struct errbuf *err)
+{
+    const struct peer_address *address = &cutover->options->from->address;
+    peer_close(&cutover->peer);
+    int status = peer_connect(&cutover->peer, address, err);
+    if (status == 0)
+        status = peer_log_in(&cutover->peer, address, err);
+    return status ? failed(cutover, status, err) : 0;
+}
+
+struct cutover *cutover_begin(const struct move_options *options, struct errbuf *err)
+{
+    struct cutover *cutover = calloc(1, sizeof(*cutover));
+    if (!cutover) {
+        errbuf_set(err, "out of memory");
+        return NULL;
+    }
+    cutover->options = options;
+    peer_init(&cutover->peer, options->timeout_ms, NULL);
+    if (open_connection(cutover, err) == 0)
+        return cutover;
+    cutover_end(cutover);
+    return NULL;
+}
+
+void cutover_end(struct cutover *cutover)
+{
+    if (!cutover)
+        return;
+    peer_close(&cutover->peer);
+    free(cutover);
+}
+
+/* ---- read-only ---- */
+
+/* Reads the value in force. 1; 0: the source has no such setting; or -errno. */
+static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err)
+{
+    struct resp_reply reply;
+    int status = ASK(cutover, &reply, err, PEER_WORD("CONFIG"), PEER_WORD("GET"), PEER_WORD(setting));
+    if (status != 0)
+        return status;
+    if (move_is_error(&reply))
+        return refused(cutover, "CONFIG GET", &reply, err);
+    if (reply.count < 3)
+        return 0;
+    struct slice value = resp_reply_text(&reply, 2);
+    if (value.len >= VALUE_SIZE) {
+        errbuf_set(err, "unexpected reply to CONFIG GET %s", setting);
+        return failed(cutover, -EPROTO, err);
+    }
+    memcpy(value_out, value.ptr, value.len);
+    value_out[value.len] = '\0';
+    return 1;
+}
+
+static int set(struct cutover *cutover, const char *setting, const char *value, struct errbuf *err)
+{
+    struct resp_reply reply;
+    int status = ASK(cutover, &reply, err, PEER_WORD("CONFIG"), PEER_WORD("SET"), PEER_WORD(setting), PEER_WORD(value));
+    if (status == 0 && move_is_error(&reply))
+        status = refused(cutover, "CONFIG SET", &reply, err);
+    return status;
+}
+
+/* A DEL of a name that does not exist must be refused: this is what the promise rests on. Writers are paused, so one
+ * that is not refused gets no answer. */
+static int prove(struct cutover *cutover, struct errbuf *err)
+{
+    struct resp_reply reply;
+    int status = ASK(cutover, &reply, err, PEER_WORD("DEL"), PEER_WORD(MOVE_TEMP_PREFIX));
+    if (status != 0)
+        return status;
+    struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
+    size_t len = strlen(cutover->way->answer);
+    if (text.len >= len && memcmp(text.ptr, cutover->way->answer, len) == 0)
+        return 0;
+    if (text.len > 0)
+        errbuf_set(err, "DEL, which --cutover needs, is not answered with -%s: %.*s", cutover->way->answer,
+                   (int)text.len, text.ptr);
+    else
+        errbuf_set(err, "it takes writes although its setting %s is %s", cutover->way->setting, cutover->way->value);
+    return failed(cutover, -EACCES, err);
+}
+
+static int set_way(struct cutover *cutover, const struct way *way, struct errbuf *err)
+{
+    int found = way->needs ? get(cutover, way->needs, cutover->needs_before, err) : 0;
+    if (found > 0 && strcmp(cutover->needs_before, "0") == 0) {
+        found = set(cutover, way->needs, way->needs_value, err);
+        cutover->set_needs = found == 0;
+    }
+    if (found < 0)
+        return found;
+    cutover->way = way; /* the answer may be lost */
+    return set(cutover, way->setting, way->value, err);
+}
+
+int cutover_refuse_writes(struct cutover *cutover, const char **answer_out, struct errbuf *err)
+{
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        int found = get(cutover, ways[i].setting, cutover->before, err);
+        if (found < 0)
+            return found;
+        if (found == 0)
+            continue;
+        int status = set_way(cutover, &ways[i], err);
+        *answer_out = ways[i].answer;
+        return status ? status : prove(cutover, err);
+    }
+    errbuf_set(err, "it has neither the setting read-only nor min-replicas-to-write");
+    return failed(cutover, -EACCES, err);
+}
+
+/* ---- clients ---- */
+
+int cutover_close_clients(struct cutover *cutover, struct errbuf *err)
+{
+    static const char *const types[] = {"normal", "pubsub"};
+    struct resp_reply reply;
+    int status = 0;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && status == 0; i++) {
+        status = ASK(cutover, &reply, err, PEER_WORD("CLIENT"), PEER_WORD("KILL"), PEER_WORD("TYPE"),
+                     PEER_WORD(types[i]), PEER_WORD("SKIPME"), PEER_WORD("yes"));
+        if (status == 0 && move_is_error(&reply))
+            status = refused(cutover, "CLIENT KILL", &reply, err);
+    }
+    return status;
+}
+
+int cutover_unpause(struct cutover *cutover, struct errbuf *err)
+{
+    struct resp_reply reply;
+    int status = ASK(cutover, &reply, err, PEER_WORD("CLIENT"), PEER_WORD("UNPAUSE"));
+    if (status == 0 && move_is_error(&reply))
+        status = refused(cutover, "CLIENT UNPAUSE", &reply, err);
+    return status;
+}
+
+void cutover_undo(struct cutover *cutover, struct errbuf *err)
+{
+    struct errbuf why = {""};
+    int status = open_connection(cutover, &why); /* replies may still be due on this one */
+    if (status == 0 && cutover->way)
+        status = set(cutover, cutover->way->setting, cutover->before, &why);
+    if (status == 0 && cutover->set_needs)
+        status = set(cutover, cutover->way->needs, cutover->needs_before, &why);
+    if (status != 0 && cutover->way) {
+        size_t len = strlen(err->text);
+        snprintf(err->text + len, sizeof(err->text) - len, "; its setting %s may still be %s: set it back to %s",
+                 cutover->way->setting, cutover->way->value, cutover->before);
+    }
+    if (peer_is_open(&cutover->peer))
+        (void)cutover_unpause(cutover, &why); /* the pause also ends by itself */
+}

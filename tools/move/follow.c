@@ -1,0 +1,261 @@
+#include "follow.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "cutover.h"
+#include "follow_watch.h"
+#include "followed.h"
+#include "log_text.h"
+#include "move_internal.h"
+
+#define REST_LEAST_MS 200 /* between two rounds ... */
+#define REST_MOST_MS                                                                                \
+    10000 /* ... as long as the last one took, so that half of the servers' time is left to clients \
+           */
+
+#define LAST_ROUNDS 10 /* of a cutover: one, and those of names that expire meanwhile */
+
+struct follow {
+    const struct follow_options *options;
+    struct move_options round; /* of the round */
+    struct followed *followed;
+    struct follow_watch *watch;
+    struct cutover *cutover;
+    struct follow_summary *summary;
+    sigset_t signals;
+    uint64_t names;  /* of the last round */
+    int64_t took_ms; /* the last round */
+    bool was_a_scan; /* it was no round of marked names */
+    bool caught_up;  /* it has been said */
+};
+
+/* ---- waiting ---- */
+
+/* Whether a signal has come; waits for it so long. */
+static bool is_stopped_within(struct follow *follow, int64_t ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    if (follow->summary->moved.signal)
+        return true;
+    int number = sigtimedwait(&follow->signals, NULL, &time);
+    if (number > 0)
+        follow->summary->moved.signal = number;
+    return number > 0;
+}
+
+static bool is_stopped(void *follow)
+{
+    return is_stopped_within(follow, 0);
+}
+
+static int settle(struct follow *follow, struct errbuf *err)
+{
+    return follow_watch_settle(follow->watch, is_stopped, follow, err);
+}
+
+/* ---- rounds ---- */
+
+static void tell_round(const struct follow *follow, const struct move_summary *done)
+{
+    if (!follow->options->move.progress)
+        return;
+    fprintf(stderr, "round %" PRIu64 ": %s, %s, %.1f s\n", follow->summary->rounds,
+            log_count(done->filters[MOVE_MOVED] + done->filters[MOVE_DELETED], "filter").text,
+            log_bytes(done->bytes).text, (double)follow->took_ms / 1000);
+}
+
+/* A round. Fewer names need fewer connections. */
+static int run_round(struct follow *follow, struct errbuf *err)
+{
+    struct move_summary done;
+    int64_t begun = clock_ms();
+    follow->was_a_scan = followed_must_scan(follow->followed);
+    follow->round = follow->options->move;
+    follow->round.followed = follow->followed;
+    follow->round.marked_only = !follow->was_a_scan;
+    follow->round.met = follow->summary->rounds > 0;
+    uint64_t names = follow->names = follow->was_a_scan ? UINT64_MAX : followed_begin_round(follow->followed);
+    if (names < follow->round.jobs)
+        follow->round.jobs = names > 0 ? (unsigned)names : 1;
+    follow->took_ms = 0;
+    if (names == 0)
+        return 0;
+    follow->summary->rounds++;
+    int status = move_run(&follow->round, &done, err);
+    move_summary_add(&follow->summary->moved, &done);
+    follow->took_ms = clock_ms() - begun;
+    if (status == 0)
+        tell_round(follow, &done);
+    return status;
+}
+
+static void tell_once(struct follow *follow)
+{
+    if (!follow->caught_up)
+        fprintf(stderr, "caught up: the target is at most %.1f s behind\n", (double)follow->options->behind_ms / 1000);
+    follow->caught_up = true;
+}
+
+/* Rounds until the target has caught up; without a cutover until a signal. */
+static int follow_changes(struct follow *follow, struct errbuf *err)
+{
+    for (;;) {
+        int status = run_round(follow, err);
+        if (status == 0)
+            status = follow_watch_status(follow->watch, err);
+        if (status != 0)
+            return status;
+        if (follow->was_a_scan)
+            continue; /* the names that it knew are to be read */
+        if (follow->took_ms <= follow->options->behind_ms) {
+            tell_once(follow);
+            if (follow->options->cutover)
+                return 0;
+        }
+        int64_t rest = follow->took_ms > REST_LEAST_MS ? follow->took_ms : REST_LEAST_MS;
+        if (is_stopped_within(follow, rest < REST_MOST_MS ? rest : REST_MOST_MS))
+            return -EINTR;
+    }
+}
+
+/* ---- the cutover ---- */
+
+/* Names that are not in the target as they are in the source. */
+static uint64_t missing(const struct follow *follow)
+{
+    static const enum move_outcome bad[] = {MOVE_TAKEN, MOVE_UNREAD, MOVE_REFUSED, MOVE_CHANGING, MOVE_DIFFERS};
+    uint64_t filters[MOVE_OUTCOMES] = {0}, n = 0;
+    followed_count(follow->followed, filters);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        n += filters[bad[i]];
+    return n;
+}
+
+/* While writers wait: what remains. */
+static int carry_the_rest(struct follow *follow, struct errbuf *err)
+{
+    int status = settle(follow, err);
+    followed_retry(follow->followed);
+    follow->names = 1;
+    for (int i = 0; i < LAST_ROUNDS && status == 0 && follow->names > 0; i++)
+        status = run_round(follow, err);
+    return status == 0 ? follow_watch_status(follow->watch, err) : status;
+}
+
+/* The pause must have held until now. Later it is not needed: the refusals are in force before it ends. */
+static int check_pause(int64_t paused_until, struct errbuf *err)
+{
+    if (clock_ms() < paused_until)
+        return 0;
+    errbuf_set(err, "the pause of the source's writers ended too early");
+    return -ETIMEDOUT;
+}
+
+static int refuse_and_close(struct follow *follow, struct errbuf *err)
+{
+    int64_t paused_until = follow_watch_paused_until(follow->watch);
+    int status = cutover_refuse_writes(follow->cutover, &follow->summary->answer, err);
+    if (status == 0)
+        status = check_pause(paused_until, err);
+    if (status == 0) { /* its connection would be closed, too */
+        follow_watch_stop(follow->watch);
+        follow->watch = NULL;
+        status = cutover_close_clients(follow->cutover, err);
+    }
+    if (status == 0)
+        status = check_pause(paused_until, err);
+    return status;
+}
+
+static int cut_over(struct follow *follow, struct errbuf *err)
+{
+    int64_t begun = clock_ms();
+    follow_watch_pause(follow->watch);
+    int status = carry_the_rest(follow, err);
+    uint64_t lacking = status == 0 ? missing(follow) : 0;
+    if (status == 0 && lacking == 0)
+        status = refuse_and_close(follow, err);
+    if (status != 0 || lacking > 0) {
+        follow_watch_stop(follow->watch); /* which would pause again */
+        follow->watch = NULL;
+        cutover_undo(follow->cutover, err);
+        return status;
+    }
+    follow->summary->cut = true;
+    struct errbuf why;
+    (void)cutover_unpause(follow->cutover, &why); /* it also ends by itself */
+    follow->summary->pause = (double)(clock_ms() - begun) / 1000;
+    return 0;
+}
+
+/* What would make it impossible is told before anything is sent. */
+static int prepare_cutover(struct follow *follow, struct errbuf *err)
+{
+    const struct move_options *move = &follow->options->move;
+    int64_t other;
+    int found = move_other_database(move, &other, err);
+    if (found > 0)
+        errbuf_set(err,
+                   "--cutover makes the whole source read-only, and it has keys in database %" PRId64
+                   ", which this run does not move",
+                   other);
+    if (found != 0)
+        return -EACCES;
+    follow->cutover = cutover_begin(move, err);
+    return follow->cutover ? 0 : -EACCES;
+}
+
+/* ---- the whole ---- */
+
+static int run(struct follow *follow, struct errbuf *err)
+{
+    const struct move_options *move = &follow->options->move;
+    follow->followed = followed_create(move->match);
+    if (!follow->followed) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    follow->watch = follow_watch_start(move, follow->followed, err);
+    if (!follow->watch)
+        return -EAGAIN;
+    if (follow->options->cutover && prepare_cutover(follow, err) != 0)
+        return -EACCES;
+    int status = settle(follow, err); /* from here on changes are heard of */
+    if (status == 0)
+        status = follow_changes(follow, err);
+    if (status == 0 && follow->options->cutover)
+        status = cut_over(follow, err);
+    return status;
+}
+
+int follow_run(const struct follow_options *options, struct follow_summary *summary_out, struct errbuf *err)
+{
+    struct follow follow = {.options = options, .summary = summary_out};
+    sigset_t before;
+    int64_t begun = clock_ms();
+    *summary_out = (struct follow_summary){.rounds = 0};
+    sigemptyset(&follow.signals);
+    sigaddset(&follow.signals, SIGINT);
+    sigaddset(&follow.signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &follow.signals, &before);
+    int status = run(&follow, err);
+    follow_watch_stop(follow.watch);
+    cutover_end(follow.cutover);
+    struct move_summary *moved = &summary_out->moved;
+    uint64_t deleted = moved->filters[MOVE_DELETED];
+    memset(moved->filters, 0, sizeof(moved->filters));
+    if (follow.followed)
+        followed_count(follow.followed, moved->filters);
+    moved->filters[MOVE_DELETED] = deleted;
+    moved->seconds = (double)(clock_ms() - begun) / 1000;
+    followed_destroy(follow.followed);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}

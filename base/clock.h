@@ -19,6 +19,12 @@ static inline int64_t clock_read_ms(clockid_t id) /* internal */
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static inline int64_t clock_read_us(clockid_t id) /* internal */
+{
+    struct timespec now = clock_read(id);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 static inline uint64_t clock_read_ns(clockid_t id) /* internal */
 {
     struct timespec now = clock_read(id);
@@ -33,13 +39,18 @@ static inline int64_t clock_ms(void)
 
 static inline int64_t clock_us(void)
 {
-    struct timespec now = clock_read(CLOCK_MONOTONIC);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return clock_read_us(CLOCK_MONOTONIC);
 }
 
 static inline uint64_t clock_ns(void)
 {
     return clock_read_ns(CLOCK_MONOTONIC);
+}
+
+/* Monotonic, and goes on while the machine sleeps. */
+static inline int64_t clock_boot_us(void)
+{
+    return clock_read_us(CLOCK_BOOTTIME);
 }
 
 /* Processor time of the calling thread. */
@@ -56,8 +67,7 @@ static inline int64_t clock_unix_ms(void)
 
 static inline int64_t clock_unix_us(void)
 {
-    struct timespec now = clock_read(CLOCK_REALTIME);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return clock_read_us(CLOCK_REALTIME);
 }
 
 static inline uint64_t clock_unix_ns(void)

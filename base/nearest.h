@@ -6,8 +6,8 @@
 
 #include "slice.h"
 
-/* How many characters to insert, delete, exchange with their neighbour or replace make one word of the other (optimal
- * string alignment), whatever their case. SIZE_MAX for words of more than NEAREST_MAX characters. */
+/* The distance of two words, without regard to case: the number of characters to insert, delete, replace, or exchange
+ * with their neighbour (optimal string alignment). SIZE_MAX for words of more than NEAREST_MAX characters. */
 #define NEAREST_MAX 32
 size_t nearest_distance(struct slice a, struct slice b);
 

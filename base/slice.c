@@ -7,17 +7,11 @@
 
 #define DOUBLE_TEXT 128 /* further digits do not change a double */
 
-static inline unsigned char lower(char c)
-{
-    unsigned char u = (unsigned char)c;
-    return (unsigned char)(u - 'A') < 26 ? (unsigned char)(u + ('a' - 'A')) : u;
-}
-
 bool slice_is(struct slice arg, const char *word)
 {
     size_t i;
     for (i = 0; i < arg.len && word[i] != '\0'; i++) {
-        if (lower(arg.ptr[i]) != lower(word[i]))
+        if (slice_lower(arg.ptr[i]) != slice_lower(word[i]))
             return false;
     }
     return i == arg.len && word[i] == '\0';

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct slice {
     const char *ptr; /* not NUL-terminated; may be NULL when len is 0 */
@@ -18,6 +19,17 @@ struct slice {
 static inline int slice_shown(struct slice arg)
 {
     return arg.len < SLICE_SHOWN_MAX ? (int)arg.len : SLICE_SHOWN_MAX;
+}
+
+static inline bool slice_equal(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+static inline unsigned char slice_lower(char c) /* of ASCII letters */
+{
+    unsigned char u = (unsigned char)c;
+    return (unsigned char)(u - 'A') < 26 ? (unsigned char)(u + ('a' - 'A')) : u;
 }
 
 /* Whether the argument is this word, ASCII case ignored. */

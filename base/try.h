@@ -1,4 +1,4 @@
-/* try: steps of which the first one that fails ends the function. */
+/* try: a sequence of steps; the first failing one ends the function. */
 #ifndef BLOOMERY_TRY_H
 #define BLOOMERY_TRY_H
 

@@ -4,20 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "bf_texts.h"
+#include "clock.h"
 
 /* ---- BF.SCANDUMP ---- */
 
 uint64_t bf_random(void)
 {
     uint64_t number;
-    struct timespec now;
     if (getrandom(&number, sizeof(number), 0) == (ssize_t)sizeof(number))
         return number;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uintptr_t)&number;
+    return clock_unix_ns() ^ (uintptr_t)&number;
 }
 
 static uint64_t mixed(uint64_t x)

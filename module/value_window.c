@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bloom_window_follow.h"
+#include "clock.h"
 #include "settings.h"
 #include "lock.h"
 
@@ -12,27 +12,20 @@
 
 static int64_t ahead_us; /* of the time since the machine's boot */
 
-static int64_t read_us(clockid_t clock)
+static int64_t now_us(void)
 {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static int64_t clock_us(void)
-{
-    return read_us(CLOCK_BOOTTIME) + ahead_us;
+    return clock_boot_us() + ahead_us;
 }
 
 void window_clock_init(struct bloom_pool *pool)
 {
-    ahead_us = read_us(CLOCK_REALTIME) - read_us(CLOCK_BOOTTIME);
-    bloom_pool_set_clock(pool, clock_us);
+    ahead_us = clock_unix_us() - clock_boot_us();
+    bloom_pool_set_clock(pool, now_us);
 }
 
 int64_t window_unix_us(int64_t started_us)
 {
-    return read_us(CLOCK_REALTIME) - (clock_us() - started_us);
+    return clock_unix_us() - (now_us() - started_us);
 }
 
 bool window_is_synced(void)
@@ -126,7 +119,7 @@ int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, 
         return started;
     if (!(engine.GetContextFlags(NULL) & ENGINE_CTX_LOADING))
         return now;
-    int64_t since = read_us(CLOCK_REALTIME) - (int64_t)unix_us;
+    int64_t since = clock_unix_us() - (int64_t)unix_us;
     return since > 0 && since < now ? now - since : since > 0 ? 0 : now;
 }
 

@@ -1,6 +1,6 @@
-/* bloom_ahead: an item's bits before its filter has been looked up, and their words on their way from memory. Where one
- * command on one item follows the other, as in the module's engines, the look-up of the key takes as long as the words:
- * so both happen at a time.
+/* bloom_ahead: an item's bits before its filter has been looked up, and their words on their way from memory. In the
+ * module's engines one command on one item follows another, and the look-up of the key takes as long as the words. So
+ * both run at the same time.
  *
  * It is a guess, by the filter that was used last: a copy of its numbers. That filter may be gone meanwhile. Nothing of
  * it is read: prefetches of memory that is no longer there do nothing. When the filter is known, the guess is compared

@@ -346,9 +346,9 @@ size_t bloom_batch_adds(const struct bloom_filter *filter)
 }
 
 /* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
- * machine has to find the memory: too long for the lock, for which all adds to the filter would wait. It must also
- * precede the test of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by
- * zero changes no word, whatever others write. */
+ * machine has to find the memory. All adds to the filter would wait so long for the lock. It must also precede the test
+ * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no
+ * word, whatever others write. */
 static void touch_pages(const struct bloom_batch *batch, const struct bloom_layer *layer)
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);

@@ -2,9 +2,9 @@
  * overlap.
  *
  * The answers equal those of bloom_filter_query() and bloom_filter_add_journaled(), one item after the other, at the
- * time of the second call. A batch is faster for two reasons: the processor, if it can, computes hashes, bits and tests
- * of eight items at once; and for a filter beyond the cache the first call starts the cache misses, which are over at
- * the second one.
+ * time of the second call. A batch is faster for two reasons. A processor with AVX-512 computes hashes, bits and tests
+ * of eight items at once. And for a filter larger than the cache the first call starts the cache misses, which end
+ * before the second.
  *
  * Lifetime: the caller's storage. After bloom_batch_start() a batch is valid as long as the filter, for any number of
  * calls. The items' bytes are borrowed for that call only. Thread: any, on distinct batches; other threads may use the
@@ -31,11 +31,11 @@ struct bloom_batch {
 void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
                        size_t n);
 
-/* The same, for queries whose items are probably absent. For a filter beyond the last cache it prefetches only the
- * words of the items' first bits, which most absent items fail, and returns true: when these have arrived,
- * bloom_batch_narrow() prefetches the other words of the items that remain. The answers are those of
- * bloom_batch_start(), even if the filter is added to or grows meanwhile, or if the narrowing is left out. False: all
- * words are on their way. */
+/* The same, for queries whose items are probably absent. For a filter larger than the last cache it returns true and
+ * prefetches only the words of the items' first bits: most absent items fail there. When these words have arrived,
+ * bloom_batch_narrow() prefetches the other words of the remaining items. The answers are those of bloom_batch_start(),
+ * even if the filter is added to or grows meanwhile, or if the narrowing is left out. False: all words are on their
+ * way. */
 bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,
                               const struct bloom_item *items, size_t n);
 void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter);
@@ -44,8 +44,8 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
  * lines, too. */
 void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
-/* The number of items that a batch of adds should have to take less than a millisecond: BLOOM_BATCH, but fewer at the
- * beginning of a large layer, where the kernel has to allocate a page of memory for each bit. */
+/* The most items of a batch of adds that takes less than a millisecond: BLOOM_BATCH, but fewer at the beginning of a
+ * large layer, where the kernel allocates a page for each bit. */
 size_t bloom_batch_adds(const struct bloom_filter *filter);
 
 /* Bit i is set if item i may have been added, clear if it certainly was not. The answer is that of this call, even if

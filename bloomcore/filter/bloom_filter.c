@@ -1,9 +1,9 @@
 /* Adds. An add first queries without the lock; if the item is absent, it takes the filter's lock and tests again. Of
  * two threads that add the same item, the second one then finds the first one's bits and answers PRESENT. That holds
  * across growth: under the lock all layers are tested that may have changed since the query. A place in the layer is
- * reserved before bits are set. Under the lock no other thread writes, so a load and a store set a bit: a locked
- * instruction per bit, and a lock per item, took more time than the rest of an add while the filter is in the cache.
- * The exception are filters that are being merged into (bloom_twins.c). */
+ * reserved before bits are set. Under the lock no other thread writes, so a load and a store set a bit. In the cache, a
+ * locked instruction per bit and a lock per item took more time than the rest of an add. The exception are filters that
+ * are being merged into (bloom_twins.c). */
 #include "bloom_filter.h"
 
 #include "bloom_keyring.h"

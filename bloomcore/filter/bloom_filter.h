@@ -1,20 +1,19 @@
-/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout, or in RedisBloom's. It is a chain of layers, each of
- * which is one filter (k, bits, words); an item is hashed once for all layers.
+/* bloom_filter: a scalable Bloom filter in Cassandra's bit layout, or in RedisBloom's. It is a chain of layers; each
+ * layer is one filter (k, bits, words). An item is hashed once for all layers.
  *
  * It knows no names, expiry, files, sockets or logs. Items are known by their 128-bit hash (bloom_filter_hash()).
  *
- * Lifetime: a pool lives as long as any class or filter made from it (a filter holds a reference to its class, so the
- * caller may release its own after init); a filter lives in the caller's storage, from
- * bloom_filter_init() to bloom_filter_deinit().
+ * Lifetime: a pool outlives its classes and filters. A filter holds a reference to its class, so the caller may release
+ * its own after init. A filter lives in the caller's storage, from bloom_filter_init() to bloom_filter_deinit().
  *
  * Threads: any number of threads may query and add at the same time, on the same filter, without further
  * synchronisation; queries take no lock and write nothing. Init, deinit, and the functions marked "loading" need
  * exclusive access. A caller that frees a filter makes sure by its own means (RCU) that no other thread uses it.
  *
  * Layout: FORMAT.md sections 1, 4 and 5 (bit order, index derivation, sizing); scaling as in P. Almeida et al.,
- * "Scalable Bloom Filters" (2007), with another series of rates: layer i has capacity * expansion^i items at rate
- * bloom_size_share(error_rate, i), and the rates of all layers sum up to less than error_rate; a fixed filter has one
- * layer at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
+ * "Scalable Bloom Filters" (2007), with another series of rates. Layer i has capacity * expansion^i items at rate
+ * bloom_size_share(error_rate, i); the rates of all layers sum up to less than error_rate. A fixed filter has one layer
+ * at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
 #ifndef BLOOMERY_BLOOM_FILTER_H
 #define BLOOMERY_BLOOM_FILTER_H
 
@@ -31,8 +30,8 @@
  * into itself. Fields are internal. */
 struct bloom_filter;
 
-/* Storage for a filter of this class: the header, and the words of the first layer when they are few (otherwise they
- * are mapped separately, which costs nothing until they are used). */
+/* Storage for a filter of this class: the header, and the words of a small first layer. Larger layers are mapped
+ * separately, which costs nothing until they are used. */
 size_t bloom_filter_bytes(const struct bloom_class *class);
 
 /* Creates an empty filter with a reference of its own to the class. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo
@@ -63,13 +62,13 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
 /* Loading: what the view of a layer has in bloom_layer_turn(). Filters without turns ignore it. */
 void bloom_filter_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn);
 
-/* Adds that were answered BLOOM_ADDED; in a window those that it has not forgotten. */
+/* Adds that were answered BLOOM_ADDED; in a window without expired ones. */
 uint64_t bloom_filter_items(const struct bloom_filter *filter);
 
-/* A number that changes with each change of the filter's answers: of adds, and of parts that a window has forgotten. */
+/* A number that changes whenever the filter's answers change: with adds, and with expired parts of a window. */
 uint64_t bloom_filter_changes(const struct bloom_filter *filter);
 
-/* The same, after all counted adds have set their bits: waits for those that are running. */
+/* The same, after all counted adds have set their bits: waits for running adds. */
 uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
 
 /* Whether it is as bloom_filter_init() has left it: one layer, nothing added, no bits (a loaded filter may have some

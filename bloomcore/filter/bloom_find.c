@@ -1,5 +1,5 @@
-/* A pipeline over the filters: the header of one is prefetched, then the words of its first bits, then these are
- * tested; a filter that passes has its other words prefetched and waits once more. A step lies so many filters behind
+/* A pipeline over the filters. It prefetches the header of a filter, then the words of its first bits, then tests
+ * these. A filter that passes has its other words prefetched and waits once more. A step lies so many filters behind
  * the one before that its memory has arrived. */
 #include "bloom_find.h"
 

@@ -1,7 +1,7 @@
 /* bloom_find: one item, many filters: which of them may have it?
  *
- * The item is hashed once for each of the hashes that the layouts have. The words of its first bits are fetched from
- * all filters before they are looked at, so that the cache misses overlap; the other words only from the filters in
+ * The item is hashed once for each of the hashes that the layouts have. The words of its first bits are prefetched from
+ * all filters before any is tested, so the cache misses overlap. The other words are fetched only from the filters in
  * which these bits are set. The answers are those of bloom_filter_query() for each filter, at some moment of the call.
  *
  * Thread: any; other threads may add to the filters meanwhile. */

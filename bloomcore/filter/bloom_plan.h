@@ -25,8 +25,8 @@ struct bloom_plan {
     double predicted_rate; /* of the whole filter */
 };
 
-/* The filter with these parameters after it has taken `items` items (0: its first layer only); of a window the ring
- * that is complete, with so many items in each window, evenly over the time. BLOOM_OK, or BLOOM_REFUSED with the reason
+/* Describes the filter with these parameters after `items` adds (0: its first layer only). For a window it describes
+ * the complete ring, with so many items per window, evenly spread over time. BLOOM_OK, or BLOOM_REFUSED with the reason
  * in `err`. */
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err);
 

@@ -2,8 +2,8 @@
  * pseudorandom function of it under a secret; these bytes are hashed as any item is.
  *
  * A secret has 32 bytes; its halves a and b are two keys of SipHash. Under each of them a label is hashed, and the sum
- * (XOR) of the two is the key of items, or the id. So whoever lacks one half knows nothing of the sum, and the id,
- * which is public, says nothing of the key: different inputs of a pseudorandom function.
+ * (XOR) of the two is the key of items, or the id. Without one half nothing is known of the sum. The id is public and
+ * says nothing of the key: both are outputs of a pseudorandom function for different inputs.
  *
  * Thread: any. */
 #ifndef BLOOMERY_BLOOM_KEY_H

@@ -32,9 +32,8 @@ static inline uint64_t fmix(uint64_t x)
     return x;
 }
 
-/* XOR of the word's bytes, each widened as a signed byte before it is shifted into place, from the word whose bytes
- * were widened as unsigned: every negative byte inverts all bytes above it, so a byte is inverted when the number of
- * negative bytes below it is odd. */
+/* Turns a word of bytes that were widened as unsigned into the XOR of the same bytes widened as signed ones. A negative
+ * byte inverts all bytes above it. So a byte is inverted when the number of negative bytes below it is odd. */
 static inline uint64_t widen_signed(uint64_t word)
 {
     uint64_t odd = (word >> 7) & UINT64_C(0x0101010101010101);

@@ -1,9 +1,9 @@
 /* murmur3: the 128-bit item hash of Cassandra's Bloom filters.
  *
- * MurmurHash3 x64 128 with seed 0 as Cassandra computes it, which differs from the textbook function in one place:
- * the bytes of the tail (length mod 16) are widened as signed bytes, so a tail byte >= 0x80 also inverts the bytes
- * above it in its half. Items without such bytes, and items whose length is a multiple of 16, hash as usual.
- * Source: Austin Appleby's MurmurHash3 (public domain); Cassandra's variant as described in docs/FORMAT.md, section 3.
+ * MurmurHash3 x64 128 with seed 0, as Cassandra computes it. It differs from the textbook function in one place: it
+ * widens the bytes of the tail (length mod 16) as signed bytes. So a tail byte >= 0x80 also inverts the bytes above it
+ * in its half. Items without such bytes, and items whose length is a multiple of 16, hash as usual. Source: Austin
+ * Appleby's MurmurHash3 (public domain); Cassandra's variant as described in docs/FORMAT.md, section 3.
  *
  * Pure function. Thread: any. */
 #ifndef BLOOMERY_MURMUR3_H

@@ -1,5 +1,5 @@
-/* bloom_chain: the chain of layers that a filter is: what it has, for saving, loading and reporting, and its growth.
- * The functions marked "loading" need exclusive access to the filter. Thread: any otherwise. */
+/* bloom_chain: the chain of a filter's layers: its contents, for saving, loading and reporting, and its growth. The
+ * functions marked "loading" need exclusive access to the filter. Thread: any otherwise. */
 #ifndef BLOOMERY_BLOOM_CHAIN_H
 #define BLOOMERY_BLOOM_CHAIN_H
 
@@ -21,15 +21,15 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
  * been written yet, but behind an earlier call, and nobody else uses them; views of layers end. */
 void bloom_filter_expect_fill(struct bloom_filter *filter);
 
-/* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0, BLOOM_REFUSED (not a shape,
- * or not one that this filter can have: its layers are of one variant), BLOOM_LIMIT or -ENOMEM. The words are then
- * written through bloom_filter_layer(). */
+/* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0; BLOOM_REFUSED (no valid shape,
+ * or of another variant than the filter's layers); BLOOM_LIMIT; -ENOMEM. The words are then written through
+ * bloom_filter_layer(). */
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 
 /* Loading: replays records of a journal's add() for a layer. Sets the bits of n items, and counts those whose ordinal
- * is above `counted`, the layer's count when it was loaded. The order of items does not matter, nor do repetitions;
- * only the sum of the counts does. Returns the number of counted items. Several threads may call this at a time. */
+ * is above `counted`, the layer's count when it was loaded. Neither the order of items nor repetitions matter; only the
+ * sum of the counts does. Returns the number of counted items. Several threads may call this at a time. */
 uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
                              const struct bloom_replay_item *items, size_t n);
 
@@ -45,8 +45,8 @@ int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shap
                             double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
                             struct errbuf *err);
 
-/* The same for a filter that only the caller knows, whose layers say for what they were made, and whatever the limits
- * of memory. 0 or -ENOMEM. */
+/* The same for a filter that only the caller knows and whose layers state their own parameters; limits of memory do not
+ * apply. 0 or -ENOMEM. */
 int bloom_filter_push_anyway(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 
 /* The layer with this index, below bloom_filter_nlayers(). */

@@ -1,8 +1,8 @@
 /* bloom_layer: one layer of a filter in memory, and the operations on an item's bits there: derive, test, set. Internal
  * to bloomcore.
  *
- * Layout, chosen for millions of small filters: a filter is one pointer and its first layer, a layer is 16 bytes and
- * its words; all that depends on parameters only is in the class. So a filter costs 24 bytes beside its bits:
+ * The layout is made for millions of small filters. A filter is one pointer and its first layer; a layer is 16 bytes
+ * and its words. The class has all that depends on parameters only. So a filter costs 24 bytes beside its bits:
  *
  *     filter:  newest | first: geometry items | words ...             (words_inline)
  *     filter:  newest | first: geometry items | pointer to words      (larger layers)
@@ -12,8 +12,8 @@
  * filter to its class and its pool. Layers are never moved or freed before the filter is.
  *
  * Bits of words are only ever set, so relaxed loads are enough: a reader that has learnt of an add, by any means,
- * happens after it and sees its bits. A reader that has found the item's bits also sees the add's other writes, because
- * an add makes these before it sets the bits (bloom_set_bits()), and a query ends with bloom_found(). */
+ * happens after it and sees its bits. A reader that has found the item's bits also sees the add's other writes: an add
+ * makes these before it sets the bits (bloom_set_bits()), and a query ends with bloom_found(). */
 #ifndef BLOOMERY_BLOOM_LAYER_H
 #define BLOOMERY_BLOOM_LAYER_H
 
@@ -149,10 +149,10 @@ static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloo
     bloom_geometry_bits(layer->geometry, hash, bit);
 }
 
-/* Called after loads of words that may have found an item: the caller's next reads see everything that the item's add
- * wrote before its bits (its record, the bits in a twin). Free on x86-64, where loads are in order. On ARM a later load
- * could otherwise come first: of two queries of a pipeline, around an exchange of twins, the first would find an item
- * and the second would not. */
+/* Called after loads of words that may have found an item. The caller's next reads see what the item's add wrote before
+ * its bits: its record, the bits in a twin. Free on x86-64, where loads are in order. On ARM a later load could
+ * otherwise come first. Of two queries in a pipeline, around an exchange of twins, the first would find an item and the
+ * second would not. */
 static inline void bloom_found(void)
 {
     atomic_thread_fence(memory_order_acquire);

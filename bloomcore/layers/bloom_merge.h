@@ -2,8 +2,8 @@
  *
  * Bits of filters of equal layout can be OR-ed: the result holds every item of each. The difficulty is that the result
  * replaces one of the filters while clients add to it. An add that was answered 1 before, during or after the exchange
- * must be in the result; and of two adds of one item, one on either side of the exchange, at most one may be answered
- * 1. Twins ensure that (below).
+ * must be in the result. Of two adds of one item, one on either side of the exchange, at most one may be answered 1.
+ * Twins ensure that (below).
  *
  * Thread: any, on distinct destinations; adds and queries may go on in all filters. */
 #ifndef BLOOMERY_BLOOM_MERGE_H
@@ -36,11 +36,11 @@ struct bloom_union {
 void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, unsigned nlayers,
                      struct bloom_union *counts);
 
-/* Sets the item counts of a union: in each layer the estimate from the bits, but at least the largest count of a source
- * or its own, at most the sum of all these, and never above the layer's capacity. Concurrent adds are counted in
- * addition. BLOOM_REFUSED, with nothing changed and the numbers in `err`, if a layer holds clearly more than its
- * capacity and more than the same layer of `before` (the filter that the union replaces; may be NULL), and the rate
- * computed from the bits therefore exceeds the requested one. Never refused with `any_rate`. */
+/* Sets the item counts of a union to the estimates from the bits. A layer's count is at least the largest count of a
+ * source or its own, at most the sum of these, and never above the layer's capacity. Concurrent adds are counted in
+ * addition. BLOOM_REFUSED, with nothing changed and the numbers in `err`: the rate computed from the bits exceeds the
+ * requested one. A layer then holds clearly more than its capacity, and more than the same layer of `before`, the
+ * filter that the union replaces (may be NULL). Never refused with `any_rate`. */
 int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts,
                              const struct bloom_filter *before, bool any_rate, struct errbuf *err);
 
@@ -51,11 +51,11 @@ bool bloom_filter_union_is(const struct bloom_filter *made, const struct bloom_f
 
 /* ---- twins ---- */
 
-/* While two filters are twins, an add to the older one also goes into the younger one, which will replace it, and an
- * add to the younger one is noted in the older one. So of two adds of the same item, one on either side, exactly one
- * gets BLOOM_ADDED. Adds to all other filters cost one more load.
+/* While two filters are twins, an add to the older one also goes into the younger one, which will replace it. An add to
+ * the younger one is noted in the older one. So of two adds of the same item, one on either side, exactly one gets
+ * BLOOM_ADDED. Adds to all other filters cost one more load.
  *
- * The order of events, where "wait" means that every thread that was inside an add has left it (a grace period):
+ * The order of events follows. "wait" is a grace period: every thread that was inside an add has left it.
  *
  *     bloom_filter_append_like() the older one; bloom_twins_begin(); wait; the same again, for it may have grown;
  *     bloom_twins_level(); bloom_filter_or() of the older one and the others into the younger one; publish the younger
@@ -64,9 +64,9 @@ bool bloom_filter_union_is(const struct bloom_filter *made, const struct bloom_f
  * The younger one may grow meanwhile. If its layer is full and it may not or cannot grow, the bits of the few adds of
  * that moment are set nevertheless: an acknowledged item is present.
  *
- * `added` (may be NULL) is called after an add to the older one has changed the younger one, before the add is visible
- * in the older one; by any thread, under the locks of both: it must be quick. bloom_twins_begin() returns false when
- * too many filters have twins at this moment, or one of these two has: retry later. */
+ * `added` (may be NULL) is called after an add to the older one has changed the younger one, and before the add is
+ * visible in the older one. Any thread calls it, under the locks of both: it must be quick. bloom_twins_begin() returns
+ * false when too many filters have twins at this moment, or one of these two has: retry later. */
 struct bloom_twins {
     struct bloom_filter *older;
     struct bloom_filter *younger;

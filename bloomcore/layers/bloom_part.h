@@ -16,7 +16,7 @@ struct bloom_part {
     _Atomic int state; /* enum part_state */
 };
 
-/* FREE: no bits, no part. ALIVE: of a part that takes items, or has. STALE: of a part that is forgotten, with bits,
+/* FREE: no bits, no part. ALIVE: of a part that takes items, or has. STALE: of an expired part, with bits,
  * which a thread removes while it is EMPTYING. */
 enum part_state { PART_FREE, PART_ALIVE, PART_STALE, PART_EMPTYING };
 
@@ -24,7 +24,7 @@ enum part_state { PART_FREE, PART_ALIVE, PART_STALE, PART_EMPTYING };
 struct bloom_window {
     struct bloom_layer *_Atomic current; /* it takes the adds; NULL: a turn is needed before */
     _Atomic uint64_t turn;               /* of the newest part so far */
-    _Atomic int64_t due_us;              /* when the next part is forgotten; INT64_MAX: none is waiting for that */
+    _Atomic int64_t due_us;              /* when the next part expires; INT64_MAX: none will */
     _Atomic int64_t ends_us;             /* when the newest part takes no more items */
     _Atomic uint64_t placed;             /* items that the newest part has taken */
     _Atomic uint64_t forgotten;          /* layers so far */

@@ -24,8 +24,8 @@ bool bloom_filter_is_dropped(const struct bloom_filter *filter);
 /* Gives the words back. Milliseconds for gigabytes. */
 void bloom_filter_drop(struct bloom_filter *filter);
 
-/* Makes words again, all zero: the caller fills them. 0; BLOOM_LIMIT (a limit of the whole pool; that of one filter is
- * not looked at) or -ENOMEM with the reason in `err`, and nothing has changed. */
+/* Makes words again, all zero; the caller fills them. 0; or BLOOM_LIMIT (of the whole pool, not of one filter) or
+ * -ENOMEM, with the reason in `err` and nothing changed. */
 int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err);
 
 /* Follows each bloom_filter_undrop_begin() that has returned 0, and the filter is used no more or may be asked by

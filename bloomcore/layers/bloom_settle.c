@@ -8,11 +8,11 @@
  * moved. A caller whose merges wait for a grace period between bloom_twins_begin() and the first such write ends a read
  * section in each call of `go_on`.
  *
- * MADV_COLLAPSE does the same in the kernel, but holds the lock of the address space while it copies into a page that
- * the host of a virtual machine may still have to find: each first touch of any page waits for that.
+ * MADV_COLLAPSE does the same in the kernel. But it holds the lock of the address space while it copies into a page
+ * that the host of a virtual machine may still have to find. Each first touch of any page waits for that.
  *
- * Pages are moved in the order of their addresses, from equal distances: so the kernel merges the moved ones into one
- * mapping, and the limit of mappings (vm.max_map_count) is not touched. */
+ * Pages are moved in the order of their addresses, from equal distances. So the kernel merges the moved ones into one
+ * mapping, and the limit of mappings (vm.max_map_count) is not reached. */
 #include "bloom_settle.h"
 
 #include <sched.h>

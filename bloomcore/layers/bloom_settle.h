@@ -6,12 +6,12 @@
 
 #include "bloom_pool.h"
 
-/* Large filters start on small pages of memory, so that no add waits for a huge one to be zeroed; batched queries of a
- * filter larger than the cache are twice as fast on huge ones. This looks at filters on small pages (at most 1024; at
- * others in the next call), and moves to huge pages those whose first filling is over or rests: with an item for each 4
- * KiB, or with one for each 2 MiB and hardly a new one since the last look. To be called from a thread in the
- * background every 100 ms or so; returns after milliseconds or after seconds. Adds to a filter wait for 0.3 ms while a
- * page of it is moved, its bloom_filter_deinit() for some milliseconds. One thread at a time.
+/* Large filters start on small pages, so no add waits for a huge page to be zeroed. Batched queries of a filter larger
+ * than the cache are twice as fast on huge pages. This looks at up to 1024 filters on small pages in a call, and moves
+ * those to huge pages whose first filling is over or rests. Such a filter has an item for each 4 KiB, or one for each 2
+ * MiB and hardly a new one since the last look. To be called from a thread in the background every 100 ms or so;
+ * returns after milliseconds or after seconds. Adds to a filter wait for 0.3 ms while a page of it is moved, its
+ * bloom_filter_deinit() for some milliseconds. One thread at a time.
  *
  * `go_on` (NULL: always true) is asked between two pages and ends the call with false. Where filters are merged under
  * RCU, it ends the thread's read section and begins another one. */

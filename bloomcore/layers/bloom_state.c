@@ -1,6 +1,6 @@
-/* State from the bits. With fill f, a layer of C bits and hash count k has taken about -(C/k) ln(1 - f) distinct items,
- * and answers "present" to a foreign item at the rate f^k, plus what bloom_size_excess() says about coinciding probe
- * sequences. A query passes a chain when it passes any layer. */
+/* State from the bits. With fill f, a layer of C bits and hash count k has taken about -(C/k) ln(1 - f) distinct items.
+ * It answers "present" to a foreign item at the rate f^k, plus bloom_size_excess() for coinciding probe sequences. A
+ * query passes a chain when it passes any layer. */
 #include <math.h>
 
 #include "bloom_chain.h"

@@ -5,18 +5,18 @@
  * under the younger one's lock. Hence of two adds of one item, one on either side, the later one finds the bits in its
  * own filter and answers PRESENT.
  *
- * An add sets its bits in the other filter, and records them for it, before those in its own filter: a client that
- * finds an item in the older filter also finds it in the younger one when that is published the next moment.
+ * An add sets and records its bits in the other filter before those in its own. So a client that finds an item in the
+ * older filter also finds it in the younger one, which may be published the next moment.
  *
  * Writes to the other filter are atomic operations: until the younger one is published, the merging thread ORs bits
  * into it and raises its counts without its lock. Afterwards all writers to either filter hold the younger one's lock;
  * adds that did not know of the twins have left the older one long before.
  *
- * The younger filter starts with the counts of the older one: so adds to both fill the same layers, and no layer of the
+ * The younger filter starts with the counts of the older one, so adds to both fill the same layers. No layer of the
  * younger one takes more than its capacity while the bits of the older one are still on their way.
  *
- * An item that the younger filter has from another source of the union, but the older one lacks, is new to an add on
- * the older side: that add came before the merge. */
+ * The younger filter may have an item from another source of the union that the older one lacks. An add on the older
+ * side finds the item new: that add came before the merge. */
 #include "bloom_chain.h"
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
@@ -156,8 +156,8 @@ static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash,
     bloom_layer_or_bits(newest, bit);
 }
 
-/* The pair may end, and another one may take its slot, while this thread reads it: perhaps one of the same older
- * filter, whose merge waits until this add is done and then finds it in the older one. */
+/* The pair may end while this thread reads it, and another one may take its slot, perhaps of the same older filter. The
+ * merge of that pair waits until this add is done, and then finds it in the older one. */
 bool bloom_twins_read(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
                       struct bloom_twins *twins_out)
 {

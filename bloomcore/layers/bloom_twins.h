@@ -40,9 +40,9 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
     bloom_lock_give(locks->first);
 }
 
-/* Adds an item that has just got its place in this filter to the other filter of the pair, before its bits are set
- * here, because a client that finds them here may query there next. Called under the locks of the add; the add's
- * journal (may be NULL) also records the younger filter's part. */
+/* Adds an item that has just got its place in this filter to the other filter of the pair. Its bits are set here
+ * afterwards: a client that finds them here may query there next. Called under the locks of the add; the add's journal
+ * (may be NULL) also records the younger filter's part. */
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
                          const struct bloom_journal *journal);
 

@@ -1,15 +1,14 @@
 /* redisbloom: filters as RedisBloom has them, so that they can be served here as they are, and go back.
  *
- * The differences from Bloomery's own filters: another hash (murmur2.h); positions as sums of unsigned numbers, modulo
- * the number of bits or a power of two; other sizes; and a chain in which the first layer has half of the error rate
+ * It differs from Bloomery's own filters in four ways: another hash (murmur2.h); positions as sums of unsigned numbers,
+ * modulo the number of bits or a power of two; other sizes; other rates. The first layer has half of the error rate,
  * and each further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
  * everywhere. docs/FORMAT.md has the facts.
  *
- * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers
- * into struct redisbloom_filter; redisbloom_check() verifies every number and gives the parameters and shapes from
- * which a filter is made like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the
- * daemon content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the
- * counts.
+ * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers into
+ * struct redisbloom_filter; redisbloom_check() verifies every number and gives parameters and shapes. A filter is made
+ * from these like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the daemon
+ * content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the counts.
  *
  * Thread: any, on distinct objects; more where it is said. */
 #ifndef BLOOMERY_REDISBLOOM_H
@@ -41,8 +40,8 @@ struct redisbloom_filter {
 };
 
 /* Verifies the numbers and turns them into a filter's parameters and the shapes of its layers; *bytes_out is what its
- * words will take, below 2^45. Allocates nothing. The caller compares that with its limits; so does whoever makes the
- * filter (BLOOM_LIMIT). BLOOM_OK, or BLOOM_REFUSED with the number that is wrong. */
+ * words will take, below 2^45. Allocates nothing. The caller compares that with its limits; so does the function that
+ * makes the filter (BLOOM_LIMIT). BLOOM_OK, or BLOOM_REFUSED with the number that is wrong. */
 int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
                      struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err);
 
@@ -56,8 +55,8 @@ static inline uint64_t redisbloom_layer_bytes(const struct bloom_shape *shape)
     return shape->nwords * 8 - shape->spare_bytes;
 }
 
-/* Loading: the bytes `offset` to offset + len - 1 of a layer's bits become these, whatever they were. Any order, any
- * repetition. The range must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
+/* Loading: overwrites the bytes `offset` to offset + len - 1 of a layer's bits. Any order, any repetition. The range
+ * must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
 void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len);
 
 /* Copies such a range out. Others may add to the filter meanwhile. */

@@ -5,9 +5,9 @@
 
 #include "bloom_pool.h"
 
-/* The class for these parameters, its first layer sized by bloom_size_plan() (variant BLOOM_NA) or, with RedisBloom's
- * options, by redisbloom_size(); or of exactly the given shape when `shape` is not NULL (loading, import). 0,
- * BLOOM_REFUSED, or -ENOMEM. The caller owns a reference. */
+/* The class for these parameters. `shape` is the shape of the first layer (loading, import). NULL: bloom_size_plan()
+ * sizes it (variant BLOOM_NA) or, with RedisBloom's options, redisbloom_size(). 0, BLOOM_REFUSED, or -ENOMEM. The
+ * caller owns a reference. */
 int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
                     struct bloom_class **class_out, struct errbuf *err);
 struct bloom_class *bloom_class_retain(struct bloom_class *class);

@@ -2,8 +2,8 @@
  * for each of its pages. A run takes the first pages in a row that are free, in the first region that has so many: runs
  * gather in low addresses. The newest region comes first, since the others are full for most of the time.
  *
- * Free pages are zero at any time. The run is made so before it is free, without the lock: loose pages are given back
- * to the kernel, dense ones are overwritten, because giving back a part of a huge page splits it, and its other runs
+ * Free pages are zero at any time. The run is made so before it is free, without the lock. Loose pages are given back
+ * to the kernel; dense ones are overwritten. To give back a part of a huge page would split it, and its other runs
  * would be on small pages from then on.
  *
  * Under the address sanitizer free pages are poisoned, and what a run's last page has behind its end. */

@@ -1,5 +1,4 @@
-/* bloom_pages: zeroed memory for the words of layers of medium size, of which several share a huge page. Internal to
- * bloomcore.
+/* bloom_pages: zeroed memory for the words of layers of medium size; several share a huge page. Internal to bloomcore.
  *
  * A query of a layer on pages of 4 KiB costs a TLB miss for each word. Layers of less than 2 MiB fill no huge page
  * alone, and the heap puts them on small ones. Here they are runs of small pages in regions of 16 MiB, of two kinds:
@@ -8,12 +7,12 @@
  * few items may have a hundred times as many bits.
  *
  * Dense: huge pages. For layers all of whose words are written at once: filters that are loaded, restored, copied or
- * merged, those of SSTables. Neighbours that are freed leave holes. Where runs take less than half of 2 MiB the rest of
- * these is given back, so the memory of a dense region is at most twice what its runs take, and less than 2 MiB at its
- * end.
+ * merged, those of SSTables. Neighbours that are freed leave holes. Where runs take less than half of 2 MiB, the rest
+ * goes back to the system. So a dense region has at most twice the memory that its runs take, and less than 2 MiB at
+ * its end.
  *
- * A region without runs is unmapped. A region is small enough to be had where the address space is limited (ulimit -v);
- * it is one of the kernel's mappings, of which there may be 65,530.
+ * A region without runs is unmapped. A region is small enough for a limited address space (ulimit -v). It is one of the
+ * kernel's mappings, and the kernel allows 65,530.
  *
  * Thread: any. */
 #ifndef BLOOMERY_BLOOM_PAGES_H

@@ -4,11 +4,11 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bloom_keyring.h"
 #include "bloom_shared.h"
 #include "check.h"
+#include "clock.h"
 #include "lock.h"
 
 /* ---- pool ---- */
@@ -185,10 +185,5 @@ void bloom_pool_set_clock(struct bloom_pool *pool, int64_t (*now_us)(void))
 
 int64_t bloom_pool_now_us(const struct bloom_pool *pool)
 {
-    struct timespec now;
-
-    if (pool->now_us)
-        return pool->now_us();
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return pool->now_us ? pool->now_us() : clock_boot_us();
 }

@@ -10,9 +10,9 @@
 
 int bloom_pool_create(struct bloom_pool **pool_out); /* 0 or -ENOMEM */
 
-/* A pool for a host with memory of its own, which must outlive the pool: the words of filters that are not in the
- * caller's memory, and layers added by growth, come from there. Such layers have no room, and stay on the pages that
- * they are given. 0 or -ENOMEM. */
+/* A pool for a host with memory of its own, which must outlive the pool. Words outside the caller's memory, and layers
+ * added by growth, come from there. Such layers have no room, and stay on the pages that they are given. 0 or
+ * -ENOMEM. */
 int bloom_pool_create_in(const struct bloom_memory *memory, struct bloom_pool **pool_out);
 
 void bloom_pool_destroy(struct bloom_pool *pool); /* NULL is fine; all classes must have been released */
@@ -32,16 +32,16 @@ uint64_t bloom_pool_grown(const struct bloom_pool *pool);
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes);
 
-/* Has `beside` called for the memory that counts against the limit of the whole pool beside its words. It is called
- * while locks of filters are held: it must not block. Before other threads use the pool. */
+/* Sets the function that returns the memory that counts, in addition to the words, against the limit of the whole pool.
+ * It is called while locks of filters are held: it must not block. Before other threads use the pool. */
 void bloom_pool_count_beside(struct bloom_pool *pool, uint64_t (*beside)(void *ctx), void *ctx);
 
-/* Whether the limit of the whole pool leaves room for so many bytes, of whatever. BLOOM_OK, or BLOOM_LIMIT with the
- * numbers in `err`. */
+/* Whether the limit of the whole pool leaves room for so many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in
+ * `err`. */
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
 
-/* Lets what is allocated pass the limit of the whole pool, unless the limit was passed by an eighth before, or what is
- * asked for is above it by itself: for a caller that makes room afterwards. Off at first. Thread: any. */
+/* Lets an allocation pass the limit of the whole pool, for a caller that makes room afterwards. It fails if the limit
+ * was already passed by an eighth, or if the allocation alone is above it. Off at first. Thread: any. */
 void bloom_pool_set_overshoot(struct bloom_pool *pool, bool on);
 
 /* Sets the clock of the pool's windows; NULL: CLOCK_BOOTTIME. Before other threads use the pool. */

@@ -43,8 +43,8 @@ struct bloom_pool {
     } beside;                /* bloom_pool_count_beside() */
     int64_t (*now_us)(void); /* bloom_pool_set_clock() */
 
-    /* Pairs of filters of which one will replace the other (bloom_merge.h). Nearly always there are none: adds then
-     * read the number only. `older` NULL: free. */
+    /* Pairs of filters: one will replace the other (bloom_merge.h). Nearly always there are none: adds then read the
+     * number only. `older` NULL: free. */
     alignas(BLOOM_CACHE_LINE) _Atomic unsigned ntwins;
     struct bloom_twin_slot {
         struct bloom_filter *_Atomic older;
@@ -90,8 +90,9 @@ _Static_assert(sizeof(struct bloom_class) == 3 * BLOOM_CACHE_LINE, "and two for 
 
 /* Charges `bytes` more to a filter that has `filter_bytes`. 0, or BLOOM_LIMIT with the limit in `err`. */
 int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err);
-int bloom_pool_charge_total(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err); /* whatever the filter has */
-void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes);                   /* whatever the limits */
+int bloom_pool_charge_total(struct bloom_pool *pool, uint64_t bytes,
+                            struct errbuf *err);                        /* without a limit for one filter */
+void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes); /* without limits */
 void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 
 struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter);
@@ -108,9 +109,9 @@ static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_p
     return bloom_pool_find_twin(pool, filter);
 }
 
-/* Sequentially consistent: a flag that the caller reads afterwards (is the filter marked as changed?) is read after all
- * writes under the lock are visible to all threads, and after all earlier writes of threads of which the caller has
- * seen some. */
+/* Sequentially consistent. A flag that the caller reads afterwards (is the filter marked as changed?) is read after all
+ * threads can see the writes under the lock. It is also read after all earlier writes of threads of which the caller
+ * has seen some. */
 static inline void bloom_lock_give(struct bloom_lock *lock)
 {
     lock_check_give(RANK_ADDS, lock);

@@ -149,10 +149,10 @@ static bool untouched(char *start, size_t len)
     return pages == 0 || (!(resident[0] & 1) && memcmp(resident, resident + 1, pages - 1) == 0);
 }
 
-/* Unmaps in pieces: a thread that maps memory, or touches some for the first time, may have to wait for the end of a
- * system call that unmaps, which takes half a second for 4 GB. The pieces go from the end on, so that the rest remains
- * one mapping, and end between huge pages, so that none has to be split. Untouched memory goes in larger pieces: small
- * ones would spend a second on system calls for a terabyte that was reserved for nothing. */
+/* Unmaps in pieces. A thread that maps memory, or touches some for the first time, waits for the end of a system call
+ * that unmaps. For 4 GB that is half a second. The pieces go from the end on, so that the rest remains one mapping, and
+ * end between huge pages, so that none has to be split. Untouched memory goes in larger pieces: small ones would spend
+ * a second on system calls for a terabyte that was reserved for nothing. */
 static void unmap_slowly(char *start, size_t len)
 {
     while (len > 0) {

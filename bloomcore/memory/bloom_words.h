@@ -1,13 +1,13 @@
 /* bloom_words: zeroed memory for the bits of layers that are not small. Internal to bloomcore.
  *
- * Random bits of a filter larger than the cache cost one TLB miss each with pages of 4 KiB; on huge pages of 2 MiB
+ * In a filter larger than the cache each random bit costs a TLB miss with pages of 4 KiB. On huge pages of 2 MiB
  * batched queries are twice as fast. But the first touch of a huge page zeroes 2 MiB: 0.1 ms, and 5 ms where the host
  * of a virtual machine has to find the memory. The first thousand adds to a new filter of 4 GB would touch all of its
  * 2000 pages. So words start on small pages, whose first touch costs a microsecond, or ten.
  *
- * A background thread moves a layer to huge pages when its first filling is over or has paused (bloom_settle.h).
- * It does not begin earlier: while adds touch small pages for the first time, it would compete with them for the host's
- * memory, and the filling would take twice as long.
+ * A background thread moves a layer to huge pages when its first filling is over or has paused (bloom_settle.h). It
+ * does not begin earlier. It would compete for the host's memory with adds that touch small pages for the first time,
+ * and the filling would take twice as long.
  *
  * A layer with less than one item for each 2 MiB stays on small pages, and takes one of these for each of its bits.
  * Reading takes no memory: the kernel maps its page of zeros.
@@ -28,9 +28,9 @@
 
 struct bloom_layer;
 
-/* From this size on, words are mapped on their own, BLOOM_ROOM_HEAD bytes behind the beginning of a huge page; below,
- * from BLOOM_PAGES_MIN on, they are runs of pages that share mappings (bloom_pages.h); smaller ones come from the heap.
- */
+/* From this size on, words have a mapping of their own and begin BLOOM_ROOM_HEAD bytes behind the beginning of a huge
+ * page. From BLOOM_PAGES_MIN on, they are runs of pages that share mappings (bloom_pages.h). Smaller ones come from the
+ * heap. */
 #define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES
 
 /* Where words come from, and the mappings on small pages. */

@@ -10,7 +10,7 @@
  * 1 / bits, too little to reach the next integer.
  *
  * RedisBloom's layout: index = x mod bits with x as an unsigned number, which may exceed 2^63. As bits is even, floor(x
- * / bits) = floor(floor(x / 2) / (bits / 2)): a number below 2^63 and half the divisor, for which the same magic serves
+ * / bits) = floor(floor(x / 2) / (bits / 2)). That is a number below 2^63 and half the divisor: the same magic serves,
  * with one bit less to shift. Where bits = 2^n2, x loses its upper bits first.
  *
  * Which of the two it is is decided once for each item and layer, not for each bit: functions that walk take it as a
@@ -99,8 +99,8 @@ static inline struct bloom_hash bloom_geometry_hash(const struct bloom_geometry 
     return bloom_geometry_hash_plain(geometry, keyed, sizeof(keyed));
 }
 
-/* The progression of an item: its position and its increment; and copies of the geometry's fields, which the compiler
- * keeps in registers, while it would load the geometry's own again after each atomic load of a word. */
+/* The progression of an item: its position and its increment. The copies of the geometry's fields stay in registers;
+ * the compiler would load the geometry's own again after each atomic load of a word. */
 struct bloom_walk {
     uint64_t at;
     uint64_t step;

@@ -2,30 +2,30 @@
  * formula (1 - exp(-k/buckets))^k and rounded to three digits. Three things make the real rate exceed what it promises:
  *
  * - Rounding: at p = 0.001 it chooses k = 7 and 15 bits per item, whose rate is 0.0010035.
- * - Counting. A filter does not count an item that seems to be there already, so that more than n are offered to it
- * until it has counted n, and each that is counted sets a bit: with k = 1 the rate is n/C then, not 1 - exp(-n/C). At p
- * = 0.3 Cassandra's 3 bits per item have a real rate of 1/3.
+ * - Counting. A filter does not count an item that seems to be there already, so it is offered more than n until it has
+ *   counted n. Each counted item sets a bit: with k = 1 the rate is n/C then, not 1 - exp(-n/C). At p = 0.3 Cassandra's
+ *   3 bits per item have a real rate of 1/3.
  * - Double hashing. The k bits of an item are a progression modulo the number of bits C, with breaks where it wraps at
- *   2^64. Two items have the same bits, or nearly, much more often than k independent choices would: when base and
- *   increment agree modulo C, about n/C^2; when the increment is 0 or a large divisor of C, about fill^2/C. In filters
+ *   2^64. Two items have the same bits, or nearly, much more often than k independent choices would. Base and increment
+ *   agree modulo C at a rate of about n/C^2; the increment is 0 or a large divisor of C at about fill^2/C. In filters
  *   of a million bits nobody sees it; with 10 items at k = 20 in 320 bits the real rate is two thousand times the
  *   formula's.
  *
- * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words) if the
- * rate after n counted items is at most p there and the excess is at most p/3: then a file is what Cassandra would have
- * written. Otherwise, and for smaller p, it is the least number of words with that rate + excess <= p, with Cassandra's
- * k in the table's range and the best k in 1..21 below it. From p = 0.393 up, where Cassandra's own answer has a real
- * rate of 0.75, it is k = 1 and n/p bits.
+ * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words), and a file is
+ * what Cassandra would have written. The condition: the rate after n counted items is at most p, and the excess at most
+ * p/3. Otherwise, and for smaller p, it is the least number of words with that rate + excess <= p. In the table's range
+ * k is Cassandra's; below it, the best of 1..21. From p = 0.393 up, where Cassandra's own answer has a real rate of
+ * 0.75, it is k = 1 and n/p bits.
  *
- * A scalable filter's layers share the rate p as p/2, p/6, p/12, ..., p/((i+1)(i+2)). Half of the one before for each,
- * as is usual, has no bound: k ends at 21, and a layer of n items at rate q needs sqrt(2 n/q) bits for the excess
- * alone, which doubles with every two layers (50 layers of 100 items at p = 0.01 took 1.9 GB, and now 27 KB). A series
- * that falls more slowly still, as 1/(i log(i)^2), would spare a third at a thousand layers, and cost the first ten
- * more.
+ * A scalable filter's layers share the rate p as p/2, p/6, p/12, ..., p/((i+1)(i+2)). The usual series, half of the
+ * rate before for each layer, has no bound. k ends at 21, and a layer of n items at rate q needs sqrt(2 n/q) bits for
+ * the excess alone. That doubles with every two layers: 50 layers of 100 items at p = 0.01 took 1.9 GB, and now 27 KB.
+ * A series that falls more slowly still, as 1/(i log(i)^2), would spare a third at a thousand layers, and cost the
+ * first ten more.
  *
- * That the two hashes of double hashing do as well as k of them for large filters, and by how little they miss it, is
- * in Kirsch, Mitzenmacher: Less Hashing, Same Performance (ESA 2006). What coincides in small ones is in Dillinger,
- * Manolios: Bloom Filters in Probabilistic Verification (FMCAD 2004), section 5.
+ * Kirsch, Mitzenmacher: Less Hashing, Same Performance (ESA 2006), show how close double hashing comes to k hashes in
+ * large filters. What coincides in small ones is in Dillinger, Manolios: Bloom Filters in Probabilistic Verification
+ * (FMCAD 2004), section 5.
  *
  * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power
  * of two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
@@ -81,8 +81,8 @@ static const unsigned char best_k[TABLE_ROWS + 1] = {0, 1, 1, 2,  3,  3,  4,  5,
 
 /* ---- Cassandra's sizing ---- */
 
-/* The largest usable row for n items, as Cassandra computes it: in floating point, and 0 when not even one bit per item
- * can be counted in a signed 64-bit number. */
+/* The largest usable row for n items, as Cassandra computes it, in floating point. 0: a signed 64-bit number cannot
+ * count even one bit per item. */
 static unsigned max_buckets(uint64_t n)
 {
     double v = (double)(INT64_MAX - EXCESS_BITS) / (double)(n > 1 ? n : 1);
@@ -162,9 +162,9 @@ static double items_per_bit(double p, unsigned k)
     return counted_sum(pow(p, 1.0 / k), k) / k;
 }
 
-/* The fill when n items have been counted: counted_sum() is k n/bits. Solved by Newton's method from the usual fill,
- * below the solution: the sum is convex, so that one step passes it and the others come back to it, until they no
- * longer do. */
+/* The fill when n items have been counted: counted_sum() is k n/bits. Newton's method solves it from the usual fill,
+ * which is below the solution. The sum is convex, so one step passes the solution and the others come back to it, until
+ * they no longer do. */
 static double counted_fill(double n, unsigned k, uint64_t bits)
 {
     double wanted = (double)k * n / (double)bits;
@@ -213,13 +213,12 @@ static double excess_of(double n, unsigned k, uint64_t bits, bool power_of_two)
     return excess < 1 ? excess : 1;
 }
 
-/* Positions (a + i b mod 2^64) mod C. Each time the sum wraps at 2^64 what follows moves by 2^64 mod C, which generates
- * the residues that are multiples of C/o, o being the odd part of C: a circle of o places. Modulo C/o, a power of two,
- * the sequence is a plain progression of period d = 1, 2, 4, ..., with the probability 1, 1, 2, 4, ... in C/o. In each
- * of its d residues the k/d visits go round the circle by a step that is as good as random. In the mean they come to
- * all of the circle, if there are as many visits; where the step is near a q-th part of the circle, for which there is
- * one chance in k/d * o for each numerator, to q places and some more. An item that is in no bit's way passes where all
- * of these bits are set. */
+/* Positions (a + i b mod 2^64) mod C. Each time the sum wraps at 2^64, what follows moves by 2^64 mod C. With o the odd
+ * part of C, this generates the multiples of C/o: a circle of o places. Modulo C/o, a power of two, the sequence is a
+ * plain progression of period d = 1, 2, 4, ..., with the probability 1, 1, 2, 4, ... in C/o. In each of its d residues
+ * the k/d visits go round the circle by a step that is as good as random. With enough visits they reach, in the mean,
+ * the whole circle. Where the step is near a q-th part of the circle, they reach q places and some more; the chance for
+ * that is one in k/d * o for each numerator. An item that is in no bit's way passes where all of these bits are set. */
 static double degenerate_unsigned(double fill, unsigned k, uint64_t bits)
 {
     static const unsigned numerators[] = {0, 1, 1, 2, 2, 4}; /* of q-th parts, in lowest terms */

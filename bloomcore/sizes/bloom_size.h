@@ -35,8 +35,8 @@ enum bloom_size_status bloom_size_cassandra(uint64_t n, double p, struct bloom_s
 /* Cassandra's sizing for an explicit number of buckets per element, 1..20 (its older versions used 15). */
 enum bloom_size_status bloom_size_buckets(uint64_t n, unsigned buckets, struct bloom_size *size_out);
 
-/* The daemon's sizing, for 0 < p < 1 and 1 <= n. On any status but BLOOM_SIZE_OK `size_out` is untouched and `err` (may
- * be NULL) has the reason and the limit: the largest n for this p, or the smallest p for this n. */
+/* The daemon's sizing, for 0 < p < 1 and 1 <= n. On any status but BLOOM_SIZE_OK, `size_out` is untouched. `err` (may
+ * be NULL) then has the reason and the limit: the largest n for this p, or the smallest p for this n. */
 enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *size_out, struct errbuf *err);
 
 /* The largest n that bloom_size_plan() accepts for this p; 0 if there is none or p is out of range. */
@@ -45,10 +45,9 @@ uint64_t bloom_size_max_items(double p);
 /* The rate of layer 0, 1, 2, ... of a chain with the rate p as a whole: p/2, p/6, p/12, ... The shares of the first L
  * layers sum up to p L/(L+1), which is below p for any L.
  *
- * They fall so slowly that a chain stays small. A promise: a layer of n items at rate q, which bloom_size_plan() sizes,
- * has at most bloom_size_bound(n, q) bits per item; and so a chain of L layers, of which the first is for n items and
- * none for fewer, has at most bloom_size_bound(n, q) bits per item of its capacity, q being the newest layer's rate
- * p/(L(L+1)). */
+ * They fall so slowly that a chain stays small. A promise: bloom_size_plan() gives a layer of n items at rate q at most
+ * bloom_size_bound(n, q) bits per item. The same bound holds for a chain of L layers, per item of its capacity: n is
+ * then the capacity of the first layer, the smallest one, and q the rate of the newest, p/(L(L+1)). */
 double bloom_size_share(double p, unsigned layer);
 
 /* 1/4 + 2 log2(1/q) + 2/sqrt(n q) + 64/n bits: two for each halving of the rate; those that keep the probe sequences of
@@ -60,8 +59,8 @@ double bloom_size_bound(double n, double q);
  * bloom_size_excess(). In 0..1; 1 for no bits at all. */
 double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits);
 
-/* An upper bound of the rate that double hashing adds to the usual formula in small filters, because the k bits of an
- * item are not independent and whole probe sequences coincide. Measured rates reach at least a third of this bound. */
+/* An upper bound of the rate that double hashing adds to the usual formula in small filters. There the k bits of an
+ * item are not independent, and whole probe sequences coincide. Measured rates reach at least a third of this bound. */
 double bloom_size_excess(double n, unsigned k, uint64_t bits);
 
 /* The same two for positions that are sums of unsigned numbers, as in RedisBloom's layout (redisbloom.h): (a + i b mod

@@ -52,7 +52,7 @@ static inline bool bloom_turn_valid(const struct bloom_turn *turn)
 }
 
 /* A journal records adds before any thread can see their effect, so that a log can make them durable. The adding thread
- * calls both functions under a lock that other adds to the filter wait for: they must be quick and must not call
+ * calls both functions under a lock for which other adds to the filter wait. They must be quick and must not call
  * bloomcore.
  *
  * add(): an item gets its place in the layer. `ordinal` is the layer's item count with this item, from 1 to the layer's
@@ -60,8 +60,8 @@ static inline bool bloom_turn_valid(const struct bloom_turn *turn)
  * item's bits before add() has returned.
  *
  * grow(): a layer of this shape is about to become the filter's newest, with this index. 0; or -errno with a text: the
- * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists: a record of a layer
- * that failed for memory or a limit would let the filter grow at a replay.
+ * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists. Otherwise a replay
+ * would grow the filter by a layer that had failed for memory or a limit.
  *
  * turn(): the layer `layer` of a window, of this shape, is about to be taken by a part (bloom_window.h). It may be a
  * new one, for which grow() is not called. It returns what grow() returns, with the same effect. */
@@ -101,7 +101,7 @@ struct bloom_layer_view {
     struct bloom_shape shape;
     uint64_t capacity;
     double error_rate; /* this layer's share */
-    uint64_t items;    /* in a window those of the layer's part, 0 if it is forgotten */
+    uint64_t items;    /* in a window those of the layer's part, 0 if it has expired */
     uint64_t ordinal; /* the highest that the layer has given out: the items, in a window those of earlier parts, too */
     uint64_t base;    /* the part of `ordinal` that is those of earlier parts; otherwise 0 */
     uint64_t turn;    /* the number of the layer's part; 0: not a window, or not used */
@@ -124,7 +124,7 @@ static inline struct bloom_turn bloom_layer_turn(const struct bloom_layer_view *
     return (struct bloom_turn){view->turn, view->base, view->started_us};
 }
 
-/* Places that the layer's part has taken, forgotten or not. */
+/* Places that the layer's part has taken, expired or not. */
 static inline uint64_t bloom_layer_placed(const struct bloom_layer_view *view)
 {
     return view->ordinal > view->base ? view->ordinal - view->base : 0;

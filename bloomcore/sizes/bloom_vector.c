@@ -1,5 +1,5 @@
-/* Two ways to use eight lanes: for one item, a lane is a member of its progression; for many, a lane is an item, and
- * the members come one after the other.
+/* There are two ways to use eight lanes. For one item, a lane is a member of its progression. For many, a lane is an
+ * item, and the members come one after the other.
  *
  * The remainder u mod bits of the absolute value u is taken by a reciprocal in double precision. Exactness: with the
  * reciprocal r and three roundings of relative size 2^-53 (u and the reciprocal to doubles, their product), the

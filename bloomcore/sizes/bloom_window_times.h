@@ -19,7 +19,7 @@ static inline uint64_t bloom_window_part_items(const struct bloom_params *params
     return (params->window + params->window_parts - 1) / params->window_parts;
 }
 
-/* Times of a part that began at `started_us`: when it takes no more items, and when it is forgotten. INT64_MAX in a
+/* Times of a part that began at `started_us`: when it takes no more items, and when it expires. INT64_MAX in a
  * window by items. */
 int64_t bloom_window_ends(const struct bloom_params *params, int64_t started_us);
 int64_t bloom_window_expires(const struct bloom_params *params, int64_t started_us);

@@ -1,5 +1,5 @@
 /* The constants and the order of operations are RedisBloom's, because hash counts and sizes are rounded from their
- * results: a layer that grows here has the numbers that it would have there. */
+ * results. So a layer that grows here has the numbers that it would have there. */
 #include "redisbloom_size.h"
 
 #include <math.h>

@@ -1,18 +1,18 @@
 /* Windows. A window of length W with n parts is a ring: the newest part takes items for W/n, less a margin; then a new
  * part begins (a turn). A part is forgotten when W has passed since it took its last item.
  *
- * A part is one layer of the chain, or several if it grows. Layers never leave the chain: those of a forgotten part are
- * dead at once (a query asks the state of each layer), are emptied later, and then are taken by a new part. So at most
- * n + 2 parts have items at a time, each with the rate p / (n + 2): the one that takes items, n in the window, and one
- * that the margin makes. Of a part's rate its layers have the shares that those of an ordinary filter have.
+ * A part is one layer of the chain, or several if it grows. Layers never leave the chain. Queries ask the state of each
+ * layer and skip those of an expired part. Later the layers are emptied, and a new part takes them. So at most n + 2
+ * parts have items at a time, each with the rate p / (n + 2). One part takes items, n are in the window, and the margin
+ * makes one more. Of a part's rate its layers have the shares that those of an ordinary filter have.
  *
  * A layer's count of items goes on from one part to the next: a part notes the count at its turn (the base). So an
  * add's ordinal says which part it belongs to, and a log may be replayed in any order. A turn is recorded before it
  * takes effect. Forgetting needs no record: it follows from the turns and the clock.
  *
- * The margin g = W / (n (2n + 2)) is for answers that arrive late: items are taken until W/n - g after the beginning,
- * and forgotten between W + W/n - g/2 and W + W/n after it. So an item is present for W after an answer that was late
- * by up to g/2, and never for more than W + W/n.
+ * The margin g = W / (n (2n + 2)) is for answers that arrive late. A part takes items until W/n - g after its
+ * beginning, and expires between W + W/n - g/2 and W + W/n after it. So an item is present for W after an answer that
+ * was late by up to g/2, and never for more than W + W/n.
  *
  * Queries take no lock. An add tests and places its item under the filter's lock, and reads the clock there: no item
  * comes into a part after its end. The order of locks is pool->lock (a turn), then the filter's lock. */

@@ -1,9 +1,9 @@
 /* Queries of windows and adds to them, also to one of a pair of twins (bloom_twins.c).
  *
  * Each of the twins turns by itself. An add to the older one puts its item into the newest parts of both, since its
- * time begins in both: whether an older part of the younger one has the item already does not matter. It ends only when
- * both have place, so that no item is acknowledged which one of them has no place for. A note in the older one goes
- * into its newest part, too. */
+ * time begins in both. It does not matter whether an older part of the younger one already has the item. It ends only
+ * when both have place, so that no item is acknowledged which one of them has no place for. A note in the older one
+ * goes into its newest part, too. */
 #include "bloom_chain.h"
 #include "bloom_layer_add.h"
 #include "bloom_twins.h"
@@ -31,8 +31,8 @@ static bool bloom_window_has(const struct bloom_filter *filter, struct bloom_has
     return found;
 }
 
-/* A part that is forgotten during the search may have had the item when the search began; since then the item may have
- * come into a part that had been searched. */
+/* A part that expires during the search may have had the item when the search began. Since then the item may have come
+ * into a part that had been searched. */
 bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash hash)
 {
     const struct bloom_window *window = bloom_filter_window(filter);

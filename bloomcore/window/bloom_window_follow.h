@@ -1,9 +1,9 @@
 /* bloom_window_follow: windows of a host whose replicas follow a primary (bloom_window.h). The layers of a replica have
- * the same parts, bits and counts as the primary's, whatever its clock says: it takes turns by bloom_window_replay(),
- * items by bloom_window_place(), and drops parts by bloom_window_drop(), when the primary does so. The clock of each
- * decides only which parts a query asks.
+ * the same parts, bits and counts as the primary's, whatever its clock says. It follows the primary: turns by
+ * bloom_window_replay(), items by bloom_window_place(), dropped parts by bloom_window_drop(). The clock of each decides
+ * only which parts a query asks.
  *
- * Neither primary nor replica calls bloom_window_clean(). A forgotten part keeps its bits until its layer gets a turn,
+ * Neither primary nor replica calls bloom_window_clean(). An expired part keeps its bits until its layer gets a turn,
  * or until the primary drops the part.
  *
  * Thread: one, for each filter. */
@@ -12,8 +12,8 @@
 
 #include "bloom_window.h"
 
-/* Places an item in the newest part, whatever the clock says and whether the filter has it. Beyond the capacity of the
- * part its bits are set and it is not counted. False: there is no part yet. */
+/* Places an item in the newest part, without a look at the clock or at the filter. Beyond the capacity of the part its
+ * bits are set and it is not counted. False: there is no part yet. */
 bool bloom_window_place(struct bloom_filter *filter, struct bloom_hash hash);
 
 /* Forgotten parts with large layers wait to be dropped: those below the returned number. 0: there are none. */

@@ -1,15 +1,15 @@
 /* bloom_window_merge: the union of windows by time, while other threads go on adding to them.
  *
- * An item must stay for what its own window has promised, so its bits go into a part of the union that is forgotten no
- * earlier: time is divided into spans as long as a part takes items, and the parts of all windows that began in one
- * span become one, which is as old as the youngest of them. So an item stays for up to a part longer than in its own
- * window, however often it is merged: the spans do not move. Two parts of one window never begin in one span, so as
- * many items as one window may hold in the time of a part are together in a part of the union, and it has at most one
- * part more than the largest of the windows may have.
+ * An item must stay as long as its own window has promised, so its bits go into a part of the union that expires no
+ * earlier. Time is divided into spans as long as a part takes items. The parts of all windows that began in one span
+ * become one, as old as the youngest of them. So an item stays for up to a part longer than in its own window, however
+ * often it is merged: the spans do not move. Two parts of one window never begin in one span. So a part of the union
+ * has at most the items that each window may hold in the time of a part. The union has at most one part more than the
+ * largest of the windows may have.
  *
  * Windows by items have no union: the adds of two filters have no common order.
  *
- * The union is made as those of other filters are (bloom_merge.h has counts and twins):
+ * The union is made as that of other filters (bloom_merge.h has counts and twins). The order of calls is
  *
  *     bloom_ring_take() of each window; bloom_ring_make(); with a window that is to be replaced: bloom_twins_begin();
  *     wait; bloom_window_or() of that one with `counts` NULL; bloom_twins_level(); in either case bloom_window_or() of

@@ -6,7 +6,7 @@
 
 #include "bloom_part.h"
 
-/* due_us: the window has been loaded or united, and is to be looked at before its next use. */
+/* due_us: the window was loaded or united and needs a look before its next use. */
 #define BLOOM_NOT_SETTLED INT64_MIN
 
 static inline uint64_t bloom_part_turn(const struct bloom_part *part)
@@ -44,8 +44,8 @@ struct bloom_seen {
     bool grows; /* the part is to go on in another layer; otherwise a new part is to begin */
 };
 
-/* Looks at the ring as an add does, with what is over marked. Returns whether a turn is needed before an add. Locked.
- */
+/* Looks at the ring as an add does, and marks what has expired. Returns whether a turn is needed before an add.
+ * Locked. */
 bool bloom_window_look(struct bloom_filter *filter, struct bloom_seen *seen_out);
 
 /* Makes place, unless another thread has. 0; otherwise the reason is in `err`. */

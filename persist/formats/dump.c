@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "bytes.h"
+#include "clock.h"
 #include "dump_window.h"
 #include "try.h"
 
@@ -59,7 +60,7 @@ void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct du
     if (bloom_params_is_window(params)) {
         bloom_window_forget((struct bloom_filter *)filter);
         now_us = bloom_window_now_us(filter);
-        plan_out->taken_ms = dump_unix_ms();
+        plan_out->taken_ms = clock_unix_ms();
     }
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;

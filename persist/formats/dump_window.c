@@ -1,16 +1,7 @@
 #include "dump_window.h"
 
-#include <time.h>
-
 #include "bytes.h"
-
-int64_t dump_unix_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+#include "clock.h"
 
 void dump_write_window(const struct dump_plan *plan, unsigned char *at)
 {
@@ -52,7 +43,7 @@ int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errb
 /* Parts are as old as they were, and as much older as the dump is. A dump of the future is of now. */
 void dump_take_turns(const struct dump_plan *plan, struct bloom_filter *filter)
 {
-    int64_t now_us = bloom_window_now_us(filter), since_ms = dump_unix_ms() - plan->taken_ms;
+    int64_t now_us = bloom_window_now_us(filter), since_ms = clock_unix_ms() - plan->taken_ms;
     int64_t at_us = now_us - (since_ms > 0 ? since_ms * 1000 : 0);
 
     for (unsigned i = 0; i < plan->nlayers; i++) {

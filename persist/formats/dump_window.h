@@ -8,8 +8,6 @@
 #define DUMP_WINDOW_BYTES 24 /* the window; then */
 #define DUMP_TURN_BYTES   16 /* for each layer */
 
-int64_t dump_unix_ms(void); /* now */
-
 void dump_write_window(const struct dump_plan *plan, unsigned char *at);
 
 /* Reads the window, which may be an impossible one; then, once the rest of the plan has been looked at, the turns. */

@@ -16,17 +16,10 @@ static struct {
     uint8_t len;
 } slots[SLOTS];
 
-static inline unsigned char lower(char c)
-{
-    unsigned char u = (unsigned char)c;
-
-    return (unsigned char)(u - 'A') < 26 ? (unsigned char)(u + ('a' - 'A')) : u;
-}
-
 static bool equal_lower(const char *text, const char *word, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
-        if (lower(text[i]) != (unsigned char)word[i])
+        if (slice_lower(text[i]) != (unsigned char)word[i])
             return false;
     }
     return true;
@@ -109,8 +102,8 @@ bool read_database(struct reply *reply, struct slice arg, const char *not_a_numb
 
 static unsigned name_slot(const char *name, size_t len)
 {
-    uint32_t key = lower(name[len - 1]) | (uint32_t)lower(name[len / 2]) << 8 | (uint32_t)lower(name[0]) << 16 |
-                   (uint32_t)len << 24;
+    uint32_t key = slice_lower(name[len - 1]) | (uint32_t)slice_lower(name[len / 2]) << 8 |
+                   (uint32_t)slice_lower(name[0]) << 16 | (uint32_t)len << 24;
 
     return (key * UINT32_C(0x9e3779b1)) >> 24 & (SLOTS - 1);
 }

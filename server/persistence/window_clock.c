@@ -16,15 +16,9 @@ static struct window_clock_note noted; /* as in the file */
 static bool is_noted;
 static atomic_bool is_needed;
 
-static int64_t boot_us(void)
-{
-    struct timespec now = clock_read(CLOCK_BOOTTIME);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 int64_t window_clock_us(void)
 {
-    return boot_us() + atomic_load_explicit(&ahead_boot_us, memory_order_relaxed);
+    return clock_boot_us() + atomic_load_explicit(&ahead_boot_us, memory_order_relaxed);
 }
 
 int64_t window_clock_ahead(const struct window_clock_note *note, const struct window_clock_now *now)
@@ -77,7 +71,7 @@ static void read_boot(const struct fsops *fs, char boot_out[40])
 
 static struct window_clock_now read_clocks(const struct fsops *fs)
 {
-    struct window_clock_now now = {.boot_us = boot_us(), .unix_us = clock_unix_us()};
+    struct window_clock_now now = {.boot_us = clock_boot_us(), .unix_us = clock_unix_us()};
     read_boot(fs, now.boot);
     return now;
 }
@@ -114,7 +108,7 @@ void window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *
 
 void window_clock_floor(int64_t us)
 {
-    int64_t least = us - boot_us(), ahead = atomic_load(&ahead_boot_us);
+    int64_t least = us - clock_boot_us(), ahead = atomic_load(&ahead_boot_us);
     while (ahead < least && !atomic_compare_exchange_weak(&ahead_boot_us, &ahead, least))
         continue;
 }

@@ -43,8 +43,8 @@ bool entry_is_away(const struct entry *entry);
 const char *entry_quarantine_reason(struct entry *entry);
 
 /* Keeps an entry alive beyond RCU, even if its name is deleted. The first pin comes from registry_pin(), or the entry
- * is prepared and not published; an owner of a pin may take more. An overflow, which would free an entry in use, ends
- * the process: a walk holds at most three pins, a command one for each mention of the name, so 24 bits suffice. */
+ * is prepared and not published; an owner of a pin may take more. An overflow would free an entry in use, so it ends
+ * the process. 24 bits suffice: a walk holds at most three pins, and a command one for each mention of the name. */
 void entry_pin(struct entry *entry);
 void entry_unpin(struct entry *entry);
 
@@ -73,8 +73,8 @@ int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since the l
 /* ---- eviction: bits leave memory, and come back ----
  *
  * For one thread that has pinned the entry. It calls entry_leave(), waits for a grace period, calls entry_take_away()
- * and drops the words (bloom_resident.h). Either call returns false, and the bits stay, if the entry is no filter, has
- * changed since its last save, has another pin, or was asked meanwhile.
+ * and drops the words (bloom_resident.h). Either call returns false if the entry is no filter, has changed since its
+ * last save, has another pin, or was queried meanwhile. The bits then stay.
  *
  * entry_filter() is NULL from entry_take_away() to entry_come_back(). The caller restores the words before the latter.
  * While another thread holds a pin, entry_filter() does not become NULL. */

@@ -2,15 +2,15 @@
  * registry.
  *
  * A crit-bit tree (D. J. Bernstein; PATRICIA of D. R. Morrison, 1968): a node has the first bit in which the names
- * below it differ and two children. All names below a node share what comes before its bit, so a prefix is one subtree,
- * found in a descent that compares one bit per node and one name in all; what lies below is visited without a
- * comparison. A change is one store of a child, so readers take no lock and never see a name twice or miss one that
- * stays. A node is 16 bytes, and there is one for each name but the first.
+ * below it differ and two children. All names below a node share what comes before its bit, so a prefix is one subtree.
+ * A descent finds it with one bit comparison per node and one name comparison in all. What lies below is visited
+ * without a comparison. A change is one store of a child, so readers take no lock and never see a name twice or miss
+ * one that stays. A node is 16 bytes, and there is one for each name but the first.
  *
  * Chosen over a B+-tree, whose readers would have to notice that entries move in a leaf, and over a skip list, which
- * compares whole names on the way down. Its weak side: a path has as many nodes as other names branch off it, so names
- * that are prefixes of one another (a, aa, aaa, ...) make paths as long as their number: 10,000 of them, 50 MB of
- * names, cost a creation about 0.1 ms. A name of n bytes has at most 9 n nodes on its path.
+ * compares whole names on the way down. Its weakness: a path has as many nodes as other names branch off it. So names
+ * that are prefixes of one another (a, aa, aaa, ...) make paths as long as their number. With 10,000 of them, 50 MB of
+ * names, a creation costs about 0.1 ms. A name of n bytes has at most 9 n nodes on its path.
  *
  * Thread: changes under the registry's mutex; walks by any RCU reader. */
 #ifndef BLOOMERY_NAME_INDEX_H

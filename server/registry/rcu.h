@@ -1,8 +1,8 @@
 /* rcu: readers of shared structures, and deferred freeing of removed objects. A thin layer over liburcu's QSBR flavour
  * that frees off the loops and shows ThreadSanitizer the order of events.
  *
- * A worker is online (may hold references to shared objects) while it handles events and offline while it sleeps in
- * poll; the end of each loop iteration is a quiescent state. Threads of the pool are online for one job. */
+ * A worker is online while it handles events: it may hold references to shared objects. It is offline while it sleeps
+ * in poll. The end of each loop iteration is a quiescent state. Threads of the pool are online for one job. */
 #ifndef BLOOMERY_RCU_H
 #define BLOOMERY_RCU_H
 
@@ -28,17 +28,16 @@ void rcu_wait_for_readers(void);
 int reclaimer_create(struct reclaimer **reclaimer_out); /* 0, -ENOMEM or another -errno; starts its thread */
 
 /* Frees all queued objects and ends the thread. No reader may be online. NULL is fine. False: an object has leaked
- * (reclaimer_defer()); what it belongs to must stay. */
+ * (reclaimer_defer()); its owner must stay. */
 bool reclaimer_destroy(struct reclaimer *reclaimer);
 
 /* Calls fn(object) in the reclaimer's thread once no reader can hold a reference any more. The object must be
  * unreachable already. fn returns 0 when it is done, or nonzero for a retry (the object is still pinned). Without
- * memory for the queue the object leaks: that is better than waiting here for readers, one of which may wait for a lock
- * that the caller holds. `bytes`: what it frees, as far as that matters (reclaimer_bytes()). Thread: any. */
+ * memory for the queue the object leaks. To wait here for readers would be worse: one of them may wait for a lock that
+ * the caller holds. `bytes`: the memory that it frees, where that matters (reclaimer_bytes()). Thread: any. */
 void reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes);
 
-/* The sum of `bytes` of the objects that are about to be freed: all queued ones but those that were found pinned.
- * Thread: any. */
+/* The sum of `bytes` of the objects that are about to be freed: all queued ones except pinned ones. Thread: any. */
 uint64_t reclaimer_bytes(const struct reclaimer *reclaimer);
 
 /* Counts bytes of an object that will be handed over in a moment, as its successor is made before; and, negative, no

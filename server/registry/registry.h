@@ -7,10 +7,10 @@
  * An index keeps the names in order, for patterns (name_index.h).
  *
  * Structure: an open-addressing table per shard (4096 shards by the top bits of the name's hash) whose slots are 8
- * bytes: a pointer and a 19-bit tag. Our own instead of liburcu's hash table because a slot's address follows from the
- * hash, so that the cache misses of pipelined look-ups can be overlapped (registry_prefetch), because it takes 10 to 13
- * bytes per filter instead of 32 and more, and because a sweep in the order of hashes gives SCAN a cursor that survives
- * resizing and never returns a name twice.
+ * bytes: a pointer and a 19-bit tag. It is not liburcu's hash table, for three reasons. A slot's address follows from
+ * the hash, so the cache misses of pipelined look-ups overlap (registry_prefetch). It takes 10 to 13 bytes per filter
+ * instead of 32 and more. And a sweep in the order of hashes gives SCAN a cursor that survives resizing and never
+ * returns a name twice.
  *
  * An expired filter is gone for all threads at its time: look-ups compare its time with the clock, and a change that
  * finds it removes it first. The expirer's thread (expirer.h) frees its memory by registry_expire_due(). Filters
@@ -99,9 +99,9 @@ int registry_create_filter(struct registry *registry, struct slice name, uint64_
 int registry_create_away(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
                          struct entry **entry_out, struct errbuf *err);
 
-/* Creates an empty filter of the class that is not yet published: no look-up finds it and no walk yields it, but it has
- * its id and its memory counts (without a limit if it is created `instead` of a filter that is no smaller and is freed
- * at once). The caller fills it, off the loops if that takes long, and then publishes or abandons it. REGISTRY_OK,
+/* Creates an empty filter of the class that is not yet published: no look-up finds it and no walk yields it. It has its
+ * id, and its memory counts. `instead`: it replaces a filter that is no smaller and is freed at once, so no limit
+ * applies. The caller fills it, off the loops if that takes long, and then publishes or abandons it. REGISTRY_OK,
  * _REFUSED, _LIMIT or -ENOMEM. */
 int registry_prepare(struct registry *registry, struct slice name, struct bloom_class *class, bool instead,
                      struct entry **entry_out, struct errbuf *err);
@@ -196,9 +196,9 @@ void registry_set_clock(struct registry *registry, int64_t (*now_ms)(void));
 uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
-/* Calls `visit` for at most `max` names that begin with `prefix`, in its database, and come behind `after` (NULL: all),
- * in the order of their bytes; `entry` is NULL for one that has expired. Costs what it finds, however many other names
- * there are. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is
+/* Calls `visit` for at most `max` names of its database that begin with `prefix` and come behind `after` (NULL: all),
+ * in the order of their bytes. `entry` is NULL for an expired one. The cost depends on the names that it finds, not on
+ * the others. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is
  * visited exactly once. The name is valid until the reader goes offline. */
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);

@@ -1,9 +1,9 @@
 /* registry_databases: the databases of a registry.
  *
- * Each database that has ever had a filter has a table, an index of names and a heap of times of its own, so that
- * whatever concerns one costs nothing for the filters of the others. A filter's database is in its key (database.h), by
- * the internal number. Which internal number a client's number stands for is kept here: at first each its own, and
- * SWAPDB exchanges two. All other functions of the registry take keys.
+ * Each database that has ever had a filter has its own table, index of names and heap of times. So work on one costs
+ * nothing for the filters of the others. A filter's database is in its key (database.h), by the internal number. Which
+ * internal number a client's number stands for is kept here: at first each its own, and SWAPDB exchanges two. All other
+ * functions of the registry take keys.
  *
  * Thread rule: as registry.h. */
 #ifndef BLOOMERY_REGISTRY_DATABASES_H

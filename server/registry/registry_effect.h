@@ -39,8 +39,8 @@ struct registry_effect {
     unsigned numbers[2];  /* SWAPPED */
 };
 
-/* `fn` is called for every effect, in their true order, under the registry's mutex: it must be quick, must not call the
- * registry, and may take only locks under which no thread calls the registry. Earlier effects (of loading) are not
+/* `fn` is called for every effect, in their true order, under the registry's mutex. It must be quick and must not call
+ * the registry. It may take only locks under which no thread calls the registry. Earlier effects (of loading) are not
  * reported. */
 void registry_on_effect(struct registry *registry, void (*fn)(void *ctx, const struct registry_effect *effect),
                         void *ctx);

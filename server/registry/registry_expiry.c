@@ -45,8 +45,8 @@ void registry_release_clock(struct registry *r)
     atomic_store(&r->clock.held_ms, 0);
 }
 
-/* A reader marks a time that it has found to be over, and change_time() puts no marked time off: so a filter that was
- * gone for one reader is gone for all, though they read the clock at different moments. */
+/* A reader marks a time that it has found to be over, and change_time() never postpones a marked time. So a filter that
+ * was gone for one reader is gone for all, though they read the clock at different moments. */
 bool registry_time_is_over(const struct registry *r, struct alias *alias)
 {
     int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);

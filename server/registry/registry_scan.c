@@ -1,6 +1,6 @@
 /* A sweep in the order of the hashes, one database after another. The cursor is the next position in that order, as the
- * upper 48 bits of a hash, and means the same in a table of any size; an entry has one position for its whole life, so
- * an entry that is present throughout a sweep is met exactly once. */
+ * upper 48 bits of a hash. It means the same in a table of any size. An entry has one position for its whole life, so a
+ * sweep meets an entry that is present throughout exactly once. */
 #include "registry.h"
 #include "registry_databases.h"
 #include "registry_internal.h"

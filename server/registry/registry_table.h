@@ -1,14 +1,14 @@
 /* registry_table: the shards of the registry: open addressing with linear probing, 8-byte slots of a pointer in 45 bits
  * and a tag of 19. Internal to the registry.
  *
- * Readers go without a lock: slots and table pointers are single atomic words, an entry is never moved within a table,
- * and a replaced table stays readable until its grace period is over. Writers hold the registry's mutex.
+ * Readers take no lock. Slots and table pointers are single atomic words, an entry never moves within a table, and a
+ * replaced table stays readable until its grace period is over. Writers hold the registry's mutex.
  *
- * Of the 64 bits of a name's hash the top 12 choose the shard, the 19 below them are the tag; the home slot is where
- * the tag lies in its range, scaled to the size of the table. So homes are in the order of the hashes in a table of any
+ * Of the 64 bits of a name's hash the top 12 choose the shard, and the 19 below them are the tag. The home slot is the
+ * tag's place in its range, scaled to the size of the table. So homes are in the order of the hashes in a table of any
  * size, and SCAN's cursor relies on that. A resize does not read the names, so tables may grow often and by little, a
- * quarter: they are 64 to 80 % full. Because tag and home are the same bits, the tag is worth less in a larger table:
- * among 10 million names one slot in 100 on the way matches by chance. */
+ * quarter: they are 64 to 80 % full. Tag and home are the same bits, so the tag is worth less in a larger table. Among
+ * 10 million names one slot in 100 on the way matches by chance. */
 #ifndef BLOOMERY_REGISTRY_TABLE_H
 #define BLOOMERY_REGISTRY_TABLE_H
 

@@ -30,8 +30,8 @@ void counters_remove(struct counters *counters, const struct stats *stats);
 struct stats *counters_main(struct counters *counters);
 struct stats *counters_effects(struct counters *counters);
 
-/* Sums since the start or the last reset: of the counters; of the errors by code; of the durations of one command's
- * calls (its number is command_index()), false when none was measured. */
+/* Sums since the start or the last reset. counters_histogram() sums the durations of one command (its number is
+ * command_index()); false: none was measured. */
 void counters_sum(struct counters *counters, struct stats *sum_out);
 void counters_errors(struct counters *counters, struct errorstats *sum_out);
 bool counters_histogram(struct counters *counters, size_t command, struct histogram *sum_out);
@@ -45,7 +45,7 @@ void counters_usage(struct counters *counters, uint64_t filter_id, struct usage_
 /* They start at 0 again, on all threads, when this returns. Thread: any. */
 void counters_forget_usage(struct counters *counters, uint64_t filter_id);
 
-/* The filters with the most answered queries, of those that are counted (usage.h): at most `n` ids, in no order.
+/* The ids of at most `n` filters with the most answered queries, in no order. Only counted filters (usage.h) take part.
  * Returns their number; 0 without memory. Not on a loop. */
 size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t n);
 

@@ -1,5 +1,5 @@
-/* The gauges are means over the last STATS_SAMPLES samples of the rate between two of them, as Redis computes its
- * instantaneous_* fields: one sample of a tenth of a second is too jumpy to be looked at. */
+/* A gauge is the mean rate over the last STATS_SAMPLES samples, as Redis computes its instantaneous_* fields. A single
+ * sample of a tenth of a second varies too much. */
 #include "stats.h"
 
 #include <stdbool.h>

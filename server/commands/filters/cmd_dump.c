@@ -344,11 +344,6 @@ static int64_t expiry_of(struct command_job *job, struct slice name, const struc
     return now == entry ? expires_ms : 0;
 }
 
-static bool same_name(struct slice a, struct slice b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
 static void copy_job(struct command_job *job)
 {
     const struct job_args *args = job->data;
@@ -360,7 +355,7 @@ static void copy_job(struct command_job *job)
     struct slice from = args->argv[1], to = args->argv[2];
     if (database != job->database && to.len <= REGISTRY_MAX_NAME) /* a longer one is refused as it is */
         to = key_write(space, database, key_name(to));
-    if (same_name(from, to)) {
+    if (slice_equal(from, to)) {
         reply_error(&job->reply, "ERR source and destination objects are the same");
         return;
     }

@@ -43,11 +43,6 @@ struct estimate {
 
 /* ---- names ---- */
 
-static bool same(struct slice a, struct slice b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
 static struct cost_filter look_up(const struct server *server, struct slice key, uint64_t hash)
 {
     struct entry *entry = registry_find(server->registry, hash, key);
@@ -61,7 +56,7 @@ static struct named *find_named(const struct estimate *estimate, uint64_t hash, 
 {
     for (struct hash_link *link = hash_table_first(&estimate->table, hash); link; link = hash_table_next(link)) {
         struct named *named = HASH_OBJECT(link, struct named, link);
-        if (named->database == database && same(named->name, name))
+        if (named->database == database && slice_equal(named->name, name))
             return named;
     }
     return NULL;
@@ -73,7 +68,7 @@ static struct cost_filter *filter_named(struct estimate *estimate, unsigned data
     const struct server *server = estimate->ctx->server;
     char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
     struct named *named = estimate->newest;
-    if (named && named->database == database && same(named->name, name)) /* as usual */
+    if (named && named->database == database && slice_equal(named->name, name)) /* as usual */
         return &named->filter;
     if (name.len > REGISTRY_MAX_NAME)
         return NULL;

@@ -4,20 +4,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "filters.h"
+#include "pool_rig.h"
 #include "redisbloom.h"
-
-static struct bloom_pool *pool;
-
-static void setup(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
 
 TestSuite(bloom_ahead, .init = setup, .fini = teardown);
 

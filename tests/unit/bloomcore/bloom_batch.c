@@ -5,20 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filters.h"
+#include "pool_rig.h"
 #include "rng.h"
-
-static struct bloom_pool *pool;
-
-static void setup(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
 
 TestSuite(bloom_batch, .init = setup, .fini = teardown);
 

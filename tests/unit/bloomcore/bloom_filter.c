@@ -8,22 +8,10 @@
 #include "bloom_batch.h"
 #include "bloom_layer.h"
 #include "bloom_state.h"
-#include "filters.h"
 #include "rng.h"
-
-static struct bloom_pool *pool;
-
-static void setup(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
+#include "pool_rig.h"
 
 /* Destroying the pool checks that every class was released and every byte given back. */
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
-
 TestSuite(bloom_filter, .init = setup, .fini = teardown);
 
 static struct bloom_filter *filter_new_shaped(uint64_t capacity, double rate, uint32_t expansion,

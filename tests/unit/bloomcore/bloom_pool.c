@@ -7,18 +7,7 @@
 
 #include "bloom_filter.h"
 #include "bloom_settle.h"
-
-static struct bloom_pool *pool;
-
-static void setup(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
+#include "pool_rig.h"
 
 TestSuite(bloom_pool, .init = setup, .fini = teardown);
 

@@ -6,40 +6,14 @@
 #include "bloom_filter.h"
 #include "bloom_resident.h"
 #include "rng.h"
+#include "pool_rig.h"
 
 #define FILTERS 8
 #define STEPS   1500
 
-static struct bloom_pool *pool;
 static struct errbuf err;
 
-static void set_up(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void tear_down(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(bloom_resident, .init = set_up, .fini = tear_down);
-
-static struct bloom_filter *make(const struct bloom_params *params)
-{
-    struct bloom_class *class;
-    cr_assert_eq(bloom_class_get(pool, params, NULL, &class, &err), 0, "%s", err.text);
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    cr_assert_eq(bloom_filter_init(filter, class, &err), 0, "%s", err.text);
-    bloom_class_release(class);
-    return filter;
-}
-
-static void discard(struct bloom_filter *filter)
-{
-    bloom_filter_deinit(filter);
-    free(filter);
-}
+TestSuite(bloom_resident, .init = setup, .fini = teardown);
 
 static struct bloom_hash hash_of(unsigned filter, uint64_t item)
 {
@@ -148,7 +122,7 @@ static struct bloom_filter *begin(unsigned i)
         {.capacity = 3000000, .error_rate = 0.01},                /* mapped */
         {.capacity = 1000, .error_rate = 0.0001, .expansion = 1}, /* many layers, in their headers */
     };
-    return make(&params[i % 4]);
+    return filter_make(pool, &params[i % 4], NULL);
 }
 
 static void take_step(struct held *held, unsigned i, unsigned what)
@@ -158,7 +132,7 @@ static void take_step(struct held *held, unsigned i, unsigned what)
     } else if (what < 50 && held->saved) {
         come_back(held, what < 45);
     } else if (what < 52) {
-        discard(held->filter); /* away or not */
+        filter_free(held->filter); /* away or not */
         free(held->saved);
         *held = (struct held){.filter = begin(i)};
     } else if (!held->saved && held->items < 4000) {
@@ -180,7 +154,7 @@ Test(bloom_resident, the_account_and_the_answers_are_those_of_a_model)
         check_account(held);
     }
     for (unsigned i = 0; i < FILTERS; i++) {
-        discard(held[i].filter);
+        filter_free(held[i].filter);
         free(held[i].saved);
     }
     cr_assert_eq(bloom_pool_dropped(pool) + bloom_pool_dropped_bytes(pool) + bloom_pool_bytes(pool), 0);
@@ -190,21 +164,23 @@ Test(bloom_resident, the_account_and_the_answers_are_those_of_a_model)
 
 Test(bloom_resident, words_in_the_filter_and_windows_stay)
 {
-    struct bloom_filter *small = make(&(struct bloom_params){.capacity = 100, .error_rate = 0.01});
-    struct bloom_filter *window =
-        make(&(struct bloom_params){.capacity = 50000, .error_rate = 0.01, .window = 60000000, .window_parts = 2});
+    struct bloom_filter *small = filter_make(pool, &(struct bloom_params){.capacity = 100, .error_rate = 0.01}, NULL);
+    struct bloom_filter *window = filter_make(
+        pool, &(struct bloom_params){.capacity = 50000, .error_rate = 0.01, .window = 60000000, .window_parts = 2},
+        NULL);
     cr_assert_eq(bloom_filter_droppable(small), 0);
     cr_assert_eq(bloom_filter_droppable(window), 0);
     cr_assert_not(bloom_filter_is_dropped(small));
     cr_assert_not(bloom_filter_is_dropped(window));
-    discard(small);
-    discard(window);
+    filter_free(small);
+    filter_free(window);
 }
 
 /* Shape, counts and memory are asked for without the words. */
 Test(bloom_resident, what_needs_no_words_is_answered_without_them)
 {
-    struct bloom_filter *filter = make(&(struct bloom_params){.capacity = 300, .error_rate = 0.01, .expansion = 4});
+    struct bloom_filter *filter =
+        filter_make(pool, &(struct bloom_params){.capacity = 300, .error_rate = 0.01, .expansion = 4}, NULL);
     struct held held = {.filter = filter};
     for (int i = 0; i < 10; i++)
         add(&held, 0);
@@ -216,7 +192,7 @@ Test(bloom_resident, what_needs_no_words_is_answered_without_them)
     cr_expect_eq(bloom_filter_capacity(filter), capacity);
     cr_expect_eq(bloom_filter_nlayers(filter), nlayers);
     cr_expect_eq(bloom_filter_params(filter)->capacity, 300);
-    discard(filter);
+    filter_free(filter);
 }
 
 /* ---- limits ---- */
@@ -224,10 +200,10 @@ Test(bloom_resident, what_needs_no_words_is_answered_without_them)
 Test(bloom_resident, words_come_back_within_the_limit_of_the_pool)
 {
     const struct bloom_params params = {.capacity = 50000, .error_rate = 0.01};
-    struct bloom_filter *first = make(&params), *second;
+    struct bloom_filter *first = filter_make(pool, &params, NULL), *second;
     uint64_t bytes = bloom_pool_bytes(pool);
     bloom_filter_drop(first);
-    second = make(&params);
+    second = filter_make(pool, &params, NULL);
     bloom_pool_set_limits(pool, 1, bytes); /* that of one filter is not asked: the filter was there before */
     cr_assert_eq(bloom_filter_undrop_begin(first, &err), BLOOM_LIMIT);
     cr_assert_not_null(strstr(err.text, "limit for all filters"), "%s", err.text);
@@ -240,8 +216,8 @@ Test(bloom_resident, words_come_back_within_the_limit_of_the_pool)
     bloom_filter_undrop_end(first, true);
     cr_assert_eq(bloom_pool_dropped(pool), 1);
     cr_assert_eq(bloom_filter_undrop_begin(second, &err), BLOOM_LIMIT);
-    discard(first);
-    discard(second);
+    filter_free(first);
+    filter_free(second);
 }
 
 /* A caller that makes room afterwards: one may pass the limit, and the next only within an eighth. */
@@ -250,7 +226,7 @@ Test(bloom_resident, the_limit_may_be_passed_once_where_that_was_asked_for)
     const struct bloom_params params = {.capacity = 50000, .error_rate = 0.01};
     struct bloom_filter *filters[3];
     for (int i = 0; i < 3; i++)
-        filters[i] = make(&params);
+        filters[i] = filter_make(pool, &params, NULL);
     uint64_t bytes = bloom_pool_bytes(pool) / 3;
     for (int i = 0; i < 3; i++)
         bloom_filter_drop(filters[i]);
@@ -269,5 +245,5 @@ Test(bloom_resident, the_limit_may_be_passed_once_where_that_was_asked_for)
     bloom_filter_drop(filters[2]);
     cr_assert_eq(bloom_filter_undrop_begin(filters[0], &err), BLOOM_LIMIT, "it is larger than the limit by itself");
     for (int i = 0; i < 3; i++)
-        discard(filters[i]);
+        filter_free(filters[i]);
 }

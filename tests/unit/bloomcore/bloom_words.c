@@ -8,27 +8,16 @@
 #include "bloom_merge.h"
 #include "bloom_settle.h"
 #include "bloom_shared.h"
-#include "filters.h"
+#include "pool_rig.h"
 
 #define MB     (UINT64_C(1) << 20)
 #define PAGES  5     /* huge ones, and a rest */
 #define SPARSE PAGES /* an item for each huge page: so many and more are moved, if they are at rest */
 #define FILLED 3000  /* an item for each small page, and some */
 
-static struct bloom_pool *pool;
 static const struct bloom_params params = {9000000, 0.01, 0}; /* 10.7 MB */
 
-static void set_up(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void tear_down(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(bloom_words, .init = set_up, .fini = tear_down);
+TestSuite(bloom_words, .init = setup, .fini = teardown);
 
 struct mapping {
     long rss, huge; /* kB */

@@ -27,8 +27,9 @@ struct advice_table {
     int64_t asked_at;
     double copies; /* SSTables that a key is in, on average; 0: unknown */
 
-    bool counted; /* by nodetool tablestats, since the node's start: */
+    bool counted; /* by the node since its start: */
     uint64_t reads, false_positives;
+    bool estimated; /* false_positives, by the rates */
 };
 
 struct advice {

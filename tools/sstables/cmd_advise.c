@@ -206,9 +206,10 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     {.name = "--stats",
      .value = "FILE",
-     .doc = "The text of 'nodetool tablestats': with the reads that the node has counted, other rates for tables are "
-            "considered, "
-            "and the disk reads that a change saves are told."},
+     .doc = "The text of 'nodetool tablestats', or ScyllaDB's metrics (curl http://NODE:9180/metrics) if they have "
+            "tables (enable_keyspace_column_family_metrics): with the reads that the node has counted, other rates for "
+            "tables are considered, and the disk reads that a change saves are told. The metrics count no useless "
+            "reads of a table: these are estimated, as if all reads were of keys that the table has."},
     {.name = "--html", .value = "FILE", .doc = "Writes a page with bars, too."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},

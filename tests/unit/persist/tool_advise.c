@@ -133,6 +133,34 @@ Test(tool_advise, reads_that_were_counted_decide_about_rates)
     ASSERT_RUN(1, "none: No such file", TOOL "advise data --stats none", dir);
 }
 
+/* ScyllaDB's, of two shards, with a histogram beside the summary; labels in any order. */
+Test(tool_advise, reads_of_scylladbs_metrics)
+{
+    static const char metrics[] =
+        "# HELP scylla_column_family_read_latency Read latency histogram\n"
+        "# TYPE scylla_column_family_read_latency histogram\n"
+        "scylla_column_family_read_latency_bucket{cf=\"users\",ks=\"shop\",le=\"640.000000\",shard=\"0\"} 77\n"
+        "scylla_column_family_read_latency_count{cf=\"users\",ks=\"shop\",shard=\"0\"} 60000\n"
+        "scylla_column_family_read_latency_count{cf=\"users\",ks=\"shop\",shard=\"1\"} 4e+04\n"
+        "scylla_column_family_read_latency_count{cf=\"users\",ks=\"other\",shard=\"1\"} 7777777\n"
+        "scylla_column_family_read_latency_count{shard=\"0\",ks=\"shop\",cf=\"logs\"} 1\n"
+        "scylla_column_family_read_latency_count{shard=\"0\",ks=\"shop\",cf=\"logs} 5\n"
+        "scylla_column_family_read_latency_count{ks=\"shop\"} 5\n"
+        "scylla_column_family_read_latency_summary_count{ks=\"shop\",cf=\"logs\"} 200000\n";
+    make_table(USERS "/nb-1-big-", 0, 20000, "--error 0.1");
+    make_table(USERS "/nb-2-big-", 20000, 20000, "--error 0.1");
+    make_table(LOGS "/nb-1-big-", 0, 20000, "--error 0.01");
+    file_write(tmp_path(dir, "metrics").text, metrics, sizeof(metrics) - 1);
+    ASSERT_RUN(0, "1. shop.users: 2 filters anew at 0.001: ", TOOL "advise data --stats metrics", dir);
+    cr_expect(strstr(output, "less of those estimated of the reads counted"), "%s", output);
+    cr_expect(strstr(output, "2. shop.logs: 1 filter anew at 0.1: "), "%s", output);
+    ASSERT_RUN(0, "", TOOL "advise data --stats metrics --json", dir);
+    cr_expect_float_eq(number("\"rate\":0.001", "counted_reads_saved"), 100000 * 0.2 / 2, 1500);
+    static const char damaged[] = "scylla_column_family_read_latency_count{ks=\"shop\"} 5\n";
+    file_write(tmp_path(dir, "metrics").text, damaged, sizeof(damaged) - 1);
+    ASSERT_RUN(1, "there is no table in it", TOOL "advise data --stats metrics", dir);
+}
+
 Test(tool_advise, what_cannot_be_read_is_named)
 {
     make_table(USERS "/nb-1-big-", 0, 2000, "--error 0.01");

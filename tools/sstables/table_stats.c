@@ -96,7 +96,8 @@ static void use_samples(struct advice *advice, const double *reads)
 {
     for (size_t i = 0; i < advice->n; i++) {
         struct advice_table *table = &advice->tables[i];
-        double most = fmax(reads[FAMILIES * i], reads[FAMILIES * i + 1]), n = (double)table->n;
+        size_t sstables;
+        double most = fmax(reads[FAMILIES * i], reads[FAMILIES * i + 1]), n = advice_overlap(table, &sstables);
         double others = table->copies > 0 && table->copies < n ? (n - table->copies) / n : table->copies > 0 ? 0 : 1;
         if (table->counted || most < 1)
             continue;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "index_file.h"
+#include "murmur3.h"
 #include "program.h"
 #include "tmpdir.h"
 
@@ -178,6 +179,82 @@ Test(tool_advise, what_cannot_be_read_is_named)
     ASSERT_RUN(1, "link: it is a device", TOOL "advise data --html link", dir);
     ASSERT_RUN(0, "", "test -h link && test -p link", dir);
     ASSERT_RUN(1, "page.html: ", "mkdir page.html && " TOOL "advise data --html page.html", dir);
+}
+
+/* ---- leveled compaction ---- */
+
+enum { LEVELED = 4000 };
+
+static struct {
+    int64_t token;
+    int key;
+} sorted[LEVELED];
+
+static int compare(const void *a, const void *b)
+{
+    int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
+    return (one > other) - (one < other);
+}
+
+static void put32(unsigned char *at, int value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(value >> (24 - 8 * i));
+}
+
+/* An SSTable of keys in the order of their tokens, with a Summary.db, and a Statistics.db that has its level. */
+static void make_leveled(int generation, int level, int first, int n)
+{
+    unsigned char summary[24 + 8 + 16] = "\0\0\0\x80\0\0\0\1\0\0\0\0\0\0\0\x8\0\0\0\x80\0\0\0\1";
+    unsigned char statistics[200] = "\0\0\0\1\0\0\0\2\0\0\0\x10";
+    struct tmp_path prefix = tmp_path(dir, USERS "/nb-%d-big-", generation);
+    struct index_file index = {.numbers_vary = true};
+    char keys[LEVELED * 16], *at = keys;
+    for (int i = first; i < first + n; i++) {
+        unsigned char key[4];
+        put32(key, sorted[i].key);
+        index_file_add(&index, key, sizeof(key), 0);
+        at += sprintf(at, "int:%d\n", sorted[i].key);
+    }
+    put32(summary + 32, 4);
+    put32(summary + 36, sorted[first].key);
+    put32(summary + 40, 4);
+    put32(summary + 44, sorted[first + n - 1].key);
+    put32(statistics + 16 + 2 * 4 + 12 + 16 + 16 + 8 + 4 + 4, level);
+    file_write(tmp_path(dir, "keys").text, keys, (size_t)(at - keys));
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Index.db", generation).text, index.bytes, index.len);
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Summary.db", generation).text, summary, sizeof(summary));
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Statistics.db", generation).text, statistics, sizeof(statistics));
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Data.db", generation).text, "data", 4);
+    ASSERT_RUN(0, "", TOOL "build '%sFilter.db' --keys --sizing cassandra --error 0.01 <keys", dir, prefix.text);
+    free(index.bytes);
+}
+
+/* A key is in the range of one SSTable of each level, and only these are asked for it. */
+Test(tool_advise, levels_and_ranges)
+{
+    for (int i = 0; i < LEVELED; i++) {
+        unsigned char key[4];
+        put32(key, i);
+        sorted[i].key = i;
+        sorted[i].token = (int64_t)murmur3_hash(key, sizeof(key)).h1;
+    }
+    qsort(sorted, LEVELED, sizeof(sorted[0]), compare);
+    make_leveled(1, 0, 0, LEVELED);
+    for (int i = 0; i < 4; i++)
+        make_leveled(2 + i, 1, i * LEVELED / 4, LEVELED / 4);
+    ASSERT_RUN(0,
+               "shop.users: level 0: 1 SSTable, a key in the range of 1.0\n"
+               "shop.users: level 1: 4 SSTables, a key in the range of 1.0\n",
+               TOOL "advise data", dir);
+    ASSERT_RUN(0, "\"levels\":[{\"level\":0,\"sstables\":1,\"overlap\":1},{\"level\":1,\"sstables\":4,\"overlap\":1}]",
+               TOOL "advise data --json", dir);
+    cr_expect_float_eq(number("users", "overlap"), 2, 0.001);
+    cr_expect_float_eq(number("\"now\"", "reads"), 0.02, 0.005);
+    ASSERT_RUN(0, "", "rm " USERS "/*-Summary.db " USERS "/*-Statistics.db && " TOOL "advise data --json", dir);
+    cr_expect_float_eq(number("users", "overlap"), 5, 0.001);
+    cr_expect_float_eq(number("\"now\"", "reads"), 0.05, 0.01);
+    cr_expect(strstr(output, "\"levels\":[]"), "%s", output);
 }
 
 /* A filter whose bits are all set tells nothing of its keys: they are counted. */

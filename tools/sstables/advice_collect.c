@@ -90,7 +90,7 @@ static int level_of(const struct table *files)
 {
     char path[TABLE_PATH];
     unsigned level;
-    bool old = files->name.version.len && files->name.version.ptr[0] < 'm';
+    bool old = !sstable_has_trie(&files->name) && files->name.version.len && files->name.version.ptr[0] < 'm';
     return table_component(files, "Statistics.db", path) && statistics_db_level(fsops_posix(), path, old, &level) == 0
                ? (int)level
                : -1;

@@ -84,12 +84,14 @@ static void print_levels(const struct advice *advice)
     char name[ADVICE_NAME];
     for (size_t i = 0; i < advice->n; i++) {
         const struct advice_table *table = &advice->tables[i];
-        size_t n, of_first;
-        advice_overlap_of_level(table, 0, &of_first);
+        bool leveled = false;
+        size_t n;
+        for (size_t j = 0; j < table->n; j++)
+            leveled |= table->sstables[j].level > 0;
         advice_name(table, name);
-        for (int level = 0; level < ADVICE_LEVELS; level++) {
+        for (int level = 0; leveled && level < ADVICE_LEVELS; level++) {
             double overlap = advice_overlap_of_level(table, level, &n);
-            if (n > 0 && of_first < table->n)
+            if (n > 0)
                 printf("%s: level %d: %s, a key in the range of %.1f\n", name, level, log_count(n, "SSTable").text,
                        overlap);
         }

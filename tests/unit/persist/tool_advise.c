@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "index_file.h"
 #include "murmur3.h"
@@ -255,6 +256,21 @@ Test(tool_advise, levels_and_ranges)
     cr_expect_float_eq(number("users", "overlap"), 5, 0.001);
     cr_expect_float_eq(number("\"now\"", "reads"), 0.05, 0.01);
     cr_expect(strstr(output, "\"levels\":[]"), "%s", output);
+}
+
+/* Real tables have a level each, also where it is not printed. */
+Test(tool_advise, real_levels)
+{
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    ASSERT_RUN(
+        0, "51 tables, 50 levels\n",
+        TOOL "advise '" BLOOMERY_SHARED_GOLDEN_DIR "/sstables' --json | python3 -c 'import json, sys; tables = "
+             "json.load(sys.stdin)[\"tables\"]; print(len(tables), \"tables,\", sum(table[\"levels\"] == [{\"level\": "
+             "0, \"sstables\": 1, \"overlap\": 1}] for table in tables), \"levels\")'",
+        dir);
+    ASSERT_RUN(0, "useless", TOOL "advise '" BLOOMERY_SHARED_GOLDEN_DIR "/sstables'", dir);
+    cr_expect_null(strstr(output, ": level 0"), "%s", output);
 }
 
 /* A filter whose bits are all set tells nothing of its keys: they are counted. */

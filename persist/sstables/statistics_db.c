@@ -12,6 +12,7 @@
 #define PARTITIONER_MAX 512
 #define BUCKET          16  /* of the histogram of partition sizes: a size and a number */
 #define BUCKETS_MAX     256 /* databases write 151 or 156 */
+#define DELETIONS_MAX   100000
 #define PARTITIONS_MAX  (UINT64_C(1) << 48)
 
 /* Of the partitioner's name and the rate behind it. */
@@ -88,6 +89,48 @@ static int read_count(const struct fsops *fs, int fd, void *partitions_out)
     return rc == 0 ? read_partitions(fs, fd, at, partitions_out) : rc;
 }
 
+/* Behind a histogram of at most `most` buckets. */
+static int skip_buckets(const struct fsops *fs, int fd, uint64_t most, uint64_t *at)
+{
+    unsigned char head[4];
+    int rc = fs_read_all(fs, fd, head, sizeof(head), *at);
+    if (rc == 0 && be32_get(head) > most)
+        return -EINVAL;
+    *at += sizeof(head) + (rc == 0 ? be32_get(head) : 0) * (uint64_t)BUCKET;
+    return rc;
+}
+
+/* Behind two histograms: a place in the log (12), two time stamps (8 each), since ma two times of deletion and two TTLs
+ * (4 each) and before one time of deletion, the ratio of compression (8), a histogram of deletions behind a number (4).
+ */
+static int read_level(const struct fsops *fs, int fd, bool old, unsigned *level_out)
+{
+    unsigned char number[4];
+    uint64_t at = 0;
+    int rc = find_component(fs, fd, STATS, &at);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = skip_buckets(fs, fd, BUCKETS_MAX, &at);
+    at += 12 + 2 * 8 + (old ? 4u : 4u * 4) + 8 + 4;
+    if (rc == 0)
+        rc = skip_buckets(fs, fd, DELETIONS_MAX, &at);
+    if (rc == 0)
+        rc = fs_read_all(fs, fd, number, sizeof(number), at);
+    if (rc == 0 && be32_get(number) >= STATISTICS_LEVELS)
+        return -EINVAL;
+    *level_out = rc == 0 ? be32_get(number) : 0;
+    return rc;
+}
+
+static int read_old_level(const struct fsops *fs, int fd, void *level_out)
+{
+    return read_level(fs, fd, true, level_out);
+}
+
+static int read_new_level(const struct fsops *fs, int fd, void *level_out)
+{
+    return read_level(fs, fd, false, level_out);
+}
+
 static int read_file(const struct fsops *fs, const char *path, int (*read)(const struct fsops *fs, int fd, void *out),
                      void *out)
 {
@@ -107,4 +150,9 @@ int statistics_db_rate(const struct fsops *fs, const char *path, double *rate_ou
 int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out)
 {
     return read_file(fs, path, read_count, partitions_out);
+}
+
+int statistics_db_level(const struct fsops *fs, const char *path, bool old, unsigned *level_out)
+{
+    return read_file(fs, path, old ? read_old_level : read_new_level, level_out);
 }

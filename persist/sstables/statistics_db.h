@@ -4,6 +4,7 @@
 #ifndef BLOOMERY_STATISTICS_DB_H
 #define BLOOMERY_STATISTICS_DB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fsops.h"
@@ -13,5 +14,10 @@ int statistics_db_rate(const struct fsops *fs, const char *path, double *rate_ou
 
 /* 0; -EINVAL: the file is damaged, or of an earlier version; or -errno. */
 int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out);
+
+/* The SSTable's level (0: none, or the first), below STATISTICS_LEVELS. `old`: a version before ma. Returns likewise.
+ */
+#define STATISTICS_LEVELS 16
+int statistics_db_level(const struct fsops *fs, const char *path, bool old, unsigned *level_out);
 
 #endif

@@ -318,6 +318,7 @@ CREATES(broadcast, broadcast_create(&server->broadcast, server->threads.max_work
 CREATES(residency, residency_create(&server->persistence->residency, server))
 CREATES(sstables, sstables_create(&server->sstables, server_config(server)->data.sstable_dir, server->registry,
                                   server->reclaimer, &server->log, err))
+CREATES(scans, sstables_start(server->sstables))
 CREATES(half_loads, half_loads_create(&server->clients.half_loads))
 CREATES(sessions, sessions_create(&server->clients.sessions))
 CREATES(monitors, monitors_init(&server->stats, server->threads.max_workers))
@@ -333,6 +334,7 @@ DESTROYS(broadcast, broadcast_destroy(server->broadcast))
 DESTROYS(registry, registry_destroy(server->registry))
 DESTROYS(residency, residency_destroy(server->persistence->residency))
 DESTROYS(sstables, sstables_destroy(server->sstables))
+DESTROYS(scans, sstables_stop(server->sstables))
 DESTROYS(half_loads, half_loads_destroy(server->clients.half_loads, server->registry))
 DESTROYS(sessions, sessions_destroy(server->clients.sessions))
 DESTROYS(monitors, monitors_deinit(&server->stats))
@@ -380,9 +382,10 @@ static const struct part {
                                                              it may then open */
     {PARTS_COMMANDS | PARTS_WORKERS, "threads", NULL, stop_workers},
     {PARTS_WORKERS, "threads", start_workers, NULL},
-    {PARTS_DATA, "readers", NULL, destroy_readers}, /* nobody waits for bits any more */
-    {PARTS_DATA, "expirer", NULL, destroy_expirer}, /* while those are there who are told of what it does */
-    {PARTS_DAEMON, "web", create_web, destroy_web}, /* while there is what it shows */
+    {PARTS_DATA, "readers", NULL, destroy_readers},             /* nobody waits for bits any more */
+    {PARTS_DAEMON, "sstable-dir", create_scans, destroy_scans}, /* as the saver, and while there are all loops */
+    {PARTS_DATA, "expirer", NULL, destroy_expirer},             /* while those are there who are told of what it does */
+    {PARTS_DAEMON, "web", create_web, destroy_web},             /* while there is what it shows */
     {PARTS_DAEMON, "signals", start_signals, NULL},
     {PARTS_DAEMON, "sockets", create_sockets, NULL},
 };

@@ -191,8 +191,6 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, const stru
         goto out;
     registry_set_next_id(s->registry, FIRST_ID);
     registry_share_hashes(s->registry, own);
-    status = start_thread(s);
-    s->watcher.started = status == 0;
 out:
     if (status) {
         errbuf_set(err, "sstable-dir: %s", strerror(-status));
@@ -203,16 +201,30 @@ out:
     return 0;
 }
 
+int sstables_start(struct sstables *s)
+{
+    int status = s ? start_thread(s) : 0;
+    if (s)
+        s->watcher.started = status == 0;
+    return status;
+}
+
+void sstables_stop(struct sstables *s)
+{
+    uint64_t one = 1;
+    if (!s || !s->watcher.started)
+        return;
+    atomic_store(&s->watcher.ending, true);
+    (void)!write(s->watcher.wake, &one, sizeof(one));
+    pthread_join(s->watcher.thread, NULL);
+    s->watcher.started = false;
+}
+
 void sstables_destroy(struct sstables *s)
 {
     if (!s)
         return;
-    if (s->watcher.started) {
-        uint64_t one = 1;
-        atomic_store(&s->watcher.ending, true);
-        (void)!write(s->watcher.wake, &one, sizeof(one));
-        pthread_join(s->watcher.thread, NULL);
-    }
+    sstables_stop(s);
     sstables_forget_all(s);
     registry_destroy(s->registry);
     if (s->watcher.inotify >= 0)

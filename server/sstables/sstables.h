@@ -38,12 +38,16 @@
 
 struct sstables;
 
-/* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. Starts the thread,
- * which goes through all of them first: until then sstables_is_scanning(). A directory that is not there yet is waited
- * for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
+/* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. A directory that is
+ * not there yet is waited for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
 int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err);
-void sstables_destroy(struct sstables *sstables); /* NULL is fine; no reader may be left */
+void sstables_destroy(struct sstables *sstables); /* no reader may be left; NULL is fine here and below */
+
+/* The thread, which goes through all directories first: until then sstables_is_scanning(). 0 or -errno. Stopping is
+ * idempotent; what is known answers on. */
+int sstables_start(struct sstables *sstables);
+void sstables_stop(struct sstables *sstables);
 
 /* For look-ups and scans only. */
 const struct registry *sstables_registry(const struct sstables *sstables);

@@ -56,20 +56,52 @@ void advice_deinit(struct advice *advice)
     *advice = (struct advice){NULL};
 }
 
+/* ---- ranges ---- */
+
+double advice_overlap(const struct advice_table *table, size_t *n_out)
+{
+    double overlap = 0;
+    for (size_t i = 0; i < table->n; i++)
+        overlap += table->sstables[i].share;
+    *n_out = table->n;
+    return overlap;
+}
+
+double advice_overlap_of_level(const struct advice_table *table, int level, size_t *n_out)
+{
+    double overlap = 0;
+    *n_out = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        if (table->sstables[i].level != level)
+            continue;
+        overlap += table->sstables[i].share;
+        ++*n_out;
+    }
+    return overlap;
+}
+
 /* ---- costs ---- */
+
+/* Of a filter that is made for this rate. */
+static double rate_at(const struct advice_sstable *sstable, double rate, double *bytes_out)
+{
+    struct bloom_size size;
+    *bytes_out = 0;
+    if (rate >= 1 || bloom_size_cassandra(sstable->keys, rate, &size) != BLOOM_SIZE_OK)
+        return 1;
+    *bytes_out = (double)filterdb_bytes(size.nwords);
+    return bloom_size_rate(sstable->keys, size.k, 64 * size.nwords);
+}
 
 static struct advice_cost cost_at(const struct advice_sstable *sstable, double rate)
 {
-    struct bloom_size size;
-    if (rate >= 1 || bloom_size_cassandra(sstable->keys, rate, &size) != BLOOM_SIZE_OK)
-        return (struct advice_cost){0, 1};
-    return (struct advice_cost){(double)filterdb_bytes(size.nwords),
-                                bloom_size_rate(sstable->keys, size.k, 64 * size.nwords)};
+    double bytes, then = rate_at(sstable, rate, &bytes);
+    return (struct advice_cost){bytes, sstable->share * then};
 }
 
 static struct advice_cost cost_now(const struct advice_sstable *sstable)
 {
-    return (struct advice_cost){(double)sstable->bytes, sstable->rate};
+    return (struct advice_cost){(double)sstable->bytes, sstable->share * sstable->rate};
 }
 
 static void add(struct advice_cost *to, struct advice_cost cost)
@@ -110,10 +142,10 @@ static enum fault fault_of(const struct advice_table *table, const struct advice
         return MISSING;
     if (table->asked <= 0 || table->asked >= 1)
         return NONE;
-    struct advice_cost right = cost_at(sstable, table->asked);
-    if (sstable->rate > MUCH_RATE * table->asked && sstable->rate > MUCH_RATE * right.reads)
+    double bytes, right = rate_at(sstable, table->asked, &bytes);
+    if (sstable->rate > MUCH_RATE * table->asked && sstable->rate > MUCH_RATE * right)
         return OVERFULL;
-    return (double)sstable->bytes > MUCH_BYTES * right.bytes ? OVERSIZED : NONE;
+    return (double)sstable->bytes > MUCH_BYTES * bytes ? OVERSIZED : NONE;
 }
 
 struct advice_faults advice_faults(const struct advice_table *table)

@@ -1,8 +1,9 @@
 /* advice: what the filters of tables cost today, in memory and in useless disk reads, what they would cost at other
  * rates, and the changes that save most. Numbers only; cmd_advise.c fills them in and prints them.
  *
- * A read of a key asks the filter of each SSTable of the table. `reads` is how many of these answer "maybe" for a key
- * that none of them has: the sum of the rates, and the expected useless disk reads of such a query.
+ * A read of a key asks the filter of each SSTable of the table in whose range the key is. `reads` is how many of these
+ * answer "maybe" for a key that none of them has: the sum of the rates, each times the share of the keys in this range,
+ * and the expected useless disk reads of such a query.
  *
  * Thread: one. */
 #ifndef BLOOMERY_TOOL_ADVICE_H
@@ -16,6 +17,8 @@ struct advice_sstable {
     uint64_t keys, bytes; /* keys: estimated from the bits, or counted where there is no filter */
     double rate;          /* 1 without a filter */
     bool filter;
+    double share; /* of the table's keys: those between its first and last one; 1 where these are not known */
+    int level;    /* of leveled compaction; -1: unknown */
 };
 
 struct advice_table {
@@ -27,8 +30,9 @@ struct advice_table {
     int64_t asked_at;
     double copies; /* SSTables that a key is in, on average; 0: unknown */
 
-    bool counted; /* by nodetool tablestats, since the node's start: */
+    bool counted; /* by the node since its start: */
     uint64_t reads, false_positives;
+    bool estimated; /* false_positives, by the rates */
 };
 
 struct advice {
@@ -41,6 +45,11 @@ struct advice_table *advice_table(struct advice *advice, const char *directory, 
                                   const char *keyspace, size_t keyspace_len, const char *name, size_t name_len);
 bool advice_add(struct advice_table *table, const struct advice_sstable *sstable); /* false: out of memory */
 void advice_deinit(struct advice *advice);
+
+/* SSTables in whose range a key is, on average: all of them, or those of a level. *n_out: how many there are. */
+double advice_overlap(const struct advice_table *table, size_t *n_out);
+double advice_overlap_of_level(const struct advice_table *table, int level, size_t *n_out);
+#define ADVICE_LEVELS 16
 
 struct advice_cost {
     double bytes, reads;

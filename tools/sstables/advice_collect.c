@@ -17,11 +17,13 @@
 #define SAMPLE  64   /* first keys of an SSTable */
 #define QUERIES 2000 /* samples of a table that all its filters are asked for */
 
-/* The first keys of an SSTable and its filter. */
+/* The first keys of an SSTable, the last one, and its filter. */
 struct sampled {
-    size_t table; /* of the advice */
+    size_t table, sstable; /* of the advice */
     char *filter;
     double rate;
+    bool has_range; /* to `last`: the keys are in the order of their tokens, which are of Murmur3 */
+    int64_t last;
     unsigned n;
     struct bloom_hash hashes[SAMPLE];
 };
@@ -44,7 +46,25 @@ static void take_hash(void *ctx, struct bloom_hash hash, const unsigned char *ke
     sampled->hashes[sampled->n++] = hash;
 }
 
-/* Without the keys there is no estimate of copies, and nothing else is missing. */
+static int64_t token_of(struct bloom_hash hash)
+{
+    int64_t token = (int64_t)hash.h1;
+    return token == INT64_MIN ? INT64_MAX : token;
+}
+
+/* Where a key may be: between the first one and the last one. */
+static void take_range(struct sampled *sampled, const struct table *files)
+{
+    struct bloom_hash last;
+    sampled->has_range = sampled->n > 0 && table_last_key(files, &last) == 0;
+    if (sampled->has_range)
+        sampled->last = token_of(last);
+    for (unsigned i = 0; sampled->has_range && i < sampled->n; i++)
+        sampled->has_range =
+            token_of(sampled->hashes[i]) <= (i + 1 < sampled->n ? token_of(sampled->hashes[i + 1]) : sampled->last);
+}
+
+/* Without the keys there is no estimate of copies and ranges, and nothing else is missing. */
 static void take_sample(struct collect *collect, const struct table *files, const struct advice_table *table,
                         double rate)
 {
@@ -56,12 +76,24 @@ static void take_sample(struct collect *collect, const struct table *files, cons
     struct sampled *sampled = calloc(1, sizeof(*sampled));
     if (sampled) {
         sampled->table = (size_t)(table - collect->advice->tables);
+        sampled->sstable = table->n - 1;
         sampled->rate = rate;
         sampled->filter = strdup(files->filter);
         table_each_key(files, SAMPLE, take_hash, sampled, NULL, &ignored);
+        take_range(sampled, files);
         collect->sampled[collect->n++] = sampled;
     }
     collect->no_memory |= !sampled || !sampled->filter;
+}
+
+static int level_of(const struct table *files)
+{
+    char path[TABLE_PATH];
+    unsigned level;
+    bool old = !sstable_has_trie(&files->name) && files->name.version.len && files->name.version.ptr[0] < 'm';
+    return table_component(files, "Statistics.db", path) && statistics_db_level(fsops_posix(), path, old, &level) == 0
+               ? (int)level
+               : -1;
 }
 
 static void take_asked(struct advice_table *table, const struct table *files)
@@ -130,7 +162,7 @@ static struct advice_table *table_in_advice(struct collect *collect, const struc
 static void on_sstable(void *ctx, const struct found_sstable *found)
 {
     struct collect *collect = ctx;
-    struct advice_sstable sstable = {.rate = 1};
+    struct advice_sstable sstable = {.rate = 1, .share = 1};
     struct errbuf err = {{0}};
     struct table files;
     struct stat st;
@@ -153,8 +185,9 @@ static void on_sstable(void *ctx, const struct found_sstable *found)
         collect->on_error(collect->ctx, found->filter ? found->filter : found->shown, err.text);
         return;
     }
+    sstable.level = level_of(&files);
     collect->no_memory |= !advice_add(table, &sstable);
-    if (sstable.filter)
+    if (sstable.filter && !collect->no_memory)
         take_sample(collect, &files, table, sstable.rate);
 }
 
@@ -196,6 +229,51 @@ static void estimate_copies(struct advice_table *table, struct sampled *const *s
         table->copies = 1 + fmax(0, queries.found / (double)queries.keys);
 }
 
+/* ---- ranges ---- */
+
+static int compare_tokens(const void *a, const void *b)
+{
+    int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
+    return (one > other) - (one < other);
+}
+
+/* How many of the sorted tokens are below this one. */
+static size_t below(const int64_t *tokens, size_t n, int64_t token)
+{
+    size_t from = 0;
+    while (n > 0) {
+        size_t half = n / 2;
+        bool right = tokens[from + half] < token;
+        from += right ? half + 1 : 0;
+        n = right ? n - half - 1 : half;
+    }
+    return from;
+}
+
+/* The share of the sampled keys that is in the range of each SSTable. False: no memory. */
+static bool estimate_shares(struct advice_table *table, struct sampled *const *sampled, size_t n)
+{
+    int64_t *tokens = malloc(n * SAMPLE * sizeof(*tokens));
+    size_t ntokens = 0;
+    if (!tokens)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        for (unsigned key = 0; key < sampled[i]->n; key++)
+            tokens[ntokens++] = token_of(sampled[i]->hashes[key]);
+    }
+    qsort(tokens, ntokens, sizeof(*tokens), compare_tokens);
+    for (size_t i = 0; i < n; i++) {
+        const struct sampled *one = sampled[i];
+        if (!one->has_range)
+            continue;
+        size_t from = below(tokens, ntokens, token_of(one->hashes[0]));
+        size_t to = one->last == INT64_MAX ? ntokens : below(tokens, ntokens, one->last + 1);
+        table->sstables[one->sstable].share = (double)(to - from) / (double)ntokens;
+    }
+    free(tokens);
+    return true;
+}
+
 static void on_error_of_walk(void *ctx, const char *path, const char *reason)
 {
     struct collect *collect = ctx;
@@ -222,6 +300,7 @@ int advice_collect(struct advice *advice, const char *directory, bool all,
         for (end = from; end < collect.n && collect.sampled[end]->table == table; end++)
             ;
         estimate_copies(&advice->tables[table], collect.sampled + from, end - from);
+        collect.no_memory |= !estimate_shares(&advice->tables[table], collect.sampled + from, end - from);
     }
     for (size_t i = 0; i < collect.n; i++) {
         free(collect.sampled[i]->filter);

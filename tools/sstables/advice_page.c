@@ -44,8 +44,9 @@ void advice_describe(const struct advice_change *change, char out[ADVICE_SENTENC
                      log_bytes((uint64_t)fabs(change->saved.bytes)).text, change->saved.bytes >= 0 ? "less" : "more",
                      fabs(change->saved.reads), change->saved.reads >= 0 ? "less" : "more");
     if (change->table->counted)
-        snprintf(out + n, ADVICE_SENTENCE - (size_t)n, ", %.0f %s of those counted", fabs(change->disk_reads),
-                 change->disk_reads >= 0 ? "less" : "more");
+        snprintf(out + n, ADVICE_SENTENCE - (size_t)n, ", %.0f %s of those %s", fabs(change->disk_reads),
+                 change->disk_reads >= 0 ? "less" : "more",
+                 change->table->estimated ? "estimated of the reads counted" : "counted");
 }
 
 static const char head[] =

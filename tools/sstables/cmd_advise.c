@@ -37,20 +37,22 @@ static void print_tables(const struct advice *advice)
         advice_name(&advice->tables[i], name);
         width = (int)strlen(name) > width ? (int)strlen(name) : width;
     }
-    printf("%-*s %8s %12s %10s %8s %8s %8s %7s %10s %10s %10s\n", width, "table", "sstables", "keys", "filters",
-           "bits/key", "asked", "useless", "copies", "at 0.1", "at 0.01", "at 0.001");
+    printf("%-*s %8s %12s %10s %8s %8s %8s %7s %7s %10s %10s %10s\n", width, "table", "sstables", "keys", "filters",
+           "bits/key", "asked", "useless", "overlap", "copies", "at 0.1", "at 0.01", "at 0.001");
     for (size_t i = 0; i < advice->n; i++) {
         const struct advice_table *table = &advice->tables[i];
         struct advice_cost now = advice_now(table);
         uint64_t keys = keys_of(table);
+        size_t n;
         char asked[16] = "-", copies[16] = "-";
         advice_name(table, name);
         if (table->asked > 0)
             snprintf(asked, sizeof(asked), "%.3g", table->asked);
         if (table->copies > 0)
             snprintf(copies, sizeof(copies), "%.1f", table->copies);
-        printf("%-*s %8zu %12" PRIu64 " %10s %8.1f %8s %8.2g %7s", width, name, table->n, keys,
-               log_bytes((uint64_t)now.bytes).text, keys ? 8 * now.bytes / (double)keys : 0, asked, now.reads, copies);
+        printf("%-*s %8zu %12" PRIu64 " %10s %8.1f %8s %8.2g %7.1f %7s", width, name, table->n, keys,
+               log_bytes((uint64_t)now.bytes).text, keys ? 8 * now.bytes / (double)keys : 0, asked, now.reads,
+               advice_overlap(table, &n), copies);
         for (int rate = 0; rate < 3; rate++)
             printf(" %10s", log_bytes((uint64_t)advice_at(table, rates[rate]).bytes).text);
         printf("\n");
@@ -73,6 +75,26 @@ static void print_faults(const struct advice *advice)
                    log_count(faults.oversized, "filter").text);
         if (table->unread)
             printf("%s: %s could not be read\n", name, log_count(table->unread, "SSTable").text);
+    }
+}
+
+/* Of leveled compaction: in each level but the first the ranges are apart. */
+static void print_levels(const struct advice *advice)
+{
+    char name[ADVICE_NAME];
+    for (size_t i = 0; i < advice->n; i++) {
+        const struct advice_table *table = &advice->tables[i];
+        bool leveled = false;
+        size_t n;
+        for (size_t j = 0; j < table->n; j++)
+            leveled |= table->sstables[j].level > 0;
+        advice_name(table, name);
+        for (int level = 0; leveled && level < ADVICE_LEVELS; level++) {
+            double overlap = advice_overlap_of_level(table, level, &n);
+            if (n > 0)
+                printf("%s: level %d: %s, a key in the range of %.1f\n", name, level, log_count(n, "SSTable").text,
+                       overlap);
+        }
     }
 }
 
@@ -105,6 +127,7 @@ static void json_cost(struct buf *json, const char *key, struct advice_cost cost
 static void json_table(struct buf *json, const struct advice_table *table)
 {
     struct advice_faults faults = advice_faults(table);
+    size_t n;
     json_begin(json, NULL, '{');
     output_string(json, "directory", table->directory);
     output_string(json, "keyspace", table->keyspace);
@@ -113,6 +136,18 @@ static void json_table(struct buf *json, const struct advice_table *table)
                 {"missing", faults.missing}, {"overfull", faults.overfull}, {"oversized", faults.oversized});
     json_real(json, "asked", table->asked > 0 ? table->asked : NAN);
     json_real(json, "copies", table->copies > 0 ? table->copies : NAN);
+    json_real(json, "overlap", advice_overlap(table, &n));
+    json_begin(json, "levels", '[');
+    for (int level = 0; level < ADVICE_LEVELS; level++) {
+        double overlap = advice_overlap_of_level(table, level, &n);
+        if (n == 0)
+            continue;
+        json_begin(json, NULL, '{');
+        JSON_COUNTS(json, {"level", (uint64_t)level}, {"sstables", n});
+        json_real(json, "overlap", overlap);
+        json_end(json, '}');
+    }
+    json_end(json, ']');
     json_cost(json, "now", advice_now(table));
     json_cost(json, "at_0.1", advice_at(table, 0.1));
     json_cost(json, "at_0.01", advice_at(table, 0.01));
@@ -170,6 +205,7 @@ static int print_advice(const struct advice *advice, const struct tool_args *arg
     } else {
         print_tables(advice);
         print_faults(advice);
+        print_levels(advice);
         print_changes(changes, n);
     }
     status = output_end(&out, status);
@@ -206,16 +242,17 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     {.name = "--stats",
      .value = "FILE",
-     .doc = "The text of 'nodetool tablestats': with the reads that the node has counted, other rates for tables are "
-            "considered, "
-            "and the disk reads that a change saves are told."},
+     .doc = "The text of 'nodetool tablestats', or ScyllaDB's metrics (curl http://NODE:9180/metrics) if they have "
+            "tables (enable_keyspace_column_family_metrics): with the reads that the node has counted, other rates for "
+            "tables are considered, and the disk reads that a change saves are told. The metrics count no useless "
+            "reads of a table: these are estimated, as if all reads were of keys that the table has."},
     {.name = "--html", .value = "FILE", .doc = "Writes a page with bars, too."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},
     {.name = "--json",
      .doc =
          "An object: tables (directory, keyspace, table, sstables, unread, keys, missing, overfull, oversized, asked, "
-         "copies, now, "
+         "copies, overlap, levels with level, sstables and overlap, now, "
          "at_0.1, at_0.01, at_0.001 with bytes and reads), and changes (directory, change, rate, filters, bytes_saved, "
          "reads_saved, counted_reads_saved)."},
     {.name = NULL},
@@ -233,9 +270,10 @@ const struct tool_command tool_advise_command = {
             "their bits "
             "suggest), the memory of the filters, the rate that the table asks for (bloom_filter_fp_chance, from "
             "Statistics.db), "
-            "the useless disk reads of a query for an absent key today (the sum of the filters' rates), the number of "
-            "SSTables that "
-            "a key is in, and the memory of filters at three rates.\n"
+            "the useless disk reads of a query for an absent key today (the sum of the rates of the filters that are "
+            "asked), the number of SSTables in whose range of keys a key is (overlap), and of those that have it "
+            "(copies), and the memory of filters at three rates. Where leveled compaction has been at work, it prints "
+            "the overlap of each level.\n"
             "\n"
             "Then it names missing, overfull and oversized filters, and up to three changes with their commands: those "
             "that save the "

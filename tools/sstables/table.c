@@ -8,6 +8,7 @@
 
 #include "murmur3.h"
 #include "progress.h"
+#include "summary_db.h"
 
 bool table_component(const struct table *table, const char *component, char out[TABLE_PATH])
 {
@@ -70,6 +71,38 @@ bool table_toc_names(const struct table_toc *toc, const char *component)
             return true;
     }
     return false;
+}
+
+static int last_of_trie(const struct table *table, struct bloom_hash *hash_out)
+{
+    struct sstable_keys *keys;
+    struct errbuf ignored;
+    const unsigned char *key;
+    size_t len;
+    int rc = sstable_keys_open(&keys, fsops_posix(), table->path, &table->name, &ignored);
+    if (rc != 0)
+        return rc;
+    rc = sstable_keys_from_end(keys) ? sstable_keys_next(keys, &key, &len, &ignored) : -ENOENT;
+    if (rc == SSTABLE_KEYS_ONE)
+        *hash_out = murmur3_hash(key, len);
+    sstable_keys_close(keys);
+    return rc == SSTABLE_KEYS_ONE ? 0 : -ENOENT;
+}
+
+int table_last_key(const struct table *table, struct bloom_hash *hash_out)
+{
+    char path[TABLE_PATH];
+    size_t len;
+    if (sstable_has_trie(&table->name))
+        return last_of_trie(table, hash_out);
+    unsigned char *key = malloc(SSTABLE_KEY_MAX);
+    int rc = !key ? -ENOMEM : table_component(table, "Summary.db", path) ? 0 : -ENAMETOOLONG;
+    if (rc == 0)
+        rc = summary_db_last(fsops_posix(), path, &table->name, key, &len);
+    if (rc == 0)
+        *hash_out = murmur3_hash(key, len);
+    free(key);
+    return rc;
 }
 
 int table_each_key(const struct table *table, uint64_t most,

@@ -25,6 +25,9 @@ bool table_component(const struct table *table, const char *component, char out[
 /* Whether it is there. */
 bool table_has(const struct table *table, const char *component);
 
+/* The hash of the last key: of a trie, or of Summary.db. 0; or another number where it is not known. */
+int table_last_key(const struct table *table, struct bloom_hash *hash_out);
+
 /* TOC.txt: the components of the SSTable, a line each. */
 struct table_toc {
     size_t len;

@@ -1,6 +1,7 @@
 #include "table_stats.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +46,72 @@ static void take(struct advice *advice, const char *keyspace, const char *name, 
     }
 }
 
+/* ---- ScyllaDB's metrics ---- */
+
+/* The number of reads of a table, as a histogram's and as a summary's count: a sample for each shard, or one for all.
+ */
+static const char *const families[] = {"scylla_column_family_read_latency_count{",
+                                       "scylla_column_family_read_latency_summary_count{"};
+
+enum { FAMILIES = 2 };
+
+/* The value of a label in "{a="x",b="y"} 1". False: it has no such label. */
+static bool label_of(const char *labels, const char *label, char out[128])
+{
+    size_t len = strlen(label);
+    for (const char *at = labels; (at = strstr(at, label)); at += len) {
+        const char *value = at + len + 2;
+        size_t value_len = strcspn(value, "\"");
+        if ((at[-1] != '{' && at[-1] != ',') || strncmp(at + len, "=\"", 2) != 0 || value_len > 127 ||
+            value[value_len] != '"')
+            continue;
+        memcpy(out, value, value_len);
+        out[value_len] = '\0';
+        return true;
+    }
+    return false;
+}
+
+/* Adds a sample to that of its table. `reads` has FAMILIES numbers for each. False: the line is of something else. */
+static bool take_sample(const struct advice *advice, const char *line, double *reads)
+{
+    char keyspace[128], name[128];
+    for (int family = 0; family < FAMILIES; family++) {
+        size_t len = strlen(families[family]);
+        const char *end = strncmp(line, families[family], len) == 0 ? strrchr(line, '}') : NULL;
+        if (!end || !label_of(line + len - 1, "ks", keyspace) || !label_of(line + len - 1, "cf", name))
+            continue;
+        double value = strtod(end + 1, NULL);
+        for (size_t i = 0; i < advice->n; i++) {
+            if (strcmp(advice->tables[i].name, name) == 0 && strcmp(advice->tables[i].keyspace, keyspace) == 0)
+                reads[FAMILIES * i + (size_t)family] += value > 0 ? value : 0;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* The metrics have no useless reads of tables: as many as the rates lead to, of reads of keys that are there. */
+static void use_samples(struct advice *advice, const double *reads)
+{
+    for (size_t i = 0; i < advice->n; i++) {
+        struct advice_table *table = &advice->tables[i];
+        size_t sstables;
+        double most = fmax(reads[FAMILIES * i], reads[FAMILIES * i + 1]), n = advice_overlap(table, &sstables);
+        double others = table->copies > 0 && table->copies < n ? (n - table->copies) / n : table->copies > 0 ? 0 : 1;
+        if (table->counted || most < 1)
+            continue;
+        table->counted = table->estimated = true;
+        table->reads = (uint64_t)most;
+        table->false_positives = (uint64_t)(most * advice_now(table).reads * others);
+    }
+}
+
+/* ---- files ---- */
+
 int table_stats_read(struct advice *advice, const char *path, struct errbuf *err)
 {
-    char line[1024], keyspace[128] = "", name[128] = "", *value;
+    char line[4096], keyspace[128] = "", name[128] = "", *value;
     bool any = false;
     struct stat st;
     FILE *file = fopen(path, "re");
@@ -58,9 +122,17 @@ int table_stats_read(struct advice *advice, const char *path, struct errbuf *err
             fclose(file);
         return rc;
     }
+    double *reads = calloc(advice->n ? advice->n : 1, FAMILIES * sizeof(*reads));
+    if (!reads) {
+        fclose(file);
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
     while (fgets(line, sizeof(line), file)) {
         uint64_t number;
-        if ((value = value_of(line, "Keyspace"))) {
+        if (take_sample(advice, line, reads)) {
+            any = true;
+        } else if ((value = value_of(line, "Keyspace"))) {
             snprintf(keyspace, sizeof(keyspace), "%.127s", value);
         } else if ((value = value_of(line, "Table")) || (value = value_of(line, "Column Family"))) {
             snprintf(name, sizeof(name), "%.127s", value);
@@ -73,9 +145,13 @@ int table_stats_read(struct advice *advice, const char *path, struct errbuf *err
     }
     int rc = ferror(file) ? -EIO : 0;
     fclose(file);
+    use_samples(advice, reads);
+    free(reads);
     if (rc != 0 || !any) {
         errbuf_set(err, "%s",
-                   rc != 0 ? strerror(-rc) : "there is no table in it; it takes the text of 'nodetool tablestats'");
+                   rc != 0 ? strerror(-rc)
+                           : "there is no table in it; it takes the text of 'nodetool tablestats', or ScyllaDB's "
+                             "metrics with those of tables (enable_keyspace_column_family_metrics)");
         return rc != 0 ? rc : -EINVAL;
     }
     return 0;

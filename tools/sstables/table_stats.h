@@ -1,5 +1,5 @@
 /* table_stats: how often tables were read, from the text of `nodetool tablestats` (Cassandra's or ScyllaDB's; cfstats
- * before). Thread: one. */
+ * before), or from ScyllaDB's metrics in Prometheus's text format. Thread: one. */
 #ifndef BLOOMERY_TOOL_TABLE_STATS_H
 #define BLOOMERY_TOOL_TABLE_STATS_H
 

@@ -23,7 +23,7 @@ static void tear_down(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(scylla_db, .init = set_up, .fini = tear_down, .timeout = 60);
+TestSuite(scylla_db, .init = set_up, .fini = tear_down, .timeout = 600);
 
 /* An entry of each type, with as many bytes as its number says. */
 static size_t make_file(unsigned char *out, const char *types)
@@ -82,7 +82,7 @@ Test(scylla_db, bytes_of_chance)
     unsigned char bytes[400];
     struct rng rng;
     rng_init(&rng, 5);
-    for (int round = 0; round < 5000; round++) {
+    for (int round = 0; round < 2000; round++) {
         size_t len = make_file(bytes, round % 2 ? "abdefghij" : "abklm");
         for (int i = 0; i < 3; i++)
             bytes[rng_below(&rng, len)] = (unsigned char)(rng_below(&rng, 2) ? rng_below(&rng, 20) : rng_next(&rng));

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "index_file.h"
+#include "murmur3.h"
 #include "program.h"
 #include "tmpdir.h"
 
@@ -133,6 +135,34 @@ Test(tool_advise, reads_that_were_counted_decide_about_rates)
     ASSERT_RUN(1, "none: No such file", TOOL "advise data --stats none", dir);
 }
 
+/* ScyllaDB's, of two shards, with a histogram beside the summary; labels in any order. */
+Test(tool_advise, reads_of_scylladbs_metrics)
+{
+    static const char metrics[] =
+        "# HELP scylla_column_family_read_latency Read latency histogram\n"
+        "# TYPE scylla_column_family_read_latency histogram\n"
+        "scylla_column_family_read_latency_bucket{cf=\"users\",ks=\"shop\",le=\"640.000000\",shard=\"0\"} 77\n"
+        "scylla_column_family_read_latency_count{cf=\"users\",ks=\"shop\",shard=\"0\"} 60000\n"
+        "scylla_column_family_read_latency_count{cf=\"users\",ks=\"shop\",shard=\"1\"} 4e+04\n"
+        "scylla_column_family_read_latency_count{cf=\"users\",ks=\"other\",shard=\"1\"} 7777777\n"
+        "scylla_column_family_read_latency_count{shard=\"0\",ks=\"shop\",cf=\"logs\"} 1\n"
+        "scylla_column_family_read_latency_count{shard=\"0\",ks=\"shop\",cf=\"logs} 5\n"
+        "scylla_column_family_read_latency_count{ks=\"shop\"} 5\n"
+        "scylla_column_family_read_latency_summary_count{ks=\"shop\",cf=\"logs\"} 200000\n";
+    make_table(USERS "/nb-1-big-", 0, 20000, "--error 0.1");
+    make_table(USERS "/nb-2-big-", 20000, 20000, "--error 0.1");
+    make_table(LOGS "/nb-1-big-", 0, 20000, "--error 0.01");
+    file_write(tmp_path(dir, "metrics").text, metrics, sizeof(metrics) - 1);
+    ASSERT_RUN(0, "1. shop.users: 2 filters anew at 0.001: ", TOOL "advise data --stats metrics", dir);
+    cr_expect(strstr(output, "less of those estimated of the reads counted"), "%s", output);
+    cr_expect(strstr(output, "2. shop.logs: 1 filter anew at 0.1: "), "%s", output);
+    ASSERT_RUN(0, "", TOOL "advise data --stats metrics --json", dir);
+    cr_expect_float_eq(number("\"rate\":0.001", "counted_reads_saved"), 100000 * 0.2 / 2, 1500);
+    static const char damaged[] = "scylla_column_family_read_latency_count{ks=\"shop\"} 5\n";
+    file_write(tmp_path(dir, "metrics").text, damaged, sizeof(damaged) - 1);
+    ASSERT_RUN(1, "there is no table in it", TOOL "advise data --stats metrics", dir);
+}
+
 Test(tool_advise, what_cannot_be_read_is_named)
 {
     make_table(USERS "/nb-1-big-", 0, 2000, "--error 0.01");
@@ -150,6 +180,97 @@ Test(tool_advise, what_cannot_be_read_is_named)
     ASSERT_RUN(1, "link: it is a device", TOOL "advise data --html link", dir);
     ASSERT_RUN(0, "", "test -h link && test -p link", dir);
     ASSERT_RUN(1, "page.html: ", "mkdir page.html && " TOOL "advise data --html page.html", dir);
+}
+
+/* ---- leveled compaction ---- */
+
+enum { LEVELED = 4000 };
+
+static struct {
+    int64_t token;
+    int key;
+} sorted[LEVELED];
+
+static int compare(const void *a, const void *b)
+{
+    int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
+    return (one > other) - (one < other);
+}
+
+static void put32(unsigned char *at, int value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(value >> (24 - 8 * i));
+}
+
+/* An SSTable of keys in the order of their tokens, with a Summary.db, and a Statistics.db that has its level. */
+static void make_leveled(int generation, int level, int first, int n)
+{
+    unsigned char summary[24 + 8 + 16] = "\0\0\0\x80\0\0\0\1\0\0\0\0\0\0\0\x8\0\0\0\x80\0\0\0\1";
+    unsigned char statistics[200] = "\0\0\0\1\0\0\0\2\0\0\0\x10";
+    struct tmp_path prefix = tmp_path(dir, USERS "/nb-%d-big-", generation);
+    struct index_file index = {.numbers_vary = true};
+    char keys[LEVELED * 16], *at = keys;
+    for (int i = first; i < first + n; i++) {
+        unsigned char key[4];
+        put32(key, sorted[i].key);
+        index_file_add(&index, key, sizeof(key), 0);
+        at += sprintf(at, "int:%d\n", sorted[i].key);
+    }
+    put32(summary + 32, 4);
+    put32(summary + 36, sorted[first].key);
+    put32(summary + 40, 4);
+    put32(summary + 44, sorted[first + n - 1].key);
+    put32(statistics + 16 + 2 * 4 + 12 + 16 + 16 + 8 + 4 + 4, level);
+    file_write(tmp_path(dir, "keys").text, keys, (size_t)(at - keys));
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Index.db", generation).text, index.bytes, index.len);
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Summary.db", generation).text, summary, sizeof(summary));
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Statistics.db", generation).text, statistics, sizeof(statistics));
+    file_write(tmp_path(dir, USERS "/nb-%d-big-Data.db", generation).text, "data", 4);
+    ASSERT_RUN(0, "", TOOL "build '%sFilter.db' --keys --sizing cassandra --error 0.01 <keys", dir, prefix.text);
+    free(index.bytes);
+}
+
+/* A key is in the range of one SSTable of each level, and only these are asked for it. */
+Test(tool_advise, levels_and_ranges)
+{
+    for (int i = 0; i < LEVELED; i++) {
+        unsigned char key[4];
+        put32(key, i);
+        sorted[i].key = i;
+        sorted[i].token = (int64_t)murmur3_hash(key, sizeof(key)).h1;
+    }
+    qsort(sorted, LEVELED, sizeof(sorted[0]), compare);
+    make_leveled(1, 0, 0, LEVELED);
+    for (int i = 0; i < 4; i++)
+        make_leveled(2 + i, 1, i * LEVELED / 4, LEVELED / 4);
+    ASSERT_RUN(0,
+               "shop.users: level 0: 1 SSTable, a key in the range of 1.0\n"
+               "shop.users: level 1: 4 SSTables, a key in the range of 1.0\n",
+               TOOL "advise data", dir);
+    ASSERT_RUN(0, "\"levels\":[{\"level\":0,\"sstables\":1,\"overlap\":1},{\"level\":1,\"sstables\":4,\"overlap\":1}]",
+               TOOL "advise data --json", dir);
+    cr_expect_float_eq(number("users", "overlap"), 2, 0.001);
+    cr_expect_float_eq(number("\"now\"", "reads"), 0.02, 0.005);
+    ASSERT_RUN(0, "", "rm " USERS "/*-Summary.db " USERS "/*-Statistics.db && " TOOL "advise data --json", dir);
+    cr_expect_float_eq(number("users", "overlap"), 5, 0.001);
+    cr_expect_float_eq(number("\"now\"", "reads"), 0.05, 0.01);
+    cr_expect(strstr(output, "\"levels\":[]"), "%s", output);
+}
+
+/* Real tables have a level each, also where it is not printed. */
+Test(tool_advise, real_levels)
+{
+    if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
+        cr_skip_test("there are no real SSTables here");
+    ASSERT_RUN(
+        0, "51 tables, 50 levels\n",
+        TOOL "advise '" BLOOMERY_SHARED_GOLDEN_DIR "/sstables' --json | python3 -c 'import json, sys; tables = "
+             "json.load(sys.stdin)[\"tables\"]; print(len(tables), \"tables,\", sum(table[\"levels\"] == [{\"level\": "
+             "0, \"sstables\": 1, \"overlap\": 1}] for table in tables), \"levels\")'",
+        dir);
+    ASSERT_RUN(0, "useless", TOOL "advise '" BLOOMERY_SHARED_GOLDEN_DIR "/sstables'", dir);
+    cr_expect_null(strstr(output, ": level 0"), "%s", output);
 }
 
 /* A filter whose bits are all set tells nothing of its keys: they are counted. */

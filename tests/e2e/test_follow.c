@@ -441,6 +441,19 @@ PAIR_TEST(follow, two_sites_merge_into_each_other)
 
 /* ---- options ---- */
 
+PAIR_TEST(follow, what_cannot_begin_is_told_at_once)
+{
+    program_expect(output, sizeof(output), 1, "the source, redis://127.0.0.1:1: cannot connect",
+                   "'%s' move --from redis://127.0.0.1:1 --to redis://127.0.0.1:%d --follow --retry 100000 2>&1",
+                   BLOOMERY_TOOL_PATH, target.port);
+    program_expect(output, sizeof(output), 1, "the target, redis://127.0.0.1:1: cannot connect",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:1 --cutover --retry 100000 2>&1",
+                   BLOOMERY_TOOL_PATH, source.port);
+    expect(from, "+OK", "ACL SETUSER default -client|tracking");
+    expect_move(1, "it refuses CLIENT TRACKING, which --follow needs: NOPERM", "--follow");
+    expect(from, "+OK", "ACL SETUSER default +client");
+}
+
 PAIR_TEST(follow, options_that_contradict_each_other)
 {
     expect_move(2, "--merge and --replace do not go together", "--merge --replace");

@@ -80,7 +80,7 @@ static int run_round(struct follow *follow, struct errbuf *err)
     follow->round = follow->options->move;
     follow->round.followed = follow->followed;
     follow->round.marked_only = !follow->was_a_scan;
-    follow->round.met = follow->summary->rounds > 0;
+    follow->round.met = true;
     uint64_t names = follow->names = follow->was_a_scan ? UINT64_MAX : followed_begin_round(follow->followed);
     if (names < follow->round.jobs)
         follow->round.jobs = names > 0 ? (unsigned)names : 1;
@@ -217,6 +217,9 @@ static int prepare_cutover(struct follow *follow, struct errbuf *err)
 static int run(struct follow *follow, struct errbuf *err)
 {
     const struct move_options *move = &follow->options->move;
+    int status = move_meet(move, err);
+    if (status != 0)
+        return status;
     follow->followed = followed_create(move->match);
     if (!follow->followed) {
         errbuf_set(err, "out of memory");
@@ -227,7 +230,7 @@ static int run(struct follow *follow, struct errbuf *err)
         return -EAGAIN;
     if (follow->options->cutover && prepare_cutover(follow, err) != 0)
         return -EACCES;
-    int status = settle(follow, err); /* from here on changes are heard of */
+    status = settle(follow, err); /* from here on changes are heard of */
     if (status == 0)
         status = follow_changes(follow, err);
     if (status == 0 && follow->options->cutover)

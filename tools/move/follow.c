@@ -257,6 +257,7 @@ int follow_run(const struct follow_options *options, struct follow_summary *summ
     if (follow.followed)
         followed_count(follow.followed, moved->filters);
     moved->filters[MOVE_DELETED] = deleted;
+    moved->changed = 0; /* their messages have marked them */
     moved->seconds = (double)(clock_ms() - begun) / 1000;
     followed_destroy(follow.followed);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

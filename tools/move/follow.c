@@ -20,6 +20,8 @@
     10000 /* ... as long as the last one took, so that half of the servers' time is left to clients \
            */
 
+#define CLEAR_LINE "\r\033[K" /* the progress is one line */
+
 #define LAST_ROUNDS 10 /* of a cutover: one, and those of names that expire meanwhile */
 
 struct follow {
@@ -66,7 +68,7 @@ static void tell_round(const struct follow *follow, const struct move_summary *d
 {
     if (!follow->options->move.progress)
         return;
-    fprintf(stderr, "round %" PRIu64 ": %s, %s, %.1f s\n", follow->summary->rounds,
+    fprintf(stderr, CLEAR_LINE "round %" PRIu64 ": %s, %s, %.1f s", follow->summary->rounds,
             log_count(done->filters[MOVE_MOVED] + done->filters[MOVE_DELETED], "filter").text,
             log_bytes(done->bytes).text, (double)follow->took_ms / 1000);
 }
@@ -99,7 +101,8 @@ static int run_round(struct follow *follow, struct errbuf *err)
 static void tell_once(struct follow *follow)
 {
     if (!follow->caught_up)
-        fprintf(stderr, "caught up: the target is at most %.1f s behind\n", (double)follow->options->behind_ms / 1000);
+        fprintf(stderr, "%scaught up: the target is at most %.1f s behind\n",
+                follow->options->move.progress ? CLEAR_LINE : "", (double)follow->options->behind_ms / 1000);
     follow->caught_up = true;
 }
 
@@ -251,6 +254,8 @@ int follow_run(const struct follow_options *options, struct follow_summary *summ
     int status = run(&follow, err);
     follow_watch_stop(follow.watch);
     cutover_end(follow.cutover);
+    if (options->move.progress)
+        fputs(CLEAR_LINE, stderr);
     struct move_summary *moved = &summary_out->moved;
     uint64_t deleted = moved->filters[MOVE_DELETED];
     memset(moved->filters, 0, sizeof(moved->filters));

@@ -32,11 +32,8 @@ static void expect_move(int status, const char *text, const char *options)
 }
 
 /* Starts it beside the test, from one daemon to the other; `option` may be NULL. */
-static pid_t move_beside(int from_port, int to_port, const char *how, const char *option)
+static pid_t move_beside_urls(const char *from_url, const char *to_url, const char *how, const char *option)
 {
-    char from_url[64], to_url[64];
-    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", from_port);
-    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", to_port);
     pid_t pid = fork();
     if (pid == 0) {
         (void)!freopen("/dev/null", "w", stdout);
@@ -46,6 +43,14 @@ static pid_t move_beside(int from_port, int to_port, const char *how, const char
     }
     cr_assert_gt(pid, 0);
     return pid;
+}
+
+static pid_t move_beside(int from_port, int to_port, const char *how, const char *option)
+{
+    char from_url[64], to_url[64];
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", from_port);
+    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", to_port);
+    return move_beside_urls(from_url, to_url, how, option);
 }
 
 static void expect_end(pid_t pid, int signal_number, int expected)
@@ -58,8 +63,6 @@ static void expect_end(pid_t pid, int signal_number, int expected)
 }
 
 /* ---- clients that go on ---- */
-
-#define ITEMS_MAX 600000 /* of each */
 
 /* Adds the items <id>:0, <id>:1, ... one after the other, or so many in a command, until a server has acknowledged
  * them; goes to the target when the source is read-only, and connects again when it is disconnected. */
@@ -128,7 +131,7 @@ static void *live_run(void *ctx)
 {
     struct live *live = ctx;
     redisContext *client = reach(live);
-    while (!atomic_load(live->stop) && !live->failed && live->acked < ITEMS_MAX) {
+    while (!atomic_load(live->stop) && !live->failed) {
         if (!call(live, &client, live->add, live->acked))
             continue;
         long acked = live->batch ? live->batch : 1;
@@ -414,6 +417,30 @@ PAIR_TEST(follow, lost_connections_lose_no_change)
         wait_until(client_number(to, "BF.EXISTS f %d", i) == 1);
         wait_until(client_number(to, "EXISTS f:%d", i) == 1 && client_number(to, "EXISTS f:%d", i - 1) == 0);
     }
+    expect_end(pid, SIGINT, 130);
+}
+
+/* Either server dies and comes back; the source may have lost or gained names meanwhile. */
+PAIR_TEST(follow, servers_that_die_and_return_are_followed_on)
+{
+    char from_path[300], to_path[300], from_url[320], to_url[320];
+    snprintf(from_path, sizeof(from_path), "%s/socket", source.dir);
+    snprintf(to_path, sizeof(to_path), "%s/socket", target.dir);
+    snprintf(from_url, sizeof(from_url), "unix://%s", from_path); /* the port is another after the restart */
+    snprintf(to_url, sizeof(to_url), "unix://%s", to_path);
+    from = client_after_kill(from, &source, (const char *const[]){"--unixsocket", from_path, NULL});
+    to = client_after_kill(to, &target, (const char *const[]){"--unixsocket", to_path, NULL});
+    expect(from, "[:1,:1]", "BF.MADD f a b");
+    expect(from, ":1", "BF.ADD gone a");
+    pid_t pid = move_beside_urls(from_url, to_url, "--follow", NULL);
+    wait_until(client_number(to, "DBSIZE") == 2);
+    from = client_after_kill(from, &source, NULL);
+    expect(from, ":1", "BF.ADD f c");
+    expect(from, ":1", "DEL gone");
+    wait_until(client_number(to, "BF.EXISTS f c") == 1 && client_number(to, "EXISTS gone") == 0);
+    to = client_after_kill(to, &target, NULL);
+    expect(from, ":1", "BF.ADD f d");
+    wait_until(client_number(to, "BF.EXISTS f d") == 1);
     expect_end(pid, SIGINT, 130);
 }
 

@@ -32,12 +32,14 @@ static void expect_move(int status, const char *text, const char *options)
 }
 
 /* Starts it beside the test, from one daemon to the other; `option` may be NULL. */
+static const char *beside_output = "/dev/null";
+
 static pid_t move_beside_urls(const char *from_url, const char *to_url, const char *how, const char *option)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        (void)!freopen("/dev/null", "w", stdout);
-        (void)!freopen("/dev/null", "w", stderr);
+        (void)!freopen(beside_output, "a", stdout);
+        (void)!freopen(beside_output, "a", stderr);
         execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, how, option, (char *)NULL);
         _exit(99);
     }
@@ -392,6 +394,29 @@ PAIR_TEST(follow, what_changes_is_repeated_until_a_signal)
     wait_until(client_number(to, "DBSIZE") == 1);
     expect(to, ":1", "EXISTS elsewhere");
     expect_end(pid, SIGINT, 130);
+}
+
+static bool has_said(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "r");
+    size_t len = file ? fread(output, 1, sizeof(output) - 1, file) : 0;
+    output[len] = '\0';
+    if (file)
+        fclose(file);
+    return strstr(output, text) != NULL;
+}
+
+PAIR_TEST(follow, a_target_that_does_not_catch_up_is_told)
+{
+    static char path[300];
+    snprintf(path, sizeof(path), "%s/said", source.dir);
+    beside_output = path;
+    pid_t pid = move_beside(source.port, target.port, "--follow", "--behind=0");
+    for (int i = 0; !has_said(path, "not caught up: a round takes "); i++)
+        for (int j = 0; j < 100; j++)
+            client_number(from, "BF.ADD f%d %d", j, i);
+    expect_end(pid, SIGINT, 130);
+    beside_output = "/dev/null";
 }
 
 PAIR_TEST(follow, only_matching_names_are_followed)

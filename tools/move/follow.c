@@ -22,6 +22,7 @@
 
 #define CLEAR_LINE "\r\033[K" /* the progress is one line */
 
+#define SLOW_ROUNDS 5  /* after so many it is said that the target does not catch up */
 #define LAST_ROUNDS 10 /* of a cutover: one, and those of names that expire meanwhile */
 
 struct follow {
@@ -36,6 +37,7 @@ struct follow {
     int64_t took_ms; /* the last round */
     bool was_a_scan; /* it was no round of marked names */
     bool caught_up;  /* it has been said */
+    unsigned slow;   /* rounds that took longer than that, so far */
 };
 
 /* ---- waiting ---- */
@@ -106,6 +108,17 @@ static void tell_once(struct follow *follow)
     follow->caught_up = true;
 }
 
+/* Somebody waits for a cutover that does not come. */
+static void tell_slow(struct follow *follow)
+{
+    if (++follow->slow == SLOW_ROUNDS)
+        fprintf(
+            stderr,
+            "%snot caught up: a round takes %.1f s, and --behind is %.1f s; a larger one lets writers wait longer\n",
+            follow->options->move.progress ? CLEAR_LINE : "", (double)follow->took_ms / 1000,
+            (double)follow->options->behind_ms / 1000);
+}
+
 /* Rounds until the target has caught up; without a cutover until a signal. */
 static int follow_changes(struct follow *follow, struct errbuf *err)
 {
@@ -121,6 +134,8 @@ static int follow_changes(struct follow *follow, struct errbuf *err)
             tell_once(follow);
             if (follow->options->cutover)
                 return 0;
+        } else {
+            tell_slow(follow);
         }
         int64_t rest = follow->took_ms > REST_LEAST_MS ? follow->took_ms : REST_LEAST_MS;
         if (is_stopped_within(follow, rest < REST_MOST_MS ? rest : REST_MOST_MS))

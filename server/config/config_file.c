@@ -192,8 +192,30 @@ static void add_hint(const char *hint, struct errbuf *err)
     errbuf_set(err, "%s; %s", text, hint);
 }
 
-static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, struct slice text,
-                     struct errbuf *err)
+/* A line of Redis's file, which is taken or left out. CONFIG_OK or -ENOMEM. */
+static int take_line(struct config *cfg, struct config_merge *merge, const struct source *source, unsigned number,
+                     const struct config_line *line)
+{
+    struct errbuf why = {""};
+    struct slice name = line->words[0];
+    int status = CONFIG_REFUSED;
+
+    if (!config_redis_is_other(name))
+        status = config_apply(cfg, merge, name, line->words + 1, line->nwords - 1, CONFIG_FILE, &why);
+    if (status == CONFIG_OK) {
+        size_t n;
+        merge->taken->settings[config_find(name) - config_table(&n)] = true;
+        return CONFIG_OK;
+    }
+    if (status == CONFIG_UNKNOWN || status == CONFIG_REFUSED) {
+        config_redis_leave_out(merge->taken, source->name, number, name, why.text);
+        status = CONFIG_OK;
+    }
+    return status;
+}
+
+static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, unsigned number,
+                     struct slice text, struct errbuf *err)
 {
     struct config_line line;
     int status = config_line_split(text, &line, err);
@@ -201,6 +223,8 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
     if (status == CONFIG_OK && line.nwords > 0) {
         if (is_include(line.words[0]))
             status = load_include(cfg, merge, source, &line, err);
+        else if (merge->taken)
+            status = take_line(cfg, merge, source, number, &line);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
         if (status == CONFIG_REFUSED && has_comment(&line))
@@ -216,7 +240,7 @@ static int load_lines(struct config *cfg, struct config_merge *merge, const stru
     struct slice line;
 
     for (unsigned number = 1; next_line(&text, &line); number++) {
-        int status = load_line(cfg, merge, source, line, err);
+        int status = load_line(cfg, merge, source, number, line, err);
 
         if (status == CONFIG_OK)
             continue;
@@ -287,16 +311,21 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
     return status;
 }
 
+int config_load_merged(struct config *cfg, struct config_merge *merge, const char *path, struct errbuf *err)
+{
+    if (strcmp(path, "-") == 0) {
+        struct source source = {.name = "standard input"};
+
+        return load_stream(cfg, merge, &source, stdin, err);
+    }
+    return load_source(cfg, merge, NULL, path, err);
+}
+
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err)
 {
     struct config_merge merge = {.save_seen = false};
 
-    if (strcmp(path, "-") == 0) {
-        struct source source = {.name = "standard input"};
-
-        return load_stream(cfg, &merge, &source, stdin, err);
-    }
-    return load_source(cfg, &merge, NULL, path, err);
+    return config_load_merged(cfg, &merge, path, err);
 }
 
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)

@@ -32,6 +32,7 @@ enum config_action {
     CONFIG_SHOW_HELP,    /* --help, -h: print config_help() and exit */
     CONFIG_SHOW_VERSION, /* --version, -v */
     CONFIG_SHOW_CONFIG,  /* --print-config: print config_print() and exit */
+    CONFIG_FROM_REDIS,   /* --from-redis-conf FILE: print config_from_redis() of `file` and exit */
     CONFIG_CHECK,        /* --check-config: say whether a start would take the settings, and exit */
 };
 
@@ -49,6 +50,13 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
 /* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this
  * text for the defaults. Secrets are written out: the text is a configuration file. */
 void config_print(const struct config *cfg, struct buf *out);
+
+/* What a redis.conf means here: appends the settings that it sets and this daemon takes, as a file that
+ * config_load_file() reads, and as comments behind them the lines that are left out, each with the reason. `cfg` has
+ * the defaults, and afterwards these settings. CONFIG_OK; CONFIG_REFUSED or a negative errno when the file, or one that
+ * it includes, cannot be read. */
+int config_from_redis(struct config *cfg, const char *path, struct buf *out, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* The text of --help. */
 void config_help(struct buf *out);

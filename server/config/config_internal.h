@@ -6,9 +6,25 @@
 
 /* State between the lines of one source (a file with its includes, or the arguments). */
 struct config_merge {
-    bool save_seen; /* a `save` line has replaced the rules; further ones add to them */
-    bool located;   /* the error names file and line already: including files add nothing */
+    bool save_seen;             /* a `save` line has replaced the rules; further ones add to them */
+    bool located;               /* the error names file and line already: including files add nothing */
+    struct config_taken *taken; /* what cannot be taken is left out and noted here; NULL: it is an error */
 };
+
+/* What has been taken of a file of Redis, and what not. */
+struct config_taken {
+    bool settings[CONFIG_MAX_SETTINGS]; /* by their places in config_table() */
+    struct buf *left_out;               /* comments, one a line */
+};
+
+/* config_redis.c: whether the line of that name is not for this daemon, whatever its value; notes that it is left out,
+ * with its reason or, if there is no better one, `why`. */
+bool config_redis_is_other(struct slice name);
+void config_redis_leave_out(struct config_taken *taken, const char *source, unsigned number, struct slice name,
+                            const char *why);
+
+/* Reads a file of settings in order; see config_load_file(). */
+int config_load_merged(struct config *cfg, struct config_merge *merge, const char *path, struct errbuf *err);
 
 /* Applies `name value ...`, whose values are words already. Statuses as config_set(). */
 int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,

@@ -167,6 +167,10 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
     case CONFIG_SHOW_CONFIG:
         config_print(config, &text);
         break;
+    case CONFIG_FROM_REDIS:
+        if (config_from_redis(config, start->file, &text, &err) != CONFIG_OK)
+            return complain_of_settings("cannot read it", err.text);
+        break;
     case CONFIG_CHECK:
         if (check_config(config, &err) != 0)
             return complain_of_settings("a start would fail", err.text);

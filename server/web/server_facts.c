@@ -27,6 +27,8 @@ void readiness_of(struct server *server, struct readiness *readiness_out)
     else if (persistence_refusal(server, details, sizeof(details)))
         snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s: writes are refused",
                  journal && journal_refuses(journal) ? "the log cannot be written" : "the last save failed");
+    else if (server_config(server)->data.read_only)
+        snprintf(readiness_out->reason, sizeof(readiness_out->reason), "read-only is yes: writes are refused");
     else
         *readiness_out = (struct readiness){.ready = true, .reason = "ready"};
 }

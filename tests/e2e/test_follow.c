@@ -32,20 +32,27 @@ static void expect_move(int status, const char *text, const char *options)
 }
 
 /* Starts it beside the test, from one daemon to the other; `option` may be NULL. */
-static pid_t move_beside(int from_port, int to_port, const char *how, const char *option)
+static const char *beside_output = "/dev/null";
+
+static pid_t move_beside_urls(const char *from_url, const char *to_url, const char *how, const char *option)
 {
-    char from_url[64], to_url[64];
-    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", from_port);
-    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", to_port);
     pid_t pid = fork();
     if (pid == 0) {
-        (void)!freopen("/dev/null", "w", stdout);
-        (void)!freopen("/dev/null", "w", stderr);
+        (void)!freopen(beside_output, "a", stdout);
+        (void)!freopen(beside_output, "a", stderr);
         execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, how, option, (char *)NULL);
         _exit(99);
     }
     cr_assert_gt(pid, 0);
     return pid;
+}
+
+static pid_t move_beside(int from_port, int to_port, const char *how, const char *option)
+{
+    char from_url[64], to_url[64];
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", from_port);
+    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", to_port);
+    return move_beside_urls(from_url, to_url, how, option);
 }
 
 static void expect_end(pid_t pid, int signal_number, int expected)
@@ -59,13 +66,12 @@ static void expect_end(pid_t pid, int signal_number, int expected)
 
 /* ---- clients that go on ---- */
 
-#define ITEMS_MAX 200000 /* of each */
-
-/* Adds the items <id>:0, <id>:1, ... one after the other, each until a server has acknowledged it; goes to the target
- * when the source is read-only, and connects again when it is disconnected. */
+/* Adds the items <id>:0, <id>:1, ... one after the other, or so many in a command, until a server has acknowledged
+ * them; goes to the target when the source is read-only, and connects again when it is disconnected. */
 struct live {
     int id, port;
     const char *add, *remove, *filter; /* `remove`: NULL or CF.DEL, for every third item */
+    int batch;                         /* items in a command; 0: one */
     pthread_t thread;
     atomic_bool *stop;
     long acked;   /* items */
@@ -81,11 +87,28 @@ static redisContext *reach(const struct live *live)
     return client;
 }
 
+#define BATCH_MAX 60000
+
+static redisReply *ask(const struct live *live, redisContext *client, const char *command, long n)
+{
+    static const char *words[2 + BATCH_MAX];
+    static char items[BATCH_MAX][16];
+    if (!live->batch)
+        return redisCommand(client, "%s %s %d:%ld", command, live->filter, live->id, n);
+    words[0] = command;
+    words[1] = live->filter;
+    for (int i = 0; i < live->batch; i++) {
+        snprintf(items[i], sizeof(items[i]), "%d:%ld", live->id, n + i);
+        words[2 + i] = items[i];
+    }
+    return redisCommandArgv(client, 2 + live->batch, words, NULL);
+}
+
 /* Whether the command was acknowledged. */
 static bool call(struct live *live, redisContext **client, const char *command, long n)
 {
-    redisReply *reply = redisCommand(*client, "%s %s %d:%ld", command, live->filter, live->id, n);
-    bool acked = reply && reply->type == REDIS_REPLY_INTEGER;
+    redisReply *reply = ask(live, *client, command, n);
+    bool acked = reply && (reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_ARRAY);
     bool read_only = reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "READONLY", 8) == 0;
     if (reply && !acked && !read_only) {
         live->failed = true;
@@ -110,11 +133,12 @@ static void *live_run(void *ctx)
 {
     struct live *live = ctx;
     redisContext *client = reach(live);
-    while (!atomic_load(live->stop) && !live->failed && live->acked < ITEMS_MAX) {
+    while (!atomic_load(live->stop) && !live->failed) {
         if (!call(live, &client, live->add, live->acked))
             continue;
-        live->at_home += live->port == source.port;
-        live->acked++;
+        long acked = live->batch ? live->batch : 1;
+        live->at_home += live->port == source.port ? acked : 0;
+        live->acked += acked;
         if (is_removed(live, live->acked - 1))
             (void)call(live, &client, live->remove, live->acked - 1); /* without a reply: perhaps */
     }
@@ -286,6 +310,23 @@ PAIR_TEST(follow, live_clients_lose_nothing_when_the_source_is_cut_over)
     expect(from, ":1", "BF.ADD bloom x");
 }
 
+/* Commands of many items, which the source works on in slices: one that the pause catches half way must not be
+ * acknowledged behind it. */
+PAIR_TEST(follow, a_command_that_the_pause_catches_half_way_is_not_acknowledged)
+{
+    struct live live = {.add = "BF.MADD", .filter = "f", .batch = BATCH_MAX};
+    atomic_bool stop = false;
+    expect(from, "+OK", "BF.RESERVE f 0.000001 100000");
+    live_start(&live, 1, &stop);
+    wait_until(client_number(from, "BF.CARD f") > BATCH_MAX / 2);
+    expect_move(0, "cut over", "--cutover --behind 60");
+    long long moved = client_number(to, "BF.CARD f");
+    wait_until(client_number(to, "BF.CARD f") > moved);
+    atomic_store(&stop, true);
+    live_join(&live, 1);
+    live_check(&live);
+}
+
 /* A filter that does not go along: the source's clients go on. */
 PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
 {
@@ -355,6 +396,29 @@ PAIR_TEST(follow, what_changes_is_repeated_until_a_signal)
     expect_end(pid, SIGINT, 130);
 }
 
+static bool has_said(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "r");
+    size_t len = file ? fread(output, 1, sizeof(output) - 1, file) : 0;
+    output[len] = '\0';
+    if (file)
+        fclose(file);
+    return strstr(output, text) != NULL;
+}
+
+PAIR_TEST(follow, a_target_that_does_not_catch_up_is_told)
+{
+    static char path[300];
+    snprintf(path, sizeof(path), "%s/said", source.dir);
+    beside_output = path;
+    pid_t pid = move_beside(source.port, target.port, "--follow", "--behind=0");
+    for (int i = 0; !has_said(path, "not caught up: a round takes "); i++)
+        for (int j = 0; j < 100; j++)
+            client_number(from, "BF.ADD f%d %d", j, i);
+    expect_end(pid, SIGINT, 130);
+    beside_output = "/dev/null";
+}
+
 PAIR_TEST(follow, only_matching_names_are_followed)
 {
     pid_t pid = move_beside(source.port, target.port, "--follow", "--match=u:*");
@@ -378,6 +442,30 @@ PAIR_TEST(follow, lost_connections_lose_no_change)
         wait_until(client_number(to, "BF.EXISTS f %d", i) == 1);
         wait_until(client_number(to, "EXISTS f:%d", i) == 1 && client_number(to, "EXISTS f:%d", i - 1) == 0);
     }
+    expect_end(pid, SIGINT, 130);
+}
+
+/* Either server dies and comes back; the source may have lost or gained names meanwhile. */
+PAIR_TEST(follow, servers_that_die_and_return_are_followed_on)
+{
+    char from_path[300], to_path[300], from_url[320], to_url[320];
+    snprintf(from_path, sizeof(from_path), "%s/socket", source.dir);
+    snprintf(to_path, sizeof(to_path), "%s/socket", target.dir);
+    snprintf(from_url, sizeof(from_url), "unix://%s", from_path); /* the port is another after the restart */
+    snprintf(to_url, sizeof(to_url), "unix://%s", to_path);
+    from = client_after_kill(from, &source, (const char *const[]){"--unixsocket", from_path, NULL});
+    to = client_after_kill(to, &target, (const char *const[]){"--unixsocket", to_path, NULL});
+    expect(from, "[:1,:1]", "BF.MADD f a b");
+    expect(from, ":1", "BF.ADD gone a");
+    pid_t pid = move_beside_urls(from_url, to_url, "--follow", NULL);
+    wait_until(client_number(to, "DBSIZE") == 2);
+    from = client_after_kill(from, &source, NULL);
+    expect(from, ":1", "BF.ADD f c");
+    expect(from, ":1", "DEL gone");
+    wait_until(client_number(to, "BF.EXISTS f c") == 1 && client_number(to, "EXISTS gone") == 0);
+    to = client_after_kill(to, &target, NULL);
+    expect(from, ":1", "BF.ADD f d");
+    wait_until(client_number(to, "BF.EXISTS f d") == 1);
     expect_end(pid, SIGINT, 130);
 }
 
@@ -440,6 +528,19 @@ PAIR_TEST(follow, two_sites_merge_into_each_other)
 }
 
 /* ---- options ---- */
+
+PAIR_TEST(follow, what_cannot_begin_is_told_at_once)
+{
+    program_expect(output, sizeof(output), 1, "the source, redis://127.0.0.1:1: cannot connect",
+                   "'%s' move --from redis://127.0.0.1:1 --to redis://127.0.0.1:%d --follow --retry 100000 2>&1",
+                   BLOOMERY_TOOL_PATH, target.port);
+    program_expect(output, sizeof(output), 1, "the target, redis://127.0.0.1:1: cannot connect",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:1 --cutover --retry 100000 2>&1",
+                   BLOOMERY_TOOL_PATH, source.port);
+    expect(from, "+OK", "ACL SETUSER default -client|tracking");
+    expect_move(1, "it refuses CLIENT TRACKING, which --follow needs: NOPERM", "--follow");
+    expect(from, "+OK", "ACL SETUSER default +client");
+}
 
 PAIR_TEST(follow, options_that_contradict_each_other)
 {

@@ -484,6 +484,20 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     redisFree(client);
 }
 
+DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
+{
+    struct http_reply reply;
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET read-only yes");
+    http_get(the_daemon.web_port, "/readyz", "", &reply);
+    cr_assert_eq(reply.status, 503);
+    cr_assert_str_eq(reply.body, "read-only is yes: writes are refused\n");
+    http_free(&reply);
+    expect(client, "+OK", "CONFIG SET read-only no");
+    expect_status(200, "/readyz", "");
+    redisFree(client);
+}
+
 /* ---- settings ---- */
 
 /* A port that is taken, and the same port twice, stop the start with the reason. */

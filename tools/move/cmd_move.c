@@ -97,9 +97,7 @@ static void print_summary(const struct move_options *options, const struct move_
     print_count("gone", s->filters[MOVE_GONE], " that were deleted or expired during the move");
     print_count("left", s->filters[MOVE_LEFT],
                 " out: temporary filters of interrupted runs in the source (bloomery-move:...)");
-    if (!options->followed)
-        print_count("changed", s->changed,
-                    " of the moved filters got items during the move: --replace moves them again");
+    print_count("changed", s->changed, " of the moved filters got items during the move: --replace moves them again");
 }
 
 static void print_cutover(const struct follow_options *options, const struct follow_summary *s)
@@ -271,7 +269,8 @@ const struct tool_command tool_move_command = {
     .name = COMMAND,
     .arguments = "--from redis://... --to redis://...",
     .summary = "Copies the filters of a running server into another: RedisBloom, Bloomery.",
-    .text = "The source is only read. An interrupted run continues when it is started again: a filter counts as "
+    .text = "The source is only read, except by --cutover. An interrupted run continues when it is started again: a "
+            "filter counts as "
             "moved if the target has its name with the same BF.INFO or CF.INFO. $BLOOMERY_FROM_PASSWORD and "
             "$BLOOMERY_TO_PASSWORD can have the passwords.\n"
             "\n"

@@ -145,14 +145,11 @@ static int prove(struct cutover *cutover, struct errbuf *err)
 static int set_way(struct cutover *cutover, const struct way *way, struct errbuf *err)
 {
     int found = way->needs ? get(cutover, way->needs, cutover->needs_before, err) : 0;
-    if (found > 0 && strcmp(cutover->needs_before, "0") == 0) {
+    cutover->way = way; /* before it is set: the answer may be lost */
+    cutover->set_needs = found > 0 && strcmp(cutover->needs_before, "0") == 0;
+    if (cutover->set_needs)
         found = set(cutover, way->needs, way->needs_value, err);
-        cutover->set_needs = found == 0;
-    }
-    if (found < 0)
-        return found;
-    cutover->way = way; /* the answer may be lost */
-    return set(cutover, way->setting, way->value, err);
+    return found < 0 ? found : set(cutover, way->setting, way->value, err);
 }
 
 int cutover_refuse_writes(struct cutover *cutover, const char **answer_out, struct errbuf *err)
@@ -202,7 +199,7 @@ void cutover_undo(struct cutover *cutover, struct errbuf *err)
     int status = open_connection(cutover, &why); /* replies may still be due on this one */
     if (status == 0 && cutover->way)
         status = set(cutover, cutover->way->setting, cutover->before, &why);
-    if (status == 0 && cutover->set_needs)
+    if (status == 0 && cutover->way && cutover->set_needs)
         status = set(cutover, cutover->way->needs, cutover->needs_before, &why);
     if (status != 0 && cutover->way) {
         size_t len = strlen(err->text);

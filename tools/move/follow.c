@@ -20,6 +20,9 @@
     10000 /* ... as long as the last one took, so that half of the servers' time is left to clients \
            */
 
+#define CLEAR_LINE "\r\033[K" /* the progress is one line */
+
+#define SLOW_ROUNDS 5  /* after so many it is said that the target does not catch up */
 #define LAST_ROUNDS 10 /* of a cutover: one, and those of names that expire meanwhile */
 
 struct follow {
@@ -34,6 +37,7 @@ struct follow {
     int64_t took_ms; /* the last round */
     bool was_a_scan; /* it was no round of marked names */
     bool caught_up;  /* it has been said */
+    unsigned slow;   /* rounds that took longer than that, so far */
 };
 
 /* ---- waiting ---- */
@@ -66,7 +70,7 @@ static void tell_round(const struct follow *follow, const struct move_summary *d
 {
     if (!follow->options->move.progress)
         return;
-    fprintf(stderr, "round %" PRIu64 ": %s, %s, %.1f s\n", follow->summary->rounds,
+    fprintf(stderr, CLEAR_LINE "round %" PRIu64 ": %s, %s, %.1f s", follow->summary->rounds,
             log_count(done->filters[MOVE_MOVED] + done->filters[MOVE_DELETED], "filter").text,
             log_bytes(done->bytes).text, (double)follow->took_ms / 1000);
 }
@@ -80,7 +84,7 @@ static int run_round(struct follow *follow, struct errbuf *err)
     follow->round = follow->options->move;
     follow->round.followed = follow->followed;
     follow->round.marked_only = !follow->was_a_scan;
-    follow->round.met = follow->summary->rounds > 0;
+    follow->round.met = true;
     uint64_t names = follow->names = follow->was_a_scan ? UINT64_MAX : followed_begin_round(follow->followed);
     if (names < follow->round.jobs)
         follow->round.jobs = names > 0 ? (unsigned)names : 1;
@@ -99,8 +103,20 @@ static int run_round(struct follow *follow, struct errbuf *err)
 static void tell_once(struct follow *follow)
 {
     if (!follow->caught_up)
-        fprintf(stderr, "caught up: the target is at most %.1f s behind\n", (double)follow->options->behind_ms / 1000);
+        fprintf(stderr, "%scaught up: the target is at most %.1f s behind\n",
+                follow->options->move.progress ? CLEAR_LINE : "", (double)follow->options->behind_ms / 1000);
     follow->caught_up = true;
+}
+
+/* Somebody waits for a cutover that does not come. */
+static void tell_slow(struct follow *follow)
+{
+    if (++follow->slow == SLOW_ROUNDS)
+        fprintf(
+            stderr,
+            "%snot caught up: a round takes %.1f s, and --behind is %.1f s; a larger one lets writers wait longer\n",
+            follow->options->move.progress ? CLEAR_LINE : "", (double)follow->took_ms / 1000,
+            (double)follow->options->behind_ms / 1000);
 }
 
 /* Rounds until the target has caught up; without a cutover until a signal. */
@@ -118,6 +134,8 @@ static int follow_changes(struct follow *follow, struct errbuf *err)
             tell_once(follow);
             if (follow->options->cutover)
                 return 0;
+        } else {
+            tell_slow(follow);
         }
         int64_t rest = follow->took_ms > REST_LEAST_MS ? follow->took_ms : REST_LEAST_MS;
         if (is_stopped_within(follow, rest < REST_MOST_MS ? rest : REST_MOST_MS))
@@ -217,6 +235,9 @@ static int prepare_cutover(struct follow *follow, struct errbuf *err)
 static int run(struct follow *follow, struct errbuf *err)
 {
     const struct move_options *move = &follow->options->move;
+    int status = move_meet(move, err);
+    if (status != 0)
+        return status;
     follow->followed = followed_create(move->match);
     if (!follow->followed) {
         errbuf_set(err, "out of memory");
@@ -227,7 +248,7 @@ static int run(struct follow *follow, struct errbuf *err)
         return -EAGAIN;
     if (follow->options->cutover && prepare_cutover(follow, err) != 0)
         return -EACCES;
-    int status = settle(follow, err); /* from here on changes are heard of */
+    status = settle(follow, err); /* from here on changes are heard of */
     if (status == 0)
         status = follow_changes(follow, err);
     if (status == 0 && follow->options->cutover)
@@ -248,12 +269,15 @@ int follow_run(const struct follow_options *options, struct follow_summary *summ
     int status = run(&follow, err);
     follow_watch_stop(follow.watch);
     cutover_end(follow.cutover);
+    if (options->move.progress)
+        fputs(CLEAR_LINE, stderr);
     struct move_summary *moved = &summary_out->moved;
     uint64_t deleted = moved->filters[MOVE_DELETED];
     memset(moved->filters, 0, sizeof(moved->filters));
     if (follow.followed)
         followed_count(follow.followed, moved->filters);
     moved->filters[MOVE_DELETED] = deleted;
+    moved->changed = 0; /* their messages have marked them */
     moved->seconds = (double)(clock_ms() - begun) / 1000;
     followed_destroy(follow.followed);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

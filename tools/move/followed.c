@@ -244,7 +244,9 @@ bool followed_ended(struct followed *followed, struct slice name, enum move_outc
     struct followed_name *entry = find_or_add(followed, name);
     if (entry && outcome == MOVE_DELETED) {
         forget(followed, entry);
-    } else if (entry && outcome != MOVE_GONE) { /* whose message has marked it, or will */
+    } else if (entry && outcome == MOVE_GONE) {
+        mark(followed, entry); /* the next round finds that it has vanished */
+    } else if (entry) {
         news = !entry->ended || entry->outcome != outcome;
         entry->ended = true;
         entry->outcome = outcome;

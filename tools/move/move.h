@@ -66,6 +66,9 @@ struct move_summary {
     int signal; /* the one that ended the run; 0: none */
 };
 
+/* Connects to both servers and closes again, so that a wrong address or password is reported at once. 0 or -errno. */
+int move_meet(const struct move_options *options, struct errbuf *err);
+
 /* Moves all filters. 0, or -errno with the reason if it ended early; `summary_out` is filled in any case. Lines about
  * single filters go to stderr, with `dry_run` to stdout. */
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);

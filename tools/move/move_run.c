@@ -15,11 +15,11 @@ struct threads {
     size_t n;
 };
 
-/* Connects to both servers first, so that a wrong address or password is reported at once. */
-static int meet_servers(struct move *move, struct errbuf *err)
+int move_meet(const struct move_options *options, struct errbuf *err)
 {
+    struct move move = {.options = options};
     struct move_link link;
-    move_link_init(&link, move, true);
+    move_link_init(&link, &move, true);
     int status = move_link_try(&link, err);
     move_link_close(&link);
     return status;
@@ -84,7 +84,7 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
     }
     lock_init(&move.lock, RANK_MOVE);
     move_queue_init(&move.queue);
-    int status = options->met ? 0 : meet_servers(&move, err);
+    int status = options->met ? 0 : move_meet(options, err);
     if (status == 0) {
         run_threads(&move);
         move_clear_progress(&move);

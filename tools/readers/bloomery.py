@@ -181,6 +181,7 @@ class Filter:
 class Copy:
     """A copy of a server's filter. `url` is that of GET /filters/NAME; `user` and `password` as for the server. Before the first
     refresh() nothing is known, and every question raises LookupError."""
+    Filter = Filter
 
     def __init__(self, url, user=None, password=None, timeout=60):
         self._request = urllib.request.Request(url)
@@ -204,7 +205,7 @@ class Copy:
                 data = reply.read()
                 if len(data) != int(reply.headers["Content-Length"]):
                     raise OSError("the reply was cut off")
-                self._filter = Filter(data, reply.headers["Bloomery-Layout"], int(reply.headers["Bloomery-Layers"]))
+                self._filter = self.Filter(data, reply.headers["Bloomery-Layout"], int(reply.headers["Bloomery-Layers"]))
                 self.window = reply.headers["Bloomery-Window"]
                 self.etag = reply.headers["ETag"]
                 return True
@@ -215,8 +216,11 @@ class Copy:
                 return False
             raise OSError("%d: %s" % (error.code, error.read(200).decode(errors="replace").strip())) from None
 
-    def __contains__(self, item):
+    def _now(self):
         now = self._filter
         if now is None:
             raise LookupError("refresh() has not fetched the filter yet")
-        return item in now
+        return now
+
+    def __contains__(self, item):
+        return item in self._now()

@@ -48,31 +48,52 @@ static int check_layer(const struct redisbloom_layer *from, unsigned options, st
     return bloom_shape_valid(shape, err) ? BLOOM_OK : BLOOM_REFUSED;
 }
 
-static int check_head(const struct redisbloom_filter *from, struct errbuf *err)
+static int check_head(uint64_t options, uint64_t growth, uint64_t nlayers, struct errbuf *err)
 {
-    bool fixed = from->options & REDISBLOOM_NO_SCALING;
+    bool fixed = options & REDISBLOOM_NO_SCALING;
 
-    if (from->options & ~(uint64_t)REDISBLOOM_OPTIONS)
-        errbuf_set(err, "unknown options %llu", (unsigned long long)from->options);
-    else if (from->nlayers < 1 || from->nlayers > BLOOM_MAX_LAYERS)
-        errbuf_set(err, "%llu layers: must be in the range [1, %d]", (unsigned long long)from->nlayers,
-                   BLOOM_MAX_LAYERS);
-    else if (fixed && from->nlayers > 1)
-        errbuf_set(err, "a filter of fixed size has one layer, not %llu", (unsigned long long)from->nlayers);
-    else if (!fixed && (from->growth < 1 || from->growth > BLOOM_MAX_EXPANSION))
-        errbuf_set(err, "growth %llu: must be in the range [1, %d]", (unsigned long long)from->growth,
-                   BLOOM_MAX_EXPANSION);
+    if (options & ~(uint64_t)REDISBLOOM_OPTIONS)
+        errbuf_set(err, "unknown options %llu", (unsigned long long)options);
+    else if (nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
+        errbuf_set(err, "%llu layers: must be in the range [1, %d]", (unsigned long long)nlayers, BLOOM_MAX_LAYERS);
+    else if (fixed && nlayers > 1)
+        errbuf_set(err, "a filter of fixed size has one layer, not %llu", (unsigned long long)nlayers);
+    else if (!fixed && (growth < 1 || growth > BLOOM_MAX_EXPANSION))
+        errbuf_set(err, "growth %llu: must be in the range [1, %d]", (unsigned long long)growth, BLOOM_MAX_EXPANSION);
     else
         return BLOOM_OK;
     return BLOOM_REFUSED;
 }
 
+/* The first layer of a filter that scales has half of the rate that was asked for. Very old versions gave it all of it:
+ * then twice that may be no rate. */
+static struct bloom_params params_of(uint64_t options, uint64_t growth, const struct bloom_shape *first)
+{
+    bool fixed = options & REDISBLOOM_NO_SCALING;
+
+    return (struct bloom_params){
+        .capacity = first->capacity,
+        .error_rate = fixed ? first->error_rate : fmin(2 * first->error_rate, nextafter(1, 0)),
+        .expansion = fixed ? 0 : (uint32_t)growth,
+        .redisbloom = (uint8_t)options,
+    };
+}
+
+int redisbloom_check_first(uint64_t options, uint64_t growth, const struct redisbloom_layer *layer,
+                           struct bloom_params *params_out, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    if (check_head(options, growth, 1, err) != BLOOM_OK ||
+        check_layer(layer, (unsigned)options, shape_out, err) != BLOOM_OK)
+        return BLOOM_REFUSED;
+    *params_out = params_of(options, growth, shape_out);
+    return BLOOM_OK;
+}
+
 int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
                      struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err)
 {
-    bool fixed = from->options & REDISBLOOM_NO_SCALING;
     uint64_t bytes = 0;
-    int rc = check_head(from, err);
+    int rc = check_head(from->options, from->growth, from->nlayers, err);
 
     for (unsigned i = 0; rc == BLOOM_OK && i < from->nlayers; i++) {
         rc = check_layer(&from->layers[i], (unsigned)from->options, &shapes_out[i], err);
@@ -83,15 +104,7 @@ int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *
     }
     if (rc != BLOOM_OK)
         return rc;
-    /* The first layer of a filter that scales has half of the rate that was asked for. Very old versions gave it all of
-     * it: then twice that may be no rate. */
-    double rate = fixed ? shapes_out[0].error_rate : fmin(2 * shapes_out[0].error_rate, nextafter(1, 0));
-    *params_out = (struct bloom_params){
-        .capacity = shapes_out[0].capacity,
-        .error_rate = rate,
-        .expansion = fixed ? 0 : (uint32_t)from->growth,
-        .redisbloom = (uint8_t)from->options,
-    };
+    *params_out = params_of(from->options, from->growth, &shapes_out[0]);
     *bytes_out = bytes;
     return BLOOM_OK;
 }

@@ -45,6 +45,10 @@ struct redisbloom_filter {
 int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
                      struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err);
 
+/* The same for the first layer alone. */
+int redisbloom_check_first(uint64_t options, uint64_t growth, const struct redisbloom_layer *layer,
+                           struct bloom_params *params_out, struct bloom_shape *shape_out, struct errbuf *err);
+
 /* The numbers of the oldest `nlayers` layers of a filter in this layout. The counts are never below what the bits hold
  * that were read before. Others may add to the filter meanwhile. A filter of a fixed size gets the default growth. */
 void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bits_file.h"
 #include "bloom_filter.h"
 #include "entry.h"
 #include "filterdb.h"
@@ -12,6 +13,7 @@
 struct copied_layer {
     unsigned index;
     struct bloom_shape shape;
+    uint64_t items;
 };
 
 struct filter_copy {
@@ -24,6 +26,31 @@ struct filter_copy {
     struct copied_layer layers[];
 };
 
+/* ---- a layer's file ---- */
+
+static bool is_redisbloom(const struct copied_layer *layer)
+{
+    return bloom_variant_is_redisbloom(layer->shape.variant);
+}
+
+static uint64_t file_bytes(const struct copied_layer *layer)
+{
+    return is_redisbloom(layer) ? bits_file_bytes(&layer->shape) : filterdb_bytes(layer->shape.nwords);
+}
+
+static uint64_t header_bytes(const struct copied_layer *layer)
+{
+    return is_redisbloom(layer) ? BITS_FILE_HEADER_BYTES : FILTERDB_HEADER_BYTES;
+}
+
+static void encode_header(const struct bloom_filter *filter, const struct copied_layer *layer, unsigned char *out)
+{
+    if (is_redisbloom(layer))
+        bits_file_encode_header(bloom_filter_params(filter), &layer->shape, layer->items, out);
+    else
+        filterdb_encode_header(&layer->shape, out);
+}
+
 /* ---- what it is of ---- */
 
 static void take_layers(struct filter_copy *copy, const struct bloom_filter *filter, unsigned n)
@@ -33,8 +60,8 @@ static void take_layers(struct filter_copy *copy, const struct bloom_filter *fil
         bloom_filter_layer(filter, i, &view);
         if (view.forgotten)
             continue;
-        copy->layers[copy->n++] = (struct copied_layer){i, view.shape};
-        copy->bytes += filterdb_bytes(view.shape.nwords);
+        copy->layers[copy->n++] = (struct copied_layer){i, view.shape, view.items};
+        copy->bytes += file_bytes(&copy->layers[copy->n - 1]);
     }
 }
 
@@ -46,9 +73,8 @@ struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, cons
     *reason_out = "its bits are not in memory; a query brings them back";
     if (filter)
         bloom_filter_layer(filter, 0, &first);
-    if (filter && bloom_variant_is_redisbloom(first.shape.variant)) {
-        *reason_out = entry_is_cuckoo(entry) ? "it is a cuckoo filter, which has no such file"
-                                             : "its layout is RedisBloom's, which has no such file";
+    if (filter && entry_is_cuckoo(entry)) {
+        *reason_out = "it is a cuckoo filter, which has no bits to copy; CF.MEXISTS asks it, CF.SCANDUMP dumps it";
     } else if (filter) {
         unsigned n = bloom_filter_nlayers(filter);
         *reason_out = "there is no memory for this reply";
@@ -117,19 +143,19 @@ uint64_t filter_copy_left(const struct filter_copy *copy)
 static bool append_layer(const struct bloom_filter *filter, const struct copied_layer *layer, uint64_t from,
                          uint64_t end, struct buf *out)
 {
+    const uint64_t header = header_bytes(layer);
     struct bloom_layer_view view;
     bloom_filter_layer(filter, layer->index, &view);
     if (!view.words || view.shape.nwords != layer->shape.nwords)
         return false;
     while (from < end && !buf_failed(out)) {
         unsigned char bytes[8192];
-        uint64_t word = from < FILTERDB_HEADER_BYTES ? 0 : (from - FILTERDB_HEADER_BYTES) / 8,
-                 left = layer->shape.nwords - word;
-        uint64_t begin = from < FILTERDB_HEADER_BYTES ? 0 : FILTERDB_HEADER_BYTES + 8 * word;
+        uint64_t word = from < header ? 0 : (from - header) / 8, left = layer->shape.nwords - word;
+        uint64_t begin = from < header ? 0 : header + 8 * word;
         size_t n = left < sizeof(bytes) / 8 ? (size_t)left : sizeof(bytes) / 8, len = 8 * n;
-        if (from < FILTERDB_HEADER_BYTES) {
-            filterdb_encode_header(&layer->shape, bytes);
-            len = FILTERDB_HEADER_BYTES;
+        if (from < header) {
+            encode_header(filter, layer, bytes);
+            len = header;
         } else {
             filterdb_encode_words((enum bloom_variant)layer->shape.variant, view.words + word, n, bytes);
         }
@@ -146,7 +172,7 @@ bool filter_copy_next(struct filter_copy *copy, struct buf *out)
     uint64_t until = copy->end - copy->at < FILTER_COPY_PIECE ? copy->end : copy->at + FILTER_COPY_PIECE, begin = 0;
     bool good = filter != NULL;
     for (unsigned i = 0; good && i < copy->n && begin < until; i++) {
-        uint64_t end = begin + filterdb_bytes(copy->layers[i].shape.nwords);
+        uint64_t end = begin + file_bytes(&copy->layers[i]);
         if (copy->at < end)
             good = append_layer(filter, &copy->layers[i], copy->at > begin ? copy->at - begin : 0,
                                 (until < end ? until : end) - begin, out);

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -75,16 +76,33 @@ def compare(name, probes):
     return headers
 
 
+def as_of_very_old_versions(empty, name):
+    """A filter like this empty one, but with hashes of 32 bits."""
+    iterator, chunk = server.execute_command("BF.SCANDUMP", empty, 0)
+    options = int.from_bytes(chunk[12:16], "little") & ~4
+    server.execute_command("BF.LOADCHUNK", name, iterator, chunk[:12] + options.to_bytes(4, "little") + chunk[16:])
+    while True:
+        iterator, chunk = server.execute_command("BF.SCANDUMP", empty, iterator)
+        if iterator == 0:
+            return
+        server.execute_command("BF.LOADCHUNK", name, iterator, chunk)
+
+
 def test_answers_are_the_servers():
     server.execute_command("BF.RESERVE", "plain", "0.01", "10000")
     server.execute_command("BF.RESERVE", "chain", "0.01", "100", "EXPANSION", "2")
     server.execute_command("BF.RESERVE", "window", "0.01", "20000", "WINDOW", "3600", "PARTS", "4")
-    for name, layers in (("plain", 1), ("chain", 5), ("window", 1)):
+    server.execute_command("BF.RESERVE", "theirs", "0.01", "10000", "NONSCALING", "LAYOUT", "redisbloom")
+    server.execute_command("BF.RESERVE", "their-chain", "0.01", "100", "EXPANSION", "2", "LAYOUT", "redisbloom")
+    as_of_very_old_versions("theirs", "their-old")
+    for name, layers in (("plain", 1), ("chain", 5), ("window", 1), ("theirs", 1), ("their-chain", 5), ("their-old", 1)):
         added = items(5000)
         for at in range(0, len(added), 1000):
             server.execute_command("BF.MADD", name, *added[at:at + 1000])
         headers = compare(name, added + items(15000))
-        assert int(headers["Bloomery-Layers"]) >= layers and headers["Bloomery-Layout"] == "na"
+        assert int(headers["Bloomery-Layers"]) >= layers
+        assert headers["Bloomery-Layout"] == (
+            "redisbloom32" if name == "their-old" else "redisbloom" if name.startswith("their") else "na")
         assert (headers["Bloomery-Window"] is not None) == (name == "window")
     assert get("/filters/window")[1]["Bloomery-Window"] == "3600000000 microseconds"
 
@@ -110,6 +128,14 @@ def test_files_of_all_layouts():
 
 NO_FILTERS = (b"", b"x", b"\0\0\0\1\0\0\0\1", b"\0\0\0\0\0\0\0\1" + bytes(8), b"\0\0\0\x16\0\0\0\1" + bytes(8),
               b"\0\0\0\1\xff\xff\xff\xff" + bytes(8), b"\0\0\0\1\0\0\0\1" + bytes(9))
+THEIR_LAYER = b"BLOOMRBL" + struct.pack("<IIQQddQQII", 1, 5, 2, 10, 0.01, 9.585058, 96, 0, 7, 0) + bytes(12)
+NO_LAYERS = (THEIR_LAYER[:71], THEIR_LAYER[:-1], THEIR_LAYER + b"B", b"X" + THEIR_LAYER[1:],
+             THEIR_LAYER[:8] + b"\2" + THEIR_LAYER[9:],     # another version
+             THEIR_LAYER[:12] + b"\1" + THEIR_LAYER[13:],   # hashes of 32 bits
+             THEIR_LAYER[:48] + b"\x61" + THEIR_LAYER[49:], # 97 bits
+             THEIR_LAYER[:48] + bytes(8) + THEIR_LAYER[56:], # none
+             THEIR_LAYER[:64] + bytes(4) + THEIR_LAYER[68:], # no hashes
+             THEIR_LAYER[:68] + b"\7" + THEIR_LAYER[69:])   # positions below 128
 ONE_LAYER = b"\0\0\0\1\0\0\0\1" + bytes(8)
 
 
@@ -125,6 +151,9 @@ def test_what_python_refuses():
     for data in NO_FILTERS:
         refused(ValueError, bloomery.Filter, data)
     bloomery.Filter(ONE_LAYER, "me", 1)
+    for data in NO_LAYERS:
+        refused(ValueError, bloomery.Filter, data, "redisbloom")
+    bloomery.Filter(THEIR_LAYER, "redisbloom", 1)
     refused(ValueError, bloomery.Filter, ONE_LAYER, "nb")
     refused(ValueError, bloomery.Filter, ONE_LAYER, "na", 2)
     for item in (5, None, [1, 2]):
@@ -137,14 +166,17 @@ def test_what_javascript_refuses():
         const one = Buffer.from("%s", "hex");
         const refusal = (make) => { try { make(); return "taken"; } catch (error) { return error.name; } };
         new Filter(one, "me", 1);
+        new Filter(Buffer.from("%s", "hex"), "redisbloom", 1);
         console.log(JSON.stringify([
             ...%s.map((hex) => refusal(() => new Filter(Buffer.from(hex, "hex")))),
+            ...%s.map((hex) => refusal(() => new Filter(Buffer.from(hex, "hex"), "redisbloom"))),
             refusal(() => new Filter(one, "nb")), refusal(() => new Filter(one, "na", 2)),
             ...[undefined, "text", [1], new Uint32Array(4)].map((data) => refusal(() => new Filter(data))),
             ...[5, undefined, null, [1, 2], {}].map((item) => refusal(() => new Filter(one).has(item)))]));
-        """ % (urllib.parse.quote(os.path.realpath(READERS)), ONE_LAYER.hex(), json.dumps([data.hex() for data in NO_FILTERS]))
+        """ % (urllib.parse.quote(os.path.realpath(READERS)), ONE_LAYER.hex(), THEIR_LAYER.hex(),
+               json.dumps([data.hex() for data in NO_FILTERS]), json.dumps([data.hex() for data in NO_LAYERS]))
     said = subprocess.run(["node", "--input-type=module", "-e", program], stdout=subprocess.PIPE, check=True).stdout
-    assert json.loads(said) == ["RangeError"] * (len(NO_FILTERS) + 2) + ["TypeError"] * 9, said
+    assert json.loads(said) == ["RangeError"] * (len(NO_FILTERS) + len(NO_LAYERS) + 2) + ["TypeError"] * 9, said
 
 
 def test_bytes_of_items_count():
@@ -274,9 +306,9 @@ def test_what_is_refused():
         assert "KEYED" in str(error)
     server.execute_command("BF.ADD", "secret", "a")
     assert json.loads(get("/filters/secret/items?i=a&i=b")[2]) == {"present": [True, False]}
-    server.execute_command("BF.RESERVE", "theirs", "0.01", "1000", "LAYOUT", "redisbloom")
-    assert get("/filters/theirs")[0] == 503
-    assert json.loads(get("/filters/theirs/items?i=")[2]) == {"present": [False]}
+    server.execute_command("CF.RESERVE", "cuckoo", "1000")
+    status, _, text = get("/filters/cuckoo")
+    assert status == 503 and b"cuckoo filter" in text and b"CF.MEXISTS" in text, text
     server.execute_command("BF.ADD", "a/items", "x")
     assert get("/filters/a/items")[0] == 200 and get("/filters/a/items?i=x")[0] == 404
     assert json.loads(get("/filters/a/items/items?i=x")[2]) == {"present": [True]}

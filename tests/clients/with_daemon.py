@@ -13,7 +13,8 @@ one has a password, one is a cluster of one node. The program finds them by its 
   BLOOMERY_PASSWORD         the password
   BLOOMERY_TLS_DIR          with --tls, where both daemons have ports with TLS only and ask for certificates: the
                             directory of ca.crt, client.crt and client.key (tests/support/certificates)
-  BLOOMERY_TEST_DIR         a directory for the program's own files, removed at the end
+  BLOOMERY_TEST_DIR         a directory for the program's own files, removed at the end; the open one takes files from it
+                            (BF.IMPORT)
 
 The exit status is 0 only if the program's is 0, all daemons end with status 0 when they are told to, and none
 reported anything that a sanitizer or a broken check reports. What goes wrong is explained on the standard error.
@@ -146,11 +147,11 @@ def main():
     directory = tempfile.mkdtemp(prefix="bloomery-clients-")
     try:
         tls = make_certificates(directory) if with_tls else []
-        open_daemon = Daemon(sys.argv[1], directory, "open", tls)
-        auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD, *tls])
-        cluster = Daemon(sys.argv[1], directory, "cluster", ["--cluster-emulation", "yes", *tls])
         files = os.path.join(directory, "files")
         os.mkdir(files)
+        open_daemon = Daemon(sys.argv[1], directory, "open", ["--import-dir", files, *tls])
+        auth_daemon = Daemon(sys.argv[1], directory, "auth", ["--requirepass", PASSWORD, *tls])
+        cluster = Daemon(sys.argv[1], directory, "cluster", ["--cluster-emulation", "yes", *tls])
         environment = dict(os.environ, BLOOMERY_PORT=str(open_daemon.port), BLOOMERY_AUTH_PORT=str(auth_daemon.port),
                            BLOOMERY_WEB_PORT=str(open_daemon.web_port), BLOOMERY_AUTH_WEB_PORT=str(auth_daemon.web_port),
                            BLOOMERY_PASSWORD=PASSWORD, BLOOMERY_CLUSTER_PORT=str(cluster.port), BLOOMERY_TEST_DIR=files)

@@ -15,7 +15,7 @@ More words behind the language:
 
   file=NAME     the block becomes this file of the page's directory; it is not run
   run-by=PATH   the block is run by this test of the repository instead, which must exist
-  needs=NAME    nginx-lua, postgresql: without it the block is skipped, and so are blocks of the page that need it, too
+  needs=NAME    libcurl, nginx-lua, postgresql: without it the block is skipped, and so are blocks of the page that need it, too
   exit=N        the last command ends with this status
 
 A page's port is another than 6379, and its metrics-port another than 9379: the numbers are replaced in commands and in what
@@ -35,6 +35,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from ports import free_ports
 
 DAEMON, TOOL, SOURCE = (os.environ.get("BLOOMERY_" + name) for name in ("DAEMON", "TOOL", "SOURCE"))
+LIBRARY = os.path.join(os.path.dirname(os.path.dirname(TOOL or "")), "library")  # as it lies in the build
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^\n(?:    (?:\$ |redis-cli |bloomery |bloomeryd |cp -a |dd if=|scripts/))", re.MULTILINE)
 PRINTED = re.compile(r"^\s*(?:print|console\.log)\(.*\);?\s+(?:#|//) (.*)$", re.MULTILINE)
@@ -68,7 +69,12 @@ def postgresql():
     return None if glob.glob("/usr/lib/postgresql/*/bin/initdb") and done.returncode == 0 else "postgresql and python3-psycopg2"
 
 
-NEEDS = {"nginx-lua": nginx_lua, "postgresql": postgresql}
+def libcurl():
+    done = subprocess.run(["pkg-config", "--atleast-version=7.83", "libcurl"], stderr=subprocess.DEVNULL)
+    return None if done.returncode == 0 else "libcurl4-openssl-dev"
+
+
+NEEDS = {"libcurl": libcurl, "nginx-lua": nginx_lua, "postgresql": postgresql}
 
 
 class Postgres:
@@ -135,7 +141,7 @@ class Page:
 
     def environment(self):
         env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"], NO_COLOR="1", LC_ALL="C.UTF-8", HOME=self.directory,
-                   PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE)
+                   PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE, PKG_CONFIG_PATH=LIBRARY, LD_LIBRARY_PATH=LIBRARY)
         for service in self.services.values():
             env.update(service.environment())
         return env

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "bytes.h"
+#include "bits_file.h"
 #include "filterdb.h"
 #include "fsops.h"
 #include "log_text.h"
@@ -21,7 +21,6 @@
 #include "pack.h"
 #include "pieces.h"
 #include "progress.h"
-#include "redisbloom.h"
 
 #define EXPORT     "export"
 #define UNPACK     "unpack"
@@ -39,12 +38,10 @@ static void target_name(char *out, size_t size, const char *dir, enum bloom_vari
         snprintf(out + len, size - (size_t)len, FILTERDB_KEYED_END "%016" PRIx64, key);
 }
 
-#define BITS_HEADER_BYTES 72
-
 /* The file of a layer: `head`, then the store's bytes of it from `skip` on, `len` bytes in all. */
 struct target {
     char path[4096];
-    unsigned char head[BITS_HEADER_BYTES];
+    unsigned char head[BITS_FILE_HEADER_BYTES];
     size_t head_len;
     size_t skip;
     uint64_t len;
@@ -53,22 +50,10 @@ struct target {
 static void put_bits_header(struct target *target, const struct bloom_params *params, const struct bloom_shape *shape,
                             uint64_t items)
 {
-    unsigned char *at = target->head;
-
-    memcpy(at, "BLOOMRBL", 8);
-    at = le32_put(at + 8, 1); /* version */
-    at = le32_put(at, params->redisbloom);
-    at = le64_put(at, params->expansion);
-    at = le64_put(at, shape->capacity);
-    at = le_double_put(at, shape->error_rate);
-    at = le_double_put(at, shape->bpe);
-    at = le64_put(at, redisbloom_layer_bytes(shape) * 8);
-    at = le64_put(at, items);
-    at = le32_put(at, shape->k);
-    at = le32_put(at, shape->n2);
-    target->head_len = (size_t)(at - target->head);
+    bits_file_encode_header(params, shape, items, target->head);
+    target->head_len = BITS_FILE_HEADER_BYTES;
     target->skip = FILTERDB_HEADER_BYTES;
-    target->len = target->head_len + redisbloom_layer_bytes(shape);
+    target->len = bits_file_bytes(shape);
 }
 
 static void describe_target(struct target *target, const char *dir, const struct manifest_filter *filter, unsigned i)

@@ -22,7 +22,7 @@ struct import {
     struct tool_key key;
     struct bloom_shape shape;
     struct bloom_params params;
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     struct store *store;
     struct progress progress;
     uint64_t id;
@@ -138,7 +138,7 @@ static int run(const struct tool_args *args)
     if (rc == TOOL_OK)
         rc = save(&import, args);
     store_close(import.store);
-    loaded_filter_deinit(&import.loaded);
+    bloom_alone_deinit(&import.loaded);
     return rc;
 }
 

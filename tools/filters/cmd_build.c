@@ -27,7 +27,7 @@ struct build {
     bool as_cassandra, replace;
     enum bloom_variant variant;
     struct bloom_shape shape;
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     uint64_t items; /* of the input */
     struct item_input input;
 };
@@ -60,7 +60,7 @@ static int decide_shape(struct build *build)
     }
     build->shape =
         (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)build->variant};
-    if (loaded_filter_init(&build->loaded, &build->shape, NULL, &err) != 0)
+    if (bloom_alone_init(&build->loaded, &build->shape, NULL, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", build->path, err.text);
     return TOOL_OK;
 }
@@ -263,7 +263,7 @@ static int run(const struct tool_args *args)
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
     if (rc == TOOL_OK)
         rc = report(&build, args);
-    loaded_filter_deinit(&build.loaded);
+    bloom_alone_deinit(&build.loaded);
     return rc;
 }
 

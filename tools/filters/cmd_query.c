@@ -107,7 +107,7 @@ static int query_batches(struct query *query, struct item_input *input, const st
 static int query_input(struct query *query, const struct filter_file *file, const struct tool_args *args)
 {
     struct item_input input;
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     struct errbuf err = {{0}};
     int rc = item_input_open(&input, NULL, args, true);
 
@@ -118,7 +118,7 @@ static int query_input(struct query *query, const struct filter_file *file, cons
         return tool_failed(COMMAND, "%s: %s", query->path, err.text);
     }
     rc = query_batches(query, &input, loaded.filter);
-    loaded_filter_deinit(&loaded);
+    bloom_alone_deinit(&loaded);
     item_input_close(&input);
     return rc;
 }

@@ -43,41 +43,15 @@ int filter_open(struct filter_file *file, const char *path, const char *variant,
 
 /* ---- memory ---- */
 
-int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,
-                       struct errbuf *err)
-{
-    const struct bloom_params any = {.capacity = UINT64_MAX, .error_rate = 0.5, .expansion = 0};
-
-    *loaded = (struct loaded_filter){NULL, NULL, NULL};
-    int rc = bloom_pool_create(&loaded->pool);
-    if (rc == 0)
-        rc = bloom_class_get(loaded->pool, params ? params : &any, shape, &loaded->class, err);
-    if (rc == 0) {
-        struct bloom_filter *filter = malloc(bloom_filter_bytes(loaded->class));
-        rc = filter ? bloom_filter_init(filter, loaded->class, err) : -ENOMEM;
-        if (rc == 0)
-            loaded->filter = filter;
-        else
-            free(filter);
-    }
-    if (rc < 0)
-        errbuf_set(err, "%s", strerror(-rc));
-    if (rc != 0)
-        loaded_filter_deinit(loaded);
-    else
-        bloom_filter_expect_fill(loaded->filter);
-    return rc > 0 ? -EINVAL : rc;
-}
-
-int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *file, const struct bloom_params *params,
+int loaded_filter_read(struct bloom_alone *loaded, const struct filter_file *file, const struct bloom_params *params,
                        struct errbuf *err)
 {
     struct bloom_layer_view view;
     struct progress progress;
-    int rc = loaded_filter_init(loaded, &file->shape, params, err);
+    int rc = bloom_alone_init(loaded, &file->shape, params, err);
 
     if (rc != 0)
-        return rc;
+        return rc > 0 ? -EINVAL : rc;
     bloom_filter_layer(loaded->filter, 0, &view);
     progress_begin(&progress, "reading", 8 * view.shape.nwords);
     for (uint64_t at = 0; rc == 0 && at < view.shape.nwords; at += PIECE_WORDS) {
@@ -88,19 +62,9 @@ int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *f
     progress_end(&progress);
     if (rc != 0) {
         errbuf_set(err, "%s", strerror(-rc));
-        loaded_filter_deinit(loaded);
+        bloom_alone_deinit(loaded);
     }
     return rc;
-}
-
-void loaded_filter_deinit(struct loaded_filter *loaded)
-{
-    if (loaded->filter)
-        bloom_filter_deinit(loaded->filter);
-    free(loaded->filter);
-    bloom_class_release(loaded->class);
-    bloom_pool_destroy(loaded->pool);
-    *loaded = (struct loaded_filter){NULL, NULL, NULL};
 }
 
 /* ---- parameters ---- */
@@ -136,7 +100,7 @@ static int decide_params(const struct tool_args *args, const char *path, const s
     return TOOL_OK;
 }
 
-int loaded_filter_open(struct loaded_filter *loaded, const struct tool_args *args, const char *path,
+int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args, const char *path,
                        struct bloom_params *params_out, struct bloom_shape *shape_out)
 {
     const char *command = args->command->name;

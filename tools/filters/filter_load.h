@@ -4,16 +4,9 @@
 
 #include <stdbool.h>
 
-#include "bloom_filter.h"
+#include "bloom_alone.h"
 #include "filter_file.h"
 #include "tool.h"
-
-/* A filter of fixed size on its own. */
-struct loaded_filter {
-    struct bloom_pool *pool;
-    struct bloom_class *class;
-    struct bloom_filter *filter;
-};
 
 /* --variant: the layout of a file. */
 #define FILTER_VARIANT_OPTION(text)                                           \
@@ -28,17 +21,15 @@ int filter_check_variant(const struct tool_args *args);
  * reason mentions --variant. Returns as filter_file_open(). */
 int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err);
 
-/* An empty one. `params` NULL: it takes any number of items. 0 or -errno with the reason; nothing to undo then. */
-int loaded_filter_init(struct loaded_filter *loaded, const struct bloom_shape *shape, const struct bloom_params *params,
+/* Reads an open file into memory. `params` NULL: the filter takes any number of items. 0 or -errno with the reason;
+ * nothing to undo then. */
+int loaded_filter_read(struct bloom_alone *loaded, const struct filter_file *file, const struct bloom_params *params,
                        struct errbuf *err);
-int loaded_filter_read(struct loaded_filter *loaded, const struct filter_file *file, const struct bloom_params *params,
-                       struct errbuf *err);
-void loaded_filter_deinit(struct loaded_filter *loaded); /* idempotent, of a zeroed one too */
 
 /* Loads a file with the options FILTER_PARAMS_OPTIONS: its parameters are those that its bits suggest, unless
  * --capacity and --error say otherwise. TOOL_OK; or TOOL_FAILED or TOOL_USAGE after a message: unreadable, every bit is
  * set, wrong options. */
-int loaded_filter_open(struct loaded_filter *loaded, const struct tool_args *args, const char *path,
+int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args, const char *path,
                        struct bloom_params *params_out, struct bloom_shape *shape_out);
 
 #define FILTER_PARAMS_OPTIONS                                                                                     \

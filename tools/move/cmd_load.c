@@ -22,7 +22,7 @@
 struct load {
     const char *name;
     bool replace;
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     struct server_call server;
     uint64_t nonce[2];
     struct bloom_secret key; /* id 0: the filter is not KEYED */
@@ -123,7 +123,7 @@ static int run(const struct tool_args *args)
         rc = send_filter(&load);
     if (rc == TOOL_OK)
         rc = report(&load, args);
-    loaded_filter_deinit(&load.loaded);
+    bloom_alone_deinit(&load.loaded);
     server_call_close(&load.server);
     return rc;
 }

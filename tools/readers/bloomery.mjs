@@ -1,5 +1,5 @@
-// A Bloom filter where the program runs: reads the Filter.db files of Cassandra, ScyllaDB and Bloomery, and follows a filter of a
-// Bloomery server by HTTP. One file without dependencies, for Node.js 18 and later and for browsers; copy it into the program.
+// A Bloom filter where the program runs: reads the Filter.db files of Cassandra, ScyllaDB and Bloomery and the layers of RedisBloom's
+// filters, and follows a filter of a Bloomery server by HTTP. One file without dependencies, for Node.js 18 and later and for browsers; copy it into the program.
 //
 //   const copy = new Copy("http://127.0.0.1:9379/filters/seen");
 //   await copy.refresh();               // true: the filter has changed; call it every now and then
@@ -59,44 +59,108 @@ export function murmur3(item) {
     return [h1, (h2 + h1) & ALL];
 }
 
-// The bytes of one or more Filter.db files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later),
-// "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). `layers` is how many there must be, without it
-// one or more. Throws a RangeError if these are not whole Filter.db files.
+const M = 0xc6a4a7935bd1e995n;
+
+function murmur64(bytes, view, seed) {
+    const whole = bytes.length - bytes.length % 8;
+    let h = seed ^ times(BigInt(bytes.length), M), rest = 0n;
+    for (let at = 0; at < whole; at += 8) {
+        const k = times(view.getBigUint64(at, true), M);
+        h = times(h ^ times(k ^ (k >> 47n), M), M);
+    }
+    for (let at = bytes.length - 1; at >= whole; at--) rest = (rest << 8n) | BigInt(bytes[at]);
+    if (whole < bytes.length) h = times(h ^ rest, M);
+    h = times(h ^ (h >> 47n), M);
+    return h ^ (h >> 47n);
+}
+
+function murmur32(bytes, view, seed) {
+    const m = 0x5bd1e995, whole = bytes.length - bytes.length % 4;
+    let h = seed ^ bytes.length, rest = 0;
+    for (let at = 0; at < whole; at += 4) {
+        const k = Math.imul(view.getUint32(at, true), m);
+        h = Math.imul(h, m) ^ Math.imul(k ^ (k >>> 24), m);
+    }
+    for (let at = bytes.length - 1; at >= whole; at--) rest = (rest << 8) | bytes[at];
+    if (whole < bytes.length) h = Math.imul(h ^ rest, m);
+    h = Math.imul(h ^ (h >>> 13), m);
+    return (h ^ (h >>> 15)) >>> 0;
+}
+
+// MurmurHash64A of the item, and again with the first hash as the seed: the hashes of RedisBloom.
+export function murmur2(item) {
+    const bytes = bytesOf(item), view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const first = murmur64(bytes, view, M);
+    return [first, murmur64(bytes, view, first)];
+}
+
+// The same with MurmurHash2 of 32 bits, as very old versions of RedisBloom have it.
+export function murmur2Of32Bits(item) {
+    const bytes = bytesOf(item), view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const first = murmur32(bytes, view, 0x9747b28c);
+    return [BigInt(first), BigInt(murmur32(bytes, view, first))];
+}
+
+const LAYOUTS = ["na", "me", "ka", "redisbloom", "redisbloom32"];
+
+// The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
+// (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom" or "redisbloom32" for the layers that
+// `bloomery export` writes of a filter in RedisBloom's layout. `layers` is how many there must be, without it one or more. Throws a
+// RangeError if these are not whole files.
 export class Filter {
     #bytes;
-    #baseFirst;
+    #layout;
     #flip;
 
     constructor(data, layout = "na", layers = undefined) {
         if (!(data instanceof ArrayBuffer) && !(data instanceof Uint8Array)) throw new TypeError("the data are an ArrayBuffer or a Uint8Array");
-        if (!["na", "me", "ka"].includes(layout)) throw new RangeError(`the layout is na, me or ka, not ${layout}`);
+        if (!LAYOUTS.includes(layout)) throw new RangeError(`the layout is one of ${LAYOUTS.join(", ")}, not ${layout}`);
         const bytes = data instanceof Uint8Array ? data : new Uint8Array(data);
         const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
         this.#bytes = bytes;
-        this.#baseFirst = layout === "ka";
-        this.#flip = layout === "na" ? 0 : 7; // of the number of a byte in its word
+        this.#layout = layout;
+        this.#flip = layout === "me" || layout === "ka" ? 7 : 0; // of the number of a byte in its word
         this.layers = [];
-        for (let at = 0; at < bytes.length;) {
-            const hashes = bytes.length - at < 8 ? 0 : view.getInt32(at), words = hashes ? view.getInt32(at + 4) : 0;
-            if (hashes < 1 || hashes > 21 || words < 1 || 8 * words > bytes.length - at - 8)
-                throw new RangeError(`this is no whole Filter.db, at byte ${at}: ${hashes} hashes, ${words} words`);
-            this.layers.push({ place: at + 8, bits: BigInt(64 * words), hashes });
-            at += 8 + 8 * words;
-        }
+        for (let at = 0; at < bytes.length;) at += layout.startsWith("redisbloom") ? this.#takeRedisBloom(view, at) : this.#takeFilterDb(view, at);
         if (layers === undefined ? this.layers.length === 0 : this.layers.length !== layers)
             throw new RangeError(`the data have ${this.layers.length} layers`);
     }
 
-    has(item) {
-        const [h1, h2] = murmur3(item);
-        const [base, increment] = this.#baseFirst ? [h1, h2] : [h2, h1];
-        return this.layers.some((layer) => this.#inLayer(base, increment, layer));
+    #takeFilterDb(view, at) {
+        const left = view.byteLength - at;
+        const hashes = left < 8 ? 0 : view.getInt32(at), words = hashes ? view.getInt32(at + 4) : 0;
+        if (hashes < 1 || hashes > 21 || words < 1 || 8 * words > left - 8)
+            throw new RangeError(`this is no whole Filter.db, at byte ${at}: ${hashes} hashes, ${words} words`);
+        this.layers.push({ place: at + 8, bits: BigInt(64 * words), hashes });
+        return 8 + 8 * words;
     }
 
-    #inLayer(base, increment, { place, bits, hashes }) {
+    #takeRedisBloom(view, at) {
+        const left = view.byteLength - at;
+        if (left < 72) throw new RangeError(`the data end within a header, at byte ${at}`);
+        const magic = String.fromCharCode(...this.#bytes.subarray(at, at + 8)), version = view.getUint32(at + 8, true);
+        const layout = view.getUint32(at + 12, true) & 4 ? "redisbloom" : "redisbloom32";
+        if (magic !== "BLOOMRBL" || version !== 1 || layout !== this.#layout)
+            throw new RangeError(`this is no layer of a filter in the layout ${this.#layout}, at byte ${at}`);
+        const bits = view.getBigUint64(at + 48, true), hashes = view.getUint32(at + 64, true), n2 = view.getUint32(at + 68, true);
+        if (hashes < 1 || hashes > 255 || bits === 0n || bits % 8n || n2 > 63 || (n2 && bits >> BigInt(n2) === 0n) || bits / 8n > BigInt(left - 72))
+            throw new RangeError(`this is no whole layer, at byte ${at}: ${hashes} hashes, ${bits} bits, n2 ${n2}`);
+        this.layers.push({ place: at + 72, bits: n2 ? 1n << BigInt(n2) : bits, hashes });
+        return 72 + Number(bits / 8n);
+    }
+
+    has(item) {
+        const signed = !this.#layout.startsWith("redisbloom");
+        const hash = signed ? murmur3 : this.#layout === "redisbloom" ? murmur2 : murmur2Of32Bits;
+        let [base, increment] = hash(item);
+        if (this.#layout === "na" || this.#layout === "me") [base, increment] = [increment, base];
+        return this.layers.some((layer) => this.#inLayer(base, increment, signed, layer));
+    }
+
+    #inLayer(base, increment, signed, { place, bits, hashes }) {
         for (let i = 0; i < hashes; i++) {
-            const signed = BigInt.asIntN(64, base);
-            const index = Number((signed < 0n ? -signed : signed) % bits);
+            const number = signed ? BigInt.asIntN(64, base) : base;
+            const index = Number((number < 0n ? -number : number) % bits);
             const byte = this.#bytes[place + (index - index % 8) / 8 - this.#shift(index)];
             if (!((byte >> (index % 8)) & 1)) return false;
             base = (base + increment) & ALL;

@@ -1,5 +1,5 @@
-"""A Bloom filter where the program runs: reads the Filter.db files of Cassandra, ScyllaDB and Bloomery, and follows a filter of a
-Bloomery server by HTTP. One file, Python 3.8 and later, no other package; copy it into the program.
+"""A Bloom filter where the program runs: reads the Filter.db files of Cassandra, ScyllaDB and Bloomery and the layers of
+RedisBloom's filters, and follows a filter of a Bloomery server by HTTP. One file, Python 3.8 and later, no other package; copy it into the program.
 
     copy = bloomery.Copy("http://127.0.0.1:9379/filters/seen")
     copy.refresh()                      # True: the filter has changed; call it every now and then
@@ -61,39 +61,104 @@ def murmur3(item):
     return h1, (h2 + h1) & _ALL
 
 
+def murmur2(item):
+    """MurmurHash64A of the item, and again with the first hash as the seed: the hashes of RedisBloom."""
+    if not isinstance(item, bytes):
+        item = memoryview(item).tobytes()
+    first = _murmur2(item, 0xC6A4A7935BD1E995)
+    return first, _murmur2(item, first)
+
+
+def _murmur2(item, seed):
+    h = seed ^ len(item) * 0xC6A4A7935BD1E995 & _ALL
+    blocks = len(item) // 8
+    for k, in struct.iter_unpack("<Q", item[:8 * blocks]):
+        k = k * 0xC6A4A7935BD1E995 & _ALL
+        h = (h ^ (k ^ k >> 47) * 0xC6A4A7935BD1E995 & _ALL) * 0xC6A4A7935BD1E995 & _ALL
+    if len(item) % 8:
+        h = (h ^ int.from_bytes(item[8 * blocks:], "little")) * 0xC6A4A7935BD1E995 & _ALL
+    h = (h ^ h >> 47) * 0xC6A4A7935BD1E995 & _ALL
+    return h ^ h >> 47
+
+
+def murmur2_32(item):
+    """The same with MurmurHash2 of 32 bits, as very old versions of RedisBloom have it."""
+    if not isinstance(item, bytes):
+        item = memoryview(item).tobytes()
+    first = _murmur2_32(item, 0x9747B28C)
+    return first, _murmur2_32(item, first)
+
+
+def _murmur2_32(item, seed):
+    m, all32 = 0x5BD1E995, (1 << 32) - 1
+    h = (seed ^ len(item)) & all32
+    blocks = len(item) // 4
+    for k, in struct.iter_unpack("<I", item[:4 * blocks]):
+        k = k * m & all32
+        h = (h * m ^ (k ^ k >> 24) * m) & all32
+    if len(item) % 4:
+        h = (h ^ int.from_bytes(item[4 * blocks:], "little")) * m & all32
+    h = (h ^ h >> 13) * m & all32
+    return h ^ h >> 15
+
+
 def _signed(value):
     return value - (1 << 64) if value >> 63 else value
 
 
+_REDISBLOOM = struct.Struct("<8sIIQQddQQII")  # the header of a layer
+_LAYOUTS = ("na", "me", "ka", "redisbloom", "redisbloom32")
+
+
 class Filter:
-    """The bytes of one or more Filter.db files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and
-    later), "me" (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before). `layers` is how many there must be, without it one or more.
-    ValueError: these are not whole Filter.db files."""
+    """The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
+    (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom" or "redisbloom32" for the layers that
+    `bloomery export` writes of a filter in RedisBloom's layout. `layers` is how many there must be, without it one or more.
+    ValueError: these are not whole files."""
 
     def __init__(self, data, layout="na", layers=None):
-        if layout not in ("na", "me", "ka"):
-            raise ValueError("the layout is na, me or ka, not %r" % (layout,))
+        if layout not in _LAYOUTS:
+            raise ValueError("the layout is one of %s, not %r" % (", ".join(_LAYOUTS), layout))
         self._data = memoryview(bytes(data))
-        self._base_first = layout == "ka"  # of the halves
-        self._flip = 0 if layout == "na" else 7  # of the number of a byte in its word
+        self._layout = layout
+        self._flip = 7 if layout in ("me", "ka") else 0  # of the number of a byte in its word
         self.layers = []  # of (place, bits, hashes)
         at = 0
         while at < len(self._data):
-            if len(self._data) - at < 8:
-                raise ValueError("the data end within a header, at byte %d" % at)
-            hashes, words = struct.unpack_from(">ii", self._data, at)
-            if not 0 < hashes <= 21 or words <= 0 or 8 * words > len(self._data) - at - 8:
-                raise ValueError("this is no whole Filter.db, at byte %d: %d hashes, %d words" % (at, hashes, words))
-            self.layers.append((at + 8, 64 * words, hashes))
-            at += 8 + 8 * words
+            at += self._take_redisbloom(at) if layout.startswith("redisbloom") else self._take_filterdb(at)
         if len(self.layers) != layers if layers is not None else not self.layers:
             raise ValueError("the data have %d layers" % len(self.layers))
+
+    def _take_filterdb(self, at):
+        if len(self._data) - at < 8:
+            raise ValueError("the data end within a header, at byte %d" % at)
+        hashes, words = struct.unpack_from(">ii", self._data, at)
+        if not 0 < hashes <= 21 or words <= 0 or 8 * words > len(self._data) - at - 8:
+            raise ValueError("this is no whole Filter.db, at byte %d: %d hashes, %d words" % (at, hashes, words))
+        self.layers.append((at + 8, 64 * words, hashes))
+        return 8 + 8 * words
+
+    def _take_redisbloom(self, at):
+        if len(self._data) - at < _REDISBLOOM.size:
+            raise ValueError("the data end within a header, at byte %d" % at)
+        magic, version, options, *_, bits, _, hashes, n2 = _REDISBLOOM.unpack_from(self._data, at)
+        layout = "redisbloom" if options & 4 else "redisbloom32"
+        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout):
+            raise ValueError("this is no layer of a filter in the layout %s, at byte %d" % (self._layout, at))
+        if not 0 < hashes <= 255 or bits == 0 or bits % 8 or n2 > 63 or n2 and bits >> n2 == 0 or \
+                bits // 8 > len(self._data) - at - _REDISBLOOM.size:
+            raise ValueError("this is no whole layer, at byte %d: %d hashes, %d bits, n2 %d" % (at, hashes, bits, n2))
+        self.layers.append((at + _REDISBLOOM.size, 1 << n2 if n2 else bits, hashes))
+        return _REDISBLOOM.size + bits // 8
 
     def __contains__(self, item):
         if isinstance(item, str):
             item = item.encode()
+        if self._layout.startswith("redisbloom"):
+            base, increment = murmur2(item) if self._layout == "redisbloom" else murmur2_32(item)
+            return any(self._has_unsigned(base, increment, *layer) for layer in self.layers)
         h1, h2 = murmur3(item)
-        base, increment = (h1, h2) if self._base_first else (h2, h1)
+        base, increment = (h1, h2) if self._layout == "ka" else (h2, h1)
         return any(self._has(base, increment, *layer) for layer in self.layers)
 
     def _has(self, base, increment, place, bits, hashes):
@@ -104,10 +169,19 @@ class Filter:
             base = (base + increment) & _ALL
         return True
 
+    def _has_unsigned(self, base, increment, place, bits, hashes):
+        for _ in range(hashes):
+            index = base % bits
+            if not self._data[place + index // 8] >> index % 8 & 1:
+                return False
+            base = (base + increment) & _ALL
+        return True
+
 
 class Copy:
     """A copy of a server's filter. `url` is that of GET /filters/NAME; `user` and `password` as for the server. Before the first
     refresh() nothing is known, and every question raises LookupError."""
+    Filter = Filter
 
     def __init__(self, url, user=None, password=None, timeout=60):
         self._request = urllib.request.Request(url)
@@ -131,7 +205,7 @@ class Copy:
                 data = reply.read()
                 if len(data) != int(reply.headers["Content-Length"]):
                     raise OSError("the reply was cut off")
-                self._filter = Filter(data, reply.headers["Bloomery-Layout"], int(reply.headers["Bloomery-Layers"]))
+                self._filter = self.Filter(data, reply.headers["Bloomery-Layout"], int(reply.headers["Bloomery-Layers"]))
                 self.window = reply.headers["Bloomery-Window"]
                 self.etag = reply.headers["ETag"]
                 return True
@@ -142,8 +216,11 @@ class Copy:
                 return False
             raise OSError("%d: %s" % (error.code, error.read(200).decode(errors="replace").strip())) from None
 
-    def __contains__(self, item):
+    def _now(self):
         now = self._filter
         if now is None:
             raise LookupError("refresh() has not fetched the filter yet")
-        return item in now
+        return now
+
+    def __contains__(self, item):
+        return item in self._now()

@@ -61,7 +61,7 @@ static void ask_file(struct find *find, const struct found_sstable *sstable, con
 /* All of the file, once. */
 static void ask_loaded(struct find *find, const struct found_sstable *sstable, const struct filter_file *file)
 {
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     struct errbuf err = {{0}};
     if (loaded_filter_read(&loaded, file, NULL, &err) != 0) {
         unreadable(find, sstable, err.text);
@@ -76,7 +76,7 @@ static void ask_loaded(struct find *find, const struct found_sstable *sstable, c
         for (size_t i = 0; i < n; i++)
             find_report_key(find->report, at + found[i], &place, "may hold it");
     }
-    loaded_filter_deinit(&loaded);
+    bloom_alone_deinit(&loaded);
 }
 
 static void on_sstable(void *ctx, const struct found_sstable *sstable)

@@ -28,7 +28,7 @@ struct rebuild {
     bool backup, knows, force;
     struct table table;
     struct bloom_shape shape;
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     uint64_t keys, missing;
     struct stat old; /* st_nlink 0: there is none */
 };
@@ -129,7 +129,7 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
         errbuf_set(err, "the new filter: %s", strerror(errno));
         return -errno;
     }
-    loaded_filter_deinit(&rebuild->loaded);
+    bloom_alone_deinit(&rebuild->loaded);
     int rc = filter_file_adopt(&file, fsops_posix(), again, (enum bloom_variant)rebuild->shape.variant, err);
     if (rc == 0) {
         rc = loaded_filter_read(&rebuild->loaded, &file, NULL, err);
@@ -263,7 +263,7 @@ static int make_filter(struct rebuild *rebuild, struct errbuf *err)
     if (rc == 0)
         rc = rebuild->error > 0 ? shape_for_error(rebuild, err) : shape_of_old(rebuild, err);
     if (rc == 0)
-        rc = loaded_filter_init(&rebuild->loaded, &rebuild->shape, NULL, err);
+        rc = bloom_alone_init(&rebuild->loaded, &rebuild->shape, NULL, err);
     if (rc == 0)
         rc = table_each_key(&rebuild->table, 0, add_key, rebuild, "adding keys", err);
     return rc;
@@ -316,7 +316,7 @@ static int rebuild_table(struct rebuild *rebuild)
         if (!rebuild->output && correct_toc(rebuild, &err) != 0)
             status = tool_failed(COMMAND, "%s: %s", rebuild->table.path, err.text);
     }
-    loaded_filter_deinit(&rebuild->loaded);
+    bloom_alone_deinit(&rebuild->loaded);
     return status;
 }
 

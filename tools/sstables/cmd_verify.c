@@ -35,7 +35,7 @@ struct verify {
 struct look {
     struct verify *verify;
     struct table table;
-    struct loaded_filter loaded;
+    struct bloom_alone loaded;
     struct bloom_state state;
     uint64_t keys, missing;
     struct bloom_hash first[FIRST_KEYS];
@@ -95,14 +95,14 @@ static const char *right_layout(const struct look *look, enum bloom_variant own)
     const char *right = NULL;
     for (unsigned i = 0; i < 3 && !right; i++) {
         struct filter_file file;
-        struct loaded_filter loaded = {NULL};
+        struct bloom_alone loaded = {NULL};
         struct errbuf err = {{0}};
         const char *name = bloom_variant_name(layouts[i]);
         if (layouts[i] == own || filter_file_open(&file, fsops_posix(), look->table.filter, name, &err) != 0)
             continue;
         if (loaded_filter_read(&loaded, &file, NULL, &err) == 0 && has_first_keys(look, loaded.filter))
             right = name;
-        loaded_filter_deinit(&loaded);
+        bloom_alone_deinit(&loaded);
         filter_file_close(&file);
     }
     return right;
@@ -196,7 +196,7 @@ static void look_at_filter(struct look *look)
             bloom_filter_state(look->loaded.filter, &look->state);
             look_at_keys(look, &shape);
         }
-        loaded_filter_deinit(&look->loaded);
+        bloom_alone_deinit(&look->loaded);
     }
     if (rc != 0)
         snprintf(look->not_read, sizeof(look->not_read), "Filter.db: %s", err.text);

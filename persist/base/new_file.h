@@ -1,8 +1,8 @@
 /* new_file: a file that appears under its name when it is complete. A process killed before that leaves nothing, or
  * `path`.<process>.part if the file system has no O_TMPFILE. Two writers of one path do not disturb each other: the
  * first to end wins, or with `replace` the last. Thread: one. */
-#ifndef BLOOMERY_TOOL_NEW_FILE_H
-#define BLOOMERY_TOOL_NEW_FILE_H
+#ifndef BLOOMERY_NEW_FILE_H
+#define BLOOMERY_NEW_FILE_H
 
 #include <stdbool.h>
 

@@ -1,0 +1,28 @@
+/* bits_file: a layer in RedisBloom's layout as a file that says all of itself: a header and the bits (docs/FORMAT.md,
+ * section 15). It opens no file. The bits are the first bytes of the layer's words as they are in memory.
+ *
+ * Thread: any. */
+#ifndef BLOOMERY_BITS_FILE_H
+#define BLOOMERY_BITS_FILE_H
+
+#include <stdint.h>
+
+#include "bloom_params.h"
+#include "errbuf.h"
+
+#define BITS_FILE_HEADER_BYTES 72
+
+/* Size of the file of a layer. */
+uint64_t bits_file_bytes(const struct bloom_shape *shape);
+
+/* `items` are those in the layer. */
+void bits_file_encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
+                             unsigned char out[BITS_FILE_HEADER_BYTES]);
+
+/* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it. Verifies every number;
+ * the parameters are those of a filter whose first layer this is, and bits_file_bytes() of the shape is not above
+ * `size`. 0, or BLOOM_REFUSED with the reason. */
+int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
+                            struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err);
+
+#endif

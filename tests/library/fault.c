@@ -1,0 +1,134 @@
+/* Each allocation of a scenario of libbloomery fails in turn: the call that needed it says so and leaves everything as
+ * it was, and the same call succeeds afterwards. The asan preset checks that nothing is lost. */
+#include <bloomery.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static long countdown = -1; /* allocations until one fails; negative: none does */
+static long allocations;
+static const char *file;
+static char reason[BLOOMERY_TEXT];
+
+#define TEXT reason, sizeof(reason)
+#define DEMAND(condition)                                                                   \
+    do {                                                                                    \
+        if (!(condition)) {                                                                 \
+            fprintf(stderr, "fault.c:%d: not so: %s (%s)\n", __LINE__, #condition, reason); \
+            exit(1);                                                                        \
+        }                                                                                   \
+    } while (0)
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
+
+static int fails(void)
+{
+    allocations++;
+    return countdown >= 0 && countdown-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+    return fails() ? MAP_FAILED : __real_mmap(addr, len, prot, flags, fd, offset);
+}
+
+/* A call that may fail for memory, once in a scenario; then it is made again. */
+static unsigned failures;
+#define CALL(call)                                                                          \
+    do {                                                                                    \
+        int status_of_call = (call);                                                        \
+        if (status_of_call != BLOOMERY_OK) {                                                \
+            DEMAND(status_of_call == BLOOMERY_NO_MEMORY && reason[0] && !countdown_left()); \
+            failures++;                                                                     \
+            DEMAND((call) == BLOOMERY_OK);                                                  \
+        }                                                                                   \
+    } while (0)
+
+static int countdown_left(void)
+{
+    return countdown >= 0;
+}
+
+/* Layers of three kinds: behind the header, on shared pages, mapped. */
+static void run(const char *layout, uint64_t capacity)
+{
+    bloomery_filter *filter = NULL, *other = NULL, *opened = NULL;
+
+    CALL(bloomery_create(0.01, capacity, layout, &filter, TEXT));
+    CALL(bloomery_add(filter, "a", 1, NULL, TEXT));
+    size_t size = (size_t)bloomery_bytes(filter);
+    unsigned char *bytes = __real_malloc(2 * size);
+    DEMAND(bytes);
+    CALL(bloomery_write(filter, bytes, size, TEXT));
+    memcpy(bytes + size, bytes, size);
+    if (layout[0] == 'r') { /* a filter that grows */
+        bytes[12] = bytes[size + 12] = 5;
+        bytes[16] = bytes[size + 16] = 2;
+    }
+    CALL(bloomery_read(bytes, 2 * size, layout, 2, &other, TEXT));
+    DEMAND(bloomery_has(other, "a", 1) && !bloomery_has(other, "b", 1) && bloomery_layers(other) == 2);
+    CALL(bloomery_save(other, file, TEXT));
+    CALL(bloomery_open(file, layout, &opened, TEXT));
+    CALL(bloomery_add(opened, "b", 1, NULL, TEXT));
+    CALL(bloomery_merge(opened, other, TEXT));
+    DEMAND(bloomery_has(opened, "a", 1) && bloomery_has(opened, "b", 1));
+    bloomery_free(opened);
+    bloomery_free(other);
+    bloomery_free(filter);
+    free(bytes);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const layouts[] = {"na", "ka", "redisbloom"};
+    static const uint64_t capacities[] = {10, 20000, 3000000};
+
+    if (argc < 2)
+        return 2;
+    file = argv[1];
+    for (int i = 0; i < 9; i++) {
+        const char *layout = layouts[i % 3];
+        unsigned failed = 0;
+        allocations = 0;
+        countdown = -1;
+        run(layout, capacities[i / 3]);
+        long n = allocations;
+        DEMAND(n > 10 && failures == failed);
+        for (long at = 0; at < n; at++) {
+            countdown = at;
+            failures = 0;
+            run(layout, capacities[i / 3]);
+            DEMAND(failures <= 1);
+            failed += failures;
+        }
+        DEMAND(failed > 10); /* the others have a way around it: huge pages */
+        failures = 0;
+        printf("%s, %llu items: %ld allocations, %u failures\n", layout, (unsigned long long)capacities[i / 3], n,
+               failed);
+    }
+    remove(file);
+    return 0;
+}

@@ -2,7 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config.h"
+#include "config_file.h"
 #include "config_internal.h"
 
 /* Why lines are left out, by the beginning of their names; the first match counts. */

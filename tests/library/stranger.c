@@ -252,6 +252,7 @@ static void chains(const char *layout)
     DEMAND(first + second <= sizeof(bytes));
     DEMAND(bloomery_write(one, bytes, first, TEXT) == BLOOMERY_OK);
     DEMAND(bloomery_write(two, bytes + first, second, TEXT) == BLOOMERY_OK);
+    bloomery_free(two);
     /* RedisBloom has a flag for filters that do not grow, and growth beside it. */
     for (size_t at = 0; layout[0] == 'r' && at < first + second; at += first) {
         bytes[at + 12] = 5;

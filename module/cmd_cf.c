@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf_texts.h"
+#include "bloom_keyring.h"
 #include "cf_request.h"
 #include "effects.h"
 #include "handlers.h"
@@ -15,10 +17,20 @@
 static uint64_t hash_of(const struct call *call, size_t i)
 {
     struct slice item = call_arg(call, i);
-    return cuckoo_hash(item.ptr, item.len);
+    return cuckoo_hash_for(value_filter(call->value), item.ptr, item.len);
 }
 
 /* ---- creating ---- */
+
+/* False, after an error reply, if the key of the filter is not here. */
+static bool has_its_key(struct call *call)
+{
+    uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
+    char text[BF_KEY_TEXT];
+    if (key)
+        call_error(call, BF_NO_KEY, bf_key_text(key, text));
+    return key == 0;
+}
 
 /* Makes the filter of a call that is open for writing and has none, and tells everybody. False after an error reply. */
 static bool make(struct call *call, const struct cuckoo_numbers *numbers)
@@ -28,6 +40,10 @@ static bool make(struct call *call, const struct cuckoo_numbers *numbers)
     struct bloom_params params;
     struct bloom_shape shape;
     int status;
+    if (numbers->keyed && !numbers->key) {
+        engine.ReplyWithError(call->ctx, BF_NEW_NO_KEY);
+        return false;
+    }
     if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK) {
         call_error(call, CF_NO_MEMORY, err.text);
         return false;
@@ -83,7 +99,7 @@ static bool open_for_add(struct call *call, const struct cuckoo_numbers *numbers
     if (!call_open_cuckoo(call))
         return false;
     if (call->value)
-        return is_open(call);
+        return has_its_key(call) && is_open(call);
     if (!may_create || (!settings.auto_create && !call_must_obey(call))) {
         engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
         return false;

@@ -163,24 +163,24 @@ void effect_added(struct call *call, size_t first, const uint32_t *added, size_t
 
 /* ---- cuckoo filters ---- */
 
-/* Whether CF.RESERVE says what makes this filter. It refuses a capacity that settings may have, and looks for its
+/* Whether CF.RESERVE says what makes this filter. It does not say the key of a KEYED one, and which of its numbers
+ * follow from a rate may change with the version. It refuses a capacity that settings may have, and looks for its
  * options in the name of the key, too, as RedisBloom does. */
 static bool reserve_says_it(struct slice name, const struct cuckoo_numbers *numbers)
 {
-    return numbers->capacity >= 2 * (uint64_t)numbers->bucket_size && !slice_is(name, "BUCKETSIZE") &&
-           !slice_is(name, "MAXITERATIONS") && !slice_is(name, "EXPANSION");
+    return numbers->error_rate == 0 && numbers->capacity >= 2 * (uint64_t)numbers->bucket_size &&
+           !slice_is(name, "BUCKETSIZE") && !slice_is(name, "MAXITERATIONS") && !slice_is(name, "EXPANSION");
 }
 
 void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers)
 {
-    unsigned char header[CUCKOO_HEADER_BYTES];
+    unsigned char header[CUCKOO_HEADER_MAX];
     struct cuckoo_head head;
     char words[4][24];
     if (!reserve_says_it(call_arg(call, 1), numbers)) {
         cuckoo_head_of(value_filter(call->value), &head);
-        cuckoo_head_put(&head, header);
         engine.Replicate(call->ctx, names.cf_loadchunk, "slb", call->argv[1], (long long)CF_FIRST_ITERATOR,
-                         (const char *)header, sizeof(header));
+                         (const char *)header, cuckoo_head_put(&head, header));
         return;
     }
     snprintf(words[0], sizeof(words[0]), "%llu", (unsigned long long)numbers->capacity);

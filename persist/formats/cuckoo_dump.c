@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bytes.h"
 #include "check.h"
@@ -17,7 +18,7 @@
 #define CRC_BYTES       8
 #define FOOTER_BYTES    (2 + CRC_BYTES) /* RDB's version and the checksum */
 #define FIELD_MAX       (1 + RDB_LENGTH_MAX_BYTES)
-#define HEAD_FIELDS     7
+#define HEAD_FIELDS     11
 
 #define SPARSE 8 /* LZF finds runs of zeros; with more than a slot in so many taken it finds few */
 
@@ -38,9 +39,15 @@ void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_
         .iterations = params->iterations,
         .expansion = params->expansion,
     };
+    if (bloom_params_keep_rate(params)) {
+        head_out->bits = state.slot_bits;
+        head_out->capacity = params->capacity;
+        head_out->error_rate = params->error_rate;
+        head_out->key = params->key;
+    }
 }
 
-void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_BYTES])
+size_t cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_MAX])
 {
     out = le64_put(out, head->items);
     out = le64_put(out, head->buckets);
@@ -48,11 +55,20 @@ void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HE
     out = le64_put(out, head->nlayers);
     out = le16_put(out, (uint16_t)head->bucket_size);
     out = le16_put(out, (uint16_t)head->iterations);
-    le16_put(out, (uint16_t)head->expansion);
+    out = le16_put(out, (uint16_t)head->expansion);
+    if (head->bits == 0)
+        return CUCKOO_HEADER_BYTES;
+    out = le16_put(out, (uint16_t)head->bits);
+    out = le64_put(out, head->capacity);
+    out = le_double_put(out, head->error_rate);
+    le64_put(out, head->key);
+    return CUCKOO_HEADER_MAX;
 }
 
-void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuckoo_head *head_out)
+bool cuckoo_head_get(const unsigned char *bytes, size_t len, struct cuckoo_head *head_out)
 {
+    if (len != CUCKOO_HEADER_BYTES && len != CUCKOO_HEADER_MAX)
+        return false;
     *head_out = (struct cuckoo_head){
         .items = le64_get(bytes),
         .buckets = le64_get(bytes + 8),
@@ -62,6 +78,13 @@ void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuck
         .iterations = le16_get(bytes + 34),
         .expansion = le16_get(bytes + 36),
     };
+    if (len == CUCKOO_HEADER_BYTES)
+        return true;
+    head_out->bits = le16_get(bytes + 38);
+    head_out->capacity = le64_get(bytes + 40);
+    head_out->error_rate = le_double_get(bytes + 48);
+    head_out->key = le64_get(bytes + 56);
+    return head_out->bits != 0;
 }
 
 static bool is_power(uint64_t n)
@@ -77,11 +100,22 @@ static bool is_one(bool possible, const char *what, uint64_t value, struct errbu
     return possible;
 }
 
+static bool rate_is_possible(const struct cuckoo_head *head, struct errbuf *err)
+{
+    return is_one(cuckoo_bits_possible((double)head->bits), "bits of a slot", head->bits, err) &&
+           is_one(head->bucket_size == CUCKOO_RATE_BUCKET, "bucket size", head->bucket_size, err) &&
+           is_one(head->buckets >= CUCKOO_RATE_MIN_SLOTS / CUCKOO_RATE_BUCKET, "number of buckets", head->buckets,
+                  err) &&
+           is_one(head->capacity >= 1, "capacity", head->capacity, err) &&
+           is_one(head->error_rate > 0 && head->error_rate < 1, "error rate, the bits of which are", head->bits, err);
+}
+
 static bool head_is_possible(const struct cuckoo_head *head, struct errbuf *err)
 {
     return is_one(head->nlayers >= 1 && head->nlayers <= BLOOM_MAX_LAYERS, "number of sub-filters", head->nlayers,
                   err) &&
-           is_one(is_power(head->buckets), "number of buckets", head->buckets, err) &&
+           (head->bits ? rate_is_possible(head, err)
+                       : is_one(is_power(head->buckets), "number of buckets", head->buckets, err)) &&
            is_one(head->bucket_size >= 1 && head->bucket_size <= CUCKOO_MAX_BUCKET_SIZE, "bucket size",
                   head->bucket_size, err) &&
            is_one(head->iterations >= 1 && head->iterations <= CUCKOO_MAX_ITERATIONS, "max iterations",
@@ -92,17 +126,38 @@ static bool head_is_possible(const struct cuckoo_head *head, struct errbuf *err)
            is_one(head->deletes < UINT64_C(1) << 60, "number of deletions", head->deletes, err);
 }
 
+static int shape_at(const struct cuckoo_head *head, const struct bloom_shape *shapes, unsigned i,
+                    struct bloom_shape *shape_out, struct errbuf *err)
+{
+    if (i > 0)
+        return cuckoo_next_shape(&shapes[i - 1], (unsigned)head->expansion, shape_out, err);
+    return head->bits ? cuckoo_rate_shape(head->buckets, (unsigned)head->bits, shape_out, err)
+                      : cuckoo_layer_shape(head->buckets, (unsigned)head->bucket_size, shape_out, err);
+}
+
+static void plan_params(const struct cuckoo_head *head, const struct bloom_shape *first, struct bloom_params *params)
+{
+    *params = (struct bloom_params){
+        .capacity = head->bits ? head->capacity : first->capacity,
+        .error_rate = head->bits ? head->error_rate : first->error_rate,
+        .expansion = (uint32_t)head->expansion,
+        .redisbloom = (uint8_t)(BLOOM_OPTION_CUCKOO | (head->expansion ? 0 : REDISBLOOM_NO_SCALING) |
+                                (head->bits ? BLOOM_OPTION_RATE : 0)),
+        .key = head->key,
+        .iterations = (uint16_t)head->iterations,
+    };
+}
+
 int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out, struct errbuf *err)
 {
-    uint64_t buckets = head->buckets, slots = 0;
+    uint64_t slots = 0;
 
     if (!head_is_possible(head, err))
         return DUMP_BAD;
     *plan_out = (struct dump_plan){.nlayers = (unsigned)head->nlayers, .items = head->items};
     for (unsigned i = 0; i < plan_out->nlayers; i++) {
         struct bloom_shape *shape = &plan_out->shapes[i];
-        if ((i > 0 && __builtin_mul_overflow(buckets, head->expansion, &buckets)) ||
-            cuckoo_layer_shape(buckets, (unsigned)head->bucket_size, shape, err) != BLOOM_OK) {
+        if (shape_at(head, plan_out->shapes, i, shape, err) != BLOOM_OK) {
             errbuf_set(err, "sub-filter %u: it would be too large", i);
             return DUMP_BAD;
         }
@@ -111,14 +166,11 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
     }
     if (!is_one(head->items <= slots, "number of items", head->items, err))
         return DUMP_BAD;
-    plan_out->params = (struct bloom_params){
-        .capacity = plan_out->shapes[0].capacity,
-        .error_rate = plan_out->shapes[0].error_rate,
-        .expansion = (uint32_t)head->expansion,
-        .redisbloom = BLOOM_OPTION_CUCKOO | (head->expansion ? 0 : REDISBLOOM_NO_SCALING),
-        .iterations = (uint16_t)head->iterations,
-    };
-    return DUMP_OK;
+    plan_params(head, &plan_out->shapes[0], &plan_out->params);
+    return is_one(head->nlayers <= cuckoo_most_layers(&plan_out->params, &plan_out->shapes[0]),
+                  "number of sub-filters at this error rate", head->nlayers, err)
+               ? DUMP_OK
+               : DUMP_BAD;
 }
 
 /* ---- reading ---- */
@@ -136,15 +188,27 @@ static int read_number(struct rdb_reader *reader, uint64_t *out, const char *wha
     return rdb_length(reader, out, what);
 }
 
-static int read_head(struct rdb_reader *reader, struct cuckoo_head *head)
+static int read_rate(struct rdb_reader *reader, struct cuckoo_head *head)
 {
+    uint64_t rate;
+    TRY(read_number(reader, &head->bits, "the bits of a slot"));
+    TRY(read_number(reader, &head->capacity, "the capacity"));
+    TRY(read_number(reader, &rate, "the error rate"));
+    memcpy(&head->error_rate, &rate, sizeof(rate));
+    return read_number(reader, &head->key, "the key");
+}
+
+static int read_head(struct rdb_reader *reader, struct cuckoo_head *head, bool own)
+{
+    *head = (struct cuckoo_head){0};
     TRY(read_number(reader, &head->nlayers, "the number of sub-filters"));
     TRY(read_number(reader, &head->buckets, "the number of buckets"));
     TRY(read_number(reader, &head->items, "the number of items"));
     TRY(read_number(reader, &head->deletes, "the number of deletions"));
     TRY(read_number(reader, &head->bucket_size, "the bucket size"));
     TRY(read_number(reader, &head->iterations, "the max iterations"));
-    return read_number(reader, &head->expansion, "the expansion rate");
+    TRY(read_number(reader, &head->expansion, "the expansion rate"));
+    return own ? read_rate(reader, head) : RDB_OK;
 }
 
 struct layer_fill {
@@ -173,19 +237,22 @@ static int read_layers(struct rdb_reader *reader, const struct dump_plan *plan, 
             return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
                            (unsigned long long)buckets);
         TRY(read_opcode(reader, OPCODE_STRING, "the slots of a sub-filter"));
-        TRY(rdb_string_pieces(reader, plan->shapes[i].capacity, fill, &target, "the slots of a sub-filter"));
+        TRY(rdb_string_pieces(reader, cuckoo_shape_bytes(&plan->shapes[i]), fill, &target,
+                              "the slots of a sub-filter"));
     }
     return read_opcode(reader, OPCODE_END, "the end of the value");
 }
 
-int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
+int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
                       int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
                       struct dump_plan *plan_out)
 {
     struct bloom_filter *filter = NULL;
+    unsigned encver = (unsigned)RDB_MODULE_VERSION(type);
+    bool own = RDB_MODULE_TYPE(type) == CUCKOO_OWN_TYPE_ID && encver == CUCKOO_OWN_ENCVER;
     struct cuckoo_head head;
 
-    if (encver != CUCKOO_ENCVER) {
+    if (encver != CUCKOO_ENCVER && !own) {
         errbuf_set(reader->err,
                    encver < CUCKOO_ENCVER
                        ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
@@ -194,7 +261,7 @@ int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
                    encver);
         return RDB_BAD;
     }
-    TRY(read_head(reader, &head));
+    TRY(read_head(reader, &head, own));
     if (cuckoo_head_plan(&head, plan_out, reader->err) != DUMP_OK)
         return RDB_BAD;
     if (make)
@@ -250,7 +317,7 @@ static int read_dump(const void *data, size_t len, struct bloom_filter *filter, 
     bool more = false;
     uint64_t id;
     TRY(open_dump(&reader, data, len, &id, err));
-    TRY(cuckoo_read_value(&reader, RDB_MODULE_VERSION(id), filter ? give_filter : NULL, filter, plan));
+    TRY(cuckoo_read_value(&reader, id, filter ? give_filter : NULL, filter, plan));
     TRY(rdb_more(&reader, &more));
     return more ? rdb_bad(&reader, "the value ends before the dump") : RDB_OK;
 }
@@ -276,6 +343,17 @@ static unsigned char *put_number(unsigned char *at, uint64_t value)
     return rdb_put_length(at, value);
 }
 
+static unsigned char *put_rate(unsigned char *at, const struct cuckoo_head *head)
+{
+    uint64_t rate;
+
+    memcpy(&rate, &head->error_rate, sizeof(rate));
+    at = put_number(at, head->bits);
+    at = put_number(at, head->capacity);
+    at = put_number(at, rate);
+    return put_number(at, head->key);
+}
+
 static unsigned char *write_dump(const struct bloom_filter *filter, const unsigned char *slots, unsigned char *dump)
 {
     unsigned char *at = dump;
@@ -283,7 +361,7 @@ static unsigned char *write_dump(const struct bloom_filter *filter, const unsign
 
     cuckoo_head_of(filter, &head);
     *at++ = RDB_TYPE_MODULE_2;
-    at = rdb_put_length(at, CUCKOO_TYPE_ID | CUCKOO_ENCVER);
+    at = rdb_put_length(at, head.bits ? CUCKOO_OWN_TYPE_ID | CUCKOO_OWN_ENCVER : CUCKOO_TYPE_ID | CUCKOO_ENCVER);
     at = put_number(at, head.nlayers);
     at = put_number(at, head.buckets);
     at = put_number(at, head.items);
@@ -291,13 +369,16 @@ static unsigned char *write_dump(const struct bloom_filter *filter, const unsign
     at = put_number(at, head.bucket_size);
     at = put_number(at, head.iterations);
     at = put_number(at, head.expansion);
+    if (head.bits)
+        at = put_rate(at, &head);
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
         at = put_number(at, cuckoo_shape_buckets(&view.shape));
         *at++ = OPCODE_STRING;
-        at = rdb_put_string(at, slots, view.capacity, view.items < view.capacity / SPARSE);
-        slots += view.capacity;
+        uint64_t bytes = cuckoo_shape_bytes(&view.shape);
+        at = rdb_put_string(at, slots, bytes, view.items < view.capacity / SPARSE);
+        slots += bytes;
     }
     *at++ = OPCODE_END;
     at = le16_put(at, REDISBLOOM_RDB_VERSION);

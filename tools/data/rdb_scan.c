@@ -139,7 +139,7 @@ static void look_at_cuckoo(struct rdb_scan *scan, struct rdb_found *found, struc
     struct rdb_reader reader;
 
     read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (said(cuckoo_read_value(&reader, found->encver, NULL, NULL, &numbers->plan), &err) != 0) {
+    if (said(cuckoo_read_value(&reader, CUCKOO_TYPE_ID | found->encver, NULL, NULL, &numbers->plan), &err) != 0) {
         rdb_scan_refuse(scan, found, err.text);
         return;
     }
@@ -310,7 +310,7 @@ static int load_cuckoo(struct rdb_scan *scan, const struct rdb_found *found, str
     struct rdb_reader reader;
 
     read_from(&reader, &numbers->place, scan, found->at, err);
-    int rc = cuckoo_read_value(&reader, found->encver, make_cuckoo, &making, &numbers->plan);
+    int rc = cuckoo_read_value(&reader, CUCKOO_TYPE_ID | found->encver, make_cuckoo, &making, &numbers->plan);
     *filter_out = making.filter;
     return rc;
 }

@@ -5,6 +5,7 @@
 
 #include "bf_texts.h"
 #include "bloom_keyring.h"
+#include "bytes.h"
 #include "cf_request.h"
 #include "effects.h"
 #include "handlers.h"
@@ -226,20 +227,25 @@ HANDLER(cmd_cf_insertnx)
 
 /* ---- questions: a filter that is missing, or of another type, has no items ---- */
 
-static const struct bloom_filter *for_question(struct call *call)
+/* False after an error reply. *filter_out is NULL if there is no filter. */
+static bool for_question(struct call *call, const struct bloom_filter **filter_out)
 {
-    return call_find_cuckoo(call) == CALL_THERE ? value_filter(call->value) : NULL;
+    *filter_out = call_find_cuckoo(call) == CALL_THERE ? value_filter(call->value) : NULL;
+    return !*filter_out || has_its_key(call);
 }
 
 HANDLER(cmd_cf_exists)
 {
-    const struct bloom_filter *filter = for_question(call);
-    call_bool(call, filter && cuckoo_query(filter, hash_of(call, 2)));
+    const struct bloom_filter *filter;
+    if (for_question(call, &filter))
+        call_bool(call, filter && cuckoo_query(filter, hash_of(call, 2)));
 }
 
 HANDLER(cmd_cf_mexists)
 {
-    const struct bloom_filter *filter = for_question(call);
+    const struct bloom_filter *filter;
+    if (!for_question(call, &filter))
+        return;
     size_t n = (size_t)call->argc - 2;
     engine.ReplyWithArray(call->ctx, (long)n);
     for (size_t done = 0; done < n;) {
@@ -257,8 +263,9 @@ HANDLER(cmd_cf_mexists)
 
 HANDLER(cmd_cf_count)
 {
-    const struct bloom_filter *filter = for_question(call);
-    engine.ReplyWithLongLong(call->ctx, filter ? (long long)cuckoo_count(filter, hash_of(call, 2)) : 0);
+    const struct bloom_filter *filter;
+    if (for_question(call, &filter))
+        engine.ReplyWithLongLong(call->ctx, filter ? (long long)cuckoo_count(filter, hash_of(call, 2)) : 0);
 }
 
 /* ---- deleting ---- */
@@ -269,21 +276,54 @@ static void compact(struct bloom_filter *filter, bool all)
     (void)cuckoo_compact(filter, UINT64_MAX, NULL);
 }
 
+static bool delete_one(struct bloom_filter *filter, uint64_t hash)
+{
+    bool deleted = cuckoo_delete(filter, hash, NULL);
+    if (deleted && cuckoo_is_sparse(filter))
+        compact(filter, false);
+    return deleted;
+}
+
 HANDLER(cmd_cf_del)
 {
     if (call_find_cuckoo(call) != CALL_THERE) {
         engine.ReplyWithError(call->ctx, CF_DEL_MISSING);
         return;
     }
-    struct bloom_filter *filter = value_filter(call->value);
-    bool deleted = cuckoo_delete(filter, hash_of(call, 2), NULL);
+    if (!has_its_key(call))
+        return;
+    uint64_t hash = hash_of(call, 2);
+    bool deleted = delete_one(value_filter(call->value), hash);
     if (deleted) {
-        if (cuckoo_is_sparse(filter))
-            compact(filter, false);
-        effect_verbatim(call);
+        effect_cuckoo_deleted(call, hash);
         effect_changed(call, NULL);
     }
     call_bool(call, deleted);
+}
+
+bool cf_apply(struct call *call, struct errbuf *err)
+{
+    bool adds = slice_is(call_arg(call, 2), "CFADD");
+    if (call_find_cuckoo(call) != CALL_THERE) {
+        errbuf_set(err, "there is no such cuckoo filter");
+        return false;
+    }
+    struct bloom_filter *filter = value_filter(call->value);
+    for (int i = 3; i < call->argc; i++) {
+        struct slice bytes = call_arg(call, (size_t)i);
+        if (bytes.len != 8) {
+            errbuf_set(err, "a hash of a cuckoo filter has 8 bytes, not %zu", bytes.len);
+            return false;
+        }
+        uint64_t hash = le64_get((const unsigned char *)bytes.ptr);
+        if (!adds)
+            (void)delete_one(filter, hash);
+        else if (cuckoo_add(filter, hash, false, NULL, err) == BLOOM_NO_ROOM)
+            return false;
+    }
+    effect_verbatim(call);
+    effect_changed(call, NULL);
+    return true;
 }
 
 /* The sum of all items' layers, which each move of a compaction makes smaller; and what else it changes. */

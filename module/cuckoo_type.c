@@ -216,6 +216,8 @@ static void *load_up_to(struct engine_io *io, int version, int newest)
         value_free(from->value);
     if (!value && engine.LogIOError)
         engine.LogIOError(io, "warning", "bloomery: a cuckoo filter cannot be read: %s", from->err.text);
+    if (value && value_key_is_new(value, &from->err) && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: %s", from->err.text);
     memory_release(from);
     return value;
 }

@@ -190,10 +190,18 @@ PAIR_TEST(cuckoo_move, chunks_serve_where_a_dump_is_not_allowed)
     expect(from, "+OK", "CF.RESERVE f 1000 EXPANSION 4");
     change("CF.ADD", "f", 0, 4000);
     expect(from, "+OK", "CF.RESERVE empty 1000");
+    expect(from, "+OK", "CF.RESERVE rate 1000000 ERROR 0.01"); /* its chunks end within slots */
+    change("CF.ADD", "rate", 0, 20000);
     expect(to, "+OK", "ACL SETUSER default -dump -restore");
-    expect_move(0, "moved    2 filters", "--verify");
+    expect_move(0, "moved    3 filters", "--verify");
     expect_same("f");
     expect_same("empty");
-    expect(to, ":2", "DBSIZE");
+    expect_same("rate");
+    expect(to, ":3", "DBSIZE");
+    redisFree(to);
+    daemon_kill(&target);
+    daemon_restart(&target);
+    to = client_open(target.port);
+    expect_same("rate");
     expect(to, "+OK", "ACL SETUSER default +@all");
 }

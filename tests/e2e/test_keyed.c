@@ -378,8 +378,8 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
                                            "ADDNX a x",  "DEL a x",       "INSERT a ITEMS x y", "INSERTNX copy ITEMS x",
                                            "EXISTS r x"};
 
-    expect(client, "+OK", "CF.RESERVE a 100 ERROR 0.001 KEYED"); /* which makes the key */
-    expect(client, "[:1,:1]", "CF.INSERT b ERROR 0.001 KEYED ITEMS 1 2");
+    expect(client, "[:1,:1]", "CF.INSERT b ERROR 0.001 KEYED ITEMS 1 2"); /* which makes the key */
+    expect(client, "+OK", "CF.RESERVE a 100 ERROR 0.001 KEYED");
     expect(client, "+OK", "CONFIG SET bf-keyed yes");
     expect(client, "+OK", "CF.RESERVE c 100 ERROR 0.01");
     expect(client, ":1", "CF.ADD plain 1");

@@ -376,7 +376,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     char path[512], away[600], error[160], id[17] = "", other[17] = "", output[4096];
     static const char *const commands[] = {"EXISTS a x", "MEXISTS a x y", "COUNT a x",          "ADD a x",
                                            "ADDNX a x",  "DEL a x",       "INSERT a ITEMS x y", "INSERTNX copy ITEMS x",
-                                           "EXISTS r x"};
+                                           "EXISTS r x", "ADD chunks x"};
 
     expect(client, "[:1,:1]", "CF.INSERT b ERROR 0.001 KEYED ITEMS 1 2"); /* which makes the key */
     expect(client, "+OK", "CF.RESERVE a 100 ERROR 0.001 KEYED");
@@ -404,6 +404,11 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     expect(client, ":1", "COPY a copy");
     redisReply *dump = redisCommand(client, "DUMP a");
     cr_assert(dump && dump->type == REDIS_REPLY_STRING);
+    redisReply *header = redisCommand(client, "CF.SCANDUMP a 0");
+    cr_assert(header && header->type == REDIS_REPLY_ARRAY);
+    freeReplyObject(redisCommand(client, "CF.LOADCHUNK chunks 1 %b", header->element[1]->str, header->element[1]->len));
+    freeReplyObject(header);
+    cr_expect(strstr(daemon_output(&the_daemon), "a KEYED filter has come whose key"));
     freeReplyObject(redisCommand(client, "RESTORE r 0 %b", dump->str, dump->len));
     freeReplyObject(dump);
     snprintf(error, sizeof(error),

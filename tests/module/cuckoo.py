@@ -15,6 +15,7 @@ from recorded_rdb import crc64, of_version, without_types
 RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
 # Debian's python3-redis is for Debian's Python.
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+TOOL = os.environ.get("BLOOMERY_TOOL", os.path.abspath("build/dev/tools/bloomery"))
 TAKE_OVER = ("take-over", "yes")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 OTHER = ("cf-initial-size", "7", "cf-bucket-size", "3", "cf-max-iterations", "1", "cf-expansion-factor", "0",
@@ -385,6 +386,24 @@ def test_filters_that_keep_a_rate_move_between_daemon_and_engine():
         assert taken.digest() == digest
         for engine in (daemon, plain, taken):
             engine("FLUSHALL")
+
+
+def test_the_tool_takes_them_from_a_file():
+    """`bloomery import --rdb`, of the module's own type, too."""
+    engine, daemon = Engine(), Daemon()
+    engine("CF.RESERVE", "rate", "100", "ERROR", "0.001")
+    engine("CF.INSERT", "rate", "ITEMS", *items("x", 400))
+    engine("CF.INSERT", "plain", "ITEMS", *items("x", 400))
+    engine("SAVE")
+    daemon.stop()
+    done = subprocess.run([TOOL, "import", "--rdb", os.path.join(engine.directory, "dump.rdb"),
+                           os.path.join(daemon.directory, "data"), "--json"], stdout=subprocess.PIPE, timeout=60)
+    taken = {found["name"]: found for found in json.loads(done.stdout)["filters"]}
+    assert taken["rate"]["type"] == taken["plain"]["type"] == "bloomeryC" and taken["rate"]["items"] == 400
+    daemon.start()
+    for key in taken:
+        assert daemon("CF.INFO", key, "FULL") == engine("CF.INFO", key, "FULL"), key
+        assert list(chunks_of(daemon, key)) == list(chunks_of(engine, key)), key
 
 
 def test_replicas_and_the_log_need_no_key():

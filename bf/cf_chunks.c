@@ -23,13 +23,13 @@ static void reply_end(const struct bf_out *out)
 
 static void reply_header(const struct bf_out *out, const struct bloom_filter *filter)
 {
-    unsigned char bytes[CUCKOO_HEADER_BYTES];
+    unsigned char bytes[CUCKOO_HEADER_MAX];
     struct cuckoo_head head;
     cuckoo_head_of(filter, &head);
-    cuckoo_head_put(&head, bytes);
+    size_t len = cuckoo_head_put(&head, bytes);
     out->ops->array(out->ctx, 2);
     out->ops->integer(out->ctx, CF_FIRST_ITERATOR);
-    out->ops->bytes(out->ctx, bytes, sizeof(bytes));
+    out->ops->bytes(out->ctx, bytes, len);
 }
 
 /* The bytes from `at`, counted over all sub-filters, to the end of their sub-filter, at most CF_CHUNK_BYTES. 0: there
@@ -39,9 +39,10 @@ static uint64_t chunk_at(const struct bloom_filter *filter, uint64_t at)
     for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        if (at < view.capacity)
-            return view.capacity - at < CF_CHUNK_BYTES ? view.capacity - at : CF_CHUNK_BYTES;
-        at -= view.capacity;
+        uint64_t len = cuckoo_shape_bytes(&view.shape);
+        if (at < len)
+            return len - at < CF_CHUNK_BYTES ? len - at : CF_CHUNK_BYTES;
+        at -= len;
     }
     return 0;
 }
@@ -71,18 +72,17 @@ void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter,
 
 /* ---- CF.LOADCHUNK ---- */
 
-/* A header of 38 bytes costs no memory, but a save writes all that it promises. */
+/* A header costs no memory, but a save writes all that it promises. */
 #define HEADER_MAX_BYTES (BLOOM_MAX_WORDS * 8)
 
 bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *deletes_out, struct errbuf *error)
 {
     struct cuckoo_head head;
     struct errbuf reason = {""};
-    if (data.len != CUCKOO_HEADER_BYTES) {
+    if (!cuckoo_head_get((const unsigned char *)data.ptr, data.len, &head)) {
         errbuf_set(error, "%s", CF_BAD_HEADER);
         return false;
     }
-    cuckoo_head_get((const unsigned char *)data.ptr, &head);
     *deletes_out = head.deletes;
     if (cuckoo_head_plan(&head, plan_out, &reason) != DUMP_OK)
         errbuf_set(error, "%s", CF_NOT_MADE);

@@ -17,11 +17,13 @@ static struct outlook look_ahead(const struct bloom_params *params, const struct
 {
     double slots = (double)first->capacity, absent = 1;
     struct outlook outlook = {0};
-    for (unsigned i = 0; i < most_layers; i++) {
+    unsigned most = cuckoo_most_layers(params, first);
+    double size = (double)cuckoo_shape_bytes(first) / slots;
+    for (unsigned i = 0; i < most_layers && i < most; i++) {
         double here = items < slots * load ? items : slots * load;
         items -= here;
-        absent *= 1 - cuckoo_rate(first->k, here / slots);
-        outlook.bytes += slots < 0x1p62 ? (uint64_t)slots : UINT64_MAX >> 2;
+        absent *= 1 - cuckoo_rate((unsigned)first->bpe, first->k, here / slots);
+        outlook.bytes += slots < 0x1p62 ? (uint64_t)(slots * size) : UINT64_MAX >> 2;
         if (items < 1) {
             outlook.nlayers = i + 1;
             outlook.rate = 1 - absent;
@@ -38,10 +40,10 @@ static void reply_fields(const struct bf_out *out, const struct bloom_shape *fir
 {
     uint64_t items = (uint64_t)floor((double)first->capacity * load);
     bf_out_named_count(out, "Slots", first->capacity);
-    bf_out_named_count(out, "Size", first->capacity);
+    bf_out_named_count(out, "Size", cuckoo_shape_bytes(first));
     bf_out_named_count(out, "Items before growth", items);
-    bf_out_named_real(out, "Error rate then", cuckoo_rate(first->k, load));
-    bf_out_named_real(out, "Bytes per item then", 1 / load);
+    bf_out_named_real(out, "Error rate then", cuckoo_rate((unsigned)first->bpe, first->k, load));
+    bf_out_named_real(out, "Bytes per item then", (double)cuckoo_shape_bytes(first) / ((double)first->capacity * load));
 }
 
 void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsigned most_layers)
@@ -50,7 +52,8 @@ void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsign
     struct bloom_shape first;
     struct errbuf err = {""};
     struct outlook outlook = {0};
-    double load = cuckoo_load(asked->numbers.bucket_size, asked->numbers.iterations);
+    bool rate = asked->numbers.error_rate > 0;
+    double load = rate ? 0.95 : cuckoo_load(asked->numbers.bucket_size, asked->numbers.iterations);
     if (load <= 0 || cuckoo_plan(&asked->numbers, &params, &first, &err) != BLOOM_OK) {
         bf_out_errorf(out, CF_NO_MEMORY, err.text);
         return;
@@ -58,12 +61,17 @@ void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsign
     if (asked->items)
         outlook = look_ahead(&params, &first, load, (double)asked->items, most_layers);
     if (asked->items && outlook.nlayers == 0) {
+        unsigned most = cuckoo_most_layers(&params, &first);
         bf_out_errorf(out, "ERR %llu items do not fit into %u sub-filters: a larger capacity or EXPANSION is needed",
-                      (unsigned long long)asked->items, params.expansion ? most_layers : 1);
+                      (unsigned long long)asked->items, most < most_layers ? most : most_layers);
         return;
     }
-    out->ops->map(out->ctx, asked->items ? 8 : 5);
+    out->ops->map(out->ctx, (asked->items ? 8u : 5u) + (rate ? 2u : 0u));
     reply_fields(out, &first, load);
+    if (rate) {
+        bf_out_named_count(out, "Fingerprint bits", (uint64_t)first.bpe);
+        bf_out_named_count(out, "Most sub-filters", cuckoo_most_layers(&params, &first));
+    }
     if (asked->items) {
         bf_out_named_count(out, "Sub-filters", outlook.nlayers);
         bf_out_named_count(out, "Total size", outlook.bytes);

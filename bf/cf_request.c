@@ -1,5 +1,6 @@
 #include "cf_request.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -22,10 +23,10 @@ static bool wrong_arity(const struct bf_args *args, struct errbuf *error)
 
 /* ---- CF.RESERVE ---- */
 
-/* The value behind the first of these words; RedisBloom looks for it from the key on. False: it is not there. */
-static bool find_option(const struct bf_args *args, const char *word, struct slice *value_out)
+/* The value behind the first of these words from `from` on. False: it is not there. */
+static bool find_option(const struct bf_args *args, const char *word, size_t from, struct slice *value_out)
 {
-    for (size_t i = 1; i + 1 < args->argc; i++) {
+    for (size_t i = from; i + 1 < args->argc; i++) {
         if (slice_is(bf_arg(args, i), word)) {
             *value_out = bf_arg(args, i + 1);
             return true;
@@ -34,12 +35,12 @@ static bool find_option(const struct bf_args *args, const char *word, struct sli
     return false;
 }
 
-static bool read_option(const struct bf_args *args, const char *word, int64_t min, int64_t max, unsigned *out,
-                        struct errbuf *error)
+static bool read_option(const struct bf_args *args, const char *word, size_t from, int64_t min, int64_t max,
+                        unsigned *out, struct errbuf *error)
 {
     struct slice value;
     int64_t number;
-    if (!find_option(args, word, &value))
+    if (!find_option(args, word, from, &value))
         return true;
     if (!slice_to_int64(value, &number)) {
         errbuf_set(error, "Couldn't parse %s", word);
@@ -64,13 +65,16 @@ static bool read_numbers(const struct bf_args *args, size_t at, const struct cuc
 {
     int64_t capacity;
     *out = *defaults;
+    out->keyed = false;
+    out->key = 0;
     if (args->argc <= at || (args->argc - at) % 2 == 0)
         return wrong_arity(args, error);
     if (!slice_to_int64(bf_arg(args, at), &capacity))
         return fail(error, "Bad capacity");
-    if (!read_option(args, "MAXITERATIONS", 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) ||
-        !read_option(args, "BUCKETSIZE", 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
-        !read_option(args, "EXPANSION", 0, BLOOM_MAX_EXPANSION, &out->expansion, error))
+    size_t from = 1; /* the key, where RedisBloom begins to look */
+    if (!read_option(args, "MAXITERATIONS", from, 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) ||
+        !read_option(args, "BUCKETSIZE", from, 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
+        !read_option(args, "EXPANSION", from, 0, BLOOM_MAX_EXPANSION, &out->expansion, error))
         return false;
     if (!capacity_is_possible(capacity, out->bucket_size)) {
         errbuf_set(error, "Capacity must be in the range [2 * BUCKETSIZE, %llu]",
@@ -81,10 +85,100 @@ static bool read_numbers(const struct bf_args *args, size_t at, const struct cuc
     return true;
 }
 
+/* ---- our layout ---- */
+
+/* Whether the words from `at` on have this one. */
+static bool has_word(const struct bf_args *args, size_t at, const char *word)
+{
+    for (; at < args->argc; at++)
+        if (slice_is(bf_arg(args, at), word))
+            return true;
+    return false;
+}
+
+static bool read_rate(struct slice value, double *out, struct errbuf *error)
+{
+    double lowest = ceil(cuckoo_lowest_rate() * 1e6) / 1e6;
+    if (slice_to_double(value, out) && *out >= lowest && *out < 1)
+        return true;
+    errbuf_set(error,
+               "ERR ERROR must be in the range [%g, 1): fingerprints of 16 bits have no lower rate, but Bloom "
+               "filters have",
+               lowest);
+    return false;
+}
+
+static bool read_rate_capacity(struct slice value, struct cuckoo_numbers *out, struct errbuf *error)
+{
+    int64_t capacity;
+    if (!slice_to_int64(value, &capacity))
+        return fail(error, "Bad capacity");
+    if (capacity < 1 || capacity > (int64_t)CUCKOO_MAX_CAPACITY) {
+        errbuf_set(error, "Capacity must be in the range [1, %llu]", (unsigned long long)CUCKOO_MAX_CAPACITY);
+        return false;
+    }
+    out->capacity = (uint64_t)capacity;
+    return true;
+}
+
+/* The numbers of our layout that a command need not say. */
+static struct cuckoo_numbers rate_defaults(const struct cuckoo_numbers *defaults, bool keyed)
+{
+    keyed = keyed || defaults->keyed;
+    return (struct cuckoo_numbers){
+        .capacity = defaults->capacity,
+        .bucket_size = CUCKOO_RATE_BUCKET,
+        .iterations = CUCKOO_RATE_ITERATIONS,
+        .expansion = CUCKOO_RATE_EXPANSION,
+        .keyed = keyed,
+        .key = keyed ? defaults->key : 0,
+    };
+}
+
+/* capacity ERROR rate [MAXITERATIONS n] [EXPANSION n] [KEYED]; with `items_out`, [ITEMS n]. The capacity is word `at`;
+ * each word is known, unlike in RedisBloom. */
+static bool read_rated(const struct bf_args *args, size_t at, const struct cuckoo_numbers *defaults,
+                       struct cuckoo_numbers *out, int64_t *items_out, struct errbuf *error)
+{
+    *out = rate_defaults(defaults, has_word(args, at + 1, "KEYED"));
+    for (size_t i = at + 1; i < args->argc; i++) {
+        struct slice word = bf_arg(args, i);
+        bool counted = slice_is(word, "MAXITERATIONS") || slice_is(word, "EXPANSION");
+        bool last = i + 1 == args->argc;
+        if (slice_is(word, "KEYED"))
+            continue;
+        if (!counted && !slice_is(word, "ERROR") && !(items_out && slice_is(word, "ITEMS"))) {
+            errbuf_set(error, "ERR syntax error: the options beside ERROR are MAXITERATIONS, EXPANSION, KEYED%s",
+                       items_out ? ", ITEMS" : "");
+            return false;
+        }
+        if (last)
+            return wrong_arity(args, error);
+        if (slice_is(word, "ERROR") && !read_rate(bf_arg(args, i + 1), &out->error_rate, error))
+            return false;
+        if (slice_is(word, "ITEMS") && (!slice_to_int64(bf_arg(args, i + 1), items_out) || *items_out < 1))
+            return fail(error, "ERR ITEMS must be a whole number of at least 1");
+        i++;
+    }
+    return read_rate_capacity(bf_arg(args, at), out, error) &&
+           read_option(args, "MAXITERATIONS", at + 1, 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) &&
+           read_option(args, "EXPANSION", at + 1, 0, BLOOM_MAX_EXPANSION, &out->expansion, error);
+}
+
+/* RedisBloom's layout has no keys. */
+static bool is_keyed_without_rate(const struct bf_args *args, size_t at, struct errbuf *error)
+{
+    if (!has_word(args, at, "KEYED"))
+        return false;
+    return !fail(error, CF_KEYED_NO_RATE);
+}
+
 bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
                      struct errbuf *error)
 {
-    return read_numbers(args, 2, defaults, out, error);
+    if (has_word(args, 3, "ERROR"))
+        return read_rated(args, 2, defaults, out, NULL, error);
+    return !is_keyed_without_rate(args, 3, error) && read_numbers(args, 2, defaults, out, error);
 }
 
 bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_plan *out,
@@ -93,6 +187,11 @@ bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defau
     static const char *const words[] = {"BUCKETSIZE", "MAXITERATIONS", "EXPANSION", "ITEMS"};
     struct slice value;
     int64_t items = 0;
+    if (has_word(args, 2, "ERROR")) {
+        bool read = read_rated(args, 1, defaults, &out->numbers, &items, error);
+        out->items = (uint64_t)items;
+        return read;
+    }
     if (!read_numbers(args, 1, defaults, &out->numbers, error))
         return false;
     for (size_t i = 2; i < args->argc; i += 2) { /* ours: no word is passed over */
@@ -100,9 +199,9 @@ bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defau
         for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
             known = known || slice_is(bf_arg(args, i), words[w]);
         if (!known)
-            return fail(error, "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ITEMS");
+            return fail(error, "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ERROR, ITEMS");
     }
-    if (find_option(args, "ITEMS", &value) && (!slice_to_int64(value, &items) || items < 1))
+    if (find_option(args, "ITEMS", 2, &value) && (!slice_to_int64(value, &items) || items < 1))
         return fail(error, "ERR ITEMS must be a whole number of at least 1");
     out->items = (uint64_t)items;
     return true;
@@ -116,9 +215,11 @@ static char letter_of(struct slice word)
     return (char)(word.len == 0 ? 0 : word.ptr[0] | 0x20);
 }
 
-static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbers, struct errbuf *error)
+static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbers, bool rated, struct errbuf *error)
 {
     int64_t capacity;
+    if (rated)
+        return read_rate_capacity(word, numbers, error);
     if (!slice_to_int64(word, &capacity))
         return fail(error, "Bad capacity");
     if (!capacity_is_possible(capacity, numbers->bucket_size)) {
@@ -130,16 +231,45 @@ static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbe
     return true;
 }
 
+/* The number of words of the option at word i of CF.INSERT. */
+static size_t insert_words(const struct bf_args *args, size_t i)
+{
+    return letter_of(bf_arg(args, i)) == 'c' || slice_is(bf_arg(args, i), "ERROR") ? 2 : 1;
+}
+
+/* Whether CF.INSERT has this option. */
+static bool insert_has(const struct bf_args *args, const char *word)
+{
+    for (size_t i = 2; i < args->argc && letter_of(bf_arg(args, i)) != 'i'; i += insert_words(args, i))
+        if (slice_is(bf_arg(args, i), word))
+            return true;
+    return false;
+}
+
 bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_insert *out,
                     struct errbuf *error)
 {
-    *out = (struct cf_insert){.numbers = *defaults};
+    bool rated = insert_has(args, "ERROR");
+    if (!rated && insert_has(args, "KEYED"))
+        return fail(error, CF_KEYED_NO_RATE);
+    *out = (struct cf_insert){.numbers = rated ? rate_defaults(defaults, insert_has(args, "KEYED")) : *defaults};
+    if (!rated)
+        out->numbers.keyed = false;
     for (size_t i = 2; i < args->argc; i++) {
+        if (slice_is(bf_arg(args, i), "KEYED"))
+            continue;
+        if (slice_is(bf_arg(args, i), "ERROR")) {
+            if (++i == args->argc)
+                return wrong_arity(args, error);
+            if (!read_rate(bf_arg(args, i), &out->numbers.error_rate, error))
+                return false;
+            continue;
+        }
         switch (letter_of(bf_arg(args, i))) {
         case 'c':
             if (++i == args->argc)
                 return wrong_arity(args, error);
-            if (!read_insert_capacity(bf_arg(args, i), &out->numbers, error))
+            if (!read_insert_capacity(bf_arg(args, i), &out->numbers, rated, error))
                 return false;
             break;
         case 'n':
@@ -159,7 +289,7 @@ size_t cf_first_item(const struct bf_args *args)
 {
     size_t i = 2;
     while (letter_of(bf_arg(args, i)) != 'i')
-        i += letter_of(bf_arg(args, i)) == 'c' ? 2 : 1;
+        i += insert_words(args, i);
     return i + 1;
 }
 
@@ -181,10 +311,27 @@ bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *err
 
 static void reply_full(const struct bf_out *out, const struct cuckoo_state *state)
 {
-    double slots = (double)state->slots, items = (double)state->items;
-    bf_out_named_real(out, "Fill ratio", items / slots);
+    double bytes = (double)state->bytes, items = (double)state->items;
+    bf_out_named_real(out, "Fill ratio", items / (double)state->slots);
     bf_out_named_real(out, "Current error rate", state->rate);
-    bf_out_named_real(out, "Bytes per item", state->items ? slots / items : 0);
+    bf_out_named_real(out, "Bytes per item", state->items ? bytes / items : 0);
+}
+
+/* Of a filter that keeps its rate. */
+static void reply_rate(const struct bf_out *out, const struct bloom_filter *filter, const struct cuckoo_state *state)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+    struct bloom_layer_view first;
+    char text[BF_KEY_TEXT];
+    bloom_filter_layer(filter, 0, &first);
+    bf_out_named_real(out, "Error rate", params->error_rate);
+    bf_out_named_count(out, "Capacity", params->capacity);
+    bf_out_named_count(out, "Fingerprint bits", state->slot_bits);
+    bf_out_named_count(out, "Most filters", cuckoo_most_layers(params, &first.shape));
+    if (params->key) {
+        out->ops->status(out->ctx, "Key");
+        bf_out_text(out, bf_key_text(params->key, text));
+    }
 }
 
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full)
@@ -196,7 +343,7 @@ void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, 
         const char *name;
         uint64_t value;
     } fields[] = {
-        {"Size", INFO_FILTER_BYTES + (uint64_t)INFO_LAYER_BYTES * state.nlayers + state.slots},
+        {"Size", INFO_FILTER_BYTES + (uint64_t)INFO_LAYER_BYTES * state.nlayers + state.bytes},
         {"Number of buckets", state.buckets},
         {"Number of filters", state.nlayers},
         {"Number of items inserted", state.items},
@@ -206,11 +353,14 @@ void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, 
         {"Max iterations", params->iterations},
     };
     size_t n = sizeof(fields) / sizeof(fields[0]);
-    out->ops->map(out->ctx, n + (full ? 3 : 0));
+    bool rate = full && bloom_params_keep_rate(params);
+    out->ops->map(out->ctx, n + (full ? 3u : 0u) + (rate ? 4u + (params->key != 0) : 0u));
     for (size_t i = 0; i < n; i++)
         bf_out_named_count(out, fields[i].name, fields[i].value);
     if (full)
         reply_full(out, &state);
+    if (rate)
+        reply_rate(out, filter, &state);
 }
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)

@@ -25,14 +25,17 @@
 #define CF_BAD_HEADER   "Invalid header"
 #define CF_NOT_MADE     "Couldn't create filter!"
 #define CF_NOT_LOADED   "Couldn't load chunk!"
+#define CF_KEYED_NO_RATE \
+    "ERR KEYED needs ERROR rate: RedisBloom's layout, which filters without ERROR have, has no keys"
 
 /* All that read: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
-/* CF.RESERVE key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n] */
+/* CF.RESERVE key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n]; or, for a filter in our layout,
+ * key capacity ERROR rate [MAXITERATIONS n] [EXPANSION n] [KEYED]. The defaults are those of RedisBloom's layout. */
 bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
                      struct errbuf *error);
 
-/* CF.PLAN capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n] [ITEMS n] */
+/* CF.PLAN capacity [BUCKETSIZE n|ERROR rate] [MAXITERATIONS n] [EXPANSION n] [ITEMS n] */
 struct cf_plan {
     struct cuckoo_numbers numbers;
     uint64_t items; /* 0: not asked */
@@ -40,7 +43,7 @@ struct cf_plan {
 bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_plan *out,
                   struct errbuf *error);
 
-/* CF.INSERT and CF.INSERTNX key [CAPACITY n] [NOCREATE] ITEMS item ... */
+/* CF.INSERT and CF.INSERTNX key [CAPACITY n] [ERROR rate [KEYED]] [NOCREATE] ITEMS item ... */
 struct cf_insert {
     struct cuckoo_numbers numbers; /* of a filter that the command creates */
     bool no_create;
@@ -57,7 +60,7 @@ size_t cf_first_item(const struct bf_args *args);
 void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_new);
 
 /* CF.INFO key [FULL]: RedisBloom's fields; FULL adds the share of taken slots, the error rate now and the bytes an item
- * takes. */
+ * takes; and in our layout the rate that it keeps, and what follows from it. */
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
 /* Replies with the size and the rates of a filter that is not made. `most_layers`: the most sub-filters that it may

@@ -298,8 +298,9 @@ HANDLER(cmd_bf_apply)
         engine.ReplyWithError(call->ctx, "ERR this command is for replication only");
         return;
     }
-    if (call_open_any(call)) {
-        if (apply(call, &err)) {
+    bool cuckoo = slice_is(call_arg(call, 2), "CFADD") || slice_is(call_arg(call, 2), "CFDEL");
+    if (cuckoo || call_open_any(call)) {
+        if (cuckoo ? cf_apply(call, &err) : apply(call, &err)) {
             engine.ReplyWithSimpleString(call->ctx, "OK");
         } else {
             engine.Log(call->ctx, "warning", "bloomery: %s cannot be applied: %s", call->name, err.text);

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf_texts.h"
+#include "bloom_keyring.h"
+#include "bytes.h"
 #include "cf_request.h"
 #include "effects.h"
 #include "handlers.h"
@@ -15,10 +18,20 @@
 static uint64_t hash_of(const struct call *call, size_t i)
 {
     struct slice item = call_arg(call, i);
-    return cuckoo_hash(item.ptr, item.len);
+    return cuckoo_hash_for(value_filter(call->value), item.ptr, item.len);
 }
 
 /* ---- creating ---- */
+
+/* False, after an error reply, if the key of the filter is not here. */
+static bool has_its_key(struct call *call)
+{
+    uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
+    char text[BF_KEY_TEXT];
+    if (key)
+        call_error(call, BF_NO_KEY, bf_key_text(key, text));
+    return key == 0;
+}
 
 /* Makes the filter of a call that is open for writing and has none, and tells everybody. False after an error reply. */
 static bool make(struct call *call, const struct cuckoo_numbers *numbers)
@@ -28,6 +41,10 @@ static bool make(struct call *call, const struct cuckoo_numbers *numbers)
     struct bloom_params params;
     struct bloom_shape shape;
     int status;
+    if (numbers->keyed && !numbers->key) {
+        engine.ReplyWithError(call->ctx, BF_NEW_NO_KEY);
+        return false;
+    }
     if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK) {
         call_error(call, CF_NO_MEMORY, err.text);
         return false;
@@ -83,7 +100,7 @@ static bool open_for_add(struct call *call, const struct cuckoo_numbers *numbers
     if (!call_open_cuckoo(call))
         return false;
     if (call->value)
-        return is_open(call);
+        return has_its_key(call) && is_open(call);
     if (!may_create || (!settings.auto_create && !call_must_obey(call))) {
         engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
         return false;
@@ -210,20 +227,25 @@ HANDLER(cmd_cf_insertnx)
 
 /* ---- questions: a filter that is missing, or of another type, has no items ---- */
 
-static const struct bloom_filter *for_question(struct call *call)
+/* False after an error reply. *filter_out is NULL if there is no filter. */
+static bool for_question(struct call *call, const struct bloom_filter **filter_out)
 {
-    return call_find_cuckoo(call) == CALL_THERE ? value_filter(call->value) : NULL;
+    *filter_out = call_find_cuckoo(call) == CALL_THERE ? value_filter(call->value) : NULL;
+    return !*filter_out || has_its_key(call);
 }
 
 HANDLER(cmd_cf_exists)
 {
-    const struct bloom_filter *filter = for_question(call);
-    call_bool(call, filter && cuckoo_query(filter, hash_of(call, 2)));
+    const struct bloom_filter *filter;
+    if (for_question(call, &filter))
+        call_bool(call, filter && cuckoo_query(filter, hash_of(call, 2)));
 }
 
 HANDLER(cmd_cf_mexists)
 {
-    const struct bloom_filter *filter = for_question(call);
+    const struct bloom_filter *filter;
+    if (!for_question(call, &filter))
+        return;
     size_t n = (size_t)call->argc - 2;
     engine.ReplyWithArray(call->ctx, (long)n);
     for (size_t done = 0; done < n;) {
@@ -241,8 +263,9 @@ HANDLER(cmd_cf_mexists)
 
 HANDLER(cmd_cf_count)
 {
-    const struct bloom_filter *filter = for_question(call);
-    engine.ReplyWithLongLong(call->ctx, filter ? (long long)cuckoo_count(filter, hash_of(call, 2)) : 0);
+    const struct bloom_filter *filter;
+    if (for_question(call, &filter))
+        engine.ReplyWithLongLong(call->ctx, filter ? (long long)cuckoo_count(filter, hash_of(call, 2)) : 0);
 }
 
 /* ---- deleting ---- */
@@ -253,21 +276,54 @@ static void compact(struct bloom_filter *filter, bool all)
     (void)cuckoo_compact(filter, UINT64_MAX, NULL);
 }
 
+static bool delete_one(struct bloom_filter *filter, uint64_t hash)
+{
+    bool deleted = cuckoo_delete(filter, hash, NULL);
+    if (deleted && cuckoo_is_sparse(filter))
+        compact(filter, false);
+    return deleted;
+}
+
 HANDLER(cmd_cf_del)
 {
     if (call_find_cuckoo(call) != CALL_THERE) {
         engine.ReplyWithError(call->ctx, CF_DEL_MISSING);
         return;
     }
-    struct bloom_filter *filter = value_filter(call->value);
-    bool deleted = cuckoo_delete(filter, hash_of(call, 2), NULL);
+    if (!has_its_key(call))
+        return;
+    uint64_t hash = hash_of(call, 2);
+    bool deleted = delete_one(value_filter(call->value), hash);
     if (deleted) {
-        if (cuckoo_is_sparse(filter))
-            compact(filter, false);
-        effect_verbatim(call);
+        effect_cuckoo_deleted(call, hash);
         effect_changed(call, NULL);
     }
     call_bool(call, deleted);
+}
+
+bool cf_apply(struct call *call, struct errbuf *err)
+{
+    bool adds = slice_is(call_arg(call, 2), "CFADD");
+    if (call_find_cuckoo(call) != CALL_THERE) {
+        errbuf_set(err, "there is no such cuckoo filter");
+        return false;
+    }
+    struct bloom_filter *filter = value_filter(call->value);
+    for (int i = 3; i < call->argc; i++) {
+        struct slice bytes = call_arg(call, (size_t)i);
+        if (bytes.len != 8) {
+            errbuf_set(err, "a hash of a cuckoo filter has 8 bytes, not %zu", bytes.len);
+            return false;
+        }
+        uint64_t hash = le64_get((const unsigned char *)bytes.ptr);
+        if (!adds)
+            (void)delete_one(filter, hash);
+        else if (cuckoo_add(filter, hash, false, NULL, err) == BLOOM_NO_ROOM)
+            return false;
+    }
+    effect_verbatim(call);
+    effect_changed(call, NULL);
+    return true;
 }
 
 /* The sum of all items' layers, which each move of a compaction makes smaller; and what else it changes. */

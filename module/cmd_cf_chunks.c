@@ -48,6 +48,8 @@ static void load_header(struct call *call, struct slice data)
     }
     cuckoo_set_counts(value_filter(value), 0, deletes);
     call_put(call, value);
+    if (value_key_is_new(value, &err))
+        engine.Log(call->ctx, "warning", "bloomery: %s", err.text);
     tell(call, "bloom.reserve");
     engine.ReplyWithSimpleString(call->ctx, "OK");
 }

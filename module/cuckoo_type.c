@@ -1,6 +1,8 @@
 /* The fields are those of persist/formats/cuckoo_dump.c; here the engine reads and writes them, and compresses. */
 #include "cuckoo_type.h"
 
+#include <string.h>
+
 #include "cf_chunks.h"
 #include "memory.h"
 #include "settings.h"
@@ -8,9 +10,9 @@
 
 static struct engine_type *own, *theirs; /* `theirs` NULL: not taken over */
 
-struct engine_type *cuckoo_type_of_new(void)
+struct engine_type *cuckoo_type_for(const struct bloom_params *params)
 {
-    return theirs ? theirs : own;
+    return theirs && !bloom_params_keep_rate(params) ? theirs : own;
 }
 
 bool cuckoo_type_is(const struct engine_type *type)
@@ -18,7 +20,7 @@ bool cuckoo_type_is(const struct engine_type *type)
     return type && (type == own || type == theirs);
 }
 
-/* Slots in memory are the bytes of RedisBloom. */
+/* Slots in memory are the bytes of a value. */
 static const char *slots_of(const struct bloom_layer_view *view)
 {
     return (const char *)(void *)view->words;
@@ -26,7 +28,17 @@ static const char *slots_of(const struct bloom_layer_view *view)
 
 /* ---- out ---- */
 
-static void save(struct engine_io *io, void *at)
+static void save_rate(struct engine_io *io, const struct cuckoo_head *head)
+{
+    uint64_t rate;
+    memcpy(&rate, &head->error_rate, sizeof(rate));
+    engine.SaveUnsigned(io, head->bits);
+    engine.SaveUnsigned(io, head->capacity);
+    engine.SaveUnsigned(io, rate);
+    engine.SaveUnsigned(io, head->key);
+}
+
+static void save_as(struct engine_io *io, void *at, bool as_own)
 {
     const struct bloom_filter *filter = value_filter(at);
     struct cuckoo_head head;
@@ -38,29 +50,40 @@ static void save(struct engine_io *io, void *at)
     engine.SaveUnsigned(io, head.bucket_size);
     engine.SaveUnsigned(io, head.iterations);
     engine.SaveUnsigned(io, head.expansion);
+    if (as_own)
+        save_rate(io, &head);
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
         engine.SaveUnsigned(io, cuckoo_shape_buckets(&view.shape));
-        engine.SaveStringBuffer(io, slots_of(&view), (size_t)view.capacity);
+        engine.SaveStringBuffer(io, slots_of(&view), (size_t)cuckoo_shape_bytes(&view.shape));
     }
 }
 
-/* RedisBloom's form, also for an empty filter. */
+static void save(struct engine_io *io, void *at)
+{
+    save_as(io, at, true);
+}
+
+static void save_theirs(struct engine_io *io, void *at)
+{
+    save_as(io, at, false);
+}
+
+/* RedisBloom's form, or ours, also for an empty filter. */
 static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
 {
     const struct bloom_filter *filter = value_filter(at);
-    unsigned char header[CUCKOO_HEADER_BYTES];
+    unsigned char header[CUCKOO_HEADER_MAX];
     long long iterator = CF_FIRST_ITERATOR;
     struct cuckoo_head head;
     cuckoo_head_of(filter, &head);
-    cuckoo_head_put(&head, header);
-    engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, (const char *)header, sizeof(header));
+    engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, (const char *)header, cuckoo_head_put(&head, header));
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        for (uint64_t done = 0; done < view.capacity;) {
-            uint64_t left = view.capacity - done;
+        for (uint64_t done = 0, bytes = cuckoo_shape_bytes(&view.shape); done < bytes;) {
+            uint64_t left = bytes - done;
             size_t len = left < CF_CHUNK_BYTES ? (size_t)left : CF_CHUNK_BYTES;
             iterator += (long long)len;
             engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, slots_of(&view) + done, len);
@@ -73,15 +96,14 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
 static void digest(struct engine_digest *out, void *at)
 {
     const struct bloom_filter *filter = value_filter(at);
-    unsigned char header[CUCKOO_HEADER_BYTES];
+    unsigned char header[CUCKOO_HEADER_MAX];
     struct cuckoo_head head;
     cuckoo_head_of(filter, &head);
-    cuckoo_head_put(&head, header);
-    engine.DigestAddStringBuffer(out, (const char *)header, sizeof(header));
+    engine.DigestAddStringBuffer(out, (const char *)header, cuckoo_head_put(&head, header));
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        engine.DigestAddStringBuffer(out, slots_of(&view), (size_t)view.capacity);
+        engine.DigestAddStringBuffer(out, slots_of(&view), (size_t)cuckoo_shape_bytes(&view.shape));
     }
     engine.DigestEndSequence(out);
 }
@@ -101,8 +123,9 @@ static uint64_t read_unsigned(struct reading *from)
 }
 
 /* Limits for clients do not apply to a file or a primary; the machine's memory does. */
-static bool read_head(struct reading *from, struct cuckoo_head *head)
+static bool read_head(struct reading *from, bool as_own, struct cuckoo_head *head)
 {
+    *head = (struct cuckoo_head){0};
     head->nlayers = read_unsigned(from);
     head->buckets = read_unsigned(from);
     head->items = read_unsigned(from);
@@ -110,6 +133,13 @@ static bool read_head(struct reading *from, struct cuckoo_head *head)
     head->bucket_size = read_unsigned(from);
     head->iterations = read_unsigned(from);
     head->expansion = read_unsigned(from);
+    if (as_own) {
+        head->bits = read_unsigned(from);
+        head->capacity = read_unsigned(from);
+        uint64_t rate = read_unsigned(from);
+        memcpy(&head->error_rate, &rate, sizeof(rate));
+        head->key = read_unsigned(from);
+    }
     if (!engine.IsIOError(from->io))
         return cuckoo_head_plan(head, &from->plan, &from->err) == DUMP_OK &&
                memory_possible(from->plan.bytes, &from->err);
@@ -139,23 +169,23 @@ static bool read_layer(struct reading *from, unsigned index)
     }
     size_t len;
     char *slots = value_load_string(from->io, &len);
-    bool right = slots && len == shape->capacity, made = right && make_layer(from, index);
+    bool right = slots && len == cuckoo_shape_bytes(shape), made = right && make_layer(from, index);
     if (made)
         cuckoo_fill(value_filter(from->value), index, 0, slots, len);
     else if (!slots)
         errbuf_set(&from->err, "the slots of sub-filter %u are missing", index);
     else if (!right)
-        errbuf_set(&from->err, "%zu slots of sub-filter %u, which has %llu", len, index,
-                   (unsigned long long)shape->capacity);
+        errbuf_set(&from->err, "%zu bytes of sub-filter %u, which has %llu", len, index,
+                   (unsigned long long)cuckoo_shape_bytes(shape));
     if (slots)
         engine.Free(slots);
     return made;
 }
 
-static bool read_filter(struct reading *from)
+static bool read_filter(struct reading *from, bool as_own)
 {
     struct cuckoo_head head;
-    if (!read_head(from, &head))
+    if (!read_head(from, as_own, &head))
         return false;
     for (unsigned i = 0; i < from->plan.nlayers; i++)
         if (!read_layer(from, i))
@@ -165,7 +195,8 @@ static bool read_filter(struct reading *from)
     return true;
 }
 
-static void *load(struct engine_io *io, int version)
+/* `newest`: version of the type. */
+static void *load_up_to(struct engine_io *io, int version, int newest)
 {
     struct reading *from = memory_zeroed(sizeof(*from));
     struct value *value = NULL;
@@ -177,16 +208,28 @@ static void *load(struct engine_io *io, int version)
                    "it is of RedisBloom before 2.2 (encoding %d), whose hashes later versions do not use: make it anew "
                    "from its items",
                    version);
-    else if (version != CUCKOO_ENCVER)
+    else if (version > newest)
         errbuf_set(&from->err, "version %d of the encoding is not known here", version);
-    else if (read_filter(from))
+    else if (read_filter(from, version == CUCKOO_OWN_ENCVER))
         value = from->value;
     if (!value && from->value)
         value_free(from->value);
     if (!value && engine.LogIOError)
         engine.LogIOError(io, "warning", "bloomery: a cuckoo filter cannot be read: %s", from->err.text);
+    if (value && value_key_is_new(value, &from->err) && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: %s", from->err.text);
     memory_release(from);
     return value;
+}
+
+static void *load(struct engine_io *io, int version)
+{
+    return load_up_to(io, version, CUCKOO_OWN_ENCVER);
+}
+
+static void *load_theirs(struct engine_io *io, int version)
+{
+    return load_up_to(io, version, CUCKOO_ENCVER);
 }
 
 /* ---- registering ---- */
@@ -198,7 +241,9 @@ bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err
     methods.rdb_save = save;
     methods.aof_rewrite = rewrite;
     methods.digest = digest;
-    own = engine.CreateDataType(ctx, CUCKOO_OWN_TYPE_NAME, CUCKOO_ENCVER, &methods);
+    own = engine.CreateDataType(ctx, CUCKOO_OWN_TYPE_NAME, CUCKOO_OWN_ENCVER, &methods);
+    methods.rdb_load = load_theirs;
+    methods.rdb_save = save_theirs;
     theirs = own && take_over ? engine.CreateDataType(ctx, CUCKOO_TYPE_NAME, CUCKOO_ENCVER, &methods) : NULL;
     if (own && (theirs || !take_over))
         return true;

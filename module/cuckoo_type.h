@@ -1,5 +1,5 @@
 /* cuckoo_type: cuckoo filters as values of the engine: saved, loaded, and rewritten as CF.LOADCHUNK. The type is
- * RedisBloom's with `take-over yes`, and otherwise one of the module's own, in the same encoding.
+ * RedisBloom's with `take-over yes`, and otherwise, or in our layout, one of the module's own.
  *
  * Thread: as value.h. */
 #ifndef BLOOMERY_MODULE_CUCKOO_TYPE_H
@@ -7,14 +7,15 @@
 
 #include <stdbool.h>
 
+#include "bloom_params.h"
 #include "engine.h"
 #include "errbuf.h"
 
 /* Registers the types, once values_init() has been called. False with a text. */
 bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
 
-/* That of new values. */
-struct engine_type *cuckoo_type_of_new(void);
+/* That of new values with these parameters. */
+struct engine_type *cuckoo_type_for(const struct bloom_params *params);
 
 /* Whether values of this type are cuckoo filters: a file of a time without `take-over` has the other one. */
 bool cuckoo_type_is(const struct engine_type *type);

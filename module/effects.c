@@ -6,6 +6,7 @@
 #include "bloom_window_follow.h"
 #include "bytes.h"
 #include "cf_chunks.h"
+#include "cuckoo.h"
 #include "redisbloom_type.h"
 #include "settings.h"
 #include "value_window.h"
@@ -163,24 +164,24 @@ void effect_added(struct call *call, size_t first, const uint32_t *added, size_t
 
 /* ---- cuckoo filters ---- */
 
-/* Whether CF.RESERVE says what makes this filter. It refuses a capacity that settings may have, and looks for its
+/* Whether CF.RESERVE says what makes this filter. It does not say the key of a KEYED one, and which of its numbers
+ * follow from a rate may change with the version. It refuses a capacity that settings may have, and looks for its
  * options in the name of the key, too, as RedisBloom does. */
 static bool reserve_says_it(struct slice name, const struct cuckoo_numbers *numbers)
 {
-    return numbers->capacity >= 2 * (uint64_t)numbers->bucket_size && !slice_is(name, "BUCKETSIZE") &&
-           !slice_is(name, "MAXITERATIONS") && !slice_is(name, "EXPANSION");
+    return numbers->error_rate == 0 && numbers->capacity >= 2 * (uint64_t)numbers->bucket_size &&
+           !slice_is(name, "BUCKETSIZE") && !slice_is(name, "MAXITERATIONS") && !slice_is(name, "EXPANSION");
 }
 
 void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers)
 {
-    unsigned char header[CUCKOO_HEADER_BYTES];
+    unsigned char header[CUCKOO_HEADER_MAX];
     struct cuckoo_head head;
     char words[4][24];
     if (!reserve_says_it(call_arg(call, 1), numbers)) {
         cuckoo_head_of(value_filter(call->value), &head);
-        cuckoo_head_put(&head, header);
         engine.Replicate(call->ctx, names.cf_loadchunk, "slb", call->argv[1], (long long)CF_FIRST_ITERATOR,
-                         (const char *)header, sizeof(header));
+                         (const char *)header, cuckoo_head_put(&head, header));
         return;
     }
     snprintf(words[0], sizeof(words[0]), "%llu", (unsigned long long)numbers->capacity);
@@ -191,8 +192,44 @@ void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers)
                      "MAXITERATIONS", words[2], "EXPANSION", words[3]);
 }
 
+/* Of a KEYED filter: who applies this needs no key. */
+static void replicate_cuckoo_hashes(struct call *call, size_t first, const uint32_t *added, size_t n)
+{
+    const struct bloom_filter *filter = value_filter(call->value);
+    struct engine_string *hashes[64];
+    size_t count = 0, most = sizeof(hashes) / sizeof(hashes[0]);
+    for (size_t i = 0; i < n; i++) {
+        if (added[i / 32] >> (i % 32) & 1) {
+            struct slice item = call_arg(call, first + i);
+            unsigned char bytes[8];
+            le64_put(bytes, cuckoo_hash_for(filter, item.ptr, item.len));
+            hashes[count++] = engine.CreateString(NULL, (const char *)bytes, sizeof(bytes));
+        }
+        if (count == 0 || (count < most && i + 1 < n))
+            continue;
+        engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "CFADD", hashes, count);
+        while (count > 0)
+            engine.FreeString(NULL, hashes[--count]);
+    }
+}
+
+void effect_cuckoo_deleted(struct call *call, uint64_t hash)
+{
+    unsigned char bytes[8];
+    if (bloom_filter_params(value_filter(call->value))->key == 0) {
+        effect_verbatim(call);
+        return;
+    }
+    le64_put(bytes, hash);
+    engine.Replicate(call->ctx, names.apply, "scb", call->argv[1], "CFDEL", (const char *)bytes, sizeof(bytes));
+}
+
 void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came)
 {
+    if (bloom_filter_params(value_filter(call->value))->key) {
+        replicate_cuckoo_hashes(call, first, added, n);
+        return;
+    }
     if (as_it_came) {
         effect_verbatim(call);
         return;

@@ -8,6 +8,8 @@
  *     BF.APPLY key LAYER index header     its next layer
  *     BF.APPLY key ITEMS count ...        the counts of its layers, after a merge
  *     BF.APPLY key ADD hash ...           items added to a KEYED filter: who applies this needs no key
+ *     BF.APPLY key CFADD hash ...         the same of a cuckoo filter
+ *     BF.APPLY key CFDEL hash             an item of a KEYED cuckoo filter is deleted
  *     BF.APPLY key TURN layer number unix-us header    a part of a window takes this layer, an old one or the next
  *     BF.APPLY key DROP number            a window's parts below this number are gone
  *     BF.APPLY key UNION header name places ...    the union of windows: which layers of each went into which of its
@@ -16,9 +18,9 @@
  * Adds to a window are replicated like adds to any filter, also if they were answered 0 but placed (REFRESH). A replica
  * places their items in the newest part without a test.
  *
- * Of cuckoo filters RedisBloom's commands say all: CF.RESERVE with every number, CF.ADD and CF.INSERT with the items
- * that have been added, the header of CF.LOADCHUNK, whose result no setting changes. What is done with a filter is the
- * same everywhere, evictions, growth and compactions, too.
+ * Of other cuckoo filters RedisBloom's commands say all: CF.RESERVE with every number, CF.ADD and CF.INSERT with the
+ * items that have been added, the header of CF.LOADCHUNK, whose result no setting changes. What is done with a filter
+ * is the same everywhere, evictions, growth and compactions, too.
  *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
@@ -57,6 +59,9 @@ void effect_added(struct call *call, size_t first, const uint32_t *added, size_t
 
 /* The cuckoo filter of the call has come into being, with these numbers. */
 void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers);
+
+/* An item with this hash, the one of the command, has been deleted from a cuckoo filter. */
+void effect_cuckoo_deleted(struct call *call, uint64_t hash);
 
 /* Of the n words from `first` on, those whose bit is set in `added` have been added to a cuckoo filter. `as_it_came`:
  * the command says the same to a replica, and nothing has been told yet. */

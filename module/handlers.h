@@ -19,6 +19,9 @@
 #undef CF_HANDLER
 HANDLER_DECLARED(cmd_bf_apply);
 
+/* BF.APPLY of a cuckoo filter's hashes (effects.h). False with the reason. */
+bool cf_apply(struct call *call, struct errbuf *err);
+
 #define HANDLER(function)                                                                \
     static inline __attribute__((always_inline)) void function##_run(struct call *call); \
     HANDLER_DECLARED(function)                                                           \

@@ -14,7 +14,7 @@ struct engine_type *redisbloom_type;
 struct engine_type *value_type_of(const struct value *value)
 {
     if (bloom_params_is_cuckoo(bloom_filter_params(value_filter(value))))
-        return cuckoo_type_of_new();
+        return cuckoo_type_for(bloom_filter_params(value_filter(value)));
     bool theirs = redisbloom_type && !value->load && redisbloom_is_layout(value_filter(value));
     return theirs ? redisbloom_type : value_type;
 }

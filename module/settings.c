@@ -353,6 +353,8 @@ struct cuckoo_numbers settings_cuckoo_numbers(void)
         .bucket_size = (unsigned)settings.cf_bucket_size,
         .iterations = (unsigned)settings.cf_max_iterations,
         .expansion = (unsigned)settings.cf_expansion_factor,
+        .keyed = settings.keyed,
+        .key = keys_first(),
     };
 }
 

@@ -19,19 +19,30 @@ uint64_t cuckoo_hash(const void *data, size_t len)
     return murmur2_64a(data, len, 0);
 }
 
+uint64_t cuckoo_hash_for(const struct bloom_filter *filter, const void *data, size_t len)
+{
+    const struct bloom_key *key = filter->first.geometry->key;
+    unsigned char keyed[SIPHASH_BYTES];
+
+    if (__builtin_expect(key == NULL, 1))
+        return cuckoo_hash(data, len);
+    siphash(&key->secret.items, data, len, keyed);
+    return cuckoo_hash(keyed, sizeof(keyed));
+}
+
 /* ---- queries ---- */
 
-static bool layer_has(const struct bloom_layer *layer, uint64_t hash, unsigned char fingerprint)
+static bool layer_has(const struct bloom_layer *layer, uint64_t hash, unsigned fingerprint)
 {
-    uint64_t mask = cuckoo_mask(layer);
+    uint64_t bucket = cuckoo_first(layer->geometry, hash);
 
-    return cuckoo_find(layer, hash & mask, fingerprint) != UINT64_MAX ||
-           cuckoo_find(layer, cuckoo_other(hash, fingerprint) & mask, fingerprint) != UINT64_MAX;
+    return cuckoo_find(layer, bucket, fingerprint) != UINT64_MAX ||
+           cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), fingerprint) != UINT64_MAX;
 }
 
 static bool look(const struct bloom_filter *filter, uint64_t hash)
 {
-    unsigned char fingerprint = cuckoo_fingerprint(hash);
+    unsigned fingerprint = cuckoo_fingerprint(filter->first.geometry, hash);
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
     while (layer && !layer_has(layer, hash, fingerprint)) {
@@ -69,33 +80,25 @@ bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash)
 void cuckoo_prefetch(const struct bloom_filter *filter, uint64_t hash)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
-    uint64_t mask = cuckoo_mask(layer), n = layer->geometry->k;
+    const struct bloom_geometry *geometry = layer->geometry;
+    uint64_t bucket = cuckoo_first(geometry, hash), bits = (uint64_t)geometry->k * cuckoo_slot_bits(geometry);
 
-    __builtin_prefetch(cuckoo_bytes(layer) + (hash & mask) * n);
-    __builtin_prefetch(cuckoo_bytes(layer) + (cuckoo_other(hash, cuckoo_fingerprint(hash)) & mask) * n);
-}
-
-static uint64_t count_in(const struct bloom_layer *layer, uint64_t bucket, unsigned char fingerprint)
-{
-    unsigned n = layer->geometry->k;
-    uint64_t count = 0;
-
-    for (unsigned i = 0; i < n; i++)
-        count += cuckoo_get(layer, bucket * n + i) == fingerprint;
-    return count;
+    __builtin_prefetch(cuckoo_bytes(layer) + bucket * bits / 8);
+    bucket = cuckoo_other(geometry, bucket, cuckoo_fingerprint(geometry, hash));
+    __builtin_prefetch(cuckoo_bytes(layer) + bucket * bits / 8);
 }
 
 uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
-    unsigned char fingerprint = cuckoo_fingerprint(hash);
+    unsigned fingerprint = cuckoo_fingerprint(filter->first.geometry, hash);
     uint64_t count = 0;
 
     bloom_lock_take(lock);
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
-        uint64_t mask = cuckoo_mask(layer);
-        count += count_in(layer, hash & mask, fingerprint);
-        count += count_in(layer, cuckoo_other(hash, fingerprint) & mask, fingerprint);
+        uint64_t bucket = cuckoo_first(layer->geometry, hash);
+        count += cuckoo_count_in(layer, bucket, fingerprint);
+        count += cuckoo_count_in(layer, cuckoo_other(layer->geometry, bucket, fingerprint), fingerprint);
     }
     bloom_lock_give(lock);
     return count;
@@ -108,8 +111,9 @@ void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_
     double absent = 1;
 
     *state_out = (struct cuckoo_state){
-        .buckets = UINT64_C(1) << filter->first.geometry->n2,
+        .buckets = filter->first.geometry->capacity / filter->first.geometry->k,
         .bucket_size = filter->first.geometry->k,
+        .slot_bits = cuckoo_slot_bits(filter->first.geometry),
     };
     bloom_lock_take(lock);
     state_out->deletes = atomic_load_explicit(&cuckoo->deletes, memory_order_relaxed);
@@ -120,7 +124,8 @@ void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_
         state_out->items += items;
         state_out->slots += slots;
         state_out->nlayers++;
-        absent *= 1 - cuckoo_rate(layer->geometry->k, (double)items / (double)slots);
+        state_out->bytes += cuckoo_layer_bytes(layer);
+        absent *= 1 - cuckoo_rate(state_out->slot_bits, layer->geometry->k, (double)items / (double)slots);
     }
     bloom_lock_give(lock);
     state_out->rate = 1 - absent;

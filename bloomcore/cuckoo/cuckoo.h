@@ -1,11 +1,12 @@
-/* cuckoo: cuckoo filters in RedisBloom's layout: a filter (bloom_filter.h) whose layers, its sub-filters, have slots of
- * one byte: 0, or the fingerprint of an item. Items can be deleted.
+/* cuckoo: cuckoo filters: a filter (bloom_filter.h) whose layers, its sub-filters, have slots: 0, or the fingerprint of
+ * an item. Items can be deleted. In RedisBloom's layout a slot is a byte; in ours, which keeps an error rate, it has 8,
+ * 12 or 16 bits, and adds fill a layer up to 95 % (cuckoo_shape.h).
  *
  * Everything here is deterministic: the same operations in the same order give the same bytes. Each operation that
  * changes a filter has an ordinal, so a log's operations above the ordinal of a copy bring the copy up to date.
  *
  * Source: B. Fan et al., "Cuckoo Filter: Practically Better Than Bloom" (2014), with RedisBloom's hash, sizes and order
- * of evictions; docs/FORMAT.md has them exactly.
+ * of evictions, or ours; docs/FORMAT.md has both exactly.
  *
  * Thread: any number of threads, without further synchronisation. Queries take no lock and write nothing. They wait
  * while an add moves fingerprints, for some ten nanoseconds per move. Changes take the filter's lock. The functions
@@ -18,6 +19,9 @@
 
 /* The hash of an item; the fingerprint and the two buckets come from it. `data` may be NULL when `len` is 0. */
 uint64_t cuckoo_hash(const void *data, size_t len);
+
+/* The same for an item of a filter, which may be KEYED: its key must be here (bloom_keyring.h). */
+uint64_t cuckoo_hash_for(const struct bloom_filter *filter, const void *data, size_t len);
 
 /* Whether a fingerprint of the item is there (true: it may have been added, and not deleted since) or not (certainly
  * not). */
@@ -32,8 +36,9 @@ uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);
 
 /* Adds an item once more; with `only_new` unless it seems to be there (BLOOM_PRESENT). Of any number of threads that
  * add an item with `only_new` at the same time exactly one gets BLOOM_ADDED. BLOOM_FULL: no eviction has made room and
- * the filter does not grow. BLOOM_NO_ROOM: the next sub-filter would pass a limit; `err`, which may be NULL, has it.
- * The journal may be NULL; its grow(), which may be NULL, too, is asked before a sub-filter is added. */
+ * the filter does not grow, or its rate allows no further layer. BLOOM_NO_ROOM: the next sub-filter would pass a limit;
+ * `err`, which may be NULL, has it. The journal may be NULL; its grow(), which may be NULL, too, is asked before a
+ * sub-filter is added. */
 enum bloom_add cuckoo_add(struct bloom_filter *filter, uint64_t hash, bool only_new,
                           const struct bloom_journal *journal, struct errbuf *err);
 
@@ -60,9 +65,10 @@ struct cuckoo_state {
     uint64_t items;   /* adds less deletions */
     uint64_t deletes; /* since the last compaction */
     uint64_t ordinal; /* of the last operation; 0: there was none */
-    uint64_t slots;
+    uint64_t slots, bytes;
     uint64_t buckets; /* of the first sub-filter */
     unsigned bucket_size;
+    unsigned slot_bits;
     unsigned nlayers;
     double rate; /* probability that a query of an item never added says "present" now */
 };
@@ -75,12 +81,12 @@ void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_
 int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t deletes, const struct bloom_journal *journal,
                   struct errbuf *err);
 
-/* Sets `len` slots, counted over all layers one behind the other, from `at` on, which are all of one layer. They may be
- * slots that others add to. A record for each eight slots that change. */
+/* Sets `len` bytes of slots, counted over all layers one behind the other, from `at` on, which are all of one layer.
+ * They may be slots that others add to. A record for each eight bytes that change. */
 void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slots, size_t len,
                       const struct bloom_journal *journal);
 
-/* Whether these are slots of one layer. */
+/* Whether these are bytes of one layer. */
 bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t len);
 
 /* The bytes of the slots of all layers. */
@@ -115,8 +121,8 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
 /* Loading: counts the taken slots of all layers anew. */
 void cuckoo_recount(struct bloom_filter *filter);
 
-/* `len` slots, counted over all layers one behind the other, from `at` on. Where others change the filter meanwhile
- * they are not of one moment. */
+/* `len` bytes of slots, counted over all layers one behind the other, from `at` on. Where others change the filter
+ * meanwhile they are not of one moment. */
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
 
 /* Loading: the same of a layer, whose words are all zero, into it. */

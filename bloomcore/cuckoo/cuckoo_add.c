@@ -11,14 +11,62 @@
 
 /* ---- slots ---- */
 
-void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned char value)
+/* Whether a copy under way has the bytes from `at` on. */
+static bool is_copied(const struct cuckoo_mirror *mirror, unsigned index, uint64_t at)
+{
+    return index < mirror->layer || (index == mirror->layer && at < mirror->at);
+}
+
+static void put_byte(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned char value)
 {
     unsigned index = layer->geometry->index;
 
     __atomic_store_n(cuckoo_bytes(layer) + at, value, __ATOMIC_RELEASE);
     for (const struct cuckoo_mirror *m = cuckoo_of(filter)->mirrors; __builtin_expect(m != NULL, 0); m = m->next)
-        if (index < m->layer || (index == m->layer && at < m->at))
+        if (is_copied(m, index, at))
             __atomic_store_n(cuckoo_bytes(bloom_filter_layer_at(m->copy, index)) + at, value, __ATOMIC_RELAXED);
+}
+
+void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots)
+{
+    unsigned index = layer->geometry->index;
+
+    atomic_store_explicit(&bloom_layer_words(layer)[word], slots, memory_order_release);
+    for (const struct cuckoo_mirror *m = cuckoo_of(filter)->mirrors; __builtin_expect(m != NULL, 0); m = m->next)
+        if (is_copied(m, index, word * 8))
+            atomic_store_explicit(&bloom_layer_words(bloom_filter_layer_at(m->copy, index))[word], slots,
+                                  memory_order_relaxed);
+}
+
+/* Writes `bits` bits from `bit` on. Where they lie in two words, queries wait for both. */
+static void put_bits(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t bit, unsigned bits,
+                     uint64_t value)
+{
+    uint64_t word = bit / 64, mask = (UINT64_C(1) << bits) - 1;
+    unsigned shift = (unsigned)(bit % 64);
+    struct cuckoo *cuckoo = cuckoo_of(filter);
+    bool two = shift + bits > 64, moving = atomic_load_explicit(&cuckoo->version, memory_order_relaxed) & 1;
+    uint64_t low = cuckoo_get_bits(layer, word * 64, 64);
+
+    if (two && !moving)
+        cuckoo_moves(cuckoo);
+    cuckoo_put_word(filter, layer, word, (low & ~(mask << shift)) | value << shift);
+    if (!two)
+        return;
+    uint64_t high = cuckoo_get_bits(layer, (word + 1) * 64, 64);
+    cuckoo_put_word(filter, layer, word + 1, (high & ~(mask >> (64 - shift))) | value >> (64 - shift));
+    if (!moving)
+        cuckoo_moved(cuckoo);
+}
+
+void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned value)
+{
+    unsigned bits = cuckoo_slot_bits(layer->geometry);
+
+    if (bits == 8)
+        put_byte(filter, layer, at, (unsigned char)value);
+    else
+        put_bits(filter, layer, at * bits, bits, value);
 }
 
 void cuckoo_record(struct bloom_filter *filter, enum cuckoo_kind kind, uint64_t h1, uint64_t h2,
@@ -43,24 +91,33 @@ static void count(struct bloom_layer *layer, int64_t change)
 
 /* ---- adding ---- */
 
-static uint64_t empty_slot(const struct bloom_layer *layer, uint64_t hash, unsigned char fingerprint)
+static uint64_t empty_slot(const struct bloom_layer *layer, uint64_t hash, unsigned fingerprint)
 {
-    uint64_t mask = cuckoo_mask(layer), at = cuckoo_find(layer, hash & mask, 0);
+    uint64_t bucket = cuckoo_first(layer->geometry, hash), at = cuckoo_find(layer, bucket, 0);
 
-    return at != UINT64_MAX ? at : cuckoo_find(layer, cuckoo_other(hash, fingerprint) & mask, 0);
+    return at != UINT64_MAX ? at : cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), 0);
 }
 
-/* A walk of evictions: the fingerprint in hand, the bucket that it goes to, and the next slot there to be evicted. */
+/* A walk of evictions: the fingerprint in hand, and the bucket that it goes to. */
 struct walk {
+    uint64_t hash; /* of the item that is added */
     uint64_t bucket;
-    unsigned slot;
-    unsigned char hand;
+    unsigned hand;
 };
 
-static void swap(struct bloom_filter *filter, struct bloom_layer *layer, struct walk *walk)
+/* The slot that is evicted in a step, from 0 on: one after the other; in our layout any, as the hash of the item
+ * says. */
+static unsigned slot_of(const struct bloom_geometry *geometry, uint64_t hash, unsigned step)
 {
-    uint64_t at = walk->bucket * layer->geometry->k + walk->slot;
-    unsigned char evicted = cuckoo_get(layer, at);
+    if (!cuckoo_keeps_rate(geometry))
+        return step % geometry->k;
+    return (unsigned)((hash + step * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9) >> 62);
+}
+
+static void swap(struct bloom_filter *filter, struct bloom_layer *layer, struct walk *walk, unsigned step)
+{
+    uint64_t at = walk->bucket * layer->geometry->k + slot_of(layer->geometry, walk->hash, step);
+    unsigned evicted = cuckoo_get(layer, at);
 
     cuckoo_put(filter, layer, at, walk->hand);
     walk->hand = evicted;
@@ -68,31 +125,25 @@ static void swap(struct bloom_filter *filter, struct bloom_layer *layer, struct 
 
 static void walk_back(struct bloom_filter *filter, struct bloom_layer *layer, struct walk *walk, unsigned steps)
 {
-    unsigned n = layer->geometry->k;
-    uint64_t mask = cuckoo_mask(layer);
-
     for (; steps > 0; steps--) {
-        walk->slot = walk->slot ? walk->slot - 1 : n - 1;
-        walk->bucket = cuckoo_other(walk->bucket, walk->hand) & mask;
-        swap(filter, layer, walk);
+        walk->bucket = cuckoo_other(layer->geometry, walk->bucket, walk->hand);
+        swap(filter, layer, walk, steps - 1);
     }
 }
 
 /* Makes room by evictions, and puts the fingerprint in. False: the layer is as it was. */
-static bool evict(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t hash, unsigned char fingerprint,
+static bool evict(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t hash, unsigned fingerprint,
                   const struct bloom_journal *journal)
 {
-    unsigned n = layer->geometry->k, most = bloom_filter_params(filter)->iterations;
-    uint64_t mask = cuckoo_mask(layer), empty = UINT64_MAX;
-    struct walk walk = {hash & mask, 0, fingerprint};
+    struct walk walk = {hash, cuckoo_first(layer->geometry, hash), fingerprint};
+    unsigned steps = 0, most = bloom_filter_params(filter)->iterations;
     struct cuckoo *cuckoo = cuckoo_of(filter);
-    unsigned steps = 0;
+    uint64_t empty = UINT64_MAX;
 
     cuckoo_moves(cuckoo);
     while (empty == UINT64_MAX && steps < most) {
-        swap(filter, layer, &walk);
-        walk.bucket = cuckoo_other(walk.bucket, walk.hand) & mask;
-        walk.slot = (walk.slot + 1) % n;
+        swap(filter, layer, &walk, steps);
+        walk.bucket = cuckoo_other(layer->geometry, walk.bucket, walk.hand);
         empty = cuckoo_find(layer, walk.bucket, 0);
         steps++;
     }
@@ -107,13 +158,12 @@ static bool evict(struct bloom_filter *filter, struct bloom_layer *layer, uint64
 }
 
 /* Puts a fingerprint into an empty slot, the newest layer's first. */
-static bool place(struct bloom_filter *filter, uint64_t hash, unsigned char fingerprint,
-                  const struct bloom_journal *journal)
+static bool place(struct bloom_filter *filter, uint64_t hash, unsigned fingerprint, const struct bloom_journal *journal)
 {
     struct bloom_layer *layer = bloom_filter_newest(filter);
 
     for (; layer; layer = (struct bloom_layer *)bloom_layer_older(layer)) {
-        uint64_t at = empty_slot(layer, hash, fingerprint);
+        uint64_t at = cuckoo_is_full(layer) ? UINT64_MAX : empty_slot(layer, hash, fingerprint);
         if (at == UINT64_MAX)
             continue;
         cuckoo_record(filter, CUCKOO_ADD, hash, 0, journal);
@@ -134,13 +184,21 @@ static struct bloom_layer *spare_above(const struct bloom_filter *filter, const 
     return spare;
 }
 
+bool cuckoo_may_grow(const struct bloom_filter *filter)
+{
+    struct bloom_shape shape;
+
+    bloom_geometry_shape(filter->first.geometry, &shape);
+    return bloom_filter_nlayers(filter) < cuckoo_most_layers(bloom_filter_params(filter), &shape);
+}
+
 int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *journal, struct errbuf *err)
 {
     const struct bloom_journal *asked = journal && journal->ops->grow ? journal : NULL;
     struct bloom_layer *newest = bloom_filter_newest(filter), *spare = spare_above(filter, newest);
     const struct bloom_params *params = bloom_filter_params(filter);
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
-    struct bloom_shape shape;
+    struct bloom_shape shape, before;
     uint64_t capacity;
     double rate;
 
@@ -148,11 +206,11 @@ int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *
         atomic_store_explicit(&filter->newest, spare, memory_order_release);
         return BLOOM_OK;
     }
+    bloom_geometry_shape(newest->geometry, &before);
     lock_take(&pool->lock);
     int rc = bloom_next_capacity(params, newest->geometry, 0, &capacity, &rate, err);
     if (rc == BLOOM_OK)
-        rc = cuckoo_layer_shape((UINT64_C(1) << newest->geometry->n2) * params->expansion, newest->geometry->k, &shape,
-                                err);
+        rc = cuckoo_next_shape(&before, params->expansion, &shape, err);
     if (rc == BLOOM_OK)
         rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, asked, err);
     if (rc == BLOOM_OK)
@@ -164,15 +222,16 @@ int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *
 enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal,
                                  struct errbuf *err)
 {
-    unsigned char fingerprint = cuckoo_fingerprint(hash);
+    unsigned fingerprint = cuckoo_fingerprint(filter->first.geometry, hash);
 
     while (!place(filter, hash, fingerprint, journal)) {
         struct bloom_layer *newest = bloom_filter_newest(filter);
-        if (evict(filter, newest, hash, fingerprint, journal)) {
+        if (!cuckoo_is_full(newest) && evict(filter, newest, hash, fingerprint, journal)) {
             count(newest, 1);
             return BLOOM_ADDED;
         }
-        if (bloom_filter_params(filter)->expansion == 0)
+        if (bloom_filter_params(filter)->expansion == 0 ||
+            (cuckoo_keeps_rate(newest->geometry) && !cuckoo_may_grow(filter)))
             return BLOOM_FULL;
         if (cuckoo_grow_locked(filter, journal, err) != BLOOM_OK)
             return BLOOM_NO_ROOM;
@@ -201,12 +260,12 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
 {
     struct bloom_layer *layer = bloom_filter_newest(filter);
     struct cuckoo *cuckoo = cuckoo_of(filter);
-    unsigned char fingerprint = cuckoo_fingerprint(hash);
+    unsigned fingerprint = cuckoo_fingerprint(filter->first.geometry, hash);
 
     for (; layer; layer = (struct bloom_layer *)bloom_layer_older(layer)) {
-        uint64_t mask = cuckoo_mask(layer), at = cuckoo_find(layer, hash & mask, fingerprint);
+        uint64_t bucket = cuckoo_first(layer->geometry, hash), at = cuckoo_find(layer, bucket, fingerprint);
         if (at == UINT64_MAX)
-            at = cuckoo_find(layer, cuckoo_other(hash, fingerprint) & mask, fingerprint);
+            at = cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), fingerprint);
         if (at == UINT64_MAX)
             continue;
         cuckoo_record(filter, CUCKOO_DELETE, hash, 0, journal);

@@ -8,14 +8,14 @@
 
 #define WORDS_AT_ONCE 256 /* under the lock */
 
-/* The layer that has the slot `at` of the first n, which becomes its place there; NULL: there are fewer. */
+/* The layer that has the byte `at` of the first n, which becomes its place there; NULL: there are fewer. */
 static struct bloom_layer *layer_of(const struct bloom_filter *filter, unsigned n, uint64_t *at)
 {
     for (unsigned i = 0; i < n; i++) {
         struct bloom_layer *layer = bloom_filter_layer_at(filter, i);
-        if (*at < layer->geometry->capacity)
+        if (*at < cuckoo_layer_bytes(layer))
             return layer;
-        *at -= layer->geometry->capacity;
+        *at -= cuckoo_layer_bytes(layer);
     }
     return NULL;
 }
@@ -37,8 +37,8 @@ void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_
         uint64_t place = at + done;
         const struct bloom_layer *layer = layer_of(filter, n, &place);
         CHECK(layer);
-        for (; done < len && place < layer->geometry->capacity; place++)
-            bytes[done++] = cuckoo_get(layer, place);
+        for (; done < len && place < cuckoo_layer_bytes(layer); place++)
+            bytes[done++] = (unsigned char)cuckoo_get_byte(layer, place);
     }
 }
 
@@ -47,7 +47,7 @@ void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const
     struct bloom_layer *to = bloom_filter_layer_at(filter, layer);
     const unsigned char *bytes = from;
 
-    CHECK(at <= to->geometry->capacity && len <= to->geometry->capacity - at);
+    CHECK(at <= cuckoo_layer_bytes(to) && len <= cuckoo_layer_bytes(to) - at);
     for (size_t i = 0; i < len; i++)
         if (bytes[i])
             __atomic_store_n(cuckoo_bytes(to) + at + i, bytes[i], __ATOMIC_RELAXED);
@@ -57,7 +57,7 @@ bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t l
 {
     const struct bloom_layer *layer = layer_of(filter, bloom_filter_nlayers(filter), &at);
 
-    return layer && len <= layer->geometry->capacity - at;
+    return layer && len <= cuckoo_layer_bytes(layer) - at;
 }
 
 uint64_t cuckoo_bytes_of(const struct bloom_filter *filter)
@@ -65,7 +65,7 @@ uint64_t cuckoo_bytes_of(const struct bloom_filter *filter)
     uint64_t bytes = 0;
 
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
-        bytes += layer->geometry->capacity;
+        bytes += cuckoo_layer_bytes(layer);
     return bytes;
 }
 
@@ -91,22 +91,29 @@ int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t delete
     return rc;
 }
 
-void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots)
+/* The number of taken slots that lie in a word, or begin or end there. */
+static uint64_t taken_in(const struct bloom_layer *layer, uint64_t word)
 {
-    uint64_t first = word * 8, left = layer->geometry->capacity - first;
-    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
+    unsigned bits = cuckoo_slot_bits(layer->geometry);
+    uint64_t slots = layer->geometry->capacity, end = ((word + 1) * 64 + bits - 1) / bits, taken = 0;
 
-    for (unsigned i = 0; i < 8 && i < left; i++) {
-        unsigned char now = cuckoo_get(layer, first + i), next = (unsigned char)(slots >> 8 * i);
-        if (now == next)
-            continue;
-        items = items + (next != 0) - (now != 0);
-        cuckoo_put(filter, layer, first + i, next);
-    }
-    atomic_store_explicit(&layer->items, items, memory_order_relaxed);
+    for (uint64_t at = word * 64 / bits; at < end && at < slots; at++)
+        taken += cuckoo_get(layer, at) != 0;
+    return taken;
 }
 
-/* The word with what of `bytes` lies in it: slots `from` to before `to` of the layer. */
+void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots)
+{
+    uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed), before = taken_in(layer, word);
+    uint64_t left = cuckoo_layer_bytes(layer) - word * 8;
+
+    if (left < 8)
+        slots &= (UINT64_C(1) << left * 8) - 1;
+    cuckoo_put_word(filter, layer, word, slots);
+    atomic_store_explicit(&layer->items, items + taken_in(layer, word) - before, memory_order_relaxed);
+}
+
+/* The word with what of `bytes` lies in it: bytes `from` to before `to` of the layer. */
 static uint64_t merged(const struct bloom_layer *layer, uint64_t word, uint64_t from, uint64_t to,
                        const unsigned char *bytes, bool *changes_out)
 {
@@ -120,7 +127,7 @@ static uint64_t merged(const struct bloom_layer *layer, uint64_t word, uint64_t 
     return after;
 }
 
-/* Words `word` to before `end` that hold a part of the slots `from` to before `to`. Locked. */
+/* Words `word` to before `end` that hold a part of the bytes of `range`. Locked. */
 static void set_words(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t end,
                       const uint64_t range[2], const unsigned char *bytes, const struct bloom_journal *journal)
 {
@@ -143,7 +150,7 @@ void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slot
 
     bloom_lock_take(lock);
     struct bloom_layer *layer = layer_of(filter, bloom_filter_nlayers(filter), &at);
-    if (layer && len <= layer->geometry->capacity - at) { /* a compaction may have taken it off meanwhile */
+    if (layer && len <= cuckoo_layer_bytes(layer) - at) { /* a compaction may have taken it off meanwhile */
         uint64_t range[2] = {at, at + len}, word = at / 8, end = (at + len + 7) / 8;
         for (; word < end; word += WORDS_AT_ONCE) {
             uint64_t to = end - word < WORDS_AT_ONCE ? end : word + WORDS_AT_ONCE;

@@ -28,15 +28,17 @@ bool cuckoo_is_sparse(const struct bloom_filter *filter)
 }
 
 /* Moves one fingerprint into the first older layer that has a place. */
-static bool move_down(struct bloom_filter *filter, struct bloom_layer *from, uint64_t at, unsigned char fingerprint)
+static bool move_down(struct bloom_filter *filter, struct bloom_layer *from, uint64_t at, unsigned fingerprint)
 {
     uint64_t bucket = at / from->geometry->k;
 
     for (unsigned i = 0; i < from->geometry->index; i++) {
         struct bloom_layer *to = bloom_filter_layer_at(filter, i);
-        uint64_t mask = cuckoo_mask(to), empty = cuckoo_find(to, bucket & mask, 0);
+        if (cuckoo_is_full(to))
+            continue;
+        uint64_t there = cuckoo_bucket(to->geometry, bucket), empty = cuckoo_find(to, there, 0);
         if (empty == UINT64_MAX)
-            empty = cuckoo_find(to, cuckoo_other(bucket, fingerprint) & mask, 0);
+            empty = cuckoo_find(to, cuckoo_other(to->geometry, there, fingerprint), 0);
         if (empty == UINT64_MAX)
             continue;
         cuckoo_put(filter, to, empty, fingerprint);
@@ -53,7 +55,7 @@ void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uin
     struct bloom_layer *newer = bloom_filter_layer_at(filter, layer);
 
     for (uint64_t at = from; at < to; at++) {
-        unsigned char fingerprint = cuckoo_get(newer, at);
+        unsigned fingerprint = cuckoo_get(newer, at);
         if (fingerprint)
             (void)move_down(filter, newer, at, fingerprint);
     }

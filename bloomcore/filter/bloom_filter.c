@@ -23,7 +23,7 @@ size_t bloom_filter_bytes(const struct bloom_class *class)
 
     if (class->geometry.window)
         more = sizeof(struct bloom_part) + sizeof(struct bloom_window);
-    else if (class->geometry.variant == BLOOM_CUCKOO)
+    else if (bloom_variant_is_cuckoo(class->geometry.variant))
         more = sizeof(struct cuckoo);
     return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + more;
 }
@@ -45,7 +45,7 @@ static int init_charged(struct bloom_filter *filter, struct bloom_class *class, 
     atomic_init(&filter->newest, &filter->first);
     if (class->geometry.window)
         bloom_window_init(filter);
-    else if (class->geometry.variant == BLOOM_CUCKOO)
+    else if (bloom_variant_is_cuckoo(class->geometry.variant))
         cuckoo_init(filter);
     bloom_class_retain(class);
     atomic_fetch_add_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);

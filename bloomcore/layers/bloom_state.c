@@ -90,8 +90,8 @@ static double estimate_items(uint64_t bits, uint64_t bits_set, unsigned k)
 
 double bloom_shape_rate(const struct bloom_shape *shape, uint64_t items)
 {
-    if (shape->variant == BLOOM_CUCKOO)
-        return cuckoo_rate(shape->k, (double)items / (double)shape->capacity);
+    if (bloom_variant_is_cuckoo(shape->variant))
+        return cuckoo_rate((unsigned)shape->bpe, shape->k, (double)items / (double)shape->capacity);
     uint64_t bits = bloom_shape_bits(shape);
 
     return bloom_variant_is_redisbloom(shape->variant) ? bloom_size_rate_unsigned(items, shape->k, bits)
@@ -135,7 +135,7 @@ static void cuckoo_layer_state(const struct bloom_layer_view *layer, struct bloo
 
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out)
 {
-    if (layer->shape.variant == BLOOM_CUCKOO) {
+    if (bloom_variant_is_cuckoo(layer->shape.variant)) {
         cuckoo_layer_state(layer, state_out);
         return;
     }

@@ -43,7 +43,7 @@ struct cuckoo {
 
 static inline bool bloom_filter_is_cuckoo(const struct bloom_filter *filter)
 {
-    return filter->first.geometry->variant == BLOOM_CUCKOO;
+    return bloom_variant_is_cuckoo(filter->first.geometry->variant);
 }
 
 static inline struct cuckoo *cuckoo_of(const struct bloom_filter *filter)

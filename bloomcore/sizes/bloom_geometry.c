@@ -10,7 +10,8 @@ _Static_assert(BLOOM_MAX_WORDS <= UINT32_MAX, "a geometry has 32 bits for the nu
 void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_shape *shape, unsigned index,
                          uint64_t capacity, double error_rate)
 {
-    uint64_t bits = bloom_shape_bits(shape);
+    uint64_t bits =
+        shape->variant == BLOOM_CUCKOO_RATE ? shape->capacity / shape->k : bloom_shape_bits(shape); /* 2 at least */
     unsigned log2_ceil = 64 - (unsigned)__builtin_clzll(bits - 1);
     bool redisbloom = bloom_variant_is_redisbloom(shape->variant);
 
@@ -32,7 +33,7 @@ void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_sha
         .error_rate = redisbloom ? shape->error_rate : error_rate,
         .bpe = shape->bpe,
     };
-    if (bits == 2) { /* n2 is 1: the mask alone takes the remainder */
+    if (bits == 2 && shape->n2) { /* n2 is 1: the mask alone takes the remainder */
         geometry->magic = 0;
         geometry->shift = 1;
     }

@@ -27,7 +27,7 @@
 #include "murmur2.h"
 
 struct bloom_geometry {
-    uint64_t bits;       /* the modulus: bloom_shape_bits() */
+    uint64_t bits;       /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */
     uint64_t magic;      /* reciprocal of bits, see above */
     uint8_t shift;       /* l - 1: the shift that remains of 2^(63+l) behind the product's high half */
     uint8_t k;           /* bits per item */

@@ -19,6 +19,7 @@ static const char *const variant_names[BLOOM_VARIANTS] = {
     [BLOOM_REDISBLOOM] = "redisbloom",
     [BLOOM_REDISBLOOM32] = "redisbloom32",
     [BLOOM_CUCKOO] = "cuckoo",
+    [BLOOM_CUCKOO_RATE] = "cuckoo-rate",
 };
 
 const char *bloom_variant_name(unsigned variant)
@@ -80,12 +81,30 @@ static bool cuckoo_shape_valid(const struct bloom_shape *shape, struct errbuf *e
     return false;
 }
 
+static bool cuckoo_rate_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
+{
+    uint64_t bytes = shape->nwords * 8 - shape->spare_bytes;
+
+    if (!cuckoo_bits_possible(shape->bpe) || shape->k != CUCKOO_RATE_BUCKET)
+        errbuf_set(err, "buckets of %u slots of %g bits", shape->k, shape->bpe);
+    else if (shape->n2 || shape->spare_bytes > 7 || shape->capacity > CUCKOO_MAX_SLOTS ||
+             shape->capacity < CUCKOO_RATE_MIN_SLOTS || shape->capacity % CUCKOO_RATE_BUCKET != 0 ||
+             shape->capacity * (uint64_t)shape->bpe != bytes * 8)
+        errbuf_set(err, "%llu slots of %g bits do not have %llu bytes", (unsigned long long)shape->capacity, shape->bpe,
+                   (unsigned long long)bytes);
+    else if (!(shape->error_rate > 0 && shape->error_rate < 1))
+        errbuf_set(err, "slots of %g bits with an error rate of %g", shape->bpe, shape->error_rate);
+    else
+        return true;
+    return false;
+}
+
 static bool cuckoo_params_valid(const struct bloom_params *params, struct errbuf *err)
 {
     bool power = (params->expansion & (params->expansion - 1)) == 0;
 
     if (params->iterations < 1 || params->window ||
-        (params->redisbloom & ~(BLOOM_OPTION_CUCKOO | REDISBLOOM_NO_SCALING)))
+        (params->redisbloom & ~(BLOOM_OPTION_CUCKOO | BLOOM_OPTION_RATE | REDISBLOOM_NO_SCALING)))
         errbuf_set(err, "a cuckoo filter with options %u and %u iterations is not possible", params->redisbloom,
                    params->iterations);
     else if (!power || !(params->redisbloom & REDISBLOOM_NO_SCALING) != (params->expansion != 0))
@@ -134,6 +153,8 @@ bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
     }
     if (shape->variant == BLOOM_CUCKOO)
         return cuckoo_shape_valid(shape, err);
+    if (shape->variant == BLOOM_CUCKOO_RATE)
+        return cuckoo_rate_shape_valid(shape, err);
     if (bloom_variant_is_redisbloom(shape->variant))
         return redisbloom_shape_valid(shape, err);
     if (shape->n2 || shape->spare_bytes || shape->capacity || shape->error_rate != 0 || shape->bpe != 0) {
@@ -210,8 +231,9 @@ bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shap
     unsigned options = params->redisbloom;
     bool wide = options & REDISBLOOM_FORCE64, cuckoo = bloom_params_is_cuckoo(params);
 
-    if (cuckoo || shape->variant == BLOOM_CUCKOO) {
-        if (cuckoo == (shape->variant == BLOOM_CUCKOO))
+    if (cuckoo || bloom_variant_is_cuckoo(shape->variant)) {
+        unsigned variant = bloom_params_keep_rate(params) ? BLOOM_CUCKOO_RATE : BLOOM_CUCKOO;
+        if (cuckoo && shape->variant == variant)
             return true;
     } else if (bloom_variant_is_redisbloom(shape->variant) ? wide == (shape->variant == BLOOM_REDISBLOOM)
                                                            : options == 0) {

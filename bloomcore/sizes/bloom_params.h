@@ -31,10 +31,11 @@ enum bloom_variant {
     BLOOM_REDISBLOOM = 3,   /* RedisBloom: MurmurHash64A twice, base = h1, increment = h2, unsigned sums */
     BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
     BLOOM_CUCKOO = 5,       /* RedisBloom's cuckoo filters (cuckoo.h): slots of a byte instead of bits */
+    BLOOM_CUCKOO_RATE = 6,  /* ours, which keep an error rate: slots of 8, 12 or 16 bits, any number of buckets */
 };
-#define BLOOM_VARIANTS 6
+#define BLOOM_VARIANTS 7
 
-/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo"; and back, false if it is none of them. */
+/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo", "cuckoo-rate"; and back, false if it is none of them. */
 const char *bloom_variant_name(unsigned variant);
 bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
 
@@ -61,7 +62,8 @@ struct bloom_params {
 #define REDISBLOOM_FORCE64      4u  /* hashes of 64 bits; otherwise of 32 */
 #define REDISBLOOM_NO_SCALING   8u  /* a fixed size */
 #define REDISBLOOM_OPTIONS      15u /* all that are known */
-#define BLOOM_OPTION_CUCKOO     16u /* ours: a cuckoo filter; of the others it may have REDISBLOOM_NO_SCALING only */
+#define BLOOM_OPTION_CUCKOO     16u /* ours: a cuckoo filter; of the others it may have REDISBLOOM_NO_SCALING, and */
+#define BLOOM_OPTION_RATE       REDISBLOOM_NOROUND /* it keeps an error rate: BLOOM_CUCKOO_RATE */
 
 /* Items that a layer in that layout may be made for: numbers of adds in the log have 40 bits. */
 #define REDISBLOOM_MAX_ENTRIES ((UINT64_C(1) << 40) - 1)
@@ -83,6 +85,12 @@ static inline bool bloom_params_is_cuckoo(const struct bloom_params *params)
     return params->redisbloom & BLOOM_OPTION_CUCKOO;
 }
 
+/* Whether it is a cuckoo filter in our layout, which keeps its error rate over all sub-filters. */
+static inline bool bloom_params_keep_rate(const struct bloom_params *params)
+{
+    return bloom_params_is_cuckoo(params) && params->redisbloom & BLOOM_OPTION_RATE;
+}
+
 /* Whether saved layers have a turn (struct bloom_turn). */
 static inline bool bloom_params_have_turns(const struct bloom_params *params)
 {
@@ -97,7 +105,8 @@ struct bloom_shape {
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
     /* RedisBloom's layouts only, otherwise 0. There a layer says itself for what it was made. A layer of a cuckoo
-     * filter has 2^n2 buckets of k slots; its capacity is its number of slots, and bpe the bits of a slot. */
+     * filter has buckets of k slots, in RedisBloom's layout 2^n2 of them, in ours any number, with an n2 of 0; its
+     * capacity is its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
     uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
@@ -112,6 +121,11 @@ struct bloom_shape {
 static inline bool bloom_variant_is_redisbloom(unsigned variant)
 {
     return variant >= BLOOM_REDISBLOOM;
+}
+
+static inline bool bloom_variant_is_cuckoo(unsigned variant)
+{
+    return variant >= BLOOM_CUCKOO;
 }
 
 /* The number of bits among which an item's bits are. */

@@ -62,7 +62,7 @@ int bloom_next_capacity(const struct bloom_params *params, const struct bloom_ge
                    (unsigned long long)newest->capacity, params->expansion);
         return BLOOM_REFUSED;
     }
-    if (newest->variant == BLOOM_CUCKOO) {
+    if (bloom_variant_is_cuckoo(newest->variant)) {
         *rate_out = newest->error_rate;
         return BLOOM_OK;
     }

@@ -2,18 +2,20 @@
 
 #include <math.h>
 
-#include "bloom_size.h"
+#define FULL_LOAD 0.95  /* the load that the nominal rate of a layer is stated for */
+#define MAX_RATE  0.999 /* a rate is below 1 */
 
-#define FINGERPRINTS 255   /* values of a taken slot */
-#define FULL_LOAD    0.95  /* the load that the nominal rate of a layer is stated for */
-#define MAX_RATE     0.999 /* a rate is below 1 */
+#define ROOM        4  /* sub-filters that a filter which grows is to have room for in its rate, if 16 bits allow it */
+#define SMALL_SLOTS 16 /* more than the load asks for: small filters are full earlier, by chance */
 
-double cuckoo_rate(unsigned bucket_size, double load)
+double cuckoo_rate(unsigned bits, unsigned bucket_size, double load)
 {
-    double taken = 2.0 * bucket_size * load;
+    double fingerprints = (double)((1u << bits) - 1), taken = 2.0 * bucket_size * load;
 
-    return 0 - expm1(taken * log1p(-1.0 / FINGERPRINTS)); /* a difference: an empty layer has 0, not -0 */
+    return 0 - expm1(taken * log1p(-1.0 / fingerprints)); /* a difference: an empty layer has 0, not -0 */
 }
+
+/* ---- layers ---- */
 
 int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shape *shape_out, struct errbuf *err)
 {
@@ -32,28 +34,113 @@ int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shap
         .n2 = (uint8_t)__builtin_ctzll(buckets),
         .spare_bytes = (uint8_t)(nwords * 8 - bytes),
         .capacity = bytes,
-        .error_rate = fmin(cuckoo_rate(bucket_size, FULL_LOAD), MAX_RATE),
+        .error_rate = fmin(cuckoo_rate(CUCKOO_SLOT_BITS, bucket_size, FULL_LOAD), MAX_RATE),
         .bpe = CUCKOO_SLOT_BITS,
     };
     return BLOOM_OK;
 }
+
+int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    uint64_t bytes;
+
+    if (__builtin_mul_overflow(buckets, (uint64_t)bits * CUCKOO_RATE_BUCKET / 8, &bytes) ||
+        bytes > BLOOM_MAX_WORDS * 8) {
+        errbuf_set(err, "%llu buckets of %u slots of %u bits are more than a layer can have",
+                   (unsigned long long)buckets, CUCKOO_RATE_BUCKET, bits);
+        return BLOOM_REFUSED;
+    }
+    uint64_t nwords = (bytes + 7) / 8;
+    *shape_out = (struct bloom_shape){
+        .nwords = nwords,
+        .k = CUCKOO_RATE_BUCKET,
+        .variant = BLOOM_CUCKOO_RATE,
+        .spare_bytes = (uint8_t)(nwords * 8 - bytes),
+        .capacity = buckets * CUCKOO_RATE_BUCKET,
+        .error_rate = cuckoo_rate(bits, CUCKOO_RATE_BUCKET, FULL_LOAD),
+        .bpe = bits,
+    };
+    return BLOOM_OK;
+}
+
+int cuckoo_next_shape(const struct bloom_shape *shape, unsigned expansion, struct bloom_shape *next_out,
+                      struct errbuf *err)
+{
+    uint64_t buckets;
+
+    if (__builtin_mul_overflow(cuckoo_shape_buckets(shape), (uint64_t)expansion, &buckets))
+        buckets = UINT64_MAX; /* too many for either */
+    return shape->variant == BLOOM_CUCKOO_RATE ? cuckoo_rate_shape(buckets, (unsigned)shape->bpe, next_out, err)
+                                               : cuckoo_layer_shape(buckets, shape->k, next_out, err);
+}
+
+double cuckoo_lowest_rate(void)
+{
+    return cuckoo_rate(16, CUCKOO_RATE_BUCKET, FULL_LOAD);
+}
+
+unsigned cuckoo_most_layers(const struct bloom_params *params, const struct bloom_shape *shape)
+{
+    if (params->expansion == 0)
+        return 1;
+    if (!bloom_params_keep_rate(params))
+        return BLOOM_MAX_LAYERS;
+    double layers = floor(params->error_rate / shape->error_rate);
+    return layers < BLOOM_MAX_LAYERS ? (unsigned)fmax(layers, 1) : BLOOM_MAX_LAYERS;
+}
+
+/* ---- filters ---- */
 
 static uint64_t power_of_two(uint64_t n)
 {
     return n <= 1 ? 1 : UINT64_C(1) << (64 - __builtin_clzll(n - 1));
 }
 
+/* The bits of a slot for this rate; 0: none has enough. */
+static unsigned bits_for(double error_rate, bool grows)
+{
+    static const unsigned possible[] = {8, 12, 16};
+    unsigned bits = 0;
+
+    for (unsigned i = 0; i < sizeof(possible) / sizeof(possible[0]); i++) {
+        double layers = floor(error_rate / cuckoo_rate(possible[i], CUCKOO_RATE_BUCKET, FULL_LOAD));
+        if (layers >= 1)
+            bits = possible[i];
+        if (layers >= (grows ? ROOM : 1))
+            break;
+    }
+    return bits;
+}
+
+static int plan_first(const struct cuckoo_numbers *numbers, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    if (numbers->error_rate == 0)
+        return cuckoo_layer_shape(power_of_two(numbers->capacity / numbers->bucket_size), numbers->bucket_size,
+                                  shape_out, err);
+    unsigned bits = bits_for(numbers->error_rate, numbers->expansion > 0);
+    if (bits == 0) {
+        errbuf_set(err,
+                   "ERROR %g: the lowest rate of fingerprints is %.3g, with 16 bits; a Bloom filter has lower ones",
+                   numbers->error_rate, cuckoo_lowest_rate());
+        return BLOOM_REFUSED;
+    }
+    uint64_t slots = numbers->capacity + (numbers->capacity + 18) / 19 + SMALL_SLOTS;
+    return cuckoo_rate_shape((slots + CUCKOO_RATE_BUCKET - 1) / CUCKOO_RATE_BUCKET, bits, shape_out, err);
+}
+
 int cuckoo_plan(const struct cuckoo_numbers *numbers, struct bloom_params *params_out, struct bloom_shape *shape_out,
                 struct errbuf *err)
 {
-    uint64_t buckets = power_of_two(numbers->capacity / numbers->bucket_size);
-    int rc = cuckoo_layer_shape(buckets, numbers->bucket_size, shape_out, err);
+    int rc = plan_first(numbers, shape_out, err);
+    double rate = numbers->error_rate > 0 ? numbers->error_rate : rc == BLOOM_OK ? shape_out->error_rate : MAX_RATE;
 
     *params_out = (struct bloom_params){
         .capacity = numbers->capacity,
-        .error_rate = rc == BLOOM_OK ? shape_out->error_rate : MAX_RATE,
+        .error_rate = rate,
         .expansion = numbers->expansion ? (uint32_t)power_of_two(numbers->expansion) : 0,
-        .redisbloom = BLOOM_OPTION_CUCKOO | (numbers->expansion ? 0 : REDISBLOOM_NO_SCALING),
+        .redisbloom = (uint8_t)(BLOOM_OPTION_CUCKOO | (numbers->expansion ? 0 : REDISBLOOM_NO_SCALING) |
+                                (numbers->error_rate > 0 ? BLOOM_OPTION_RATE : 0)),
+        .key = numbers->error_rate > 0 ? numbers->key : 0,
         .iterations = (uint16_t)numbers->iterations,
     };
     return rc;

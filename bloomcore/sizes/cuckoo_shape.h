@@ -1,39 +1,87 @@
 /* cuckoo_shape: the numbers of cuckoo filters: of a filter, and of each of its sub-filters, which are layers of the
- * variant BLOOM_CUCKOO. docs/FORMAT.md has the facts of the layout. Pure functions. Thread: any. */
+ * variants BLOOM_CUCKOO, RedisBloom's layout, and BLOOM_CUCKOO_RATE, ours. docs/FORMAT.md has the facts of both.
+ *
+ * In our layout a filter keeps an error rate over all its sub-filters. The rate of a full sub-filter depends on the
+ * bits of its fingerprints alone, not on its size. So the bits are chosen such that several sub-filters come to the
+ * rate together, and a filter has no more of them (cuckoo_most_layers()).
+ *
+ * Pure functions. Thread: any. */
 #ifndef BLOOMERY_CUCKOO_SHAPE_H
 #define BLOOMERY_CUCKOO_SHAPE_H
 
 #include <stdint.h>
 
 #include "bloom_params.h"
+#include "bloom_size.h"
 
 #define CUCKOO_MAX_CAPACITY    (UINT64_C(1) << 30) /* that a client may ask for */
 #define CUCKOO_MAX_BUCKET_SIZE 255
 #define CUCKOO_MAX_ITERATIONS  65535
 #define CUCKOO_SLOT_BITS       8
 
+/* Our layout. */
+#define CUCKOO_RATE_BUCKET     4 /* slots */
+#define CUCKOO_RATE_MIN_SLOTS  8
+#define CUCKOO_RATE_ITERATIONS 500 /* a filter of a billion items takes 95 % of its slots with so many */
+#define CUCKOO_RATE_EXPANSION  2
+#define CUCKOO_MAX_SLOTS       (BLOOM_MAX_WORDS * 8)
+
 /* The parameters that a client chooses, in the ranges of CF.RESERVE. */
 struct cuckoo_numbers {
-    uint64_t capacity;    /* slots, before they are rounded to a power of two of buckets: 2 * bucket_size at least */
-    unsigned bucket_size; /* slots of a bucket, 1..CUCKOO_MAX_BUCKET_SIZE */
+    uint64_t capacity;    /* slots, before they are rounded to a power of two of buckets: 2 * bucket_size at least; in
+                             our layout items, at least 1 */
+    unsigned bucket_size; /* slots of a bucket, 1..CUCKOO_MAX_BUCKET_SIZE; our layout has CUCKOO_RATE_BUCKET */
     unsigned iterations;  /* evictions that an add may make, 1..CUCKOO_MAX_ITERATIONS */
     unsigned expansion;   /* 0: a fixed size; otherwise rounded up to a power of two */
+    double error_rate;    /* 0: RedisBloom's layout; otherwise ours, which keeps this rate, in (0, 1) */
+    uint64_t key;         /* our layout: the id of the key of a KEYED filter; otherwise 0 */
+    bool keyed;           /* our layout: without a key, one must be made first */
 };
 
 /* The parameters and the first layer of a filter that is made with these numbers. BLOOM_OK or BLOOM_REFUSED. */
 int cuckoo_plan(const struct cuckoo_numbers *numbers, struct bloom_params *params_out, struct bloom_shape *shape_out,
                 struct errbuf *err);
 
-/* A layer of so many buckets, a power of two. BLOOM_OK, or BLOOM_REFUSED: it would be too large. */
+/* A layer of RedisBloom's of so many buckets, a power of two. BLOOM_OK, or BLOOM_REFUSED: it would be too large. */
 int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shape *shape_out, struct errbuf *err);
+
+/* The same of ours, of any number of buckets, with slots of 8, 12 or 16 bits. */
+int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape_out, struct errbuf *err);
+
+/* The layer that follows a layer of either layout. */
+int cuckoo_next_shape(const struct bloom_shape *shape, unsigned expansion, struct bloom_shape *next_out,
+                      struct errbuf *err);
 
 static inline uint64_t cuckoo_shape_buckets(const struct bloom_shape *shape)
 {
-    return UINT64_C(1) << shape->n2;
+    return shape->capacity / shape->k;
 }
 
-/* The probability that a layer answers "present" to an item that was never added, when this share of its slots, 0..1,
- * is taken: any of the fingerprints in two buckets may be the item's. */
-double cuckoo_rate(unsigned bucket_size, double load);
+static inline uint64_t cuckoo_shape_bytes(const struct bloom_shape *shape)
+{
+    return shape->nwords * 8 - shape->spare_bytes;
+}
+
+/* Whether slots of our layout may have so many bits. */
+static inline bool cuckoo_bits_possible(double bits)
+{
+    return bits == 8 || bits == 12 || bits == 16;
+}
+
+/* Items that a layer of so many slots takes: all; in our layout 95 %, for which its rate is stated. */
+static inline uint64_t cuckoo_most_items(unsigned variant, uint64_t slots)
+{
+    return variant == BLOOM_CUCKOO_RATE ? slots - (slots + 19) / 20 : slots;
+}
+
+/* The lowest rate that our layout can keep. */
+double cuckoo_lowest_rate(void);
+
+/* The most layers that a filter with such layers may have. */
+unsigned cuckoo_most_layers(const struct bloom_params *params, const struct bloom_shape *shape);
+
+/* The probability that a layer with slots of so many bits answers "present" to an item that was never added, when this
+ * share of its slots, 0..1, is taken: any of the fingerprints in two buckets may be the item's. */
+double cuckoo_rate(unsigned bits, unsigned bucket_size, double load);
 
 #endif

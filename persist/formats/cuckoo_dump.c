@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bytes.h"
 #include "check.h"
@@ -10,7 +11,7 @@
 #include "redisbloom_dump.h"
 #include "try.h"
 
-#define HEAD_FIELDS 7
+#define HEAD_FIELDS 11
 
 #define SPARSE 8 /* LZF finds runs of zeros; with more than a slot in so many taken it finds few */
 
@@ -31,9 +32,15 @@ void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_
         .iterations = params->iterations,
         .expansion = params->expansion,
     };
+    if (bloom_params_keep_rate(params)) {
+        head_out->bits = state.slot_bits;
+        head_out->capacity = params->capacity;
+        head_out->error_rate = params->error_rate;
+        head_out->key = params->key;
+    }
 }
 
-void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_BYTES])
+size_t cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_MAX])
 {
     out = le64_put(out, head->items);
     out = le64_put(out, head->buckets);
@@ -41,11 +48,20 @@ void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HE
     out = le64_put(out, head->nlayers);
     out = le16_put(out, (uint16_t)head->bucket_size);
     out = le16_put(out, (uint16_t)head->iterations);
-    le16_put(out, (uint16_t)head->expansion);
+    out = le16_put(out, (uint16_t)head->expansion);
+    if (head->bits == 0)
+        return CUCKOO_HEADER_BYTES;
+    out = le16_put(out, (uint16_t)head->bits);
+    out = le64_put(out, head->capacity);
+    out = le_double_put(out, head->error_rate);
+    le64_put(out, head->key);
+    return CUCKOO_HEADER_MAX;
 }
 
-void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuckoo_head *head_out)
+bool cuckoo_head_get(const unsigned char *bytes, size_t len, struct cuckoo_head *head_out)
 {
+    if (len != CUCKOO_HEADER_BYTES && len != CUCKOO_HEADER_MAX)
+        return false;
     *head_out = (struct cuckoo_head){
         .items = le64_get(bytes),
         .buckets = le64_get(bytes + 8),
@@ -55,6 +71,13 @@ void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuck
         .iterations = le16_get(bytes + 34),
         .expansion = le16_get(bytes + 36),
     };
+    if (len == CUCKOO_HEADER_BYTES)
+        return true;
+    head_out->bits = le16_get(bytes + 38);
+    head_out->capacity = le64_get(bytes + 40);
+    head_out->error_rate = le_double_get(bytes + 48);
+    head_out->key = le64_get(bytes + 56);
+    return head_out->bits != 0;
 }
 
 static bool is_power(uint64_t n)
@@ -70,11 +93,22 @@ static bool is_one(bool possible, const char *what, uint64_t value, struct errbu
     return possible;
 }
 
+static bool rate_is_possible(const struct cuckoo_head *head, struct errbuf *err)
+{
+    return is_one(cuckoo_bits_possible((double)head->bits), "bits of a slot", head->bits, err) &&
+           is_one(head->bucket_size == CUCKOO_RATE_BUCKET, "bucket size", head->bucket_size, err) &&
+           is_one(head->buckets >= CUCKOO_RATE_MIN_SLOTS / CUCKOO_RATE_BUCKET, "number of buckets", head->buckets,
+                  err) &&
+           is_one(head->capacity >= 1, "capacity", head->capacity, err) &&
+           is_one(head->error_rate > 0 && head->error_rate < 1, "error rate, the bits of which are", head->bits, err);
+}
+
 static bool head_is_possible(const struct cuckoo_head *head, struct errbuf *err)
 {
     return is_one(head->nlayers >= 1 && head->nlayers <= BLOOM_MAX_LAYERS, "number of sub-filters", head->nlayers,
                   err) &&
-           is_one(is_power(head->buckets), "number of buckets", head->buckets, err) &&
+           (head->bits ? rate_is_possible(head, err)
+                       : is_one(is_power(head->buckets), "number of buckets", head->buckets, err)) &&
            is_one(head->bucket_size >= 1 && head->bucket_size <= CUCKOO_MAX_BUCKET_SIZE, "bucket size",
                   head->bucket_size, err) &&
            is_one(head->iterations >= 1 && head->iterations <= CUCKOO_MAX_ITERATIONS, "max iterations",
@@ -85,17 +119,38 @@ static bool head_is_possible(const struct cuckoo_head *head, struct errbuf *err)
            is_one(head->deletes < UINT64_C(1) << 60, "number of deletions", head->deletes, err);
 }
 
+static int shape_at(const struct cuckoo_head *head, const struct bloom_shape *shapes, unsigned i,
+                    struct bloom_shape *shape_out, struct errbuf *err)
+{
+    if (i > 0)
+        return cuckoo_next_shape(&shapes[i - 1], (unsigned)head->expansion, shape_out, err);
+    return head->bits ? cuckoo_rate_shape(head->buckets, (unsigned)head->bits, shape_out, err)
+                      : cuckoo_layer_shape(head->buckets, (unsigned)head->bucket_size, shape_out, err);
+}
+
+static void plan_params(const struct cuckoo_head *head, const struct bloom_shape *first, struct bloom_params *params)
+{
+    *params = (struct bloom_params){
+        .capacity = head->bits ? head->capacity : first->capacity,
+        .error_rate = head->bits ? head->error_rate : first->error_rate,
+        .expansion = (uint32_t)head->expansion,
+        .redisbloom = (uint8_t)(BLOOM_OPTION_CUCKOO | (head->expansion ? 0 : REDISBLOOM_NO_SCALING) |
+                                (head->bits ? BLOOM_OPTION_RATE : 0)),
+        .key = head->key,
+        .iterations = (uint16_t)head->iterations,
+    };
+}
+
 int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out, struct errbuf *err)
 {
-    uint64_t buckets = head->buckets, slots = 0;
+    uint64_t slots = 0;
 
     if (!head_is_possible(head, err))
         return DUMP_BAD;
     *plan_out = (struct dump_plan){.nlayers = (unsigned)head->nlayers, .items = head->items};
     for (unsigned i = 0; i < plan_out->nlayers; i++) {
         struct bloom_shape *shape = &plan_out->shapes[i];
-        if ((i > 0 && __builtin_mul_overflow(buckets, head->expansion, &buckets)) ||
-            cuckoo_layer_shape(buckets, (unsigned)head->bucket_size, shape, err) != BLOOM_OK) {
+        if (shape_at(head, plan_out->shapes, i, shape, err) != BLOOM_OK) {
             errbuf_set(err, "sub-filter %u: it would be too large", i);
             return DUMP_BAD;
         }
@@ -104,27 +159,36 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
     }
     if (!is_one(head->items <= slots, "number of items", head->items, err))
         return DUMP_BAD;
-    plan_out->params = (struct bloom_params){
-        .capacity = plan_out->shapes[0].capacity,
-        .error_rate = plan_out->shapes[0].error_rate,
-        .expansion = (uint32_t)head->expansion,
-        .redisbloom = BLOOM_OPTION_CUCKOO | (head->expansion ? 0 : REDISBLOOM_NO_SCALING),
-        .iterations = (uint16_t)head->iterations,
-    };
-    return DUMP_OK;
+    plan_params(head, &plan_out->shapes[0], &plan_out->params);
+    return is_one(head->nlayers <= cuckoo_most_layers(&plan_out->params, &plan_out->shapes[0]),
+                  "number of sub-filters at this error rate", head->nlayers, err)
+               ? DUMP_OK
+               : DUMP_BAD;
 }
 
 /* ---- reading ---- */
 
-static int read_head(struct rdb_reader *reader, struct cuckoo_head *head)
+static int read_rate(struct rdb_reader *reader, struct cuckoo_head *head)
 {
+    uint64_t rate;
+    TRY(rdb_module_unsigned(reader, &head->bits, "the bits of a slot"));
+    TRY(rdb_module_unsigned(reader, &head->capacity, "the capacity"));
+    TRY(rdb_module_unsigned(reader, &rate, "the error rate"));
+    memcpy(&head->error_rate, &rate, sizeof(rate));
+    return rdb_module_unsigned(reader, &head->key, "the key");
+}
+
+static int read_head(struct rdb_reader *reader, struct cuckoo_head *head, bool own)
+{
+    *head = (struct cuckoo_head){0};
     TRY(rdb_module_unsigned(reader, &head->nlayers, "the number of sub-filters"));
     TRY(rdb_module_unsigned(reader, &head->buckets, "the number of buckets"));
     TRY(rdb_module_unsigned(reader, &head->items, "the number of items"));
     TRY(rdb_module_unsigned(reader, &head->deletes, "the number of deletions"));
     TRY(rdb_module_unsigned(reader, &head->bucket_size, "the bucket size"));
     TRY(rdb_module_unsigned(reader, &head->iterations, "the max iterations"));
-    return rdb_module_unsigned(reader, &head->expansion, "the expansion rate");
+    TRY(rdb_module_unsigned(reader, &head->expansion, "the expansion rate"));
+    return own ? read_rate(reader, head) : RDB_OK;
 }
 
 struct layer_fill {
@@ -152,19 +216,22 @@ static int read_layers(struct rdb_reader *reader, const struct dump_plan *plan, 
         if (buckets != cuckoo_shape_buckets(&plan->shapes[i]))
             return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
                            (unsigned long long)buckets);
-        TRY(rdb_module_string(reader, plan->shapes[i].capacity, fill, &target, "the slots of a sub-filter"));
+        TRY(rdb_module_string(reader, cuckoo_shape_bytes(&plan->shapes[i]), fill, &target,
+                              "the slots of a sub-filter"));
     }
     return rdb_module_end(reader);
 }
 
-int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
+int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
                       int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
                       struct dump_plan *plan_out)
 {
     struct bloom_filter *filter = NULL;
+    unsigned encver = (unsigned)RDB_MODULE_VERSION(type);
+    bool own = RDB_MODULE_TYPE(type) == CUCKOO_OWN_TYPE_ID && encver == CUCKOO_OWN_ENCVER;
     struct cuckoo_head head;
 
-    if (encver != CUCKOO_ENCVER) {
+    if (encver != CUCKOO_ENCVER && !own) {
         errbuf_set(reader->err,
                    encver < CUCKOO_ENCVER
                        ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
@@ -173,7 +240,7 @@ int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
                    encver);
         return RDB_BAD;
     }
-    TRY(read_head(reader, &head));
+    TRY(read_head(reader, &head, own));
     if (cuckoo_head_plan(&head, plan_out, reader->err) != DUMP_OK)
         return RDB_BAD;
     if (make)
@@ -209,7 +276,7 @@ static int read_dump(const void *data, size_t len, struct bloom_filter *filter, 
     struct rdb_reader reader;
     uint64_t id;
     TRY(rdb_open_dump(&reader, data, len, &id, err));
-    TRY(cuckoo_read_value(&reader, RDB_MODULE_VERSION(id), filter ? give_filter : NULL, filter, plan));
+    TRY(cuckoo_read_value(&reader, id, filter ? give_filter : NULL, filter, plan));
     return rdb_close_dump(&reader);
 }
 
@@ -228,13 +295,24 @@ void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter)
 
 /* ---- writing ---- */
 
+static unsigned char *put_rate(unsigned char *at, const struct cuckoo_head *head)
+{
+    uint64_t rate;
+
+    memcpy(&rate, &head->error_rate, sizeof(rate));
+    at = rdb_put_unsigned(at, head->bits);
+    at = rdb_put_unsigned(at, head->capacity);
+    at = rdb_put_unsigned(at, rate);
+    return rdb_put_unsigned(at, head->key);
+}
+
 static unsigned char *write_dump(const struct bloom_filter *filter, const unsigned char *slots, unsigned char *dump)
 {
     unsigned char *at = dump;
     struct cuckoo_head head;
 
     cuckoo_head_of(filter, &head);
-    at = rdb_put_module(at, CUCKOO_TYPE_ID | CUCKOO_ENCVER);
+    at = rdb_put_module(at, head.bits ? CUCKOO_OWN_TYPE_ID | CUCKOO_OWN_ENCVER : CUCKOO_TYPE_ID | CUCKOO_ENCVER);
     at = rdb_put_unsigned(at, head.nlayers);
     at = rdb_put_unsigned(at, head.buckets);
     at = rdb_put_unsigned(at, head.items);
@@ -242,12 +320,15 @@ static unsigned char *write_dump(const struct bloom_filter *filter, const unsign
     at = rdb_put_unsigned(at, head.bucket_size);
     at = rdb_put_unsigned(at, head.iterations);
     at = rdb_put_unsigned(at, head.expansion);
+    if (head.bits)
+        at = put_rate(at, &head);
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
         at = rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape));
-        at = rdb_put_field_string(at, slots, view.capacity, view.items < view.capacity / SPARSE);
-        slots += view.capacity;
+        uint64_t bytes = cuckoo_shape_bytes(&view.shape);
+        at = rdb_put_field_string(at, slots, bytes, view.items < view.capacity / SPARSE);
+        slots += bytes;
     }
     return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
 }

@@ -1,5 +1,6 @@
 /* cuckoo_dump: cuckoo filters as the bytes that RedisBloom has for them, and back: the value of DUMP and of RDB files
- * (module type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. docs/DUMP.md describes the bytes.
+ * (module type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. Those of our layout, which RedisBloom
+ * does not know, have some more numbers in both, and their values our own type. docs/DUMP.md describes the bytes.
  *
  * Every number is checked before memory is taken: the loader makes the filter that a plan asks for, and so decides what
  * is too large.
@@ -15,13 +16,18 @@
 #include "dump.h"
 #include "rdb_reader.h"
 
-/* RedisBloom's module type; and that of Bloomery's module beside it, whose values are the same. */
+/* RedisBloom's module type; and that of Bloomery's module, for our layout, and for RedisBloom's beside RedisBloom. Its
+ * values have four further numbers behind the others: the bits of a slot, or 0 in RedisBloom's layout; the capacity;
+ * the bits of the error rate as a double; the id of the key or 0. */
 #define CUCKOO_TYPE_NAME     "MBbloomCF"
 #define CUCKOO_TYPE_ID       UINT64_C(0x3016e5a289821400) /* without the encoding version */
 #define CUCKOO_OWN_TYPE_NAME "bloomeryC"
 #define CUCKOO_OWN_TYPE_ID   UINT64_C(0x6e5a2899eaf20800)
 #define CUCKOO_ENCVER        4 /* those below are of RedisBloom before 2.2 */
+#define CUCKOO_OWN_ENCVER    5 /* 4: RedisBloom's numbers alone, of this module before it had our layout */
 #define CUCKOO_HEADER_BYTES  38
+#define CUCKOO_RATE_BYTES    26 /* more, of our layout: u16 bits of a slot, u64 capacity, double rate, u64 key */
+#define CUCKOO_HEADER_MAX    (CUCKOO_HEADER_BYTES + CUCKOO_RATE_BYTES)
 
 /* ---- the header of a dump in chunks ---- */
 
@@ -29,11 +35,15 @@
 struct cuckoo_head {
     uint64_t items, buckets, deletes, nlayers;
     uint64_t bucket_size, iterations, expansion;
+
+    /* Of our layout; otherwise 0. */
+    uint64_t bits, capacity, key;
+    double error_rate;
 };
 
 void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_out);
-void cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_BYTES]);
-void cuckoo_head_get(const unsigned char bytes[CUCKOO_HEADER_BYTES], struct cuckoo_head *head_out);
+size_t cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_MAX]); /* its length */
+bool cuckoo_head_get(const unsigned char *bytes, size_t len, struct cuckoo_head *head_out);   /* false: it is none */
 
 /* The plan of a filter with these numbers. DUMP_OK, or DUMP_BAD with the number that is not possible. */
 int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out, struct errbuf *err)
@@ -56,9 +66,10 @@ int cuckoo_restore_plan(const void *data, size_t len, struct dump_plan *plan_out
 /* Takes the slots of a verified dump into a filter made after its plan, and counts its items. */
 void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter);
 
-/* Reads a value of an RDB file from behind its type to its end: first its numbers, for which `make` makes a filter in
- * *filter_out (0 or a status that is passed on); then its slots. `make` NULL: the slots are skipped. */
-int cuckoo_read_value(struct rdb_reader *reader, unsigned encver,
+/* Reads a value of an RDB file from behind its type, which has the version of the encoding, to its end: first its
+ * numbers, for which `make` makes a filter in *filter_out (0 or a status that is passed on); then its slots. `make`
+ * NULL: the slots are skipped. */
+int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
                       int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
                       struct dump_plan *plan_out) __attribute__((warn_unused_result));
 

@@ -197,7 +197,7 @@ static int read_layers(const unsigned char *at, struct dump_plan *plan, struct e
             shape->bpe = le_double_get(own + 16);
         }
         if (at[AT_FLAGS] != flags_of(&plan->params) || (shape->level && !window) || at[12] != plan->params.redisbloom ||
-            shape->variant != plan->shapes[0].variant || shape->variant == BLOOM_CUCKOO ||
+            shape->variant != plan->shapes[0].variant || bloom_variant_is_cuckoo(shape->variant) ||
             !bloom_shape_valid(shape, NULL)) {
             errbuf_set(err, "layer %u is not valid", i);
             return DUMP_BAD;

@@ -73,7 +73,7 @@ static void probe_cuckoo(struct window *w, struct window_run *run, const struct 
         return;
     run->wait = WINDOW_FETCH;
     for (size_t i = 0; i < run->n; i++)
-        cuckoo_prefetch(filter, cuckoo_hash(run->items[i].ptr, run->items[i].len));
+        cuckoo_prefetch(filter, cuckoo_hash_for(filter, run->items[i].ptr, run->items[i].len));
 }
 
 static void probe(struct window *w)
@@ -87,7 +87,8 @@ static void probe(struct window *w)
     run->staged = false;
     run->hashed = filter && run->kind <= WINDOW_ADD && bloom_filter_can_be_asked(filter);
     if (!run->hashed) {
-        if (filter && run->kind >= WINDOW_CUCKOO_QUERY && entry_is_cuckoo(run->entry))
+        if (filter && run->kind >= WINDOW_CUCKOO_QUERY && entry_is_cuckoo(run->entry) &&
+            bloom_filter_missing_key(filter) == 0)
             probe_cuckoo(w, run, filter);
         return;
     }

@@ -26,7 +26,9 @@ CLIENTS = 4
 M = 0xc6a4a7935bd1e995
 MASK = (1 << 64) - 1
 # name: slots, bucket size. All sub-filters are of the same size, so the classes of items are the same in all of them.
-FILTERS = {"small": (64, 2), "middle": (1024, 2), "wide": (4096, 8), "single": (512, 1)}
+# The last one keeps a rate: it has a capacity, and slots of 12 bits in buckets of 4.
+FILTERS = {"small": (64, 2), "middle": (1024, 2), "wide": (4096, 8), "single": (512, 1), "rate": (600, 4)}
+RATE_BUCKETS = (600 + (600 + 18) // 19 + 16 + 3) // 4
 
 
 def murmur(data):
@@ -47,9 +49,26 @@ def class_of(name, item):
     """What items that no filter of this name can tell apart have in common; and how often CF.COUNT counts a slot."""
     slots, size = FILTERS[name]
     value = murmur(item)
+    if name == "rate":
+        fingerprint, first = ((value >> 48) * 4095 >> 16) + 1, value % (1 << 48) % RATE_BUCKETS
+        mixed = fingerprint * 0x9e3779b97f4a7c15 & MASK
+        mixed = ((mixed ^ mixed >> 32) * 0xbf58476d1ce4e5b9 & MASK) >> 16
+        buckets = {first, (mixed - first) % RATE_BUCKETS}
+        return (fingerprint, frozenset(buckets)), 3 - len(buckets)
     fingerprint = value % 255 + 1
     buckets = {value % (slots // size), (value ^ fingerprint * 0x5bd1e995) % (slots // size)}
     return (fingerprint, frozenset(buckets)), 3 - len(buckets)
+
+
+def taken_slots(name, chunks):
+    """The number of slots that are not empty. Each chunk is a whole sub-filter."""
+    if name != "rate":
+        return sum(len(chunk) - chunk.count(0) for chunk in chunks)
+    taken = 0
+    for chunk in chunks:
+        bits = int.from_bytes(chunk, "little")
+        taken += sum(bits >> at & 4095 != 0 for at in range(0, len(chunk) * 8, 12))
+    return taken
 
 
 class Model:
@@ -183,7 +202,8 @@ def kill_rounds(program, directory, seed):
     client, model = connect(daemon), Model()
     items = [b"item:%d" % i for i in range(3000)]
     for name, (slots, size) in FILTERS.items():
-        client.execute_command("CF.RESERVE", name, slots, "BUCKETSIZE", size, "EXPANSION", 1)
+        how = ["ERROR", "0.1"] if name == "rate" else ["BUCKETSIZE", size]
+        client.execute_command("CF.RESERVE", name, slots, *how, "EXPANSION", 1)
     for number in range(ROUNDS):
         print(f"round {number}: seed {seed + number}", flush=True)
         until_killed(daemon, model, random.Random(seed + number), items)
@@ -192,7 +212,7 @@ def kill_rounds(program, directory, seed):
         for name in FILTERS:
             model.check(client, name, items)
             words = dict(zip(first[name.encode()][1][::2], first[name.encode()][1][1::2]))
-            taken = sum(len(chunk) - chunk.count(0) for chunk in first[name.encode()][0][1:] if chunk)
+            taken = taken_slots(name, [chunk for chunk in first[name.encode()][0][1:] if chunk])
             assert words[b"Number of items inserted"] == taken == sum(model.counts[name].values()), (name, words, taken)
         restart(daemon)
         assert everything(connect(daemon)) == first, "another start, other bytes"

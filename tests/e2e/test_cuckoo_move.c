@@ -88,6 +88,15 @@ static void make_filters(void)
     expect(from, "+OK", "CF.RESERVE fixed 64 EXPANSION 0 BUCKETSIZE 8");
     change("CF.ADD", "fixed", 0, 60);
     expect(from, "+OK", "CF.RESERVE empty 1000 BUCKETSIZE 1");
+    expect(from, "+OK", "CF.RESERVE rate-8 300 ERROR 0.2");
+    change("CF.ADD", "rate-8", 0, 3000);
+    change("CF.DEL", "rate-8", 0, 100);
+    expect(from, "+OK", "CF.RESERVE rate-12 500 ERROR 0.01 KEYED");
+    change("CF.ADD", "rate-12", 0, 3000);
+    change("CF.DEL", "rate-12", 0, 100);
+    expect(from, "+OK", "CF.RESERVE rate-16 5000000 ERROR 0.001");
+    change("CF.ADD", "rate-16", 0, 3000);
+    expect(from, "+OK", "CF.RESERVE rate-empty 1000 ERROR 0.001 EXPANSION 0");
     expect(from, "+OK", "CF.RESERVE emptied 4000");
     change("CF.ADD", "emptied", 0, 5);
     change("CF.DEL", "emptied", 0, 5);
@@ -100,35 +109,52 @@ static void make_filters(void)
     client_add_items(from, "bloom", 0, 50);
 }
 
+/* The target gets the source's key. */
+static void give_key(void)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/KEYS", source.data);
+    expect(to, "+OK", "CONFIG SET bf-key-file %s", path);
+}
+
 PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
 {
-    static const char *const names[] = {"small",   "several", "fixed", "empty",
-                                        "emptied", "middle",  "large", "large-empty"};
+    static const char *const names[] = {"small", "several", "fixed",   "empty",   "emptied",    "middle",
+                                        "large", "rate-8",  "rate-12", "rate-16", "rate-empty", "large-empty"};
     const size_t n = sizeof(names) / sizeof(names[0]);
     make_filters();
+    give_key();
     expect_move(0, "move\tlarge\t", "--dry-run");
     expect(to, ":0", "DBSIZE");
-    expect_move(0, "moved    9 filters", "--verify");
-    expect(to, ":9", "DBSIZE");
+    expect_move(0, "moved    13 filters", "--verify");
+    expect(to, ":13", "DBSIZE");
     for (size_t i = 0; i < n; i++)
         expect_same(names[i]);
     client_expect_items(to, "bloom", 0, 50);
     long long ttl = client_number(to, "PTTL small");
     cr_assert(ttl > 100000 && ttl <= 500000, "%lld", ttl);
     cr_expect_eq(client_number(to, "PTTL large"), -1);
-    expect_move(0, "there    9", "--verify");
+    expect_move(0, "there    13", "--verify");
 
     /* They go on alike. */
     change("CF.DEL", "several", 200, 900);
     each(to, "CF.DEL", "several", 200, 900);
     client_skip(to, 900);
     expect_same("several");
+    change("CF.ADD", "rate-12", 5000, 5000);
+    each(to, "CF.ADD", "rate-12", 5000, 5000);
+    client_skip(to, 5000);
+    expect_same("rate-12");
 
     /* And after the target's restart. */
     redisFree(to);
     daemon_kill(&target);
     daemon_restart(&target);
     to = client_open(target.port);
+    static const char *const asks[] = {"EXISTS", "MEXISTS", "COUNT", "ADD", "ADDNX", "DEL"};
+    for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
+        cr_assert(strstr(client_ask(to, "CF.%s rate-12 x", asks[i]), "of this filter is not here"), "%s", asks[i]);
+    give_key(); /* it had been set for that process only */
     for (size_t i = 0; i < n; i++)
         expect_same(names[i]);
 }
@@ -164,10 +190,18 @@ PAIR_TEST(cuckoo_move, chunks_serve_where_a_dump_is_not_allowed)
     expect(from, "+OK", "CF.RESERVE f 1000 EXPANSION 4");
     change("CF.ADD", "f", 0, 4000);
     expect(from, "+OK", "CF.RESERVE empty 1000");
+    expect(from, "+OK", "CF.RESERVE rate 1000000 ERROR 0.01"); /* its chunks end within slots */
+    change("CF.ADD", "rate", 0, 20000);
     expect(to, "+OK", "ACL SETUSER default -dump -restore");
-    expect_move(0, "moved    2 filters", "--verify");
+    expect_move(0, "moved    3 filters", "--verify");
     expect_same("f");
     expect_same("empty");
-    expect(to, ":2", "DBSIZE");
+    expect_same("rate");
+    expect(to, ":3", "DBSIZE");
+    redisFree(to);
+    daemon_kill(&target);
+    daemon_restart(&target);
+    to = client_open(target.port);
+    expect_same("rate");
     expect(to, "+OK", "ACL SETUSER default +@all");
 }

@@ -353,6 +353,87 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
     cr_assert(strstr(client_ask(client, "BF.FIND a plain r ITEMS item:0"), "[\"a\",\"plain\",\"r\"]"));
 }
 
+/* ---- cuckoo filters ---- */
+
+static void each_item(const char *command, const char *reply, const char *name, int first, int n)
+{
+    for (int i = first; i < first + n; i++)
+        redisAppendCommand(client, "%s %s item:%d", command, name, i);
+    for (int i = 0; i < n; i++)
+        cr_assert_str_eq(client_reply(client), reply, "%s %s item:%d", command, name, first + i);
+}
+
+/* The id of its key. */
+static void cuckoo_key(const char *name, char id[17])
+{
+    const char *info = client_ask(client, "CF.INFO %s FULL", name), *key = strstr(info, "Key");
+
+    cr_assert(key && sscanf(key + strlen("Key,\""), "%16[0-9a-f]", id) == 1, "%s", info);
+}
+
+KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
+{
+    char path[512], away[600], error[160], id[17] = "", other[17] = "", output[4096];
+    static const char *const commands[] = {"EXISTS a x", "MEXISTS a x y", "COUNT a x",          "ADD a x",
+                                           "ADDNX a x",  "DEL a x",       "INSERT a ITEMS x y", "INSERTNX copy ITEMS x",
+                                           "EXISTS r x", "ADD chunks x"};
+
+    expect(client, "[:1,:1]", "CF.INSERT b ERROR 0.001 KEYED ITEMS 1 2"); /* which makes the key */
+    expect(client, "+OK", "CF.RESERVE a 100 ERROR 0.001 KEYED");
+    expect(client, "+OK", "CONFIG SET bf-keyed yes");
+    expect(client, "+OK", "CF.RESERVE c 100 ERROR 0.01");
+    expect(client, ":1", "CF.ADD plain 1");
+    expect(client, "+OK", "CONFIG SET bf-keyed no");
+    cr_assert(strstr(client_ask(client, "CF.RESERVE d 100 KEYED"), "KEYED needs ERROR"));
+    cr_assert(strstr(client_ask(client, "CF.INSERT d KEYED ITEMS 1"), "KEYED needs ERROR"));
+    cuckoo_key("a", id);
+    cuckoo_key("b", other);
+    cr_assert_str_eq(id, other);
+    cuckoo_key("c", other);
+    cr_assert_str_eq(id, other);
+    each_item("CF.ADD", ":1", "a", 0, 500); /* it grows */
+    each_item("CF.DEL", ":1", "a", 0, 100);
+
+    daemon_kill(&the_daemon);
+    key_file(path);
+    snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
+    cr_assert_eq(rename(path, away), 0);
+    redisFree(client);
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    expect(client, ":1", "COPY a copy");
+    redisReply *dump = redisCommand(client, "DUMP a");
+    cr_assert(dump && dump->type == REDIS_REPLY_STRING);
+    redisReply *header = redisCommand(client, "CF.SCANDUMP a 0");
+    cr_assert(header && header->type == REDIS_REPLY_ARRAY);
+    freeReplyObject(redisCommand(client, "CF.LOADCHUNK chunks 1 %b", header->element[1]->str, header->element[1]->len));
+    freeReplyObject(header);
+    cr_expect(strstr(daemon_output(&the_daemon), "a KEYED filter has come whose key"));
+    freeReplyObject(redisCommand(client, "RESTORE r 0 %b", dump->str, dump->len));
+    freeReplyObject(dump);
+    snprintf(error, sizeof(error),
+             "-ERR the key %s of this filter is not here: add its line to the key file, then "
+             "CONFIG SET bf-key-file again or SIGHUP",
+             id);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        snprintf(output, sizeof(output), "CF.%s", commands[i]);
+        expect(client, error, output);
+    }
+    expect(client, ":0", "CF.EXISTS plain x");
+    program_expect(output, sizeof(output), 1, "copy\tmissing",
+                   "'" BLOOMERY_TOOL_PATH "' key redis://127.0.0.1:%d --key-file '%s/none' 2>&1; "
+                   "'" BLOOMERY_TOOL_PATH "' key >'%s/other'; "
+                   "'" BLOOMERY_TOOL_PATH "' key redis://127.0.0.1:%d --key-file '%s/other'",
+                   the_daemon.port, the_daemon.dir, the_daemon.dir, the_daemon.port, the_daemon.dir);
+    expect(client, "+OK", "SAVE");
+    client = client_after_kill(client, &the_daemon, NULL);
+    expect(client, "+OK", "CONFIG SET bf-key-file %s", away);
+    static const char *const names[] = {"a", "copy", "r"};
+    for (size_t i = 0; i < 3; i++)
+        each_item("CF.EXISTS", ":1", names[i], 100, 400);
+    expect(client, ":1", "CF.EXISTS b 1");
+}
+
 /* ---- the tool ---- */
 
 #define TOOL(code, text, ...)                          \

@@ -7,6 +7,7 @@ import random
 import struct
 import subprocess
 import sys
+import tempfile
 
 from engines import Daemon, Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
 from recorded_rdb import crc64, of_version, without_types
@@ -14,6 +15,7 @@ from recorded_rdb import crc64, of_version, without_types
 RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
 # Debian's python3-redis is for Debian's Python.
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+TOOL = os.environ.get("BLOOMERY_TOOL", os.path.abspath("build/dev/tools/bloomery"))
 TAKE_OVER = ("take-over", "yes")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 OTHER = ("cf-initial-size", "7", "cf-bucket-size", "3", "cf-max-iterations", "1", "cf-expansion-factor", "0",
@@ -81,6 +83,9 @@ def test_a_replica_with_other_settings_has_the_same_slots():
                 ("CF.INSERTNX", key, "NOCREATE", "ITEMS", *items("i", rng.randrange(1, 40), rng.randrange(300))),
                 ("CF.RESERVE", key, rng.randrange(10, 200), "BUCKETSIZE", rng.randrange(1, 6),
                  "MAXITERATIONS", rng.randrange(1, 30), "EXPANSION", rng.randrange(0, 5)),
+                ("CF.RESERVE", key, rng.randrange(1, 200), "ERROR", rng.choice(["0.2", "0.02", "0.001"]), "EXPANSION",
+                 rng.randrange(0, 5)),
+                ("CF.INSERT", key, "CAPACITY", rng.randrange(1, 90), "ERROR", "0.005", "ITEMS", item, item + "x"),
                 ("CF.COMPACT", key), ("DEL", key), ("COPY", key, rng.choice(names)),
                 ("RENAME", key, rng.choice(names))]))
         replies = primary.connection.pipeline(batch)
@@ -346,8 +351,96 @@ def test_values_of_a_time_without_take_over():
     assert taken("TYPE", "f") == "bloomeryC" and taken("CF.ADD", "f", "y") == 1
     for iterator, data in chunks_of(taken, "f"):
         taken("CF.LOADCHUNK", "g", iterator, data)
-    assert taken("TYPE", "g") == "MBbloomCF" and taken("DUMP", "f")[10:-10] == taken("DUMP", "g")[10:-10]
-    assert "Bad data format" in str(plain.try_call("RESTORE", "g", "0", taken("DUMP", "g")))
+    assert taken("TYPE", "g") == "MBbloomCF" and "Bad data format" in str(
+        plain.try_call("RESTORE", "h", "0", taken("DUMP", "g")))
+    no_rate = b"\2\0" * 4  # the module's own type has the numbers of a rate
+    assert taken("DUMP", "f")[10:-10].replace(no_rate, b"", 1) == taken("DUMP", "g")[10:-10]
+
+
+def test_filters_that_keep_a_rate_move_between_daemon_and_engine():
+    """Their type is the module's own, also with `take-over`."""
+    daemon, plain, taken = Daemon(), Engine(), Engine("--appendonly", "yes", module=TAKE_OVER)
+    for rate, bits in (("0.2", 8), ("0.01", 12), ("0.001", 16)):
+        for engine in (daemon, plain, taken):
+            assert engine("CF.RESERVE", "f", "100", "ERROR", rate) == "OK"
+            engine("CF.INSERT", "f", "ITEMS", *items("x", 400))
+            engine("CF.DEL", "f", "x3")
+            info = engine("CF.INFO", "f", "FULL")
+            assert dict(zip(info[::2], info[1::2]))["Fingerprint bits"] == bits
+        for engine in (plain, taken):
+            assert engine("DUMP", "f")[:10] == daemon("DUMP", "f")[:10] and engine("TYPE", "f") == "bloomeryC"
+            daemon("RESTORE", "g", "0", engine("DUMP", "f"), "REPLACE")
+            assert list(chunks_of(daemon, "g")) == list(chunks_of(daemon, "f")) == list(chunks_of(engine, "f"))
+            for iterator, data in chunks_of(daemon, "f"):
+                engine("CF.LOADCHUNK", "g", iterator, data)
+            assert engine("RESTORE", "h", "0", daemon("DUMP", "f")) == "OK"
+            engine("COPY", "f", "i")
+            digest = engine.digest()
+            for key in ("g", "h", "i"):
+                assert engine("DUMP", key) == engine("DUMP", "f"), key
+            engine("DEBUG", "RELOAD")
+            assert engine.digest() == digest
+        rewritten(taken)
+        taken.kill()
+        taken.start()
+        assert taken.digest() == digest
+        for engine in (daemon, plain, taken):
+            engine("FLUSHALL")
+
+
+def test_the_tool_takes_them_from_a_file():
+    """`bloomery import --rdb`, of the module's own type, too."""
+    engine, daemon = Engine(), Daemon()
+    engine("CF.RESERVE", "rate", "100", "ERROR", "0.001")
+    engine("CF.INSERT", "rate", "ITEMS", *items("x", 400))
+    engine("CF.INSERT", "plain", "ITEMS", *items("x", 400))
+    engine("SAVE")
+    daemon.stop()
+    done = subprocess.run([TOOL, "import", "--rdb", os.path.join(engine.directory, "dump.rdb"),
+                           os.path.join(daemon.directory, "data"), "--json"], stdout=subprocess.PIPE, timeout=60)
+    taken = {found["name"]: found for found in json.loads(done.stdout)["filters"]}
+    assert taken["rate"]["type"] == taken["plain"]["type"] == "bloomeryC" and taken["rate"]["items"] == 400
+    daemon.start()
+    for key in taken:
+        assert daemon("CF.INFO", key, "FULL") == engine("CF.INFO", key, "FULL"), key
+        assert list(chunks_of(daemon, key)) == list(chunks_of(engine, key)), key
+
+
+def test_replicas_and_the_log_need_no_key():
+    """They apply hashes; without the key they refuse to answer, and say in the log which one is missing."""
+    path = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "keys")
+    with open(path, "w", encoding="ascii") as file:  # the id of these bytes: tests/unit/persist/key_file.c
+        file.write("54b70391b3deeb2f " + bytes(range(32)).hex() + "\n")
+    primary = Engine(*ALWAYS, module=("bf-key-file", path))
+    replica = replica_of(primary, module=OTHER)
+    assert primary("CF.RESERVE", "f", "100", "ERROR", "0.001", "KEYED") == "OK"
+    primary("CF.INSERT", "g", "ERROR", "0.001", "KEYED", "ITEMS", *items("x", 300))
+    for i in range(5):
+        primary("CF.INSERT", "f", "ITEMS", *items("x", 200, 100 * i))
+        primary("CF.ADD", "f", f"one{i}")
+    for i in range(90):
+        assert primary("CF.DEL", "f", f"x{i}") == 1
+    in_sync(primary, replica)
+    assert primary("DUMP", "f") == replica("DUMP", "f") and primary("DUMP", "g") == replica("DUMP", "g")
+    dump = primary("DUMP", "f")
+    for words in (("CF.EXISTS", "f", "x"), ("CF.MEXISTS", "f", "x"), ("CF.COUNT", "f", "x")):
+        assert "54b70391b3deeb2f" in str(replica.connect().try_call(*words)), words
+    later = replica_of(primary, module=OTHER)
+    in_sync(primary, later)
+    assert "54b70391b3deeb2f" in later.output()
+    primary.stop()
+    primary.module = []
+    primary.start()
+    for words in (("CF.ADD", "f", "x"), ("CF.DEL", "f", "x"), ("CF.INSERTNX", "f", "ITEMS", "x")):
+        assert "54b70391b3deeb2f" in str(primary.connect().try_call(*words)), words
+    assert "no key" in str(primary.connect().try_call("CF.RESERVE", "new", "100", "ERROR", "0.001", "KEYED"))
+    assert primary("DUMP", "f") == dump
+    for engine in (primary, replica):
+        engine("CONFIG", "SET", "bloomery.bf-key-file", path)
+        assert engine("CF.MEXISTS", "f", "x89", *items("x", 500, 90)) == [0] + [1] * 500
+    info = replica("CF.INFO", "f", "FULL")
+    assert dict(zip(info[::2], info[1::2]))["Key"] == b"54b70391b3deeb2f"
+    replica("CONFIG", "SET", "bloomery.bf-key-file", "")
 
 
 def test_filters_move_between_daemon_and_engine():

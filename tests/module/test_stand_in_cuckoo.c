@@ -25,6 +25,52 @@ static void by_chunks(const char *from, const char *to)
     }
 }
 
+/* Filters that keep a rate. */
+static void rates(void)
+{
+    static const struct {
+        const char *line, *error;
+    } refused[] = {
+        {"cf.reserve r 100 ERROR 0.0001", "-ERR ERROR must be in the range [0.000116, 1)"},
+        {"cf.reserve r 100 ERROR 1", "-ERR ERROR must be in the range [0.000116, 1)"},
+        {"cf.reserve r 100 ERROR x", "-ERR ERROR must be in the range [0.000116, 1)"},
+        {"cf.reserve r 0 ERROR 0.01", "-Capacity must be in the range [1, 1073741824]"},
+        {"cf.reserve r x ERROR 0.01", "-Bad capacity"},
+        {"cf.reserve r 100 ERROR", "-ERR wrong number of arguments"},
+        {"cf.reserve r 100 ERROR 0.01 EXPANSION", "-ERR wrong number of arguments"},
+        {"cf.reserve r 100 ERROR 0.01 EXPANSION -1", "-EXPANSION: value must be in the range [0, 32768]"},
+        {"cf.reserve r 100 ERROR 0.01 BUCKETSIZE 4", "-ERR syntax error: the options beside ERROR are"},
+        {"cf.reserve r 100 KEYED", "-ERR KEYED needs ERROR rate"},
+        {"cf.reserve r 100 ERROR 0.01 KEYED", "-ERR there is no key for new filters"},
+        {"cf.insert r ERROR", "-ERR wrong number of arguments"},
+        {"cf.insert r ERROR 0 ITEMS a", "-ERR ERROR must be in the range"},
+        {"cf.insert r CAPACITY 0 ERROR 0.1 ITEMS a", "-Capacity must be in the range [1, 1073741824]"},
+        {"cf.insert r KEYED ITEMS a", "-ERR KEYED needs ERROR rate"},
+        {"cf.plan 100 ERROR 0.01 ITEMS 0", "-ERR ITEMS must be"},
+        {"cf.plan 100 ERROR 0.001 ITEMS 100000000", "-ERR 100000000 items do not fit into 8 sub-filters"},
+    };
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        const char *reply = stand_in_run(refused[i].line, NULL, 0);
+        EXPECT(strstr(reply, refused[i].error) == reply, "'%s' answers '%s'", refused[i].line, reply);
+    }
+    expect("cf.exists r a", "0 ");
+    expect("cf.reserve r 1 ERROR 0.01 EXPANSION 0", "OK ");
+    expect("cf.insert r ITEMS a a a a a a a a a", "*9 1 1 1 1 1 1 1 1 -1 ");
+    expect("cf.add r a", "-Filter is full ");
+    expect("cf.count r a", "8 ");
+    expect("cf.insert r2 CAPACITY 1 ERROR 0.001 ITEMS a b", "*2 1 1 ");
+    EXPECT(strncmp(stand_in_run("cf.info r2 FULL", NULL, 0), "*30 ", 4) == 0, "CF.INFO FULL");
+    EXPECT(strncmp(stand_in_run("cf.plan 1000 ERROR 0.01", NULL, 0), "*14 ", 4) == 0, "CF.PLAN");
+    by_chunks("r2", "r3");
+    EXPECT(stand_in_save("r2") && stand_in_restore("r4", SIZE_MAX), "a save");
+    stand_in_rewrite("r2", "r5");
+    for (int i = 3; i <= 5; i++) {
+        char line[32];
+        snprintf(line, sizeof(line), "cf.mexists r%d a b c", i);
+        expect(line, "*3 1 1 0 ");
+    }
+}
+
 void cuckoo_scenario(void)
 {
     expect("cf.reserve c 64 EXPANSION 2", "OK ");
@@ -58,6 +104,7 @@ void cuckoo_scenario(void)
         snprintf(line, sizeof(line), "cf.mexists c%d a b x z", i);
         expect(line, "*4 1 0 1 0 ");
     }
+    rates();
     expect("cf.reserve large 3000000", "OK ");
     expect("cf.add large x", "1 ");
     expect("cf.exists large x", "1 ");
@@ -85,6 +132,9 @@ static void replication(const void *data)
     told("cf.insertnx f ITEMS c d e", "cf.insert f ITEMS e\n");
     told("cf.insertnx f ITEMS c d e", "");
     told("cf.reserve expansion 100", "cf.loadchunk expansion 1 <38 bytes>\n");
+    told("cf.reserve rate 100 ERROR 0.01", "cf.loadchunk rate 1 <64 bytes>\n");
+    told("cf.insert rate2 ERROR 0.01 ITEMS a", "cf.loadchunk rate2 1 <64 bytes>\ncf.add rate2 a\n");
+    told("cf.add rate a", "verbatim\n");
     told("cf.reserve f2 100 EXPANSION 3 BUCKETSIZE 4", "cf.reserve f2 100 BUCKETSIZE 4 MAXITERATIONS 20 EXPANSION 3\n");
     stand_in_run(FULL, NULL, 0);
     (void)stand_in_replicated();

@@ -361,7 +361,9 @@ static void one_winner(const struct cuckoo_numbers *numbers)
 
 int main(void)
 {
-    static const struct cuckoo_numbers full[] = {{1024, 4, 50, 0}, {1024, 2, 500, 1}, {256, 8, 20, 2}, {64, 1, 20, 1}};
+    static const struct cuckoo_numbers full[] = {{1024, 4, 50, 0},      {1024, 2, 500, 1},     {256, 8, 20, 2},
+                                                 {64, 1, 20, 1},        {800, 4, 500, 2, 0.2}, {500, 4, 500, 2, 0.02},
+                                                 {500, 4, 500, 2, 1e-3}};
 
     EXPECT(bloom_pool_create(&pool) == 0, "set-up");
     for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++)
@@ -370,6 +372,7 @@ int main(void)
     chunks();
     one_winner(&(struct cuckoo_numbers){4096, 2, 20, 1});
     one_winner(&(struct cuckoo_numbers){64, 4, 20, 1});
+    one_winner(&(struct cuckoo_numbers){13000, 4, 500, 1, 0.01});
     bloom_pool_destroy(pool);
     return 0;
 }

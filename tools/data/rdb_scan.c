@@ -86,7 +86,8 @@ static int on_key(void *ctx, const struct rdb_key *key)
     struct rdb_scan *scan = ctx;
 
     uint64_t type = key->module ? RDB_MODULE_TYPE(key->module) : 0;
-    if (type != REDISBLOOM_TYPE_ID && type != CUCKOO_TYPE_ID) {
+    bool cuckoo = type == CUCKOO_TYPE_ID || type == CUCKOO_OWN_TYPE_ID;
+    if (type != REDISBLOOM_TYPE_ID && !cuckoo) {
         count_kind(scan, key->kind);
         return 0;
     }
@@ -104,8 +105,8 @@ static int on_key(void *ctx, const struct rdb_key *key)
                                 .name = copy_of(key->name, key->name_len),
                                 .name_len = key->name_len,
                                 .expires_ms = key->expires_ms,
-                                .cuckoo = type == CUCKOO_TYPE_ID,
-                                .encver = RDB_MODULE_VERSION(key->module),
+                                .cuckoo = cuckoo,
+                                .type = key->module,
                                 .at = key->at};
     if (!found->name)
         return -ENOMEM;
@@ -139,7 +140,7 @@ static void look_at_cuckoo(struct rdb_scan *scan, struct rdb_found *found, struc
     struct rdb_reader reader;
 
     read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (said(cuckoo_read_value(&reader, found->encver, NULL, NULL, &numbers->plan), &err) != 0) {
+    if (said(cuckoo_read_value(&reader, found->type, NULL, NULL, &numbers->plan), &err) != 0) {
         rdb_scan_refuse(scan, found, err.text);
         return;
     }
@@ -159,7 +160,7 @@ static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbe
     uint64_t bytes;
 
     read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (said(redisbloom_read(&reader, found->encver, &numbers->value, NULL, NULL), &err) != 0 ||
+    if (said(redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, NULL, NULL), &err) != 0 ||
         redisbloom_check(&numbers->value, &found->params, numbers->shapes, &bytes, &err) != BLOOM_OK) {
         rdb_scan_refuse(scan, found, err.text);
         return;
@@ -274,7 +275,7 @@ static int load(struct rdb_scan *scan, const struct rdb_found *found, struct blo
     int rc;
 
     read_from(&reader, &numbers->place, scan, found->at, err);
-    rc = redisbloom_read(&reader, found->encver, &numbers->value, NULL, NULL);
+    rc = redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, NULL, NULL);
     if (rc == 0)
         rc = redisbloom_check(&numbers->value, &params, numbers->shapes, &bytes, err);
     if (rc == 0)
@@ -282,7 +283,7 @@ static int load(struct rdb_scan *scan, const struct rdb_found *found, struct blo
     if (rc != 0)
         return rc;
     read_from(&reader, &numbers->place, scan, found->at, err);
-    rc = redisbloom_read(&reader, found->encver, &numbers->value, put_bits, *filter_out);
+    rc = redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, put_bits, *filter_out);
     for (unsigned i = 0; rc == 0 && i < found->nlayers; i++)
         bloom_filter_set_items(*filter_out, i, numbers->value.layers[i].count);
     return rc;
@@ -310,7 +311,7 @@ static int load_cuckoo(struct rdb_scan *scan, const struct rdb_found *found, str
     struct rdb_reader reader;
 
     read_from(&reader, &numbers->place, scan, found->at, err);
-    int rc = cuckoo_read_value(&reader, found->encver, make_cuckoo, &making, &numbers->plan);
+    int rc = cuckoo_read_value(&reader, found->type, make_cuckoo, &making, &numbers->plan);
     *filter_out = making.filter;
     return rc;
 }

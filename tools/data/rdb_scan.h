@@ -1,4 +1,5 @@
-/* rdb_scan: finds RedisBloom's Bloom and cuckoo filters in an RDB file, and counts its other values. */
+/* rdb_scan: finds RedisBloom's Bloom and cuckoo filters in an RDB file, and the module's cuckoo filters, and counts its
+ * other values. */
 #ifndef BLOOMERY_TOOL_RDB_SCAN_H
 #define BLOOMERY_TOOL_RDB_SCAN_H
 
@@ -16,8 +17,8 @@ struct rdb_found {
     size_t name_len;
     int64_t expires_ms; /* unix time, 0: never */
     bool cuckoo;
-    unsigned encver;
-    uint64_t at; /* offset of the value */
+    uint64_t type; /* of the module, with the version of the encoding */
+    uint64_t at;   /* offset of the value */
 
     /* The filter, or the reason why it cannot be imported. */
     char *reason; /* NULL: there is none */

@@ -96,6 +96,22 @@ struct scan {
     char cursor[PEER_NUMBER_SIZE];
 };
 
+/* CF.INFO FULL ends by the key, if the filter has one. */
+static int ask_cuckoo(struct scan *scan, struct slice name)
+{
+    struct resp_reply reply;
+    uint64_t id;
+
+    PEER_PUT(&scan->server->peer, PEER_WORD("CF.INFO"), name, PEER_WORD("FULL"));
+    int rc = server_call_any_reply(scan->server, &reply);
+    if (rc != TOOL_OK || reply.nodes[0].kind != RESP_REPLY_ARRAY || reply.count < 3)
+        return rc;
+    struct slice field = resp_reply_text(&reply, reply.count - 2), text = resp_reply_text(&reply, reply.count - 1);
+    if (slice_is(field, "Key") && key_id_parse(text.ptr, text.len, &id))
+        print_need(scan->needs, id, 0, name.ptr, name.len);
+    return TOOL_OK;
+}
+
 /* A filter that is gone by now, and a key of another type, answer an error. */
 static int ask_filter(struct scan *scan, struct slice name)
 {
@@ -104,6 +120,8 @@ static int ask_filter(struct scan *scan, struct slice name)
 
     PEER_PUT(&scan->server->peer, PEER_WORD("BF.INFO"), name, PEER_WORD("KEY"));
     int rc = server_call_any_reply(scan->server, &reply);
+    if (rc == TOOL_OK && reply.nodes[0].kind == RESP_REPLY_ERROR)
+        return ask_cuckoo(scan, name);
     if (rc != TOOL_OK || reply.nodes[0].kind != RESP_REPLY_ARRAY || reply.count != 2)
         return rc;
     struct slice text = resp_reply_text(&reply, 1);

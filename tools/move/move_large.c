@@ -237,9 +237,8 @@ static bool note_header(struct large *large, struct slice data)
     struct cuckoo_head head;
     if (!large->filter->cuckoo || large->begun.layers)
         return true;
-    if (data.len != CUCKOO_HEADER_BYTES)
+    if (!cuckoo_head_get((const unsigned char *)data.ptr, data.len, &head))
         return false;
-    cuckoo_head_get((const unsigned char *)data.ptr, &head);
     large->begun = (struct move_info){
         .capacity = (int64_t)head.buckets,
         .layers = (int64_t)head.nlayers,
@@ -264,9 +263,8 @@ static void hold_header(struct large *large, const struct move_info *info)
         .iterations = (uint64_t)info->iterations,
         .expansion = (uint64_t)info->expansion,
     };
-    unsigned char bytes[CUCKOO_HEADER_BYTES];
-    cuckoo_head_put(&head, bytes);
-    buf_append(&large->held, bytes, sizeof(bytes));
+    unsigned char bytes[CUCKOO_HEADER_MAX];
+    buf_append(&large->held, bytes, cuckoo_head_put(&head, bytes));
     large->held_iterator = 1;
 }
 

@@ -56,6 +56,10 @@ void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
 struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and an error reply if there is none */
 
+/* A new filter is to be KEYED, and there is no key: one is made in the background, and the handler is called again. */
+struct command_ctx;
+void bf_wait_for_first_key(struct command_ctx *ctx);
+
 /* Creates the filter of a call with the given parameters and expiry (Unix time; 0: never). True: call->entry is the new
  * filter, or one that another client has just created, with *existed_out set. False after an error reply. */
 bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out);

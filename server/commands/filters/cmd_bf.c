@@ -36,8 +36,7 @@ static void make_first_key(struct command_job *job)
     rcu_reader_online();
 }
 
-/* A new filter is to be KEYED, and there is no key: one is made in the background, and the handler is called again. */
-static void wait_for_first_key(struct command_ctx *ctx)
+void bf_wait_for_first_key(struct command_ctx *ctx)
 {
     int trouble = atomic_exchange(&ctx->server->settings.key_trouble, 0);
     if (trouble)
@@ -64,7 +63,7 @@ void cmd_bf_reserve(struct command_ctx *ctx)
         return;
     }
     if (!existed && reserve.keyed && !reserve.params.key) {
-        wait_for_first_key(ctx);
+        bf_wait_for_first_key(ctx);
         return;
     }
     if (!existed && !bf_create(&call, &reserve.params, reserve.expires_ms, &existed))
@@ -145,7 +144,7 @@ static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, st
         return false;
     }
     if (insert.keyed && !insert.params.key) {
-        wait_for_first_key(ctx);
+        bf_wait_for_first_key(ctx);
         return false;
     }
     return bf_create(call, &insert.params, insert.expires_ms, &existed);

@@ -3,6 +3,7 @@
 #include "bf.h"
 #include "bf_host.h"
 #include "bf_texts.h"
+#include "bloom_keyring.h"
 #include "broadcast.h"
 #include "cf.h"
 #include "content.h"
@@ -25,6 +26,8 @@ struct cuckoo_numbers cf_defaults_of(const struct server *server)
         .bucket_size = (unsigned)config->cuckoo.bucket_size,
         .iterations = (unsigned)config->cuckoo.max_iterations,
         .expansion = (unsigned)config->cuckoo.expansion_factor,
+        .keyed = config->filters.keyed,
+        .key = bloom_keyring_first(server->pool),
     };
 }
 
@@ -59,6 +62,16 @@ struct bloom_filter *cf_existing(struct bf_call *call)
     if (!filter && cf_reply_unless(call, found))
         reply_error(call->reply, CF_NOT_FOUND);
     return filter;
+}
+
+/* False, after an error reply, if the key of the filter is not here. */
+static bool has_its_key(const struct bf_call *call, const struct bloom_filter *filter)
+{
+    uint64_t key = bloom_filter_missing_key(filter);
+    char text[BF_KEY_TEXT];
+    if (key)
+        reply_errorf(call->reply, BF_NO_KEY, bf_key_text(key, text));
+    return key == 0;
 }
 
 /* The same with another error, which a filter of another kind gets, too. */
@@ -98,8 +111,10 @@ static struct bloom_filter *for_add(struct bf_call *call, const struct cuckoo_nu
     enum cf_found found;
     bool existed;
     struct bloom_filter *filter = cf_look(call, &found);
-    if (filter || !cf_reply_unless(call, found))
-        return filter;
+    if (filter)
+        return has_its_key(call, filter) ? filter : NULL;
+    if (!cf_reply_unless(call, found))
+        return NULL;
     if (may_create && server_config(call->server)->filters.auto_create)
         return cf_create(call, numbers, &existed);
     reply_error(call->reply, CF_NOT_FOUND);
@@ -158,6 +173,10 @@ void cmd_cf_reserve(struct command_ctx *ctx)
     struct bloom_filter *filter = cf_look(&call, &found);
     if (!cf_reply_unless(&call, found))
         return;
+    if (!filter && numbers.keyed && !numbers.key) {
+        bf_wait_for_first_key(ctx);
+        return;
+    }
     if (!filter && !cf_create(&call, &numbers, &existed))
         return;
     if (existed)
@@ -200,7 +219,7 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, str
     static const struct bloom_journal_ops ops = {.add = note_add, .grow = note_grow};
     struct add_note note = {.ring = call->ring};
     const struct bloom_journal journal = {&ops, &note, call->entry->id};
-    enum bloom_add answer = cuckoo_add(filter, cuckoo_hash(item.ptr, item.len), only_new, &journal, err);
+    enum bloom_add answer = cuckoo_add(filter, cuckoo_hash_for(filter, item.ptr, item.len), only_new, &journal, err);
     go_on_compacting(call, filter);
     if (note.grew && answer != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
@@ -261,6 +280,13 @@ static struct bloom_filter *begin_insert(struct command_ctx *ctx, const struct b
         reply_error(ctx->reply, error.text);
         return NULL;
     }
+    if (insert.numbers.keyed && !insert.numbers.key && !insert.no_create) {
+        enum cf_found found;
+        if (!cf_look(call, &found) && found == CF_IS_NONE) {
+            bf_wait_for_first_key(ctx);
+            return NULL;
+        }
+    }
     struct bloom_filter *filter = for_add(call, &insert.numbers, !insert.no_create);
     if (filter && is_closed(call, filter)) {
         reply_error(ctx->reply, CF_MANY_LAYERS);
@@ -274,7 +300,7 @@ static struct bloom_filter *same_filter(struct bf_call *call, uint64_t id)
 {
     enum cf_found found;
     struct bloom_filter *filter = cf_look(call, &found);
-    return filter && call->entry->id == id ? filter : NULL;
+    return filter && call->entry->id == id && bloom_filter_missing_key(filter) == 0 ? filter : NULL;
 }
 
 static void insert_items(struct command_ctx *ctx, bool only_new)
@@ -330,7 +356,7 @@ static struct bloom_filter *for_question(struct bf_call *call, bool *replied_out
 {
     enum cf_found found;
     struct bloom_filter *filter = cf_look(call, &found);
-    *replied_out = found == CF_IS_LOST && !cf_reply_unless(call, found);
+    *replied_out = found == CF_IS_LOST ? !cf_reply_unless(call, found) : filter && !has_its_key(call, filter);
     stats_add(filter ? &call->stats->keyspace_hits : &call->stats->keyspace_misses, 1);
     if (filter)
         note_use(call);
@@ -343,7 +369,7 @@ void cf_query_one(struct bf_call *call, struct slice item)
     const struct bloom_filter *filter = for_question(call, &replied);
     if (replied)
         return;
-    bool present = filter && cuckoo_query(filter, cuckoo_hash(item.ptr, item.len));
+    bool present = filter && cuckoo_query(filter, cuckoo_hash_for(filter, item.ptr, item.len));
     count_queries(call, present, !present);
     reply_bool(call->reply, present);
 }
@@ -362,7 +388,7 @@ static uint64_t query_items(struct command_ctx *ctx, const struct bloom_filter *
     uint64_t hashes[AHEAD], hits = 0;
     for (size_t i = 0; filter && i < n; i++) {
         struct slice item = command_arg(ctx, 2 + from + i);
-        hashes[i] = cuckoo_hash(item.ptr, item.len);
+        hashes[i] = cuckoo_hash_for(filter, item.ptr, item.len);
         cuckoo_prefetch(filter, hashes[i]);
     }
     for (size_t i = 0; i < n; i++) {
@@ -382,6 +408,8 @@ void cmd_cf_mexists(struct command_ctx *ctx)
     const struct bloom_filter *filter = later ? cf_look(&call, &found) : for_question(&call, &replied);
     if (replied)
         return;
+    if (filter && bloom_filter_missing_key(filter)) /* another one has the name since the first slice */
+        filter = NULL;
     size_t count = command_slice(ctx, n, &first);
     uint64_t hits = 0;
     if (first == 0)
@@ -398,7 +426,8 @@ void cmd_cf_count(struct command_ctx *ctx)
     bool replied;
     const struct bloom_filter *filter = for_question(&call, &replied);
     if (!replied)
-        reply_integer(ctx->reply, filter ? (int64_t)cuckoo_count(filter, cuckoo_hash(item.ptr, item.len)) : 0);
+        reply_integer(ctx->reply,
+                      filter ? (int64_t)cuckoo_count(filter, cuckoo_hash_for(filter, item.ptr, item.len)) : 0);
 }
 
 /* ---- deleting ---- */
@@ -418,9 +447,9 @@ void cmd_cf_del(struct command_ctx *ctx)
     struct slice item = command_arg(ctx, 2);
     struct bloom_journal space;
     struct bloom_filter *filter = existing_or(&call, CF_DEL_MISSING);
-    if (!filter)
+    if (!filter || !has_its_key(&call, filter))
         return;
-    bool deleted = cuckoo_delete(filter, cuckoo_hash(item.ptr, item.len), cf_journal(&call, &space));
+    bool deleted = cuckoo_delete(filter, cuckoo_hash_for(filter, item.ptr, item.len), cf_journal(&call, &space));
     if (deleted && cuckoo_is_sparse(filter)) {
         cuckoo_compact_begin(filter, false);
         (void)compact(&call, filter);

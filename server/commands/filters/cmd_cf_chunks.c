@@ -1,8 +1,10 @@
 /* CF.SCANDUMP and CF.LOADCHUNK. As in RedisBloom the filter exists from its header on, and chunks are written into it
  * as they come. A save or a transaction between two chunks of a dump is not noticed: DUMP is of one moment. */
 #include "bf_host.h"
+#include "bloom_keyring.h"
 #include "cf.h"
 #include "cf_chunks.h"
+#include "content.h"
 #include "handlers.h"
 
 /* ---- CF.SCANDUMP ---- */
@@ -43,6 +45,7 @@ static void load_header(struct command_ctx *ctx, struct bf_call *call, struct sl
     }
     struct bloom_filter *filter = entry_filter(call->entry);
     if (cuckoo_extend(filter, plan.nlayers, deletes, cf_journal(call, &space), &err) == BLOOM_OK) {
+        content_note_key(ctx->server, bloom_filter_missing_key(filter));
         cf_changed(call, 1);
         reply_status(ctx->reply, "OK");
         return;

@@ -234,6 +234,15 @@ int content_publish(struct server *server, struct entry *entry, const struct con
     return registry_publish(server->registry, entry, &how);
 }
 
+void content_note_key(struct server *server, uint64_t missing)
+{
+    if (missing)
+        log_limited(&server->log, &server->log.limits.key, clock_ms(), LOG_LEVEL_WARNING,
+                    "a KEYED filter has come whose key %016" PRIx64
+                    " is not here: it answers errors until the key file has it",
+                    missing);
+}
+
 void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
                     const char *exists)
 {
@@ -242,11 +251,7 @@ void content_finish(struct command_job *job, struct entry *entry, const struct c
     uint64_t key = filter ? bloom_filter_missing_key(filter) : 0; /* once published, a client may delete it */
     int status = content_publish(job->server, entry, publication, &err);
     if (status == REGISTRY_OK) {
-        if (key)
-            log_limited(&job->server->log, &job->server->log.limits.key, clock_ms(), LOG_LEVEL_WARNING,
-                        "a KEYED filter has come whose key %016" PRIx64
-                        " is not here: it answers errors until the key file has it",
-                        key);
+        content_note_key(job->server, key);
         reply_status(&job->reply, "OK");
         return;
     }

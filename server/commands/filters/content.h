@@ -38,6 +38,9 @@ bool content_prepare(struct command_job *job, struct slice name, const struct bl
 bool content_prepare_like(struct command_job *job, struct slice name, const struct bloom_filter *like, unsigned nlayers,
                           struct entry **entry_out);
 
+/* A filter has come; the key with this id is missing, 0: none. The operator is told, not too often. */
+void content_note_key(struct server *server, uint64_t missing);
+
 /* How a filter is published. */
 struct content_publication {
     struct registry_publication how;

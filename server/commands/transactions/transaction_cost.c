@@ -225,9 +225,8 @@ static uint64_t cost_of_header(const struct resp_command *cmd)
 {
     struct slice data = resp_arg(cmd, 3);
     struct cuckoo_head head;
-    if (data.len != CUCKOO_HEADER_BYTES)
+    if (!cuckoo_head_get((const unsigned char *)data.ptr, data.len, &head))
         return 0;
-    cuckoo_head_get((const unsigned char *)data.ptr, &head);
     return COST_CUCKOO_LAYER * (head.nlayers < BLOOM_MAX_LAYERS ? head.nlayers : BLOOM_MAX_LAYERS);
 }
 

@@ -323,7 +323,7 @@ async function filter(params) {
       list([['capacity', number(f.capacity) + (f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
         ['expires', f.expiresMs ? when(f.expiresMs / 1000) : 'never']])),
     card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))),
-      list([[f.cuckoo ? 'of one full sub-filter' : 'asked for', rate(f.asked)], [f.cuckoo ? 'from the slots' : 'from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
+      list([[f.cuckoo && f.each[0].asked === f.asked ? 'of one full sub-filter' : 'asked for', rate(f.asked)], [f.cuckoo ? 'from the slots' : 'from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
     card('Queries', el('div', { class: 'big' }, compact(asked)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
       ['counted since', f.sinceUnix ? when(f.sinceUnix) : '–']]))),
   f.window ? card(windowTitle(f.window), ringTable(f.each)) : null,

@@ -71,8 +71,8 @@ static void make_again(struct bloom_pool *pool, struct bloom_filter *filter)
     for (uint64_t at = 0, i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(again, (unsigned)i, &view);
-        cuckoo_set_slots(again, at, bytes + at, (size_t)view.capacity, NULL);
-        at += view.capacity;
+        cuckoo_set_slots(again, at, bytes + at, (size_t)cuckoo_shape_bytes(&view.shape), NULL);
+        at += cuckoo_shape_bytes(&view.shape);
     }
     expect_dump(again, dump, len);
     drop(again);
@@ -95,7 +95,7 @@ static void use(struct bloom_filter *filter, uint64_t seed)
         CHECK(!there[i] || cuckoo_query(filter, seed * (i + 1)));
     (void)cuckoo_delete(filter, seed, NULL);
     cuckoo_state(filter, &state);
-    CHECK(state.items <= state.slots && state.slots == cuckoo_bytes_of(filter));
+    CHECK(state.items <= state.slots && state.bytes == cuckoo_bytes_of(filter));
     cuckoo_recount(filter);
     uint64_t items = state.items;
     cuckoo_state(filter, &state);
@@ -125,16 +125,16 @@ static void try_dump(struct bloom_pool *pool, uint8_t *bytes, size_t len)
     drop(filter);
 }
 
-static void try_header(struct bloom_pool *pool, const uint8_t *bytes)
+static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len)
 {
-    unsigned char again[CUCKOO_HEADER_BYTES];
+    unsigned char again[CUCKOO_HEADER_MAX];
     struct cuckoo_head head;
     struct dump_plan plan;
     struct errbuf err = {""};
 
-    cuckoo_head_get(bytes, &head);
-    cuckoo_head_put(&head, again);
-    CHECK(memcmp(bytes, again, sizeof(again)) == 0);
+    if (!cuckoo_head_get(bytes, len, &head))
+        return;
+    CHECK(cuckoo_head_put(&head, again) == len && memcmp(bytes, again, len) == 0);
     int rc = cuckoo_head_plan(&head, &plan, &err);
     CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
     struct bloom_filter *filter = rc == DUMP_OK ? make(pool, &plan) : NULL;
@@ -142,7 +142,7 @@ static void try_header(struct bloom_pool *pool, const uint8_t *bytes)
         return;
     CHECK(cuckoo_bytes_of(filter) <= plan.bytes && bloom_filter_nlayers(filter) == head.nlayers);
     CHECK(!cuckoo_has_slots(filter, cuckoo_bytes_of(filter), 1) && cuckoo_has_slots(filter, 0, 1));
-    use(filter, seed_of(bytes, CUCKOO_HEADER_BYTES));
+    use(filter, seed_of(bytes, len));
     drop(filter);
 }
 
@@ -155,8 +155,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *bytes = malloc(size);
     CHECK(bytes && bloom_pool_create(&pool) == 0);
     memcpy(bytes, data + 1, size - 1);
-    if (data[0] == 'H' && size == 1 + CUCKOO_HEADER_BYTES)
-        try_header(pool, bytes);
+    if (data[0] == 'H')
+        try_header(pool, bytes, size - 1);
     else
         try_dump(pool, bytes, size - 1);
     CHECK(bloom_pool_bytes(pool) == 0);

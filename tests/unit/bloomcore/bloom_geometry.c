@@ -154,7 +154,14 @@ Test(bloom_geometry, shapes_outside_the_format_are_refused_with_the_limit)
         {{.nwords = UINT64_MAX, .k = 1}, "18446744073709551615 words: must be in the range [1, 2147483647]"},
         {{.nwords = 1, .k = 0}, "hash count 0: must be in the range [1, 21]"},
         {{.nwords = 1, .k = BLOOM_MAX_K + 1}, "hash count 22: must be in the range [1, 21]"},
-        {{.nwords = 1, .k = 1, .variant = BLOOM_VARIANTS}, "unknown layout variant 6"},
+        {{.nwords = 1, .k = 1, .variant = BLOOM_VARIANTS}, "unknown layout variant 7"},
+        {{2, 4, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 0.01, 12}, NULL},
+        {{2, 4, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 0.01, 10}, "buckets of 4 slots of 10 bits"},
+        {{2, 3, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 0.01, 12}, "buckets of 3 slots of 12 bits"},
+        {{2, 4, BLOOM_CUCKOO_RATE, 0, 0, 3, 8, 0.01, 12}, "8 slots of 12 bits do not have 13 bytes"},
+        {{2, 4, BLOOM_CUCKOO_RATE, 0, 1, 4, 8, 0.01, 12}, "8 slots of 12 bits do not have 12 bytes"},
+        {{1, 4, BLOOM_CUCKOO_RATE, 0, 0, 2, 4, 0.01, 12}, "4 slots of 12 bits do not have 6 bytes"},
+        {{2, 4, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 1, 12}, "slots of 12 bits with an error rate of 1"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {

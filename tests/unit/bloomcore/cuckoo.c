@@ -93,7 +93,7 @@ static void expect_equal(const struct bloom_filter *a, const struct bloom_filter
     cr_assert_eq(in_a.items, in_b.items, "%s: items", what);
     cr_assert_eq(in_a.deletes, in_b.deletes, "%s: deletes", what);
     cr_assert_eq(in_a.ordinal, in_b.ordinal, "%s: ordinal", what);
-    cr_assert(memcmp(slots_a, slots_b, in_a.slots) == 0, "%s: slots", what);
+    cr_assert(memcmp(slots_a, slots_b, in_a.bytes) == 0, "%s: slots", what);
     for (unsigned i = 0; i < in_a.nlayers; i++) {
         struct bloom_layer_view view_a, view_b;
         bloom_filter_layer(a, i, &view_a);
@@ -141,8 +141,12 @@ static void compare(const struct pair *pair)
     cr_assert_eq(state.deletes, pair->model.deletes, "seed %" PRIu64 " step %u: deletes", pair->seed, pair->step);
     for (unsigned i = 0; i < pair->model.n; i++) {
         uint64_t bytes = model_bytes(&pair->model, i);
-        cr_assert(memcmp(at, pair->model.slots[i], bytes) == 0, "seed %" PRIu64 " step %u: slots of layer %u",
-                  pair->seed, pair->step, i);
+        unsigned char *expected = malloc(bytes);
+        cr_assert_not_null(expected);
+        model_put(&pair->model, i, expected);
+        cr_assert(memcmp(at, expected, bytes) == 0, "seed %" PRIu64 " step %u: slots of layer %u", pair->seed,
+                  pair->step, i);
+        free(expected);
         at += bytes;
     }
     free(slots);
@@ -206,6 +210,26 @@ static void step(struct pair *pair, struct rng *rng, uint64_t nitems, unsigned a
         compare(pair);
 }
 
+/* A filter in our layout, of slots of 8, 12 or 16 bits, that may have so many layers. */
+static void make_rate(struct pair *pair, struct rng *rng, struct cuckoo_numbers *numbers)
+{
+    static const unsigned all_bits[] = {8, 12, 16};
+    unsigned bits = all_bits[rng_below(rng, 3)], most = 4 + (unsigned)rng_below(rng, 4);
+    struct bloom_params params;
+    struct bloom_shape shape;
+
+    numbers->bucket_size = CUCKOO_RATE_BUCKET;
+    numbers->capacity = 1 + rng_below(rng, 3) * rng_below(rng, 1000);
+    numbers->error_rate = cuckoo_rate(bits, CUCKOO_RATE_BUCKET, 0.95) * (most + 0.5);
+    cr_assert_eq(cuckoo_plan(numbers, &params, &shape, NULL), BLOOM_OK);
+    if (numbers->expansion)
+        cr_assert(shape.bpe == bits && cuckoo_most_layers(&params, &shape) == most);
+    else
+        bits = (unsigned)shape.bpe; /* one layer has all of the rate */
+    pair->filter = filter_make(pool, &params, &shape);
+    model_init_rate(&pair->model, shape.capacity, bits, numbers->iterations, numbers->expansion, most);
+}
+
 static void play(uint64_t seed)
 {
     static const unsigned sizes[] = {1, 2, 2, 3, 4, 8, 17, 255}, iterations[] = {1, 2, 20, 20, 500, 65535};
@@ -219,8 +243,12 @@ static void play(uint64_t seed)
         .expansion = (unsigned)rng_below(&rng, 6),
     };
     numbers.capacity = numbers.bucket_size * 2u + rng_below(&rng, 3) * rng_below(&rng, 1000);
-    pair.filter = make(&numbers);
-    model_init(&pair.model, numbers.capacity, numbers.bucket_size, numbers.iterations, numbers.expansion);
+    if (seed % 2) {
+        make_rate(&pair, &rng, &numbers);
+    } else {
+        pair.filter = make(&numbers);
+        model_init(&pair.model, numbers.capacity, numbers.bucket_size, numbers.iterations, numbers.expansion);
+    }
     uint64_t nitems = 1 + rng_below(&rng, 2 * numbers.capacity);
     noperations = 0;
     for (unsigned phase = 0; phase < 6; phase++) { /* it fills, and empties, and fills again */
@@ -269,7 +297,7 @@ static void fill_until_refused(struct bloom_filter *filter, struct rng *rng, enu
     unsigned char *slots = slots_of(filter);
     cuckoo_state(filter, &after);
     cr_assert(after.items == state.items && after.nlayers == state.nlayers && after.ordinal == state.ordinal);
-    cr_assert(memcmp(slots, before, state.slots) == 0, "a refused add has changed slots");
+    cr_assert(memcmp(slots, before, state.bytes) == 0, "a refused add has changed slots");
     free(before);
     free(slots);
 }
@@ -338,8 +366,10 @@ static void *change(void *arg)
 
 Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
 {
-    static const struct cuckoo_numbers numbers[] = {{1024, 2, 20, 1}, {40000, 4, 20, 2}, {16384, 2, 20, 1},
-                                                    {8192, 8, 50, 2}, {70000, 3, 20, 4}, {100000, 1, 5, 0}};
+    static const struct cuckoo_numbers numbers[] = {
+        {1024, 2, 20, 1},        {40000, 4, 20, 2},      {16384, 2, 20, 1},       {8192, 8, 50, 2},
+        {70000, 3, 20, 4},       {100000, 1, 5, 0},      {20000, 4, 500, 2, 0.3}, {3000, 4, 20, 2, 0.01},
+        {5000, 4, 500, 1, 0.01}, {9000, 4, 500, 2, 1e-3}};
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct bloom_filter *clones[CLONES], *copies[CLONES];
@@ -384,10 +414,10 @@ static void set_some(struct bloom_filter *filter, struct rng *rng)
 
     for (unsigned i = 0; i < layer; i++) {
         bloom_filter_layer(filter, i, &view);
-        first += view.capacity;
+        first += cuckoo_shape_bytes(&view.shape);
     }
     bloom_filter_layer(filter, layer, &view);
-    uint64_t at = rng_below(rng, view.capacity), most = view.capacity - at;
+    uint64_t bytes_of = cuckoo_shape_bytes(&view.shape), at = rng_below(rng, bytes_of), most = bytes_of - at;
     size_t len = 1 + rng_below(rng, most < sizeof(bytes) ? most : sizeof(bytes));
     cr_assert(cuckoo_has_slots(filter, first + at, len));
     cr_assert_not(cuckoo_has_slots(filter, first + at, most + 1));
@@ -408,7 +438,12 @@ Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         rng_init(&rng, seed);
         unsigned size = 1 + (unsigned)rng_below(&rng, 9), nlayers = 1 + (unsigned)rng_below(&rng, 4);
-        struct bloom_filter *filter = make(&(struct cuckoo_numbers){size * 2 + rng_below(&rng, 2000), size, 20, 2});
+        struct cuckoo_numbers numbers = {size * 2 + rng_below(&rng, 2000), size, 20, 2};
+        if (seed % 2) {
+            numbers.bucket_size = CUCKOO_RATE_BUCKET;
+            numbers.error_rate = seed % 3 == 0 ? 0.2 : seed % 3 == 1 ? 0.01 : 0.001;
+        }
+        struct bloom_filter *filter = make(&numbers);
         noperations = 0;
         cr_assert_eq(cuckoo_extend(filter, nlayers, rng_below(&rng, 2) * 7, &journal, NULL), BLOOM_OK);
         for (unsigned i = 0; i < 200; i++) {

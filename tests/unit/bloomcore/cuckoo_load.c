@@ -34,9 +34,9 @@ Test(cuckoo_load, of_all_numbers_is_a_share)
 /* docs/FORMAT.md: filled slots of a bucket add up; measured on RedisBloom's filters by a million absent items each. */
 Test(cuckoo_load, the_rate_follows_from_it)
 {
-    cr_expect_float_eq(cuckoo_rate(1, 0.85), 0.0067, 0.0002);
-    cr_expect_float_eq(cuckoo_rate(2, 0.68), 0.0107, 0.0003);
-    cr_expect_float_eq(cuckoo_rate(4, 0.95), 0.0294, 0.0005);
-    cr_expect_float_eq(cuckoo_rate(8, 1), 0.0607, 0.0005);
-    cr_expect_eq(cuckoo_rate(8, 0), 0);
+    cr_expect_float_eq(cuckoo_rate(8, 1, 0.85), 0.0067, 0.0002);
+    cr_expect_float_eq(cuckoo_rate(8, 2, 0.68), 0.0107, 0.0003);
+    cr_expect_float_eq(cuckoo_rate(8, 4, 0.95), 0.0294, 0.0005);
+    cr_expect_float_eq(cuckoo_rate(8, 8, 1), 0.0607, 0.0005);
+    cr_expect_eq(cuckoo_rate(8, 8, 0), 0);
 }

@@ -227,6 +227,7 @@ static void take_files(struct server *server, struct files *files)
         server_tls_report(server, files->tls);
         server_tls_replace(server, files->tls);
     }
+    server_tls_settle(server);
     if (files->keys)
         server_keys_replace(server, files->keys);
 }

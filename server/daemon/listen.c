@@ -15,8 +15,7 @@
 #include "tcp_bind.h"
 #include "worker.h"
 
-#define ADDRESSES_MAX 32 /* of TCP */
-#define ACCEPT_BURST  64 /* connections accepted before other events */
+#define ACCEPT_BURST 64 /* connections accepted before other events */
 
 struct listener {
     struct listener *next;
@@ -39,12 +38,12 @@ static struct worker *least_loaded(struct server *server)
     return best;
 }
 
-/* Takes up to ACCEPT_BURST connections. False when none can be taken: the event would come back at once, again and
+/* Takes up to `most` connections. False when none can be taken: the event would come back at once, again and
  * again. */
-static bool accept_some(struct listener *listener)
+static bool accept_some(struct listener *listener, int64_t most)
 {
     struct server *server = listener->main_loop->server;
-    for (int i = 0; i < ACCEPT_BURST; i++) {
+    for (int64_t i = 0; i < most; i++) {
         int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
@@ -67,7 +66,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
     (void)status, (void)events;
-    if (!accept_some(listener))
+    if (!accept_some(listener, ACCEPT_BURST))
         listen_accept(listener->main_loop, false);
 }
 
@@ -271,12 +270,10 @@ int listen_open(struct main_loop *ml, const struct config *config, struct errbuf
     int status = -1;
     while (*added)
         added = &(*added)->next;
-    if (network->bind.count * (size_t)((network->port != 0) + (config->tls.port != 0)) > ADDRESSES_MAX)
-        errbuf_set(err, "more than %d addresses to listen on", ADDRESSES_MAX);
-    else if (listen_port(ml, config, network->port, false, err) == 0 &&
-             listen_port(ml, config, config->tls.port, true, err) == 0 &&
-             (!network->unixsocket[0] || find(ml, network->unixsocket, false) ||
-              listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) == 0))
+    if (listen_port(ml, config, network->port, false, err) == 0 &&
+        listen_port(ml, config, config->tls.port, true, err) == 0 &&
+        (!network->unixsocket[0] || find(ml, network->unixsocket, false) ||
+         listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) == 0))
         status = 0;
     if (status == 0 && !any_is_wanted(ml, config)) {
         errbuf_set(err, "there is nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
@@ -301,7 +298,7 @@ void listen_settle(struct main_loop *ml)
                 port = config->network.port;
             link = &(*link)->next;
         } else {
-            (void)accept_some(*link);
+            (void)accept_some(*link, config->network.tcp_backlog + 1); /* all that wait, as the kernel counts them */
             close_first(link);
         }
     }

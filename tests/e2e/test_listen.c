@@ -83,12 +83,12 @@ DAEMON_TEST(the_daemon, listen, a_port_that_closes_loses_no_connection)
 {
     START("--threads", "2");
     int ports[2] = {the_daemon.port, port_claim()};
-    redisContext *client = client_open(the_daemon.port), *others[20];
-    for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < 20; i++)
+    redisContext *client = client_open(the_daemon.port), *others[200];
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 200; i++)
             others[i] = redisConnect("127.0.0.1", ports[round % 2]);
         expect(client, "+OK", "CONFIG SET port %d", ports[(round + 1) % 2]);
-        for (int i = 0; i < 20; i++) {
+        for (int i = 0; i < 200; i++) {
             expect(others[i], "+PONG", "PING");
             redisFree(others[i]);
         }

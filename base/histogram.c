@@ -48,9 +48,9 @@ uint64_t histogram_count(const struct histogram *histogram)
     return count_first(histogram, HISTOGRAM_BUCKETS);
 }
 
-uint64_t histogram_count_below(const struct histogram *histogram, unsigned log2)
+uint64_t histogram_count_upto(const struct histogram *histogram, uint64_t ns)
 {
-    return count_first(histogram, bucket_of(UINT64_C(1) << log2));
+    return count_first(histogram, bucket_of(ns + 1));
 }
 
 uint64_t histogram_percentile(const struct histogram *histogram, double percentile)

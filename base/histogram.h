@@ -49,8 +49,9 @@ void histogram_subtract(struct histogram *sum, const struct histogram *base);
 
 uint64_t histogram_count(const struct histogram *histogram);
 
-/* The exact number of durations shorter than 2^log2 ns. `log2` from 6 to HISTOGRAM_MAX_LOG2 - 1. */
-uint64_t histogram_count_below(const struct histogram *histogram, unsigned log2);
+/* The number of durations of at most `ns`, from 63 to 2^(HISTOGRAM_MAX_LOG2 - 1): exact where `ns` is 2^n - 1;
+ * elsewhere those of the part that has it are left out, which are at most 1/32 shorter. */
+uint64_t histogram_count_upto(const struct histogram *histogram, uint64_t ns);
 
 /* The duration in ns that `percentile` (0 to 100) per cent of the counted ones did not exceed, rounded up to the end of
  * its part; 0 when none was counted. */

@@ -10,7 +10,8 @@ build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-de
     liblz4-dev libsnappy-dev libzstd-dev zlib1g-dev)
 test_packages=(g++ libcriterion-dev libhiredis-dev redis-tools openssl systemd libseccomp2) # these two for tests/service
 quick_packages=("${build_packages[@]}" "${test_packages[@]}" python3 python3-redis curl git)
-client_packages=(python3 python3-redis curl openssl libcurl4-openssl-dev prometheus) # prometheus for promtool; without it its tests are skipped
+client_packages=(python3 python3-redis curl openssl libcurl4-openssl-dev
+    prometheus golang-go golang-github-gomodule-redigo-dev) # promtool, the page CLIENTS.md: skipped without them
 lint_packages=(clang clang-format clang-tidy git python3)
 package_packages=(build-essential debhelper lintian debootstrap fakeroot git xz-utils systemd-container)
 

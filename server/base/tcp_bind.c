@@ -8,7 +8,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_out, struct errbuf *err)
+void tcp_name(const char *address, const char *port, char name_out[TCP_NAME_SIZE])
+{
+    const char *host = address + (address[0] == '-');
+    snprintf(name_out, TCP_NAME_SIZE, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+void tcp_share(int fd, bool yes)
+{
+    int on = yes;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+}
+
+int tcp_bind(const char *address, const char *port, enum tcp_sharing sharing, struct tcp_socket *socket_out,
+             struct errbuf *err)
 {
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *ai;
     bool optional = address[0] == '-';
@@ -21,7 +34,7 @@ int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_ou
         node = NULL;
     }
     char *name = socket_out->name;
-    snprintf(name, sizeof(socket_out->name), strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+    tcp_name(address, port, name);
     int status = getaddrinfo(node, port, &hints, &ai);
     if (status) {
         errbuf_set(err, "cannot listen on %s: %s", name, gai_strerror(status));
@@ -33,6 +46,7 @@ int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_ou
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
         if (ai->ai_family == AF_INET6)
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+        tcp_share(fd, sharing == TCP_SHARED);
     }
     if (fd < 0 || bind(fd, ai->ai_addr, ai->ai_addrlen) != 0)
         cause = errno;

@@ -130,6 +130,7 @@ enum {
     CONFIG_SEVERAL = 1 << 6, /* CONFIG_WORD: several, in any order; the value has bit i - 1 for word i, and word 0 alone
                               * stands for none of them */
     CONFIG_OR_SHARE = 1 << 7, /* bytes, "20%", or "auto": config_share() */
+    CONFIG_LISTEN = 1 << 8,   /* a change opens and closes listening sockets */
 };
 
 struct config_row {

@@ -119,7 +119,7 @@ static int check_addresses(const char *setting, const struct config_list *addres
     for (size_t i = 0; i < addresses->count; i++) {
         struct errbuf why = {""};
         struct tcp_socket tcp;
-        int rc = tcp_bind(addresses->items[i], "0", &tcp, &why);
+        int rc = tcp_bind(addresses->items[i], "0", TCP_ALONE, &tcp, &why);
         if (rc == 0) {
             close(tcp.fd);
             ++*usable;

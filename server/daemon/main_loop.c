@@ -6,12 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "ending.h"
 #include "half_loads.h"
+#include "listen.h"
 #include "memory_reserve.h"
 #include "load.h"
 #include "log_text.h"
@@ -22,63 +21,12 @@
 #include "worker.h"
 #include "lock.h"
 
-#define TICK_MS 100
-
-#define ACCEPT_BURST      64   /* connections accepted before other events */
+#define TICK_MS           100
 #define LOADING_REPORT_MS 2000 /* interval of progress lines of a long start */
 #define LOADING_STATUS_MS 500  /* a start on a terminal that takes longer shows a bar */
 #define LOADING_BAR       30
 
-/* ---- accepting ---- */
-
-static void on_connection(uv_poll_t *poll, int status, int events);
-
-static void accept_all(struct main_loop *ml, bool yes)
-{
-    ml->accepting = yes;
-    for (size_t i = 0; i < ml->nlisteners; i++) {
-        if (yes)
-            uv_poll_start(&ml->listeners[i].poll, UV_READABLE, on_connection);
-        else
-            uv_poll_stop(&ml->listeners[i].poll);
-    }
-}
-
-/* The worker with the fewest connections, so that they stay evenly spread while clients come and go. */
-static struct worker *least_loaded(struct server *server)
-{
-    struct worker *best = server->threads.workers[0];
-    for (unsigned i = 1; i < server->threads.nworkers; i++)
-        if (worker_nconns(server->threads.workers[i]) < worker_nconns(best))
-            best = server->threads.workers[i];
-    return best;
-}
-
-static void on_connection(uv_poll_t *poll, int status, int events)
-{
-    struct listener *listener = poll->data;
-    struct main_loop *ml = listener->main_loop;
-    struct server *server = ml->server;
-    (void)status, (void)events;
-    for (int i = 0; i < ACCEPT_BURST; i++) {
-        int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
-        if (fd < 0) {
-            /* Out of descriptors or memory: the event would come back at once, again and again. */
-            log_limited(&server->log, &server->log.limits.accept, clock_ms(), LOG_LEVEL_WARNING,
-                        "cannot take a connection on %s: %s", listener->name, strerror(errno));
-            accept_all(ml, false);
-            return;
-        }
-        if (worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0 &&
-            (!memory_reserve_spend(server) ||
-             worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0))
-            close(fd);
-    }
-}
+/* ---- the tick ---- */
 
 /* Logs the progress of a long start. */
 static void report_loading(struct main_loop *ml)
@@ -132,7 +80,7 @@ static void on_tick(uv_timer_t *timer)
     report_loading(ml);
     tell_supervisor(ml);
     if (!ml->accepting)
-        accept_all(ml, true);
+        listen_accept(ml, true);
     rcu_reader_online();
     if (!server_loading(ml->server)) {
         saver_tick(ml->server->persistence->saver);
@@ -149,14 +97,6 @@ static void on_tick(uv_timer_t *timer)
 }
 
 /* ---- the end ---- */
-
-struct shutdown_waiter {
-    struct shutdown_waiter *next;
-    struct shutdown_request request;
-    struct errbuf *err;
-    bool done;
-    bool ends;
-};
 
 static void on_signal(uv_signal_t *handle, int signum);
 
@@ -188,23 +128,11 @@ void main_loop_end(struct main_loop *ml, enum end_event event)
         uv_stop(&ml->loop);
 }
 
-static void decide(struct main_loop *ml, struct shutdown_waiter *waiter)
-{
-    bool ends = ending_is_decided(&ml->end) || ending_try(ml, &waiter->request, waiter->err);
-    lock_take(&ml->lock);
-    waiter->ends = ends;
-    waiter->done = true;
-    pthread_cond_broadcast(&ml->decided);
-    lock_give(&ml->lock);
-}
-
 static void log_ready(struct main_loop *ml)
 {
     struct server *server = ml->server;
-    char where[512] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < ml->nlisteners && used < sizeof(where); i++)
-        used += (size_t)snprintf(where + used, sizeof(where) - used, "%s%s", i ? ", " : "", ml->listeners[i].name);
+    char where[512];
+    listen_names(ml, where, sizeof(where));
     log_notice(&server->log, "ready: listening on %s; %s, %s", where,
                log_count(registry_count(server->registry), "filter").text,
                log_count(server->threads.nworkers, "thread").text);
@@ -258,38 +186,99 @@ static void look_at_load(struct main_loop *ml)
     supervisor_ready(&ml->supervisor);
 }
 
+/* ---- what other threads ask for ---- */
+
+struct main_loop_task {
+    struct main_loop_task *next;
+    void (*run)(struct main_loop *ml, struct main_loop_task *task);
+    bool done;
+    bool ends;                              /* shut_down() */
+    const struct shutdown_request *request; /* likewise */
+    const struct config *config;            /* open_sockets() */
+    int status;                             /* likewise */
+    struct errbuf *err;
+};
+
 static void on_wake(uv_async_t *async)
 {
     struct main_loop *ml = async->data;
     look_at_load(ml);
     for (;;) {
         lock_take(&ml->lock);
-        struct shutdown_waiter *waiter = ml->waiters;
-        if (waiter)
-            ml->waiters = waiter->next;
+        struct main_loop_task *task = ml->tasks;
+        if (task)
+            ml->tasks = task->next;
         lock_give(&ml->lock);
-        if (!waiter)
+        if (!task)
             return;
-        decide(ml, waiter);
+        task->run(ml, task);
+        lock_take(&ml->lock);
+        task->done = true;
+        pthread_cond_broadcast(&ml->done);
+        lock_give(&ml->lock);
     }
+}
+
+/* Has the main thread do the task, and waits. Nothing is done once the end is decided: the main thread may have
+ * ended. */
+static void ask(struct server *server, struct main_loop_task *task)
+{
+    struct main_loop *ml = server->threads.main_loop;
+    lock_take(&ml->lock);
+    if (!ending_is_decided(&ml->end)) {
+        task->next = ml->tasks;
+        ml->tasks = task;
+        uv_async_send(&ml->wake);
+        while (!task->done)
+            lock_wait(&ml->done, &ml->lock);
+    }
+    lock_give(&ml->lock);
+}
+
+static void decide(struct main_loop *ml, struct main_loop_task *task)
+{
+    task->ends = ending_is_decided(&ml->end) || ending_try(ml, task->request, task->err);
 }
 
 static bool shut_down(struct server *server, const struct shutdown_request *request, struct errbuf *err)
 {
-    struct main_loop *ml = server->threads.main_loop;
-    struct shutdown_waiter waiter = {.request = *request, .err = err};
-    lock_take(&ml->lock);
-    if (ending_is_decided(&ml->end)) { /* the decision was made, and the main thread has ended */
-        lock_give(&ml->lock);
-        return true;
-    }
-    waiter.next = ml->waiters;
-    ml->waiters = &waiter;
-    uv_async_send(&ml->wake);
-    while (!waiter.done)
-        lock_wait(&ml->decided, &ml->lock);
-    lock_give(&ml->lock);
-    return waiter.ends;
+    struct main_loop_task task = {.run = decide, .ends = true, .request = request, .err = err};
+    ask(server, &task);
+    return task.ends;
+}
+
+static void open_sockets(struct main_loop *ml, struct main_loop_task *task)
+{
+    rcu_reader_online();
+    task->status = listen_open(ml, task->config, task->err);
+    rcu_reader_offline();
+}
+
+static int listen_for(struct server *server, const struct config *config, struct errbuf *err)
+{
+    struct main_loop_task task = {.run = open_sockets, .status = -1, .config = config, .err = err};
+    errbuf_set(err, "the daemon ends");
+    ask(server, &task);
+    return task.status;
+}
+
+static void settle_sockets(struct main_loop *ml, struct main_loop_task *task)
+{
+    char before[512], now[512];
+    (void)task;
+    rcu_reader_online();
+    listen_names(ml, before, sizeof(before));
+    listen_settle(ml);
+    rcu_reader_offline();
+    listen_names(ml, now, sizeof(now));
+    if (strcmp(before, now) != 0)
+        log_notice(&ml->server->log, "listening on %s", now);
+}
+
+static void listen_now(struct server *server)
+{
+    struct main_loop_task task = {.run = settle_sockets};
+    ask(server, &task);
 }
 
 /* Certificates and keys are read in a thread of the pool: their files may be on a disk that hangs. */
@@ -381,10 +370,12 @@ int main_loop_init(struct main_loop *ml, struct server *server)
     if (status)
         return status;
     server->calls.shutdown = shut_down;
+    server->calls.listen_open = listen_for;
+    server->calls.listen_settle = listen_now;
     supervisor_init(&ml->supervisor);
     ml->settler = (struct settler){.loop = &ml->loop, .pool = server->pool};
     lock_init(&ml->lock, RANK_MAIN_LOOP);
-    pthread_cond_init(&ml->decided, NULL);
+    pthread_cond_init(&ml->done, NULL);
     status = uv_async_init(&ml->loop, &ml->wake, on_wake);
     if (status)
         return status;
@@ -393,6 +384,14 @@ int main_loop_init(struct main_loop *ml, struct server *server)
     uv_signal_init(&ml->loop, &ml->sighup);
     uv_timer_init(&ml->loop, &ml->tick);
     ml->wake.data = ml->sigterm.data = ml->sigint.data = ml->sighup.data = ml->tick.data = ml;
+    return 0;
+}
+
+int main_loop_listen(struct main_loop *ml, struct errbuf *err)
+{
+    if (listen_open(ml, server_config(ml->server), err) != 0)
+        return -1;
+    listen_settle(ml);
     return 0;
 }
 
@@ -421,10 +420,10 @@ void main_loop_run(struct main_loop *ml)
     rcu_reader_begin(); /* for looking at the settings */
     rcu_reader_offline();
     uv_timer_start(&ml->tick, on_tick, TICK_MS, TICK_MS);
-    accept_all(ml, true);
+    listen_accept(ml, true);
     uv_run(&ml->loop, UV_RUN_DEFAULT);
     mask_sighup(SIG_BLOCK); /* without a handler it would end the process before the tear-down is done */
-    accept_all(ml, false);
+    listen_accept(ml, false);
     uv_timer_stop(&ml->tick);
     settler_stop(&ml->settler);
     on_wake(&ml->wake); /* answers requests of the end that came meanwhile */
@@ -441,17 +440,13 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 void main_loop_deinit(struct main_loop *ml)
 {
+    listen_close(ml);
     uv_walk(&ml->loop, close_handle, NULL);
     uv_run(&ml->loop, UV_RUN_DEFAULT);
-    for (size_t i = 0; i < ml->nlisteners; i++)
-        close(ml->listeners[i].fd);
-    if (ml->unixsocket)
-        unlink(ml->unixsocket);
-    free(ml->unixsocket);
     int status = uv_loop_close(&ml->loop);
     if (status)
         log_warning(&ml->server->log, "the main loop did not close: %s", uv_strerror(status));
     supervisor_deinit(&ml->supervisor);
-    pthread_cond_destroy(&ml->decided);
+    pthread_cond_destroy(&ml->done);
     lock_deinit(&ml->lock);
 }

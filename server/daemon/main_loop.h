@@ -15,24 +15,14 @@
 #include "supervisor.h"
 #include "lock.h"
 
-#define LISTENERS_MAX 32
-
-struct listener {
-    uv_poll_t poll;
-    struct main_loop *main_loop;
-    int fd;
-    bool with_tls;
-    char name[144]; /* "127.0.0.1:6379", "[::1]:6380 (TLS)" or the path of a Unix socket */
-};
-
-struct shutdown_waiter; /* a thread that has requested the end and waits for the decision */
+struct listener;       /* listen.c */
+struct main_loop_task; /* what a thread has asked for and waits for */
 
 struct main_loop {
     struct server *server;
     uv_loop_t loop;
-    struct listener listeners[LISTENERS_MAX];
-    size_t nlisteners;
-    bool accepting; /* false for a moment after descriptors ran out */
+    struct listener *listeners; /* in the order of the settings */
+    bool accepting;             /* false for a moment after descriptors ran out */
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t tick;
     uv_async_t wake;
@@ -43,14 +33,14 @@ struct main_loop {
     char *unixsocket; /* path to remove at the end, or NULL */
 
     struct lock lock;
-    pthread_cond_t decided;
-    struct shutdown_waiter *waiters;
+    pthread_cond_t done;
+    struct main_loop_task *tasks;
     struct ending end;
     struct loading load;
 };
 
-/* Opens the listening sockets of the settings (listen.c). 0, or -1 with the reason in `err`; main_loop_deinit() closes
- * them in any case. */
+/* Opens the listening sockets of the settings. 0, or -1 with the reason in `err`; main_loop_deinit() closes them in any
+ * case. */
 int main_loop_listen(struct main_loop *ml, struct errbuf *err);
 
 /* Initialises the loop without running it. 0 or -errno. */

@@ -63,7 +63,8 @@ static int printable_len(struct slice arg, size_t limit)
 }
 
 /* Clients compare the beginning of the error only. */
-#define ABSENT "(Bloomery has filters and no other type: there is no GET, no SET and no Lua)"
+#define ABSENT \
+    "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS looks for one; there is no GET, no SET and no Lua)"
 
 /* Whether the name is one of Redis's commands for other types or for scripts. */
 static bool is_of_other_type(struct slice name)
@@ -123,7 +124,9 @@ static void hint(struct slice name, char out[HINT_SIZE])
     else if (slice_is(name, "bf.del"))
         strcpy(out, "(no item leaves a Bloom filter; CF.DEL takes one from a cuckoo filter, DEL removes a filter)");
     else if (slice_is(name, "bf.help"))
-        strcpy(out, "(COMMAND DOCS explains the commands)");
+        strcpy(out, "(ACL CAT bloom names the commands, COMMAND DOCS bf.add explains one)");
+    else if (slice_is(name, "cf.help"))
+        strcpy(out, "(ACL CAT cuckoo names the commands, COMMAND DOCS cf.add explains one)");
     else if (name.len > 3 && (strncasecmp(name.ptr, "bf.", 3) == 0 || strncasecmp(name.ptr, "cf.", 3) == 0) &&
              (meant = nearest_of_ours(name)))
         snprintf(out, HINT_SIZE, "(did you mean '%s'?)", meant);

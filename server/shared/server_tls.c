@@ -21,6 +21,12 @@ void server_tls_unlock(struct server *server)
     lock_give(&server->settings.files);
 }
 
+/* By clients, or by the page. */
+static bool is_used(const struct config *config)
+{
+    return config->tls.port || (config->metrics.port && config->metrics.tls);
+}
+
 int server_tls_load(const struct config *config, struct tls_context **context_out, struct errbuf *err)
 {
     struct tls_server_settings settings = {
@@ -38,9 +44,8 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
         .session_cache_size = config->tls.session_cache_size,
         .session_cache_seconds = config->tls.session_cache_timeout,
     };
-    bool wants_page = config->metrics.port && config->metrics.tls;
     *context_out = NULL;
-    return config->tls.port || wants_page ? tls_context_server(&settings, context_out, err) : 0;
+    return is_used(config) ? tls_context_server(&settings, context_out, err) : 0;
 }
 
 int server_tls_outgoing(struct server *server, struct tls_context **context_out, struct errbuf *err)
@@ -77,6 +82,12 @@ void server_tls_replace(struct server *server, struct tls_context *context)
     atomic_store(&server->settings.tls.expires, context ? tls_context_expires(context) : 0);
     if (old)
         reclaimer_defer(server->reclaimer, reclaim, old, 0);
+}
+
+void server_tls_settle(struct server *server)
+{
+    if (!is_used(server_config(server)))
+        atomic_store(&server->settings.tls.expires, 0);
 }
 
 static bool is_over(int64_t expires)

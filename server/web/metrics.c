@@ -24,10 +24,9 @@
 
 #define FILTERS_ONLINE 50 /* filters looked at before removed ones may be freed */
 
-/* Upper ends of the buckets of durations: 2^9 ns (half a microsecond) to 2^34 ns (17 s). The histogram has the exact
- * numbers of durations below powers of two. */
-#define LOG2_FIRST 9
-#define LOG2_LAST  34
+/* Upper ends of the buckets of durations: 250, 500 and 1000 ns, and so on, to 10 s. */
+#define NS_FIRST 250
+#define NS_LAST  UINT64_C(10000000000)
 
 /* ---- the text ---- */
 
@@ -228,6 +227,15 @@ static void write_databases(struct metrics *m)
     }
 }
 
+/* From 1, 2.5 or 5 times a power of ten to the next of them. */
+static uint64_t next_bound(uint64_t ns)
+{
+    uint64_t digits = ns;
+    while (digits % 10 == 0)
+        digits /= 10;
+    return digits == 1 ? ns / 2 * 5 : ns * 2;
+}
+
 static void write_durations(struct metrics *m)
 {
     const struct command *row;
@@ -237,9 +245,8 @@ static void write_durations(struct metrics *m)
             continue;
         snprintf(label, sizeof(label), "command=\"%s\"", row->full_name);
         uint64_t n = histogram_count(&m->histogram);
-        for (unsigned log2 = LOG2_FIRST; log2 <= LOG2_LAST; log2++)
-            metrics_bucket(&m->text, label, (double)((UINT64_C(1) << log2) - 1) / 1e9,
-                           histogram_count_below(&m->histogram, log2));
+        for (uint64_t ns = NS_FIRST; ns <= NS_LAST; ns = next_bound(ns))
+            metrics_bucket(&m->text, label, (double)ns / 1e9, histogram_count_upto(&m->histogram, ns));
         metrics_bucket(&m->text, label, INFINITY, n);
         metrics_histogram_end(&m->text, label, (double)stats_get(&m->now.stats.time_ns[i]) / 1e9, n);
     }

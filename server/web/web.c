@@ -167,7 +167,7 @@ static int open_listeners(struct web *web, const struct config *config, struct e
             return -1;
         }
         struct tcp_socket *listener = &web->listeners[web->nlisteners];
-        int status = tcp_bind(config->metrics.bind.items[i], port, listener, err);
+        int status = tcp_bind(config->metrics.bind.items[i], port, TCP_ALONE, listener, err);
         if (status > 0)
             continue;
         if (status < 0)

@@ -9,13 +9,14 @@ A fenced block says what it is behind its opening fence; readers do not see that
   sh        commands of the shell; each must succeed.
   python    a program. Where calls of print() have a comment behind them, the comment is what is printed.
   js        the same for Node.js, with console.log(); the libraries are those of tests/clients/node.
+  go        the same for Go, with fmt.Println(); the libraries are Debian's.
   text and others  not run. With file=NAME the block becomes that file.
 
 More words behind the language:
 
   file=NAME     the block becomes this file of the page's directory; it is not run
   run-by=PATH   the block is run by this test of the repository instead, which must exist
-  needs=NAME    libcurl, nginx-lua, postgresql: without it the block is skipped, and so are blocks of the page that need it, too
+  needs=NAME    libcurl, nginx-lua, postgresql, redigo: without it the block is skipped, and so are blocks of the page that need it, too
   exit=N        the last command ends with this status
 
 A page's port is another than 6379, and its metrics-port another than 9379: the numbers are replaced in commands and in what
@@ -38,9 +39,9 @@ DAEMON, TOOL, SOURCE = (os.environ.get("BLOOMERY_" + name) for name in ("DAEMON"
 LIBRARY = os.path.join(os.path.dirname(os.path.dirname(TOOL or "")), "library")  # as it lies in the build
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^\n(?:    (?:\$ |redis-cli |bloomery |bloomeryd |cp -a |dd if=|scripts/))", re.MULTILINE)
-PRINTED = re.compile(r"^\s*(?:print|console\.log)\(.*\);?\s+(?:#|//) (.*)$", re.MULTILINE)
+PRINTED = re.compile(r"^\s*(?:print|console\.log|fmt\.Println)\(.*\);?\s+(?:#|//) (.*)$", re.MULTILINE)
 PROMPT = "127.0.0.1:6379> "
-RUN = {"console", "sh", "python", "js"}
+RUN = {"console", "sh", "python", "js", "go"}
 PATIENCE_S = 60
 LIBRARIES = {"redis": "redis-5/dist/index.js", "ioredis": "ioredis-5/built/index.js"}  # of tests/clients/node/package.json
 
@@ -74,7 +75,15 @@ def libcurl():
     return None if done.returncode == 0 else "libcurl4-openssl-dev"
 
 
-NEEDS = {"libcurl": libcurl, "nginx-lua": nginx_lua, "postgresql": postgresql}
+GO_LIBRARIES = "/usr/share/gocode"
+
+
+def redigo():
+    there = shutil.which("go") and os.path.exists(f"{GO_LIBRARIES}/src/github.com/gomodule/redigo/redis")
+    return None if there else "golang-go and golang-github-gomodule-redigo-dev"
+
+
+NEEDS = {"libcurl": libcurl, "nginx-lua": nginx_lua, "postgresql": postgresql, "redigo": redigo}
 
 
 class Postgres:
@@ -202,13 +211,16 @@ class Page:
                 compare("\n".join(command), self.here("\n".join(expected)).splitlines(), output.rstrip("\n").splitlines())
 
     def program(self, language, text):
-        path = os.path.join(self.directory, "example." + {"python": "py", "js": "mjs"}[language])
+        path = os.path.join(self.directory, "example." + {"python": "py", "js": "mjs", "go": "go"}[language])
+        command = {"python": [sys.executable], "js": ["node"], "go": [
+            "env", "GO111MODULE=off", f"GOPATH={GO_LIBRARIES}", f"GOCACHE={self.directory}/go-build", "CGO_ENABLED=0",
+            "go", "run"]}[language]
         code = self.here(text)
         for library, file in LIBRARIES.items():
             code = code.replace(f"from '{library}'", f"from '{os.environ.get('BLOOMERY_NODE_MODULES', '')}/{file}'")
         with open(path, "w") as file:
             file.write(code)
-        output = self.execute([sys.executable if language == "python" else "node", path])
+        output = self.execute([*command, path])
         expected = PRINTED.findall(text)
         if expected:
             compare(text, self.here("\n".join(expected)).splitlines(), output.splitlines())

@@ -185,7 +185,8 @@ DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
 DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
 {
     redisContext *client = client_open(the_daemon.port);
-#define WHY "(Bloomery has filters and no other type: there is no GET, no SET and no Lua)"
+#define WHY \
+    "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS looks for one; there is no GET, no SET and no Lua)"
     expect(client, "-ERR unknown command 'GET', with args beginning with: 'x' " WHY, "GET x");
     expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
     expect(client, "-ERR unknown command 'EVAL', with args beginning with: 'return' '0' " WHY, "EVAL return 0");
@@ -198,7 +199,9 @@ DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_
            "-ERR unknown command 'BF.DEL', with args beginning with: 'f' 'x' (no item leaves a Bloom filter; "
            "CF.DEL takes one from a cuckoo filter, DEL removes a filter)",
            "BF.DEL f x");
-    expect(client, "-ERR unknown command 'BF.HELP', with args beginning with: (COMMAND DOCS explains the commands)",
+    expect(client,
+           "-ERR unknown command 'BF.HELP', with args beginning with: (ACL CAT bloom names the commands, COMMAND DOCS "
+           "bf.add explains one)",
            "BF.HELP");
     expect(client, "-ERR unknown command 'BF.', with args beginning with: ", "BF.");
     redisFree(client);

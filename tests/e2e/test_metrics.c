@@ -139,6 +139,9 @@ DAEMON_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
     expect_metric("bloomery_query_hits_total", 30);
     expect_metric("bloomery_command_calls_total{command=\"bf.exists\"}", 50);
     expect_metric("bloomery_command_duration_seconds_count{command=\"bf.exists\"}", 50);
+    expect_metric("bloomery_command_duration_seconds_bucket{command=\"bf.exists\",le=\"10\"}", 50);
+    cr_assert_leq(get("bloomery_command_duration_seconds_bucket{command=\"bf.exists\",le=\"2.5e-07\"}"),
+                  get("bloomery_command_duration_seconds_bucket{command=\"bf.exists\",le=\"0.00025\"}"));
     expect_metric("bloomery_command_failed_total{command=\"bf.reserve\"}", 1);
     expect_metric("bloomery_unknown_commands_total", 1);
     expect_metric("bloomery_error_replies_total{code=\"ERR\"}", 2);

@@ -260,8 +260,8 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
         "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument couldn't be parsed into an integer",
         "CONFIG SET maxmemory 1gb timeout x");
     expect(client, "[\"maxmemory\",\"67108864\"]", "CONFIG GET maxmemory");
-    expect(client, "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
-           "CONFIG SET port 1");
+    expect(client, "-ERR CONFIG SET failed (possibly related to argument 'unixsocket') - can't set immutable config",
+           "CONFIG SET unixsocket x");
     expect(client, "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'", "CONFIG SET nosuch 1");
     redisFree(client);
 }

@@ -201,7 +201,6 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
     snprintf(expected, sizeof(expected),
              REFUSAL("tls-key-file") "tls-key-file %s: is encrypted, and its password is wrong", FILE_OF("secret.key"));
     expect(client, expected, "CONFIG SET tls-key-file %s tls-key-file-pass wrong", FILE_OF("secret.key"));
-    expect(client, REFUSAL("tls-port") "can't set immutable config", "CONFIG SET tls-port 1");
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "CONFIG SET tls-ciphers %s", "");
     expect(client, "[-ERR this call of 'config|set' may take long: it is not run in a transaction]", "EXEC");

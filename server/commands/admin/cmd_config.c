@@ -193,18 +193,18 @@ static bool change_settings(const struct change *change)
     return changed;
 }
 
-/* ---- settings of TLS and keys: a thread of the pool reads the files, and only then anything changes ---- */
+/* ---- settings of files and sockets: a thread of the pool reads and opens them, and only then anything changes ---- */
 
 struct files_change {
     size_t n;
     struct slice words[]; /* and behind them their bytes */
 };
 
-static const struct config_row *first_of_files(struct slice const *words, size_t n)
+static const struct config_row *first_with(unsigned flags, struct slice const *words, size_t n)
 {
     for (size_t i = 0; i < n; i += 2) {
         const struct config_row *row = config_find(words[i]);
-        if (row && row->flags & CONFIG_TLS)
+        if (row && row->flags & flags)
             return row;
     }
     return NULL;
@@ -227,6 +227,7 @@ static void take_files(struct server *server, struct files *files)
         server_tls_report(server, files->tls);
         server_tls_replace(server, files->tls);
     }
+    server_tls_settle(server);
     if (files->keys)
         server_keys_replace(server, files->keys);
 }
@@ -244,10 +245,24 @@ static bool would_forget_keys(const struct change *change, const struct key_file
     return true;
 }
 
-/* The files that the settings asked for name. False after an error reply. */
-static bool load_files(const struct change *change, struct files *files)
+static int read_files(const struct change *change, const struct config *cfg, struct files *files, struct errbuf *err)
+{
+    int status = server_tls_load(cfg, &files->tls, err);
+    if (status == 0)
+        status = server_keys_load(change->server, cfg, false, &files->keys, err);
+    if (status == 0 && files->tls && !server_tls_may_replace(change->server, files->tls, err))
+        status = -EINVAL;
+    if (status == 0 && would_forget_keys(change, files->keys, err))
+        status = -ENOENT;
+    return status;
+}
+
+/* Reads the files and opens the sockets of the settings asked for. False after an error reply. */
+static bool prepare(const struct change *change, struct files *files)
 {
     struct errbuf err = {""};
+    unsigned flags = CONFIG_TLS;
+    int status = 0;
 
     server_config_lock(change->server);
     struct config *cfg = changed_config(change);
@@ -255,21 +270,29 @@ static bool load_files(const struct change *change, struct files *files)
     if (cfg == NULL)
         return false;
     rcu_reader_offline();
-    int status = server_tls_load(cfg, &files->tls, &err);
-    if (status == 0)
-        status = server_keys_load(change->server, cfg, false, &files->keys, &err);
+    if (first_with(CONFIG_TLS, change->words, change->n))
+        status = read_files(change, cfg, files, &err);
+    if (status == 0 && first_with(CONFIG_LISTEN, change->words, change->n)) {
+        flags = CONFIG_LISTEN;
+        status = change->server->calls.listen_open(change->server, cfg, &err);
+    }
     rcu_reader_online();
     drop_config(cfg);
-    if (status == 0 && files->tls && !server_tls_may_replace(change->server, files->tls, &err))
-        status = -EINVAL;
-    if (status == 0 && would_forget_keys(change, files->keys, &err))
-        status = -ENOENT;
     if (status == 0)
         return true;
     drop_files(files);
     reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
-                 first_of_files(change->words, change->n)->name, err.text);
+                 first_with(flags, change->words, change->n)->name, err.text);
     return false;
+}
+
+static void settle_sockets(const struct change *change)
+{
+    if (!first_with(CONFIG_LISTEN, change->words, change->n))
+        return;
+    rcu_reader_offline();
+    change->server->calls.listen_settle(change->server);
+    rcu_reader_online();
 }
 
 static void run_files_change(struct command_job *job)
@@ -281,11 +304,12 @@ static void run_files_change(struct command_job *job)
     rcu_reader_offline();
     server_tls_lock(job->server);
     rcu_reader_online();
-    if (load_files(&change, &files)) {
+    if (prepare(&change, &files)) {
         if (change_settings(&change))
             take_files(job->server, &files);
         else
             drop_files(&files);
+        settle_sockets(&change);
     }
     server_tls_unlock(job->server);
 }
@@ -328,7 +352,7 @@ void cmd_config_set(struct command_ctx *ctx)
     for (size_t i = 0; i < n; i++)
         words[i] = command_arg(ctx, i + 2);
     struct change change = {ctx->server, ctx->reply, words, n};
-    if (first_of_files(words, n))
+    if (first_with(CONFIG_TLS | CONFIG_LISTEN, words, n))
         defer_files_change(ctx, words, n);
     else
         change_settings(&change);

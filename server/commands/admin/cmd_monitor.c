@@ -97,7 +97,7 @@ static void reply_histogram(struct reply *reply, const struct histogram *histogr
     size_t token = reply_map_begin(reply), n = 0;
 
     for (unsigned log2 = FIRST_LOG2; before < total && log2 < HISTOGRAM_MAX_LOG2; log2++) {
-        uint64_t below = histogram_count_below(histogram, log2);
+        uint64_t below = histogram_count_upto(histogram, (UINT64_C(1) << log2) - 1);
         if (below == before)
             continue;
         reply_integer(reply, (int64_t)((UINT64_C(1) << log2) / 1000));

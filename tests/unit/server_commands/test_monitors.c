@@ -1,5 +1,6 @@
 /* What INFO, SLOWLOG and LATENCY are made of: histograms, counts of errors, the two lists, the hash of passwords. */
 #include <criterion/criterion.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,26 @@ Test(histogram, counts_below_powers_of_two_are_exact)
         histogram_add(&histogram, (UINT64_C(1) << log2) - 1, 10);
     }
     for (unsigned log2 = 6; log2 < HISTOGRAM_MAX_LOG2; log2++)
-        cr_assert_eq(histogram_count_below(&histogram, log2), 10 + 11 * (uint64_t)(log2 - 6), "2^%u", log2);
+        cr_assert_eq(histogram_count_upto(&histogram, (UINT64_C(1) << log2) - 1), 10 + 11 * (uint64_t)(log2 - 6),
+                     "2^%u", log2);
+}
+
+/* At other bounds the part with the bound is left out: none is counted that is longer, and all that are 1/32 shorter.
+ */
+Test(histogram, counts_up_to_any_bound_miss_at_most_a_part)
+{
+    static const uint64_t steps[] = {100, 250, 500};
+    for (uint64_t decade = 1; decade <= 100000000; decade *= 10) {
+        for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+            static struct histogram histogram;
+            uint64_t ns = steps[i] * decade;
+            memset(&histogram, 0, sizeof(histogram));
+            histogram_add(&histogram, ns + 1, 1);
+            cr_assert_eq(histogram_count_upto(&histogram, ns), 0, "%" PRIu64, ns);
+            histogram_add(&histogram, ns - ns / 32 - 1, 1);
+            cr_assert_eq(histogram_count_upto(&histogram, ns), 1, "%" PRIu64, ns);
+        }
+    }
 }
 
 /* A reset takes the state then away; sums of several threads come together. */

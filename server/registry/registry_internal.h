@@ -30,6 +30,7 @@ struct keyspaces {
     _Atomic(struct keyspace *) all[DATABASES_MAX]; /* by internal number; NULL: it has never had a filter */
     struct keyspace *in_use[DATABASES_MAX];        /* in the order in which they came */
     unsigned nin_use;
+    bool unordered; /* between registry_leave_order() and registry_put_in_order(): the indexes are empty */
     _Atomic uint16_t internal[DATABASES_MAX]; /* the internal number of a client's */
     _Atomic uint16_t number[DATABASES_MAX];   /* the reverse */
 };

@@ -1,13 +1,11 @@
 #include "name_code.h"
 
-#include <string.h>
-
 static const char hex_digits[] = "0123456789ABCDEF";
 
 static bool stands_for_itself(unsigned char byte, size_t at)
 {
-    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
-           byte == '_' || byte == '-' || (byte == '.' && at > 0);
+    return (unsigned char)((byte | 0x20) - 'a') < 26 || (unsigned char)(byte - '0') < 10 || byte == '_' ||
+           byte == '-' || (byte == '.' && at > 0);
 }
 
 size_t name_encoded_len(const char *name, size_t len)
@@ -36,9 +34,7 @@ void name_encode(const char *name, size_t len, char *out)
 
 static int hex_value(char c)
 {
-    const char *at = c ? strchr(hex_digits, c) : NULL;
-
-    return at ? (int)(at - hex_digits) : -1;
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 bool name_decode(const char *text, size_t len, char *out, size_t *len_out)

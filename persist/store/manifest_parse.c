@@ -45,9 +45,12 @@ static inline void scan_text(struct scan *scan, const char *text)
 static uint64_t scan_digits(struct scan *scan, const char *key, uint64_t min, uint64_t max)
 {
     const char *p = scan->p;
+    const char *few = scan->end - p > 19 ? p + 19 : scan->end; /* so many digits always fit */
     uint64_t value = 0;
     bool fits = true;
 
+    for (; p < few && (unsigned char)(*p - '0') <= 9; p++)
+        value = value * 10 + (unsigned char)(*p - '0');
     for (; p < scan->end && *p >= '0' && *p <= '9' && fits; p++)
         fits =
             !__builtin_mul_overflow(value, 10, &value) && !__builtin_add_overflow(value, (uint64_t)(*p - '0'), &value);
@@ -70,18 +73,17 @@ static uint64_t scan_hex(struct scan *scan, const char *key)
     scan_text(scan, key);
     if (scan->expected)
         return 0;
-    for (int i = 0; i < 16; i++, scan->p++) {
-        char c = scan->p < scan->end ? *scan->p : '\0';
-        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
-                                                : 16;
-        if (digit == 16) {
-            scan->expected = key;
-            return 0;
-        }
+    const char *p = scan->p, *end = scan->end - p > 16 ? p + 16 : scan->end;
+    for (; p < end; p++) {
+        unsigned digit = (unsigned char)(*p - '0');
+        if (digit > 9 && (digit = (unsigned char)(*p - 'a') + 10u) > 15)
+            break;
         value = value << 4 | digit;
     }
-    return value;
+    if (p - scan->p != 16)
+        scan->expected = key;
+    scan->p = p;
+    return scan->expected ? 0 : value;
 }
 
 /* Up to the next space or the end of the line. */

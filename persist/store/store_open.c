@@ -14,9 +14,12 @@
 #include "store_write.h"
 #include "try.h"
 
+#define SEEN_BITS (UINT64_C(1) << 23) /* 1 MiB; ids count up, so that few filters share a bit */
+
 struct opening {
     struct store *store;
     struct record_reader reader;
+    uint64_t *seen; /* a bit for each id, by its lowest bits */
 };
 
 static int damaged(struct errbuf *err, const char *what, uint64_t number)
@@ -50,6 +53,21 @@ static void unname_files(struct store *store, const struct manifest_filter *filt
     }
 }
 
+/* The bits spare most filters a look into the table of a million, which is not in the cache. */
+static int expect_new_id(struct opening *opening, uint64_t id, struct errbuf *err)
+{
+    struct store_index *index = &opening->store->committed.index;
+    uint64_t *word = &opening->seen[id % SEEN_BITS / 64], bit = UINT64_C(1) << id % 64;
+
+    if (*word & bit) {
+        TRY(index_map(index));
+        if (index_get(index, id))
+            return damaged(err, "a second filter with the id", id);
+    }
+    *word |= bit;
+    return 0;
+}
+
 static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     struct opening *opening = ctx;
@@ -61,9 +79,9 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
         .len = (uint32_t)filter->text_len,
     };
 
-    if (index_get(&store->committed.index, filter->id))
-        return damaged(err, "a second filter with the id", filter->id);
-    int rc = name_files(store, filter, err);
+    int rc = expect_new_id(opening, filter->id, err);
+    if (rc == 0)
+        rc = name_files(store, filter, err);
     if (rc == 0 && filter->pack)
         rc = packs_entry(store, filter, &entry);
     if (rc == 0)
@@ -77,9 +95,14 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
 static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
 {
     struct opening *opening = ctx;
-    struct index_entry *entry = index_get(&opening->store->committed.index, id);
     const struct manifest_filter *filter;
+    struct index_entry *entry;
 
+    if (index_map(&opening->store->committed.index) != 0) {
+        errbuf_set(err, "out of memory");
+        return -ENOMEM;
+    }
+    entry = index_get(&opening->store->committed.index, id);
     if (!entry)
         return damaged(err, "no filter before this line has the id", id);
     TRY(record_read(&opening->reader, entry->offset, &filter, err));
@@ -115,7 +138,7 @@ static int check_numbers(uint64_t max_id, const struct manifest_save *save, stru
 
 static int read_manifest(struct store *store, struct errbuf *err)
 {
-    struct opening opening = {.store = store};
+    struct opening opening = {.store = store, .seen = calloc(SEEN_BITS / 64, sizeof(*opening.seen))};
     const struct manifest_sink sink = {.on_filter = on_filter, .on_gone = on_gone, .ctx = &opening};
     struct manifest_parser parser;
     int rc = record_reader_init(&opening.reader, store->fs, store->committed.fd);
@@ -123,8 +146,8 @@ static int read_manifest(struct store *store, struct errbuf *err)
 
     if (rc == 0)
         rc = parser_rc;
-    if (rc == 0)
-        rc = index_map(&store->committed.index);
+    if (rc == 0 && !opening.seen)
+        rc = -ENOMEM;
     if (rc != 0)
         errbuf_set(err, "out of memory");
     else
@@ -141,6 +164,7 @@ static int read_manifest(struct store *store, struct errbuf *err)
     }
     manifest_parser_deinit(&parser);
     record_reader_deinit(&opening.reader);
+    free(opening.seen);
     return rc == MANIFEST_DAMAGED ? STORE_DAMAGED : rc;
 }
 

@@ -412,7 +412,7 @@ int server_start(struct server *server, enum server_parts set, struct errbuf *er
 
 int server_create(struct server **server_out, struct config *config, unsigned max_workers, struct errbuf *err)
 {
-    struct server *server = calloc(1, sizeof(*server));
+    struct server *server = cache_lines_alloc(sizeof(*server));
     int status = server ? log_init(&server->log, config->process.logfile, (enum log_level)config->process.loglevel, err)
                         : -ENOMEM;
     if (!server)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "cache_line.h"
 #include "client_limit.h"
 #include "delivery.h"
 #include "handshakes.h"
@@ -66,11 +67,13 @@ struct io {
     uv_loop_t loop;
 
     struct conn *conns; /* all of them */
+
+    /* What other threads write, in cache lines of its own. */
+    alignas(CACHE_LINE) struct mailbox mailbox;
     _Atomic unsigned nconns;
     _Atomic unsigned npaused; /* those with CONN_WAITS_PAUSE */
 
-    struct mailbox mailbox;
-    struct input input;
+    alignas(CACHE_LINE) struct input input;
     struct turns turns;
     struct handshakes handshakes;
     struct delivery delivery;

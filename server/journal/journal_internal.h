@@ -14,9 +14,9 @@ struct journal_slot {
     alignas(64) _Atomic uint64_t wanted; /* the highest ticket that the worker has taken */
     _Atomic uint64_t replies;            /* for which it has taken tickets, ever */
     _Atomic uint64_t poked;              /* ring.added at the last poke; the worker's */
+    struct journal_ring *ring;           /* read with each add */
     alignas(64) uint64_t announced;      /* the log thread's */
     _Atomic bool full;                   /* a writer waits for room */
-    struct journal_ring *ring;
 };
 
 /* The log thread: at work; asleep until somebody wakes it; asleep for a moment to gather records, unless somebody is in

@@ -349,11 +349,14 @@ static int load_all(struct load *load)
         errbuf_set(&load->err, "%s", strerror(-status));
         return status;
     }
+    registry_leave_order(server->registry);
     status = read_log(load);
     if (status == 0)
         status = load_files(load);
     if (status == 0)
         status = replay_log(load);
+    if (status == 0)
+        status = registry_put_in_order(server->registry);
     if (status == 0)
         status = take_databases(load);
     if (status == 0)

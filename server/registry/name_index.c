@@ -19,6 +19,8 @@
 #define IS_NODE UINT64_C(1)
 #define NO_BIT  UINT32_MAX
 
+#define AHEAD 16 /* holders whose cache lines are fetched together */
+
 struct name_node {
     _Atomic uint64_t child[2];
 };
@@ -144,6 +146,77 @@ void name_index_put(struct name_index *index, struct entry *holder)
     link_set(at, (uint64_t)(uintptr_t)node | IS_NODE);
 }
 
+/* ---- many at once ----
+ *
+ * Names that come one by one cost two descents each, through nodes that are not in the cache. A million at once are
+ * split at their first differing bit, as in a radix sort, until each is alone: what is compared lies in one array. */
+
+#define WINDOW 7 /* bytes of a name that `bits` has: each with the 1 before it, so 63 bits */
+
+static uint64_t window_bits(struct slice name, size_t from)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < WINDOW && from + i < name.len; i++)
+        bits |= (uint64_t)(0x100u | (unsigned char)name.ptr[from + i]) << (55 - 9 * i);
+    return bits;
+}
+
+static void read_windows(struct name_item *items, size_t n, size_t from)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            __builtin_prefetch(items[i + AHEAD].holder);
+        items[i].bits = window_bits(entry_name(items[i].holder), from);
+    }
+}
+
+/* Puts the items without the bit before those with it. Returns how many have it not. */
+static size_t split(struct name_item *items, size_t n, uint64_t bit)
+{
+    size_t zeros = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct name_item item = items[i];
+        if (item.bits & bit)
+            continue;
+        items[i] = items[zeros];
+        items[zeros++] = item;
+    }
+    return zeros;
+}
+
+/* Makes the subtree of these names, which are the same up to byte `from`, below the link. The larger part is the
+ * loop's, so that the depth of calls is the logarithm of their number. False without memory; what was made is below the
+ * link. */
+static bool build(struct name_index *index, _Atomic uint64_t *link, struct name_item *items, size_t n, size_t from)
+{
+    while (n > 1) {
+        uint64_t differing = 0;
+        for (size_t i = 1; i < n; i++)
+            differing |= items[i].bits ^ items[0].bits;
+        if (!differing) {
+            from += WINDOW;
+            read_windows(items, n, from);
+            continue;
+        }
+        unsigned first = (unsigned)__builtin_clzll(differing);
+        size_t zeros = split(items, n, UINT64_C(1) << (63 - first));
+        struct name_node *node = slab_alloc(index->slab, sizeof(*node));
+        if (!node)
+            return false;
+        node_init(node, (uint32_t)((from + first / 9) << 4 | first % 9), 0, 0);
+        link_set(link, (uint64_t)(uintptr_t)node | IS_NODE);
+        bool ones_are_more = zeros < n - zeros;
+        if (!(ones_are_more ? build(index, &node->child[0], items, zeros, from)
+                            : build(index, &node->child[1], items + zeros, n - zeros, from)))
+            return false;
+        link = &node->child[ones_are_more];
+        items += ones_are_more ? zeros : 0;
+        n = ones_are_more ? n - zeros : zeros;
+    }
+    link_set(link, (uint64_t)(uintptr_t)items[0].holder);
+    return true;
+}
+
 static int reclaim_node(void *node)
 {
     slab_free(node);
@@ -189,6 +262,18 @@ static int reclaim_tree(void *root)
     return 0;
 }
 
+bool name_index_build(struct name_index *index, struct name_item *items, size_t n)
+{
+    _Atomic uint64_t root = 0;
+    read_windows(items, n, 0);
+    if (n > 0 && !build(index, &root, items, n, 0)) {
+        (void)reclaim_tree(node_of(root));
+        return false;
+    }
+    link_set(&index->root, root);
+    return true;
+}
+
 void name_index_clear(struct name_index *index)
 {
     uint64_t root = atomic_exchange(&index->root, 0);
@@ -206,7 +291,6 @@ void name_index_deinit(struct name_index *index)
 /* ---- walks ---- */
 
 #define STACK 64 /* subtrees that are still to come, the nearest ones */
-#define AHEAD 16 /* holders whose cache lines are fetched together */
 
 struct steps {
     uint64_t links[STACK];

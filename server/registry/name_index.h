@@ -45,6 +45,14 @@ bool name_index_reserve(struct name_index *index);
  * name_index_reserve() before. */
 void name_index_put(struct name_index *index, struct entry *holder);
 
+/* Fills an empty index with the holders of `n` names, no two of which are the same; a million in a quarter of the time
+ * of as many name_index_put(). `bits` is for its own use. False without memory, and the index is empty. */
+struct name_item {
+    uint64_t bits;
+    struct entry *holder;
+};
+bool name_index_build(struct name_index *index, struct name_item *items, size_t n);
+
 /* Removes a name that is in the index. Its holder may be freed after the grace period that begins now. */
 void name_index_remove(struct name_index *index, struct slice name);
 

@@ -38,7 +38,7 @@ static void use_space(struct registry *r, struct keyspace *space, unsigned datab
 struct keyspace *registry_make_space(struct registry *r, unsigned database)
 {
     struct keyspace *space = registry_space(r, database);
-    if (!space && (space = calloc(1, sizeof(*space)))) {
+    if (!space && (space = cache_lines_alloc(sizeof(*space)))) {
         use_space(r, space, database);
         atomic_fetch_add_explicit(&r->env.bytes, sizeof(*space), memory_order_relaxed);
     }
@@ -47,7 +47,7 @@ struct keyspace *registry_make_space(struct registry *r, unsigned database)
 
 int registry_create(struct registry **registry_out, struct bloom_pool *pool, struct reclaimer *reclaimer)
 {
-    struct registry *r = calloc(1, sizeof(*r));
+    struct registry *r = cache_lines_alloc(sizeof(*r));
     if (!r || !(r->slab = slab_create())) {
         free(r);
         return -ENOMEM;

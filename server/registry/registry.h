@@ -203,6 +203,12 @@ uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t 
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
+/* Between the two calls names are not put in the order of their bytes, and registry_scan_prefix() finds none: a load
+ * creates many, and then puts all of them in order at once. The second one: 0 or -ENOMEM, with
+ * nothing changed. */
+void registry_leave_order(struct registry *registry);
+int registry_put_in_order(struct registry *registry);
+
 /* Ages all stamps of last use, so that old ones do not wrap around to fresh ones. Called at least every 12 days. Visits
  * all filters. */
 void registry_age(const struct registry *registry, int64_t now_ms);

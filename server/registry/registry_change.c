@@ -96,14 +96,21 @@ _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice 
 static bool registry_reserve(struct registry *r, uint64_t hash)
 {
     struct keyspace *space = registry_make_space(r, hash_database(hash));
-    return space && name_index_reserve(&space->names) && shard_reserve(&space->shards[hash_shard(hash)], &r->env);
+    return space && (r->keyspaces.unordered || name_index_reserve(&space->names)) &&
+           shard_reserve(&space->shards[hash_shard(hash)], &r->env);
+}
+
+static void put_in_order(struct registry *r, uint64_t hash, struct entry *holder)
+{
+    if (!r->keyspaces.unordered)
+        name_index_put(&registry_space(r, hash_database(hash))->names, holder);
 }
 
 static void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
     registry_begin_untold(r);
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
-    name_index_put(&registry_space(r, hash_database(hash))->names, holder);
+    put_in_order(r, hash, holder);
 }
 
 bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
@@ -118,13 +125,14 @@ void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
 {
     registry_begin_untold(r);
     slot_replace(slot, hash, holder);
-    name_index_put(&registry_space(r, hash_database(hash))->names, holder);
+    put_in_order(r, hash, holder);
 }
 
 /* Takes the name, that of the slot, out of the table and the index. */
 static void registry_take_out(struct registry *r, uint64_t hash, struct slice name, _Atomic uint64_t *slot)
 {
-    name_index_remove(&registry_space(r, hash_database(hash))->names, name);
+    if (!r->keyspaces.unordered)
+        name_index_remove(&registry_space(r, hash_database(hash))->names, name);
     shard_remove(registry_shard(r, hash), &r->env, slot);
 }
 

@@ -2,6 +2,10 @@
  * upper 48 bits of a hash. It means the same in a table of any size. An entry has one position for its whole life, so a
  * sweep meets an entry that is present throughout exactly once. */
 #include "registry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
 #include "registry_databases.h"
 #include "registry_internal.h"
 #include "registry_key.h"
@@ -144,6 +148,50 @@ size_t registry_scan_prefix(const struct registry *r, struct slice prefix, const
     struct prefix_walk walk = {r, visit, ctx};
     const struct keyspace *space = registry_space(r, key_database(prefix));
     return space ? name_index_walk(&space->names, prefix, after, max, visit_holder, &walk) : 0;
+}
+
+/* ---- all names in their order at once ---- */
+
+void registry_leave_order(struct registry *r)
+{
+    lock_take(&r->lock);
+    for (unsigned i = 0; i < r->keyspaces.nin_use; i++)
+        name_index_clear(&r->keyspaces.in_use[i]->names);
+    r->keyspaces.unordered = true;
+    lock_give(&r->lock);
+}
+
+static bool build_index(struct keyspace *space)
+{
+    size_t n = 0, count = 1; /* malloc(0) may be NULL */
+    const struct table *table;
+    for (unsigned s = 0; s < SHARD_COUNT; s++)
+        count += (table = atomic_load_explicit(&space->shards[s], memory_order_relaxed)) ? table->used : 0;
+    struct name_item *items = malloc(count * sizeof(*items));
+    if (!items)
+        return false;
+    for (unsigned s = 0; s < SHARD_COUNT; s++) {
+        uint64_t at = 0;
+        table = atomic_load_explicit(&space->shards[s], memory_order_relaxed);
+        for (struct entry *holder; (holder = table_sweep(table, &at));)
+            items[n++].holder = holder;
+    }
+    bool built = name_index_build(&space->names, items, n);
+    free(items);
+    return built;
+}
+
+int registry_put_in_order(struct registry *r)
+{
+    bool built = true;
+    lock_take(&r->lock);
+    for (unsigned i = 0; i < r->keyspaces.nin_use && built; i++)
+        built = build_index(r->keyspaces.in_use[i]);
+    for (unsigned i = 0; i < r->keyspaces.nin_use && !built; i++)
+        name_index_clear(&r->keyspaces.in_use[i]->names);
+    r->keyspaces.unordered = !built;
+    lock_give(&r->lock);
+    return built ? 0 : -ENOMEM;
 }
 
 /* ---- one at random ---- */

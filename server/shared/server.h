@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cache_line.h"
 #include "config.h"
 #include "counters.h"
 #include "errbuf.h"
@@ -83,11 +84,13 @@ struct clients {
     struct sessions *sessions;
     struct half_loads *half_loads; /* filters that BF.LOADCHUNK is loading */
     struct pause_state pause;
-    _Atomic int64_t max;      /* maxclients, or fewer: descriptors.h */
-    _Atomic int large_jobs;   /* content_large_begin() */
-    _Atomic int migrations;   /* MIGRATE commands under way */
-    _Atomic uint64_t tracked; /* names that CLIENT TRACKING has noted, of all clients */
-    _Atomic uint64_t flushes; /* FLUSHALL, FLUSHDB and SWAPDB so far: many names have changed */
+    _Atomic int64_t max; /* maxclients, or fewer: descriptors.h */
+
+    /* What commands write; in no cache line with what all of them read. */
+    alignas(CACHE_LINE) _Atomic uint64_t tracked; /* names that CLIENT TRACKING has noted, of all clients */
+    _Atomic int large_jobs;                       /* content_large_begin() */
+    _Atomic int migrations;                       /* MIGRATE commands under way */
+    _Atomic uint64_t flushes;                     /* FLUSHALL, FLUSHDB and SWAPDB so far: many names have changed */
 };
 
 /* The threads with an event loop. */

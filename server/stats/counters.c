@@ -1,4 +1,5 @@
 #include "counters.h"
+#include "cache_line.h"
 #include "lock.h"
 
 #include <errno.h>
@@ -19,14 +20,14 @@ struct counters {
     struct errorstats errors_base;
     struct histogram *histograms_base[STATS_MAX_COMMANDS]; /* NULL: nothing was counted then */
 
-    struct stats main;
-    struct stats effects;
+    alignas(CACHE_LINE) struct stats main;
+    alignas(CACHE_LINE) struct stats effects;
     struct stats_sampler sampler; /* the main thread's */
 };
 
 int counters_create(struct counters **counters_out, unsigned max_threads)
 {
-    struct counters *counters = calloc(1, sizeof(*counters));
+    struct counters *counters = cache_lines_alloc(sizeof(*counters));
     if (!counters)
         return -ENOMEM;
     counters->threads = calloc(max_threads ? max_threads : 1, sizeof(*counters->threads));

@@ -156,6 +156,25 @@ Test(names, prefixes_agree_with_a_sorted_array)
     expect_visits((struct slice){"", 0}, 10);
 }
 
+/* Names that came while there was no order are in it afterwards, among them those that were there before. */
+Test(names, are_put_in_order_at_once)
+{
+    unsigned state = 27;
+    for (int round = 0; round < 100; round++) {
+        int held = rand_r(&state) % 60, between = rand_r(&state) % 20;
+        registry_leave_order(registry);
+        cr_assert_eq(registry_scan_prefix(registry, (struct slice){"", 0}, NULL, 10, note, NULL), 0);
+        for (int i = 0; i < held; i++)
+            change(&state);
+        cr_assert_eq(registry_put_in_order(registry), 0);
+        expect_visits((struct slice){"", 0}, 1 + (size_t)rand_r(&state) % 50);
+        for (int i = 0; i < between; i++)
+            change(&state);
+        struct name prefix = any_name(&state, 4);
+        expect_visits(of(&prefix), 1 + (size_t)rand_r(&state) % 50);
+    }
+}
+
 /* ---- long paths ---- */
 
 #define DEPTH 600
@@ -192,6 +211,10 @@ Test(names, a_path_longer_than_a_walk_remembers_is_walked_to_its_end)
     descent = (struct descent){0};
     cr_assert_eq(registry_scan_prefix(registry, (struct slice){text, 100}, NULL, SIZE_MAX, note_shorter, &descent),
                  DEPTH - 100);
+    registry_leave_order(registry);
+    cr_assert_eq(registry_put_in_order(registry), 0);
+    descent = (struct descent){0};
+    cr_assert_eq(registry_scan_prefix(registry, (struct slice){"", 0}, NULL, SIZE_MAX, note_shorter, &descent), DEPTH);
 }
 
 static void expect_over(void *ctx, struct slice name, struct entry *entry)

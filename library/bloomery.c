@@ -32,7 +32,7 @@ int bloomery_status_of(int rc)
 
 int bloomery_parse_layout(const char *layout, enum bloom_variant *variant_out, struct errbuf *err)
 {
-    if (layout && bloom_variant_parse(layout, strlen(layout), variant_out) && *variant_out != BLOOM_CUCKOO)
+    if (layout && bloom_variant_parse(layout, strlen(layout), variant_out) && !bloom_variant_is_cuckoo(*variant_out))
         return BLOOMERY_OK;
     errbuf_set(err, "the layout %s is not na, me, ka, redisbloom or redisbloom32", layout ? layout : "NULL");
     return BLOOMERY_REFUSED;

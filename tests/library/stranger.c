@@ -357,6 +357,7 @@ static void refuses_arguments(void)
     DEMAND(bloomery_create(0.01, 100, "redisbloom32", &filter, TEXT) == BLOOMERY_REFUSED &&
            strstr(reason, "only read"));
     DEMAND(bloomery_create(0.01, 100, "cuckoo", &filter, TEXT) == BLOOMERY_REFUSED);
+    DEMAND(bloomery_create(0.01, 100, "cuckoo-rate", &filter, TEXT) == BLOOMERY_REFUSED);
     DEMAND(bloomery_create(0.01, 100, NULL, &filter, TEXT) == BLOOMERY_REFUSED);
     DEMAND(bloomery_read("", 0, "nb", 0, &filter, five, sizeof(five)) == BLOOMERY_REFUSED && strcmp(five, "the ") == 0);
     DEMAND(filter == NULL);

@@ -123,6 +123,8 @@ class Page:
         self.directory = tempfile.mkdtemp(prefix="bloomery-docs.")
         os.chmod(self.directory, 0o755)
         self.bin = os.path.join(self.directory, ".bin")
+        self.library = os.path.join(self.directory, ".library")  # the build's may have a space in its path
+        os.symlink(LIBRARY, self.library)
         os.mkdir(self.bin)
         self.ports = {"6379": free_port(), "9379": free_port(), "6380": free_port(), "8080": free_port()}
         self.hosts, self.more, self.services = {}, [], {}
@@ -150,7 +152,7 @@ class Page:
 
     def environment(self):
         env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"], NO_COLOR="1", LC_ALL="C.UTF-8", HOME=self.directory,
-                   PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE, PKG_CONFIG_PATH=LIBRARY, LD_LIBRARY_PATH=LIBRARY)
+                   PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE, PKG_CONFIG_PATH=self.library, LD_LIBRARY_PATH=self.library)
         for service in self.services.values():
             env.update(service.environment())
         return env

@@ -55,7 +55,7 @@ need() {
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null ||
-            fail "packages are missing, and there is no sudo here; as root, and then this again:" \
+            fail "packages are missing, and there is no sudo here; run this as root, then scripts/${script##*/} again:" \
                 "apt-get update && apt-get install --no-install-recommends ${missing[*]}"
         as_root=(sudo)
     fi

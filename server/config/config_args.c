@@ -298,8 +298,8 @@ void config_help(struct buf *out)
     config_append(out,
                   "usage: bloomeryd [FILE|-] [--SETTING VALUE...]...\n"
                   "\n"
-                  "Serves Bloom filters over the Redis protocol. FILE has settings, one `name value` a line; - reads\n"
-                  "them from the standard input. Arguments win over the file.\n"
+                  "Serves Bloom and cuckoo filters over the Redis protocol. FILE has settings, one `name value` a\n"
+                  "line; - reads them from the standard input. Arguments win over the file.\n"
                   "\n"
                   "  -h, --help       this text\n"
                   "  -v, --version    the version\n"

@@ -25,6 +25,8 @@ bool file_name_parse(const char *text, struct file_name *out)
         return false;
     if (text[0] >= 'a' && text[0] <= 'z') {
         const char *dash = strchr(text, '-');
+        while (dash && (dash[1] < '0' || dash[1] > '9')) /* a variant's name may have one, too */
+            dash = strchr(dash + 1, '-');
         if (!dash || !bloom_variant_parse(text, (size_t)(dash - text), &name.variant))
             return false;
         digits = dash + 1;

@@ -267,7 +267,8 @@ bool name_index_build(struct name_index *index, struct name_item *items, size_t 
     _Atomic uint64_t root = 0;
     read_windows(items, n, 0);
     if (n > 0 && !build(index, &root, items, n, 0)) {
-        (void)reclaim_tree(node_of(root));
+        if (is_node(load(&root))) /* not even one may have been made */
+            (void)reclaim_tree(node_of(load(&root)));
         return false;
     }
     link_set(&index->root, root);

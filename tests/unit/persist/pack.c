@@ -73,6 +73,8 @@ Test(pack, names_of_files_have_one_spelling)
                                        "na-1-bti-Filter.db",
                                        "na1-big-Filter.db",
                                        "na-",
+                                       "cuckoo-rate-.layer",
+                                       "cuckoo-rate.layer",
                                        "na",
                                        "Na-1-big-Filter.db"};
     static const struct file_name names[] = {{FILE_LAYER, BLOOM_NA, 1},          {FILE_LAYER, BLOOM_ME, 42},
@@ -88,6 +90,10 @@ Test(pack, names_of_files_have_one_spelling)
         cr_assert(file_name_parse(text, &found), "'%s'", text);
         cr_assert(found.kind == names[i].kind && found.variant == names[i].variant && found.number == names[i].number,
                   "'%s'", text);
+    }
+    for (unsigned variant = 0; variant < BLOOM_VARIANTS; variant++) {
+        file_name_format(&(struct file_name){FILE_LAYER, (enum bloom_variant)variant, 9}, text);
+        cr_assert(file_name_parse(text, &found) && found.variant == variant && found.number == 9, "'%s'", text);
     }
     file_name_format(&names[1], text);
     cr_assert_str_eq(text, "me-42-big-Filter.db", "a form that Cassandra's tools and import know");

@@ -62,8 +62,9 @@ void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsign
         outlook = look_ahead(&params, &first, load, (double)asked->items, most_layers);
     if (asked->items && outlook.nlayers == 0) {
         unsigned most = cuckoo_most_layers(&params, &first);
-        bf_out_errorf(out, "ERR %llu items do not fit into %u sub-filters: a larger capacity or EXPANSION is needed",
-                      (unsigned long long)asked->items, most < most_layers ? most : most_layers);
+        most = most < most_layers ? most : most_layers;
+        bf_out_errorf(out, "ERR %llu items do not fit into %u sub-filter%s: a larger capacity or %s is needed",
+                      (unsigned long long)asked->items, most, most == 1 ? "" : "s", rate ? "ERROR" : "EXPANSION");
         return;
     }
     out->ops->map(out->ctx, (asked->items ? 8u : 5u) + (rate ? 2u : 0u));

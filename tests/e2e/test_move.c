@@ -342,6 +342,9 @@ PAIR_TEST(move, what_cannot_begin_is_told_at_once)
     program_expect(output, sizeof(output), 1, "the database is refused: ERR DB index is out of range",
                    "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d/16 2>&1", BLOOMERY_TOOL_PATH,
                    source.port, target.port);
+    program_expect(output, sizeof(output), 1, "the source and the target are the same server",
+                   "'%s' move --from redis://127.0.0.1:%d --to redis://localhost:%d 2>&1", BLOOMERY_TOOL_PATH,
+                   source.port, source.port);
     program_expect(output, sizeof(output), 2, "--to is missing", "'%s' move --from redis://h 2>&1", BLOOMERY_TOOL_PATH);
     program_expect(output, sizeof(output), 2, "--insecure goes with TLS only",
                    "'%s' move --from redis://h --to redis://h --insecure 2>&1", BLOOMERY_TOOL_PATH);

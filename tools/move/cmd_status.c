@@ -112,6 +112,8 @@ static void look_at_data(struct status *status)
     if (is(status, "loading", "1"))
         trouble(status, "it loads its filters, of which %.*s %% are there, and serves them when all are",
                 percent ? percent_len : 1, percent ? percent : "0");
+    if (is(status, "bf_read_only", "1"))
+        trouble(status, "it refuses writes: its setting read-only is yes");
     look_at_saves(status);
     look_at_log(status);
     if (number(status, "sstable_scanning"))

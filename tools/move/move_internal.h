@@ -150,6 +150,10 @@ static inline bool move_is_error(const struct resp_reply *reply)
 
 bool move_text_has(struct slice text, const char *part);
 
+/* Reads "run_id:", which is another one for each process, out of a reply to INFO; "" if it is not there. */
+#define MOVE_PROCESS_SIZE 64
+void move_read_process(const struct resp_reply *reply, char out[MOVE_PROCESS_SIZE]);
+
 /* Handles a refusal that does not concern one filter: -EAGAIN for REFUSAL_LATER, otherwise move_fatal(). 0 for
  * REFUSAL_FILTER: the caller decides. */
 int move_refused(struct move_link *link, const struct peer *peer, const char *command, struct slice text);

@@ -15,12 +15,40 @@ struct threads {
     size_t n;
 };
 
+/* "": unknown, as for a user who may not run INFO. What else is wrong the run will tell. */
+static void ask_process(struct peer *peer, char out[MOVE_PROCESS_SIZE])
+{
+    struct resp_reply reply;
+    struct errbuf err;
+    PEER_PUT(peer, PEER_WORD("INFO"), PEER_WORD("server"));
+    out[0] = '\0';
+    if (peer_flush(peer, &err) == 0 && peer_reply(peer, &reply, &err) == 0)
+        move_read_process(&reply, out);
+}
+
+/* A move from a database into itself would follow its own writes. */
+static int check_two(const struct move_options *options, struct move_link *link, struct errbuf *err)
+{
+    char from[MOVE_PROCESS_SIZE], to[MOVE_PROCESS_SIZE];
+    if (options->from->address.database != options->to->address.database)
+        return 0;
+    ask_process(&link->from, from);
+    if (from[0])
+        ask_process(&link->to, to);
+    if (!from[0] || strcmp(from, to) != 0)
+        return 0;
+    errbuf_set(err, "the source and the target are the same server");
+    return -EINVAL;
+}
+
 int move_meet(const struct move_options *options, struct errbuf *err)
 {
     struct move move = {.options = options};
     struct move_link link;
     move_link_init(&link, &move, true);
     int status = move_link_try(&link, err);
+    if (status == 0)
+        status = check_two(options, &link, err);
     move_link_close(&link);
     return status;
 }

@@ -26,10 +26,10 @@ static const struct {
 struct scan {
     struct move *move;
     struct move_link link;
-    size_t type;        /* index in `types`; NTYPES: the server cannot scan by type */
-    char cursor[32];    /* of the page */
-    char following[32]; /* of the next page */
-    char process[64];   /* identity of the server's process; "": unknown */
+    size_t type;                     /* index in `types`; NTYPES: the server cannot scan by type */
+    char cursor[32];                 /* of the page */
+    char following[32];              /* of the next page */
+    char process[MOVE_PROCESS_SIZE]; /* identity of the server's process; "": unknown */
     struct move_filter **page;
     size_t npage, page_size;
     size_t asked; /* filters of the page that have been handed on */
@@ -46,8 +46,7 @@ static void drop_page(struct scan *scan)
 
 /* ---- the server ---- */
 
-/* Reads "run_id:" out of INFO. */
-static void read_process(const struct resp_reply *reply, char *out, size_t size)
+void move_read_process(const struct resp_reply *reply, char out[MOVE_PROCESS_SIZE])
 {
     static const char field[] = "run_id:";
     struct slice text = resp_reply_text(reply, 0);
@@ -57,7 +56,7 @@ static void read_process(const struct resp_reply *reply, char *out, size_t size)
         return;
     at += strlen(field);
     size_t left = (size_t)(text.ptr + text.len - at), len = 0;
-    while (len < left && len < size - 1 && at[len] != '\r' && at[len] != '\n')
+    while (len < left && len < MOVE_PROCESS_SIZE - 1 && at[len] != '\r' && at[len] != '\n')
         len++;
     memcpy(out, at, len);
     out[len] = '\0';
@@ -66,7 +65,7 @@ static void read_process(const struct resp_reply *reply, char *out, size_t size)
 static int meet_server(struct scan *scan)
 {
     struct resp_reply reply;
-    char process[64];
+    char process[MOVE_PROCESS_SIZE];
     PEER_PUT(&scan->link.from, PEER_WORD("DBSIZE"));
     PEER_PUT(&scan->link.from, PEER_WORD("INFO"), PEER_WORD("server"));
     int status = move_reply(&scan->link, &scan->link.from, &reply);
@@ -80,7 +79,7 @@ static int meet_server(struct scan *scan)
     status = move_reply(&scan->link, &scan->link.from, &reply);
     if (status != 0)
         return status;
-    read_process(&reply, process, sizeof(process));
+    move_read_process(&reply, process);
     if (!scan->move->options->marked_only && (!process[0] || strcmp(process, scan->process) != 0)) {
         drop_page(scan);
         strcpy(scan->cursor, "0");

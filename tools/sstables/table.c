@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "murmur3.h"
@@ -22,6 +23,11 @@ int table_of(struct table *table, const char *path, struct errbuf *err)
         return -EINVAL;
     }
     strcpy(table->path, path);
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        errbuf_set(err, "it is a directory: name each of its SSTables by a file, such as *-Data.db");
+        return -EINVAL;
+    }
     if (sstable_name_parse(table->path, &table->name, err) != SSTABLE_OK)
         return -EINVAL;
     if (table_component(table, "Filter.db", table->filter) && table_component(table, "TOC.txt", table->toc))

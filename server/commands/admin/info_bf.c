@@ -46,6 +46,7 @@ void info_bf(struct info *info)
     info_line(info, "bf_reloads_failed:%" PRIu64, away.failed);
     info_line(info, "bf_reloads_waiting:%" PRIu64, away.waiting);
     info_line(info, "bf_maybe_answers:%" PRIu64, stats_get(&stats->maybe_answers));
+    info_line(info, "bf_read_only:%d", server_config(info->server)->data.read_only);
     if (info->server->sstables) {
         struct sstables_numbers numbers;
         sstables_numbers(info->server->sstables, &numbers);

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "lock.h"
+#include "move_internal.h"
 #include "peer.h"
 
 #define REST_MS      20    /* between two PINGs */
@@ -62,7 +63,7 @@ static int take_reply(struct follow_watch *watch, struct resp_reply *reply, stru
     }
 }
 
-/* The same; an error reply is -EACCES. */
+/* The same; an error reply is -EACCES, or -EAGAIN from a server that loads its filters. */
 static int take_good_reply(struct follow_watch *watch, const char *command, struct errbuf *err)
 {
     struct resp_reply reply;
@@ -71,7 +72,7 @@ static int take_good_reply(struct follow_watch *watch, const char *command, stru
         return status;
     struct slice text = resp_reply_text(&reply, 0);
     errbuf_set(err, "it refuses %s: %.*s", command, (int)(text.len < 300 ? text.len : 300), text.ptr);
-    return -EACCES;
+    return move_refusal_of(text) == REFUSAL_LATER ? -EAGAIN : -EACCES;
 }
 
 /* ---- the connection ---- */

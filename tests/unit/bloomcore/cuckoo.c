@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -345,6 +346,7 @@ Test(cuckoo, a_full_filter_of_fixed_size_stays_as_it_is)
 
 static struct bloom_filter *changing;
 static atomic_bool stop;
+static atomic_uint changes;
 
 static void *change(void *arg)
 {
@@ -354,6 +356,7 @@ static void *change(void *arg)
     rng_init(&rng, (uintptr_t)arg);
     for (unsigned i = 0; i < 60000 && !atomic_load(&stop); i++) {
         uint64_t key = rng_below(&rng, nitems), hash = cuckoo_hash(&key, sizeof(key));
+        atomic_fetch_add(&changes, 1);
         bool adds = i / 4000 % 2 == 0; /* it grows and shrinks */
         if (rng_below(&rng, 10) < (adds ? 8 : 3))
             (void)cuckoo_add(changing, hash, rng_below(&rng, 2), &journal, NULL);
@@ -367,9 +370,9 @@ static void *change(void *arg)
 Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
 {
     static const struct cuckoo_numbers numbers[] = {
-        {1024, 2, 20, 1},        {40000, 4, 20, 2},      {16384, 2, 20, 1},       {8192, 8, 50, 2},
-        {70000, 3, 20, 4},       {100000, 1, 5, 0},      {20000, 4, 500, 2, 0.3}, {3000, 4, 20, 2, 0.01},
-        {5000, 4, 500, 1, 0.01}, {9000, 4, 500, 2, 1e-3}};
+        {1024, 2, 20, 1},        {40000, 4, 20, 2},       {16384, 2, 20, 1},       {8192, 8, 50, 2},
+        {70000, 3, 20, 4},       {100000, 1, 5, 0},       {20000, 4, 500, 2, 0.3}, {3000, 4, 20, 2, 0.01},
+        {5000, 4, 500, 1, 0.01}, {9000, 4, 500, 2, 1e-3}, {400000, 4, 20, 0}};
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct bloom_filter *clones[CLONES], *copies[CLONES];
@@ -377,9 +380,12 @@ Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
         changing = make(&numbers[i]);
         noperations = 0;
         atomic_store(&stop, false);
+        atomic_store(&changes, 0);
         for (uintptr_t t = 0; t < 2; t++)
             cr_assert_eq(pthread_create(&threads[t], NULL, change, (void *)(t + 1 + 2 * i)), 0);
         for (unsigned c = 0; c < CLONES; c++) {
+            while (atomic_load(&changes) < 1000 + c * 15000) /* of 120,000, so that copies have something to miss */
+                sched_yield();
             copies[c] = make_like(changing);
             cr_assert_eq(bloom_clone_make(changing, &clones[c], NULL), 0);
             cr_assert_eq(cuckoo_copy(changing, copies[c], NULL), 0);

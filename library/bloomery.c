@@ -58,7 +58,7 @@ void bloomery_free(bloomery_filter *filter)
     free(filter);
 }
 
-/* As a server would: the honest sizes of Bloomery, or RedisBloom's. */
+/* The sizes are those of a server: Bloomery's honest ones, or RedisBloom's. */
 static int create_layer(bloomery_filter *filter, double error, uint64_t capacity, struct errbuf *err)
 {
     struct bloom_params params = {.capacity = capacity, .error_rate = error};

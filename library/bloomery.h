@@ -64,7 +64,7 @@ const char *bloomery_version(void); /* of the library: "0.2.0" */
 int bloomery_read(const void *data, size_t bytes, const char *layout, int layers, bloomery_filter **filter_out,
                   char *text, size_t size);
 
-/* The same of a file. `layout` NULL: that of the SSTable version in its name, as in nb-1-big-Filter.db. */
+/* Reads a filter from a file. `layout` NULL: that of the SSTable version in its name, as in nb-1-big-Filter.db. */
 int bloomery_open(const char *path, const char *layout, bloomery_filter **filter_out, char *text, size_t size);
 
 /* An empty filter of one layer, which keeps to the rate of false positives 0 < error < 1 up to `capacity` items. */
@@ -78,7 +78,7 @@ void bloomery_free(bloomery_filter *filter); /* NULL is fine */
 /* 1: the item may be in the filter; 0: it certainly is not. */
 int bloomery_has(const bloomery_filter *filter, const void *item, size_t size);
 
-/* The same for n items; answers[i] becomes 0 or 1. In filters beyond the cache many times as fast as one by one: the
+/* Asks for n items; answers[i] becomes 0 or 1. In filters beyond the cache many times as fast as one by one: the
  * memory of later items is fetched while earlier ones are answered. */
 void bloomery_has_many(const bloomery_filter *filter, const struct bloomery_item *items, size_t n,
                        unsigned char *answers);
@@ -106,7 +106,7 @@ uint64_t bloomery_bytes(const bloomery_filter *filter);
  * changed they are the bytes that were read. BLOOMERY_REFUSED if `room` is less than bloomery_bytes(). */
 int bloomery_write(const bloomery_filter *filter, void *out, size_t room, char *text, size_t size);
 
-/* The same to a file, in the place of one that is there. It appears when it is whole and on the disk. */
+/* Writes the filter to a file, which replaces one that is there. It appears when it is whole and on the disk. */
 int bloomery_save(const bloomery_filter *filter, const char *path, char *text, size_t size);
 
 /* ---- numbers ---- */

@@ -1,5 +1,5 @@
-/* What the files of the library share. A bloomery_filter is a thin name for a filter of bloomcore with a pool of its
- * own.
+/* Declarations that the files of the library share. A bloomery_filter is a thin name for a filter of bloomcore with a
+ * pool of its own.
  */
 #ifndef BLOOMERY_LIBRARY_INTERNAL_H
 #define BLOOMERY_LIBRARY_INTERNAL_H

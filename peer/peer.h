@@ -114,7 +114,8 @@ int peer_flush(struct peer *peer, struct errbuf *err) __attribute__((warn_unused
  * peer_flush() or peer_close(). Error replies are replies. Pushes are left out. */
 int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The same for the next reply or push (RESP_REPLY_PUSH), in the order in which the server has sent them. */
+/* Takes the next reply or push (RESP_REPLY_PUSH), in the order in which the server has sent them. Otherwise as
+ * peer_reply(). */
 int peer_message(struct peer *peer, struct resp_reply *message_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

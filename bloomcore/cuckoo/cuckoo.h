@@ -20,7 +20,7 @@
 /* The hash of an item; the fingerprint and the two buckets come from it. `data` may be NULL when `len` is 0. */
 uint64_t cuckoo_hash(const void *data, size_t len);
 
-/* The same for an item of a filter, which may be KEYED: its key must be here (bloom_keyring.h). */
+/* The hash of an item of a filter. The key of a KEYED one must be here (bloom_keyring.h). */
 uint64_t cuckoo_hash_for(const struct bloom_filter *filter, const void *data, size_t len);
 
 /* Whether a fingerprint of the item is there (true: it may have been added, and not deleted since) or not (certainly

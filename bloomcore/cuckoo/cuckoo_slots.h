@@ -47,7 +47,7 @@ static inline uint64_t cuckoo_first(const struct bloom_geometry *geometry, uint6
                          cuckoo_keeps_rate(geometry) ? hash & ((UINT64_C(1) << CUCKOO_BUCKET_BITS) - 1) : hash);
 }
 
-/* What a fingerprint's two buckets in our layout sum up to, before the remainder. */
+/* The sum of a fingerprint's two buckets in our layout, before the remainder. */
 static inline uint64_t cuckoo_sum(unsigned fingerprint)
 {
     uint64_t x = fingerprint * UINT64_C(0x9e3779b97f4a7c15);

@@ -45,7 +45,7 @@ int cuckoo_plan(const struct cuckoo_numbers *numbers, struct bloom_params *param
 /* A layer of RedisBloom's of so many buckets, a power of two. BLOOM_OK, or BLOOM_REFUSED: it would be too large. */
 int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shape *shape_out, struct errbuf *err);
 
-/* The same of ours, of any number of buckets, with slots of 8, 12 or 16 bits. */
+/* A layer of our layout, of any number of buckets, with slots of 8, 12 or 16 bits. Returns as cuckoo_layer_shape(). */
 int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape_out, struct errbuf *err);
 
 /* The layer that follows a layer of either layout. */

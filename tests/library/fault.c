@@ -1,13 +1,13 @@
 /* Each allocation of a scenario of libbloomery fails in turn: the call that needed it says so and leaves everything as
  * it was, and the same call succeeds afterwards. The asan preset checks that nothing is lost. */
 #include <bloomery.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-static long countdown = -1; /* allocations until one fails; negative: none does */
-static long allocations;
+#include "alloc_countdown.h"
+
 static const char *file;
 static char reason[BLOOMERY_TEXT];
 
@@ -20,57 +20,17 @@ static char reason[BLOOMERY_TEXT];
         }                                                                                   \
     } while (0)
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-
-static int fails(void)
-{
-    allocations++;
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-    return fails() ? MAP_FAILED : __real_mmap(addr, len, prot, flags, fd, offset);
-}
-
 /* A call that may fail for memory, once in a scenario; then it is made again. */
 static unsigned failures;
-#define CALL(call)                                                                          \
-    do {                                                                                    \
-        int status_of_call = (call);                                                        \
-        if (status_of_call != BLOOMERY_OK) {                                                \
-            DEMAND(status_of_call == BLOOMERY_NO_MEMORY && reason[0] && !countdown_left()); \
-            failures++;                                                                     \
-            DEMAND((call) == BLOOMERY_OK);                                                  \
-        }                                                                                   \
+#define CALL(call)                                                                               \
+    do {                                                                                         \
+        int status_of_call = (call);                                                             \
+        if (status_of_call != BLOOMERY_OK) {                                                     \
+            DEMAND(status_of_call == BLOOMERY_NO_MEMORY && reason[0] && alloc_countdown_stop()); \
+            failures++;                                                                          \
+            DEMAND((call) == BLOOMERY_OK);                                                       \
+        }                                                                                        \
     } while (0)
-
-static int countdown_left(void)
-{
-    return countdown >= 0;
-}
 
 /* Layers of three kinds: behind the header, on shared pages, mapped. */
 static void run(const char *layout, uint64_t capacity)
@@ -80,7 +40,9 @@ static void run(const char *layout, uint64_t capacity)
     CALL(bloomery_create(0.01, capacity, layout, &filter, TEXT));
     CALL(bloomery_add(filter, "a", 1, NULL, TEXT));
     size_t size = (size_t)bloomery_bytes(filter);
-    unsigned char *bytes = __real_malloc(2 * size);
+    alloc_countdown_spare(true);
+    unsigned char *bytes = malloc(2 * size);
+    alloc_countdown_spare(false);
     DEMAND(bytes);
     CALL(bloomery_write(filter, bytes, size, TEXT));
     memcpy(bytes + size, bytes, size);
@@ -110,24 +72,19 @@ int main(int argc, char **argv)
         return 2;
     file = argv[1];
     for (int i = 0; i < 9; i++) {
-        const char *layout = layouts[i % 3];
         unsigned failed = 0;
-        allocations = 0;
-        countdown = -1;
-        run(layout, capacities[i / 3]);
-        long n = allocations;
-        DEMAND(n > 10 && failures == failed);
-        for (long at = 0; at < n; at++) {
-            countdown = at;
+        size_t at = 0;
+        for (bool fails = true; fails; at++) {
             failures = 0;
-            run(layout, capacities[i / 3]);
-            DEMAND(failures <= 1);
+            alloc_countdown_start(at);
+            run(layouts[i % 3], capacities[i / 3]);
+            fails = alloc_countdown_stop();
+            DEMAND(failures <= fails);
             failed += failures;
         }
         DEMAND(failed > 10); /* the others have a way around it: huge pages */
-        failures = 0;
-        printf("%s, %llu items: %ld allocations, %u failures\n", layout, (unsigned long long)capacities[i / 3], n,
-               failed);
+        printf("%s, %llu items: %zu allocations, %u failures\n", layouts[i % 3], (unsigned long long)capacities[i / 3],
+               at - 1, failed);
     }
     remove(file);
     return 0;

@@ -2,15 +2,19 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *old, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size) __attribute__((weak)); /* not every program wraps it */
+void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+    __attribute__((weak)); /* likewise */
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
 
 static atomic_bool armed, failed, always;
 static _Atomic size_t left;
@@ -69,4 +73,9 @@ void *__wrap_realloc(void *old, size_t size)
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
     return fails_now() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+    return fails_now() ? MAP_FAILED : __real_mmap(addr, len, prot, flags, fd, offset);
 }

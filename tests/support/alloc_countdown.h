@@ -1,6 +1,6 @@
 /* alloc_countdown: makes an allocation of the code under test fail. For programs linked with --wrap=malloc,
- * --wrap=calloc, --wrap=realloc and, if it is used, --wrap=aligned_alloc; allocations inside shared libraries are not
- * affected. Thread: the functions here one; what any other allocates meanwhile counts, too. */
+ * --wrap=calloc, --wrap=realloc and, if they are used, --wrap=aligned_alloc and --wrap=mmap; allocations inside shared
+ * libraries are not affected. Thread: the functions here one; what any other allocates meanwhile counts, too. */
 #ifndef BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 #define BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 

@@ -216,10 +216,7 @@ void schedule_point(void)
         go_to(choose(NULL));
 }
 
-/* The compiler's call at each branch. */
-void __sanitizer_cov_trace_pc(void);
-
-void __sanitizer_cov_trace_pc(void)
+void schedule_branch(void)
 {
     if (run.branches == 0 || --run.branches > 0 || !self)
         return;

@@ -41,6 +41,9 @@ bool schedule_is_client(void);
 /* Another thread may go on here. */
 void schedule_point(void);
 
+/* A branch of the rooms that are compiled for it: at some of them another thread goes on. */
+void schedule_branch(void);
+
 /* Another thread that can go on does. */
 void schedule_yield(void);
 

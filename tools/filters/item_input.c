@@ -240,6 +240,14 @@ static bool finish_item(struct item_input *input, struct item_batch *batch)
     if (input->form.keys) {
         unsigned char *bytes = input->key_bytes + batch->n * CQL_KEY_MAX;
         size_t len;
+        if (!input->form.prefixed && item->len > 0 && item->ptr[item->len - 1] == '\r') {
+            tool_failed(input->command,
+                        "%s: item %" PRIu64
+                        " ends with a carriage return, as lines of Windows do: remove it with tr -d "
+                        "'\\r'; a key with one is written as blob:...",
+                        input->path, input->items);
+            return false;
+        }
         if (cql_key_parse(item->ptr, item->len, bytes, &len, &err) != CQL_KEY_OK) {
             tool_failed(input->command, "%s: item %" PRIu64 ": %s", input->path, input->items, err.text);
             return false;

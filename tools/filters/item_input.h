@@ -4,7 +4,8 @@
  * The forms: a line is an item without its newline, an empty one too; the last may lack the newline. With `nul` NULs
  * take the place of newlines. With `prefixed` each item follows its length, four bytes, big-endian. With `column` it is
  * this field of a record (csv_reader.h). With `field` the item is a field of the line; with `keys` it is the text of a
- * partition key (cql_key.h), and becomes its bytes.
+ * partition key (cql_key.h), and becomes its bytes; a line that ends with a carriage return is an error then, as no
+ * key would be found.
  *
  * Lifetime: caller's storage, open to close. Thread: one. */
 #ifndef BLOOMERY_TOOL_ITEM_INPUT_H

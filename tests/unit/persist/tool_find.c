@@ -309,6 +309,8 @@ Test(tool_find, keys_from_a_file)
 Test(tool_find, keys_from_a_file_that_are_wrong)
 {
     make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(2, "keys: item 2 ends with a carriage return",
+               "cd %s && printf 'int:1\ntext:a\r\n' >keys && " TOOL "find ks --keys-from keys", dir);
     ASSERT_RUN(2, "keys: item 3: ", "cd %s && printf 'int:1\nint:2\nint:x\n' >keys && " TOOL "find ks --keys-from keys",
                dir);
     ASSERT_RUN(2, "", TOOL "find %s/none --absent int:5 2>/dev/null", dir);

@@ -360,6 +360,21 @@ PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
 
 /* ---- following ---- */
 
+/* Adds would be refused in the target, too, after the source has become read-only. */
+PAIR_TEST(follow, a_cutover_waits_for_the_keys_of_keyed_filters)
+{
+    expect(from, "+OK", "BF.RESERVE secret 0.01 100 KEYED");
+    expect(from, ":1", "BF.ADD secret x");
+    expect_move(0, "warning: KEYED filters in the target answer errors until its key file has the keys ", "");
+    expect_move(1, "no cutover: the target lacks keys of KEYED filters: ", "--cutover");
+    expect(from, ":1", "BF.ADD secret y");
+    program_expect(output, sizeof(output), 0, "", "cp '%s/KEYS' '%s/KEYS'", source.data, target.data);
+    expect(to, "+OK", "CONFIG SET bf-key-file %s/KEYS", target.data);
+    expect_move(0, "cut over", "--cutover");
+    cr_assert(!strstr(output, "warning"), "%s", output);
+    expect(to, "[:1,:1]", "BF.MEXISTS secret x y");
+}
+
 PAIR_TEST(follow, what_changes_is_repeated_until_a_signal)
 {
     expect(from, ":1", "BF.ADD one a");

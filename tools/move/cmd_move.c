@@ -121,6 +121,15 @@ static int exit_status(int status, const struct move_summary *s)
     return incomplete ? MOVE_INCOMPLETE : TOOL_OK;
 }
 
+static void warn_of_keys(const struct move_options *options)
+{
+    char ids[MOVE_KEYS_SIZE];
+    struct errbuf err;
+    if (move_missing_keys(options, ids, sizeof(ids), &err) > 0)
+        tool_failed(COMMAND, "warning: KEYED filters in the target answer errors until its key file has the keys %s",
+                    ids);
+}
+
 static int move_filters(const struct move_options *options, bool all_databases)
 {
     struct move_summary summary;
@@ -132,6 +141,8 @@ static int move_filters(const struct move_options *options, bool all_databases)
     if (status == 0 || seen > 0 || summary.signal)
         print_summary(options, &summary);
     fflush(stdout);
+    if (status == 0 && !options->dry_run)
+        warn_of_keys(options);
     if (summary.signal)
         tool_failed(COMMAND, "interrupted; run the same command to continue");
     else if (status != 0)

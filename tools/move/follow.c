@@ -192,6 +192,18 @@ static int refuse_and_close(struct follow *follow, struct errbuf *err)
     return status;
 }
 
+/* Filters that the target could not answer for. */
+static int check_keys(const struct follow *follow, struct errbuf *err)
+{
+    char ids[MOVE_KEYS_SIZE];
+    int status = move_missing_keys(&follow->options->move, ids, sizeof(ids), err);
+    if (status <= 0)
+        return status;
+    errbuf_set(err, "no cutover: the target lacks keys of KEYED filters: %s; copy their lines of the key file first",
+               ids);
+    return -EACCES;
+}
+
 static int cut_over(struct follow *follow, struct errbuf *err)
 {
     int64_t begun = clock_ms();
@@ -251,6 +263,8 @@ static int run(struct follow *follow, struct errbuf *err)
     status = settle(follow, err); /* from here on changes are heard of */
     if (status == 0)
         status = follow_changes(follow, err);
+    if (status == 0 && follow->options->cutover)
+        status = check_keys(follow, err);
     if (status == 0 && follow->options->cutover)
         status = cut_over(follow, err);
     return status;

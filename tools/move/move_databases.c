@@ -1,5 +1,5 @@
-/* --all-databases: a run for each database that INFO keyspace lists, into the database of the same number. Before the
- * first run, checks that the target has the highest. */
+/* Questions to a server beside a run, and --all-databases: a run for each database that INFO keyspace lists, into the
+ * database of the same number. Before the first run, checks that the target has the highest. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,6 +44,33 @@ static int connect_to(struct peer *peer, const struct move_options *options, con
     peer_init(peer, options->timeout_ms, NULL);
     int status = peer_connect(peer, &url->address, err);
     return status ? status : peer_log_in(peer, &url->address, err);
+}
+
+int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err)
+{
+    static const char field[] = "bf_missing_keys:";
+    struct peer peer;
+    struct resp_reply reply;
+    int found = 0, status = connect_to(&peer, options, options->to, err);
+    if (status == 0) {
+        PEER_PUT(&peer, PEER_WORD("INFO"), PEER_WORD("bf"));
+        status = peer_reply(&peer, &reply, err);
+    }
+    if (status == 0 && reply.nodes[0].kind == RESP_REPLY_TEXT) {
+        struct slice text = resp_reply_text(&reply, 0);
+        const char *at = memmem(text.ptr, text.len, field, strlen(field)), *end = text.ptr + text.len;
+        at = at ? at + strlen(field) : end;
+        size_t len = 0;
+        while (len < size - 1 && at + len < end && at[len] != '\r' && at[len] != '\n')
+            len++;
+        memcpy(ids_out, at, len);
+        ids_out[len] = '\0';
+        found = len > 0;
+    }
+    peer_close(&peer);
+    if (status != 0)
+        errbuf_prefix(err, "the target, %s", options->to->shown);
+    return status == 0 ? found : status;
 }
 
 static int find_databases(const struct move_options *options, struct databases *found, struct errbuf *err)

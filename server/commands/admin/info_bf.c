@@ -1,11 +1,26 @@
 /* INFO: the section bf, which Redis does not have. */
 #include <inttypes.h>
+#include <stdio.h>
 
+#include "bloom_keyring.h"
 #include "clock.h"
 #include "half_loads.h"
 #include "info.h"
+#include "key_file.h"
 #include "residency.h"
 #include "sstables.h"
+
+/* KEYED filters of these keys answer errors. */
+static void missing_keys(struct info *info)
+{
+    uint64_t ids[KEY_FILE_KEYS];
+    char text[KEY_FILE_KEYS * 17 + 1] = ""; /* 16 digits and a comma */
+    size_t n = bloom_keyring_missing(info->server->pool, ids, KEY_FILE_KEYS);
+
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + i * 17, sizeof(text) - i * 17, "%016" PRIx64 "%s", ids[i], i + 1 < n ? "," : "");
+    info_line(info, "bf_missing_keys:%s", text);
+}
 
 void info_bf(struct info *info)
 {
@@ -47,6 +62,7 @@ void info_bf(struct info *info)
     info_line(info, "bf_reloads_waiting:%" PRIu64, away.waiting);
     info_line(info, "bf_maybe_answers:%" PRIu64, stats_get(&stats->maybe_answers));
     info_line(info, "bf_read_only:%d", server_config(info->server)->data.read_only);
+    missing_keys(info);
     if (info->server->sstables) {
         struct sstables_numbers numbers;
         sstables_numbers(info->server->sstables, &numbers);

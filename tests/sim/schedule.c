@@ -114,6 +114,7 @@ static void mix(uint64_t what)
 static void fail(const char *why)
 {
     static const char *const names[] = {"free", "ready", "waits", "polls", "ended"};
+    self = NULL; /* calls are the system's from here on: a fuzzer writes its input */
     fprintf(stderr, "schedule: %s, after %llu points\n", why, (unsigned long long)run.points);
     for (unsigned i = 0; i < run.n; i++) {
         char name[32] = "?";

@@ -2,12 +2,15 @@
  * RESP2 and RESP3, users, databases, transactions, faults, kills, losses of power and restarts.
  *
  * An input is lines, the first of which may be settings:
- *     =WORKERS POLICY SWITCH       1..3; always, everysec, no or off (no log); threads are preempted at one in SWITCH
- * points 0 BF.ADD name item           client 0..3 sends an inline command 0*BF.ADD name item           the same words
- * as RESP 0+BYTES                      bytes, with no end of line; "\xHH", "\r" and "\n" stand for bytes !t MS  !c
- * CLIENT             the time passes; a client is gone !k  !p SEED  !s              a kill, a loss of power, a stop;
- * the next line is for the next daemon !d N  !m N                   one in N operations of the disk, or allocations,
- * fails; 0: none
+ *
+ * - `=WORKERS POLICY SWITCH`: 1..3; always, everysec, no or off (no log); threads are preempted at one in SWITCH points
+ * - `0 BF.ADD name item`: client 0..3 sends an inline command
+ * - `0*BF.ADD name item`: the words as RESP
+ * - `0+BYTES`: bytes without an end of line; `\xHH`, `\r` and `\n` stand for bytes
+ * - `!t MS`: time passes, an hour in all
+ * - `!c CLIENT`: a client is gone
+ * - `!k`, `!p SEED`, `!s`: a kill, a loss of power, a stop; the next line is for the next daemon
+ * - `!d N`, `!m N`: one in N operations of the disk, or allocations, fails; 0: none
  *
  * Replies must be RESP; the daemon must go on, and start again on what is left. */
 #include <stdint.h>
@@ -30,15 +33,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 #define LINES_MAX  100
 #define WORDS_MAX  64
 #define MS         UINT64_C(1000000)
-#define DAY_MS     86400000
+#define INPUT_MS   3600000 /* an idle daemon takes 240 points a second */
 #define MAX_POINTS 3000000
 
 static struct {
     struct sim_client clients[CLIENTS];
     unsigned workers;
     const char *settings[24];
-    bool joined; /* there is no daemon */
-    bool faults; /* the next start may be refused: a fault may have hurt what it needs */
+    bool joined;      /* there is no daemon */
+    uint64_t ms_left; /* the time that the input may still let pass */
+    bool faults;      /* the next start may be refused: a fault may have hurt what it needs */
 } world;
 
 static uint64_t number(const char **at)
@@ -184,7 +188,9 @@ static void control(char what, const char *at)
     uint64_t n = number(&at);
     switch (what) {
     case 't':
-        let_run(n < DAY_MS ? n : DAY_MS);
+        n = n < world.ms_left ? n : world.ms_left;
+        world.ms_left -= n;
+        let_run(n);
         break;
     case 'c':
         close_client((unsigned)(n % CLIENTS));
@@ -280,6 +286,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (unsigned i = 0; i < CLIENTS; i++)
         world.clients[i].fd = -1;
     world.faults = false;
+    world.ms_left = INPUT_MS;
 
     char *at = text, *line = strsep(&at, "\n");
     bool settings = line[0] == '=';

@@ -2,7 +2,7 @@
  * its address or its sender, the program and its build, the thread and the command that it ran last, and a stack trace:
  *
  *   2026-11-21T08:15:30.123Z 4711 warning crashed by SIGSEGV, address 0x10, code 1, thread worker-0, last command
- * bf.merge 2026-11-21T08:15:30.123Z 4711 warning crashed: bloomeryd 0.2.0, build d7851b19... 2026-11-21T08:15:30.123Z
+ * bf.merge 2026-11-21T08:15:30.123Z 4711 warning crashed: bloomeryd 0.3.0, build d7851b19... 2026-11-21T08:15:30.123Z
  * 4711 warning crashed: #0 bloomeryd+0x4c1f0
  *
  * The addresses are those of the file: `addr2line -f -e <file with symbols> 0x4c1f0`. Then the signal has its default

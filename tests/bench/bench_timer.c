@@ -2,9 +2,10 @@
  * a thread on each processor, for each moment, says how late it was. Asleep: each sleeps until the next moment.
  * Awake: each looks at the clock without end, so only somebody who takes its processor away makes it late: the
  * scheduler, an interrupt, the hypervisor. What is said of a server's slowest requests on this machine holds beside
- * these figures. scripts/bench_tail runs it.
+ * these figures. Local: the same as awake, and at each moment libbloomery is asked for an item of a filter of a
+ * million; the time ends with the answer. scripts/bench_tail runs it.
  *
- *   bench_timer asleep|awake RATE SECONDS      RATE moments per second and processor; percentiles as JSON */
+ *   bench_timer asleep|awake|local RATE SECONDS      RATE moments per second and processor; percentiles as JSON */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bloomery.h"
 #include "schedule.h"
+
+#define ITEMS 1000000
 
 struct timer {
     pthread_t thread;
@@ -21,6 +25,8 @@ struct timer {
     bool asleep;
     double rate;
     uint64_t start_ns, end_ns;
+    bloomery_filter *filter; /* of local, otherwise NULL */
+    uint64_t asked, present;
     struct hdr lateness;
 };
 
@@ -29,6 +35,27 @@ static uint64_t now_ns(void)
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* An item that is there, at a place of the filter that does not follow from the one before. */
+static void ask(struct timer *timer, uint64_t due)
+{
+    uint64_t item = timer->asked++ * UINT64_C(0x9e3779b97f4a7c15) % ITEMS;
+    timer->present += (uint64_t)bloomery_has(timer->filter, &item, sizeof(item));
+    hdr_record(&timer->lateness, now_ns() - due, 1);
+}
+
+static bloomery_filter *make_filter(void)
+{
+    bloomery_filter *filter;
+    char text[BLOOMERY_TEXT];
+    if (bloomery_create(0.01, ITEMS, "na", &filter, text, sizeof(text)) != BLOOMERY_OK) {
+        fprintf(stderr, "bench_timer: %s\n", text);
+        exit(1);
+    }
+    for (uint64_t item = 0; item < ITEMS; item++)
+        bloomery_add(filter, &item, sizeof(item), NULL, NULL, 0);
+    return filter;
 }
 
 static void *timer_main(void *arg)
@@ -41,9 +68,12 @@ static void *timer_main(void *arg)
     (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set); /* where it may not be, it is somewhere */
     schedule_init(&schedule, timer->start_ns, timer->rate, UINT64_MAX);
     for (uint64_t now; (now = now_ns()) < timer->end_ns;) {
-        schedule_look(&schedule, now, &timer->lateness);
-        while (schedule_waits(&schedule))
-            schedule_take(&schedule);
+        schedule_look(&schedule, now, timer->filter ? NULL : &timer->lateness);
+        while (schedule_waits(&schedule)) {
+            uint64_t due = schedule_take(&schedule);
+            if (timer->filter)
+                ask(timer, due);
+        }
         uint64_t due = schedule_next_due(&schedule);
         struct timespec until = {.tv_sec = (time_t)(due / 1000000000), .tv_nsec = (long)(due % 1000000000)};
         if (timer->asleep)
@@ -63,19 +93,21 @@ static void print(const struct hdr *hdr)
 int main(int argc, char **argv)
 {
     double rate = argc == 4 ? strtod(argv[2], NULL) : 0, seconds = argc == 4 ? strtod(argv[3], NULL) : 0;
-    bool asleep = argc == 4 && strcmp(argv[1], "asleep") == 0;
+    const char *how = argc == 4 ? argv[1] : "";
+    bool asleep = strcmp(how, "asleep") == 0, local = strcmp(how, "local") == 0;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!(rate > 0) || !(seconds > 0) || (!asleep && strcmp(argv[1], "awake") != 0)) {
-        fprintf(stderr, "usage: bench_timer asleep|awake RATE SECONDS\n");
+    if (!(rate > 0) || !(seconds > 0) || (!asleep && !local && strcmp(how, "awake") != 0)) {
+        fprintf(stderr, "usage: bench_timer asleep|awake|local RATE SECONDS\n");
         return 2;
     }
     struct timer *timers = calloc((size_t)processors, sizeof(*timers));
     struct hdr *sum = calloc(1, sizeof(*sum));
+    bloomery_filter *filter = local ? make_filter() : NULL;
     uint64_t start = now_ns() + 50000000;
     if (!timers || !sum)
         return 1;
     for (long i = 0; i < processors; i++) {
-        timers[i] = (struct timer){.processor = i, .asleep = asleep, .rate = rate, .start_ns = start};
+        timers[i] = (struct timer){.processor = i, .asleep = asleep, .rate = rate, .filter = filter, .start_ns = start};
         timers[i].end_ns = start + (uint64_t)(seconds * 1e9);
         if (pthread_create(&timers[i].thread, NULL, timer_main, &timers[i]) != 0)
             return 1;
@@ -83,8 +115,11 @@ int main(int argc, char **argv)
     for (long i = 0; i < processors; i++) {
         pthread_join(timers[i].thread, NULL);
         hdr_merge(sum, &timers[i].lateness);
+        if (timers[i].present != (local ? timers[i].asked : 0))
+            return 1;
     }
     print(sum);
+    bloomery_free(filter);
     free(timers);
     free(sum);
     return 0;

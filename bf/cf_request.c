@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* RedisBloom's CF.INFO counts its own structures: of a filter, and of each sub-filter. */
 #define INFO_FILTER_BYTES 40

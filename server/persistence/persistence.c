@@ -1,6 +1,5 @@
 #include "persistence.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>

@@ -1,6 +1,5 @@
 /* bloomery import: loads a Filter.db file as a filter of a data directory (or many from an RDB file: import_rdb.c). An
  * ordinary save writes it, which carries the other filters over without reading their bits. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

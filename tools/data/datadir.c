@@ -1,6 +1,5 @@
 /* Shared by the subcommands that read a data directory. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

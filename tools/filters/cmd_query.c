@@ -1,6 +1,5 @@
 /* bloomery query: which items may be in a Filter.db. A few, given as arguments, are looked up in the file; many, from
  * the standard input, in memory. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "key_file.h"
-#include "name_code.h"
 #include "server_call.h"
-#include "terminal.h"
 #include "tls_options.h"
 #include "tool.h"
 

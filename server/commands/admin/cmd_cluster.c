@@ -2,7 +2,6 @@
  * that this is a single server. With it they describe a cluster of one node that has all slots, as Redis 7.0 would: a
  * client made for clusters finds that node and sends it everything. Keys of several slots in one command are served: a
  * client that has one node for all slots never needs them refused. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

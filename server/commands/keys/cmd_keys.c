@@ -1,5 +1,4 @@
 /* Commands on names: what Redis has for keys of any type. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

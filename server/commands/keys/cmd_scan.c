@@ -3,7 +3,6 @@
  * Threads of the pool do what may take long, and give way after some milliseconds: SCAN by returning what it has so
  * far, as it may at any time, KEYS by going on in another turn. So neither keeps a SAVE or a SHUTDOWN from its thread.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

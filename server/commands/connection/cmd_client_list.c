@@ -5,6 +5,7 @@
 #include "acl.h"
 #include "clock.h"
 #include "command.h"
+#include "grow.h"
 #include "handlers.h"
 #include "host.h"
 #include "server.h"
@@ -189,15 +190,9 @@ static void kill_one(void *ctx, struct session *session)
     if (killing->kill->no_memory || !is_victim(killing->kill, session, killing->now_ms))
         return;
     struct victims *v = &killing->of_worker[session->worker];
-    if (v->n == v->size) {
-        size_t size = v->size ? v->size * 2 : 16;
-        uint64_t *larger = realloc(v->ids, size * sizeof(*larger));
-        if (!larger) {
-            killing->kill->no_memory = true;
-            return;
-        }
-        v->ids = larger;
-        v->size = size;
+    if (GROW(v->ids, v->n, v->size) != 0) {
+        killing->kill->no_memory = true;
+        return;
     }
     atomic_fetch_or_explicit(&session->flags, SESSION_KILLED, memory_order_acq_rel);
     v->ids[v->n++] = session->id;

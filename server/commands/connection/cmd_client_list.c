@@ -118,10 +118,9 @@ void cmd_client_list(struct command_ctx *ctx)
 {
     size_t argc = command_argc(ctx);
     enum client_type type = CLIENT_ANY;
-    void *data = NULL;
 
     if (argc > 3 && slice_is(command_arg(ctx, 2), "ID")) {
-        data = client_list_ids(ctx, 3);
+        struct client_list *data = client_list_ids(ctx, 3);
         if (data)
             command_defer(ctx, run_client_list, data);
         return;
@@ -133,13 +132,7 @@ void cmd_client_list(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    data = malloc(sizeof(type));
-    if (!data) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    memcpy(data, &type, sizeof(type));
-    command_defer(ctx, run_client_list_type, data);
+    command_defer_copy(ctx, run_client_list_type, &type, sizeof(type));
 }
 
 /* ---- KILL ---- */

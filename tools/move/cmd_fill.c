@@ -284,10 +284,8 @@ static bool connect_again(struct fill *fill)
 {
     struct errbuf err = {{0}};
 
-    peer_close(&fill->server.peer);
     peer_set_cancelled(&fill->server.peer, NULL);
-    return peer_connect(&fill->server.peer, &fill->server.url.address, &err) == 0 &&
-           peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
+    return peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
 }
 
 /* Deletes what a failed run has made under another name, if the server can still be asked. */

@@ -42,8 +42,7 @@ static int connect_to(struct peer *peer, const struct move_options *options, con
                       struct errbuf *err)
 {
     peer_init(peer, options->timeout_ms, NULL);
-    int status = peer_connect(peer, &url->address, err);
-    return status ? status : peer_log_in(peer, &url->address, err);
+    return peer_log_in(peer, &url->address, err);
 }
 
 static int find_databases(const struct move_options *options, struct databases *found, struct errbuf *err)

@@ -34,9 +34,7 @@ static int open_peer(struct peer *peer, const struct server_url *url, const char
 {
     if (peer_is_open(peer))
         return 0;
-    int status = peer_connect(peer, &url->address, err);
-    if (status == 0)
-        status = peer_log_in(peer, &url->address, err);
+    int status = peer_log_in(peer, &url->address, err);
     if (status == 0)
         return 0;
     peer_close(peer);

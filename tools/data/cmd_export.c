@@ -256,18 +256,15 @@ static int find_filter(struct export *export)
     return export->status;
 }
 
-/* A MANIFEST that cannot be read is reported when the filter is looked for. */
 static int key_of(struct export *export, const struct tool_args *args)
 {
-    struct manifest_save save = {0};
-    const struct manifest_sink nothing = {.on_filter = tool_pass_over};
     unsigned db;
     int status = tool_read_database(args, &db);
 
     if (status != TOOL_OK)
         return status;
-    (void)tool_read_manifest(export->datadir, &nothing, &save, &(struct errbuf){{0}});
-    if (!tool_key_of(&save.databases, db, "", export->name, strlen(export->name), &export->key))
+    const struct databases databases = tool_read_databases(export->datadir);
+    if (!tool_key_of(&databases, db, "", export->name, strlen(export->name), &export->key))
         return tool_misused(EXPORT, "the name is longer than %d bytes", MANIFEST_MAX_NAME);
     return TOOL_OK;
 }
@@ -306,8 +303,6 @@ static const struct tool_option export_options[] = {
 const struct tool_command tool_export_command = {
     .name = EXPORT,
     .arguments = "DATADIR NAME DIRECTORY",
-    .min = 3,
-    .max = 3,
     .summary = "Extracts a filter of a data directory as Filter.db files.",
     .text = "The daemon must not be running on DATADIR. Writes DIRECTORY/<layout>-<layer>-big-Filter.db for each "
             "layer as of the last save, from its own file or from a pack; changes in the log are missing. Of a KEYED "
@@ -440,8 +435,6 @@ static const struct tool_option unpack_options[] = {
 const struct tool_command tool_unpack_command = {
     .name = UNPACK,
     .arguments = "PACK DIRECTORY",
-    .min = 2,
-    .max = 2,
     .summary = "Extracts all filters of a pack, without its MANIFEST.",
     .text = "For a lost MANIFEST: a pack describes its own filters. Makes DIRECTORY and writes "
             "DIRECTORY/<name>-<id>/<layout>-<layer>-big-Filter.db for every layer of a whole record (in "

@@ -187,8 +187,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_query_command = {
     .name = COMMAND,
     .arguments = "FILE [ITEM...]",
-    .min = 1,
-    .max = TOOL_MANY,
     .summary = "Prints the items that may be in a Filter.db.",
     .text = "Items are the arguments, or without any the lines of the standard input. Printed items may be in the"
             " filter; all others certainly are not. Lines are printed unchanged, in their order.",

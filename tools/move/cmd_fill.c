@@ -506,8 +506,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_fill_command = {
     .name = COMMAND,
     .arguments = "[URL] NAME",
-    .min = 1,
-    .max = 2,
     .summary = "Adds the items of a file or a pipe to a filter of a running server.",
     .text = SERVER_CALL_URL
     " Without it the server is " LOCAL ":6379. An item may have any bytes; an empty line is an "

@@ -17,21 +17,30 @@ bool slice_is(struct slice arg, const char *word)
     return i == arg.len && word[i] == '\0';
 }
 
+bool slice_to_digits(struct slice arg, unsigned base, uint64_t *value_out)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < arg.len; i++) {
+        unsigned digit = (unsigned char)arg.ptr[i] - (unsigned)'0';
+
+        if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
+            __builtin_add_overflow(value, digit, &value))
+            return false;
+    }
+    *value_out = value;
+    return arg.len > 0;
+}
+
 bool slice_to_int64(struct slice arg, int64_t *value_out)
 {
     bool negative = arg.len > 0 && arg.ptr[0] == '-';
-    uint64_t limit = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX;
-    uint64_t value = 0;
-    size_t first = negative ? 1 : 0;
+    struct slice digits = {negative ? arg.ptr + 1 : arg.ptr, arg.len - negative};
+    uint64_t value;
 
-    if (arg.len == first || (arg.ptr[first] == '0' && arg.len > 1))
+    if (!slice_to_digits(digits, 10, &value) || value > (uint64_t)INT64_MAX + negative ||
+        (digits.ptr[0] == '0' && arg.len > 1))
         return false;
-    for (size_t i = first; i < arg.len; i++) {
-        unsigned digit = (unsigned char)arg.ptr[i] - (unsigned)'0';
-        if (digit > 9 || value > (limit - digit) / 10)
-            return false;
-        value = value * 10 + digit;
-    }
     *value_out = negative ? (int64_t)(0 - value) : (int64_t)value;
     return true;
 }

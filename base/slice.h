@@ -35,6 +35,9 @@ static inline unsigned char slice_lower(char c) /* of ASCII letters */
 /* Whether the argument is this word, ASCII case ignored. */
 bool slice_is(struct slice arg, const char *word);
 
+/* Reads digits of the base, at most 10: at least one, and at most 64 bits. False otherwise. */
+bool slice_to_digits(struct slice arg, unsigned base, uint64_t *value_out);
+
 /* Reads a decimal integer as strictly as Redis ("-?[1-9][0-9]*" or "0", no spaces, no plus). False if it is none; then
  * *value_out is untouched. */
 bool slice_to_int64(struct slice arg, int64_t *value_out);

@@ -33,25 +33,17 @@ struct field {
 
 /* ---- fields ---- */
 
-static void field_capacity(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, bloom_filter_capacity(view->filter));
-}
+/* A field that is a number. */
+#define COUNTED(name, number)                                                   \
+    static void field_##name(const struct bf_out *out, const struct view *view) \
+    {                                                                           \
+        bf_out_count(out, (uint64_t)(number));                                  \
+    }
 
-static void field_size(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, bloom_filter_memory(view->filter));
-}
-
-static void field_filters(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, bloom_filter_nlayers(view->filter));
-}
-
-static void field_items(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, bloom_filter_items(view->filter));
-}
+COUNTED(capacity, bloom_filter_capacity(view->filter))
+COUNTED(size, bloom_filter_memory(view->filter))
+COUNTED(filters, bloom_filter_nlayers(view->filter))
+COUNTED(items, bloom_filter_items(view->filter))
 
 static void field_expansion(const struct bf_out *out, const struct view *view)
 {
@@ -98,10 +90,7 @@ static void field_fill(const struct bf_out *out, const struct view *view)
     out->ops->real(out->ctx, view->state.fill_ratio);
 }
 
-static void field_estimate(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, (uint64_t)llround(view->state.estimated_items));
-}
+COUNTED(estimate, llround(view->state.estimated_items))
 
 static void field_bits(const struct bf_out *out, const struct view *view)
 {
@@ -111,35 +100,17 @@ static void field_bits(const struct bf_out *out, const struct view *view)
     bf_out_count(out, bits);
 }
 
-static void field_bits_set(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, view->state.bits_set);
-}
-
-static void field_hashes(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, view->layers[view->nlayers - 1].shape.k);
-}
+COUNTED(bits_set, view->state.bits_set)
+COUNTED(hashes, view->layers[view->nlayers - 1].shape.k)
 
 static void field_layout(const struct bf_out *out, const struct view *view)
 {
     bf_out_text(out, bloom_variant_name(view->layers[0].shape.variant));
 }
 
-static void field_hits(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, view->usage->hits);
-}
-
-static void field_misses(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, view->usage->misses);
-}
-
-static void field_wrong(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, view->usage->wrong);
-}
+COUNTED(hits, view->usage->hits)
+COUNTED(misses, view->usage->misses)
+COUNTED(wrong, view->usage->wrong)
 
 static void field_since(const struct bf_out *out, const struct view *view)
 {
@@ -149,10 +120,7 @@ static void field_since(const struct bf_out *out, const struct view *view)
         out->ops->integer(out->ctx, view->usage->since_s);
 }
 
-static void field_resident(const struct bf_out *out, const struct view *view)
-{
-    bf_out_count(out, !view->away);
-}
+COUNTED(resident, !view->away)
 
 static void field_layers(const struct bf_out *out, const struct view *view)
 {

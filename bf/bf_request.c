@@ -7,13 +7,13 @@
 
 #define UNKNOWN_MAX 64 /* bytes of an unknown word that an error repeats */
 
-static bool fail(struct errbuf *error, const char *text)
+bool bf_refuse(struct errbuf *error, const char *text)
 {
     errbuf_set(error, "%s", text);
     return false;
 }
 
-static bool wrong_arity(const struct bf_args *args, struct errbuf *error)
+bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error)
 {
     errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
     return false;
@@ -36,16 +36,16 @@ uint64_t bf_max_capacity(const struct bloom_params *params)
 static bool read_rate(struct slice value, double *rate_out, struct errbuf *error)
 {
     if (!slice_to_double(value, rate_out))
-        return fail(error, "ERR bad error rate");
+        return bf_refuse(error, "ERR bad error rate");
     if (!(*rate_out > 0 && *rate_out < 1))
-        return fail(error, "ERR error rate must be in the range (0.000000, 1.000000)");
+        return bf_refuse(error, "ERR error rate must be in the range (0.000000, 1.000000)");
     return true;
 }
 
 /* take_capacity() checks the range after the options, as RedisBloom does. */
 static bool read_capacity(struct slice value, int64_t *capacity_out, struct errbuf *error)
 {
-    return slice_to_int64(value, capacity_out) || fail(error, "ERR bad capacity");
+    return slice_to_int64(value, capacity_out) || bf_refuse(error, "ERR bad capacity");
 }
 
 /* Puts a capacity into `params`, whose rate and expansion must be set, or sets an error with the range. */
@@ -54,7 +54,7 @@ static bool take_capacity(int64_t capacity, struct bloom_params *params, struct 
     if (capacity < 1) {
         uint64_t most = bf_max_capacity(params);
         if (most == 0) /* at a rate that no filter has */
-            return fail(error, "ERR capacity must be at least 1");
+            return bf_refuse(error, "ERR capacity must be at least 1");
         errbuf_set(error, "ERR capacity must be in the range [1, %llu]", (unsigned long long)most);
         return false;
     }
@@ -90,7 +90,7 @@ static bool read_ttl(const struct bf_args *args, struct slice value, int64_t now
 {
     int64_t seconds;
     if (!slice_to_int64(value, &seconds))
-        return fail(error, "ERR value is not an integer or out of range");
+        return bf_refuse(error, "ERR value is not an integer or out of range");
     if (seconds < 1 || seconds > (INT64_MAX - now_ms) / 1000) {
         errbuf_set(error, "ERR invalid expire time in '%s' command", args->name);
         return false;
@@ -103,7 +103,7 @@ static bool read_expansion(struct slice value, uint32_t *expansion_out, struct e
 {
     int64_t expansion;
     if (!slice_to_int64(value, &expansion))
-        return fail(error, "ERR bad expansion");
+        return bf_refuse(error, "ERR bad expansion");
     if (expansion < 0 || expansion > BLOOM_MAX_EXPANSION) {
         errbuf_set(error, "ERR expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
         return false;
@@ -147,7 +147,7 @@ static bool window_option(const struct bf_args *args, size_t *i, struct window_w
     *i += words->by_items;
     left -= words->by_items;
     if (left < 1 || !slice_to_int64(bf_arg(args, ++*i), &words->length) || words->length < 1)
-        return fail(error, "ERR WINDOW takes a number of seconds, or ITEMS and a number of items");
+        return bf_refuse(error, "ERR WINDOW takes a number of seconds, or ITEMS and a number of items");
     if (words->by_items ? (uint64_t)words->length > BLOOM_WINDOW_MAX_ITEMS
                         : words->length > BLOOM_WINDOW_MAX_US / 1000000) {
         errbuf_set(error, "ERR the %s of WINDOW must be in the range [1, %lld]", words->by_items ? "ITEMS" : "seconds",
@@ -162,10 +162,10 @@ static bool take_window(const struct window_words *words, struct bloom_params *p
 {
     int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
     if (!words->given)
-        return (!words->parts && !words->refresh) || fail(error, "ERR PARTS and REFRESH go with WINDOW");
+        return (!words->parts && !words->refresh) || bf_refuse(error, "ERR PARTS and REFRESH go with WINDOW");
     if (params->redisbloom && words->layout)
-        return fail(error,
-                    "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other");
+        return bf_refuse(error,
+                         "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other");
     if (words->by_items && !words->parts && parts > words->length)
         parts = words->length;
     if (words->by_items && parts > words->length) {
@@ -228,17 +228,17 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
             *other->keyed = true;
         } else if (slice_is(word, "EXPANSION")) {
             if (!has_value)
-                return fail(error, "ERR no expansion");
+                return bf_refuse(error, "ERR no expansion");
             if (!read_expansion(bf_arg(args, ++i), &params->expansion, error))
                 return false;
             expansion_given = true;
         } else if (slice_is(word, "LAYOUT")) {
             if (!has_value || !read_layout(bf_arg(args, ++i), params))
-                return fail(error, "ERR LAYOUT takes na or redisbloom");
+                return bf_refuse(error, "ERR LAYOUT takes na or redisbloom");
             window.layout = true;
         } else if (slice_is(word, other->word)) {
             if (!has_value)
-                return fail(error, other->missing);
+                return bf_refuse(error, other->missing);
             if (!other->read(args, bf_arg(args, ++i), other->into, error))
                 return false;
         } else if (!other->windows || !window_option(args, &i, &window, error)) {
@@ -246,7 +246,7 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
         }
     }
     if (fixed && expansion_given && params->expansion)
-        return fail(error, "Nonscaling filters cannot expand");
+        return bf_refuse(error, "Nonscaling filters cannot expand");
     if (fixed)
         params->expansion = 0;
     if (!take_window(&window, params, error))
@@ -308,7 +308,7 @@ bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defau
                                  .keyed = &out->keyed};
     *out = (struct bf_reserve){.params = new_params(defaults), .keyed = defaults->keyed};
     if (args->argc < 4 || too_many_args(args))
-        return wrong_arity(args, error);
+        return bf_wrong_arity(args, error);
     if (!read_params(args, 2, &other, &out->params, error))
         return false;
     take_key(out->keyed, defaults, &out->params);
@@ -320,7 +320,7 @@ static bool items_option(const struct bf_args *args, struct slice value, void *i
     int64_t items;
     (void)args;
     if (!slice_to_int64(value, &items) || items < 1)
-        return fail(error, "ERR bad number of items");
+        return bf_refuse(error, "ERR bad number of items");
     *(uint64_t *)into = (uint64_t)items;
     return true;
 }
@@ -337,7 +337,7 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
                                  .windows = true};
     *out = (struct bf_plan){.params = new_params(defaults)};
     if (args->argc < 3)
-        return wrong_arity(args, error);
+        return bf_wrong_arity(args, error);
     return read_params(args, 1, &other, &out->params, error);
 }
 
@@ -350,21 +350,21 @@ static bool size_option(struct slice option, struct slice value, struct bf_inser
     int64_t number;
     if (slice_is(option, "CAPACITY")) {
         if (!slice_to_int64(value, &number) || number < 1)
-            return fail(error, "Bad capacity");
+            return bf_refuse(error, "Bad capacity");
         out->params.capacity = (uint64_t)number;
         out->sized = true;
     } else if (slice_is(option, "ERROR")) {
         double rate;
         if (!slice_to_double(value, &rate) || !(rate > 0 && rate < 1))
-            return fail(error, "Bad error rate");
+            return bf_refuse(error, "Bad error rate");
         out->params.error_rate = rate;
         out->sized = true;
     } else if (slice_is(option, "LAYOUT")) {
         if (!read_layout(value, &out->params))
-            return fail(error, "Bad layout");
+            return bf_refuse(error, "Bad layout");
     } else {
         if (!slice_to_int64(value, &number) || number < 0 || number > BLOOM_MAX_EXPANSION)
-            return fail(error, "Bad expansion");
+            return bf_refuse(error, "Bad expansion");
         out->params.expansion = (uint32_t)number;
     }
     return true;
@@ -379,7 +379,7 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
         bool has_value = i + 1 < args->argc;
         if (slice_is(word, "ITEMS")) {
             out->first_item = i + 1;
-            return has_value || wrong_arity(args, error);
+            return has_value || bf_wrong_arity(args, error);
         }
         if (slice_is(word, "NOCREATE")) {
             out->no_create = true;
@@ -389,21 +389,21 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
             out->keyed = true;
         } else if (slice_is(word, "TTL")) {
             if (!has_value)
-                return wrong_arity(args, error);
+                return bf_wrong_arity(args, error);
             if (!read_ttl(args, bf_arg(args, ++i), defaults->now_ms, &out->expires_ms, error))
                 return false;
         } else if (slice_is(word, "CAPACITY") || slice_is(word, "ERROR") || slice_is(word, "EXPANSION") ||
                    slice_is(word, "LAYOUT")) {
             if (!has_value)
-                return wrong_arity(args, error);
+                return bf_wrong_arity(args, error);
             if (!size_option(word, bf_arg(args, ++i), out, error))
                 return false;
             window->layout |= slice_is(word, "LAYOUT");
         } else if (!window_option(args, &i, window, error)) {
-            return error->text[0] ? false : fail(error, "Unknown argument received");
+            return error->text[0] ? false : bf_refuse(error, "Unknown argument received");
         }
     }
-    return wrong_arity(args, error);
+    return bf_wrong_arity(args, error);
 }
 
 bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
@@ -423,7 +423,7 @@ bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaul
     take_key(out->keyed, defaults, &out->params);
     uint64_t most = bf_max_capacity(&out->params);
     if (out->params.capacity > most)
-        return fail(error, most ? "Bad capacity" : "Bad error rate");
+        return bf_refuse(error, most ? "Bad capacity" : "Bad error rate");
     return true;
 }
 
@@ -461,12 +461,12 @@ bool bf_read_query(const struct bf_args *args, struct bf_query *out, struct errb
     *out = (struct bf_query){.missing = BF_MISSING_ERROR};
     for (; i < args->argc && !slice_is(bf_arg(args, i), "ITEMS"); i += 2) {
         if (!slice_is(bf_arg(args, i), "MISSING") || i + 1 == args->argc)
-            return fail(error, "ERR syntax error: BF.QUERY takes MISSING ERROR|NULL|ABSENT, then ITEMS");
+            return bf_refuse(error, "ERR syntax error: BF.QUERY takes MISSING ERROR|NULL|ABSENT, then ITEMS");
         if (!missing_of(bf_arg(args, i + 1), &out->missing))
-            return fail(error, "ERR MISSING takes ERROR, NULL or ABSENT");
+            return bf_refuse(error, "ERR MISSING takes ERROR, NULL or ABSENT");
     }
     out->first_item = i + 1;
-    return out->first_item < args->argc || wrong_arity(args, error);
+    return out->first_item < args->argc || bf_wrong_arity(args, error);
 }
 
 /* The lengths first: hundreds of names are compared. */
@@ -483,13 +483,13 @@ bool bf_read_find(const struct bf_args *args, struct bf_find *out, struct errbuf
     while (i < args->argc && !ends_names(bf_arg(args, i)))
         i++;
     if (i == args->argc)
-        return fail(error,
-                    "ERR syntax error: BF.FIND takes [COUNT], names or patterns, then ITEMS item ... or KEY key ...");
+        return bf_refuse(
+            error, "ERR syntax error: BF.FIND takes [COUNT], names or patterns, then ITEMS item ... or KEY key ...");
     out->keys = slice_is(bf_arg(args, i), "KEY");
     out->names = i - out->first_name;
     out->first_item = i + 1;
     out->items = args->argc - out->first_item;
-    return (out->names > 0 && out->items > 0) || wrong_arity(args, error);
+    return (out->names > 0 && out->items > 0) || bf_wrong_arity(args, error);
 }
 
 bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct errbuf *error)
@@ -506,11 +506,11 @@ bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct er
         if (!known)
             return unknown_option(word, "BF.IMPORT takes VARIANT, CAPACITY, ERROR and REPLACE", error);
         if (i + 1 == args->argc)
-            return fail(error, "ERR syntax error: the last option has no value");
+            return bf_refuse(error, "ERR syntax error: the last option has no value");
         struct slice value = bf_arg(args, ++i);
         if (slice_is(word, "VARIANT")) {
             if (!slice_is(value, "na") && !slice_is(value, "me") && !slice_is(value, "ka"))
-                return fail(error, "ERR the variant is na, me or ka");
+                return bf_refuse(error, "ERR the variant is na, me or ka");
             out->variant = value;
         } else if (slice_is(word, "ERROR")) {
             if (!read_rate(value, &out->error_rate, error))
@@ -519,7 +519,7 @@ bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct er
             if (!read_capacity(value, &capacity, error))
                 return false;
             if (capacity < 1)
-                return fail(error, "ERR capacity must be at least 1");
+                return bf_refuse(error, "ERR capacity must be at least 1");
             out->capacity = (uint64_t)capacity;
         }
     }
@@ -530,7 +530,7 @@ bool bf_read_false_positives(const struct bf_args *args, uint32_t *count_out, st
 {
     int64_t count = 1;
     if (args->argc > 3)
-        return wrong_arity(args, error);
+        return bf_wrong_arity(args, error);
     if (args->argc == 3 && (!slice_to_int64(bf_arg(args, 2), &count) || count < 1 || count > UINT32_MAX)) {
         errbuf_set(error, "ERR count must be an integer in the range [1, %u]", UINT32_MAX);
         return false;

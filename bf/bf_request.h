@@ -40,6 +40,10 @@ struct bf_defaults {
 #define BF_KEY_TEXT 17
 const char *bf_key_text(uint64_t key, char out[BF_KEY_TEXT]);
 
+/* Set the whole text of an error reply, and return false. */
+bool bf_refuse(struct errbuf *error, const char *text);
+bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error);
+
 /* All functions below: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
 /* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [TTL seconds]

@@ -3,23 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* RedisBloom's CF.INFO counts its own structures: of a filter, and of each sub-filter. */
 #define INFO_FILTER_BYTES 40
 #define INFO_LAYER_BYTES  16
-
-static bool fail(struct errbuf *error, const char *text)
-{
-    errbuf_set(error, "%s", text);
-    return false;
-}
-
-static bool wrong_arity(const struct bf_args *args, struct errbuf *error)
-{
-    errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
-    return false;
-}
 
 /* ---- CF.RESERVE ---- */
 
@@ -68,9 +55,9 @@ static bool read_numbers(const struct bf_args *args, size_t at, const struct cuc
     out->keyed = false;
     out->key = 0;
     if (args->argc <= at || (args->argc - at) % 2 == 0)
-        return wrong_arity(args, error);
+        return bf_wrong_arity(args, error);
     if (!slice_to_int64(bf_arg(args, at), &capacity))
-        return fail(error, "Bad capacity");
+        return bf_refuse(error, "Bad capacity");
     size_t from = 1; /* the key, where RedisBloom begins to look */
     if (!read_option(args, "MAXITERATIONS", from, 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) ||
         !read_option(args, "BUCKETSIZE", from, 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
@@ -112,7 +99,7 @@ static bool read_rate_capacity(struct slice value, struct cuckoo_numbers *out, s
 {
     int64_t capacity;
     if (!slice_to_int64(value, &capacity))
-        return fail(error, "Bad capacity");
+        return bf_refuse(error, "Bad capacity");
     if (capacity < 1 || capacity > (int64_t)CUCKOO_MAX_CAPACITY) {
         errbuf_set(error, "Capacity must be in the range [1, %llu]", (unsigned long long)CUCKOO_MAX_CAPACITY);
         return false;
@@ -153,11 +140,11 @@ static bool read_rated(const struct bf_args *args, size_t at, const struct cucko
             return false;
         }
         if (last)
-            return wrong_arity(args, error);
+            return bf_wrong_arity(args, error);
         if (slice_is(word, "ERROR") && !read_rate(bf_arg(args, i + 1), &out->error_rate, error))
             return false;
         if (slice_is(word, "ITEMS") && (!slice_to_int64(bf_arg(args, i + 1), items_out) || *items_out < 1))
-            return fail(error, "ERR ITEMS must be a whole number of at least 1");
+            return bf_refuse(error, "ERR ITEMS must be a whole number of at least 1");
         i++;
     }
     return read_rate_capacity(bf_arg(args, at), out, error) &&
@@ -170,7 +157,7 @@ static bool is_keyed_without_rate(const struct bf_args *args, size_t at, struct 
 {
     if (!has_word(args, at, "KEYED"))
         return false;
-    return !fail(error, CF_KEYED_NO_RATE);
+    return !bf_refuse(error, CF_KEYED_NO_RATE);
 }
 
 bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
@@ -199,10 +186,11 @@ bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defau
         for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
             known = known || slice_is(bf_arg(args, i), words[w]);
         if (!known)
-            return fail(error, "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ERROR, ITEMS");
+            return bf_refuse(error,
+                             "ERR syntax error: the options are BUCKETSIZE, MAXITERATIONS, EXPANSION, ERROR, ITEMS");
     }
     if (find_option(args, "ITEMS", 2, &value) && (!slice_to_int64(value, &items) || items < 1))
-        return fail(error, "ERR ITEMS must be a whole number of at least 1");
+        return bf_refuse(error, "ERR ITEMS must be a whole number of at least 1");
     out->items = (uint64_t)items;
     return true;
 }
@@ -221,7 +209,7 @@ static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbe
     if (rated)
         return read_rate_capacity(word, numbers, error);
     if (!slice_to_int64(word, &capacity))
-        return fail(error, "Bad capacity");
+        return bf_refuse(error, "Bad capacity");
     if (!capacity_is_possible(capacity, numbers->bucket_size)) {
         errbuf_set(error, "Capacity must be in the range [cf-bucket-size * 2, %llu]",
                    (unsigned long long)CUCKOO_MAX_CAPACITY);
@@ -251,7 +239,7 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
 {
     bool rated = insert_has(args, "ERROR");
     if (!rated && insert_has(args, "KEYED"))
-        return fail(error, CF_KEYED_NO_RATE);
+        return bf_refuse(error, CF_KEYED_NO_RATE);
     *out = (struct cf_insert){.numbers = rated ? rate_defaults(defaults, insert_has(args, "KEYED")) : *defaults};
     if (!rated)
         out->numbers.keyed = false;
@@ -260,7 +248,7 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
             continue;
         if (slice_is(bf_arg(args, i), "ERROR")) {
             if (++i == args->argc)
-                return wrong_arity(args, error);
+                return bf_wrong_arity(args, error);
             if (!read_rate(bf_arg(args, i), &out->numbers.error_rate, error))
                 return false;
             continue;
@@ -268,7 +256,7 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
         switch (letter_of(bf_arg(args, i))) {
         case 'c':
             if (++i == args->argc)
-                return wrong_arity(args, error);
+                return bf_wrong_arity(args, error);
             if (!read_insert_capacity(bf_arg(args, i), &out->numbers, rated, error))
                 return false;
             break;
@@ -277,12 +265,12 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
             break;
         case 'i':
             out->first_item = i + 1;
-            return out->first_item < args->argc || wrong_arity(args, error);
+            return out->first_item < args->argc || bf_wrong_arity(args, error);
         default:
-            return fail(error, "Unknown argument received");
+            return bf_refuse(error, "Unknown argument received");
         }
     }
-    return wrong_arity(args, error);
+    return bf_wrong_arity(args, error);
 }
 
 size_t cf_first_item(const struct bf_args *args)
@@ -306,7 +294,7 @@ void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_n
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error)
 {
     *full_out = args->argc == 3 && slice_is(bf_arg(args, 2), "FULL");
-    return *full_out || args->argc == 2 || wrong_arity(args, error);
+    return *full_out || args->argc == 2 || bf_wrong_arity(args, error);
 }
 
 static void reply_full(const struct bf_out *out, const struct cuckoo_state *state)

@@ -252,13 +252,9 @@ static int put_layer(const bloomery_filter *filter, unsigned layer, unsigned cha
     struct bloom_layer_view view;
 
     bloomery_view(filter, layer, &view);
-    bool redisbloom = bloom_variant_is_redisbloom(view.shape.variant);
-    uint64_t bits = redisbloom ? redisbloom_layer_bytes(&view.shape) : 8 * view.shape.nwords;
-    if (redisbloom)
-        bits_file_encode_header(bloom_filter_params(filter->alone.filter), &view.shape, view.items, piece);
-    else
-        filterdb_encode_header(&view.shape, piece);
-    int rc = put(ctx, piece, redisbloom ? BITS_FILE_HEADER_BYTES : FILTERDB_HEADER_BYTES);
+    size_t header = export_file_header(bloom_filter_params(filter->alone.filter), &view.shape, view.items, piece);
+    uint64_t bits = export_file_bytes(&view.shape) - header;
+    int rc = put(ctx, piece, header);
     for (uint64_t from = 0; rc == 0 && from < bits; from += PIECE) {
         size_t n = bits - from < PIECE ? (size_t)(bits - from) : PIECE;
         filterdb_encode_words((enum bloom_variant)view.shape.variant, view.words + from / 8, (n + 7) / 8, piece);
@@ -285,8 +281,7 @@ uint64_t bloomery_bytes(const bloomery_filter *filter)
     for (unsigned i = 0; i < bloomery_layers(filter); i++) {
         struct bloom_layer_view view;
         bloomery_view(filter, i, &view);
-        bytes += bloom_variant_is_redisbloom(filter->variant) ? bits_file_bytes(&view.shape)
-                                                              : filterdb_bytes(view.shape.nwords);
+        bytes += export_file_bytes(&view.shape);
     }
     return bytes;
 }

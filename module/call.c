@@ -157,8 +157,7 @@ bool call_open(struct call *call)
     return open_bloom(call, false) && is_whole(call);
 }
 
-/* False, after an error reply, if the key of the filter is not here. */
-static inline bool has_its_key(struct call *call)
+bool call_has_its_key(struct call *call)
 {
     uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
     char text[BF_KEY_TEXT];
@@ -169,12 +168,12 @@ static inline bool has_its_key(struct call *call)
 
 bool call_open_to_ask(struct call *call)
 {
-    return open_bloom(call, false) && is_whole(call) && has_its_key(call);
+    return open_bloom(call, false) && is_whole(call) && call_has_its_key(call);
 }
 
 bool call_open_to_query(struct call *call)
 {
-    return open_bloom(call, true) && is_whole(call) && has_its_key(call);
+    return open_bloom(call, true) && is_whole(call) && call_has_its_key(call);
 }
 
 bool call_open_existing(struct call *call)

@@ -39,6 +39,9 @@ struct bf_out call_out(struct call *call);
  * error reply: the key holds something else, or a filter that is only half there. */
 bool call_open(struct call *call);
 
+/* False, after an error reply, if the key of the filter, if there is one, is not here. */
+bool call_has_its_key(struct call *call);
+
 /* call_open() for a command that hashes items: the key of a KEYED filter must be here, too. */
 bool call_open_to_ask(struct call *call);
 

@@ -23,16 +23,6 @@ static uint64_t hash_of(const struct call *call, size_t i)
 
 /* ---- creating ---- */
 
-/* False, after an error reply, if the key of the filter is not here. */
-static bool has_its_key(struct call *call)
-{
-    uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
-    char text[BF_KEY_TEXT];
-    if (key)
-        call_error(call, BF_NO_KEY, bf_key_text(key, text));
-    return key == 0;
-}
-
 /* Makes the filter of a call that is open for writing and has none, and tells everybody. False after an error reply. */
 static bool make(struct call *call, const struct cuckoo_numbers *numbers)
 {
@@ -100,7 +90,7 @@ static bool open_for_add(struct call *call, const struct cuckoo_numbers *numbers
     if (!call_open_cuckoo(call))
         return false;
     if (call->value)
-        return has_its_key(call) && is_open(call);
+        return call_has_its_key(call) && is_open(call);
     if (!may_create || (!settings.auto_create && !call_must_obey(call))) {
         engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
         return false;
@@ -231,7 +221,7 @@ HANDLER(cmd_cf_insertnx)
 static bool for_question(struct call *call, const struct bloom_filter **filter_out)
 {
     *filter_out = call_find_cuckoo(call) == CALL_THERE ? value_filter(call->value) : NULL;
-    return !*filter_out || has_its_key(call);
+    return !*filter_out || call_has_its_key(call);
 }
 
 HANDLER(cmd_cf_exists)
@@ -290,7 +280,7 @@ HANDLER(cmd_cf_del)
         engine.ReplyWithError(call->ctx, CF_DEL_MISSING);
         return;
     }
-    if (!has_its_key(call))
+    if (!call_has_its_key(call))
         return;
     uint64_t hash = hash_of(call, 2);
     bool deleted = delete_one(value_filter(call->value), hash);

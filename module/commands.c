@@ -6,23 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_arg.h"
 #include "handlers.h"
 
-#define COMMAND(text)           .name = text
-#define KEYS(from, to, by, ...) .first_key = from, .last_key = to, .key_step = by, .key_flags = __VA_ARGS__
-#define ONE_KEY(...)            KEYS(1, 1, 1, __VA_ARGS__)
-#define ARGS(...)                                      \
-    .args = (const struct command_arg[]){__VA_ARGS__}, \
-    .nargs = sizeof((const struct command_arg[]){__VA_ARGS__}) / sizeof(struct command_arg)
-#define KEY_ARG                      \
-    {                                \
-        .name = "key", .type = "key" \
-    }
-#define WORD_ARG(n, t)                              \
-    {                                               \
-        .name = n, .type = "pure-token", .token = t \
-    }
-#define INFO_FILE /* SSTables are the daemon's */
+#define COMMAND(text) .name = text
+#define INFO_FILE     /* SSTables are the daemon's */
 
 static const struct command rows[] = {
 #include "bf_commands.def"

@@ -23,13 +23,7 @@ enum {
     CMD_TURNS = 0,
 };
 
-struct command_arg {
-    const char *name, *type, *token;
-    bool optional, multiple;
-    const char *since;
-    const struct command_arg *args;
-    size_t nargs;
-};
+struct command_arg; /* command_arg.h */
 
 /* A row of bf_commands.def or cf_commands.def. */
 struct command {

@@ -120,44 +120,63 @@ static struct engine_string **word_list(size_t n)
     return list;
 }
 
-/* The hashes of the items whose bit is set, as words of 16 bytes, in pieces of bounded size. */
-static void replicate_hashes(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
+/* The hash of an item, as a word: 16 bytes, or 8 in a cuckoo filter. */
+static struct engine_string *hash_word(const struct bloom_filter *filter, struct slice item)
 {
-    const struct bloom_filter *filter = value_filter(call->value);
+    unsigned char bytes[16], *end;
+    if (bloom_params_is_cuckoo(bloom_filter_params(filter))) {
+        end = le64_put(bytes, cuckoo_hash_for(filter, item.ptr, item.len));
+    } else {
+        struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
+        end = le64_put(le64_put(bytes, hash.h1), hash.h2);
+    }
+    return engine.CreateString(NULL, (const char *)bytes, (size_t)(end - bytes));
+}
+
+/* The hashes of the items whose bit is set, in pieces of bounded size. Of a KEYED filter: who applies this needs no
+ * key. */
+static void replicate_hashes(struct call *call, const char *what, size_t first, const uint32_t *added, size_t from,
+                             size_t n)
+{
     struct engine_string *hashes[64];
     size_t count = 0, most = sizeof(hashes) / sizeof(hashes[0]);
     for (size_t i = from; i < from + n; i++) {
-        if (added[i / 32] >> (i % 32) & 1) {
-            struct slice item = call_arg(call, first + i);
-            struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
-            unsigned char bytes[16];
-            le64_put(le64_put(bytes, hash.h1), hash.h2);
-            hashes[count++] = engine.CreateString(NULL, (const char *)bytes, sizeof(bytes));
-        }
+        if (added[i / 32] >> (i % 32) & 1)
+            hashes[count++] = hash_word(value_filter(call->value), call_arg(call, first + i));
         if (count == 0 || (count < most && i + 1 < from + n))
             continue;
-        engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "ADD", hashes, count);
+        engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], what, hashes, count);
         while (count > 0)
             engine.FreeString(NULL, hashes[--count]);
     }
 }
 
-void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
+/* The items whose bit is set: *list_out, valid until the next call, and their number. Without memory for the list each
+ * is told by `one`, and 0 returned. */
+static size_t added_items(struct call *call, const char *one, size_t first, const uint32_t *added, size_t from,
+                          size_t n, struct engine_string ***list_out)
 {
-    if (bloom_filter_params(value_filter(call->value))->key) {
-        replicate_hashes(call, first, added, from, n);
-        return;
-    }
-    struct engine_string **list = word_list(n);
+    struct engine_string **list = *list_out = word_list(n);
     size_t count = 0;
     for (size_t i = from; i < from + n; i++) {
         if (!(added[i / 32] >> (i % 32) & 1))
             continue;
         if (list)
             list[count++] = call->argv[first + i];
-        else /* without memory for the list: one by one */
-            engine.Replicate(call->ctx, names.add, "ss", call->argv[1], call->argv[first + i]);
+        else
+            engine.Replicate(call->ctx, one, "ss", call->argv[1], call->argv[first + i]);
     }
+    return count;
+}
+
+void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
+{
+    struct engine_string **list;
+    if (bloom_filter_params(value_filter(call->value))->key) {
+        replicate_hashes(call, "ADD", first, added, from, n);
+        return;
+    }
+    size_t count = added_items(call, names.add, first, added, from, n, &list);
     if (count > 0)
         engine.Replicate(call->ctx, count == 1 ? names.add : names.madd, "sv", call->argv[1], list, count);
 }
@@ -192,27 +211,6 @@ void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers)
                      "MAXITERATIONS", words[2], "EXPANSION", words[3]);
 }
 
-/* Of a KEYED filter: who applies this needs no key. */
-static void replicate_cuckoo_hashes(struct call *call, size_t first, const uint32_t *added, size_t n)
-{
-    const struct bloom_filter *filter = value_filter(call->value);
-    struct engine_string *hashes[64];
-    size_t count = 0, most = sizeof(hashes) / sizeof(hashes[0]);
-    for (size_t i = 0; i < n; i++) {
-        if (added[i / 32] >> (i % 32) & 1) {
-            struct slice item = call_arg(call, first + i);
-            unsigned char bytes[8];
-            le64_put(bytes, cuckoo_hash_for(filter, item.ptr, item.len));
-            hashes[count++] = engine.CreateString(NULL, (const char *)bytes, sizeof(bytes));
-        }
-        if (count == 0 || (count < most && i + 1 < n))
-            continue;
-        engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], "CFADD", hashes, count);
-        while (count > 0)
-            engine.FreeString(NULL, hashes[--count]);
-    }
-}
-
 void effect_cuckoo_deleted(struct call *call, uint64_t hash)
 {
     unsigned char bytes[8];
@@ -226,25 +224,19 @@ void effect_cuckoo_deleted(struct call *call, uint64_t hash)
 
 void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came)
 {
+    struct engine_string **list;
     if (bloom_filter_params(value_filter(call->value))->key) {
-        replicate_cuckoo_hashes(call, first, added, n);
+        replicate_hashes(call, "CFADD", first, added, 0, n);
         return;
     }
     if (as_it_came) {
         effect_verbatim(call);
         return;
     }
-    struct engine_string **list = n > 1 ? word_list(n) : NULL;
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!(added[i / 32] >> (i % 32) & 1))
-            continue;
-        if (list)
-            list[count++] = call->argv[first + i];
-        else /* without memory for the list: one by one */
-            engine.Replicate(call->ctx, names.cf_add, "ss", call->argv[1], call->argv[first + i]);
-    }
-    if (count > 0)
+    size_t count = added_items(call, names.cf_add, first, added, 0, n, &list);
+    if (count > 0 && n == 1)
+        engine.Replicate(call->ctx, names.cf_add, "ss", call->argv[1], list[0]);
+    else if (count > 0)
         engine.Replicate(call->ctx, names.cf_insert, "scv", call->argv[1], "ITEMS", list, count);
 }
 

@@ -5,6 +5,7 @@
 
 #include "bloom_window_follow.h"
 #include "clock.h"
+#include "grow.h"
 #include "settings.h"
 #include "lock.h"
 
@@ -87,14 +88,7 @@ static size_t place_of(const struct bloom_filter *filter)
 void window_empty_later(struct engine_ctx *ctx, struct bloom_filter *filter)
 {
     lock_take(&dropped.lock);
-    if (dropped.n == dropped.room) {
-        struct bloom_filter **larger = realloc(dropped.filters, (dropped.room * 2 + 4) * sizeof(*larger));
-        if (larger) {
-            dropped.filters = larger;
-            dropped.room = dropped.room * 2 + 4;
-        }
-    }
-    if (place_of(filter) == dropped.n && dropped.n < dropped.room)
+    if (GROW(dropped.filters, dropped.n, dropped.room) == 0 && place_of(filter) == dropped.n)
         dropped.filters[dropped.n++] = filter;
     bool begins = !dropped.timed && dropped.n > 0;
     dropped.timed |= begins;

@@ -267,7 +267,9 @@ static int demand_ok(struct peer *peer, const char *what, struct errbuf *err)
 int peer_log_in(struct peer *peer, const struct peer_address *address, struct errbuf *err)
 {
     char number[PEER_NUMBER_SIZE];
-    int status = 0;
+    int status = peer_connect(peer, address, err);
+    if (status != 0)
+        return status;
     if (address->password && address->user)
         PEER_PUT(peer, PEER_WORD("AUTH"), PEER_WORD(address->user), PEER_WORD(address->password));
     else if (address->password)

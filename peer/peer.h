@@ -76,8 +76,8 @@ void peer_set_deadline(struct peer *peer, int64_t ms);
 int peer_connect(struct peer *peer, const struct peer_address *address, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Sends AUTH and SELECT if the address needs them. -EACCES with the server's error text if it refuses; -EAGAIN while it
- * is loading. */
+/* peer_connect(), and AUTH and SELECT if the address needs them. -EACCES with the server's error text if it refuses;
+ * -EAGAIN while it is loading. */
 int peer_log_in(struct peer *peer, const struct peer_address *address, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -1,6 +1,5 @@
 /* Connects to an address within a time limit. */
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
+
 #define LINE_MAX_BYTES (64 * 1024) /* of a header line: an error text has no other limit */
-#define NODES_MIN      16
 
 void resp_reply_reader_deinit(struct resp_reply_reader *reader)
 {
@@ -17,15 +18,7 @@ void resp_reply_reader_deinit(struct resp_reply_reader *reader)
 
 static struct resp_reply_node *add_node(struct resp_reply_reader *reader)
 {
-    if (reader->count == reader->size) {
-        size_t size = reader->size ? reader->size * 2 : NODES_MIN;
-        struct resp_reply_node *nodes = realloc(reader->nodes, size * sizeof(*nodes));
-        if (!nodes)
-            return NULL;
-        reader->nodes = nodes;
-        reader->size = size;
-    }
-    return &reader->nodes[reader->count++];
+    return GROW(reader->nodes, reader->count, reader->size) == 0 ? &reader->nodes[reader->count++] : NULL;
 }
 
 /* The kinds of elements by their first byte. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "filterdb.h"
 #include "redisbloom.h"
 
 #define MAGIC   "BLOOMRBL"
@@ -66,4 +67,20 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
     if (rc == BLOOM_OK)
         *items_out = layer.count;
     return rc;
+}
+
+uint64_t export_file_bytes(const struct bloom_shape *shape)
+{
+    return bloom_variant_is_redisbloom(shape->variant) ? bits_file_bytes(shape) : filterdb_bytes(shape->nwords);
+}
+
+size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
+                          unsigned char out[BITS_FILE_HEADER_BYTES])
+{
+    if (bloom_variant_is_redisbloom(shape->variant)) {
+        bits_file_encode_header(params, shape, items, out);
+        return BITS_FILE_HEADER_BYTES;
+    }
+    filterdb_encode_header(shape, out);
+    return FILTERDB_HEADER_BYTES;
 }

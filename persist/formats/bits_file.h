@@ -5,6 +5,7 @@
 #ifndef BLOOMERY_BITS_FILE_H
 #define BLOOMERY_BITS_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "bloom_params.h"
@@ -18,6 +19,12 @@ uint64_t bits_file_bytes(const struct bloom_shape *shape);
 /* `items` are those in the layer. */
 void bits_file_encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                              unsigned char out[BITS_FILE_HEADER_BYTES]);
+
+/* A layer as others get it: such a file, or a Filter.db for a layout of Cassandra's. Its size; its header, whose length
+ * is returned. Behind it are the words, or the beginning of them. */
+uint64_t export_file_bytes(const struct bloom_shape *shape);
+size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
+                          unsigned char out[BITS_FILE_HEADER_BYTES]);
 
 /* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it. Verifies every number;
  * the parameters are those of a filter whose first layer this is, and bits_file_bytes() of the shape is not above

@@ -1,6 +1,5 @@
 #include "rdb_file.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "rdb_value.h"

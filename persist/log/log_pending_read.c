@@ -1,7 +1,6 @@
 /* Reading. Only the heads of the chunks are looked at until it is known which ones hold something: the file of a
  * process that was busy is large, and little of it is pending. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

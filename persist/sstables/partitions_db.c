@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "grow.h"
+#include "try.h"
 
 #define FOOTER    24 /* of the file: where the first key is, the number of keys, the root */
 #define NODE_HEAD 3
@@ -174,14 +176,9 @@ static int read_place(struct partitions_db *trie, const struct node *node, struc
 
 static int push(struct partitions_db *trie, uint64_t at)
 {
-    if (trie->nsteps == trie->steps_size) {
-        size_t size = trie->steps_size ? 2 * trie->steps_size : 64;
-        struct partitions_step *steps = size > STEPS_MAX ? NULL : realloc(trie->steps, size * sizeof(*steps));
-        if (!steps)
-            return size > STEPS_MAX ? -ERANGE : -ENOMEM;
-        trie->steps = steps;
-        trie->steps_size = size;
-    }
+    if (trie->nsteps == STEPS_MAX)
+        return -ERANGE;
+    TRY(GROW(trie->steps, trie->nsteps, trie->steps_size));
     trie->steps[trie->nsteps++] = (struct partitions_step){at, 0};
     return 0;
 }

@@ -9,7 +9,6 @@
 #ifndef BLOOMERY_MANIFEST_H
 #define BLOOMERY_MANIFEST_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <xxhash.h>

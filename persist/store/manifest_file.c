@@ -81,18 +81,6 @@ int record_read(struct record_reader *reader, uint64_t offset, const struct mani
     return 0;
 }
 
-int record_parse(struct record_reader *reader, const char *text, size_t len, const struct manifest_filter **filter_out,
-                 struct errbuf *err)
-{
-    manifest_parser_restart(&reader->parser, 0);
-    int rc = manifest_parser_feed(&reader->parser, text, len, err);
-
-    if (rc != RECORD_COMPLETE)
-        return rc < 0 ? rc : -EIO;
-    *filter_out = &reader->parser.filter;
-    return 0;
-}
-
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err)
 {
     char *buf = malloc(WINDOW_BYTES);

@@ -32,10 +32,6 @@ void record_reader_deinit(struct record_reader *reader);
 int record_read(struct record_reader *reader, uint64_t offset, const struct manifest_filter **filter_out,
                 struct errbuf *err);
 
-/* The same for a record in memory: the bytes from `text` on. */
-int record_parse(struct record_reader *reader, const char *text, size_t len, const struct manifest_filter **filter_out,
-                 struct errbuf *err);
-
 /* Feeds the whole file to a parser. 0, MANIFEST_DAMAGED, -errno, or what a callback of the parser returned. */
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err);
 

@@ -1,6 +1,5 @@
 /* Reports of the store, and answers about it as a whole. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

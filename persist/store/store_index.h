@@ -6,7 +6,6 @@
 #ifndef BLOOMERY_STORE_INDEX_H
 #define BLOOMERY_STORE_INDEX_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -7,7 +7,6 @@
 #include "store_pack.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -24,6 +24,16 @@ int save_manifest_error(const struct store *store, int rc, struct errbuf *err)
     return rc;
 }
 
+/* One that is in memory; valid until the next call. */
+static int parse_record(struct save *save, const char *text, size_t len, const struct manifest_filter **filter_out,
+                        struct errbuf *err)
+{
+    parsed_record_deinit(&save->parsed);
+    int rc = parsed_record_init(&save->parsed, text, len, err);
+    *filter_out = save->parsed.filter;
+    return rc;
+}
+
 int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,
                 struct errbuf *err)
 {
@@ -33,8 +43,8 @@ int save_record(struct save *save, const struct index_entry *entry, const struct
         return record_read(&save->committed, entry->offset, filter_out, err);
     /* Unwritten lines are read from memory: this works on a full disk, too. */
     if (entry->offset >= manifest->offset)
-        return record_parse(&save->fresh, manifest->pending.ptr + (entry->offset - manifest->offset),
-                            manifest->pending.len - (size_t)(entry->offset - manifest->offset), filter_out, err);
+        return parse_record(save, manifest->pending.ptr + (entry->offset - manifest->offset), entry->len, filter_out,
+                            err);
     /* The window may have been read before the file grew, but its bytes have not changed since. */
     return record_read(&save->fresh, entry->offset, filter_out, err);
 }
@@ -134,10 +144,7 @@ static int find_record(struct save *save, const struct store_item *item, struct 
     if (!present->written)
         return 0;
     present->flags = INDEX_TAKEN;
-    parsed_record_deinit(&save->parsed);
-    int rc = parsed_record_init(&save->parsed, present->written->text, present->written->len, err);
-    present->record = save->parsed.filter;
-    return rc;
+    return parse_record(save, present->written->text, present->written->len, &present->record, err);
 }
 
 /* The files stay; the name and the expiry are those of the item. */

@@ -32,7 +32,7 @@ struct save {
     struct record_reader fresh;     /* of the new one */
     struct record_writer manifest;  /* the new one, MANIFEST.new; fd -1: the store has it, or there is none */
     struct manifest_filter record;  /* the record that is being built */
-    struct parsed_record parsed;    /* the latest record of store_write() that was read */
+    struct parsed_record parsed;    /* the latest record that was read from memory */
     struct layer_io io;
     struct pack_writer pack;
     uint32_t pack_slot;          /* of the open one */

@@ -32,8 +32,7 @@ int parsed_record_init(struct parsed_record *parsed, const char *text, size_t le
 
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
-    if (rc == 0 &&
-        (!parsed->filter || parsed->filter->pack || parsed->parser.line.len > 0 || parsed->parser.nfilters != 1)) {
+    if (rc == 0 && (!parsed->filter || parsed->parser.line.len > 0 || parsed->parser.nfilters != 1)) {
         errbuf_set(err, "not the record of one filter");
         rc = MANIFEST_DAMAGED;
     }
@@ -289,7 +288,12 @@ static int record_numbers(const char *record, size_t len, uint64_t *id_out, uint
         return rc == -EINVAL ? STORE_DAMAGED : rc;
     *newest_out = manifest_filter_newest(parsed.filter);
     *id_out = parsed.filter->id;
+    bool packed = parsed.filter->pack;
     parsed_record_deinit(&parsed);
+    if (packed) {
+        errbuf_set(err, "not the record of one filter");
+        return STORE_DAMAGED;
+    }
     if (*id_out < MANIFEST_MAX_NUMBER / 2 && *newest_out <= MANIFEST_MAX_NUMBER / 2)
         return 0;
     errbuf_set(err,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
+
 static int compare(const struct prefix_entry *entry, const char *name, size_t len)
 {
     size_t common = entry->len < len ? entry->len : len;
@@ -69,14 +71,8 @@ static void give_parent(struct prefix_table *table, size_t at, struct prefix_ent
 
 int prefix_table_insert(struct prefix_table *table, struct prefix_entry *entry)
 {
-    if (table->count == table->size) {
-        size_t size = table->size ? 2 * table->size : 4;
-        struct prefix_entry **sorted = realloc(table->sorted, size * sizeof(struct prefix_entry *));
-        if (!sorted)
-            return -ENOMEM;
-        table->sorted = sorted;
-        table->size = size;
-    }
+    if (GROW(table->sorted, table->count, table->size) != 0)
+        return -ENOMEM;
     size_t at = count_before(table, entry->name, entry->len, false);
     entry->parent = prefix_table_longest(table, entry->name, entry->len);
     memmove(&table->sorted[at + 1], &table->sorted[at], (table->count - at) * sizeof(struct prefix_entry *));

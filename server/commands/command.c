@@ -5,6 +5,7 @@
 #include "command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
@@ -96,6 +97,15 @@ bool read_database(struct reply *reply, struct slice arg, const char *not_a_numb
     else
         reply_error(reply, "ERR value is not an integer or out of range");
     return false;
+}
+
+void command_defer_copy(struct command_ctx *ctx, void (*run)(struct command_job *job), const void *data, size_t size)
+{
+    void *copy = malloc(size);
+    if (copy)
+        command_defer(ctx, run, memcpy(copy, data, size));
+    else
+        reply_error(ctx->reply, "ERR out of memory");
 }
 
 /* ---- finding ---- */

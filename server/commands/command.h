@@ -160,6 +160,9 @@ struct command_job {
  * all clients would wait for the job; commands that always defer have CMD_DEFERS and are refused there before. */
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
 
+/* The same with a copy of the data. */
+void command_defer_copy(struct command_ctx *ctx, void (*run)(struct command_job *job), const void *data, size_t size);
+
 /* Before command_defer(): whether the arguments lie in memory of the connection's own, as large ones do. That then
  * passes to the job: they stay valid where they are until it has ended, and need not be copied. */
 bool command_keep_arguments(struct command_ctx *ctx);

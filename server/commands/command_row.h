@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct command_arg; /* command_arg.h */
 struct command_ctx;
 
 /* Its flags. */
@@ -52,19 +53,6 @@ enum command_secrets {
     SECRETS_OF_SETTINGS,
     SECRETS_OF_CALL,         /* as in the command that follows */
     SECRETS_OF_CALL_BY_USER, /* the same, behind a user's name */
-};
-
-/* An argument for COMMAND DOCS. */
-struct command_arg {
-    const char *name;
-    const char *type;  /* "key", "string", "integer", "double", "pure-token", "oneof", "block", "pattern" */
-    const char *token; /* NULL or the word in front of it, or the word itself for "pure-token" */
-    bool optional;
-    bool multiple;
-    bool multiple_token;            /* the token comes with each of them */
-    const char *since;              /* NULL, or the version of Redis that added it to the command */
-    const struct command_arg *args; /* of "oneof" and "block" */
-    size_t nargs;
 };
 
 /* The reply of COMMAND follows from the row alone, so a row also holds fields that only clients read. Flags, categories

@@ -3,29 +3,15 @@
 #include <stddef.h>
 
 #include "command.h"
+#include "command_arg.h"
 #include "handlers.h"
 
 #define COMMAND(command_name)               .name = command_name, .full_name = command_name
 #define SUBCOMMAND(container, command_name) .name = command_name, .full_name = container "|" command_name
-#define KEYS(from, to, by, ...)             .first_key = from, .last_key = to, .key_step = by, .key_flags = __VA_ARGS__
-#define ONE_KEY(...)                        KEYS(1, 1, 1, __VA_ARGS__)
 #define ALL_KEYS(...)                       KEYS(1, -1, 1, __VA_ARGS__)
-#define ARGS(...)                                      \
-    .args = (const struct command_arg[]){__VA_ARGS__}, \
-    .nargs = sizeof((const struct command_arg[]){__VA_ARGS__}) / sizeof(struct command_arg)
-#define SUBCOMMANDS(rows) .subcommands = rows, .nsubcommands = sizeof(rows) / sizeof((rows)[0])
-
-/* The arguments that several commands have. */
-#define KEY_ARG                      \
-    {                                \
-        .name = "key", .type = "key" \
-    }
-#define WORD_ARG(n, t)                              \
-    {                                               \
-        .name = n, .type = "pure-token", .token = t \
-    }
-#define INFO_FILE  , WORD_ARG("FILE", "FILE") /* SSTables */
-#define ONOFF_ARGS ARGS(WORD_ARG("on", "ON"), WORD_ARG("off", "OFF"))
+#define SUBCOMMANDS(rows)                   .subcommands = rows, .nsubcommands = sizeof(rows) / sizeof((rows)[0])
+#define INFO_FILE                           , WORD_ARG("FILE", "FILE") /* SSTables */
+#define ONOFF_ARGS                          ARGS(WORD_ARG("on", "ON"), WORD_ARG("off", "OFF"))
 
 #include "commands_sub.def"
 #include "commands_sub_admin.def"

@@ -101,7 +101,6 @@ static const struct cost_row {
     {cmd_bf_plan, COST_BY_WORDS, 100000},
     {cmd_memory_usage, COST_BY_WORDS, 8000},
     {cmd_del, COST_BY_WORDS, 500, 350},
-    {cmd_unlink, COST_BY_WORDS, 500, 350},
     {cmd_expire, COST_BY_WORDS, 1000},
     {cmd_pexpire, COST_BY_WORDS, 1000},
     {cmd_expireat, COST_BY_WORDS, 1000},

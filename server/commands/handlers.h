@@ -31,7 +31,6 @@ HANDLER(cmd_copy);
 
 /* cmd_keys.c */
 HANDLER(cmd_del);
-HANDLER(cmd_unlink);
 HANDLER(cmd_exists);
 HANDLER(cmd_touch);
 HANDLER(cmd_type);

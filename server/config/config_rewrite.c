@@ -2,14 +2,12 @@
  * that differs from the one in force replaces the last line that sets it, or is added at the end. Then the new text is
  * read as a start would read it; it is not written unless it gives the settings in force. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "config_file.h"
 #include "config_internal.h"

@@ -13,24 +13,6 @@
 
 /* ---- numbers ---- */
 
-/* Reads digits of the base: at least one, at most 64 bits. */
-static bool parse_digits(struct slice text, unsigned base, uint64_t *value_out)
-{
-    uint64_t value = 0;
-
-    if (text.len == 0)
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned digit = (unsigned char)text.ptr[i] - (unsigned)'0';
-
-        if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
-            __builtin_add_overflow(value, digit, &value))
-            return false;
-    }
-    *value_out = value;
-    return true;
-}
-
 /* As in Redis, decimal numbers have no leading zero (sizes in bytes may). The only negative number that a setting may
  * take is -1; others are out of range, not malformed. */
 static enum config_fault parse_integer(const struct config_row *row, struct slice text, int64_t *value_out)
@@ -41,7 +23,7 @@ static enum config_fault parse_integer(const struct config_row *row, struct slic
 
     if (negative)
         text = (struct slice){text.ptr + 1, text.len - 1};
-    if ((base == 10 && text.len > 1 && text.ptr[0] == '0') || !parse_digits(text, base, &value) ||
+    if ((base == 10 && text.len > 1 && text.ptr[0] == '0') || !slice_to_digits(text, base, &value) ||
         value > (uint64_t)INT64_MAX + negative || (negative && value == 0))
         return FAULT_FORM;
     if (negative && value == 1 && row->flags & CONFIG_OR_MINUS_1) {
@@ -59,7 +41,7 @@ static enum config_fault parse_share(struct slice digits, uint64_t *value_out)
 {
     uint64_t percent;
 
-    if (!parse_digits(digits, 10, &percent))
+    if (!slice_to_digits(digits, 10, &percent))
         return FAULT_FORM;
     if (percent > 100)
         return FAULT_SHARE;
@@ -99,7 +81,7 @@ static enum config_fault parse_bytes(const struct config_row *row, struct slice 
             break;
         }
     }
-    if (!parse_digits(text, 10, &value) || __builtin_mul_overflow(value, factor, &value))
+    if (!slice_to_digits(text, 10, &value) || __builtin_mul_overflow(value, factor, &value))
         return FAULT_FORM;
     if (value < row->min || value > row->max)
         return FAULT_RANGE;
@@ -321,10 +303,10 @@ static enum config_fault parse_rules(struct slice text, struct config_rules *val
         return FAULT_NO_MEMORY;
     for (; rules.count < n / 2; rules.count++) {
         uint64_t seconds = 0, changes = 0;
-        bool good =
-            config_next_word(&text, &word) && parse_digits(word, 10, &seconds) && seconds >= 1 && seconds <= INT32_MAX;
+        bool good = config_next_word(&text, &word) && slice_to_digits(word, 10, &seconds) && seconds >= 1 &&
+                    seconds <= INT32_MAX;
 
-        good = config_next_word(&text, &word) && parse_digits(word, 10, &changes) && good;
+        good = config_next_word(&text, &word) && slice_to_digits(word, 10, &changes) && good;
         if (!good) {
             free(rules.items);
             return FAULT_FORM;

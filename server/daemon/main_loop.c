@@ -1,6 +1,5 @@
 #include "main_loop.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

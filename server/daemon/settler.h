@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "bloom_filter.h"
-
 struct settler {
     uv_work_t work;
     uv_loop_t *loop;

@@ -1,6 +1,5 @@
 #include "journal_controls.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define CHUNK_ROOM   (PENDING_CHUNK_WORDS * 8)

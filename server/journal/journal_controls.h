@@ -6,7 +6,6 @@
 #ifndef BLOOMERY_JOURNAL_CONTROLS_H
 #define BLOOMERY_JOURNAL_CONTROLS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -5,8 +5,6 @@
  *
  * Filters that have changed since the last save cannot leave. If the others free too little, the round saves and sweeps
  * again. If that does not help either, the evictor is stuck for a moment, and commands that need memory are refused. */
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,5 @@
 #include "persistence.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -108,36 +107,27 @@ void persistence_config_replace(struct server *server, struct config *now)
 
 /* ---- effects ---- */
 
-static void note_creation(struct journal *journal, const struct registry_effect *effect)
+/* The record of a filter that has come into being. */
+static struct log_control control_of(enum log_control_kind kind, const struct registry_effect *effect)
 {
-    const struct bloom_filter *filter = entry_shape(effect->entry);
-    struct bloom_layer_view view;
-    bloom_filter_layer(filter, 0, &view);
-    journal_note(journal, &(struct log_control){
-                              .kind = LOG_CREATE,
-                              .id = effect->id,
-                              .replaced_id = effect->replaced_id,
-                              .name = effect->name.ptr,
-                              .name_len = effect->name.len,
-                              .expires_ms = effect->expires_ms,
-                              .params = *bloom_filter_params(filter),
-                              .shape = view.shape,
-                          });
+    return (struct log_control){
+        .kind = kind,
+        .id = effect->id,
+        .replaced_id = effect->replaced_id,
+        .name = effect->name.ptr,
+        .name_len = effect->name.len,
+        .expires_ms = effect->expires_ms,
+        .params = *bloom_filter_params(entry_shape(effect->entry)),
+    };
 }
 
-static void note_files(struct journal *journal, const struct registry_effect *effect,
-                       const struct persistence_contents *contents)
+static void note_creation(struct journal *journal, const struct registry_effect *effect)
 {
-    journal_note(journal, &(struct log_control){
-                              .kind = LOG_LOADED,
-                              .id = effect->id,
-                              .replaced_id = effect->replaced_id,
-                              .record = contents->ptr,
-                              .record_len = contents->len,
-                          });
-    /* The record has the time that was asked for, not one that was kept from the filter before. */
-    journal_note(journal,
-                 &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
+    struct log_control control = control_of(LOG_CREATE, effect);
+    struct bloom_layer_view view;
+    bloom_filter_layer(entry_shape(effect->entry), 0, &view);
+    control.shape = view.shape;
+    journal_note(journal, &control);
 }
 
 static void note_contents(struct journal *journal, const struct registry_effect *effect)
@@ -147,21 +137,14 @@ static void note_contents(struct journal *journal, const struct registry_effect 
         journal_missed(journal);
         return;
     }
-    if (contents->in_files) {
-        note_files(journal, effect, contents);
-        return;
-    }
-    journal_note(journal, &(struct log_control){
-                              .kind = LOG_FILLED,
-                              .id = effect->id,
-                              .replaced_id = effect->replaced_id,
-                              .name = effect->name.ptr,
-                              .name_len = effect->name.len,
-                              .expires_ms = effect->expires_ms,
-                              .params = *bloom_filter_params(entry_shape(effect->entry)),
-                              .record = contents->ptr,
-                              .record_len = contents->len,
-                          });
+    struct log_control control = control_of(contents->in_files ? LOG_LOADED : LOG_FILLED, effect);
+    control.record = contents->ptr;
+    control.record_len = contents->len;
+    journal_note(journal, &control);
+    if (contents
+            ->in_files) /* the record has the time that was asked for, not one that was kept from the filter before */
+        journal_note(journal,
+                     &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
 }
 
 static void note_swap(const struct server *server, struct journal *journal, const struct registry_effect *effect)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "entry_internal.h"
+#include "grow.h"
 
 #define PAGE_NODES 1024u /* 16 kB */
 
@@ -39,14 +40,8 @@ bool expiry_heap_reserve(struct expiry_heap *heap)
         return false;
     if ((heap->count + SHIFT) / PAGE_NODES < heap->npages)
         return true;
-    if (heap->npages == heap->pages_size) {
-        size_t size = heap->pages_size ? heap->pages_size * 2 : 16;
-        struct expiry_node **pages = realloc(heap->pages, size * sizeof(*pages));
-        if (!pages)
-            return false;
-        heap->pages = pages;
-        heap->pages_size = size;
-    }
+    if (GROW(heap->pages, heap->npages, heap->pages_size) != 0)
+        return false;
     struct expiry_node *page = aligned_alloc(64, PAGE_NODES * sizeof(*page));
     if (!page)
         return false;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "entry_internal.h"
+#include "grow.h"
 
 static struct walk_note note_of(struct entry *owner, struct entry *holder)
 {
@@ -27,15 +28,7 @@ static bool queue_has_room(struct walk_queue *queue)
 {
     if (queue->next == queue->count)
         queue->next = queue->count = 0;
-    if (queue->count < queue->size)
-        return true;
-    size_t size = queue->size ? queue->size * 2 : 64;
-    struct walk_note *notes = realloc(queue->notes, size * sizeof(*notes));
-    if (!notes)
-        return false;
-    queue->notes = notes;
-    queue->size = size;
-    return true;
+    return GROW(queue->notes, queue->count, queue->size) == 0;
 }
 
 void walk_take(struct walk *walk, struct entry *holder)
@@ -101,14 +94,8 @@ void walk_added(struct walk *walk, unsigned place, struct entry *holder)
 
 static bool note_id_gone(struct walk *walk, uint64_t id)
 {
-    if (walk->ngone == walk->gone_size) {
-        size_t size = walk->gone_size ? walk->gone_size * 2 : 64;
-        uint64_t *ids = realloc(walk->gone, size * sizeof(*ids));
-        if (!ids)
-            return false;
-        walk->gone = ids;
-        walk->gone_size = size;
-    }
+    if (GROW(walk->gone, walk->ngone, walk->gone_size) != 0)
+        return false;
     walk->gone[walk->ngone++] = id;
     return true;
 }

@@ -8,7 +8,6 @@
 #include "usage.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "clock.h"

@@ -3,7 +3,6 @@
  * Its use: a client that caches answers of very many filters costs the server the memory of its prefixes, since no
  * table of the names that it has read is kept, and none of its reads is noted. The client pays with messages about
  * names that it has never read. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -26,31 +26,6 @@ struct filter_copy {
     struct copied_layer layers[];
 };
 
-/* ---- a layer's file ---- */
-
-static bool is_redisbloom(const struct copied_layer *layer)
-{
-    return bloom_variant_is_redisbloom(layer->shape.variant);
-}
-
-static uint64_t file_bytes(const struct copied_layer *layer)
-{
-    return is_redisbloom(layer) ? bits_file_bytes(&layer->shape) : filterdb_bytes(layer->shape.nwords);
-}
-
-static uint64_t header_bytes(const struct copied_layer *layer)
-{
-    return is_redisbloom(layer) ? BITS_FILE_HEADER_BYTES : FILTERDB_HEADER_BYTES;
-}
-
-static void encode_header(const struct bloom_filter *filter, const struct copied_layer *layer, unsigned char *out)
-{
-    if (is_redisbloom(layer))
-        bits_file_encode_header(bloom_filter_params(filter), &layer->shape, layer->items, out);
-    else
-        filterdb_encode_header(&layer->shape, out);
-}
-
 /* ---- what it is of ---- */
 
 static void take_layers(struct filter_copy *copy, const struct bloom_filter *filter, unsigned n)
@@ -61,7 +36,7 @@ static void take_layers(struct filter_copy *copy, const struct bloom_filter *fil
         if (view.forgotten)
             continue;
         copy->layers[copy->n++] = (struct copied_layer){i, view.shape, view.items};
-        copy->bytes += file_bytes(&copy->layers[copy->n - 1]);
+        copy->bytes += export_file_bytes(&view.shape);
     }
 }
 
@@ -143,24 +118,20 @@ uint64_t filter_copy_left(const struct filter_copy *copy)
 static bool append_layer(const struct bloom_filter *filter, const struct copied_layer *layer, uint64_t from,
                          uint64_t end, struct buf *out)
 {
-    const uint64_t header = header_bytes(layer);
+    unsigned char head[BITS_FILE_HEADER_BYTES], bytes[8192];
+    const size_t header = export_file_header(bloom_filter_params(filter), &layer->shape, layer->items, head);
     struct bloom_layer_view view;
     bloom_filter_layer(filter, layer->index, &view);
     if (!view.words || view.shape.nwords != layer->shape.nwords)
         return false;
     while (from < end && !buf_failed(out)) {
-        unsigned char bytes[8192];
         uint64_t word = from < header ? 0 : (from - header) / 8, left = layer->shape.nwords - word;
         uint64_t begin = from < header ? 0 : header + 8 * word;
-        size_t n = left < sizeof(bytes) / 8 ? (size_t)left : sizeof(bytes) / 8, len = 8 * n;
-        if (from < header) {
-            encode_header(filter, layer, bytes);
-            len = header;
-        } else {
+        size_t n = left < sizeof(bytes) / 8 ? (size_t)left : sizeof(bytes) / 8, len = from < header ? header : 8 * n;
+        if (from >= header)
             filterdb_encode_words((enum bloom_variant)layer->shape.variant, view.words + word, n, bytes);
-        }
         uint64_t until = begin + len < end ? begin + len : end;
-        buf_append(out, bytes + (from - begin), (size_t)(until - from));
+        buf_append(out, (from < header ? head : bytes) + (from - begin), (size_t)(until - from));
         from = until;
     }
     return true;
@@ -172,7 +143,7 @@ bool filter_copy_next(struct filter_copy *copy, struct buf *out)
     uint64_t until = copy->end - copy->at < FILTER_COPY_PIECE ? copy->end : copy->at + FILTER_COPY_PIECE, begin = 0;
     bool good = filter != NULL;
     for (unsigned i = 0; good && i < copy->n && begin < until; i++) {
-        uint64_t end = begin + file_bytes(&copy->layers[i]);
+        uint64_t end = begin + export_file_bytes(&copy->layers[i].shape);
         if (copy->at < end)
             good = append_layer(filter, &copy->layers[i], copy->at > begin ? copy->at - begin : 0,
                                 (until < end ? until : end) - begin, out);

@@ -1,6 +1,7 @@
 /* The arguments and messages of subcommands. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,22 @@ static int take_option(const struct tool_command *command, char **argv, int *at,
     return TOOL_OK;
 }
 
+/* How many arguments the usage line demands and allows. */
+static void count_arguments(const struct tool_command *command, unsigned *min_out, unsigned *max_out)
+{
+    const char *word = command->arguments;
+    size_t optional = 0, len;
+
+    *min_out = *max_out = 0;
+    for (; *word && *word != '-'; word += len + strspn(word + len, " ]")) {
+        optional |= strspn(word, "[");
+        len = strcspn(word, " ]");
+        *min_out += !optional;
+        *max_out = len >= 3 && memcmp(word + len - 3, "...", 3) == 0 ? UINT_MAX : *max_out + 1;
+        optional = word[len] == ']' ? 0 : optional;
+    }
+}
+
 /* The word of the usage line for argument n, without the optional ones. */
 static const char *argument_name(const struct tool_command *command, unsigned n, size_t *len_out)
 {
@@ -123,11 +140,12 @@ int tool_read_arguments(const struct tool_command *command, int argc, char **arg
 {
     struct tool_args args = {.command = command, .positional = argv};
     bool only_positional = false;
-    unsigned n = 0;
+    unsigned n = 0, min, max;
 
+    count_arguments(command, &min, &max);
     for (int i = 0; i < argc; i++) {
         if (only_positional || argv[i][0] != '-' || argv[i][1] == '\0') {
-            if (n == command->max)
+            if (n == max)
                 return tool_misused(command->name, "one argument too many: '%s'", argv[i]);
             argv[n++] = argv[i]; /* after the positional ones read so far */
         } else if (strcmp(argv[i], "--") == 0) {
@@ -136,7 +154,7 @@ int tool_read_arguments(const struct tool_command *command, int argc, char **arg
             return TOOL_USAGE;
         }
     }
-    if (n < command->min) {
+    if (n < min) {
         size_t len;
         const char *missing = argument_name(command, n, &len);
         return tool_misused(command->name, "%.*s is missing", (int)len, missing);

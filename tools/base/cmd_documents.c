@@ -47,8 +47,6 @@ static const struct tool_option options[] = {{.name = NULL}};
 const struct tool_command tool_documents_command = {
     .name = COMMAND,
     .arguments = "DIRECTORY",
-    .min = 1,
-    .max = 1,
     .summary = "Writes the man pages and the completion for bash and zsh into a directory.",
     .text = "Writes bloomery.1, bloomery-<command>.1 for each command, bloomery.bash (to be sourced, or for "
             "/usr/share/bash-completion/completions) and _bloomery (for a directory of zsh's fpath). Packages install "

@@ -1,6 +1,5 @@
 #include "progress.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 

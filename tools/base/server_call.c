@@ -32,10 +32,7 @@ int server_call_connect(struct server_call *call)
 {
     struct errbuf err = {{0}};
 
-    if (peer_connect(&call->peer, &call->url.address, &err) != 0 ||
-        peer_log_in(&call->peer, &call->url.address, &err) != 0)
-        return refuse(call, err.text);
-    return TOOL_OK;
+    return peer_log_in(&call->peer, &call->url.address, &err) == 0 ? TOOL_OK : refuse(call, err.text);
 }
 
 int server_call_any_reply(struct server_call *call, struct resp_reply *reply)

@@ -33,8 +33,8 @@ struct tool_args;
 
 struct tool_command {
     const char *name;
-    const char *arguments; /* the positional ones as in the usage line: "DATADIR NAME FILE" */
-    unsigned min, max;     /* their number */
+    const char *arguments; /* the positional ones as in the usage line, which also says how many there may be:
+                            * "DATADIR [NAME] FILE..."; options, if it has them, come last */
     const char *summary;   /* one sentence */
     const char *text;      /* paragraphs, separated by empty lines; a line that begins with a space is kept as it is */
     const struct tool_option *options;
@@ -44,13 +44,12 @@ struct tool_command {
     int (*run)(const struct tool_args *args);
 };
 
-#define TOOL_MANY        UINT32_MAX
 #define TOOL_MAX_OPTIONS 40
 
 /* The arguments of a subcommand, as its row describes them. */
 struct tool_args {
     const struct tool_command *command;
-    char **positional; /* `min` to `max` of them, then NULL */
+    char **positional; /* then NULL */
     unsigned npositional;
     const char *values[TOOL_MAX_OPTIONS]; /* internal */
 };
@@ -107,13 +106,13 @@ bool tool_key_of(const struct databases *databases, unsigned db, const char *pre
     }
 int tool_read_database(const struct tool_args *args, unsigned *db_out);
 
-/* A sink's function that ignores filters. */
-int tool_pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err);
-
 /* Passes each filter of the MANIFEST to the sink, whose on_gone is not called. TOOL_OK, or TOOL_FAILED with the reason
  * in `err`. `save_out` may be NULL. */
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
                        struct errbuf *err);
+
+/* The databases of the MANIFEST; as without a MANIFEST, if it cannot be read: reading the filters says so. */
+struct databases tool_read_databases(const char *datadir);
 
 /* Prints a filter's name percent-encoded (name_code.h). */
 void tool_print_name(FILE *stream, const char *name, size_t len);

@@ -464,8 +464,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_bench_command = {
     .name = "bench",
     .arguments = "WORKLOAD",
-    .min = 1,
-    .max = 1,
     .summary = "Puts load on a RESP server and measures throughput and latency.",
     .text = "WORKLOAD is exists, add, mexists, madd, ping, get, set, or your own command line in quotes. There "
             "{filter} stands for a filter's name, {item} for the next item and {items} for a batch of them. The "

@@ -28,9 +28,7 @@ static int open_peer(struct peer *peer, const struct endpoint *endpoint, struct 
 {
     struct resp_reply reply;
     peer_init(peer, QUESTION_TIMEOUT_MS, NULL);
-    int status = peer_connect(peer, &endpoint->address, err);
-    if (status == 0)
-        status = peer_log_in(peer, &endpoint->address, err);
+    int status = peer_log_in(peer, &endpoint->address, err);
     if (status == 0 && endpoint->resp == 3)
         status = ask(peer, (const char *const[]){"HELLO", "3"}, 2, &reply, err);
     if (status != 0)

@@ -5,7 +5,6 @@
 #ifndef BLOOMERY_BENCH_ITEMS_H
 #define BLOOMERY_BENCH_ITEMS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -584,8 +584,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_check_command = {
     .name = COMMAND,
     .arguments = "DATADIR",
-    .min = 1,
-    .max = 1,
     .summary = "Verifies a data directory: MANIFEST, files, log. Changes nothing.",
     .text = "The daemon must not be running on DATADIR. The command reads every needed byte and compares it with "
             "its checksum. It prints an inventory; stderr has a line for each damaged or missing item. Exit "

@@ -38,33 +38,21 @@ static void target_name(char *out, size_t size, const char *dir, enum bloom_vari
         snprintf(out + len, size - (size_t)len, FILTERDB_KEYED_END "%016" PRIx64, key);
 }
 
-/* The file of a layer: `head`, then the store's bytes of it from `skip` on, `len` bytes in all. */
+/* The file of a layer: `head`, then what the store has behind its header, `len` bytes in all. */
 struct target {
     char path[4096];
     unsigned char head[BITS_FILE_HEADER_BYTES];
     size_t head_len;
-    size_t skip;
     uint64_t len;
 };
-
-static void put_bits_header(struct target *target, const struct bloom_params *params, const struct bloom_shape *shape,
-                            uint64_t items)
-{
-    bits_file_encode_header(params, shape, items, target->head);
-    target->head_len = BITS_FILE_HEADER_BYTES;
-    target->skip = FILTERDB_HEADER_BYTES;
-    target->len = bits_file_bytes(shape);
-}
 
 static void describe_target(struct target *target, const char *dir, const struct manifest_filter *filter, unsigned i)
 {
     struct bloom_shape shape;
 
     manifest_get_shape(filter, i, &shape);
-    target->head_len = target->skip = 0;
-    target->len = filterdb_bytes(shape.nwords);
-    if (bloom_variant_is_redisbloom(shape.variant))
-        put_bits_header(target, &filter->params, &shape, filter->layers[i].items);
+    target->head_len = export_file_header(&filter->params, &shape, filter->layers[i].items, target->head);
+    target->len = export_file_bytes(&shape);
     target_name(target->path, sizeof(target->path), dir, filter->variant, i, ".bits", filter->params.key);
 }
 
@@ -93,8 +81,8 @@ static int put_piece(void *ctx, const unsigned char *bytes, size_t n, uint64_t a
 {
     struct writing *writing = ctx;
     const struct target *target = writing->target;
-    size_t skip = at < target->skip ? (size_t)(target->skip - at) : 0;
-    uint64_t to = target->head_len + at + skip - target->skip;
+    size_t skip = at < FILTERDB_HEADER_BYTES ? (size_t)(FILTERDB_HEADER_BYTES - at) : 0;
+    uint64_t to = target->head_len + at + skip - FILTERDB_HEADER_BYTES;
     int rc = 0;
 
     progress_add(writing->progress, n);
@@ -256,18 +244,15 @@ static int find_filter(struct export *export)
     return export->status;
 }
 
-/* A MANIFEST that cannot be read is reported when the filter is looked for. */
 static int key_of(struct export *export, const struct tool_args *args)
 {
-    struct manifest_save save = {0};
-    const struct manifest_sink nothing = {.on_filter = tool_pass_over};
     unsigned db;
     int status = tool_read_database(args, &db);
 
     if (status != TOOL_OK)
         return status;
-    (void)tool_read_manifest(export->datadir, &nothing, &save, &(struct errbuf){{0}});
-    if (!tool_key_of(&save.databases, db, "", export->name, strlen(export->name), &export->key))
+    const struct databases databases = tool_read_databases(export->datadir);
+    if (!tool_key_of(&databases, db, "", export->name, strlen(export->name), &export->key))
         return tool_misused(EXPORT, "the name is longer than %d bytes", MANIFEST_MAX_NAME);
     return TOOL_OK;
 }
@@ -306,8 +291,6 @@ static const struct tool_option export_options[] = {
 const struct tool_command tool_export_command = {
     .name = EXPORT,
     .arguments = "DATADIR NAME DIRECTORY",
-    .min = 3,
-    .max = 3,
     .summary = "Extracts a filter of a data directory as Filter.db files.",
     .text = "The daemon must not be running on DATADIR. Writes DIRECTORY/<layout>-<layer>-big-Filter.db for each "
             "layer as of the last save, from its own file or from a pack; changes in the log are missing. Of a KEYED "
@@ -440,8 +423,6 @@ static const struct tool_option unpack_options[] = {
 const struct tool_command tool_unpack_command = {
     .name = UNPACK,
     .arguments = "PACK DIRECTORY",
-    .min = 2,
-    .max = 2,
     .summary = "Extracts all filters of a pack, without its MANIFEST.",
     .text = "For a lost MANIFEST: a pack describes its own filters. Makes DIRECTORY and writes "
             "DIRECTORY/<name>-<id>/<layout>-<layer>-big-Filter.db for every layer of a whole record (in "

@@ -1,6 +1,5 @@
 /* bloomery import: loads a Filter.db file as a filter of a data directory (or many from an RDB file: import_rdb.c). An
  * ordinary save writes it, which carries the other filters over without reading their bits. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -164,9 +163,7 @@ static const struct tool_option options[] = {
 
 const struct tool_command tool_import_command = {
     .name = COMMAND,
-    .arguments = "DATADIR [NAME FILE]",
-    .min = 0,
-    .max = 3,
+    .arguments = "[DATADIR [NAME FILE]]",
     .summary = "Adds a Filter.db file, or the filters of an RDB file, to a data directory.",
     .text = "The daemon must not be running on DATADIR, which is created if it does not exist; a running daemon "
             "imports files by BF.IMPORT. NAME must be free. A Filter.db of Cassandra or ScyllaDB becomes a filter"

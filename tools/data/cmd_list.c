@@ -152,16 +152,13 @@ static int run(const struct tool_args *args)
 {
     struct list list = {
         .datadir = args->positional[0], .name = tool_option(args, "--name"), .any_db = !tool_option(args, "--db")};
-    const struct manifest_sink nothing = {.on_filter = tool_pass_over};
-    struct manifest_save save = {0};
     const struct manifest_sink sink = {.on_filter = print_filter, .ctx = &list};
     struct errbuf err = {{0}};
 
     int rc = tool_read_database(args, &list.db);
     if (rc != TOOL_OK)
         return rc;
-    (void)tool_read_manifest(list.datadir, &nothing, &save, &err); /* it fails again below, and says so there */
-    list.databases = save.databases;
+    list.databases = tool_read_databases(list.datadir);
     output_begin(&list.out, args, true);
     rc = tool_read_manifest(list.datadir, &sink, NULL, &err);
     if (rc != TOOL_OK) {
@@ -189,8 +186,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_list_command = {
     .name = COMMAND,
     .arguments = "DATADIR",
-    .min = 1,
-    .max = 1,
     .summary = "Lists the filters of a data directory and their files.",
     .text = "Reads only the MANIFEST, so a daemon may be running on DATADIR; changes in the log are missing. One "
             "line per filter: its id, its name (every byte but letters, digits, _ - . as %XX), its contents, its "

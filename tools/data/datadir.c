@@ -1,6 +1,5 @@
 /* Shared by the subcommands that read a data directory. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,10 +69,18 @@ int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, st
     return TOOL_FAILED;
 }
 
-int tool_pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
+static int pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     (void)ctx, (void)filter, (void)err;
     return 0;
+}
+
+struct databases tool_read_databases(const char *datadir)
+{
+    const struct manifest_sink nothing = {.on_filter = pass_over};
+    struct manifest_save save = {0};
+    (void)tool_read_manifest(datadir, &nothing, &save, NULL);
+    return save.databases;
 }
 
 bool tool_key_of(const struct databases *databases, unsigned db, const char *prefix, const char *name, size_t name_len,

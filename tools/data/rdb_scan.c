@@ -9,8 +9,10 @@
 
 #include "cuckoo_dump.h"
 #include "fsops.h"
+#include "grow.h"
 #include "progress.h"
 #include "redisbloom_format.h"
+#include "try.h"
 
 #define BUFFER_BYTES (256 * 1024)
 
@@ -91,15 +93,7 @@ static int on_key(void *ctx, const struct rdb_key *key)
         count_kind(scan, key->kind);
         return 0;
     }
-    if (scan->n == scan->room) {
-        size_t room = scan->room ? 2 * scan->room : 64;
-        struct rdb_found *found = realloc(scan->found, room * sizeof(*found));
-
-        if (!found)
-            return -ENOMEM;
-        scan->found = found;
-        scan->room = room;
-    }
+    TRY(GROW(scan->found, scan->n, scan->room));
     struct rdb_found *found = &scan->found[scan->n];
     *found = (struct rdb_found){.db = key->db,
                                 .name = copy_of(key->name, key->name_len),

@@ -292,8 +292,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_build_command = {
     .name = COMMAND,
     .arguments = "FILE [INPUT]",
-    .min = 1,
-    .max = 2,
     .summary = "Makes a Filter.db from items.",
     .text = "Items are the lines of INPUT, by default of the standard input. The file is the one that Cassandra "
             "writes for these keys, k and number of bits. It appears when it is whole.",

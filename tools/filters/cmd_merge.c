@@ -156,8 +156,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_merge_command = {
     .name = COMMAND,
     .arguments = "OUT FILE...",
-    .min = 2,
-    .max = TOOL_MANY,
     .summary = "Writes the union of Filter.db files: a filter with the items of each.",
     .text = "The files must have the same k and the same number of bits. OUT gets the layout of the first of them. "
             "Files of "

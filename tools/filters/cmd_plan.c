@@ -204,8 +204,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_plan_command = {
     .name = COMMAND,
     .arguments = "RATE CAPACITY [WORD...]",
-    .min = 2,
-    .max = 32,
     .summary = "Tells what a filter would cost and give, as BF.PLAN does, without a server.",
     .text = "RATE is the wanted rate of false positives, CAPACITY the number of items of the first layer. The words "
             "are those of "

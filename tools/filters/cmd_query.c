@@ -1,6 +1,5 @@
 /* bloomery query: which items may be in a Filter.db. A few, given as arguments, are looked up in the file; many, from
  * the standard input, in memory. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,8 +187,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_query_command = {
     .name = COMMAND,
     .arguments = "FILE [ITEM...]",
-    .min = 1,
-    .max = TOOL_MANY,
     .summary = "Prints the items that may be in a Filter.db.",
     .text = "Items are the arguments, or without any the lines of the standard input. Printed items may be in the"
             " filter; all others certainly are not. Lines are printed unchanged, in their order.",

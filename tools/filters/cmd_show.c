@@ -89,8 +89,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_show_command = {
     .name = COMMAND,
     .arguments = "FILE...",
-    .min = 1,
-    .max = TOOL_MANY,
     .summary = "Describes Filter.db files: size, fill, and the resulting false-positive rate.",
     .text = "Reads the whole of each file and counts its bits. A line has the layout, the bits per key (k), the "
             "size, the share of set bits, the rate at which absent keys are found, and two estimates: the number "

@@ -18,7 +18,6 @@
 
 #include "bloom_batch.h"
 #include "csv_reader.h"
-#include "errbuf.h"
 #include "key_option.h"
 #include "tool.h"
 

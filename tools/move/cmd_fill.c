@@ -284,10 +284,8 @@ static bool connect_again(struct fill *fill)
 {
     struct errbuf err = {{0}};
 
-    peer_close(&fill->server.peer);
     peer_set_cancelled(&fill->server.peer, NULL);
-    return peer_connect(&fill->server.peer, &fill->server.url.address, &err) == 0 &&
-           peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
+    return peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
 }
 
 /* Deletes what a failed run has made under another name, if the server can still be asked. */
@@ -508,8 +506,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_fill_command = {
     .name = COMMAND,
     .arguments = "[URL] NAME",
-    .min = 1,
-    .max = 2,
     .summary = "Adds the items of a file or a pipe to a filter of a running server.",
     .text = SERVER_CALL_URL
     " Without it the server is " LOCAL ":6379. An item may have any bytes; an empty line is an "

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "key_file.h"
-#include "name_code.h"
 #include "server_call.h"
-#include "terminal.h"
 #include "tls_options.h"
 #include "tool.h"
 
@@ -77,14 +75,11 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
 
 static int ask_directory(struct needs *needs, const char *dir)
 {
-    const struct manifest_sink nothing = {.on_filter = tool_pass_over}, sink = {.on_filter = on_filter, .ctx = needs};
-    struct manifest_save save = {0};
+    const struct manifest_sink sink = {.on_filter = on_filter, .ctx = needs};
     struct errbuf err = {""};
-    int rc = tool_read_manifest(dir, &nothing, &save, &err);
 
-    needs->databases = save.databases;
-    if (rc == TOOL_OK)
-        rc = tool_read_manifest(dir, &sink, NULL, &err);
+    needs->databases = tool_read_databases(dir);
+    int rc = tool_read_manifest(dir, &sink, NULL, &err);
     return rc == TOOL_OK ? rc : tool_failed(COMMAND, "%s", err.text);
 }
 
@@ -225,8 +220,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_key_command = {
     .name = COMMAND,
     .arguments = "[DATADIR|URL]",
-    .min = 0,
-    .max = 1,
     .summary = "Makes a key for KEYED filters, or tells which filters need which key.",
     .text = "Without an argument it prints a new line for a key file (bf-key-file): an id and a secret. With DATADIR, "
             "which a daemon may use, or a URL as in 'bloomery load', it prints the id of the key and the name of each "

@@ -142,8 +142,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_load_command = {
     .name = COMMAND,
     .arguments = "URL NAME FILE",
-    .min = 3,
-    .max = 3,
     .summary = "Loads a Filter.db file into a running Bloomery as a filter.",
     .text = SERVER_CALL_URL
     " NAME must be free. The filter appears when it is complete, and"

@@ -1,6 +1,5 @@
 /* bloomery move: the options and the summary. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -299,8 +299,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_status_command = {
     .name = COMMAND,
     .arguments = "[URL]",
-    .min = 0,
-    .max = 1,
     .summary = "Tells whether a server is healthy, and what is wrong.",
     .text = SERVER_CALL_URL " Without it " DEFAULT_URL ".\n"
                             "\n"

@@ -59,11 +59,7 @@ static int ask(struct cutover *cutover, const struct slice *words, size_t n, str
 
 static int open_connection(struct cutover *cutover, struct errbuf *err)
 {
-    const struct peer_address *address = &cutover->options->from->address;
-    peer_close(&cutover->peer);
-    int status = peer_connect(&cutover->peer, address, err);
-    if (status == 0)
-        status = peer_log_in(&cutover->peer, address, err);
+    int status = peer_log_in(&cutover->peer, &cutover->options->from->address, err);
     return status ? failed(cutover, status, err) : 0;
 }
 

@@ -79,10 +79,7 @@ static int take_good_reply(struct follow_watch *watch, const char *command, stru
 
 static int open_connection(struct follow_watch *watch, struct errbuf *err)
 {
-    const struct peer_address *address = &watch->options->from->address;
-    int status = peer_connect(&watch->peer, address, err);
-    if (status == 0)
-        status = peer_log_in(&watch->peer, address, err);
+    int status = peer_log_in(&watch->peer, &watch->options->from->address, err);
     if (status != 0)
         return status;
     PEER_PUT(&watch->peer, PEER_WORD("HELLO"), PEER_WORD("3"));

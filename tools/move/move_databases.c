@@ -42,8 +42,7 @@ static int connect_to(struct peer *peer, const struct move_options *options, con
                       struct errbuf *err)
 {
     peer_init(peer, options->timeout_ms, NULL);
-    int status = peer_connect(peer, &url->address, err);
-    return status ? status : peer_log_in(peer, &url->address, err);
+    return peer_log_in(peer, &url->address, err);
 }
 
 int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err)

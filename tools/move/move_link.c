@@ -34,9 +34,7 @@ static int open_peer(struct peer *peer, const struct server_url *url, const char
 {
     if (peer_is_open(peer))
         return 0;
-    int status = peer_connect(peer, &url->address, err);
-    if (status == 0)
-        status = peer_log_in(peer, &url->address, err);
+    int status = peer_log_in(peer, &url->address, err);
     if (status == 0)
         return 0;
     peer_close(peer);
@@ -191,18 +189,9 @@ struct info_field {
     size_t offset; /* in struct move_info */
 };
 
-#define FIELDS_MAX 8
-
-static const struct info_field bloom_fields[] = {
+/* Those of BF.INFO, then those of CF.INFO alone. */
+static const struct info_field fields[] = {
     {"Capacity", offsetof(struct move_info, capacity)},
-    {"Size", offsetof(struct move_info, size)},
-    {"Number of filters", offsetof(struct move_info, layers)},
-    {"Number of items inserted", offsetof(struct move_info, items)},
-    {"Expansion rate", offsetof(struct move_info, expansion)},
-};
-
-static const struct info_field cuckoo_fields[FIELDS_MAX] = {
-    {"Number of buckets", offsetof(struct move_info, capacity)},
     {"Size", offsetof(struct move_info, size)},
     {"Number of filters", offsetof(struct move_info, layers)},
     {"Number of items inserted", offsetof(struct move_info, items)},
@@ -210,12 +199,14 @@ static const struct info_field cuckoo_fields[FIELDS_MAX] = {
     {"Bucket size", offsetof(struct move_info, bucket_size)},
     {"Max iterations", offsetof(struct move_info, iterations)},
     {"Number of items deleted", offsetof(struct move_info, deletes)},
+    {"Number of buckets", offsetof(struct move_info, capacity)},
 };
+#define FIELDS       (sizeof(fields) / sizeof(fields[0]))
+#define BLOOM_FIELDS 5
 
 int move_read_info(const struct resp_reply *reply, bool cuckoo, struct move_info *info_out)
 {
-    const struct info_field *fields = cuckoo ? cuckoo_fields : bloom_fields;
-    size_t nfields = cuckoo ? FIELDS_MAX : sizeof(bloom_fields) / sizeof(bloom_fields[0]);
+    size_t first = cuckoo ? 1 : 0, nfields = cuckoo ? FIELDS - 1 : BLOOM_FIELDS; /* a cuckoo filter has no "Capacity" */
     struct move_info info = {.expansion = -1};
     unsigned found = 0;
     if (move_is_error(reply))
@@ -223,11 +214,11 @@ int move_read_info(const struct resp_reply *reply, bool cuckoo, struct move_info
     for (size_t i = 1; i + 1 < reply->count; i += 2) {
         struct slice name = resp_reply_text(reply, i);
         for (size_t field = 0; field < nfields; field++) {
-            if (!slice_is(name, fields[field].name))
+            if (!slice_is(name, fields[first + field].name))
                 continue;
             found |= 1u << field;
             if (reply->nodes[i + 1].kind == RESP_REPLY_INTEGER)
-                *(int64_t *)(void *)((char *)&info + fields[field].offset) = reply->nodes[i + 1].number;
+                *(int64_t *)(void *)((char *)&info + fields[first + field].offset) = reply->nodes[i + 1].number;
         }
     }
     if (found != (1u << nfields) - 1)

@@ -5,12 +5,12 @@
  * After a lost connection the scan continues if the server is still the same process. Otherwise its cursors may be
  * invalid, and the scan starts again; the filters moved so far then agree. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "followed.h"
+#include "grow.h"
 #include "move_internal.h"
 #include "lock.h"
 
@@ -92,16 +92,8 @@ static int meet_server(struct scan *scan)
 
 static int add_to_page(struct scan *scan, struct slice name)
 {
-    if (scan->npage == scan->page_size) {
-        size_t size = scan->page_size ? scan->page_size * 2 : 1024;
-        struct move_filter **page = realloc(scan->page, size * sizeof(struct move_filter *));
-        if (!page)
-            return move_fatal(scan->move, -ENOMEM, "out of memory");
-        scan->page = page;
-        scan->page_size = size;
-    }
-    struct move_filter *filter = calloc(1, sizeof(*filter) + name.len + 1);
-    if (!filter)
+    struct move_filter *filter = NULL;
+    if (GROW(scan->page, scan->npage, scan->page_size) != 0 || !(filter = calloc(1, sizeof(*filter) + name.len + 1)))
         return move_fatal(scan->move, -ENOMEM, "out of memory");
     filter->name_len = name.len;
     if (name.len)

@@ -261,8 +261,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_advise_command = {
     .name = COMMAND,
     .arguments = "DIR",
-    .min = 1,
-    .max = 1,
     .summary = "Tells what the filters of tables cost, and which changes save most.",
     .text = "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. The "
             "command reads "

@@ -202,8 +202,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_find_command = {
     .name = FIND_COMMAND,
     .arguments = "DIR|URL [KEY...]",
-    .min = 1,
-    .max = TOOL_MANY,
     .summary = "Finds the SSTables of a directory, or the filters of a server, that may hold these partition keys.",
     .text = "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. "
             "The command reads only the filters, a few bytes of each. So it takes milliseconds, where 'nodetool "

@@ -369,8 +369,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_rebuild_command = {
     .name = COMMAND,
     .arguments = "SSTABLE...",
-    .min = 1,
-    .max = TOOL_MANY,
     .summary = "Makes new filters for SSTables from their keys.",
     .text =
         "SSTABLE is any file of one. The command reads the partition keys and makes the filter that the "

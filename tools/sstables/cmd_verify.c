@@ -343,8 +343,6 @@ static const struct tool_option options[] = {
 const struct tool_command tool_verify_command = {
     .name = COMMAND,
     .arguments = "DIR|FILE...",
-    .min = 1,
-    .max = TOOL_MANY,
     .summary = "Checks that the filters of SSTables have all partition keys.",
     .text =
         "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB; FILE is "

@@ -1,7 +1,5 @@
 #include "find_server.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define BATCH      256 /* keys of a request */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "grow.h"
 #include "lock.h"
 
 static const char default_name[] = "default";
@@ -182,20 +183,6 @@ static void mark_replaced(struct acl_user *user)
     atomic_store_explicit(&user->replaced, true, memory_order_release);
 }
 
-/* Under the lock: room for one more. */
-static bool make_room(struct acl *acl)
-{
-    if (acl->users.n < acl->size)
-        return true;
-    size_t size = acl->size * 2;
-    void *more = realloc(acl->users.users, size * sizeof(*acl->users.users));
-    if (!more)
-        return false;
-    acl->users.users = more;
-    acl->size = size;
-    return true;
-}
-
 /* Puts a user in the place of `old` (NULL: of none), whose reference is given back. False: something else has happened
  * to that place meanwhile, or (with *no_memory_out) there is no room. */
 static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bool *no_memory_out)
@@ -209,7 +196,7 @@ static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bo
         mark_replaced(old);
         done = true;
     } else if (!found && !old) {
-        *no_memory_out = !make_room(acl);
+        *no_memory_out = GROW(acl->users.users, acl->users.n, acl->size) != 0;
         if (!*no_memory_out) {
             struct acl_user **place = acl->users.users + at;
             memmove(place + 1, place, (acl->users.n - at) * sizeof(*place));

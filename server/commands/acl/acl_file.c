@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "config_replace.h"
+#include "grow.h"
 
 #define FILE_MAX ((size_t)256 << 20) /* a million users */
 
@@ -57,15 +58,9 @@ static void fault(struct reading *in, int fault_of_rule, struct slice rule)
 /* Takes over the reference in any case. False without memory. */
 static bool take_user(struct reading *in, struct acl_user *user)
 {
-    if (in->n == in->size) {
-        size_t size = in->size ? in->size * 2 : 16;
-        void *more = realloc(in->users, size * sizeof(*in->users));
-        if (!more) {
-            acl_user_unref(user);
-            return false;
-        }
-        in->users = more;
-        in->size = size;
+    if (GROW(in->users, in->n, in->size) != 0) {
+        acl_user_unref(user);
+        return false;
     }
     in->users[in->n++] = (struct read_user){user, in->line};
     return true;

@@ -182,19 +182,8 @@ static void reply_log(struct acl *acl, size_t count, struct reply *reply)
 static void run_log(struct command_job *job)
 {
     rcu_reader_offline();
-    reply_log(job->server->acl, *(const size_t *)job->data, &job->reply);
+    reply_log(job->server->acl, (size_t) * (const int64_t *)job->data, &job->reply);
     rcu_reader_online();
-}
-
-static void defer_log(struct command_ctx *ctx, size_t count)
-{
-    size_t *data = malloc(sizeof(*data));
-    if (!data) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    *data = count;
-    command_defer(ctx, run_log, data);
 }
 
 void cmd_acl_log(struct command_ctx *ctx)
@@ -209,7 +198,7 @@ void cmd_acl_log(struct command_ctx *ctx)
     } else if (command_argc(ctx) == 3 && !slice_to_int64(command_arg(ctx, 2), &count)) {
         reply_error(ctx->reply, "ERR value is not an integer or out of range");
     } else if (count > LOG_INLINE && acl_log_size(ctx->server->acl) > LOG_INLINE) {
-        defer_log(ctx, (size_t)count);
+        command_defer_copy(ctx, run_log, &count, sizeof(count));
     } else {
         reply_log(ctx->server->acl, count < 0 ? 0 : (size_t)count, ctx->reply);
     }

@@ -302,13 +302,8 @@ void cmd_acl_load(struct command_ctx *ctx)
 {
     if (!has_file(ctx))
         return;
-    struct users_change *change = malloc(sizeof(*change));
-    if (!change) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    change->deleted = -1;
-    command_defer(ctx, run_load, change);
+    const struct users_change change = {.deleted = -1};
+    command_defer_copy(ctx, run_load, &change, sizeof(change));
 }
 
 static void run_save(struct command_job *job)

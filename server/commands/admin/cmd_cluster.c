@@ -2,7 +2,6 @@
  * that this is a single server. With it they describe a cluster of one node that has all slots, as Redis 7.0 would: a
  * client made for clusters finds that node and sends it everything. Keys of several slots in one command are served: a
  * client that has one node for all slots never needs them refused. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,15 +253,8 @@ static void run_slot_job(struct command_job *job)
 
 static void find_in_slot(struct command_ctx *ctx, int64_t slot, int64_t most, bool count)
 {
-    struct slot_job *job = calloc(1, sizeof(*job));
-    if (!job) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    job->slot = (unsigned)slot;
-    job->most = most;
-    job->count = count;
-    command_defer(ctx, run_slot_job, job);
+    const struct slot_job job = {.slot = (unsigned)slot, .most = most, .count = count};
+    command_defer_copy(ctx, run_slot_job, &job, sizeof(job));
 }
 
 static bool read_integer(struct command_ctx *ctx, size_t i, int64_t *value_out)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "command_arg.h"
 #include "glob_match.h"
 #include "handlers.h"
 #include "server.h"

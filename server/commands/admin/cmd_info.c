@@ -130,15 +130,11 @@ static void run_info(struct command_job *job)
 
 void cmd_info(struct command_ctx *ctx)
 {
-    struct info_request *request = calloc(1, sizeof(*request));
+    struct info_request request = {.wanted = {false}};
 
-    if (request == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
     if (command_argc(ctx) == 1)
-        want_section(request, (struct slice){"default", strlen("default")});
+        want_section(&request, (struct slice){"default", strlen("default")});
     for (size_t i = 1; i < command_argc(ctx); i++)
-        want_section(request, command_arg(ctx, i));
-    command_defer(ctx, run_info, request);
+        want_section(&request, command_arg(ctx, i));
+    command_defer_copy(ctx, run_info, &request, sizeof(request));
 }

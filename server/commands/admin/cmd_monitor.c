@@ -25,24 +25,14 @@ static void run_slowlog_get(struct command_job *job)
 
 void cmd_slowlog_get(struct command_ctx *ctx)
 {
-    int64_t *n = malloc(sizeof(*n));
+    int64_t n = 10;
 
-    if (n == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    *n = 10;
-    if (command_argc(ctx) > 3) {
-        free(n);
+    if (command_argc(ctx) > 3)
         reply_wrong_subcommand(ctx);
-        return;
-    }
-    if (command_argc(ctx) == 3 && (!slice_to_int64(command_arg(ctx, 2), n) || *n < -1)) {
-        free(n);
+    else if (command_argc(ctx) == 3 && (!slice_to_int64(command_arg(ctx, 2), &n) || n < -1))
         reply_error(ctx->reply, "ERR count should be greater than or equal to -1");
-        return;
-    }
-    command_defer(ctx, run_slowlog_get, n);
+    else
+        command_defer_copy(ctx, run_slowlog_get, &n, sizeof(n));
 }
 
 void cmd_slowlog_len(struct command_ctx *ctx)
@@ -142,22 +132,17 @@ static void run_latency_histogram(struct command_job *job)
 /* Sums up the histograms of all threads, so not on the loop. A container stands for its subcommands. */
 void cmd_latency_histogram(struct command_ctx *ctx)
 {
-    struct histogram_request *request = calloc(1, sizeof(*request));
+    struct histogram_request request = {.all = command_argc(ctx) == 2};
 
-    if (request == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    request->all = command_argc(ctx) == 2;
     for (size_t i = 2; i < command_argc(ctx); i++) {
         const struct command *row = command_find_full(command_arg(ctx, i));
         if (row == NULL)
             continue;
-        request->wanted[command_index(row)] = true;
+        request.wanted[command_index(row)] = true;
         for (size_t j = 0; j < row->nsubcommands; j++)
-            request->wanted[command_index(&row->subcommands[j])] = true;
+            request.wanted[command_index(&row->subcommands[j])] = true;
     }
-    command_defer(ctx, run_latency_histogram, request);
+    command_defer_copy(ctx, run_latency_histogram, &request, sizeof(request));
 }
 
 /* ---- LATENCY: the monitor ---- */

@@ -108,11 +108,5 @@ void cmd_shutdown(struct command_ctx *ctx)
             return;
         }
     }
-    struct shutdown_request *copy = malloc(sizeof(*copy));
-    if (!copy) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    *copy = request;
-    command_defer(ctx, shutdown_job, copy);
+    command_defer_copy(ctx, shutdown_job, &request, sizeof(request));
 }

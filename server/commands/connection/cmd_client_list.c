@@ -5,6 +5,7 @@
 #include "acl.h"
 #include "clock.h"
 #include "command.h"
+#include "grow.h"
 #include "handlers.h"
 #include "host.h"
 #include "server.h"
@@ -117,10 +118,9 @@ void cmd_client_list(struct command_ctx *ctx)
 {
     size_t argc = command_argc(ctx);
     enum client_type type = CLIENT_ANY;
-    void *data = NULL;
 
     if (argc > 3 && slice_is(command_arg(ctx, 2), "ID")) {
-        data = client_list_ids(ctx, 3);
+        struct client_list *data = client_list_ids(ctx, 3);
         if (data)
             command_defer(ctx, run_client_list, data);
         return;
@@ -132,13 +132,7 @@ void cmd_client_list(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    data = malloc(sizeof(type));
-    if (!data) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    memcpy(data, &type, sizeof(type));
-    command_defer(ctx, run_client_list_type, data);
+    command_defer_copy(ctx, run_client_list_type, &type, sizeof(type));
 }
 
 /* ---- KILL ---- */
@@ -189,15 +183,9 @@ static void kill_one(void *ctx, struct session *session)
     if (killing->kill->no_memory || !is_victim(killing->kill, session, killing->now_ms))
         return;
     struct victims *v = &killing->of_worker[session->worker];
-    if (v->n == v->size) {
-        size_t size = v->size ? v->size * 2 : 16;
-        uint64_t *larger = realloc(v->ids, size * sizeof(*larger));
-        if (!larger) {
-            killing->kill->no_memory = true;
-            return;
-        }
-        v->ids = larger;
-        v->size = size;
+    if (GROW(v->ids, v->n, v->size) != 0) {
+        killing->kill->no_memory = true;
+        return;
     }
     atomic_fetch_or_explicit(&session->flags, SESSION_KILLED, memory_order_acq_rel);
     v->ids[v->n++] = session->id;

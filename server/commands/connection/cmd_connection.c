@@ -1,5 +1,4 @@
 /* Commands about the connection itself; CLIENT is in cmd_client.c. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

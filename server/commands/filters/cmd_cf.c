@@ -91,7 +91,6 @@ struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers
     struct bloom_params params;
     struct bloom_shape shape;
     struct errbuf err = {""};
-    enum cf_found found;
     *existed_out = false;
     if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK) {
         reply_errorf(call->reply, CF_NO_MEMORY, err.text);
@@ -99,10 +98,7 @@ struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers
     }
     if (!bf_create_shaped(call, &params, &shape, existed_out))
         return NULL;
-    struct bloom_filter *filter = cf_look(call, &found);
-    if (!filter && cf_reply_unless(call, found))
-        reply_error(call->reply, CF_NOT_FOUND); /* deleted a moment ago */
-    return filter;
+    return cf_existing(call); /* or it was deleted a moment ago */
 }
 
 /* The filter of a call for adding, made if there is none. NULL after an error reply. */

@@ -1,5 +1,4 @@
 /* Commands on names: what Redis has for keys of any type. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +50,8 @@ void cmd_touch(struct command_ctx *ctx)
     count_keys(ctx, touch_one);
 }
 
-/* DEL and UNLINK are the same: the memory is given back by the reclaimer's thread in any case. */
+/* UNLINK, too: the memory is given back by the reclaimer's thread in any case. */
 void cmd_del(struct command_ctx *ctx)
-{
-    count_keys(ctx, delete_one);
-}
-
-void cmd_unlink(struct command_ctx *ctx)
 {
     count_keys(ctx, delete_one);
 }

@@ -3,7 +3,6 @@
  * Threads of the pool do what may take long, and give way after some milliseconds: SCAN by returning what it has so
  * far, as it may at any time, KEYS by going on in another turn. So neither keeps a SAVE or a SHUTDOWN from its thread.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,25 +233,11 @@ static void defer_scan(struct command_ctx *ctx, const struct scan_options *optio
     command_defer(ctx, scan_job, data);
 }
 
-/* Any number of 64 bits is a cursor; one that has not come from here is a place as well. */
-static bool read_cursor(struct slice text, uint64_t *cursor_out)
-{
-    uint64_t value = 0;
-    if (text.len == 0)
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned digit = (unsigned char)text.ptr[i] - (unsigned)'0';
-        if (digit > 9 || __builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value))
-            return false;
-    }
-    *cursor_out = value;
-    return true;
-}
-
 void cmd_scan(struct command_ctx *ctx)
 {
     struct scan_options options = {.pattern = {"*", 1}, .count = 10};
-    if (!read_cursor(command_arg(ctx, 1), &options.cursor)) {
+    /* Any number of 64 bits is a cursor; one that has not come from here is a place as well. */
+    if (!slice_to_digits(command_arg(ctx, 1), 10, &options.cursor)) {
         reply_error(ctx->reply, "ERR invalid cursor");
         return;
     }
@@ -398,11 +383,5 @@ void cmd_randomkey(struct command_ctx *ctx)
         return;
     }
     /* Nearly all have expired and are being removed. */
-    uint64_t *seed = malloc(sizeof(*seed));
-    if (!seed) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    *seed = random;
-    command_defer(ctx, random_job, seed);
+    command_defer_copy(ctx, random_job, &random, sizeof(random));
 }

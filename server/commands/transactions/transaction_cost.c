@@ -235,7 +235,7 @@ static bool is_removal(const struct command *command, const struct resp_command 
 {
     bool in_seconds = command->handler == cmd_expireat;
     int64_t time;
-    if (command->handler == cmd_del || command->handler == cmd_unlink)
+    if (command->handler == cmd_del)
         return true;
     if (command->handler == cmd_expire || command->handler == cmd_pexpire)
         return slice_to_int64(resp_arg(cmd, 2), &time) && time <= 0;

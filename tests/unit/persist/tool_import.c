@@ -185,7 +185,7 @@ Test(tool_import, arguments_that_make_no_sense_are_refused_with_a_hint)
     ASSERT_RUN(2, "--variant needs a value", "import a b c --variant");
     ASSERT_RUN(2, "--variant is given twice", "import a b c --variant na --variant na");
     ASSERT_RUN(2, "--variant 'nb' is not", "import a b c --variant nb");
-    cr_assert(strstr(output, "Usage: bloomery import DATADIR [NAME FILE]"));
+    cr_assert(strstr(output, "Usage: bloomery import [DATADIR [NAME FILE]]"));
     cr_assert(strstr(output, "bloomery help import"));
 }
 
@@ -193,7 +193,7 @@ Test(tool_import, help_and_version_are_there)
 {
     ASSERT_RUN(0, "bloomery " BLOOMERY_TEST_VERSION "\n", "--version");
     ASSERT_RUN(0, "import", "--help");
-    ASSERT_RUN(0, "Usage: bloomery import DATADIR [NAME FILE]", "help import");
+    ASSERT_RUN(0, "Usage: bloomery import [DATADIR [NAME FILE]]", "help import");
     ASSERT_RUN(0, "--capacity", "import --help");
     ASSERT_RUN(2, "no command 'x'", "help x");
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "command_arg.h"
 #include "harness.h"
 #include "registry.h"
 #include "stats.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "command_arg.h"
 #include "harness.h"
 
 #define MAX_TRIES 4

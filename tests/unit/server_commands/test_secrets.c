@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "command_arg.h"
 #include "secrets.h"
 
 #define WORDS 64

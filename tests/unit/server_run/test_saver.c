@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "persistence.h"
 #include "rig.h"
@@ -106,6 +107,7 @@ Test(saver, a_second_request_is_refused_or_scheduled_and_one_save_serves_all_who
 struct waiter {
     pthread_t thread;
     int fd, number, status;
+    _Atomic int id; /* of the kernel's; 0: it has not begun */
 };
 
 static void *add_and_save(void *arg)
@@ -144,10 +146,24 @@ Test(saver, whoever_waits_for_the_next_save_finds_his_changes_in_it)
     rig_end();
 }
 
+/* Whether the thread sleeps: nothing between its beginning and the wait for the saver does. */
+static bool sleeps(const struct waiter *waiter)
+{
+    char path[64], state = 0;
+    int id = atomic_load(&waiter->id);
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", id);
+    FILE *file = id ? fopen(path, "r") : NULL;
+    bool known = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    if (file)
+        fclose(file);
+    return known && state == 'S';
+}
+
 static void *save_next(void *arg)
 {
     struct waiter *waiter = arg;
     struct errbuf err = {""};
+    atomic_store(&waiter->id, gettid());
     waiter->status = saver_run_next(saver, &err);
     return NULL;
 }
@@ -162,6 +178,7 @@ Test(saver, the_next_save_is_not_the_one_that_runs)
     wait_until(info().running_ms >= 0);
     rig_call(fd, "BF.ADD f later", ":1\r\n");
     cr_assert_eq(pthread_create(&waiter.thread, NULL, save_next, &waiter), 0);
+    wait_until(sleeps(&waiter));
     rig_call(fd, "CONFIG SET save-rate-limit 0", "+OK\r\n");
     pthread_join(waiter.thread, NULL);
     cr_assert_eq(waiter.status, 0);

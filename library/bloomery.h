@@ -85,7 +85,8 @@ void bloomery_has_many(const bloomery_filter *filter, const struct bloomery_item
 
 /* Adds an item; *added_out (may be NULL) is 1, or 0 if it seemed to be there. A created filter takes its capacity of
  * items and is BLOOMERY_FULL then. Others take any number into their newest layer, in RedisBloom's layout new layers as
- * they grow there, and adds raise their rate. BLOOMERY_OK, _FULL, _REFUSED of a filter without layers, _NO_MEMORY. */
+ * they grow there, by as much as the file says, and adds raise their rate. BLOOMERY_OK, _FULL, _REFUSED of a filter
+ * without layers, _NO_MEMORY. */
 int bloomery_add(bloomery_filter *filter, const void *item, size_t item_size, int *added_out, char *text, size_t size);
 
 /* Adds items in their order until one cannot be added. *done_out is the number before that one, or n; *added_out how

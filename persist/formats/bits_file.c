@@ -61,7 +61,12 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
         .hashes = le32_get(bytes + 64),
         .n2 = le32_get(bytes + 68),
     };
-    int rc = redisbloom_check_first(le32_get(bytes + 12), le64_get(bytes + 16), &layer, params_out, shape_out, err);
+    uint64_t expansion = le64_get(bytes + 16);
+    int rc = redisbloom_check_first(le32_get(bytes + 12), expansion, &layer, params_out, shape_out, err);
+    if (rc == BLOOM_OK && expansion != params_out->expansion) { /* RedisBloom's own values may have any */
+        errbuf_set(err, "expansion %llu in a filter of fixed size: must be 0", (unsigned long long)expansion);
+        rc = BLOOM_REFUSED;
+    }
     if (rc == BLOOM_OK)
         rc = check_size(shape_out, size, err);
     if (rc == BLOOM_OK)

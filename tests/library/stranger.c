@@ -340,6 +340,21 @@ static void refuses_headers(void)
     }
 }
 
+/* What is read is written again as it was: so no number is taken that would be lost. */
+static void refuses_the_expansion_of_a_fixed_size(void)
+{
+    bloomery_filter *made, *filter = NULL;
+    unsigned char bytes[4096];
+
+    DEMAND(bloomery_create(0.01, 100, "redisbloom", &made, TEXT) == BLOOMERY_OK);
+    size_t size = (size_t)bloomery_bytes(made);
+    DEMAND(size <= sizeof(bytes) && bloomery_write(made, bytes, size, TEXT) == BLOOMERY_OK);
+    bloomery_free(made);
+    bytes[16] = 2;
+    DEMAND(bloomery_read(bytes, size, "redisbloom", 1, &filter, TEXT) == BLOOMERY_MALFORMED && !filter);
+    DEMAND(strcmp(reason, "expansion 2 in a filter of fixed size: must be 0") == 0);
+}
+
 static void refuses_arguments(void)
 {
     static const double rates[] = {0, 1, -1, 2};
@@ -392,6 +407,7 @@ int main(int argc, char **argv)
     bloomery_free(filter);
     refuses_files();
     refuses_headers();
+    refuses_the_expansion_of_a_fixed_size();
     refuses_arguments();
     printf("all is well with %s\n", bloomery_version());
     return 0;

@@ -53,7 +53,8 @@ const inTransaction = {
 };
 
 function inOurWords(words) {
-    const [name, key, , option, time] = words;
+    const [, key, , option, time] = words;
+    const name = `${words[0]}`.toUpperCase();
     if (transaction && name in inTransaction) return inTransaction[name](key);
     if (name === 'GET') return ['DUMP', ...words.slice(1)];
     if (name === 'ACL' || name === 'COMMAND') return words.map(word => word === 'GET' ? 'DUMP' : word);

@@ -11,8 +11,6 @@
 #include "rcu.h"
 #include "server.h"
 
-#define LEN(array) (sizeof(array) / sizeof((array)[0]))
-
 void cmd_acl_whoami(struct command_ctx *ctx)
 {
     const char *name = ctx->session->acl.user->name;
@@ -202,36 +200,4 @@ void cmd_acl_log(struct command_ctx *ctx)
     } else {
         reply_log(ctx->server->acl, count < 0 ? 0 : (size_t)count, ctx->reply);
     }
-}
-
-void cmd_acl_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "CAT [<category>]",
-        "    List the categories, or the commands of one.",
-        "DELUSER <username> [<username> ...]",
-        "    Delete users and disconnect their clients.",
-        "DRYRUN <username> <command> [<arg> ...]",
-        "    Say whether the user may run the command.",
-        "GENPASS [<bits>]",
-        "    Return random hexadecimal digits, 256 bits if not said otherwise.",
-        "GETUSER <username>",
-        "    Describe the user.",
-        "LIST",
-        "    Describe all users, as in a file.",
-        "LOAD",
-        "    Read the users from the file aclfile.",
-        "LOG [<count>|RESET]",
-        "    Return the latest refused logins and commands, or forget them.",
-        "SAVE",
-        "    Write the users into the file aclfile.",
-        "SETUSER <username> [<rule> ...]",
-        "    Make or change a user.",
-        "USERS",
-        "    List the names of all users.",
-        "WHOAMI",
-        "    Return the name of this connection's user.",
-    };
-
-    reply_help(ctx, lines, LEN(lines));
 }

@@ -478,28 +478,6 @@ void cmd_command_getkeysandflags(struct command_ctx *ctx)
     getkeys(ctx, true);
 }
 
-void cmd_command_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "(no subcommand)",
-        "    Describe all commands.",
-        "COUNT",
-        "    Return the number of commands.",
-        "DOCS [<command-name> ...]",
-        "    Return the documentation of these commands, or of all.",
-        "GETKEYS <full-command>",
-        "    Return the keys in a whole command.",
-        "GETKEYSANDFLAGS <full-command>",
-        "    Return the keys in a whole command, and what it does with each.",
-        "INFO [<command-name> ...]",
-        "    Describe these commands, or all.",
-        "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",
-        "    Return the names of all commands and subcommands, or of some.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
-}
-
 /* ---- MODULE ---- */
 
 void reply_modules(struct reply *reply)
@@ -517,14 +495,4 @@ void reply_modules(struct reply *reply)
 void cmd_module_list(struct command_ctx *ctx)
 {
     reply_modules(ctx->reply);
-}
-
-void cmd_module_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "LIST",
-        "    Return what counts as a loaded module: bf, which is built in.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
 }

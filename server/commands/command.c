@@ -133,6 +133,12 @@ void reply_pair(struct reply *reply, const char *name, const char *value)
     reply_bulk_str(reply, value);
 }
 
+void reply_number_pair(struct reply *reply, const char *name, int64_t value)
+{
+    reply_bulk_str(reply, name);
+    reply_integer(reply, value);
+}
+
 void reply_wrong_arity(struct command_ctx *ctx)
 {
     reply_errorf(ctx->reply, "ERR wrong number of arguments for '%s' command", ctx->command->full_name);

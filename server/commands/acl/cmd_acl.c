@@ -148,12 +148,9 @@ static void reply_log_entry(void *ctx, const struct acl_log_entry *entry)
     struct reply *reply = ctx;
     int64_t now_ms = clock_unix_ms(), age_ms = now_ms > entry->at_ms ? now_ms - entry->at_ms : 0;
     reply_map(reply, 10);
-    reply_bulk_str(reply, "count");
-    reply_integer(reply, (int64_t)entry->count);
-    reply_bulk_str(reply, "reason");
-    reply_bulk_str(reply, entry->reason);
-    reply_bulk_str(reply, "context");
-    reply_bulk_str(reply, entry->in_multi ? "multi" : "toplevel");
+    reply_number_pair(reply, "count", (int64_t)entry->count);
+    reply_pair(reply, "reason", entry->reason);
+    reply_pair(reply, "context", entry->in_multi ? "multi" : "toplevel");
     reply_bulk_str(reply, "object");
     reply_bulk(reply, entry->object.ptr, entry->object.len);
     reply_bulk_str(reply, "username");
@@ -162,12 +159,9 @@ static void reply_log_entry(void *ctx, const struct acl_log_entry *entry)
     reply_double(reply, (double)age_ms / 1000);
     reply_bulk_str(reply, "client-info");
     reply_bulk(reply, entry->client.ptr, entry->client.len);
-    reply_bulk_str(reply, "entry-id");
-    reply_integer(reply, (int64_t)entry->id);
-    reply_bulk_str(reply, "timestamp-created");
-    reply_integer(reply, entry->first_ms);
-    reply_bulk_str(reply, "timestamp-last-updated");
-    reply_integer(reply, entry->at_ms);
+    reply_number_pair(reply, "entry-id", (int64_t)entry->id);
+    reply_number_pair(reply, "timestamp-created", entry->first_ms);
+    reply_number_pair(reply, "timestamp-last-updated", entry->at_ms);
 }
 
 /* 1.5 us for each entry. */

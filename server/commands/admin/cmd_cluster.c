@@ -137,8 +137,7 @@ void cmd_cluster_shards(struct command_ctx *ctx)
     if (endpoint.hostname[0])
         reply_pair(reply, "hostname", endpoint.hostname);
     reply_pair(reply, "role", "master");
-    reply_bulk_str(reply, "replication-offset");
-    reply_integer(reply, 0);
+    reply_number_pair(reply, "replication-offset", 0);
     reply_pair(reply, "health", "online");
 }
 

@@ -103,8 +103,7 @@ static void run_latency_histogram(struct command_job *job)
             continue;
         reply_bulk_str(&job->reply, row->full_name);
         reply_map(&job->reply, 2);
-        reply_bulk_str(&job->reply, "calls");
-        reply_integer(&job->reply, (int64_t)histogram_count(&histogram));
+        reply_number_pair(&job->reply, "calls", (int64_t)histogram_count(&histogram));
         reply_bulk_str(&job->reply, "histogram_usec");
         reply_histogram(&job->reply, &histogram);
         n++;

@@ -4,11 +4,14 @@
  * only, whatever the length; the name is then compared whole. */
 #include "command.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
+#include "command_arg.h"
+#include "handlers.h"
 
 #define SLOTS 256 /* a power of two, several times the number of rows, so that most names are found at once */
 
@@ -39,18 +42,80 @@ static void container_name(const struct command_ctx *ctx, char name_out[CONTAINE
     name_out[len] = '\0';
 }
 
-void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
+static void reply_help_heading(struct command_ctx *ctx)
 {
     char container[CONTAINER_SIZE], heading[96];
 
     container_name(ctx, container);
     snprintf(heading, sizeof(heading), "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container);
-    reply_array(ctx->reply, n + 3);
     reply_status(ctx->reply, heading);
+}
+
+void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
+{
+    reply_array(ctx->reply, n + 3);
+    reply_help_heading(ctx);
     for (size_t i = 0; i < n; i++)
         reply_status(ctx->reply, lines[i]);
     reply_status(ctx->reply, "HELP");
     reply_status(ctx->reply, "    Print this help.");
+}
+
+static void put(struct buf *out, const char *text)
+{
+    buf_append(out, text, strlen(text));
+}
+
+/* "[TYPE (NORMAL|PUBSUB)] [ID <client-id> ...]" */
+static void put_syntax(struct buf *out, const struct command_arg *args, size_t n, const char *between)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct command_arg *arg = &args[i];
+        bool is_word = strcmp(arg->type, "pure-token") == 0, is_choice = strcmp(arg->type, "oneof") == 0;
+
+        put(out, i > 0 ? between : "");
+        put(out, arg->optional ? "[" : "");
+        put(out, arg->token ? arg->token : "");
+        put(out, arg->token && !is_word ? " " : "");
+        put(out, is_choice ? "(" : arg->nargs == 0 && !is_word ? "<" : "");
+        if (arg->nargs > 0)
+            put_syntax(out, arg->args, arg->nargs, is_choice ? "|" : " ");
+        else if (!is_word)
+            put(out, arg->name);
+        put(out, is_choice ? ")" : arg->nargs == 0 && !is_word ? ">" : "");
+        put(out, arg->multiple ? " ..." : "");
+        put(out, arg->optional ? "]" : "");
+    }
+}
+
+static void reply_help_of(struct command_ctx *ctx, const struct command *row, struct buf *line)
+{
+    buf_truncate(line, 0);
+    for (const char *at = row->name; *at; at++)
+        buf_append(line, (const char[]){(char)toupper(*at)}, 1);
+    put(line, row->nargs > 0 ? " " : "");
+    put_syntax(line, row->args, row->nargs, " ");
+    buf_append(line, "", 1);
+    reply_status(ctx->reply, buf_failed(line) ? row->name : buf_head(line));
+    buf_truncate(line, 0);
+    put(line, "    ");
+    put(line, row->summary);
+    buf_append(line, "", 1);
+    reply_status(ctx->reply, buf_failed(line) ? row->summary : buf_head(line));
+}
+
+void cmd_help(struct command_ctx *ctx)
+{
+    const char *name = ctx->command->full_name;
+    const struct command *container = command_row((size_t)command_find((struct slice){name, strcspn(name, "|")}));
+    struct buf line;
+
+    buf_init(&line, SIZE_MAX);
+    reply_array(ctx->reply, 2 * container->nsubcommands + 1);
+    reply_help_heading(ctx);
+    for (size_t i = 0; i < container->nsubcommands; i++)
+        reply_help_of(ctx, &container->subcommands[i], &line);
+    buf_deinit(&line);
 }
 
 void reply_text(struct reply *reply, struct buf *text)
@@ -66,6 +131,12 @@ void reply_pair(struct reply *reply, const char *name, const char *value)
 {
     reply_bulk_str(reply, name);
     reply_bulk_str(reply, value);
+}
+
+void reply_number_pair(struct reply *reply, const char *name, int64_t value)
+{
+    reply_bulk_str(reply, name);
+    reply_integer(reply, value);
 }
 
 void reply_wrong_arity(struct command_ctx *ctx)

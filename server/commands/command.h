@@ -116,6 +116,7 @@ void reply_text(struct reply *reply, struct buf *text);
 
 /* A field of a map. */
 void reply_pair(struct reply *reply, const char *name, const char *value);
+void reply_number_pair(struct reply *reply, const char *name, int64_t value);
 
 /* Replies that the number of arguments is wrong, for rules beyond the arity in the table. */
 void reply_wrong_arity(struct command_ctx *ctx);

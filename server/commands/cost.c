@@ -20,7 +20,7 @@
 #define ECHOED    1300          /* a kilobyte that is also replied: ECHO of 4,000 bytes 4,400 */
 #define NAMED     1500          /* a kilobyte that is checked and kept: CLIENT SETNAME of 1,000 bytes 1,500 */
 #define HASHED    6000          /* a kilobyte that may be a password: SHA-256 */
-#define HELP      5000          /* lines are written: CLIENT HELP, the longest, 4,100 */
+#define HELP      10000         /* lines are made of rows: CLIENT HELP, the longest, 8,800 */
 #define CLEARED   UINT64_C(70)  /* a layer of the old filter is counted: BF.CLEAR of 1,024 layers 62,800 */
 #define PATTERN   UINT64_C(1)   /* of the user's rights, compared with a name */
 #define KEY       UINT64_C(75)  /* a name out of the cache: EXISTS of 600,000 names 144 */

@@ -8,6 +8,9 @@ struct command_ctx;
 
 #define HANDLER(name) void name(struct command_ctx *ctx)
 
+/* command.c: HELP of a command with subcommands, out of their rows */
+HANDLER(cmd_help);
+
 /* filters/ */
 #define BF_HANDLER(name) HANDLER(cmd_bf_##name);
 #include "bf_commands.def"
@@ -63,7 +66,6 @@ HANDLER(cmd_object_encoding);
 HANDLER(cmd_object_freq);
 HANDLER(cmd_object_idletime);
 HANDLER(cmd_object_refcount);
-HANDLER(cmd_object_help);
 
 /* cmd_server.c */
 HANDLER(cmd_save);
@@ -81,7 +83,6 @@ HANDLER(cmd_config_get);
 HANDLER(cmd_config_set);
 HANDLER(cmd_config_resetstat);
 HANDLER(cmd_config_rewrite);
-HANDLER(cmd_config_help);
 
 /* cmd_connection.c */
 HANDLER(cmd_ping);
@@ -117,7 +118,6 @@ HANDLER(cmd_client_tracking);
 HANDLER(cmd_client_trackinginfo);
 HANDLER(cmd_client_caching);
 HANDLER(cmd_client_getredir);
-HANDLER(cmd_client_help);
 
 /* cmd_pubsub.c */
 HANDLER(cmd_publish);
@@ -133,7 +133,6 @@ HANDLER(cmd_pubsub_numpat);
 HANDLER(cmd_pubsub_numsub);
 HANDLER(cmd_pubsub_shardchannels);
 HANDLER(cmd_pubsub_shardnumsub);
-HANDLER(cmd_pubsub_help);
 HANDLER(cmd_monitor);
 
 /* cmd_command.c */
@@ -142,11 +141,9 @@ HANDLER(cmd_command_count);
 HANDLER(cmd_command_docs);
 HANDLER(cmd_command_getkeys);
 HANDLER(cmd_command_getkeysandflags);
-HANDLER(cmd_command_help);
 HANDLER(cmd_command_info);
 HANDLER(cmd_command_list);
 HANDLER(cmd_module_list);
-HANDLER(cmd_module_help);
 
 /* cmd_admin.c */
 HANDLER(cmd_cluster_countkeysinslot);
@@ -174,7 +171,6 @@ HANDLER(cmd_acl_cat);
 HANDLER(cmd_acl_dryrun);
 HANDLER(cmd_acl_genpass);
 HANDLER(cmd_acl_getuser);
-HANDLER(cmd_acl_help);
 HANDLER(cmd_acl_list);
 HANDLER(cmd_acl_log);
 HANDLER(cmd_acl_setuser);
@@ -186,7 +182,6 @@ HANDLER(cmd_acl_whoami);
 
 /* cmd_memory.c */
 HANDLER(cmd_memory_doctor);
-HANDLER(cmd_memory_help);
 HANDLER(cmd_memory_malloc_stats);
 HANDLER(cmd_memory_purge);
 HANDLER(cmd_memory_stats);
@@ -194,13 +189,11 @@ HANDLER(cmd_memory_usage);
 
 /* cmd_monitor.c */
 HANDLER(cmd_latency_doctor);
-HANDLER(cmd_latency_help);
 HANDLER(cmd_latency_histogram);
 HANDLER(cmd_latency_history);
 HANDLER(cmd_latency_latest);
 HANDLER(cmd_latency_reset);
 HANDLER(cmd_slowlog_get);
-HANDLER(cmd_slowlog_help);
 HANDLER(cmd_slowlog_len);
 HANDLER(cmd_slowlog_reset);
 

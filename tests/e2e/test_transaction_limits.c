@@ -117,8 +117,8 @@ DAEMON_TEST(the_daemon, transaction_limits, long_ones_are_refused)
         {"COMMAND DOCS client", 40, 0},
         {"TIME", 25000, 0},
         {"HELLO", 6000, 0},
-        {"OBJECT HELP", 2000, 0},
-        {"CLIENT HELP", 2000, 0},
+        {"OBJECT HELP", 1000, 0},
+        {"CLIENT HELP", 1000, 0},
         {"CLIENT GETNAME", 6000, 0},
         {"AUTH x y", 6000, 0},
         /* bytes that come back, and those of passwords */

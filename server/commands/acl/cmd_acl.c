@@ -11,8 +11,6 @@
 #include "rcu.h"
 #include "server.h"
 
-#define LEN(array) (sizeof(array) / sizeof((array)[0]))
-
 void cmd_acl_whoami(struct command_ctx *ctx)
 {
     const char *name = ctx->session->acl.user->name;
@@ -150,12 +148,9 @@ static void reply_log_entry(void *ctx, const struct acl_log_entry *entry)
     struct reply *reply = ctx;
     int64_t now_ms = clock_unix_ms(), age_ms = now_ms > entry->at_ms ? now_ms - entry->at_ms : 0;
     reply_map(reply, 10);
-    reply_bulk_str(reply, "count");
-    reply_integer(reply, (int64_t)entry->count);
-    reply_bulk_str(reply, "reason");
-    reply_bulk_str(reply, entry->reason);
-    reply_bulk_str(reply, "context");
-    reply_bulk_str(reply, entry->in_multi ? "multi" : "toplevel");
+    reply_number_pair(reply, "count", (int64_t)entry->count);
+    reply_pair(reply, "reason", entry->reason);
+    reply_pair(reply, "context", entry->in_multi ? "multi" : "toplevel");
     reply_bulk_str(reply, "object");
     reply_bulk(reply, entry->object.ptr, entry->object.len);
     reply_bulk_str(reply, "username");
@@ -164,12 +159,9 @@ static void reply_log_entry(void *ctx, const struct acl_log_entry *entry)
     reply_double(reply, (double)age_ms / 1000);
     reply_bulk_str(reply, "client-info");
     reply_bulk(reply, entry->client.ptr, entry->client.len);
-    reply_bulk_str(reply, "entry-id");
-    reply_integer(reply, (int64_t)entry->id);
-    reply_bulk_str(reply, "timestamp-created");
-    reply_integer(reply, entry->first_ms);
-    reply_bulk_str(reply, "timestamp-last-updated");
-    reply_integer(reply, entry->at_ms);
+    reply_number_pair(reply, "entry-id", (int64_t)entry->id);
+    reply_number_pair(reply, "timestamp-created", entry->first_ms);
+    reply_number_pair(reply, "timestamp-last-updated", entry->at_ms);
 }
 
 /* 1.5 us for each entry. */
@@ -202,36 +194,4 @@ void cmd_acl_log(struct command_ctx *ctx)
     } else {
         reply_log(ctx->server->acl, count < 0 ? 0 : (size_t)count, ctx->reply);
     }
-}
-
-void cmd_acl_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "CAT [<category>]",
-        "    List the categories, or the commands of one.",
-        "DELUSER <username> [<username> ...]",
-        "    Delete users and disconnect their clients.",
-        "DRYRUN <username> <command> [<arg> ...]",
-        "    Say whether the user may run the command.",
-        "GENPASS [<bits>]",
-        "    Return random hexadecimal digits, 256 bits if not said otherwise.",
-        "GETUSER <username>",
-        "    Describe the user.",
-        "LIST",
-        "    Describe all users, as in a file.",
-        "LOAD",
-        "    Read the users from the file aclfile.",
-        "LOG [<count>|RESET]",
-        "    Return the latest refused logins and commands, or forget them.",
-        "SAVE",
-        "    Write the users into the file aclfile.",
-        "SETUSER <username> [<rule> ...]",
-        "    Make or change a user.",
-        "USERS",
-        "    List the names of all users.",
-        "WHOAMI",
-        "    Return the name of this connection's user.",
-    };
-
-    reply_help(ctx, lines, LEN(lines));
 }

@@ -137,8 +137,7 @@ void cmd_cluster_shards(struct command_ctx *ctx)
     if (endpoint.hostname[0])
         reply_pair(reply, "hostname", endpoint.hostname);
     reply_pair(reply, "role", "master");
-    reply_bulk_str(reply, "replication-offset");
-    reply_integer(reply, 0);
+    reply_number_pair(reply, "replication-offset", 0);
     reply_pair(reply, "health", "online");
 }
 
@@ -289,28 +288,6 @@ void cmd_cluster_getkeysinslot(struct command_ctx *ctx)
 
 void cmd_cluster_help(struct command_ctx *ctx)
 {
-    static const char *const lines[] = {
-        "COUNTKEYSINSLOT <slot>",
-        "    Return the number of filters in a slot.",
-        "GETKEYSINSLOT <slot> <count>",
-        "    Return at most so many names of filters in a slot.",
-        "INFO",
-        "    Describe the state of the cluster.",
-        "KEYSLOT <key>",
-        "    Return the slot of a name.",
-        "LINKS",
-        "    Return nothing: there are no other nodes.",
-        "MYID",
-        "    Return this node's id.",
-        "NODES",
-        "    Return the one node, in the form of a cluster's configuration.",
-        "REPLICAS <node-id>",
-        "    Return nothing: there are no replicas.",
-        "SHARDS",
-        "    Return the one shard and its node.",
-        "SLOTS",
-        "    Return the slots and their node.",
-    };
     if (has_cluster(ctx))
-        reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
+        cmd_help(ctx);
 }

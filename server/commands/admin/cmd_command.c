@@ -143,24 +143,18 @@ static void reply_key_specs(struct reply *reply, const struct command *row)
         reply_words(reply, key_flags(row, i), true);
         reply_bulk_str(reply, "begin_search");
         reply_map(reply, 2);
-        reply_bulk_str(reply, "type");
-        reply_bulk_str(reply, "index");
+        reply_pair(reply, "type", "index");
         reply_bulk_str(reply, "spec");
         reply_map(reply, 1);
-        reply_bulk_str(reply, "index");
-        reply_integer(reply, row->first_key + (int)i);
+        reply_number_pair(reply, "index", row->first_key + (int)i);
         reply_bulk_str(reply, "find_keys");
         reply_map(reply, 2);
-        reply_bulk_str(reply, "type");
-        reply_bulk_str(reply, "range");
+        reply_pair(reply, "type", "range");
         reply_bulk_str(reply, "spec");
         reply_map(reply, 3);
-        reply_bulk_str(reply, "lastkey");
-        reply_integer(reply, last);
-        reply_bulk_str(reply, "keystep");
-        reply_integer(reply, row->key_step);
-        reply_bulk_str(reply, "limit");
-        reply_integer(reply, 0);
+        reply_number_pair(reply, "lastkey", last);
+        reply_number_pair(reply, "keystep", row->key_step);
+        reply_number_pair(reply, "limit", 0);
     }
 }
 
@@ -204,8 +198,7 @@ static void reply_args(struct reply *reply, const struct command_arg *args, size
         if (!group)
             reply_pair(reply, "display_text", arg->name);
         if (key) {
-            reply_bulk_str(reply, "key_spec_index");
-            reply_integer(reply, (*keys)++);
+            reply_number_pair(reply, "key_spec_index", (*keys)++);
         }
         if (arg->token != NULL)
             reply_pair(reply, "token", arg->token);
@@ -478,28 +471,6 @@ void cmd_command_getkeysandflags(struct command_ctx *ctx)
     getkeys(ctx, true);
 }
 
-void cmd_command_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "(no subcommand)",
-        "    Describe all commands.",
-        "COUNT",
-        "    Return the number of commands.",
-        "DOCS [<command-name> ...]",
-        "    Return the documentation of these commands, or of all.",
-        "GETKEYS <full-command>",
-        "    Return the keys in a whole command.",
-        "GETKEYSANDFLAGS <full-command>",
-        "    Return the keys in a whole command, and what it does with each.",
-        "INFO [<command-name> ...]",
-        "    Describe these commands, or all.",
-        "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",
-        "    Return the names of all commands and subcommands, or of some.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
-}
-
 /* ---- MODULE ---- */
 
 void reply_modules(struct reply *reply)
@@ -507,8 +478,7 @@ void reply_modules(struct reply *reply)
     reply_array(reply, 1);
     reply_map(reply, 4);
     reply_pair(reply, "name", "bf");
-    reply_bulk_str(reply, "ver");
-    reply_integer(reply, REDISBLOOM_COMPAT_VERSION);
+    reply_number_pair(reply, "ver", REDISBLOOM_COMPAT_VERSION);
     reply_pair(reply, "path", "");
     reply_bulk_str(reply, "args");
     reply_array(reply, 0);
@@ -517,14 +487,4 @@ void reply_modules(struct reply *reply)
 void cmd_module_list(struct command_ctx *ctx)
 {
     reply_modules(ctx->reply);
-}
-
-void cmd_module_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "LIST",
-        "    Return what counts as a loaded module: bf, which is built in.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
 }

@@ -409,19 +409,3 @@ void cmd_config_resetstat(struct command_ctx *ctx)
 {
     command_defer(ctx, run_resetstat, NULL);
 }
-
-void cmd_config_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "GET <pattern> [<pattern> ...]",
-        "    Return the settings whose names match a pattern, with their values.",
-        "RESETSTAT",
-        "    Set the counters of INFO to zero.",
-        "REWRITE",
-        "    Write the settings in force into the configuration file.",
-        "SET <setting> <value> [<setting> <value> ...]",
-        "    Change settings, either all that are given or none.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
-}

@@ -12,8 +12,6 @@
 #include "log_text.h"
 #include "memory_use.h"
 
-#define LEN(array) (sizeof(array) / sizeof((array)[0]))
-
 #define MB (UINT64_C(1) << 20)
 
 /* ---- USAGE ---- */
@@ -225,22 +223,4 @@ static void run_malloc_stats(struct command_job *job)
 void cmd_memory_malloc_stats(struct command_ctx *ctx)
 {
     command_defer(ctx, run_malloc_stats, NULL);
-}
-
-void cmd_memory_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "DOCTOR",
-        "    Say in words how memory is used.",
-        "MALLOC-STATS",
-        "    Return what the C library reports of its heap (XML).",
-        "PURGE",
-        "    Give unused heap memory back to the system.",
-        "STATS",
-        "    Return what memory is used for.",
-        "USAGE <key> [SAMPLES <count>]",
-        "    Return the bytes of memory that a filter takes, its name included; SAMPLES has no effect.",
-    };
-
-    reply_help(ctx, lines, LEN(lines));
 }

@@ -12,8 +12,6 @@
 #include "slowlog.h"
 #include "check.h"
 
-#define LEN(array) (sizeof(array) / sizeof((array)[0]))
-
 /* ---- SLOWLOG ---- */
 
 static void run_slowlog_get(struct command_job *job)
@@ -58,21 +56,6 @@ void cmd_slowlog_reset(struct command_ctx *ctx)
     }
     slowlog_reset(ctx->server->stats.slowlog);
     reply_status(ctx->reply, "OK");
-}
-
-void cmd_slowlog_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "GET [<count>]",
-        "    Return the latest commands that were slow (10 of them if not said otherwise, -1 for all), each with",
-        "    its number, time, microseconds, words, and the client's address and name.",
-        "LEN",
-        "    Return how many are remembered.",
-        "RESET",
-        "    Forget them.",
-    };
-
-    reply_help(ctx, lines, LEN(lines));
 }
 
 /* ---- LATENCY HISTOGRAM ---- */
@@ -120,8 +103,7 @@ static void run_latency_histogram(struct command_job *job)
             continue;
         reply_bulk_str(&job->reply, row->full_name);
         reply_map(&job->reply, 2);
-        reply_bulk_str(&job->reply, "calls");
-        reply_integer(&job->reply, (int64_t)histogram_count(&histogram));
+        reply_number_pair(&job->reply, "calls", (int64_t)histogram_count(&histogram));
         reply_bulk_str(&job->reply, "histogram_usec");
         reply_histogram(&job->reply, &histogram);
         n++;
@@ -255,22 +237,4 @@ void cmd_latency_doctor(struct command_ctx *ctx)
         advise(ctx, fast_commands, &text);
     }
     reply_text(ctx->reply, &text);
-}
-
-void cmd_latency_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "DOCTOR",
-        "    Say in words what the latency monitor has seen.",
-        "HISTOGRAM [<command> ...]",
-        "    Return how many calls of these commands, or of all, took how long.",
-        "HISTORY <event>",
-        "    Return the samples of an event, each a time and milliseconds.",
-        "LATEST",
-        "    Return the latest sample of each event, and its worst.",
-        "RESET [<event> ...]",
-        "    Forget the samples of these events, or of all.",
-    };
-
-    reply_help(ctx, lines, LEN(lines));
 }

@@ -250,8 +250,7 @@ void cmd_client_trackinginfo(struct command_ctx *ctx)
     reply_set(ctx->reply, n);
     for (size_t i = 0; i < n; i++)
         reply_bulk_str(ctx->reply, flags[i]);
-    reply_bulk_str(ctx->reply, "redirect");
-    reply_integer(ctx->reply, redirection(ctx->session));
+    reply_number_pair(ctx->reply, "redirect", redirection(ctx->session));
     reply_bulk_str(ctx->reply, "prefixes");
     reply_array(ctx->reply, prefixes);
     for (size_t i = 0; i < prefixes; i++) {

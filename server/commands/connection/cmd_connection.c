@@ -186,18 +186,12 @@ void cmd_hello(struct command_ctx *ctx)
         reply->version = (int)hello.version; /* the answer itself comes in the new version */
     }
     reply_map(reply, 7);
-    reply_bulk_str(reply, "server");
-    reply_bulk_str(reply, "redis");
-    reply_bulk_str(reply, "version");
-    reply_bulk_str(reply, REDIS_COMPAT_VERSION);
-    reply_bulk_str(reply, "proto");
-    reply_integer(reply, reply->version);
-    reply_bulk_str(reply, "id");
-    reply_integer(reply, (int64_t)session->id);
-    reply_bulk_str(reply, "mode");
-    reply_bulk_str(reply, server_config(ctx->server)->cluster.emulation ? "cluster" : "standalone");
-    reply_bulk_str(reply, "role");
-    reply_bulk_str(reply, "master");
+    reply_pair(reply, "server", "redis");
+    reply_pair(reply, "version", REDIS_COMPAT_VERSION);
+    reply_number_pair(reply, "proto", reply->version);
+    reply_number_pair(reply, "id", (int64_t)session->id);
+    reply_pair(reply, "mode", server_config(ctx->server)->cluster.emulation ? "cluster" : "standalone");
+    reply_pair(reply, "role", "master");
     reply_bulk_str(reply, "modules");
     reply_modules(reply);
 }

@@ -329,24 +329,6 @@ void cmd_pubsub_numpat(struct command_ctx *ctx)
     reply_integer(ctx->reply, (int64_t)totals.topics[PUBSUB_PATTERN]);
 }
 
-void cmd_pubsub_help(struct command_ctx *ctx)
-{
-    static const char *const lines[] = {
-        "CHANNELS [<pattern>]",
-        "    Return the channels that have subscribers, or those of them that match the pattern.",
-        "NUMPAT",
-        "    Return the number of patterns that are subscribed to.",
-        "NUMSUB [<channel> ...]",
-        "    Return how many clients subscribe to each channel; patterns do not count.",
-        "SHARDCHANNELS [<pattern>]",
-        "    Return the shard channels that have subscribers, or those of them that match the pattern.",
-        "SHARDNUMSUB [<shardchannel> ...]",
-        "    Return how many clients subscribe to each shard channel.",
-    };
-
-    reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));
-}
-
 /* ---- MONITOR ---- */
 
 void cmd_monitor(struct command_ctx *ctx)

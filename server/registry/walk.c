@@ -101,21 +101,21 @@ void walk_added(struct walk *walk, unsigned place, struct entry *holder)
 
 static bool note_id_gone(struct walk *walk, uint64_t id)
 {
-    if (walk->ngone == walk->gone_size) {
-        size_t size = walk->gone_size ? walk->gone_size * 2 : 64;
-        uint64_t *ids = realloc(walk->gone, size * sizeof(*ids));
+    if (walk->ndeleted == walk->deleted_size) {
+        size_t size = walk->deleted_size ? walk->deleted_size * 2 : 64;
+        uint64_t *ids = realloc(walk->deleted, size * sizeof(*ids));
         if (!ids)
             return false;
-        walk->gone = ids;
-        walk->gone_size = size;
+        walk->deleted = ids;
+        walk->deleted_size = size;
     }
-    walk->gone[walk->ngone++] = id;
+    walk->deleted[walk->ndeleted++] = id;
     return true;
 }
 
 /* Releases the entry, so that its memory is freed at once. Its deletion is yielded only if the entry was: a client that
  * creates and deletes filters again and again leaves no notes. */
-void walk_gone(struct walk *walk, struct entry *owner)
+void walk_deleted(struct walk *walk, struct entry *owner)
 {
     if (!walk->active)
         return;
@@ -140,8 +140,8 @@ void walk_freeze(struct walk *walk)
 
 bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
 {
-    if (walk->ngone) {
-        *note_out = (struct walk_note){.id = walk->gone[--walk->ngone]};
+    if (walk->ndeleted) {
+        *note_out = (struct walk_note){.id = walk->deleted[--walk->ndeleted]};
         return true;
     }
     struct walk_note *note = walk_notes_any(walk->late);
@@ -162,6 +162,6 @@ void walk_end(struct walk *walk)
     for (struct walk_note *note; (note = walk_notes_any(walk->late));)
         drop_note(walk, note);
     free(walk->taken.notes);
-    free(walk->gone);
+    free(walk->deleted);
     *walk = (struct walk){0};
 }

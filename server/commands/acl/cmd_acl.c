@@ -219,13 +219,13 @@ void cmd_acl_help(struct command_ctx *ctx)
 {
     static const char *const lines[] = {
         "CAT [<category>]",
-        "    List the categories, or the commands of one.",
+        "    List the categories, or the commands of a category.",
         "DELUSER <username> [<username> ...]",
         "    Delete users and disconnect their clients.",
         "DRYRUN <username> <command> [<arg> ...]",
-        "    Say whether the user may run the command.",
+        "    Check whether the user may run the command.",
         "GENPASS [<bits>]",
-        "    Return random hexadecimal digits, 256 bits if not said otherwise.",
+        "    Return random hexadecimal digits, by default 256 bits.",
         "GETUSER <username>",
         "    Describe the user.",
         "LIST",

@@ -301,7 +301,7 @@ void cmd_cluster_help(struct command_ctx *ctx)
         "COUNTKEYSINSLOT <slot>",
         "    Return the number of filters in a slot.",
         "GETKEYSINSLOT <slot> <count>",
-        "    Return at most so many names of filters in a slot.",
+        "    Return at most this number of names of filters in a slot.",
         "INFO",
         "    Describe the state of the cluster.",
         "KEYSLOT <key>",

@@ -489,7 +489,7 @@ void cmd_command_help(struct command_ctx *ctx)
         "GETKEYS <full-command>",
         "    Return the keys in a whole command.",
         "GETKEYSANDFLAGS <full-command>",
-        "    Return the keys in a whole command, and what it does with each.",
+        "    Return the keys in a whole command, and the access to each.",
         "INFO [<command-name> ...]",
         "    Describe these commands, or all.",
         "LIST [FILTERBY (MODULE <module-name>|ACLCAT <category>|PATTERN <pattern>)]",
@@ -522,7 +522,7 @@ void cmd_module_help(struct command_ctx *ctx)
 {
     static const char *const lines[] = {
         "LIST",
-        "    Return what counts as a loaded module: bf, which is built in.",
+        "    Return the module bf, which is built in.",
     };
 
     reply_help(ctx, lines, sizeof(lines) / sizeof(lines[0]));

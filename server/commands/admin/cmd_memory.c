@@ -150,29 +150,26 @@ static void diagnose(struct server *server, const struct memory *memory, struct 
     uint64_t limited = memory_use_limited(&memory->use), most = memory_clients_limit(server, cfg);
     if (cfg->memory.maxmemory != 0 && limited >= cfg->memory.maxmemory / 10 * 9)
         buf_appendf(out,
-                    "- %" PRIu64 " bytes are in use of the %" PRIu64 " that maxmemory allows: beyond it new "
-                    "filters, growth and adds are refused.\n",
+                    "- %" PRIu64 " bytes are in use of the %" PRIu64 " that maxmemory allows: above it new filters, "
+                    "growth and adds are refused.\n",
                     limited, cfg->memory.maxmemory);
     if (memory->rss < memory->use.bits / 2)
         buf_appendf(out,
                     "- %" PRIu64 " bytes are reserved for bits, but the process occupies %" PRIu64
-                    " so far: filters have not "
-                    "been filled yet, and will need the memory when they are.\n",
+                    " so far: unused filters will need the memory when they fill up.\n",
                     memory->use.bits, memory->rss);
     if (memory->rss > memory->used + memory->used / 2 && memory->rss - memory->used > 256 * MB)
         buf_appendf(out,
                     "- The process occupies %" PRIu64 " bytes, %" PRIu64
-                    " more than used_memory. MEMORY PURGE gives unused heap back.\n",
+                    " more than used_memory. MEMORY PURGE returns unused heap.\n",
                     memory->rss, memory->rss - memory->used);
     if (most != 0 && memory_of_clients(server) >= most / 10 * 9)
         buf_appendf(out,
-                    "- Clients hold %" PRIu64 " bytes of the %" PRIu64 " that maxmemory-clients allows: beyond it the "
-                    "largest is disconnected. CLIENT LIST shows whose they are (tot-mem).\n",
+                    "- Clients hold %" PRIu64 " bytes of the %" PRIu64 " that maxmemory-clients allows: above it the "
+                    "largest is disconnected. CLIENT LIST shows the memory of each (tot-mem).\n",
                     memory_of_clients(server), most);
     if (buf_len(out) == found)
-        buf_appendf(out,
-                    "Nothing is wrong: %s, %" PRIu64
-                    " bytes with all that belongs to filters; the process occupies %" PRIu64 ".\n",
+        buf_appendf(out, "Nothing is wrong: %s, %" PRIu64 " bytes in total; the process occupies %" PRIu64 ".\n",
                     log_count(memory->filters, "filter").text, memory->used, memory->rss);
 }
 
@@ -231,15 +228,15 @@ void cmd_memory_help(struct command_ctx *ctx)
 {
     static const char *const lines[] = {
         "DOCTOR",
-        "    Say in words how memory is used.",
+        "    Report problems of memory in plain words.",
         "MALLOC-STATS",
-        "    Return what the C library reports of its heap (XML).",
+        "    Return the C library's report on its heap (XML).",
         "PURGE",
-        "    Give unused heap memory back to the system.",
+        "    Return unused heap memory to the system.",
         "STATS",
-        "    Return what memory is used for.",
+        "    Return the use of memory.",
         "USAGE <key> [SAMPLES <count>]",
-        "    Return the bytes of memory that a filter takes, its name included; SAMPLES has no effect.",
+        "    Return the bytes of memory of a filter, including its name; SAMPLES has no effect.",
     };
 
     reply_help(ctx, lines, LEN(lines));

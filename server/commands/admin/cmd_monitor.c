@@ -58,7 +58,7 @@ static void run_slowlog_reset(struct command_job *job)
     reply_status(&job->reply, "OK");
 }
 
-/* A small log is emptied on the loop: a job's duration includes the wait for a thread, so on a busy machine the emptied
+/* The loop clears a small log itself. A job's duration includes the wait for a thread, so on a busy machine the cleared
  * log would contain the SLOWLOG RESET itself. */
 void cmd_slowlog_reset(struct command_ctx *ctx)
 {
@@ -74,10 +74,10 @@ void cmd_slowlog_help(struct command_ctx *ctx)
 {
     static const char *const lines[] = {
         "GET [<count>]",
-        "    Return the latest commands that were slow (10 of them if not said otherwise, -1 for all), each with",
+        "    Return the latest slow commands (10 by default, -1 for all), each with",
         "    its number, time, microseconds, words, and the client's address and name.",
         "LEN",
-        "    Return how many are remembered.",
+        "    Return the number of entries.",
         "RESET",
         "    Forget them.",
     };
@@ -230,11 +230,11 @@ static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
     const struct config *cfg = server_config(ctx->server);
     int64_t threshold_usec = cfg->process.latency_monitor_threshold * 1000;
 
-    buf_appendf(out, "\nWhat may help:\n\n");
+    buf_appendf(out, "\nPossible remedies:\n\n");
     if (cfg->process.slowlog_log_slower_than < 0 || cfg->process.slowlog_log_slower_than > threshold_usec)
         buf_appendf(out,
                     "- The slow log misses these commands: CONFIG SET slowlog-log-slower-than %" PRId64
-                    " has it name them.\n",
+                    " includes them.\n",
                     threshold_usec);
     else
         buf_appendf(out, "- SLOWLOG GET names the commands.\n");
@@ -243,9 +243,8 @@ static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
             out,
             "- Commands that take microseconds were slow: look for a machine that swaps, for more busy threads than "
             "cores (INFO cpu, setting 'threads'), for other guests of the same host.\n");
-    buf_appendf(
-        out,
-        "- Batches of many thousand items (BF.MADD, BF.INSERT, BF.MEXISTS) take their time; smaller ones spread it.\n");
+    buf_appendf(out,
+                "- Batches of many thousand items (BF.MADD, BF.INSERT, BF.MEXISTS) take long; send smaller ones.\n");
 }
 
 void cmd_latency_doctor(struct command_ctx *ctx)
@@ -276,13 +275,13 @@ void cmd_latency_help(struct command_ctx *ctx)
 {
     static const char *const lines[] = {
         "DOCTOR",
-        "    Say in words what the latency monitor has seen.",
+        "    Report the latency monitor's events in plain words.",
         "HISTOGRAM [<command> ...]",
-        "    Return how many calls of these commands, or of all, took how long.",
+        "    Return histograms of the durations of these commands, or of all.",
         "HISTORY <event>",
         "    Return the samples of an event, each a time and milliseconds.",
         "LATEST",
-        "    Return the latest sample of each event, and its worst.",
+        "    Return the latest and the worst sample of each event.",
         "RESET [<event> ...]",
         "    Forget the samples of these events, or of all.",
     };

@@ -34,17 +34,18 @@ void info_bf(struct info *info)
     info_line(info, "bf_false_positives:%" PRIu64, wrong);
     info_line(info, "bf_observed_error_rate:%.6g", wrong == 0 ? 0 : (double)wrong / (double)(wrong + misses));
     info_line(info, "bf_loads_under_way:%zu", half_loads_count(info->server->clients.half_loads));
-    info_line(info, "bf_grown:%" PRIu64, bloom_pool_grown(info->server->pool) - info->server->stats.grown_base);
-    struct residency_info away;
-    residency_info(info->server, &away);
-    info_line(info, "bf_resident_filters:%" PRIu64, (uint64_t)registry_count(info->server->registry) - away.away);
-    info_line(info, "bf_away_filters:%" PRIu64, away.away);
-    info_line(info, "bf_away_bytes:%" PRIu64, away.away_bytes);
-    info_line(info, "bf_evictions:%" PRIu64, away.evictions);
-    info_line(info, "bf_reloads:%" PRIu64, away.reloads);
-    info_line(info, "bf_reload_bytes:%" PRIu64, away.reload_bytes);
-    info_line(info, "bf_reloads_failed:%" PRIu64, away.failed);
-    info_line(info, "bf_reloads_waiting:%" PRIu64, away.waiting);
+    info_line(info, "bf_grown:%" PRIu64, bloom_pool_growths(info->server->pool) - info->server->stats.grown_base);
+    struct residency_info residency;
+    residency_info(info->server, &residency);
+    info_line(info, "bf_resident_filters:%" PRIu64,
+              (uint64_t)registry_count(info->server->registry) - residency.evicted);
+    info_line(info, "bf_away_filters:%" PRIu64, residency.evicted);
+    info_line(info, "bf_away_bytes:%" PRIu64, residency.evicted_bytes);
+    info_line(info, "bf_evictions:%" PRIu64, residency.evictions);
+    info_line(info, "bf_reloads:%" PRIu64, residency.reloads);
+    info_line(info, "bf_reload_bytes:%" PRIu64, residency.reload_bytes);
+    info_line(info, "bf_reloads_failed:%" PRIu64, residency.failed);
+    info_line(info, "bf_reloads_waiting:%" PRIu64, residency.waiting);
     info_line(info, "bf_maybe_answers:%" PRIu64, stats_get(&stats->maybe_answers));
     info_line(info, "bf_read_only:%d", server_config(info->server)->data.read_only);
     if (info->server->sstables) {

@@ -167,8 +167,8 @@ int tool_number(const struct tool_args *args, const char *name, uint64_t min, ui
 
     if (!text || tool_parse_u64(text, min, max, out))
         return TOOL_OK;
-    return tool_misused(args->command->name, "%s '%s': must be a number from %" PRIu64 " to %" PRIu64, name, text,
-                        min, max);
+    return tool_misused(args->command->name, "%s '%s': must be a number from %" PRIu64 " to %" PRIu64, name, text, min,
+                        max);
 }
 
 int tool_real(const struct tool_args *args, const char *name, double max, double *out)

@@ -1,6 +1,6 @@
-/* The buffer finds room in this order: after the content; by moving the content to the front, if it is no longer than
- * the consumed bytes (so each consumed byte pays for a moved one); by doubling, up to the cap; at the cap by moving at
- * any price, because content that fits must be accepted. */
+/* The buffer first uses the room after the content. Then it moves the content to the front, if the content is no longer
+ * than the consumed bytes (so each consumed byte pays for a moved one). Then it doubles, up to the cap. At the cap it
+ * always moves, because content that fits must be accepted. */
 #include "buf.h"
 
 #include <assert.h>

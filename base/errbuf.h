@@ -1,5 +1,5 @@
-/* errbuf: a fixed-size error message that is written where an error is found and prefixed on the way up, so that the
- * reader at the top sees the whole path of causes: "load filter 'urls': layer 0: 0-Filter.db: short file".
+/* errbuf: a fixed-size error message. The function that finds an error writes it, and each caller prefixes it. So the
+ * top sees all causes: "load filter 'urls': layer 0: 0-Filter.db: short file".
  *
  * No allocation; a message that does not fit is cut and ends in "...". Lifetime: the caller's storage; a zeroed errbuf
  * is empty. Thread: any, on distinct objects. */

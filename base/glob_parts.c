@@ -1,6 +1,6 @@
-/* A part that floats is looked for by one of its bytes, eight places at a time: x has a zero byte where the text has
- * it, and (x - 1...) & ~x & 0x80... marks the zero bytes. It may also mark bytes above one; each place is compared
- * anyway. A part without such a byte has an x of zeros, so that each place is compared.
+/* A search for a floating part compares one of its bytes, at eight positions at a time: x has a zero byte where the
+ * text has it, and (x - 1...) & ~x & 0x80... marks the zero bytes. It may also mark bytes above one; each place is
+ * compared anyway. A part without such a byte has an x of zeros, so that each place is compared.
  *
  * The place found first is as good as any later one, because it leaves the most to the parts behind. */
 #include "glob_parts.h"

@@ -49,12 +49,12 @@ void histogram_subtract(struct histogram *sum, const struct histogram *base);
 
 uint64_t histogram_count(const struct histogram *histogram);
 
-/* The number of durations of at most `ns`, from 63 to 2^(HISTOGRAM_MAX_LOG2 - 1): exact where `ns` is 2^n - 1;
- * elsewhere those of the part that has it are left out, which are at most 1/32 shorter. */
+/* The number of durations of at most `ns`, from 63 to 2^(HISTOGRAM_MAX_LOG2 - 1). It is exact where `ns` is 2^n - 1.
+ * Elsewhere it omits the durations in the bucket of `ns`, which are at most 1/32 shorter. */
 uint64_t histogram_count_upto(const struct histogram *histogram, uint64_t ns);
 
-/* The duration in ns that `percentile` (0 to 100) per cent of the counted ones did not exceed, rounded up to the end of
- * its part; 0 when none was counted. */
+/* The percentile (0 to 100) of the counted durations in ns, rounded up to the end of its bucket; 0 without
+ * durations. */
 uint64_t histogram_percentile(const struct histogram *histogram, double percentile);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The length of the character at the front of the text, 1 to 4 bytes; 0 if there is none: no byte, a wrong one, a
- * character that is cut, a longer form than needed, a surrogate, a number above U+10FFFF. */
+/* The length of the first character of the text, 1 to 4 bytes. 0 for an empty text, an invalid byte, a truncated
+ * character, an overlong form, a surrogate, or a number above U+10FFFF. */
 size_t utf8_char(const char *text, size_t len);
 
 #endif

@@ -18,7 +18,7 @@ struct view {
     unsigned nlayers;
     struct bloom_layer_view *layers; /* nlayers */
     struct bloom_state *layer_states;
-    bool away;                        /* its bits are not in memory */
+    bool evicted;                     /* its bits are not in memory */
     struct bloom_window_state window; /* valid if it is one */
 };
 
@@ -120,7 +120,7 @@ static void field_since(const struct bf_out *out, const struct view *view)
         out->ops->integer(out->ctx, view->usage->since_s);
 }
 
-COUNTED(resident, !view->away)
+COUNTED(resident, !view->evicted)
 
 static void field_layers(const struct bf_out *out, const struct view *view)
 {
@@ -343,7 +343,7 @@ static void reply_fields(const struct bf_out *out, const struct view *view, cons
             continue;
         if (names)
             out->ops->status(out->ctx, fields[i].name);
-        if (fields[i].needs_bits && view->away)
+        if (fields[i].needs_bits && view->evicted)
             out->ops->null(out->ctx);
         else
             fields[i].reply(out, view);
@@ -353,8 +353,8 @@ static void reply_fields(const struct bf_out *out, const struct view *view, cons
 int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, const struct bf_usage *usage,
                   const struct bf_choice *choice)
 {
-    struct view view = {.usage = usage, .away = choice->away};
-    int err = take_view(&view, filter, choice->needs_bits && !choice->away);
+    struct view view = {.usage = usage, .evicted = choice->evicted};
+    int err = take_view(&view, filter, choice->needs_bits && !choice->evicted);
     if (!err)
         reply_fields(out, &view, choice);
     free(view.layers);
@@ -427,16 +427,16 @@ static void reply_plan(const struct bf_out *out, const struct bloom_params *para
 }
 
 /* A plan has up to 1,024 layers: not on the stack. */
-void bf_reply_plan(const struct bf_out *out, const struct bf_plan *asked)
+void bf_reply_plan(const struct bf_out *out, const struct bf_plan *requested)
 {
     struct errbuf err = {""};
     struct bloom_plan *plan = malloc(sizeof(*plan));
     if (!plan)
         out->ops->error(out->ctx, "ERR out of memory");
-    else if (bloom_plan(&asked->params, asked->items, plan, &err) != BLOOM_OK)
+    else if (bloom_plan(&requested->params, requested->items, plan, &err) != BLOOM_OK)
         bf_out_errorf(out, "ERR %s", err.text);
     else
-        reply_plan(out, &asked->params, plan);
+        reply_plan(out, &requested->params, plan);
     free(plan);
 }
 

@@ -27,7 +27,7 @@ struct bf_usage {
 struct bf_choice {
     size_t first, n;
     bool needs_bits; /* a field counts the bits: about 1 ms per 10 MB */
-    bool away;       /* set by a host: the filter's bits are not in memory, and these fields are null */
+    bool evicted;    /* set by a host: the filter's bits are not in memory, and these fields are null */
 };
 
 /* BF.INFO key [field|FULL]; without the third word RedisBloom's fields. False: `error` has the text of the reply. */
@@ -43,10 +43,10 @@ int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, c
 void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
 
 /* Replies with the plan of a filter. Some microseconds for each of its layers. */
-void bf_reply_plan(const struct bf_out *out, const struct bf_plan *asked);
+void bf_reply_plan(const struct bf_out *out, const struct bf_plan *requested);
 
-/* Whether a new filter will have more than twice the error rate that was asked for once its first layer is full, as
- * small filters at low rates have in RedisBloom's layout; the message for the operator. */
+/* Whether a new filter will exceed twice the requested error rate when its first layer is full, and the message for the
+ * operator. Small filters at low rates do so in RedisBloom's layout. */
 bool bf_rate_is_off(const struct bloom_filter *filter, struct errbuf *text_out);
 
 #endif

@@ -27,8 +27,9 @@ struct bf_merge {
         uint64_t turn;    /* of a window: likewise its newest part */
     } * sources;
     size_t nsources;
-    uint64_t bytes;              /* of all these filters */
-    struct bloom_places *places; /* of a union of windows: where the bits of each source went, and of the destination */
+    uint64_t bytes; /* of all these filters */
+    struct bloom_layer_map
+        *places; /* of a union of windows: where the bits of each source went, and of the destination */
 };
 
 /* Finds the filters. False after an error reply. bf_merge_end() in either case. */

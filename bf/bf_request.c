@@ -162,7 +162,7 @@ static bool take_window(const struct window_words *words, struct bloom_params *p
 {
     int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
     if (!words->given)
-        return (!words->parts && !words->refresh) || bf_refuse(error, "ERR PARTS and REFRESH go with WINDOW");
+        return (!words->parts && !words->refresh) || bf_refuse(error, "ERR PARTS and REFRESH need WINDOW");
     if (params->redisbloom && words->layout)
         return bf_refuse(error,
                          "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other");
@@ -510,7 +510,7 @@ bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct er
         struct slice value = bf_arg(args, ++i);
         if (slice_is(word, "VARIANT")) {
             if (!slice_is(value, "na") && !slice_is(value, "me") && !slice_is(value, "ka"))
-                return bf_refuse(error, "ERR the variant is na, me or ka");
+                return bf_refuse(error, "ERR the variant must be na, me or ka");
             out->variant = value;
         } else if (slice_is(word, "ERROR")) {
             if (!read_rate(value, &out->error_rate, error))

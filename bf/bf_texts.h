@@ -15,8 +15,8 @@
 #define BF_NOT_NUMERIC "Second argument must be numeric"
 
 /* The key of a KEYED filter is not here; without a key in force for new ones. */
-#define BF_NO_KEY                                                                                                    \
-    "ERR the key %s of this filter is not here: add its line to the key file, then CONFIG SET bf-key-file again or " \
+#define BF_NO_KEY                                                                                                   \
+    "ERR the key %s of this filter is missing: add its line to the key file, then CONFIG SET bf-key-file again or " \
     "SIGHUP"
 #define BF_NEW_NO_KEY "ERR there is no key for new filters: set bf-key-file"
 

@@ -46,34 +46,34 @@ static void reply_fields(const struct bf_out *out, const struct bloom_shape *fir
     bf_out_named_real(out, "Bytes per item then", (double)cuckoo_shape_bytes(first) / ((double)first->capacity * load));
 }
 
-void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsigned most_layers)
+void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, unsigned most_layers)
 {
     struct bloom_params params;
     struct bloom_shape first;
     struct errbuf err = {""};
     struct outlook outlook = {0};
-    bool rate = asked->numbers.error_rate > 0;
-    double load = rate ? 0.95 : cuckoo_load(asked->numbers.bucket_size, asked->numbers.iterations);
-    if (load <= 0 || cuckoo_plan(&asked->numbers, &params, &first, &err) != BLOOM_OK) {
+    bool rate = requested->numbers.error_rate > 0;
+    double load = rate ? 0.95 : cuckoo_load(requested->numbers.bucket_size, requested->numbers.iterations);
+    if (load <= 0 || cuckoo_plan(&requested->numbers, &params, &first, &err) != BLOOM_OK) {
         bf_out_errorf(out, CF_NO_MEMORY, err.text);
         return;
     }
-    if (asked->items)
-        outlook = look_ahead(&params, &first, load, (double)asked->items, most_layers);
-    if (asked->items && outlook.nlayers == 0) {
+    if (requested->items)
+        outlook = look_ahead(&params, &first, load, (double)requested->items, most_layers);
+    if (requested->items && outlook.nlayers == 0) {
         unsigned most = cuckoo_most_layers(&params, &first);
         most = most < most_layers ? most : most_layers;
         bf_out_errorf(out, "ERR %llu items do not fit into %u sub-filter%s: a larger capacity or %s is needed",
-                      (unsigned long long)asked->items, most, most == 1 ? "" : "s", rate ? "ERROR" : "EXPANSION");
+                      (unsigned long long)requested->items, most, most == 1 ? "" : "s", rate ? "ERROR" : "EXPANSION");
         return;
     }
-    out->ops->map(out->ctx, (asked->items ? 8u : 5u) + (rate ? 2u : 0u));
+    out->ops->map(out->ctx, (requested->items ? 8u : 5u) + (rate ? 2u : 0u));
     reply_fields(out, &first, load);
     if (rate) {
         bf_out_named_count(out, "Fingerprint bits", (uint64_t)first.bpe);
         bf_out_named_count(out, "Most sub-filters", cuckoo_most_layers(&params, &first));
     }
-    if (asked->items) {
+    if (requested->items) {
         bf_out_named_count(out, "Sub-filters", outlook.nlayers);
         bf_out_named_count(out, "Total size", outlook.bytes);
         bf_out_named_real(out, "Error rate", outlook.rate);

@@ -59,13 +59,13 @@ size_t cf_first_item(const struct bf_args *args);
  * too. */
 void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_new);
 
-/* CF.INFO key [FULL]: RedisBloom's fields; FULL adds the share of taken slots, the error rate now and the bytes an item
- * takes; and in our layout the rate that it keeps, and what follows from it. */
+/* CF.INFO key [FULL]: RedisBloom's fields. FULL adds the share of used slots, the current error rate and the bytes per
+ * item. In our layout it also adds the guaranteed rate and the derived numbers. */
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
 /* Replies with the size and the rates of a filter that is not made. `most_layers`: the most sub-filters that it may
  * have. Takes milliseconds: a small filter is filled to see how much it holds (cuckoo_load.h). */
-void cf_reply_plan(const struct bf_out *out, const struct cf_plan *asked, unsigned most_layers);
+void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, unsigned most_layers);
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
 

@@ -13,9 +13,9 @@
  * changes a filter (its argument is not const) needs it alone. Different filters have nothing in common: the library
  * has no state of its own.
  *
- * Errors: a call that can fail returns an enum bloomery_status. Then its outputs are untouched, the filter is what it
- * was, and `text`, of `size` bytes, has the reason as a line of ASCII with a NUL, cut to what fits; NULL and 0: nobody
- * wants it. No bytes and no arguments that follow this header end the process.
+ * Errors: a call that can fail returns an enum bloomery_status. Then its outputs and the filter are unchanged. `text`,
+ * of `size` bytes, has the reason as a line of ASCII with a NUL, truncated to fit; NULL and 0: no text. No bytes and no
+ * arguments that follow this header end the process.
  *
  * Layouts: "na" (Cassandra 4.0 and later), "me" (Cassandra 3.x, ScyllaDB mc to mt), "ka" (before); "redisbloom", and
  * "redisbloom32" of very old versions of RedisBloom, which is read but not created. Their bytes: docs/FORMAT.md.

@@ -1,5 +1,5 @@
-/* The engine runs one command at a time: so a batch is computed first, then replied to with the number of answers that
- * it has, and replicas are told the items that it has added. */
+/* The engine runs one command at a time. So the module computes a batch first, then replies with its number of answers,
+ * and replicates the added items. */
 #include "adds.h"
 
 #include <errno.h>
@@ -25,9 +25,9 @@ struct growth {
 
 struct adds {
     struct call *call;
-    size_t first, n;   /* the items are the words from `first` on */
-    uint32_t *answers; /* bit i: item i has been added */
-    uint32_t *told;    /* bit i: others are to be told of item i; in a window these are all that have been placed */
+    size_t first, n;      /* the items are the words from `first` on */
+    uint32_t *answers;    /* bit i: item i has been added */
+    uint32_t *replicated; /* bit i: others are to be told of item i; in a window these are all that have been placed */
     uint64_t added, ordinal;
     struct growth *growths;
     size_t ngrowths, room;
@@ -140,7 +140,7 @@ static bool add_to_window(struct adds *adds, struct bloom_hash hash)
     if (adds->refused > BLOOM_ADDED)
         return false;
     adds->answers[i / 32] |= (uint32_t)(adds->refused == BLOOM_ADDED) << i % 32;
-    adds->told[i / 32] |= (uint32_t)(adds->added != before) << i % 32;
+    adds->replicated[i / 32] |= (uint32_t)(adds->added != before) << i % 32;
     adds->answered++;
     return true;
 }
@@ -207,7 +207,7 @@ static size_t behind(const struct adds *adds, size_t count)
 {
     size_t i = 0;
     for (; count > 0; i++)
-        count -= adds->told[i / 32] >> (i % 32) & 1;
+        count -= adds->replicated[i / 32] >> (i % 32) & 1;
     return i;
 }
 
@@ -223,14 +223,14 @@ static void replicate_adds(struct adds *adds, bool as_it_came)
     for (size_t i = 0; i < adds->ngrowths; i++) {
         const struct growth *growth = &adds->growths[i];
         size_t to = behind(adds, growth->before);
-        effect_added(adds->call, adds->first, adds->told, from, to - from);
+        effect_added(adds->call, adds->first, adds->replicated, from, to - from);
         if (growth->turn.number)
-            effect_turned(adds->call, growth->layer, &growth->shape, &growth->turn);
+            effect_turn(adds->call, growth->layer, &growth->shape, &growth->turn);
         else
-            effect_grown(adds->call, growth->layer, &growth->shape);
+            effect_growth(adds->call, growth->layer, &growth->shape);
         from = to;
     }
-    effect_added(adds->call, adds->first, adds->told, from, adds->answered - from);
+    effect_added(adds->call, adds->first, adds->replicated, from, adds->answered - from);
 }
 
 static void tell(struct adds *adds, bool as_it_came)
@@ -257,7 +257,7 @@ static void start_adds(struct adds *adds, struct call *call, size_t first, uint3
     adds->call = call;
     adds->first = first;
     adds->n = (size_t)call->argc - first;
-    adds->answers = adds->told = answers;
+    adds->answers = adds->replicated = answers;
     adds->added = adds->ordinal = 0;
     adds->growths = NULL;
     adds->ngrowths = adds->room = 0;
@@ -267,12 +267,12 @@ static void start_adds(struct adds *adds, struct call *call, size_t first, uint3
 }
 
 /* Of a window, with memory for what is told. */
-static void start_window_adds(struct adds *adds, uint32_t *told)
+static void start_window_adds(struct adds *adds, uint32_t *replicated)
 {
     size_t words = (adds->n + 31) / 32;
-    adds->told = told;
+    adds->replicated = replicated;
     memset(adds->answers, 0, words * sizeof(*adds->answers));
-    memset(adds->told, 0, words * sizeof(*adds->told));
+    memset(adds->replicated, 0, words * sizeof(*adds->replicated));
     adds->obeys = call_must_obey(adds->call);
 }
 
@@ -283,7 +283,7 @@ void add_words(struct call *call, size_t first, bool as_it_came)
     start_adds(&adds, call, first, few);
     size_t words = (adds.n + 31) / 32;
     if (words > STACK_WORDS) {
-        adds.answers = adds.told = malloc(2 * words * sizeof(*adds.answers));
+        adds.answers = adds.replicated = malloc(2 * words * sizeof(*adds.answers));
         if (!adds.answers) {
             engine.ReplyWithError(call->ctx, "ERR out of memory");
             return;
@@ -313,11 +313,11 @@ static void finish_word(struct adds *adds, bool as_it_came)
 void add_word(struct call *call, const struct bloom_aim *aim, bool as_it_came)
 {
     struct bloom_filter *filter = value_filter(call->value);
-    uint32_t answer, told;
+    uint32_t answer, replicated;
     struct adds adds;
     start_adds(&adds, call, 2, &answer);
     if (bloom_filter_forgets(filter)) {
-        start_window_adds(&adds, &told);
+        start_window_adds(&adds, &replicated);
         add_to_window(&adds, aim->hash);
         finish_word(&adds, as_it_came);
         return;

@@ -78,8 +78,8 @@ bool call_must_obey(const struct call *call);
  * RedisBloom's. */
 struct bf_defaults call_defaults(const struct call *call);
 
-/* Puts a value under argument 1, which is open for writing; the old value, NULL for none, is freed, unless it is the
- * same: then its type may have changed, because it is complete now. The time to live stays. */
+/* Stores a value under argument 1, which is open for writing, and frees the old value, NULL for none. If both are the
+ * same value, it is kept: its type may have changed, because it is complete now. The time to live stays. */
 void call_put(struct call *call, struct value *value);
 
 /* Replies to a creation that failed, with the status of value_create() or value_create_shaped(). */

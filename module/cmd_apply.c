@@ -136,12 +136,12 @@ static bool apply_turn(struct call *call, struct errbuf *err)
     const struct bloom_turn turn = {.number = numbers[1],
                                     .started_us = window_started_here(filter, numbers[1], numbers[2])};
     if (!bloom_turn_valid(&turn)) {
-        errbuf_set(err, "the turn is not one that a window can have");
+        errbuf_set(err, "invalid turn of a window");
         return false;
     }
     if (bloom_window_replay(filter, (unsigned)numbers[0], &load.plan.shapes[0], &turn, err) != 0)
         return false;
-    effect_turned(call, (unsigned)numbers[0], &load.plan.shapes[0], &turn);
+    effect_turn(call, (unsigned)numbers[0], &load.plan.shapes[0], &turn);
     effect_changed(call, NULL);
     return true;
 }
@@ -219,7 +219,7 @@ static bool set_turns(struct bloom_filter *filter, const struct dump_plan *plan,
         if (turn.number == 0)
             continue;
         if (!bloom_turn_valid(&turn)) {
-            errbuf_set(err, "a turn is not one that a window can have");
+            errbuf_set(err, "invalid turn of a window");
             return false;
         }
         bloom_window_set_turn(filter, i, &turn);
@@ -271,7 +271,7 @@ static bool apply(struct call *call, struct errbuf *err)
     if (slice_is(what, "UNION"))
         return apply_union(call, err);
     if (!call->value || call->value->load) {
-        errbuf_set(err, "there is no such filter");
+        errbuf_set(err, "no such filter");
         return false;
     }
     if (slice_is(what, "LAYER") && apply_layer(call, err)) {
@@ -287,7 +287,7 @@ static bool apply(struct call *call, struct errbuf *err)
         return true;
     }
     if (!err->text[0])
-        errbuf_set(err, "'%.*s' is not known here", slice_shown(what), what.ptr);
+        errbuf_set(err, "unknown word '%.*s'", slice_shown(what), what.ptr);
     return false;
 }
 

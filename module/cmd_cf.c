@@ -1,5 +1,5 @@
-/* CF.*: cuckoo filters. The engine runs one command at a time, so a compaction ends within its command, and a replica
- * that is told of the same adds and deletions has the same slots. */
+/* CF.*: cuckoo filters. The engine runs one command at a time, so a compaction ends within its command. A replica with
+ * the same adds and deletions has the same slots. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -295,7 +295,7 @@ bool cf_apply(struct call *call, struct errbuf *err)
 {
     bool adds = slice_is(call_arg(call, 2), "CFADD");
     if (call_find_cuckoo(call) != CALL_THERE) {
-        errbuf_set(err, "there is no such cuckoo filter");
+        errbuf_set(err, "no such cuckoo filter");
         return false;
     }
     struct bloom_filter *filter = value_filter(call->value);
@@ -378,10 +378,10 @@ HANDLER(cmd_cf_plan)
     struct bf_args args = call_args(call);
     struct cuckoo_numbers defaults = settings_cuckoo_numbers();
     struct bf_out out = call_out(call);
-    struct cf_plan asked;
+    struct cf_plan requested;
     struct errbuf error;
-    if (cf_read_plan(&args, &defaults, &asked, &error))
-        cf_reply_plan(&out, &asked, (unsigned)settings.cf_max_expansions);
+    if (cf_read_plan(&args, &defaults, &requested, &error))
+        cf_reply_plan(&out, &requested, (unsigned)settings.cf_max_expansions);
     else
         call_error(call, "%s", error.text);
 }

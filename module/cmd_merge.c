@@ -1,6 +1,6 @@
-/* BF.MERGE, and how replicas follow it. The union of ordinary filters is the same everywhere, so they are told the
- * command; that of windows depends on how old their parts are on this node, so they are told which layer has gone into
- * which one (effects.h). */
+/* BF.MERGE, and how replicas follow it. The union of ordinary filters is the same on every node, so replicas get the
+ * command. A union of windows depends on the ages of their parts on this node, so replicas get the mapping of layers
+ * (effects.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static void free_words(struct engine_string **words, size_t n)
 }
 
 /* Pairs of 2 bytes each, least significant first: the layer, and that of the union. */
-static size_t write_places(const struct bloom_places *places, unsigned char *out)
+static size_t write_layer_map(const struct bloom_layer_map *places, unsigned char *out)
 {
     size_t len = 0;
     for (unsigned i = 0; i < BLOOM_MAX_LAYERS; i++) {
@@ -62,7 +62,7 @@ static bool union_words(const struct merge *merge, struct engine_string ***words
     struct engine_string **words = malloc((merge->it.nsources + 1) * 2 * sizeof(*words));
     size_t n = 0;
     for (size_t i = 0; words && i <= merge->it.nsources; i++) {
-        size_t len = write_places(&merge->it.places[i], places);
+        size_t len = write_layer_map(&merge->it.places[i], places);
         if (len == 0)
             continue;
         struct slice name = call_arg(merge->call, i < merge->it.nsources ? i + 2 : 1);

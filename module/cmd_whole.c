@@ -46,10 +46,10 @@ HANDLER(cmd_bf_plan)
     struct bf_args args = call_args(call);
     struct bf_defaults defaults = settings_defaults();
     struct bf_out out = call_out(call);
-    struct bf_plan asked;
+    struct bf_plan requested;
     struct errbuf error;
-    if (bf_read_plan(&args, &defaults, &asked, &error))
-        bf_reply_plan(&out, &asked);
+    if (bf_read_plan(&args, &defaults, &requested, &error))
+        bf_reply_plan(&out, &requested);
     else
         call_error(call, "%s", error.text);
 }

@@ -162,7 +162,7 @@ static bool register_row(struct engine_ctx *ctx, const char *prefix, const struc
     if (engine.CreateCommand(ctx, name, row->handler, text, row->first_key, row->last_key, row->key_step) !=
         ENGINE_OK) {
         errbuf_set(err,
-                   "the engine has a command %s already, perhaps of a module of its own; choose another prefix: "
+                   "the engine already has a command %s, perhaps from its own module; choose another prefix: "
                    "loadmodule bloomery.so prefix BLOOM",
                    name);
         return false;
@@ -171,12 +171,12 @@ static bool register_row(struct engine_ctx *ctx, const char *prefix, const struc
     if (!command)
         return true;
     if (engine.SetCommandInfo && document(command, row) != ENGINE_OK) {
-        errbuf_set(err, "the engine does not take the description of %s", name);
+        errbuf_set(err, "the engine refuses the description of %s", name);
         return false;
     }
     categories_of(row, own_category, text, sizeof(text));
     if (engine.SetCommandACLCategories && engine.SetCommandACLCategories(command, text) != ENGINE_OK) {
-        errbuf_set(err, "the engine does not take the categories '%s' of %s", text, name);
+        errbuf_set(err, "the engine refuses the categories '%s' of %s", text, name);
         return false;
     }
     return true;

@@ -205,17 +205,17 @@ static void *load_up_to(struct engine_io *io, int version, int newest)
     from->io = io;
     if (version < CUCKOO_ENCVER)
         errbuf_set(&from->err,
-                   "it is of RedisBloom before 2.2 (encoding %d), whose hashes later versions do not use: make it anew "
-                   "from its items",
+                   "it is from RedisBloom before 2.2 (encoding %d), with hashes that later versions do not use: "
+                   "create it again from its items",
                    version);
     else if (version > newest)
-        errbuf_set(&from->err, "version %d of the encoding is not known here", version);
+        errbuf_set(&from->err, "unknown encoding version %d", version);
     else if (read_filter(from, version == CUCKOO_OWN_ENCVER))
         value = from->value;
     if (!value && from->value)
         value_free(from->value);
     if (!value && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: a cuckoo filter cannot be read: %s", from->err.text);
+        engine.LogIOError(io, "warning", "bloomery: cannot read a cuckoo filter: %s", from->err.text);
     if (value && value_key_is_new(value, &from->err) && engine.LogIOError)
         engine.LogIOError(io, "warning", "bloomery: %s", from->err.text);
     memory_release(from);
@@ -248,9 +248,8 @@ bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err
     if (own && (theirs || !take_over))
         return true;
     errbuf_set(err,
-               own ? "the type %s cannot be taken over: is RedisBloom, or the engine's own module, loaded beside this "
-                     "one?"
-                   : "the type %s cannot be registered: is the module loaded already?",
+               own ? "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?"
+                   : "cannot register the type %s: is the module already loaded?",
                own ? CUCKOO_TYPE_NAME : CUCKOO_OWN_TYPE_NAME);
     return false;
 }

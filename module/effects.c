@@ -81,7 +81,7 @@ void effect_made(struct call *call, int64_t expires_ms)
         expire(call, expires_ms);
 }
 
-void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *shape)
+void effect_growth(struct call *call, unsigned layer, const struct bloom_shape *shape)
 {
     unsigned char header[HEADER_MAX];
     size_t len = write_header(value_filter(call->value), shape, header);
@@ -89,7 +89,7 @@ void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *s
                      "LAYER", (long long)layer, (const char *)header, len);
 }
 
-void effect_turned(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn)
+void effect_turn(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn)
 {
     unsigned char header[HEADER_MAX];
     size_t len = write_header(value_filter(call->value), shape, header);

@@ -1,8 +1,8 @@
 /* effects: tells replicas, the engine's log, watchers and listeners of a change.
  *
- * Replication is exact: no replica computes what depends on settings or on the arithmetic of its machine. A filter
- * comes into being there with its parameters and its shape, layers come with theirs, a batch with the items that it has
- * added. <prefix>.APPLY carries what no command of clients says:
+ * Replication is exact: no replica computes what depends on settings or on the arithmetic of its machine. The stream
+ * creates a filter with its parameters and its shape, layers with their shapes, and a batch with its added items.
+ * <prefix>.APPLY carries effects that no client command expresses:
  *
  *     BF.APPLY key MAKE header            an empty filter
  *     BF.APPLY key LAYER index header     its next layer
@@ -18,14 +18,14 @@
  * Adds to a window are replicated like adds to any filter, also if they were answered 0 but placed (REFRESH). A replica
  * places their items in the newest part without a test.
  *
- * Of other cuckoo filters RedisBloom's commands say all: CF.RESERVE with every number, CF.ADD and CF.INSERT with the
- * items that have been added, the header of CF.LOADCHUNK, whose result no setting changes. What is done with a filter
- * is the same everywhere, evictions, growth and compactions, too.
+ * For other cuckoo filters RedisBloom's commands are enough: CF.RESERVE with every number, CF.ADD and CF.INSERT with
+ * the added items, and the header of CF.LOADCHUNK. No setting changes their result. What is done with a filter is the
+ * same everywhere, evictions, growth and compactions, too.
  *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
- * Where RedisBloom's place is taken, the engine's log is told of filters of its type in its commands instead, so that
- * it can read the log: BF.RESERVE in the place of MAKE, and nothing of layers, which the same adds make once more.
+ * With take-over the engine's log has RedisBloom's commands for filters of its type instead, so RedisBloom can read the
+ * log. BF.RESERVE replaces MAKE, and layers have no record, since the same adds create them again.
  *
  * Thread: the engine's main thread. */
 #ifndef BLOOMERY_MODULE_EFFECTS_H
@@ -39,10 +39,10 @@
 void effect_made(struct call *call, int64_t expires_ms);
 
 /* It has got a layer, of this shape. */
-void effect_grown(struct call *call, unsigned layer, const struct bloom_shape *shape);
+void effect_growth(struct call *call, unsigned layer, const struct bloom_shape *shape);
 
 /* A part of a window has taken a layer. */
-void effect_turned(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn);
+void effect_turn(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn);
 
 /* Drops the parts of a window below this number, and tells. */
 void effect_dropped(struct call *call, uint64_t below);

@@ -60,7 +60,7 @@ bool memory_within(struct engine_ctx *ctx, uint64_t bytes, struct errbuf *err)
     engine.FreeServerInfo(ctx, info);
     if (no_limit != 0 || unknown != 0 || limit == 0 || used <= limit)
         return true;
-    errbuf_set(err, "with %llu bytes more %llu would be in use, and maxmemory is %llu", (unsigned long long)bytes, used,
+    errbuf_set(err, "%llu more bytes would make %llu in use, and maxmemory is %llu", (unsigned long long)bytes, used,
                limit);
     return false;
 }
@@ -80,6 +80,6 @@ bool memory_possible(uint64_t bytes, struct errbuf *err)
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page <= 0 || bytes / (uint64_t)page <= (uint64_t)pages)
         return true;
-    errbuf_set(err, "%llu bytes are more than the machine has", (unsigned long long)bytes);
+    errbuf_set(err, "%llu bytes exceed the machine's memory", (unsigned long long)bytes);
     return false;
 }

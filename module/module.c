@@ -25,8 +25,8 @@ static int failed(struct engine_ctx *ctx, const char *reason)
     return ENGINE_ERR;
 }
 
-/* A short read is an error of ours, not the engine's end; and a key is changed when we say so, because WATCH must not
- * fail by an add that added nothing. */
+/* A short read is an error of the module, not the engine's end. The module signals changes of keys itself, because
+ * WATCH must not fail after an add without effect. */
 static int options(const struct engine_ctx *ctx)
 {
     int signals = engine.SignalModifiedKey ? ENGINE_SIGNALS_BY_HAND : 0;

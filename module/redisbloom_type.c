@@ -188,13 +188,13 @@ static void *load(struct engine_io *io, int version)
     from->io = io;
     from->version = (unsigned)version;
     if (version < 0 || version > REDISBLOOM_ENCVER)
-        errbuf_set(&from->err, "encoding version %d of RedisBloom's filters is not known", version);
+        errbuf_set(&from->err, "unknown encoding version %d of a RedisBloom filter", version);
     else if (read_filter(from))
         value = from->value;
     if (!value && from->value)
         value_free(from->value);
     if (!value && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: a filter of RedisBloom cannot be read: %s", from->err.text);
+        engine.LogIOError(io, "warning", "bloomery: cannot read a RedisBloom filter: %s", from->err.text);
     memory_release(from);
     return value;
 }
@@ -232,8 +232,7 @@ bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err)
     redisbloom_type = engine.CreateDataType(ctx, REDISBLOOM_TYPE_NAME, REDISBLOOM_ENCVER, &methods);
     if (redisbloom_type)
         return true;
-    errbuf_set(err,
-               "the type %s cannot be taken over: is RedisBloom, or the engine's own module, loaded beside this one?",
+    errbuf_set(err, "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?",
                REDISBLOOM_TYPE_NAME);
     return false;
 }

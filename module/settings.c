@@ -93,7 +93,7 @@ static bool read_word(const struct row *row, struct slice text, struct errbuf *e
             return true;
         }
     }
-    errbuf_set(err, "it takes %s, %s%s%s", words[0], words[1], most > 1 ? " or " : "", most > 1 ? words[2] : "");
+    errbuf_set(err, "it must be %s, %s%s%s", words[0], words[1], most > 1 ? " or " : "", most > 1 ? words[2] : "");
     return false;
 }
 
@@ -165,7 +165,7 @@ static bool read_prefix(struct slice text, struct errbuf *err)
     for (size_t i = 0; fits && i < text.len; i++)
         fits = isalnum((unsigned char)text.ptr[i]) || text.ptr[i] == '-' || text.ptr[i] == '_';
     if (!fits) {
-        errbuf_set(err, "it takes 1 to %d letters, digits, '-' and '_'", SETTINGS_PREFIX_MAX);
+        errbuf_set(err, "it must have 1 to %d letters, digits, '-' and '_'", SETTINGS_PREFIX_MAX);
         return false;
     }
     for (size_t i = 0; i < text.len; i++)
@@ -188,7 +188,7 @@ static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
         valid = known && read_value(&rows[i], value, err);
     }
     if (!known)
-        errbuf_set(err, "there is no such setting");
+        errbuf_set(err, "no such setting");
     if (!valid)
         errbuf_prefix(err, "'%.*s'", (int)(name.len < 64 ? name.len : 64), name.ptr);
     return valid;
@@ -325,7 +325,7 @@ bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
     }
     if (engine.LoadConfigs(ctx) == ENGINE_OK)
         return true;
-    errbuf_set(err, "the settings of the configuration file cannot be taken");
+    errbuf_set(err, "cannot read the settings of the configuration file");
     return false;
 }
 

@@ -12,8 +12,8 @@
 #include "engine.h"
 #include "errbuf.h"
 
-/* A filter above this is not created in cluster mode unless bf-max-filter-bytes says so: DUMP and RESTORE, by which
- * engines move slots, take values up to their proto-max-bulk-len, by default 512 MB. */
+/* In cluster mode a filter above this is not created unless bf-max-filter-bytes allows it. Engines move slots by DUMP
+ * and RESTORE, which accept values up to their proto-max-bulk-len, by default 512 MB. */
 #define SETTINGS_CLUSTER_BYTES ((long long)500 << 20)
 
 #define SETTINGS_PREFIX_MAX 32

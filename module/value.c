@@ -157,15 +157,14 @@ size_t value_memory(const struct value *value)
 
 bool value_key_is_new(const struct value *value, struct errbuf *text_out)
 {
-    static uint64_t told;
+    static uint64_t reported_key;
     uint64_t key = bloom_filter_missing_key(value_filter(value));
     char text[BF_KEY_TEXT];
-    if (key == 0 || key == told)
+    if (key == 0 || key == reported_key)
         return false;
-    told = key;
+    reported_key = key;
     errbuf_set(text_out,
-               "there are filters with the key %s, which bf-key-file does not have: they are kept and replicated, but "
-               "cannot be asked here",
+               "bf-key-file lacks the key %s of some filters: they are kept and replicated, but cannot be queried here",
                bf_key_text(key, text));
     return true;
 }

@@ -28,8 +28,8 @@ extern struct value value_husk;
 extern struct engine_type *value_type; /* the module's own; redisbloom_type.h has the other one */
 extern const struct engine_type_methods value_methods;
 
-/* Whether the value, which comes from elsewhere, is the first one after a value with another key that needs a key that
- * is not here; the text says so to the operator. */
+/* Whether the loaded value needs a missing key, and the last such value had another key; then the text is a message for
+ * the operator. */
 bool value_key_is_new(const struct value *value, struct errbuf *text_out);
 
 /* The pool of all filters, and what makes dumps of this process different from all others. */

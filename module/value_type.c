@@ -1,7 +1,7 @@
 /* What the engine does with values of the module's own type: saves, loads and rewrites them as chunks of BF.SCANDUMP.
  *
- * A value is saved as the number of its chunks and each of them; or, while RedisBloom's chunks are coming, as 0, their
- * header, what has come, each piece behind its iterator, and 0. */
+ * A value is saved as the number of its chunks and each chunk. While RedisBloom's chunks are loading, it is saved as 0,
+ * their header, each loaded piece after its iterator, and 0. */
 #include <string.h>
 
 #include "memory.h"
@@ -275,9 +275,9 @@ static void *load(struct engine_io *io, int version)
     if (version == DUMP_TYPE_VERSION)
         value = read_value(io, &err);
     else
-        errbuf_set(&err, "version %d of the encoding is not known here", version);
+        errbuf_set(&err, "unknown encoding version %d", version);
     if (!value && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: a filter cannot be read: %s", err.text);
+        engine.LogIOError(io, "warning", "bloomery: cannot read a filter: %s", err.text);
     if (value && value_key_is_new(value, &err) && engine.LogIOError)
         engine.LogIOError(io, "warning", "bloomery: %s", err.text);
     return value;
@@ -329,6 +329,6 @@ bool value_type_init(struct engine_ctx *ctx, struct errbuf *err)
     value_type = engine.CreateDataType(ctx, DUMP_TYPE_NAME, DUMP_TYPE_VERSION, &methods);
     if (value_type)
         return true;
-    errbuf_set(err, "the type %s cannot be registered: is the module loaded already?", DUMP_TYPE_NAME);
+    errbuf_set(err, "cannot register the type %s: is the module already loaded?", DUMP_TYPE_NAME);
     return false;
 }

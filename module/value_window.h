@@ -2,9 +2,9 @@
  *
  * Exact: the layers of a replica have the same parts, bits and counts as its primary's. The primary alone decides when
  * a part begins and when the memory of an old one is given to a new one, and tells both (effects.h). The time of a part
- * counts from the moment at which a node is told of it, by that node's own clock: this is never before the part began,
- * so no node forgets an item within its window, whatever the clocks of the machines say, and a replica that becomes the
- * primary goes on.
+ * counts from the moment at which a node receives it, by that node's own clock. This is never before the part began, so
+ * no node forgets an item within its window, independent of the machines' clocks. A replica that becomes the primary
+ * keeps its ages.
  *
  * Thread: the engine's main thread. */
 #ifndef BLOOMERY_MODULE_VALUE_WINDOW_H
@@ -35,8 +35,8 @@ void window_empty_later(struct engine_ctx *ctx, struct bloom_filter *filter);
 /* A window is freed: nothing of it is emptied any more. Thread: any. */
 void window_freed(const struct bloom_filter *filter);
 
-/* When a part that another node began at `unix_us` began by the clock of this one: an engine that reads its own log is
- * told by the time of day, however long ago the log was written; a replica has just been told. */
+/* The beginning, by this node's clock, of a part that another node began at `unix_us`. An engine that reads its own log
+ * uses the time of day, as the log may be old; a replica uses the current time. */
 int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, uint64_t unix_us);
 
 /* Copies the turns, bits and counts of all layers into an empty window of the same layers. Layers of a filter that is

@@ -69,7 +69,7 @@ void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled);
 void peer_set_deadline(struct peer *peer, int64_t ms);
 
 /* All of these return 0, or -errno with the reason in `err`: -ETIMEDOUT, -ECANCELED, -ECONNRESET (closed by the
- * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), and those of the system's calls.
+ * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), or an error of a system call.
  */
 
 /* A new connection; with TLS, when the handshake is done. A failure of TLS is -EPROTO. */

@@ -156,7 +156,7 @@ int peer_tls_open(struct peer *peer, const struct peer_address *address, struct 
         errbuf_set(err, "the server closed the connection in the handshake of TLS");
     else if (status != 0)
         errbuf_set(err, "TLS: %s",
-                   status == -ETIMEDOUT ? "the server has not completed the handshake in time" : strerror(-status));
+                   status == -ETIMEDOUT ? "the server did not complete the handshake in time" : strerror(-status));
     return status;
 }
 

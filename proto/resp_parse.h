@@ -10,11 +10,11 @@
  * The caller keeps the bytes of an incomplete command contiguous, from its first byte on, and passes them again with
  * more bytes behind them. They may move between calls but not change.
  *
- * Like Redis, and unlike the letter of the specification: "*0" and negative counts are empty requests; the byte behind
- * the \r of a header line and the two bytes behind an argument are skipped, whatever their value; only \r ends a header
- * line; an inline command ends with \n or \r\n; empty lines are skipped. Unlike Redis, which waits for ever in the
- * first case and until the end of the line in the second: a NUL byte in an inline command is malformed, and so is a
- * wrong byte in the place of '$', at once. A command is at most UINT32_MAX bytes long.
+ * The parser follows Redis rather than the specification in these points. "*0" and negative counts are empty requests.
+ * It skips the byte after the \r of a header line and the two bytes after an argument, with any value. Only \r ends a
+ * header line; an inline command ends with \n or \r\n; empty lines are skipped. Unlike Redis, the parser immediately
+ * refuses a NUL byte in an inline command, and a wrong byte instead of '$'. Redis waits without limit in the first
+ * case, and until the end of the line in the second. A command is at most UINT32_MAX bytes long.
  *
  * Reference: the Redis serialization protocol specification; error texts as Redis 8 words them.
  *
@@ -91,8 +91,8 @@ void resp_parser_init(struct resp_parser *parser);
 void resp_parser_deinit(struct resp_parser *parser); /* idempotent */
 
 /* Looks for one command in buf[0..len). `buf` begins with the first byte that earlier calls did not report consumed;
- * `args` is scratch, limits may differ from call to call (they apply to what is read in this one). `buf` is written to
- * only inside an inline command (quoted arguments are unescaped in place).
+ * `args` is scratch. Limits may change between calls, and apply to the bytes of this call. `buf` is written to only
+ * inside an inline command (quoted arguments are unescaped in place).
  *
  * RESP_COMMAND: consumed_out bytes, at least 1, make up this command and the empty requests before it; call again with
  * the rest. command_out->base lies behind the empty requests. RESP_NEED_MORE: consumed_out bytes were empty requests,
@@ -102,9 +102,9 @@ enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *
                                   int noauth, char *buf, size_t len, size_t *consumed_out,
                                   struct resp_command *command_out);
 
-/* After RESP_NEED_MORE: the number of bytes, counted from the first byte of the incomplete request (without those
- * reported consumed), that the next call needs to make progress; so a large argument can be read in one go. Always more
- * than were passed; never beyond the current argument, so at most max_bulk + 2 more. */
+/* After RESP_NEED_MORE: the number of bytes that the next call needs to make progress, counted from the first
+ * unconsumed byte of the incomplete request. So one read can fetch a large argument. Always more than were passed;
+ * never beyond the current argument, so at most max_bulk + 2 more. */
 size_t resp_parser_needs(const struct resp_parser *parser);
 
 /* Bytes of memory that the parser keeps for an incomplete command, at most 16 per argument that has arrived (128 at

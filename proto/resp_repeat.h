@@ -1,7 +1,6 @@
-/* resp_repeat: recognises requests that differ from an earlier one in their last argument only, as the requests of a
- * pipeline do: "*3 $9 BF.EXISTS $6 filter $" is the same byte for byte, then another length and another item follow.
- * One comparison replaces a parse, a look-up of the command and a look-up of the filter; one loop takes the whole run
- * of such requests.
+/* resp_repeat: recognises requests that differ from an earlier one in their last argument only, as in a pipeline. "*3
+ * $9 BF.EXISTS $6 filter $" is identical, then another length and another item follow. One comparison replaces a parse,
+ * a look-up of the command and a look-up of the filter; one loop takes the whole run of such requests.
  *
  * It doubles the rate of a daemon in pipelines of 64 BF.EXISTS (4.0 to 5.4 million a second against 1.9 to 2.5,
  * measured in turns); resp_parse.c has instruction counts.

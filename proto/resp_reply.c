@@ -1,6 +1,6 @@
 /* A reply begins at data[0]; reader->pos counts its bytes that have become nodes. An element is read when its header
- * line, and the body of a string, are there as a whole, so the only state between two calls is that position, the
- * number of elements that are due, and how far the current line has been searched for its end. */
+ * line, and the body of a string, are complete. So the only state between two calls is that position, the number of
+ * missing elements, and the searched part of the current line. */
 #include "resp_reply.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* resp_reply: a push parser for the replies of a RESP server, RESP2 and RESP3, for clients.
  *
- * A reply becomes a list of nodes in the order of its bytes: an aggregate's node comes before those of its elements, so
+ * A reply becomes a list of nodes in the order of its bytes. An aggregate's node precedes the nodes of its elements, so
  * nested replies need no recursion, here or in the reader. Texts are offsets into the caller's bytes; nothing is
  * copied. However the input is cut, only the header line of an incomplete string is read again. Memory grows with the
  * bytes that have arrived, never with the numbers that a server announces. Attributes (first byte '|') are malformed:

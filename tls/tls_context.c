@@ -249,8 +249,8 @@ static int set_up_server(struct tls_context *context, const struct tls_server_se
         return -EINVAL;
     }
     if (settings->auth_clients != TLS_AUTH_NO && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir)) {
-        errbuf_set(err, "to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is needed; "
-                        "'tls-auth-clients no' does not ask for any");
+        errbuf_set(err, "certificates of clients need tls-ca-cert-file or tls-ca-cert-dir; 'tls-auth-clients no' "
+                        "requests none");
         return -EINVAL;
     }
     int status = allow_protocols(context, settings->protocols, err);
@@ -296,7 +296,7 @@ static int set_up_client(struct tls_context *context, const struct tls_client_se
         strcpy(context->server_name, settings->server_name);
     }
     if (!is_set(settings->cert_file) && is_set(settings->key_file)) {
-        errbuf_set(err, "there is a key without a certificate");
+        errbuf_set(err, "a key needs a certificate");
         return -EINVAL;
     }
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);

@@ -15,18 +15,18 @@ struct wording {
 /* For errors whose OpenSSL text does not help an operator. An alert comes from the other side. */
 static const struct wording wordings[] = {
     {SSL_R_NO_SHARED_CIPHER, "the client and this server have no cipher in common"},
-    {SSL_R_UNSUPPORTED_PROTOCOL, "the other side speaks a version of TLS that is not permitted here"},
-    {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, "the client has shown no certificate, and one is required"},
+    {SSL_R_UNSUPPORTED_PROTOCOL, "the other side speaks a TLS version that is not permitted here"},
+    {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, "the client has presented no certificate, but one is required"},
     {SSL_R_HTTP_REQUEST, "an HTTP request, not TLS"},
     {SSL_R_WRONG_VERSION_NUMBER, "the other side does not speak TLS"},
-    {SSL_R_TLSV1_ALERT_UNKNOWN_CA, "the other side does not know who has signed our certificate"},
+    {SSL_R_TLSV1_ALERT_UNKNOWN_CA, "the other side does not know the CA of our certificate"},
     {SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, "the other side does not accept our certificate"},
     {SSL_R_SSLV3_ALERT_BAD_CERTIFICATE, "the other side does not accept our certificate"},
     {SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, "the other side says that our certificate has expired"},
-    {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, "the other side requires a certificate, and we have shown none"},
+    {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, "the other side requires a certificate, but we have presented none"},
     {SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, "the other side does not permit our versions of TLS"},
     {SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE, "the other side refuses: no common cipher or version, or no certificate"},
-    {SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC, "a record was damaged on the way"},
+    {SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC, "a record was damaged in transit"},
 };
 
 static const char *wording_of(unsigned long code)

@@ -1,5 +1,5 @@
-/* Certificates and keys from files. The bytes are read here, not by OpenSSL, which would wait for a file that gives
- * none, and would not end with one that has no end (/proc has such files). */
+/* Certificates and keys from files. This file reads the bytes itself: OpenSSL would wait for a file without data, and
+ * would never finish an endless file (as in /proc). */
 #include "tls_files.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* OpenSSL reads and writes through a BIO of our own: it takes bytes from the caller's memory and puts bytes into the
- * caller's buffer, so that nothing is copied to a buffer between, and the records of many writes leave in one send().
+/* OpenSSL reads and writes through our own BIO, which takes bytes from the caller's memory and puts bytes into the
+ * caller's buffer. So no intermediate buffer is needed, and one send() carries the records of many writes.
  */
 #include "tls_stream.h"
 
@@ -150,7 +150,7 @@ static enum tls_status fail(struct tls_stream *stream, struct errbuf *err)
     stream->failed = true;
     if (buf_failed(stream->out)) {
         ERR_clear_error();
-        errbuf_set(err, "there is no memory for its records");
+        errbuf_set(err, "out of memory for its records");
         return TLS_FAILED;
     }
     long verified = stream->ssl ? SSL_get_verify_result(stream->ssl) : X509_V_OK;
@@ -234,7 +234,7 @@ static enum tls_status begin_server(struct tls_stream *stream, const struct tls_
     if (status != TLS_OK)
         return status;
     if (!begin(stream, context, NULL))
-        return refuse(stream, err, "there is no memory for a connection");
+        return refuse(stream, err, "out of memory for a connection");
     const unsigned char *in = stream->in;
     size_t len = stream->in_len;
     stream->in = stream->head;
@@ -255,7 +255,7 @@ enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls
     enum tls_status status = TLS_OK;
     lend(stream, in, len, out);
     if (!stream->ssl && context->is_client && !begin(stream, context, host))
-        status = refuse(stream, err, "there is no memory for a connection");
+        status = refuse(stream, err, "out of memory for a connection");
     else if (!stream->ssl)
         status = begin_server(stream, context, err);
     if (status == TLS_OK)

@@ -58,9 +58,9 @@ static const struct tool_command *find_command(const char *name)
         if (strcmp(tool_commands[i]->name, name) == 0)
             return tool_commands[i];
     }
-    const char *meant = nearest_command(name);
-    fprintf(stderr, "bloomery: there is no command '%s'; %s%s%ssee 'bloomery --help'\n", name,
-            meant ? "did you mean '" : "", meant ? meant : "", meant ? "'? " : "");
+    const char *nearest = nearest_command(name);
+    fprintf(stderr, "bloomery: no command '%s'; %s%s%ssee 'bloomery --help'\n", name, nearest ? "did you mean '" : "",
+            nearest ? nearest : "", nearest ? "'? " : "");
     return NULL;
 }
 

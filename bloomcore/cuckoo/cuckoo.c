@@ -1,9 +1,9 @@
-/* Queries. A query reads the version before and after: while an add moves fingerprints one of them is in no slot, and
- * one may go from a bucket that is still to be read to one that has been read. A deletion counts as a move: an item
- * with the same two buckets the other way round may have been added to the one that has been read, and its deletion
- * takes the fingerprint in the other. A plain add writes one slot, so a query before or after it is right. A compaction
- * copies a fingerprint into an older sub-filter before it clears the newer slot, and queries read the newer one first:
- * they need no version for that. */
+/* Queries. A query reads the version before and after. While an add moves fingerprints, one of them is in no slot, and
+ * another may move from an unread bucket to a bucket already read. A deletion counts as a move. An item with the same
+ * two buckets in reverse order may have been added to the bucket already read, and its deletion removes the fingerprint
+ * in the other bucket. A plain add writes one slot, so a query before or after it is right. A compaction copies a
+ * fingerprint into an older sub-filter before it clears the newer slot, and queries read the newer one first: they need
+ * no version for that. */
 #include "cuckoo.h"
 
 #include <sched.h>

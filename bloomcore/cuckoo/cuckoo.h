@@ -1,5 +1,5 @@
 /* cuckoo: cuckoo filters: a filter (bloom_filter.h) whose layers, its sub-filters, have slots: 0, or the fingerprint of
- * an item. Items can be deleted. In RedisBloom's layout a slot is a byte; in ours, which keeps an error rate, it has 8,
+ * an item. Items can be deleted. In RedisBloom's layout a slot is a byte. Our layout keeps an error rate: a slot has 8,
  * 12 or 16 bits, and adds fill a layer up to 95 % (cuckoo_shape.h).
  *
  * Everything here is deterministic: the same operations in the same order give the same bytes. Each operation that
@@ -53,10 +53,10 @@ bool cuckoo_is_sparse(const struct bloom_filter *filter);
  * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT); that holds for one under way, too. */
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
-/* Goes on with a compaction that is under way, if there is one, until it has looked at about so many slots: five for
- * each slot that is moved in a filter of two layers with buckets of two, and more where there are more places to look
- * at. Some 30 ns for each. Steps have at most CUCKOO_STEP slots; other threads change the filter between two of them. A
- * process that ends forgets that a compaction was under way. Whether it has changed the filter. */
+/* Continues a running compaction, if any, for about this number of slots. Each moved slot costs five slots in a filter
+ * of two layers with buckets of two, and more in larger ones. Some 30 ns for each. Steps have at most CUCKOO_STEP
+ * slots; other threads change the filter between two of them. A process that ends forgets that a compaction was under
+ * way. Whether it has changed the filter. */
 #define CUCKOO_STEP UINT64_C(2048)
 bool cuckoo_compact(struct bloom_filter *filter, uint64_t looks, const struct bloom_journal *journal);
 bool cuckoo_is_compacting(const struct bloom_filter *filter);

@@ -1,5 +1,5 @@
-/* Changes. An add looks for an empty slot from the newest layer down to the oldest; then it evicts fingerprints in the
- * newest one, each to its other bucket, in an order without chance. Where that finds no empty slot the same walk is
+/* Changes. An add searches for an empty slot from the newest layer to the oldest. Then it evicts fingerprints in the
+ * newest layer, each to its other bucket, in a deterministic order. Where that finds no empty slot the same walk is
  * gone backwards, which needs no memory: the fingerprint in hand and the bucket tell where it came from. */
 #include "bloom_pool.h"
 #include "bloom_scaling.h"
@@ -214,7 +214,7 @@ int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *
     if (rc == BLOOM_OK)
         rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, asked, err);
     if (rc == BLOOM_OK)
-        atomic_fetch_add_explicit(&pool->grown, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->growths, 1, memory_order_relaxed);
     lock_give(&pool->lock);
     return rc;
 }

@@ -191,8 +191,8 @@ enum cuckoo_kind {
 void cuckoo_record(struct bloom_filter *filter, enum cuckoo_kind kind, uint64_t h1, uint64_t h2,
                    const struct bloom_journal *journal);
 
-/* A step of a compaction: moves the fingerprints of the slots `from` to before `to` of a layer, and takes the layer off
- * if it is the newest and empty, and `to` its end. Locked. */
+/* A step of a compaction: moves the fingerprints of the slots from `from` to before `to` of a layer. Removes the layer
+ * if it is the newest, is empty, and ends at `to`. Locked. */
 void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uint64_t to);
 
 /* One occurrence is deleted. False: there is none. Locked; records itself. */

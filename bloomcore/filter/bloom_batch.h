@@ -44,8 +44,8 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
  * lines, too. */
 void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
-/* The most items of a batch of adds that takes less than a millisecond: BLOOM_BATCH, but fewer at the beginning of a
- * large layer, where the kernel allocates a page for each bit. */
+/* The most items of a batch of adds that takes less than a millisecond: BLOOM_BATCH. At the beginning of a large layer
+ * it is less, because the kernel allocates a page for each bit. */
 size_t bloom_batch_adds(const struct bloom_filter *filter);
 
 /* Bit i is set if item i may have been added, clear if it certainly was not. The answer is that of this call, even if

@@ -84,12 +84,12 @@ void bloom_filter_deinit(struct bloom_filter *filter)
         atomic_fetch_sub_explicit(&class->pool->dropped_bytes, dropped, memory_order_relaxed);
     }
     while (layer != &filter->first) {
-        struct bloom_grown_layer *grown = bloom_layer_grown(layer);
+        struct bloom_chained_layer *chained = bloom_layer_chained(layer);
 
         bloom_layer_deinit(class->pool, layer);
-        layer = grown->older;
-        bloom_grown_free(class->pool, grown);
-        atomic_fetch_sub_explicit(&class->pool->header_bytes, sizeof(*grown), memory_order_relaxed);
+        layer = chained->older;
+        bloom_chained_free(class->pool, chained);
+        atomic_fetch_sub_explicit(&class->pool->header_bytes, sizeof(*chained), memory_order_relaxed);
     }
     bloom_layer_deinit(class->pool, layer);
     atomic_fetch_sub_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
@@ -163,7 +163,7 @@ uint64_t bloom_filter_memory(const struct bloom_filter *filter)
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_geometry *geometry = layer->geometry;
 
-        bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_grown_layer);
+        bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_chained_layer);
         bytes += bloom_layer_tail_bytes(geometry);
         if (!geometry->words_inline && bloom_layer_words_or_null(layer))
             bytes += bloom_geometry_nwords(geometry) * 8;
@@ -209,7 +209,7 @@ uint64_t bloom_filter_missing_key(const struct bloom_filter *filter)
     return __builtin_expect(key != NULL, 0) && !bloom_key_is_here(key) ? key->secret.id : 0;
 }
 
-bool bloom_filter_can_be_asked(const struct bloom_filter *filter)
+bool bloom_filter_is_queryable(const struct bloom_filter *filter)
 {
     return bloom_filter_missing_key(filter) == 0 && !bloom_filter_is_cuckoo(filter);
 }

@@ -21,8 +21,8 @@
 /* Whether both filters have the same hashes of items: a loop over filters hashes once for all such. */
 bool bloom_many_same_hash(const struct bloom_filter *a, const struct bloom_filter *b);
 
-/* Prefetches the words of the items' first bits, for a query of these items a while later: where the filter is not in
- * the cache, and the items are too few to read most of it. */
+/* Prefetches the words of the items' first bits for a later query of these items, if the filter is not in the cache and
+ * the items read only a small part of it. */
 void bloom_many_fetch(const struct bloom_filter *filter, const uint64_t *h1, const uint64_t *h2, size_t n);
 
 /* h1[i] and h2[i] are the halves of item i's hash (bloom_filter_hash()), for n items, at most BLOOM_MANY. The numbers

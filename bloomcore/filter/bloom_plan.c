@@ -114,13 +114,13 @@ static void add_up(const struct bloom_params *params, struct bloom_plan *plan)
 
         log_absent += log1p(-layer->predicted_rate);
         plan->bits += layer->nwords * 64;
-        part_memory += sizeof(struct bloom_grown_layer) + (window ? sizeof(struct bloom_part) : 0);
+        part_memory += sizeof(struct bloom_chained_layer) + (window ? sizeof(struct bloom_part) : 0);
         part_memory += layer->nwords * 8 + (layer->nwords <= BLOOM_INLINE_WORDS ? 0 : sizeof(void *));
     }
     plan->part_rate = 0 - expm1(log_absent); /* a difference: of an empty filter it is 0, not -0 */
     plan->predicted_rate = 0 - expm1(plan->parts * log_absent);
     plan->bits *= plan->parts;
-    plan->memory = plan->parts * part_memory + sizeof(struct bloom_filter) - sizeof(struct bloom_grown_layer) +
+    plan->memory = plan->parts * part_memory + sizeof(struct bloom_filter) - sizeof(struct bloom_chained_layer) +
                    (window ? sizeof(struct bloom_window) : 0);
     if (!window)
         return;

@@ -113,17 +113,17 @@ uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter)
 /* ---- growth ---- */
 
 /* The header of a layer made by growth, with the words of a small one. */
-static struct bloom_grown_layer *grown_alloc(const struct bloom_pool *pool, size_t bytes)
+static struct bloom_chained_layer *chained_alloc(const struct bloom_pool *pool, size_t bytes)
 {
     return pool->maps.memory ? pool->maps.memory->zeroed(bytes) : malloc(bytes);
 }
 
-void bloom_grown_free(const struct bloom_pool *pool, struct bloom_grown_layer *grown)
+void bloom_chained_free(const struct bloom_pool *pool, struct bloom_chained_layer *chained)
 {
-    if (pool->maps.memory && grown)
-        pool->maps.memory->release(grown);
+    if (pool->maps.memory && chained)
+        pool->maps.memory->release(chained);
     else if (!pool->maps.memory)
-        free(grown);
+        free(chained);
 }
 
 /* The target of the jump of the layer above `below`: two jumps of equal length below it become one. */
@@ -142,42 +142,42 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer *newest = bloom_filter_newest(filter);
     struct bloom_geometry geometry;
-    struct bloom_grown_layer *grown;
+    struct bloom_chained_layer *chained;
     uint64_t bytes = shape->nwords * 8;
     int rc;
 
     bloom_geometry_init(&geometry, shape, newest->geometry->index + 1u, capacity, rate);
     geometry.window = bloom_filter_is_window(filter);
     geometry.key = newest->geometry->key;
-    grown = grown_alloc(pool, sizeof(*grown) + bloom_layer_tail_bytes(&geometry) +
-                                  (geometry.window ? sizeof(struct bloom_part) : 0));
-    if (!grown) {
+    chained = chained_alloc(pool, sizeof(*chained) + bloom_layer_tail_bytes(&geometry) +
+                                      (geometry.window ? sizeof(struct bloom_part) : 0));
+    if (!chained) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
         rc = -ENOMEM;
         goto err_charged;
     }
-    grown->older = newest;
-    grown->jump = (struct bloom_layer *)jump_above(newest);
-    grown->geometry = geometry;
-    rc = bloom_layer_init(pool, filter, &grown->layer, &grown->geometry, err);
+    chained->older = newest;
+    chained->jump = (struct bloom_layer *)jump_above(newest);
+    chained->geometry = geometry;
+    rc = bloom_layer_init(pool, filter, &chained->layer, &chained->geometry, err);
     if (rc != 0)
         goto err_charged;
     if (geometry.window)
-        bloom_part_init(&grown->layer);
+        bloom_part_init(&chained->layer);
     if (journal && turn)
         rc = journal->ops->turn(journal->ctx, journal->id, geometry.index, shape, turn, err);
     else if (journal)
         rc = journal->ops->grow(journal->ctx, journal->id, geometry.index, shape, err);
     if (rc != 0) {
-        bloom_layer_deinit(pool, &grown->layer);
+        bloom_layer_deinit(pool, &chained->layer);
         goto err_charged;
     }
-    atomic_fetch_add_explicit(&pool->header_bytes, sizeof(*grown), memory_order_relaxed);
-    atomic_store_explicit(&filter->newest, &grown->layer, memory_order_release);
+    atomic_fetch_add_explicit(&pool->header_bytes, sizeof(*chained), memory_order_relaxed);
+    atomic_store_explicit(&filter->newest, &chained->layer, memory_order_release);
     return 0;
 
 err_charged:
-    bloom_grown_free(pool, grown);
+    bloom_chained_free(pool, chained);
     bloom_pool_discharge(pool, bytes);
     return rc;
 }
@@ -219,7 +219,7 @@ int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *ful
     if (rc == BLOOM_OK)
         rc = bloom_filter_push_layer(filter, &shape, capacity, rate, NULL, journal, err);
     if (rc == BLOOM_OK)
-        atomic_fetch_add_explicit(&class->pool->grown, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&class->pool->growths, 1, memory_order_relaxed);
     else
         errbuf_prefix(err, "cannot grow by layer %u (capacity %llu, error rate %g)", full->geometry->index + 1u,
                       (unsigned long long)capacity, rate);

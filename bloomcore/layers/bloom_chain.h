@@ -36,7 +36,7 @@ uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64
 /* ---- internal to bloomcore ---- */
 
 struct bloom_layer;
-struct bloom_grown_layer;
+struct bloom_chained_layer;
 
 /* Creates a layer of this shape, records it in the journal (may be NULL), of a window with its first turn, and
  * publishes it. The caller excludes other growth of the filter. 0, BLOOM_LIMIT, -ENOMEM, or what the journal returned.
@@ -66,6 +66,6 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter);
 
 /* Frees a layer made by growth, without its words. NULL is fine. */
-void bloom_grown_free(const struct bloom_pool *pool, struct bloom_grown_layer *grown);
+void bloom_chained_free(const struct bloom_pool *pool, struct bloom_chained_layer *chained);
 
 #endif

@@ -37,7 +37,7 @@ struct bloom_filter {
 };
 
 /* A layer made by growth. */
-struct bloom_grown_layer {
+struct bloom_chained_layer {
     struct bloom_layer *older;
     struct bloom_layer *jump; /* further down: bloom_layer_jump() */
     struct bloom_geometry geometry;
@@ -45,8 +45,8 @@ struct bloom_grown_layer {
 };
 
 _Static_assert(sizeof(struct bloom_filter) == 24, "a million small filters pay for every byte");
-_Static_assert(offsetof(struct bloom_grown_layer, layer) + sizeof(struct bloom_layer) ==
-                   sizeof(struct bloom_grown_layer),
+_Static_assert(offsetof(struct bloom_chained_layer, layer) + sizeof(struct bloom_layer) ==
+                   sizeof(struct bloom_chained_layer),
                "the words follow the layer at once");
 
 /* Bytes that follow a layer's header. */
@@ -83,22 +83,22 @@ static inline bool bloom_filter_is_window(const struct bloom_filter *filter)
     return filter->first.geometry->window;
 }
 
-static inline struct bloom_grown_layer *bloom_layer_grown(const struct bloom_layer *layer)
+static inline struct bloom_chained_layer *bloom_layer_chained(const struct bloom_layer *layer)
 {
-    return (struct bloom_grown_layer *)((char *)layer - offsetof(struct bloom_grown_layer, layer));
+    return (struct bloom_chained_layer *)((char *)layer - offsetof(struct bloom_chained_layer, layer));
 }
 
 /* The layer below, NULL for the first. */
 static inline const struct bloom_layer *bloom_layer_older(const struct bloom_layer *layer)
 {
-    return layer->geometry->index == 0 ? NULL : bloom_layer_grown(layer)->older;
+    return layer->geometry->index == 0 ? NULL : bloom_layer_chained(layer)->older;
 }
 
-/* A layer further down. The jumps reach any layer in a number of steps logarithmic in the number of layers: their
- * lengths are the digits of a counter with places 1, 3, 7, 15, ... The first layer jumps to itself. */
+/* A layer further down. The jumps reach any layer in logarithmically many steps: their lengths are the digits of a
+ * counter with the place values 1, 3, 7, 15, ... The first layer jumps to itself. */
 static inline const struct bloom_layer *bloom_layer_jump(const struct bloom_layer *layer)
 {
-    return layer->geometry->index == 0 ? layer : bloom_layer_grown(layer)->jump;
+    return layer->geometry->index == 0 ? layer : bloom_layer_chained(layer)->jump;
 }
 
 static inline struct bloom_layer *bloom_filter_newest(const struct bloom_filter *filter)

@@ -11,8 +11,7 @@
 static int windows_differ(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
 {
     if (a->window_flags & b->window_flags & BLOOM_WINDOW_ITEMS)
-        errbuf_set(err, "windows of a number of items cannot be united: the adds of two filters have no common order, "
-                        "so none of their items are the last ones");
+        errbuf_set(err, "windows of a number of items cannot be merged: the adds of two filters have no common order");
     else if ((a->window_flags ^ b->window_flags) & BLOOM_WINDOW_ITEMS)
         errbuf_set(err, "one window is a time, the other one a number of items");
     else if (a->window != b->window)
@@ -21,7 +20,7 @@ static int windows_differ(const struct bloom_params *a, const struct bloom_param
     else if (a->window_parts != b->window_parts)
         errbuf_set(err, "the PARTS of the windows differ: %u and %u", a->window_parts, b->window_parts);
     else if (a->window_flags != b->window_flags)
-        errbuf_set(err, "one window has REFRESH, the other one has not");
+        errbuf_set(err, "only one window has REFRESH");
     else
         return BLOOM_OK;
     return BLOOM_REFUSED;
@@ -30,7 +29,7 @@ static int windows_differ(const struct bloom_params *a, const struct bloom_param
 int bloom_params_equal(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err)
 {
     if (!a->window != !b->window)
-        errbuf_set(err, "one has a WINDOW and the other has not: it does not know how old its items are");
+        errbuf_set(err, "only one has a WINDOW: the items of the other have no age");
     else if (a->capacity != b->capacity)
         errbuf_set(err, "the capacities differ: %llu and %llu", (unsigned long long)a->capacity,
                    (unsigned long long)b->capacity);
@@ -61,7 +60,7 @@ int bloom_shapes_equal(const struct bloom_shape *a, const struct bloom_shape *b,
         errbuf_set(err, "the layouts differ: %s and %s", bloom_variant_name(a->variant),
                    bloom_variant_name(b->variant));
     else if (!bloom_shape_equal(a, b))
-        errbuf_set(err, "layer %u differs: made for %llu items at %.15g and for %llu at %.15g, or of other bits", layer,
+        errbuf_set(err, "layer %u differs: capacity %llu at rate %.15g and %llu at %.15g, or other bits", layer,
                    (unsigned long long)a->capacity, a->error_rate, (unsigned long long)b->capacity, b->error_rate);
     else
         return BLOOM_OK;
@@ -75,7 +74,7 @@ int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_fi
     if (bloom_params_equal(bloom_filter_params(a), bloom_filter_params(b), err) != BLOOM_OK)
         return BLOOM_REFUSED;
     if (bloom_filter_is_window(a)) {
-        errbuf_set(err, "filters with a window are united part by part"); /* a caller that does not */
+        errbuf_set(err, "filters with a window are merged part by part"); /* a caller that does not */
         return BLOOM_REFUSED;
     }
     for (unsigned i = 0; i < na && i < nb; i++) {
@@ -205,8 +204,8 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
     bloom_chain_state(states, nlayers, &whole);
     if (worst < nlayers && whole.rate > error_rate) {
         errbuf_set(err,
-                   "layer %u would hold about %llu items and was made for %llu; the error rate would be about %.2g "
-                   "instead of %.15g",
+                   "layer %u would have about %llu items, but its capacity is %llu; the error rate would be about "
+                   "%.2g instead of %.15g",
                    worst, (unsigned long long)items[worst],
                    (unsigned long long)bloom_filter_layer_at(dst, worst)->geometry->capacity, whole.rate, error_rate);
         return BLOOM_REFUSED;

@@ -1,8 +1,8 @@
 /* redisbloom: filters as RedisBloom has them, so that they can be served here as they are, and go back.
  *
- * It differs from Bloomery's own filters in four ways: another hash (murmur2.h); positions as sums of unsigned numbers,
- * modulo the number of bits or a power of two; other sizes; other rates. The first layer has half of the error rate,
- * and each further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
+ * It differs from Bloomery's own filters in its hash (murmur2.h), its sizes and its rates. Positions are sums of
+ * unsigned numbers, modulo the number of bits or a power of two. The first layer has half of the error rate, and each
+ * further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
  * everywhere. docs/FORMAT.md has the facts.
  *
  * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers into

@@ -24,7 +24,7 @@ uint64_t bloom_keyring_first(const struct bloom_pool *pool);
 uint64_t bloom_filter_missing_key(const struct bloom_filter *filter);
 
 /* Whether items can be asked for by bits: it is a Bloom filter, and its key, if it has one, is here. */
-bool bloom_filter_can_be_asked(const struct bloom_filter *filter);
+bool bloom_filter_is_queryable(const struct bloom_filter *filter);
 
 /* ---- internal to bloomcore; under the pool's lock ---- */
 

@@ -50,9 +50,9 @@ uint64_t bloom_pool_bytes(const struct bloom_pool *pool)
     return atomic_load_explicit(&pool->bytes, memory_order_relaxed);
 }
 
-uint64_t bloom_pool_grown(const struct bloom_pool *pool)
+uint64_t bloom_pool_growths(const struct bloom_pool *pool)
 {
-    return atomic_load_explicit(&pool->grown, memory_order_relaxed);
+    return atomic_load_explicit(&pool->growths, memory_order_relaxed);
 }
 
 void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, uint64_t max_total_bytes)
@@ -61,10 +61,10 @@ void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, u
     atomic_store_explicit(&pool->max_total_bytes, max_total_bytes, memory_order_relaxed);
 }
 
-void bloom_pool_count_beside(struct bloom_pool *pool, uint64_t (*beside)(void *ctx), void *ctx)
+void bloom_pool_set_overhead(struct bloom_pool *pool, uint64_t (*overhead)(void *ctx), void *ctx)
 {
-    pool->beside.bytes = beside;
-    pool->beside.ctx = ctx;
+    pool->overhead.bytes = overhead;
+    pool->overhead.ctx = ctx;
 }
 
 uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool)
@@ -81,7 +81,7 @@ uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool)
 static bool total_allows(struct bloom_pool *pool, uint64_t held, uint64_t bytes, struct errbuf *err)
 {
     uint64_t max_total = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed);
-    uint64_t used = max_total != 0 && pool->beside.bytes ? held + pool->beside.bytes(pool->beside.ctx) : held;
+    uint64_t used = max_total != 0 && pool->overhead.bytes ? held + pool->overhead.bytes(pool->overhead.ctx) : held;
 
     if (max_total == 0 || used + bytes <= max_total)
         return true;

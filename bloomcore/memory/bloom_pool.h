@@ -26,7 +26,7 @@ uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool);
 uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool);
 
 /* The number of layers added by growth since the pool was created. */
-uint64_t bloom_pool_grown(const struct bloom_pool *pool);
+uint64_t bloom_pool_growths(const struct bloom_pool *pool);
 
 /* Upper limits, 0 for none: bytes of words per filter (all layers) and of the whole pool. They are checked before
  * anything is allocated, for new filters and for growth; existing filters stay as they are. */
@@ -34,7 +34,7 @@ void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, u
 
 /* Sets the function that returns the memory that counts, in addition to the words, against the limit of the whole pool.
  * It is called while locks of filters are held: it must not block. Before other threads use the pool. */
-void bloom_pool_count_beside(struct bloom_pool *pool, uint64_t (*beside)(void *ctx), void *ctx);
+void bloom_pool_set_overhead(struct bloom_pool *pool, uint64_t (*overhead)(void *ctx), void *ctx);
 
 /* Whether the limit of the whole pool leaves room for so many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in
  * `err`. */

@@ -29,7 +29,7 @@ struct bloom_pool {
     struct bloom_lock locks[BLOOM_LOCKS];
 
     alignas(BLOOM_CACHE_LINE) _Atomic uint64_t bytes; /* words of all filters */
-    _Atomic uint64_t grown;                           /* layers added by growth */
+    _Atomic uint64_t growths;                         /* layers added by growth */
     _Atomic uint64_t max_filter_bytes;
     _Atomic uint64_t max_total_bytes;
     _Atomic uint64_t inline_bytes; /* the part of `bytes` in the callers' memory */
@@ -40,7 +40,7 @@ struct bloom_pool {
     struct {
         uint64_t (*bytes)(void *ctx);
         void *ctx;
-    } beside;                /* bloom_pool_count_beside() */
+    } overhead;              /* bloom_pool_set_overhead() */
     int64_t (*now_us)(void); /* bloom_pool_set_clock() */
 
     /* Pairs of filters: one will replace the other (bloom_merge.h). Nearly always there are none: adds then read the

@@ -105,10 +105,10 @@ static bool cuckoo_params_valid(const struct bloom_params *params, struct errbuf
 
     if (params->iterations < 1 || params->window ||
         (params->redisbloom & ~(BLOOM_OPTION_CUCKOO | BLOOM_OPTION_RATE | REDISBLOOM_NO_SCALING)))
-        errbuf_set(err, "a cuckoo filter with options %u and %u iterations is not possible", params->redisbloom,
+        errbuf_set(err, "invalid options %u and %u iterations of a cuckoo filter", params->redisbloom,
                    params->iterations);
     else if (!power || !(params->redisbloom & REDISBLOOM_NO_SCALING) != (params->expansion != 0))
-        errbuf_set(err, "expansion %u of a cuckoo filter is no power of two, or contradicts its options %u",
+        errbuf_set(err, "expansion %u of a cuckoo filter is not a power of two, or contradicts its options %u",
                    params->expansion, params->redisbloom);
     else
         return true;
@@ -148,7 +148,7 @@ bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
         return false;
     }
     if (shape->level >= BLOOM_MAX_LAYERS || (shape->level && bloom_variant_is_redisbloom(shape->variant))) {
-        errbuf_set(err, "level %u of a part is not possible", shape->level);
+        errbuf_set(err, "invalid level %u of a part", shape->level);
         return false;
     }
     if (shape->variant == BLOOM_CUCKOO)
@@ -182,7 +182,7 @@ static bool window_valid(const struct bloom_params *params, struct errbuf *err)
         return false;
     }
     if (params->redisbloom) {
-        errbuf_set(err, "a window has Cassandra's layout: LAYOUT redisbloom is not possible with it");
+        errbuf_set(err, "a window has Cassandra's layout: it excludes LAYOUT redisbloom");
         return false;
     }
     if (params->window_parts < 1 || params->window_parts > BLOOM_WINDOW_MAX_PARTS ||
@@ -193,7 +193,7 @@ static bool window_valid(const struct bloom_params *params, struct errbuf *err)
     if (by_items ? params->window < params->window_parts || params->window > BLOOM_WINDOW_MAX_ITEMS
                  : params->window < BLOOM_WINDOW_MIN_US || params->window > BLOOM_WINDOW_MAX_US) {
         if (by_items)
-            errbuf_set(err, "the items of a window must be in the range [%u, %llu]: one for each part at least",
+            errbuf_set(err, "the items of a window must be in the range [%u, %llu]: at least one per part",
                        params->window_parts, (unsigned long long)BLOOM_WINDOW_MAX_ITEMS);
         else
             errbuf_set(err, "the seconds of a window must be in the range [1, %lld]",
@@ -220,7 +220,7 @@ bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
     if (bloom_params_is_cuckoo(params))
         return cuckoo_params_valid(params, err);
     if (params->iterations) {
-        errbuf_set(err, "iterations of a filter that is no cuckoo filter");
+        errbuf_set(err, "iterations of a filter that is not a cuckoo filter");
         return false;
     }
     return window_valid(params, err) && redisbloom_options_valid(params, err);
@@ -239,7 +239,6 @@ bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shap
                                                            : options == 0) {
         return true;
     }
-    errbuf_set(err, "a layer in the layout %s does not go with the options %u", bloom_variant_name(shape->variant),
-               options);
+    errbuf_set(err, "the layout %s of a layer contradicts the options %u", bloom_variant_name(shape->variant), options);
     return false;
 }

@@ -105,7 +105,7 @@ struct bloom_shape {
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
     /* RedisBloom's layouts only, otherwise 0. There a layer says itself for what it was made. A layer of a cuckoo
-     * filter has buckets of k slots, in RedisBloom's layout 2^n2 of them, in ours any number, with an n2 of 0; its
+     * filter has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0. Its
      * capacity is its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */

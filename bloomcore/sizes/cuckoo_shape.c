@@ -120,7 +120,7 @@ static int plan_first(const struct cuckoo_numbers *numbers, struct bloom_shape *
     unsigned bits = bits_for(numbers->error_rate, numbers->expansion > 0);
     if (bits == 0) {
         errbuf_set(err,
-                   "ERROR %g: the lowest rate of fingerprints is %.3g, with 16 bits; a Bloom filter has lower ones",
+                   "ERROR %g: the lowest rate of fingerprints is %.3g, with 16 bits; Bloom filters have lower rates",
                    numbers->error_rate, cuckoo_lowest_rate());
         return BLOOM_REFUSED;
     }

@@ -80,8 +80,8 @@ double cuckoo_lowest_rate(void);
 /* The most layers that a filter with such layers may have. */
 unsigned cuckoo_most_layers(const struct bloom_params *params, const struct bloom_shape *shape);
 
-/* The probability that a layer with slots of so many bits answers "present" to an item that was never added, when this
- * share of its slots, 0..1, is taken: any of the fingerprints in two buckets may be the item's. */
+/* The false-positive rate of a layer with slots of this many bits, when this share of its slots, 0..1, is used: any
+ * fingerprint in two buckets may match the item. */
 double cuckoo_rate(unsigned bits, unsigned bucket_size, double load);
 
 #endif

@@ -340,7 +340,7 @@ int bloom_window_make_place(const struct bloom_seen *seen, const struct bloom_jo
 
     lock_take(lock);
     if (seen->turn + 1 >= BLOOM_TURNS && !seen->grows) {
-        errbuf_set(err, "the numbers of its parts are used up");
+        errbuf_set(err, "no more numbers for its parts");
         rc = BLOOM_REFUSED;
     } else if (atomic_load(&window->turn) == seen->turn && atomic_load(&window->current) == seen->current) {
         struct bloom_turn turn = {.number = seen->turn + !seen->grows, .started_us = bloom_window_now_us(filter)};

@@ -176,7 +176,7 @@ static int layer_for(struct bloom_filter *dst, const struct bloom_layer_view *fr
 }
 
 static int or_layer(struct bloom_filter *dst, const struct bloom_filter *src, const struct bloom_layer_view *from,
-                    unsigned index, struct bloom_union *counts, struct bloom_places *places_out, struct errbuf *err)
+                    unsigned index, struct bloom_union *counts, struct bloom_layer_map *places_out, struct errbuf *err)
 {
     struct bloom_layer *to = NULL;
     struct bloom_layer_view after;
@@ -204,12 +204,12 @@ static int or_layer(struct bloom_filter *dst, const struct bloom_filter *src, co
 }
 
 int bloom_window_or(struct bloom_filter *dst, struct bloom_filter *src, uint64_t turn, struct bloom_union *counts,
-                    struct bloom_places *places_out, struct errbuf *err)
+                    struct bloom_layer_map *places_out, struct errbuf *err)
 {
     unsigned nlayers = bloom_filter_nlayers(src);
 
     if (places_out)
-        *places_out = (struct bloom_places){{0}};
+        *places_out = (struct bloom_layer_map){{0}};
     bloom_window_forget(src);
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view from;

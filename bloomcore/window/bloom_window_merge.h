@@ -42,14 +42,14 @@ uint64_t bloom_ring_take(struct bloom_ring *ring, struct bloom_filter *filter);
 int bloom_ring_make(const struct bloom_ring *ring, struct bloom_filter *filter, struct errbuf *err);
 
 /* Where the bits of a window went: those of its layer i into layer to[i] - 1 of the union; 0: nowhere. */
-struct bloom_places {
+struct bloom_layer_map {
     uint16_t to[BLOOM_MAX_LAYERS];
 };
 
 /* ORs the parts of `src` up to that turn into those of `dst`. Takes time as bloom_filter_or() does, with `counts` as
  * there; `places_out` may be NULL. 0, BLOOM_REFUSED, BLOOM_LIMIT or -ENOMEM. */
 int bloom_window_or(struct bloom_filter *dst, struct bloom_filter *src, uint64_t turn, struct bloom_union *counts,
-                    struct bloom_places *places_out, struct errbuf *err);
+                    struct bloom_layer_map *places_out, struct errbuf *err);
 
 /* ORs layer `from` of `src` into layer `to` of `dst`, as a primary has said that bloom_window_or() did there.
  * BLOOM_OK, or BLOOM_REFUSED: there are no such layers of equal shape. */

@@ -1,8 +1,8 @@
 /* database: the key of a filter: its name and the database that it is in, as one string of bytes.
  *
  * The registry, the store and the log know keys only. The key of a name in database 0 is the name. In any other one six
- * bytes are in front of the name: 00 FF 64 62 and the number of the database, big-endian. A name in database 0 that
- * itself begins as such a key is written in the same way, with the number 0; so a key is that of one name only.
+ * bytes are in front of the name: 00 FF 64 62 and the number of the database, big-endian. A name in database 0 with
+ * this prefix is written in the same way, with the number 0; so each key belongs to one name only.
  *
  * The number in a key is the database's internal one. SWAPDB exchanges which of them a client's number stands for
  * (registry_databases.h), so that no key changes.

@@ -58,9 +58,10 @@ static size_t find_type(const char *text, size_t len, size_t *name_len_out)
 static int refuse_type(const char *text, size_t len, size_t name_len, struct errbuf *err)
 {
     if (name_len == len)
-        errbuf_set(err, "a key is written <type>:<value>, as in text:abc or int:5, or composite(<type>:<value>,...)");
+        errbuf_set(err,
+                   "write a key as <type>:<value>, such as text:abc or int:5, or as composite(<type>:<value>,...)");
     else
-        errbuf_set(err, "'%.*s' is no type of a key that is known here; give its bytes as blob:0x...",
+        errbuf_set(err, "unknown type of a key: '%.*s'; write its bytes as blob:0x...",
                    (int)(name_len < 40 ? name_len : 40), text);
     return CQL_KEY_REFUSED;
 }
@@ -121,7 +122,7 @@ static int read_component(const char *text, size_t len, size_t *at, struct cql_b
         value = (struct cql_text){text + *at, end - *at};
         *at = end;
         if (memchr(value.ptr, '\'', value.len) || memchr(value.ptr, '(', value.len)) {
-            errbuf_set(err, "a column with one of , ( ) ' in it is written between quotes: text:'it''s'");
+            errbuf_set(err, "a column with one of , ( ) ' needs quotes: text:'it''s'");
             return CQL_KEY_REFUSED;
         }
     }
@@ -157,7 +158,7 @@ static int read_composite(const char *text, size_t len, struct cql_bytes *out, s
             return CQL_KEY_OK;
         errbuf_set(err,
                    at == len ? "the ')' of composite(...) is missing"
-                             : "behind column %u a comma or the last ')' is needed",
+                             : "column %u must be followed by a comma or the last ')'",
                    i);
         return CQL_KEY_REFUSED;
     }
@@ -177,7 +178,7 @@ int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MA
             return refuse_type(text, len, len > 0 ? name_len : 0, err);
         const struct cql_text value = {text + name_len + 1, len - name_len - 1};
         if (value.len == 0) {
-            errbuf_set(err, "the value of the key is missing behind '%.*s:'; a partition key is never empty",
+            errbuf_set(err, "the value of the key is missing after '%.*s:'; a partition key is never empty",
                        (int)name_len, text);
             return CQL_KEY_REFUSED;
         }

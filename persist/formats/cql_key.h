@@ -15,10 +15,9 @@
  * one of , ( ) ' in it, or with a space at its beginning, is written between single quotes, a quote in it twice, as in
  * CQL. Names of types are compared without regard to case.
  *
- * Refused are a key without bytes, which neither database takes (a column of a composite may be empty: text, ascii,
- * blob), a key of more than CQL_KEY_MAX bytes, and whatever the databases would read in two ways: a timestamp without a
- * time zone, an IPv4 address written as one of IPv6. Types without a row above (tuples, user-defined types, frozen
- * collections) are written as blob.
+ * A key without bytes is refused, as by both databases (a column of a composite may be empty: text, ascii, blob). So is
+ * a key of more than CQL_KEY_MAX bytes. Ambiguous values are refused, too: a timestamp without a time zone, and an IPv4
+ * address in IPv6 form. Types without a row above (tuples, user-defined types, frozen collections) are written as blob.
  *
  * Pure functions. Thread: any. */
 #ifndef BLOOMERY_CQL_KEY_H

@@ -129,12 +129,12 @@ int cql_read_timestamp(const struct cql_text *text, struct cql_bytes *out, struc
     if (take_date(&cursor, &days)) {
         bool good = (!skip(&cursor, 'T') && !skip(&cursor, ' ')) || take_time(&cursor, false, &ns);
         if (good && cursor.at == cursor.end) {
-            errbuf_set(err, "a timestamp needs its time zone, as 2023-11-14T22:13:20Z: without one Cassandra takes its "
+            errbuf_set(err, "a timestamp needs a time zone, as in 2023-11-14T22:13:20Z: without it Cassandra uses the "
                             "server's");
             return CQL_KEY_REFUSED;
         }
         if (good && ns % 1000000 != 0)
-            return cql_wrong(text, "a timestamp: it has milliseconds, not less", err);
+            return cql_wrong(text, "a timestamp has a precision of milliseconds", err);
         if (good && take_zone(&cursor, &zone) && cursor.at == cursor.end)
             return cql_put_be(out, (uint64_t)(days * DAY_MS + (int64_t)(ns / 1000000) - zone * 60000), 8, err);
     }

@@ -1,6 +1,6 @@
-/* cuckoo_dump: cuckoo filters as the bytes that RedisBloom has for them, and back: the value of DUMP and of RDB files
- * (module type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. Those of our layout, which RedisBloom
- * does not know, have some more numbers in both, and their values our own type. docs/DUMP.md describes the bytes.
+/* cuckoo_dump: conversions between cuckoo filters and RedisBloom's bytes: the value of DUMP and of RDB files (module
+ * type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. Those of our layout, which RedisBloom does not
+ * know, have some more numbers in both, and their values our own type. docs/DUMP.md describes the bytes.
  *
  * Every number is checked before memory is taken: the loader makes the filter that a plan asks for, and so decides what
  * is too large.
@@ -17,8 +17,8 @@
 #include "rdb_reader.h"
 
 /* RedisBloom's module type; and that of Bloomery's module, for our layout, and for RedisBloom's beside RedisBloom. Its
- * values have four further numbers behind the others: the bits of a slot, or 0 in RedisBloom's layout; the capacity;
- * the bits of the error rate as a double; the id of the key or 0. */
+ * values have four additional numbers: the bits of a slot, or 0 in RedisBloom's layout; the capacity; the bits of the
+ * error rate as a double; the id of the key or 0. */
 #define CUCKOO_TYPE_NAME     "MBbloomCF"
 #define CUCKOO_TYPE_ID       UINT64_C(0x3016e5a289821400) /* without the encoding version */
 #define CUCKOO_OWN_TYPE_NAME "bloomeryC"
@@ -66,9 +66,9 @@ int cuckoo_restore_plan(const void *data, size_t len, struct dump_plan *plan_out
 /* Takes the slots of a verified dump into a filter made after its plan, and counts its items. */
 void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter);
 
-/* Reads a value of an RDB file from behind its type, which has the version of the encoding, to its end: first its
- * numbers, for which `make` makes a filter in *filter_out (0 or a status that is passed on); then its slots. `make`
- * NULL: the slots are skipped. */
+/* Reads a value of an RDB file after its type, which has the version of the encoding. First it reads the numbers, for
+ * which `make` creates a filter in *filter_out (0 or a status for the caller); then the slots. `make` NULL: the slots
+ * are skipped. */
 int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
                       int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
                       struct dump_plan *plan_out) __attribute__((warn_unused_result));

@@ -1,6 +1,6 @@
-/* Encoding is straight-line. Decoding trusts nothing: lengths follow from the header alone, never from what a chunk
- * says of itself, and the checksum of a chunk is verified before anything else in it is looked at. That checksum is no
- * secret: bytes that somebody made up can have a right one, so every field is checked as if there was none. */
+/* Encoding is straight-line. Decoding trusts no input: lengths follow from the header alone, never from a chunk, and
+ * the checksum of a chunk is verified before any other field. That checksum is no secret: bytes that somebody made up
+ * can have a right one, so every field is checked as if there was none. */
 #include "dump.h"
 
 #include <string.h>
@@ -28,8 +28,8 @@ static const unsigned char magic[5] = {'B', 'L', 'M', 'Y', 1}; /* the last byte 
 
 enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E' };
 
-/* The content of a header: parameters, then 16 bytes for each layer; then, in RedisBloom's layout, 24 for each; or, of
- * a window, 24 bytes and 16 for each; last, of a KEYED filter, the id of its key. */
+/* The content of a header: parameters, then 16 bytes for each layer. RedisBloom's layout adds 24 bytes for each layer,
+ * and a window 24 bytes and 16 for each layer. A KEYED filter ends with the id of its key. */
 #define PARAMS_BYTES 40
 #define LAYER_BYTES  16
 #define OWN_BYTES    24
@@ -256,8 +256,8 @@ static bool is_unused(const struct dump_plan *plan, unsigned i)
     return bloom_params_is_window(&plan->params) && plan->turns[i].number == 0;
 }
 
-/* Walks the `len` bytes of bits from `offset` on, both multiples of 8, layer by layer: each run of words, NULL of an
- * unused layer, is handed to `fn` with the bytes that stand for it. */
+/* Walks `len` bytes of the bits from `offset` on, both multiples of 8, layer by layer. Calls `fn` with each run of
+ * words, NULL for an unused layer, and its bytes. */
 static void for_each_run(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t offset, size_t len,
                          unsigned char *bytes, void (*fn)(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes))
 {

@@ -4,13 +4,12 @@
  * It knows no key and no client, and it allocates nothing: the loader makes the filter that a plan asks for,
  * and so decides what is too large.
  *
- * A dump taken while adds go on holds every item whose add had returned when it began: the layers that there were then,
- * each word read once, and the item counts read last, so that they are never below what the bits hold.
+ * A dump during adds has every item that was added before it began. It has the layers of that moment, each word read
+ * once. The item counts are read last, so they are never below the items in the bits.
  *
- * Chunks are chained: each one carries a digest of all that came before it, 23 bits wide, and the iterator that leads
- * to it is made of that digest, the number of layers and its own number. So the server keeps no state
- * between two chunks, and the loader knows that this chunk follows exactly the earlier ones. Each chunk has its own
- * checksum of 128 bits.
+ * Chunks are chained: each chunk has a digest of 23 bits of all earlier chunks. Its iterator consists of that digest,
+ * the number of layers and its own number. So the server keeps no state between two chunks, and the loader knows that
+ * this chunk follows exactly the earlier ones. Each chunk has its own checksum of 128 bits.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
 #ifndef BLOOMERY_DUMP_H

@@ -44,8 +44,8 @@ int filter_file_read(const struct filter_file *file, uint64_t from, uint64_t n, 
 int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx, uint64_t words), void *ctx,
                       struct bloom_state *state_out);
 
-/* The parameters that the file lacks, for a filter of fixed size with these bits. The capacity is what its bits suggest
- * that it holds, or bits * ln 2 / k (the number that it would be made for) if that is more; the rate is the one at its
+/* The parameters that the file lacks, for a filter of fixed size with these bits. The capacity is the number of items
+ * estimated from its bits, or bits * ln 2 / k (the usual capacity) if that is more; the rate is the rate at its
  * capacity. */
 void filter_file_params(const struct bloom_shape *shape, const struct bloom_state *state,
                         struct bloom_params *params_out);

@@ -1,8 +1,8 @@
 /* lzf: the compressed form of strings in RDB files (LibLZF's format).
  *
- * A control byte c below 32 is followed by c + 1 bytes as they are. Any other one copies from what has come out before:
- * length (c >> 5) + 2, with 7 in these bits meaning that a byte to add to 7 follows; then the low 8 bits of the
- * distance less one, whose high 5 bits are those of c.
+ * A control byte c below 32 is followed by c + 1 bytes as they are. Any other byte copies from the output so far. The
+ * length is (c >> 5) + 2; 7 in these bits means that a byte to add to 7 follows. Then follow the low 8 bits of the
+ * distance less one; its high 5 bits are those of c.
  *
  * The decoder takes its input in pieces of any size and hands out its output in pieces, so that a string of gigabytes
  * needs no memory beside it.

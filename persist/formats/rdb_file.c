@@ -63,7 +63,7 @@ static int read_header(struct walk *walk)
     summary->valkey = true;
     if (memcmp(header, "VALKEY", 6) == 0 && read_digits(header + 6, 3, &summary->version))
         return RDB_OK;
-    errbuf_set(walk->reader->err, "not an RDB file: it begins neither with REDIS nor with VALKEY and a version");
+    errbuf_set(walk->reader->err, "not an RDB file: it does not begin with REDIS or VALKEY and a version");
     return RDB_BAD;
 }
 
@@ -122,7 +122,7 @@ static int skip_slot_import(struct rdb_reader *reader)
 
 static int skip_module_aux(struct rdb_reader *reader)
 {
-    int rc = skip_numbers(reader, 3, "what a module keeps beside the keys"); /* type, opcode, when */
+    int rc = skip_numbers(reader, 3, "a module's own data"); /* type, opcode, when */
 
     return rc == RDB_OK ? rdb_skip_module_fields(reader) : rc;
 }
@@ -182,7 +182,7 @@ static int read_opcode(struct walk *walk, enum opcode opcode)
     case OPCODE_FUNCTION_OLD:
         break;
     }
-    return rdb_bad(reader, "opcode %u is not known", opcode);
+    return rdb_bad(reader, "unknown opcode %u", opcode);
 }
 
 /* ---- keys ---- */

@@ -1,5 +1,5 @@
-/* Versions are letters that only compare inside one family of formats: "big" (and the names before formats had one) is
- * a series from "a" to "oa"; "bti" has Cassandra's da and DataStax's aa..cc. So every version is looked up, none is
+/* Versions are letters, comparable only within one family of formats. "big" (and the names before formats had one) is a
+ * series from "a" to "oa"; "bti" has Cassandra's da and DataStax's aa..cc. So every version is looked up, none is
  * guessed from its neighbours: a version that is not known may have any layout. */
 #include "sstable_name.h"
 

@@ -1,6 +1,6 @@
 /* The search for frames behind a damaged place tries every byte offset. Random bytes would make it checksum up to a
- * gigabyte at each of them, so a frame that is long says so under a checksum of its own: at a wrong offset either the
- * length is small or this check fails. */
+ * gigabyte at each offset. So the length of a long frame has its own checksum: at a wrong offset either the length is
+ * small or this check fails. */
 #include "log_frame.h"
 
 #include <inttypes.h>

@@ -70,9 +70,9 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
 size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
                        struct log_frame *frame_out);
 
-/* The least distance from an invalid frame to the next possible one, at most `len`. The head of a long frame has a
- * checksum of its own: if the head is valid, no frame can begin within the payload, although among millions of bytes
- * some look like a short frame. Otherwise 1. */
+/* The least distance from an invalid frame to the next possible one, at most `len`. The head of a long frame has its
+ * own checksum. If the head is valid, no frame can begin within the payload, although some of its bytes may look like a
+ * short frame. Otherwise 1. */
 size_t log_frame_skip(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence);
 
 /* The first valid frame at or behind `from` whose number is above `after`: its offset, and its length in `len_out`; or

@@ -154,7 +154,7 @@ static int note_filled(struct log_filter *filter, const struct log_control *cont
     return 0;
 }
 
-static int note_grown(struct log_filter *filter, uint64_t number, const struct log_control *control)
+static int note_growth(struct log_filter *filter, uint64_t number, const struct log_control *control)
 {
     if (control->layer >= filter->ngrown) {
         unsigned n = filter->ngrown ? filter->ngrown : 4;
@@ -180,7 +180,7 @@ static int note_turn(struct log_filter *filter, uint64_t number, const struct lo
 
     if (filter->turns && control->layer < before && filter->turns[control->layer].number >= control->turn.number)
         return 0;
-    int rc = note_grown(filter, number, control);
+    int rc = note_growth(filter, number, control);
     if (rc == 0 && filter->ngrown > before) {
         struct bloom_turn *turns = realloc(filter->turns, filter->ngrown * sizeof(*turns));
         if (!turns)
@@ -264,7 +264,7 @@ static int note_change(struct log_history *history, struct log_filter *filter, u
         filter->expires_ms = control->expires_ms;
         return 0;
     case LOG_GROW:
-        return note_grown(filter, number, control);
+        return note_growth(filter, number, control);
     case LOG_TURN:
         return note_turn(filter, number, control);
     case LOG_DELETE:

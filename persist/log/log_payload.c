@@ -244,7 +244,7 @@ static void get_control(struct cursor *c, struct log_control *control)
 
 static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
 {
-    errbuf_set(err, "%s at byte %zu of the payload is not valid", what, (size_t)(c->at - c->begin));
+    errbuf_set(err, "%s at byte %zu of the payload is invalid", what, (size_t)(c->at - c->begin));
     return LOG_DAMAGED;
 }
 

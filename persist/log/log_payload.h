@@ -13,8 +13,8 @@
 #include "bloom_window.h"
 #include "errbuf.h"
 
-/* Ids, and the numbers of control records, frames and segments, are below this. It is far more than anybody can count
- * one by one, and half of the range of a MANIFEST, so that numbers that follow those of a forged log still fit. */
+/* Ids, and the numbers of control records, frames and segments, are below this. No real count reaches it. It is half of
+ * the range of a MANIFEST, so numbers after those of a forged log still fit. */
 #define LOG_NUMBER_END (UINT64_C(1) << 61)
 
 /* A growing string of bytes. Zeroed: empty. */

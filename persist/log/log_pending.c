@@ -1,6 +1,6 @@
 /* Writing. The file grows by zeros that are written, not by a hole: a store into a mapping cannot fail, so the space
- * has to be there before. A process that is killed leaves what it had stored, in the order of its program; so a state
- * is written whole before the frame that it is of, into the place of the older one of two. */
+ * has to be there before. A killed process leaves its stores in program order. So a state is written whole before its
+ * frame, and replaces the older of two states. */
 #include "log_pending.h"
 #include "lock.h"
 

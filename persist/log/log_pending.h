@@ -1,7 +1,7 @@
 /* log_pending: the file log/<process>.pending, which holds the records on their way to the log. The process maps the
  * file, and its threads keep their queues in it: a record is in the file once it is in its queue. The next start finds
  * the records of a killed process there and takes them as the next frame (log_reader.h). The file is never synced, so a
- * power failure may leave any bytes in it: each record has a check, and a start uses the file only if it belongs to the
+ * power failure may leave any bytes in it. Each record has a check, and a start uses the file only if it belongs to the
  * last frame of the log.
  *
  * ARCHITECTURE.md ("Records") says why records are not written before the reply instead.
@@ -38,8 +38,8 @@ struct pending_chunk {
     uint64_t words[PENDING_CHUNK_WORDS];
 
     /* The number of transactions that had begun when the latest one began in this chunk, or when the chunk began. It
-     * shows a copy of the file that was made during a transaction: a copy goes front to back, so a copy with records of
-     * the transaction has the new number here and an older one in the head of the file. A crash leaves no such file. */
+     * detects a copy of the file made during a transaction. A copy reads front to back, so a copy with records of the
+     * transaction has the new number here and an older number in the head of the file. A crash leaves no such file. */
     _Atomic uint64_t holds;
 };
 _Static_assert(sizeof(struct pending_chunk) == PENDING_CHUNK_BYTES, "a chunk's size");
@@ -95,8 +95,8 @@ struct pending_chunk *log_pending_begin(const struct log_pending *pending, struc
 
 uint64_t log_pending_salt(const struct log_pending *pending);
 
-/* Called by the log thread before it writes frame `frame`, which has the records of all streams up to these places;
- * `control` is the number of the control record after it. */
+/* Called by the log thread before it writes frame `frame`, with the records of all streams up to these places.
+ * `control` is the number of the next control record. */
 void log_pending_frame(struct log_pending *pending, uint64_t frame, uint64_t control,
                        const struct pending_place *places);
 
@@ -126,8 +126,8 @@ _Static_assert(BLOOM_MAX_LAYERS <= 1 << PENDING_LAYER_BITS, "a layer's index sha
 _Static_assert(sizeof(struct bloom_replay_item) == PENDING_ADD_WORDS * sizeof(uint64_t), "an add's size in words");
 _Static_assert(sizeof(struct pending_head) == PENDING_HEAD_WORDS * sizeof(uint64_t), "a head's size in words");
 
-/* Mixes a seed and three numbers into the 64 bits of a check: enough to tell a record from other bytes that a power
- * failure may leave, not enough against a forged one. */
+/* Mixes a seed and three numbers into the 64 bits of a check. It distinguishes a record from other bytes after a power
+ * failure, but is no protection against a forged record. */
 static inline uint64_t pending_mix(uint64_t seed, uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t x = (a ^ seed) * UINT64_C(0x9e3779b97f4a7c15);

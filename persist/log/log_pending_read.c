@@ -1,5 +1,5 @@
-/* Reading. Only the heads of the chunks are looked at until it is known which ones hold something: the file of a
- * process that was busy is large, and little of it is pending. */
+/* Reading. A first pass reads only the heads of the chunks, to find the used ones: the file of a busy process is large,
+ * and little of it is pending. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

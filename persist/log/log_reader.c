@@ -52,8 +52,8 @@ static int take_frame(struct log_reader *r, const struct log_frame *frame, size_
     int rc = log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &visitor, err);
 
     if (rc != 0) {
-        /* Behind a record that makes no sense the frame may have others: their numbers are not given out again, and a
-         * save that is made without them has them passed over from then on. */
+        /* After an invalid record the frame may have others. Their numbers are not reused, and after a save without
+         * them later starts skip them. */
         const struct log_visitor numbers = {.on_control = note_number, .ctx = r};
         (void)log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &numbers, NULL);
         errbuf_prefix(err, "frame %" PRIu64, frame->sequence);
@@ -110,11 +110,11 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
     if (witness < file->len || r->expected <= segment->sealed || saved) {
         if (witness < file->len)
             errbuf_set(err,
-                       "frame %" PRIu64 " at byte %zu is not valid, and one at byte %zu says that it had been synced",
+                       "frame %" PRIu64 " at byte %zu is invalid, but the frame at byte %zu states that it was synced",
                        r->expected, *at, witness);
         else
-            errbuf_set(err, "frame %" PRIu64 " at byte %zu is not valid, and %s says that it had been synced",
-                       r->expected, *at, saved ? "the MANIFEST" : "its header");
+            errbuf_set(err, "frame %" PRIu64 " at byte %zu is invalid, but %s states that it was synced", r->expected,
+                       *at, saved ? "the MANIFEST" : "its header");
         int rc = log_found_damage(r, segment, err);
         find_next(r, segment, file, at);
         return rc;
@@ -125,8 +125,8 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
         r->cut_at = *at;
         log_report(r, STORE_WARNING,
                    "%s/%08" PRIu64 ".log: frame %" PRIu64
-                   " at byte %zu is not valid, and nothing says that it had been synced: the log ends before it, and "
-                   "what follows (%zu bytes) is cut",
+                   " at byte %zu is invalid and not known to be synced: the log ends before it, and the rest (%zu "
+                   "bytes) is cut",
                    r->log_dir.text, segment->number, r->expected, *at, used - *at);
     }
     *at = file->len;
@@ -172,13 +172,13 @@ static int check_seal(struct log_reader *r, const struct segment *segment, struc
         r->summary.synced = segment->sealed;
     if (r->expected >= end)
         return LOG_OK;
-    errbuf_set(err, "frame %" PRIu64 " is not valid, and its header says that it had been synced", r->expected);
+    errbuf_set(err, "frame %" PRIu64 " is invalid, but its header states that it was synced", r->expected);
     r->expected = end;
     return log_found_damage(r, segment, err);
 }
 
-/* The segment that has the last frames before this one; where its header does not say, the next one behind what could
- * be read, which may be a number that no segment has had. */
+/* The segment with the last frames before this one. If its header does not name it, the segment after the readable
+ * part, which may never have existed. */
 static uint64_t number_before(const struct log_reader *r, const struct segment *segment)
 {
     const struct segment *at = segment;
@@ -196,13 +196,13 @@ static int found_gap(struct log_reader *r, const struct segment *segment, struct
 {
     struct segment culprit = {.number = number_before(r, segment)};
     const struct segment *at = segment;
-    const char *what = "it is not there";
+    const char *what = "it is missing";
 
     while (at > r->segments && at->number > culprit.number)
         at--;
     if (at->number == culprit.number)
-        what = at->unused || at->lost ? "there is no valid header in it" : "it ends too early";
-    errbuf_set(err, "%s: frames %" PRIu64 " to %" PRIu64 " had been written and are missing", what, r->expected,
+        what = at->unused || at->lost ? "it has no valid header" : "it ends too early";
+    errbuf_set(err, "%s: frames %" PRIu64 " to %" PRIu64 " were written and are missing", what, r->expected,
                segment->first - 1);
     return log_found_damage(r, &culprit, err);
 }
@@ -283,7 +283,7 @@ static int take_pending(struct log_reader *r, struct pending_found *found, struc
         r->summary.pending++;
         log_report(r, STORE_NOTICE,
                    "%s/%08" PRIu64 ".pending: %" PRIu64 " adds and %" PRIu64
-                   " control records that were on their way to the log when the previous process ended",
+                   " control records that the previous process had not yet written to the log",
                    r->log_dir.text, found->process, r->summary.adds - adds, r->summary.controls - controls);
     }
     return rc;
@@ -306,13 +306,11 @@ static int check_reach(struct log_reader *r, struct errbuf *err)
         return 0; /* it has been said that nothing is left */
     if (last)
         errbuf_set(err,
-                   "it ends before frame %" PRIu64 ", and the MANIFEST is of a save before which frames up to %" PRIu64
-                   " had been written: the log is older than the MANIFEST, or has lost its end",
+                   "it ends before frame %" PRIu64 ", but the MANIFEST belongs to a save after frames up to %" PRIu64
+                   " were written: the log is older than the MANIFEST, or has lost its end",
                    end, reached);
     else
-        errbuf_set(err,
-                   "it is not there, and the MANIFEST is of a save before which frames up to %" PRIu64
-                   " had been written",
+        errbuf_set(err, "it is missing, but the MANIFEST belongs to a save after frames up to %" PRIu64 " were written",
                    reached);
     return log_found_damage(r, last ? last : &(struct segment){.number = r->summary.next_segment}, err);
 }
@@ -325,7 +323,7 @@ static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
         return 0;
     if (r->nsegments && r->segments[0].number == r->options.from && !r->segments[0].unused)
         return 0;
-    errbuf_set(err, "the last save needs it, and it is not there");
+    errbuf_set(err, "the last save needs it, but it is missing");
     return log_found_damage(r, &missing, err);
 }
 
@@ -452,8 +450,8 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
         at += n;
     }
     if (rc == LOG_OK && expected <= segment->last) {
-        errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " was there a moment ago, and is not any more",
-                   r->log_dir.text, segment->number, expected);
+        errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " disappeared while it was read", r->log_dir.text,
+                   segment->number, expected);
         rc = LOG_DAMAGED;
     }
     if (r->options.progress)

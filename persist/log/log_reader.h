@@ -81,8 +81,8 @@ int log_reader_keep_cut(struct log_reader *reader, struct errbuf *err) __attribu
 size_t log_reader_parts(const struct log_reader *reader);
 uint64_t log_reader_process(const struct log_reader *reader, size_t part);
 
-/* For a filter whose files have this generation: the files and their counts include all items of processes with numbers
- * below the one returned, because the process that wrote the files had replayed them. */
+/* For a filter with files of this generation: the files and their counts include all items of processes below the
+ * returned number, because the process that wrote the files had replayed them. */
 uint64_t log_reader_counted_before(const struct log_reader *reader, uint64_t generation);
 
 /* Reads a part (0 .. log_reader_parts() - 1) again and yields its adds. LOG_OK, -errno, the result of the callback, or

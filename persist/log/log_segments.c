@@ -51,7 +51,7 @@ static int note_name(void *ctx, const char *name)
     if (draft || log_is_cut_name(name))
         return 0;
     if (number == 0) {
-        log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is left alone", r->log_dir.text, name);
+        log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is ignored", r->log_dir.text, name);
         return 0;
     }
     if (number >= r->summary.next_segment)
@@ -169,8 +169,7 @@ int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at,
     if (rc == 0)
         rc = r->fs->sync_dir(r->fs->ctx, r->log_dir.text);
     if (rc == 0)
-        log_report(r, STORE_NOTICE, "the bytes that are cut are kept as %s; nothing needs this file any more",
-                   path.text);
+        log_report(r, STORE_NOTICE, "the cut bytes are kept as %s; nothing needs this file", path.text);
     else
         errbuf_set(err, "%s: %s", path.text, strerror(-rc));
     free(file.ptr);
@@ -187,7 +186,7 @@ int log_found_damage(struct log_reader *r, const struct segment *segment, struct
     errbuf_prefix(err, "%s/%s is damaged", r->log_dir.text, name);
     if (segment->number < r->options.accepted) {
         r->summary.accepted++;
-        log_report(r, STORE_NOTICE, "%s; the loss has been accepted by an earlier start", err->text);
+        log_report(r, STORE_NOTICE, "%s; an earlier start has accepted the loss", err->text);
         errbuf_set(err, "%s", "");
         return LOG_OK;
     }
@@ -212,7 +211,7 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     if (log_header_decode(file->ptr, &header, err) != LOG_OK)
         return false;
     if (header.number != segment->number) {
-        errbuf_set(err, "it was made as segment %" PRIu64, header.number);
+        errbuf_set(err, "it was created as segment %" PRIu64, header.number);
         return false;
     }
     segment->first = header.first;
@@ -241,7 +240,7 @@ static int read_header(struct log_reader *r, struct segment *segment, struct err
     int rc = log_read_segment(r, segment, LOG_HEADER_BYTES, &file, err);
 
     if (is_no_file(rc)) {
-        log_report(r, STORE_WARNING, "%s; the segment is taken as missing", err->text);
+        log_report(r, STORE_WARNING, "%s; the segment counts as missing", err->text);
         errbuf_set(err, "%s", "");
         segment->unused = true;
         return 0;
@@ -303,11 +302,10 @@ static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *er
         return rc;
     }
     if (rc == LOG_DAMAGED)
-        log_report(r, STORE_WARNING,
-                   "%s/%s is damaged (%s): a loss of the last segment of the log would not be noticed", r->options.dir,
-                   LOG_NOTE_NAME, err->text);
+        log_report(r, STORE_WARNING, "%s/%s is damaged (%s): a loss of the log's last segment would go unnoticed",
+                   r->options.dir, LOG_NOTE_NAME, err->text);
     else if (r->nsegments)
-        log_report(r, STORE_NOTICE, "%s/%s is missing: a loss of the last segment of the log would not be noticed",
+        log_report(r, STORE_NOTICE, "%s/%s is missing: a loss of the log's last segment would go unnoticed",
                    r->options.dir, LOG_NOTE_NAME);
     errbuf_set(err, "%s", "");
     return 0;
@@ -329,8 +327,8 @@ static int expect_last(struct log_reader *r, struct errbuf *err)
         segment = segment > r->segments ? segment - 1 : NULL;
     if (segment && segment->number == last && !segment->unused)
         return 0;
-    errbuf_set(err, "%s says that it had been begun, and %s", LOG_NOTE_NAME,
-               segment && segment->number == last ? "there is nothing in it" : "it is not there");
+    errbuf_set(err, "%s states that it was started, but %s", LOG_NOTE_NAME,
+               segment && segment->number == last ? "it is empty" : "it is missing");
     return log_found_damage(r, &(struct segment){.number = last}, err);
 }
 
@@ -382,7 +380,7 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     log_path_in(r, name, &path);
     int rc = log_pending_read(r->fs, path.text, last, found, err);
     if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */
-        log_report(r, STORE_NOTICE, "%s/%s: %s: it is not used", r->log_dir.text, name, err->text);
+        log_report(r, STORE_NOTICE, "%s/%s: %s: ignored", r->log_dir.text, name, err->text);
         errbuf_set(err, "%s", "");
         return 0;
     }
@@ -392,11 +390,10 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     }
     if (!found->fits)
         log_report(r, STORE_NOTICE,
-                   "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64
-                   ": it is not used",
+                   "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64 ": ignored",
                    r->log_dir.text, name, found->frame, last);
     else if (!makes_sense(found, err)) {
-        log_report(r, STORE_WARNING, "%s/%s: %s: it is not used", r->log_dir.text, name, err->text);
+        log_report(r, STORE_WARNING, "%s/%s: %s: ignored", r->log_dir.text, name, err->text);
         errbuf_set(err, "%s", "");
         log_bytes_deinit(&found->payload);
     }

@@ -156,7 +156,7 @@ int log_writer_mark(struct log_writer *w, struct errbuf *err)
     if (rc == 0)
         rc = w->fs->sync(w->fs->ctx, w->segment.fd);
     if (rc != 0)
-        return writer_fail(w, rc, "cannot mark how far it is synced", err);
+        return writer_fail(w, rc, "cannot mark its synced part", err);
     w->marked = w->synced;
     return 0;
 }
@@ -265,7 +265,7 @@ static int write_draft(struct log_writer *w, size_t len, const char *draft, cons
     int rc = writer_open_segment(w, draft);
 
     if (rc != 0)
-        return writer_fail(w, rc, "cannot begin it", err);
+        return writer_fail(w, rc, "cannot start it", err);
     rc = write_kept_frames(w, len, err);
     if (rc != 0)
         return rc;

@@ -1,9 +1,9 @@
 /* Segments: made, numbered, noted, looked for, deleted.
  *
- * Space is written with zeros ahead of the frames, so that a sync of a frame is a write to blocks that the file has
- * already: the file system need not change its own structures for it. The file grows by as much as it has, up to 4 MB
- * at a time, so that a log of little costs little. A large frame makes its own space: it takes so long to write and
- * sync that the change of structures is the smaller part, and zeros would be as much again. */
+ * Space is written with zeros ahead of the frames, so a sync of a frame writes only to blocks that the file already
+ * has. The file system need not change its own structures for it. The file grows by as much as it has, up to 4 MB at a
+ * time, so that a log of little costs little. A large frame allocates its own space. Its write and sync take so long
+ * that the change of structures is the smaller part, and zeros would double the work. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,7 +202,7 @@ int writer_note_segment(struct log_writer *w, const char *path, struct errbuf *e
         expect_segment(&w->expected, w->segment.header.number);
         return 0;
     }
-    writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
+    writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has started", err);
     if (half_noted)
         w->half_noted = w->segment.header.number;
     else
@@ -218,7 +218,7 @@ int writer_finish_note(struct log_writer *w, struct errbuf *err)
     int rc = w->half_noted ? log_note_write(w->fs, w->options.dir, w->half_noted, &half_noted) : 0;
 
     if (rc != 0)
-        return writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has been begun", err);
+        return writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has started", err);
     w->half_noted = 0;
     return 0;
 }
@@ -241,7 +241,7 @@ int writer_begin_segment(struct log_writer *w, struct errbuf *err)
     if (rc == 0)
         rc = w->fs->sync_dir(w->fs->ctx, w->log_dir.text);
     if (rc != 0) {
-        writer_fail(w, rc, "cannot begin it", err);
+        writer_fail(w, rc, "cannot start it", err);
         w->fs->unlink(w->fs->ctx, path.text); /* to give the space back; if it cannot be, see above */
         return rc;
     }
@@ -312,7 +312,7 @@ int log_writer_look(struct log_writer *w, uint64_t oldest, uint64_t *missing_out
 
     *missing_out = 0;
     if (rc == -ESTALE)
-        return writer_fail(w, rc, "cannot be written to any more", err);
+        return writer_fail(w, rc, "can no longer be written", err);
     forget_below(&w->expected, oldest);
     for (size_t i = 0; i < w->expected.count; i++)
         w->expected.items[i].found = false;

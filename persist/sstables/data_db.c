@@ -84,8 +84,7 @@ static int find_compressor(struct data_db *data, struct slice name, struct errbu
             return 0;
         }
     }
-    errbuf_set(err, "Data.db is compressed by %.*s, which is not known here", name.len > 100 ? 100 : (int)name.len,
-               name.ptr);
+    errbuf_set(err, "Data.db is compressed by %.*s, which is unknown", name.len > 100 ? 100 : (int)name.len, name.ptr);
     return -ENOTSUP;
 }
 
@@ -215,7 +214,7 @@ static int load_chunk(struct data_db *data, uint64_t i, struct errbuf *err)
     if (rc != 0)
         return rc;
     if (crc32(0, data->packed, (uInt)n) != be32_get(data->packed + n)) {
-        errbuf_set(err, "Data.db is damaged: the chunk at byte %" PRIu64 " has not the bytes of its checksum", from);
+        errbuf_set(err, "Data.db is damaged: the chunk at byte %" PRIu64 " does not match its checksum", from);
         return SSTABLE_KEYS_DAMAGED;
     }
     if ((n >= data->stored_from ? copy_stored : data->decompress)(data->packed, n, data->plain, len) != 0) {

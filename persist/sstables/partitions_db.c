@@ -207,7 +207,7 @@ static int visit(struct partitions_db *trie, struct partition_place *place_out, 
     uint64_t at = step->at;
     bool first = step->next == 0;
     if (first && ++trie->visited > trie->size)
-        return damaged(trie, at, "is one of more nodes than the file has room for", err);
+        return damaged(trie, at, "is one of more nodes than fit in the file", err);
     int rc = read_node(trie, at, &node);
     if (rc == 0 && first) {
         step->next = 1;

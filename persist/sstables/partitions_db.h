@@ -2,8 +2,8 @@
  * section 20; BtiFormat.md of Cassandra 5.0 describes the nodes). The trie has prefixes of the keys only: whole keys
  * are at the places, in Rows.db or Data.db.
  *
- * The file has no checksum. Nodes point backwards only, no more of them are visited than the file has bytes, and there
- * must be as many places as the end of the file says: so a walk ends, whatever the bytes are.
+ * The file has no checksum. Nodes point backwards only, a walk visits at most as many nodes as the file has bytes, and
+ * the number of places must match the end of the file. So a walk terminates for any bytes.
  *
  * Lifetime: caller's storage, open to close. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_PARTITIONS_DB_H

@@ -163,8 +163,8 @@ static int compare_last(struct sstable_keys *keys, struct errbuf *err)
         return rc;
     }
     errbuf_set(err,
-               "Index.db is damaged: its last key is not the one that Summary.db has as the last: it has been cut, "
-               "or Summary.db is of another SSTable");
+               "Index.db is damaged: its last key differs from Summary.db's last key: it was truncated, or Summary.db "
+               "belongs to another SSTable");
     return SSTABLE_KEYS_DAMAGED;
 }
 
@@ -183,8 +183,8 @@ static int compare_count(struct sstable_keys *keys, struct errbuf *err)
         return rc;
     }
     errbuf_set(err,
-               "Index.db is damaged: it has %" PRIu64 " keys, and Statistics.db counts %" PRIu64
-               " partitions: it has been cut, or Statistics.db is of another SSTable",
+               "Index.db is damaged: it has %" PRIu64 " keys, but Statistics.db counts %" PRIu64
+               " partitions: it was truncated, or Statistics.db belongs to another SSTable",
                keys->n, partitions);
     return SSTABLE_KEYS_DAMAGED;
 }

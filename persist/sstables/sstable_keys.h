@@ -1,6 +1,6 @@
 /* sstable_keys: the partition keys of an SSTable, each once, in the order of the table, as the bytes that its filter
- * hashes (docs/FORMAT.md, section 19): from Index.db, or from the trie of Partitions.db with Rows.db and Data.db, where
- * Cassandra's format is bti and in ScyllaDB since version ms.
+ * hashes (docs/FORMAT.md, section 19). They come from Index.db, or from the trie of Partitions.db with Rows.db and
+ * Data.db (Cassandra's format bti, and ScyllaDB since version ms).
  *
  * At the end the last key of Index.db is compared with the one of Summary.db, and their number with that of
  * Statistics.db, if these are there.

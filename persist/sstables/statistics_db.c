@@ -100,8 +100,8 @@ static int skip_buckets(const struct fsops *fs, int fd, uint64_t most, uint64_t 
     return rc;
 }
 
-/* Behind two histograms: a place in the log (12), two time stamps (8 each), since ma two times of deletion and two TTLs
- * (4 each) and before one time of deletion, the ratio of compression (8), a histogram of deletions behind a number (4).
+/* After two histograms: a place in the log (12), two time stamps (8 each), and times of deletion (4 each: one before
+ * ma, then two and two TTLs). Then the ratio of compression (8), and a histogram of deletions after a number (4).
  */
 static int read_level(const struct fsops *fs, int fd, bool old, unsigned *level_out)
 {

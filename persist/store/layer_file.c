@@ -1,12 +1,11 @@
-/* A small file is one piece. A large one is produced in pieces of LAYER_PIECE_BYTES: the first begins with the header,
- * which is as long as a word, so that every piece but the last is full and every piece begins at a multiple of its
- * size: what direct I/O needs. The last piece is padded with zeros to a whole block there, and the file cut to its
- * length afterwards.
+/* A small file is one piece. A large file is produced in pieces of LAYER_PIECE_BYTES. The first begins with the header,
+ * which is as long as a word. Every piece except the last is full and begins at a multiple of its size, as direct I/O
+ * requires. The last piece is padded with zeros to a whole block there, and the file cut to its length afterwards.
  *
- * While pieces of a large file are on their way to the disk, the next ones are copied and hashed, which takes a core a
- * tenth of a second per gigabyte. The buffers are huge pages of memory, because the kernel hands a buffer to the disk
- * page by page: with small pages direct writes were measured at 1.5 GB/s and reads at 1.0, with huge ones at 2.1
- * and 3.0, for a fifth of the processor's time. One thread writes, since writes that extend a file exclude each other.
+ * While the disk writes pieces of a large file, the next pieces are copied and hashed, which takes a core a tenth of a
+ * second per gigabyte. The buffers are huge pages of memory, because the kernel passes a buffer to the disk page by
+ * page. With small pages direct writes were measured at 1.5 GB/s and reads at 1.0; with huge pages at 2.1 and 3.0, for
+ * a fifth of the processor's time. One thread writes, since writes that extend a file exclude each other.
  *
  * A large file is read right into the layer's words, the header into the room in front of them: no copy, and no
  * buffers. Several threads read, because to them falls what costs more than all the rest: the kernel makes the pages

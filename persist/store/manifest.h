@@ -1,9 +1,10 @@
-/* manifest: the text of a MANIFEST file (docs/FORMAT.md): what a data directory holds, one line per filter and one per
- * layer; then a line about the save as a whole, and one with the count of filters and the XXH3 of everything before it.
+/* manifest: the text of a MANIFEST file (docs/FORMAT.md), the list of a data directory's contents. It has one line per
+ * filter and one per layer, then a line about the save. The last line has the count of filters and the XXH3 of all
+ * earlier bytes.
  *
- * It opens no file: the parser is fed bytes in pieces of any size, the formatter appends to a text. Everything has one
- * form only: a number with a leading zero, a name encoded in another way, a space too many are refused, so that what is
- * read and written again is the same bytes.
+ * It opens no file: the parser accepts bytes in pieces of any size, the formatter appends to a text. Every value has
+ * one form only: the parser refuses leading zeros, other encodings of a name, and extra spaces. So reading and writing
+ * a MANIFEST yields the same bytes.
  *
  * Lifetime: caller's storage, init to deinit. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_MANIFEST_H

@@ -83,8 +83,8 @@ struct pack_window {
     unsigned char *buf; /* PACK_WINDOW_BYTES, NULL until used */
 };
 
-/* Keeps a window of each of the packs that it read from last: filters that are read in the order of their packs, or of
- * several packs in turns, cost one system call per window. */
+/* Keeps a window of each recently read pack. Reading filters in the order of their packs, or of several packs in turns,
+ * costs one system call per window. */
 struct pack_reader {
     const struct fsops *fs;
     const char *dir; /* the data directory; borrowed */

@@ -109,7 +109,7 @@ struct store_item {
     struct bloom_filter *filter; /* kept alive by the source until release(); NULL: gone or quarantined */
     bool dirty;                  /* its bits have changed since the source last yielded it */
     bool quarantined;            /* it exists but could not be loaded: `filter` is NULL, name and expiry are valid */
-    bool away; /* its words are not in memory (bloom_resident.h); so store_has_bits(), and it is not dirty */
+    bool evicted; /* its words are not in memory (bloom_resident.h); so store_has_bits(), and it is not dirty */
     int64_t expires_ms;
     void *user; /* the source's own */
 };
@@ -139,11 +139,10 @@ struct store_save_summary {
     bool unfinished;  /* committed and safe, but a superseded file could not be removed: the next save tries again */
 };
 
-/* Saves. A filter that has not changed is written again if its files are missing or cut; if its bits are not in memory
- * either, its record stays and a report says so. 0: committed and on the disk. Otherwise the whole save has failed, the
+/* Saves. An unchanged filter is written again if its files are missing or truncated. If its bits are not in memory
+ * either, its record stays, with a report. 0: committed and on the disk. Otherwise the whole save has failed, the
  * previous one stays, and the new files have been removed. The next save writes the filters again; the source need not
- * remember which were dirty.
- * STORE_IN_DOUBT: the same, but after a crash now a start may find the failed save instead.
+ * remember which were dirty. STORE_IN_DOUBT: the same, but after a crash now a start may find the failed save instead.
  *
  * Adds may go on: the saved filter contains every item whose add had returned when the filter was yielded. A layer's
  * item count is read after its bits and is never below the items in them: it may include items that were added during
@@ -183,9 +182,9 @@ void store_discard(struct store *store, uint64_t id);   /* deletes the files */
 bool store_has_bits(struct store *store, uint64_t id);
 
 /* Reads them into the filter, which has the layers that it had then, and their words (bloom_resident.h). 0;
- * STORE_NOT_FOUND: the last save does not have it; STORE_DAMAGED: its file is not what it should be, or cannot be read;
- * or -errno of the moment (-ENOMEM, -EMFILE): it may be read later. In all but the first case the words are undefined.
- * Takes its time: not on a loop. */
+ * STORE_NOT_FOUND: the last save does not have it; STORE_DAMAGED: its file is damaged or unreadable; or a temporary
+ * -errno (-ENOMEM, -EMFILE): it may be read later. In all but the first case the words are undefined. Takes its time:
+ * not on a loop. */
 int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -111,8 +111,8 @@ int store_put_layer(struct store *store, struct layer_io *io, struct manifest_fi
     }
     if (rc != 0)
         return rc;
-    /* Counted after the bits were read: items that came meanwhile may be counted without their bits, but no bit is
-     * there uncounted, and a filter that is loaded again never takes more items than its rate allows. */
+    /* Counted after the bits were read. Items added meanwhile may be counted without their bits, but every bit is
+     * counted. So a reloaded filter never accepts more items than its rate allows. */
     bloom_filter_layer(filter, i, &view);
     layer->items = view.ordinal;
     return 0;

@@ -78,8 +78,8 @@ struct store {
     _Atomic uint64_t number;  /* the highest one handed out */
     _Atomic uint64_t next_id;
 
-    /* Of the index and the file of the committed MANIFEST, and of flags of index entries: written by the thread that
-     * opens, loads or saves; read by others under it (store_reading.c). */
+    /* Protects the index, the file of the committed MANIFEST, and flags of index entries. The thread that opens, loads
+     * or saves writes them; other threads read them under this lock (store_reading.c). */
     struct lock_rw reading;
     bool serves; /* the index stays mapped */
 

@@ -1,6 +1,6 @@
-/* A save looks at the files that it keeps. A file of the last save that somebody has removed or cut is of no use to the
- * next start, but its bits are in memory: the filters in it are written again. A file whose length is right is taken as
- * good: its bytes were checked when they were read, or were written by this process. */
+/* A save looks at the files that it keeps. The next start cannot use a removed or truncated file of the last save, but
+ * its bits are in memory: the save writes its filters again. A file whose length is right is taken as good: its bytes
+ * were checked when they were read, or were written by this process. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

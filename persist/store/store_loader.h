@@ -38,8 +38,8 @@ struct store_loader {
     /* Called first: the fate of the filter since the save, from the log. May put a new name (valid until the last
      * callback for the filter) and a new expiry into `info`. NULL: no changes. */
     enum store_fate (*resolve)(void *ctx, struct store_filter *info);
-    /* Whether the bits of the filter, of so many bytes, stay on the disk until store_read_bits(): it then comes to
-     * loaded() with its layers and counts, and without words (bloom_resident.h) unless all of these lie in the caller's
+    /* Whether the bits of the filter, of this many bytes, stay on the disk until store_read_bits(). Then loaded() gets
+     * it with its layers and counts, and without words (bloom_resident.h) unless all of them are in the caller's
      * memory. NULL: none stays. */
     bool (*leaves)(void *ctx, const struct store_filter *info, uint64_t bytes);
     /* Storage of bloom_filter_bytes(class), with bloom_filter_init() done. NULL with the reason in `err` when there is

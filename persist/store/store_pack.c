@@ -1,9 +1,9 @@
 /* Packs, as the store sees them: which there are, how much of each is still needed, which ones the next save rewrites.
  *
- * A pack is never changed. When less than half of it is needed any more, the next save writes the rest into a new one,
- * from memory, as if it had changed, and the old one goes when nothing is in it. Small packs are put together so that
- * there are never many: each one that stays is larger than all smaller ones together, so their number is the logarithm
- * of their size, and so is how often a filter is moved because of it. */
+ * A pack is never changed. When less than half of a pack is needed, the next save writes the rest from memory to a new
+ * pack, as if it had changed, and removes the old pack when it is empty. Small packs are merged, so there are never
+ * many: each remaining pack is larger than all smaller ones together. So their number is the logarithm of their size,
+ * and so is the number of moves of a filter. */
 #include "store_pack.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* Files of filters that could not be loaded and that an operator has given up since: they get a second name in
- * `quarantine/<id of the filter>/` before a MANIFEST leaves them out. So nothing is to be repaired after a crash, and a
- * file that no MANIFEST names can always be removed. A save that cannot keep them fails, rather than lose files that
- * an operator may want to repair. */
+/* These are files of quarantined filters that an operator has deleted. They get a second name in `quarantine/<id of the
+ * filter>/` before a MANIFEST leaves them out. So nothing is to be repaired after a crash, and a file that no MANIFEST
+ * names can always be removed. A save that cannot keep them fails, rather than lose files that an operator may want to
+ * repair. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -232,15 +232,15 @@ static int write_filter(struct save *save, const struct store_item *item, const 
     return rc != 0 ? rc : save_add_record(save, &save->record, INDEX_WRITTEN, err);
 }
 
-/* Whether the record of the last save holds on. If the filter's bits are not in memory it does in any case, also when
- * the files are lost: a query that needs the bits, or the next start, reports it. */
+/* Whether the record of the last save holds on. If the filter's bits are not in memory, it always does so, even if the
+ * files are lost: a query that needs the bits, or the next start, reports the loss. */
 static bool stays(struct save *save, const struct store_item *item, struct index_entry *committed)
 {
     bool lost = committed->flags & INDEX_LOST, stale = committed->flags & INDEX_STALE;
 
     if (lost && !index_get(&save->next, item->id))
-        *(item->away ? &save->lost.gone : &save->lost.written) += 1;
-    if (item->away && !stale && (lost || packs_keep(save->store, committed)))
+        *(item->evicted ? &save->lost.gone : &save->lost.written) += 1;
+    if (item->evicted && !stale && (lost || packs_keep(save->store, committed)))
         return true;
     return !stale && !lost && !packs_is_moving(save->store, committed);
 }
@@ -249,7 +249,7 @@ static bool stays(struct save *save, const struct store_item *item, struct index
 static int put_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
     struct written *written = present->written;
-    unsigned packed = item->away ? 0 : packs_have_room(save, item->filter);
+    unsigned packed = item->evicted ? 0 : packs_have_room(save, item->filter);
 
     if (written) {
         written->stale = written->stale || item->dirty;
@@ -291,7 +291,7 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
                                                               item->expires_ms))
             return save_carry(save, committed, err);
     }
-    if (item->away && !(committed && present->clean)) {
+    if (item->evicted && !(committed && present->clean)) {
         errbuf_set(err, "its bits are neither in memory nor in the last save");
         return -EIO;
     }

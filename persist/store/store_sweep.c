@@ -2,10 +2,10 @@
  *
  * A file with a number up to the MANIFEST's has been superseded; one with a higher number is the rest of a save that
  * did not end. Both are removed by a start. But if the MANIFEST is an older one that somebody has put back, the higher
- * numbers are the newest filters. So a save that has taken place leaves a mark, `<number>.saved`, in place of the one
- * before: with a mark that is newer than the MANIFEST a start refuses, and without the MANIFEST's own mark (the process
- * died before it was made, or an operator has removed it to go on with an older MANIFEST) it puts higher numbers aside
- * instead of removing them. */
+ * numbers are the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous
+ * mark. A start refuses a mark newer than the MANIFEST. The MANIFEST's own mark is missing if the process died before
+ * writing it, or if an operator has removed it to use an older MANIFEST. Then a start moves files with higher numbers
+ * aside instead of removing them. */
 #include "store_sweep.h"
 
 #include <errno.h>

@@ -176,8 +176,8 @@ void written_end(struct store *store, const struct store_index *next)
     struct written *settled = NULL;
     size_t at = 0;
 
-    /* One by one, so that no disk is waited for under the lock. A removal may move what follows into the gap, and what
-     * is at the end of the table to its beginning: then it is looked at again by the next save. */
+    /* One by one, so that no disk is waited for under the lock. A removal may move following entries into the gap, and
+     * entries at the end of the table to its beginning: the next save visits these again. */
     for (;;) {
         lock_take(&store->lock);
         for (settled = NULL; at < store->written.nslots && !settled; at++) {

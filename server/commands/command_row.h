@@ -37,8 +37,8 @@ enum {
     CMD_ALONE = 1 << 20,      /* runs while all other workers stand still, also as the only one of a transaction */
     CMD_BITS = 1 << 21,       /* reads or changes bits of the filters that its keys name: these are brought into memory
                                * first */
-    CMD_GROWS = 1 << 22,      /* a name or a time may take a little memory: it waits while bits leave memory for others,
-                               * as what has CMD_DENYOOM does; otherwise it is the handler that is refused */
+    CMD_GROWS = 1 << 22,      /* a name or a time may need a little memory: the command waits during evictions, as with
+                                 CMD_DENYOOM; without room its handler refuses it */
     CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are where first_key and last_key say */
     CMD_CUCKOO = 1 << 24,       /* of cuckoo filters */
     CMD_TURNS = 1 << 25,        /* runs in slices, however short it is: its work is in the filter */

@@ -1,5 +1,5 @@
-/* The table. Its rows are in several files by subject, because one file would be too long, and in one array, because a
- * row's place in it is the number of its counters. */
+/* The table. Its rows are in several files by subject, because one file would be too long. They form one array, because
+ * a row's index is the number of its counters. */
 #include <stddef.h>
 
 #include "command.h"

@@ -309,13 +309,13 @@ struct cost_filter cost_filter_new(const struct bloom_params *params)
 void cost_filter_join(struct cost_filter *filter, const struct cost_filter *other)
 {
     if (!other->exists || !filter->exists) {
-        bool may_be_gone = filter->may_be_gone;
+        bool may_be_removed = filter->may_be_removed;
         if (other->exists)
             *filter = *other;
-        filter->may_be_gone |= may_be_gone;
+        filter->may_be_removed |= may_be_removed;
         return;
     }
-    filter->may_be_gone |= other->may_be_gone;
+    filter->may_be_removed |= other->may_be_removed;
     filter->layers = (unsigned)most(filter->layers, other->layers);
     filter->k = (unsigned)most(filter->k, other->k);
     filter->bytes = most(filter->bytes, other->bytes);
@@ -357,14 +357,14 @@ static uint64_t take_pages(uint64_t *pages, const struct cost_filter *filter, si
     return taken;
 }
 
-static uint64_t cost_of_asked(struct cost_filter *filter, size_t items)
+static uint64_t cost_of_query(struct cost_filter *filter, size_t items)
 {
     return cost_of_tested(filter, items) + PAGE_ASKED * take_pages(&filter->unread, filter, items);
 }
 
 static uint64_t cost_of_made(struct cost_filter *filter, const struct cost_filter *made)
 {
-    if (!made || (filter->exists && !filter->may_be_gone))
+    if (!made || (filter->exists && !filter->may_be_removed))
         return 0;
     cost_filter_join(filter, made);
     uint64_t sized = made->is_sized ? 0 : SIZED, mapped = is_mapped(made->bytes) ? MAPPED : 0;
@@ -507,7 +507,7 @@ uint64_t cost_of_filter(const struct command *command, struct cost_filter *filte
     case COST_BY_USERS:
         return 0;
     case COST_BY_ASKED:
-        return is_for_cuckoo(command) ? cost_of_probed(filter, items) : cost_of_asked(filter, items);
+        return is_for_cuckoo(command) ? cost_of_probed(filter, items) : cost_of_query(filter, items);
     case COST_BY_ADDED:
         return is_for_cuckoo(command) ? cost_of_stored(filter, items, made) : cost_of_added(filter, items, made);
     case COST_BY_MADE:

@@ -46,8 +46,8 @@ enum cost_by {
  * that would make it cheaper may fail. */
 struct cost_filter {
     bool exists;
-    bool may_be_gone; /* the next add may make another one */
-    bool is_sized;    /* a filter with the same parameters has been made a moment ago */
+    bool may_be_removed; /* the next add may make another one */
+    bool is_sized;       /* a filter with the same parameters has been made a moment ago */
     unsigned layers;
     unsigned k;
     uint64_t bytes;     /* of its newest layer */

@@ -1,8 +1,8 @@
 /* secrets: the words of a command that nobody else may read, such as passwords. MONITOR and the slow log, which is also
  * on the status page, show commands through this.
  *
- * A row says where its secrets are. In doubt a word is hidden: behind AUTH a password with a space in it has more words
- * than it should, and a misspelt setting or option of HELLO may be one with a password.
+ * A row says where its secrets are. In doubt a word is hidden: a password with a space adds extra words after AUTH, and
+ * a misspelt setting or option of HELLO may be one with a password.
  *
  * Thread: any. */
 #ifndef BLOOMERY_SECRETS_H

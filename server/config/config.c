@@ -301,7 +301,7 @@ static int check_ports(const struct config *cfg, struct errbuf *err)
         text = "'tls-port' is the same as 'port'";
     else if (((cfg->network.port == 0 && cfg->tls.port == 0) || cfg->network.bind.count == 0) &&
              cfg->network.unixsocket[0] == '\0')
-        text = "nothing to listen on: 'port' or 'bind' says none, and there is no 'tls-port' or 'unixsocket'";
+        text = "nothing to listen on: 'port' is 0 or 'bind' is empty, without 'tls-port' or 'unixsocket'";
     if (text)
         errbuf_set(err, "%s", text);
     return text ? CONFIG_REFUSED : CONFIG_OK;
@@ -357,7 +357,7 @@ int config_check(const struct config *cfg, enum config_source source, struct err
             is_save_and_nosave(cfg->data.shutdown_on_sigterm) ? "shutdown-on-sigterm" : "shutdown-on-sigint", source,
             "Invalid combination of arguments", "cannot be 'save' and 'nosave' together", err);
     if (cfg->users.aclfile[0] && cfg->users.user[0]) {
-        errbuf_set(err, "users are defined by 'user' lines, and 'aclfile' is set: keep all users in one place");
+        errbuf_set(err, "'user' lines and 'aclfile' exclude each other: keep all users in one place");
         return CONFIG_REFUSED;
     }
     return check_ports(cfg, err);
@@ -409,7 +409,7 @@ int config_apply(struct config *cfg, struct config_merge *merge, struct slice na
         return CONFIG_REFUSED;
     }
     if (n > 1 && !config_takes_words(row)) {
-        errbuf_set(err, "'%s' takes one value; one with spaces is put in quotes", row->name);
+        errbuf_set(err, "'%s' takes one value; put a value with spaces in quotes", row->name);
         return CONFIG_REFUSED;
     }
     buf_init(&joined, SIZE_MAX);

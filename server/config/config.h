@@ -1,8 +1,7 @@
 /* config: the settings of the daemon.
  *
- * config.def is the only list of them: the fields of struct config, their names, ranges, defaults and documentation,
- * the answers of CONFIG GET, the refusals of CONFIG SET, `bloomeryd --help` and conf/bloomery.conf all come from that
- * table.
+ * config.def is the only list of settings, with their names, ranges, defaults and documentation. The fields of struct
+ * config, CONFIG GET, the checks of CONFIG SET, `bloomeryd --help` and conf/bloomery.conf are generated from it.
  *
  * A struct config is a plain value. The server publishes an immutable one, which readers use without a lock. To change
  * settings it clones that one, changes the clone with config_set(), checks it as a whole with config_check() and

@@ -69,7 +69,9 @@ static int read_options(struct config *cfg, int argc, char *const *argv, int fir
         } else if (is_option(argv[i])) {
             status = read_option(cfg, &merge, argc, argv, &i, values, err);
         } else {
-            errbuf_set(err, "'%.64s' is neither a setting (--name value) nor the first argument, a configuration file",
+            errbuf_set(err,
+                       "'%.64s' is neither a setting (--name value) nor a configuration file as the first "
+                       "argument",
                        argv[i]);
             status = CONFIG_REFUSED;
         }
@@ -86,7 +88,7 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
 
     if (argc > 1 && strcmp(argv[1], FROM_REDIS) == 0) {
         if (argc != 3) {
-            errbuf_set(err, FROM_REDIS " takes one file, and goes with nothing else");
+            errbuf_set(err, FROM_REDIS " takes one file and no other argument");
             return CONFIG_REFUSED;
         }
         *start_out = (struct config_start){.action = CONFIG_FROM_REDIS, .file = argv[2]};

@@ -228,7 +228,7 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
         if (status == CONFIG_REFUSED && has_comment(&line))
-            add_hint("a comment stands on a line of its own, not behind a value", err);
+            add_hint("a comment needs its own line, not the end of a value's line", err);
     }
     config_line_deinit(&line);
     return status;

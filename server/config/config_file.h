@@ -16,11 +16,11 @@ int config_load_file(struct config *cfg, const char *path, struct errbuf *err) _
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Makes the file `path` hold the settings of `cfg`. Lines whose settings have other values now are replaced, settings
- * that are not in the file are added at the end, and all other text (comments, order, includes, correct lines) stays.
- * The file is replaced atomically, with the same mode; a symbolic link stays and its target is replaced. CONFIG_OK; or
- * CONFIG_REFUSED (the present file cannot be read as settings) or a negative errno, with the reason in `err` and the
- * file unchanged. Reads, writes and syncs files: not on a loop. */
+/* Makes the file `path` hold the settings of `cfg`. Lines of changed settings are replaced, missing settings are added
+ * at the end, and all other text (comments, order, includes, correct lines) stays. The file is replaced atomically,
+ * with the same mode; a symbolic link stays and its target is replaced. CONFIG_OK; or CONFIG_REFUSED (the present file
+ * cannot be read as settings) or a negative errno, with the reason in `err` and the file unchanged. Reads, writes and
+ * syncs files: not on a loop. */
 int config_rewrite(const struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The text that config_rewrite() would write for a file with this text. */
@@ -51,10 +51,9 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
  * text for the defaults. Secrets are written out: the text is a configuration file. */
 void config_print(const struct config *cfg, struct buf *out);
 
-/* What a redis.conf means here: appends the settings that it sets and this daemon takes, as a file that
- * config_load_file() reads, and as comments behind them the lines that are left out, each with the reason. `cfg` has
- * the defaults, and afterwards these settings. CONFIG_OK; CONFIG_REFUSED or a negative errno when the file, or one that
- * it includes, cannot be read. */
+/* Converts a redis.conf: appends its supported settings, in the form that config_load_file() reads, and then the
+ * omitted lines as comments with the reasons. `cfg` has the defaults, and afterwards these settings. CONFIG_OK;
+ * CONFIG_REFUSED or a negative errno when the file, or one that it includes, cannot be read. */
 int config_from_redis(struct config *cfg, const char *path, struct buf *out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

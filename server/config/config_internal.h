@@ -17,8 +17,8 @@ struct config_taken {
     struct buf *left_out;               /* comments, one a line */
 };
 
-/* config_redis.c: whether the line of that name is not for this daemon, whatever its value; notes that it is left out,
- * with its reason or, if there is no better one, `why`. */
+/* config_redis.c: whether this daemon ignores a line of that name, with any value; notes the omission with its reason,
+ * by default `why`. */
 bool config_redis_is_other(struct slice name);
 void config_redis_leave_out(struct config_taken *taken, const char *source, unsigned number, struct slice name,
                             const char *why);

@@ -146,7 +146,7 @@ static int verify(struct rewrite *rw, const char *name, struct errbuf *err)
     status = config_load_text(&after, name, (struct slice){buf_head(rw->out), buf_len(rw->out)}, err);
     for (size_t i = 0; i < rw->nrows && status == CONFIG_OK; i++) {
         if (!values_equal(&after, rw->cfg, &rw->rows[i], &failed)) {
-            errbuf_set(err, "'%s' cannot be written so that it is read back", rw->rows[i].name);
+            errbuf_set(err, "'%s' cannot be written in a readable form", rw->rows[i].name);
             status = CONFIG_REFUSED;
         }
     }

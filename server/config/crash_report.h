@@ -1,5 +1,5 @@
-/* crash_report: what the log has of a process that ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT: the signal and
- * its address or its sender, the program and its build, the thread and the command that it ran last, and a stack trace:
+/* crash_report: the log's report on a process that ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT. It has the
+ * signal with its address or sender, the program and its build, the thread and its last command, and a stack trace:
  *
  *   2026-11-21T08:15:30.123Z 4711 warning crashed by SIGSEGV, address 0x10, code 1, thread worker-0, last command
  * bf.merge 2026-11-21T08:15:30.123Z 4711 warning crashed: bloomeryd 0.3.0, build d7851b19... 2026-11-21T08:15:30.123Z
@@ -10,9 +10,9 @@
  *
  * A signal that somebody handles already is left to him: the sanitizers write reports of their own.
  *
- * The handler takes no lock and no memory and calls only what POSIX permits in one, and the unwinder of libgcc, which
- * glibc 2.35 and later let find its tables without a lock; a handler that has not come to its end after ten seconds is
- * given up. Other threads that crash meanwhile wait for the report.
+ * The handler takes no lock and no memory, and calls only async-signal-safe functions and the unwinder of libgcc, which
+ * finds its tables without a lock since glibc 2.35. A handler that has not finished after ten seconds is abandoned.
+ * Other threads that crash meanwhile wait for the report.
  *
  * Thread: crash_report_start() once, while there is one thread; crash_note_command() any. */
 #ifndef BLOOMERY_CRASH_REPORT_H

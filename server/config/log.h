@@ -2,9 +2,8 @@
  *
  *   2026-11-21T08:15:30.123Z 4711 notice ready: listening on 127.0.0.1:6379
  *
- * Time in UTC with milliseconds, process id, level, message. Where the standard error is systemd's journal, which notes
- * the time and the process itself, a line is "<4>message": the number is syslog's for the level, by which journalctl -p
- * finds it.
+ * Time in UTC with milliseconds, process id, level, message. If the standard error is systemd's journal, which records
+ * the time and the process itself, a line is "<4>message". The number is syslog's level, for journalctl -p.
  *
  * With log_set_format() a line is fields for a collector instead, without a colour, in the journal behind "<4>":
  *

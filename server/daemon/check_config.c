@@ -139,7 +139,7 @@ static int check_listeners(const struct config *config, struct errbuf *err)
     if (config->network.port || config->tls.port)
         rc = check_addresses("bind", &config->network.bind, &usable, err);
     if (rc == 0 && usable == 0) {
-        errbuf_set(err, "there is nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
+        errbuf_set(err, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
         return -EINVAL;
     }
     if (rc != 0 || !config->metrics.port)

@@ -13,8 +13,8 @@
 #include "worker.h"
 #include "lock.h"
 
-/* At the end clients are served for so long at most while the first of the two saves runs: the saver gives way to
- * workers, and clients that keep all processors busy could hold the end up for ever. */
+/* The longest time for which clients are served during the first of the two last saves. The saver yields to workers, so
+ * clients that keep all processors busy could delay the end without limit. */
 #define SERVED_MS 15000
 
 /* ---- the gate ---- */
@@ -47,8 +47,8 @@ static void gate_open(struct server *server, struct worker_gate *gate, bool ends
 
 /* ---- the log in place of a save ---- */
 
-/* Whether the log records, and is complete with the last save: it is not when it was switched on at run time, or has
- * missed something, and the next save has not been committed yet. */
+/* Whether the log records changes, and is complete with the last save. It is incomplete after it was switched on at run
+ * time, or has missed a record, until the next save is committed. */
 static bool log_is_whole(struct server *server)
 {
     const struct journal *journal = server_journal(server);
@@ -86,13 +86,13 @@ static bool log_suffices(struct main_loop *ml, struct errbuf *err)
     }
     if (status == 0)
         log_notice(&server->log,
-                   "ending without a save: the log has every change since the last one (%" PRIu64
+                   "ending without a save: the log has every change since the last save (%" PRIu64
                    "), and the next start replays it: nothing is lost",
                    info.changes);
     else if (journal_survives(journal))
         log_warning(&server->log,
-                    "ending, although the log cannot be written: %s; the changes that it lacks are in its file of "
-                    "pending records, and the next start takes them: nothing is lost unless the machine fails before",
+                    "ending, although the log cannot be written: %s; the file of pending records has the missing "
+                    "changes, and the next start reads it: nothing is lost unless the machine fails before",
                     err->text);
     else
         return false;
@@ -126,7 +126,7 @@ static void tell_lost(struct main_loop *ml, const struct errbuf *err)
         log_notice(&server->log, "ending without a save; not kept: %s since %s", log_count(info.changes, "change").text,
                    since_text(info.last_save_unix).text);
     else
-        log_warning(&server->log, "ending; lost: %s%s since %s: %s", log ? "all that the log lacks of " : "",
+        log_warning(&server->log, "ending; lost: %s%s since %s: %s", log ? "all unlogged changes of " : "",
                     log_count(info.changes, "change").text, since_text(info.last_save_unix).text, err->text);
 }
 
@@ -162,7 +162,7 @@ static bool finish(struct main_loop *ml, const struct shutdown_request *request,
     if (log_suffices(ml, err))
         return true;
     if (log && !request->force && request->save != SHUTDOWN_NOSAVE) {
-        log_warning(&ml->server->log, "not ending, as changes that are not on the disk would be lost: %s", err->text);
+        log_warning(&ml->server->log, "not ending, as unsaved changes would be lost: %s", err->text);
         return false;
     }
     if (request->save == SHUTDOWN_NOSAVE)
@@ -180,10 +180,11 @@ static void announce(struct main_loop *ml, const struct shutdown_request *reques
         return; /* it has been said */
     if (save)
         log_notice(&server->log,
-                   "saving before the end; a second signal ends it at once, with the previous save and the log so far");
+                   "saving before the end; a second signal ends the daemon immediately, with the previous save and "
+                   "the log so far");
     else if (journal && journal_records(journal))
         log_notice(&server->log,
-                   "waiting until the disk has all of the log; a second signal ends it at once, with the log so far");
+                   "waiting for the sync of the log; a second signal ends the daemon immediately, with the log so far");
 }
 
 static bool wants_save(struct server *server, const struct shutdown_request *request)

@@ -51,7 +51,7 @@ static bool accept_some(struct listener *listener, int64_t most)
             return true;
         if (fd < 0) { /* out of descriptors or memory */
             log_limited(&server->log, &server->log.limits.accept, clock_ms(), LOG_LEVEL_WARNING,
-                        "cannot take a connection on %s: %s", listener->name, strerror(errno));
+                        "cannot accept a connection on %s: %s", listener->name, strerror(errno));
             return false;
         }
         if (worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0 &&
@@ -224,10 +224,10 @@ static int bind_and_listen(struct main_loop *ml, const char *address, const char
     return status;
 }
 
-/* One address. 0, -1 with the reason, or 1 when the machine does not have an optional address.
- * The kernel gives an address to two sockets if both share their port. Only those share it that are to be closed, and
- * one new socket until it listens: so "*" takes over from "127.0.0.1" without a gap, and an address that others have,
- * or that is named twice, is in use. */
+/* One address. 0, -1 with the reason, or 1 when the machine does not have an optional address. The kernel gives an
+ * address to two sockets if both share their port. Only sockets that will be closed share it, and one new socket until
+ * it listens. So "*" takes over from "127.0.0.1" without a gap, and an address of another process, or an address named
+ * twice, is in use. */
 static int listen_tcp(struct main_loop *ml, const struct config *config, const char *address, const char *port,
                       bool with_tls, struct errbuf *err)
 {
@@ -276,7 +276,7 @@ int listen_open(struct main_loop *ml, const struct config *config, struct errbuf
          listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) == 0))
         status = 0;
     if (status == 0 && !any_is_wanted(ml, config)) {
-        errbuf_set(err, "there is nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
+        errbuf_set(err, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
         status = -1;
     }
     while (status != 0 && *added)

@@ -22,7 +22,7 @@
 #include "thread.h"
 #include "version.h"
 
-#define SETTINGS_RIGHT "the settings are right\n"
+#define SETTINGS_RIGHT "the settings are valid\n"
 
 static int complain(const char *what, const char *why)
 {
@@ -128,7 +128,7 @@ static int run(struct server *server)
     main_loop_run(ml);
     if (main_loop_is_loading(
             ml)) { /* asked to end while it still loads: no data has changed, and there is nothing to wait for */
-        log_notice(&server->log, "bye, before all was loaded");
+        log_notice(&server->log, "stopped before all filters were loaded");
         if (server->process.has_pidfile)
             unlink(server_config(server)->process.pidfile);
         if (ml->unixsocket)

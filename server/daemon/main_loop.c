@@ -317,8 +317,8 @@ static void try_to_end(struct main_loop *ml)
         return;
     if (end->state == END_SIGNALLED)
         log_warning(&ml->server->log,
-                    "not ended yet, to lose nothing: trying again for %" PRId64
-                    " seconds (shutdown-timeout); a second signal ends it at once",
+                    "not ending yet, as changes would be lost: trying again for %" PRId64
+                    " seconds (shutdown-timeout); a second signal ends the daemon immediately",
                     (end->until_ms - now + 999) / 1000);
     end->next_ms = clock_ms() + END_RETRY_MS; /* the attempt may have taken long */
     main_loop_end(ml, END_REFUSED);

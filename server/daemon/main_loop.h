@@ -52,8 +52,8 @@ void main_loop_deinit(struct main_loop *ml);
  * (thread.h). */
 void main_loop_watch_signals(struct main_loop *ml);
 
-/* For ending.c: whether SIGTERM and SIGINT are handled by the loop, or end the process at once; and a step towards the
- * end, which leaves the loop when it is decided. */
+/* For ending.c: whether the loop handles SIGTERM and SIGINT, or they end the process immediately; and a step towards
+ * the end, which leaves the loop after the decision. */
 void main_loop_watch_ends(struct main_loop *ml, bool yes);
 void main_loop_end(struct main_loop *ml, enum end_event event);
 

@@ -32,7 +32,7 @@ static int take_list(enum thread_kind kind, const char *name, const char *list, 
         return 0;
     int status = thread_pin(kind, &wanted, &got);
     if (status == -EINVAL)
-        errbuf_set(err, "'%s' %s: this process can have none of these processors", name, list);
+        errbuf_set(err, "'%s' %s: this process may use none of these processors", name, list);
     else if (status)
         errbuf_set(err, "'%s' %s: %s", name, list, strerror(-status));
     if (status)

@@ -98,7 +98,7 @@ static int start_bits(struct server *server, struct errbuf *err)
     if (status)
         return status;
     bloom_pool_set_clock(server->pool, window_clock_us);
-    bloom_pool_count_beside(server->pool, memory_beside_bits, server);
+    bloom_pool_set_overhead(server->pool, memory_overhead, server);
     return 0;
 }
 
@@ -162,14 +162,14 @@ static int allow_clients(struct server *server, struct errbuf *err)
     int64_t clients = descriptors_for_clients(wanted, server->threads.max_workers);
     atomic_store(&server->clients.max, clients);
     if (clients <= 0) {
-        errbuf_set(err, "the limit of open files (ulimit -n) is too low: %lld are needed, and one for each client",
+        errbuf_set(err, "the limit of open files (ulimit -n) is too low: the daemon needs %lld, and one per client",
                    (long long)descriptors_reserved(server->threads.max_workers));
         return EX_CONFIG;
     }
     if (clients < wanted)
         log_warning(&server->log,
-                    "maxclients is %lld, but the limit of open files (ulimit -n) is enough for %lld clients only: more "
-                    "are refused",
+                    "maxclients is %lld, but the limit of open files (ulimit -n) allows only %lld clients: more are "
+                    "refused",
                     (long long)wanted, (long long)clients);
     return 0;
 }

@@ -9,8 +9,8 @@
  * counted: the gate gathers when none is running, and one that is deferred meanwhile starts after the gate. With one
  * worker and no such job running no gate is needed.
  *
- * Gates for other purposes (worker_post_gate()) must be posted to all workers under exclusive_order_lock(): so every
- * worker meets all gates in the same order; otherwise two workers could wait for each other. */
+ * Gates for other purposes (worker_post_gate()) must be posted to all workers under exclusive_order_lock(). So every
+ * worker meets all gates in one order; otherwise two workers could wait for each other. */
 #ifndef BLOOMERY_EXCLUSIVE_H
 #define BLOOMERY_EXCLUSIVE_H
 

@@ -1,9 +1,9 @@
 /* client_limit: what clients hold stays below maxmemory-clients: beyond it the client that holds most is closed.
  *
- * Each loop keeps the sum of what its clients hold, and lists of them by size, each for a power of two. A loop looks at
- * the sums of all loops ten times a second, and when its own clients have taken more than an even part of what was free
- * at its last look: so usually no loop reads numbers of another. If the clients hold too much, the loop with the
- * largest of them closes it; others notify that loop.
+ * Each loop keeps the sum of what its clients hold, and lists of them by size, each for a power of two. A loop reads
+ * the sums of all loops ten times a second, and when its own clients have used more than an even share of the memory
+ * that was free at its last reading. So usually no loop reads another loop's numbers. If the clients hold too much, the
+ * loop with the largest of them closes it; others notify that loop.
  *
  * The largest is exact among the first CLIENT_LIMIT_LOOKS of those with its power of two. Clients with CLIENT NO-EVICT
  * ON are neither counted nor closed: others would have to go for what they hold.

@@ -120,8 +120,8 @@ bool conn_may_run(const struct conn *conn)
     return !conn->waits && conn->life < CONN_DRAINING && buf_len(&conn->output.buf) <= conn_high_water(conn);
 }
 
-/* A waiting client usually sends nothing before it has its reply, and leaving the poll set and coming back costs more
- * than the reply: it stays polled, and on_poll() ends that if input comes. */
+/* A waiting client usually sends nothing before its reply, and removing it from the poll set and adding it again costs
+ * more than the reply. So it stays polled; on_poll() stops polling if input arrives. */
 static int wants_to_read(const struct conn *conn, bool may_run)
 {
     if (conn->waits)
@@ -422,7 +422,7 @@ void conn_close_over_output(struct conn *conn, const char *why)
     conn_close(conn);
 }
 
-static const char greedy_stranger[] = "it does not read its replies, and has not given a password";
+static const char greedy_stranger[] = "it does not read its replies, and has not logged in";
 
 /* The same as below for replies that become records, which may have to wait where the replies have gone. */
 static __attribute__((noinline, cold)) void flush_tls(struct conn *conn)
@@ -453,9 +453,8 @@ void conn_flush(struct conn *conn)
     if (conn_is_closing(conn))
         return;
     if (buf_failed(&conn->output.buf)) {
-        conn_close_over_output(
-            conn,
-            "its replies passed reply-buffer-limit or client-output-buffer-limit, or there is no memory for them");
+        conn_close_over_output(conn,
+                               "its replies exceeded reply-buffer-limit or client-output-buffer-limit, or the memory");
         return;
     }
     if (conn_has_tls(conn)) {

@@ -1,11 +1,11 @@
 /* conn: one client connection: its socket, its unprocessed input, and its unsent replies.
  *
- * A connection can wait for something while its loop goes on: conn_wait() names the reason, conn_ready() takes it
- * away. While there is any reason nothing is read from it and none of its commands run; what had been read before is
- * kept. When the last reason is gone it gets its turn in the loop's next round. A turn is bounded in bytes
- * (INPUT_READ_SIZE) and in time (turns.h), so that no connection's backlog keeps the others waiting. A client that goes
- * while it waits is noticed: at once if its connection breaks; one that has sent its last byte may only have closed its
- * side and still want the replies, and is taken for gone when it has waited CONN_HALF_CLOSED_MS for them.
+ * A connection can wait for something while its loop goes on: conn_wait() names the reason, conn_ready() takes it away.
+ * While there is any reason nothing is read from it and none of its commands run; what had been read before is kept.
+ * When the last reason is gone it gets its turn in the loop's next round. A turn is bounded in bytes (INPUT_READ_SIZE)
+ * and in time (turns.h), so that no connection's backlog keeps the others waiting. The loop notices a client that
+ * disconnects while it waits: immediately if its connection breaks. A client that has closed its sending side may still
+ * want its replies; after CONN_HALF_CLOSED_MS it counts as disconnected.
  *
  * Lifetime: conn_open() to conn_close(); the memory is freed in the last close callback, after a deferred command of
  * it has come back. Thread: the owning loop's. */
@@ -162,8 +162,9 @@ static inline struct conn *conn_of_session(struct session *session)
     return (struct conn *)(void *)((char *)session - offsetof(struct conn, session));
 }
 
-/* Whether these bytes of the command that runs are in the connection's own buffer; and that buffer, which passes to the
- * caller, to be freed in a later event of the loop: the rest of the input is taken out of it when the command returns.
+/* Whether these bytes of the running command are in the connection's own buffer; and that buffer, which passes to the
+ * caller. The caller frees it in a later event of the loop, as the rest of the input is copied from it when the command
+ * returns.
  */
 bool conn_has_input(const struct conn *conn, const char *bytes);
 void *conn_give_input(struct conn *conn);

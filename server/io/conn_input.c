@@ -92,7 +92,7 @@ static bool keep_rest(struct conn *conn, const char *rest, size_t len)
 static void over_input_limit(struct conn *conn)
 {
     stats_add(&conn->io->stats.over_query_buffer, 1);
-    conn_warn_closed(conn, "its command passed client-query-buffer-limit, or there is no memory for it");
+    conn_warn_closed(conn, "its command exceeded client-query-buffer-limit, or the memory");
     conn_close(conn);
 }
 
@@ -113,9 +113,9 @@ static char *arena_space(struct conn *conn)
 }
 
 /* Returns the place and size of the next read. It is in the loop's arena, behind the kept input (which is copied
- * there), if that and the current command are small. Otherwise it is behind the kept input in the connection's own
- * buffer, which doubles with the bytes that have really arrived, up to the needs of the current argument: so announcing
- * a large argument costs the server nothing. A read takes at most that argument and one piece of the usual size,
+ * there), if that and the current command are small. Otherwise it follows the kept input in the connection's own
+ * buffer, which doubles with the bytes that have arrived, up to the needs of the current argument. So the announcement
+ * of a large argument costs the server nothing. A read takes at most that argument and one piece of the usual size,
  * because input behind a large command must not keep other clients waiting. */
 static char *read_space(struct conn *conn, size_t *size_out, bool *own_out)
 {

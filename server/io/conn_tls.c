@@ -20,8 +20,8 @@ struct conn_tls {
     bool ended; /* the client sends nothing more */
 };
 
-static const char plain_text[] = "-ERR this port takes connections with TLS only (redis-cli --tls)\r\n";
-static const char tls_text[] = "-ERR this port takes connections without TLS; the one with it is tls-port\r\n";
+static const char plain_text[] = "-ERR this port accepts connections with TLS only (redis-cli --tls)\r\n";
+static const char tls_text[] = "-ERR this port accepts connections without TLS; use tls-port\r\n";
 
 /* ---- its life ---- */
 
@@ -134,7 +134,7 @@ static void fail(struct conn *conn, const char *what, const char *why)
 static void fail_plain(struct conn *conn)
 {
     (void)!send(conn->fd, plain_text, sizeof(plain_text) - 1, MSG_NOSIGNAL);
-    fail(conn, "TLS", "its first bytes are not those of TLS, which this port (tls-port) expects");
+    fail(conn, "TLS", "it does not speak TLS, which this port (tls-port) expects");
 }
 
 /* The handshake is done: the connection goes on as any other. `early`: what came behind it. */
@@ -146,7 +146,7 @@ static void complete(struct conn *conn, const char *early, size_t len)
     if (len && conn->life == CONN_OPEN) {
         tls->early = malloc(len);
         if (!tls->early) {
-            fail(conn, "TLS", "there is no memory for its input");
+            fail(conn, "TLS", "out of memory for its input");
             return;
         }
         memcpy(tls->early, early, len);
@@ -199,7 +199,7 @@ bool conn_tls_over_time(struct conn *conn)
     int64_t limit_ms = server_config(io->server)->tls.handshake_timeout * 1000;
     if (!(conn->waits & CONN_WAITS_HANDSHAKE) || io->now_ms - conn->session.origin.created_ms <= limit_ms)
         return false;
-    fail(conn, "its TLS handshake failed", "it was not complete after tls-handshake-timeout");
+    fail(conn, "its TLS handshake failed", "it exceeded tls-handshake-timeout");
     return true;
 }
 
@@ -277,6 +277,6 @@ void conn_tls_unexpected(struct conn *conn)
 {
     (void)!send(conn->fd, tls_text, sizeof(tls_text) - 1, MSG_NOSIGNAL);
     stats_add(&conn->io->stats.protocol_errors, 1);
-    conn_warn_closed(conn, "it speaks TLS, and this port does not; the one that does is tls-port");
+    conn_warn_closed(conn, "it speaks TLS, and this port does not; use tls-port");
     conn_close(conn);
 }

@@ -28,7 +28,7 @@ static void close_largest(struct client_size *client, uint64_t all, uint64_t mos
     struct server *server = conn->io->server;
     const struct session *session = &conn->session;
     log_limited(&server->log, &server->log.limits.client, conn->io->now_ms, LOG_LEVEL_WARNING,
-                "client id=%" PRIu64 " addr=%s name=%s user=%s closed: it holds %s, more than any other, and the "
+                "client id=%" PRIu64 " addr=%s name=%s user=%s closed: it uses %s, more than any other, and the "
                 "clients hold %s together; maxmemory-clients allows %s",
                 session->id, session->origin.addr,
                 session->texts.of[SESSION_NAME] ? session->texts.of[SESSION_NAME] : "",
@@ -108,7 +108,7 @@ static bool is_over_soft_limit(struct conn *conn)
         conn->output.over_soft_ms = conn->io->now_ms;
     if (conn->io->now_ms - conn->output.over_soft_ms < limit->soft_seconds * 1000)
         return false;
-    conn_close_over_output(conn, "its replies were over the soft client-output-buffer-limit for too long");
+    conn_close_over_output(conn, "its replies exceeded the soft client-output-buffer-limit for too long");
     return true;
 }
 
@@ -121,9 +121,9 @@ static bool is_over_half_closed(struct conn *conn)
     return true;
 }
 
-/* A client that writes a whole pipeline before it reads a reply (most libraries do) would wait for ever for a server
- * that reads on only when its replies are taken. So a client that has taken none since the last tick may have twice as
- * many pending bytes, up to reply-buffer-limit. */
+/* Most libraries write a whole pipeline before they read a reply. They would deadlock with a server that stops reading
+ * until its replies are read. So a client that has taken none since the last tick may have twice as many pending bytes,
+ * up to reply-buffer-limit. */
 static void allow_more_replies(struct conn *conn)
 {
     size_t waiting = buf_len(&conn->output.buf);

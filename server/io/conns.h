@@ -21,9 +21,9 @@ void conns_refresh(struct io *io, const struct config *config);
 /* Sends the replies of the iteration, as far as they may leave and the kernel accepts them. */
 void conns_send(struct io *io);
 
-/* Ten times a second: closes clients that are idle for longer than the setting `timeout`, whose handshake takes too
- * long, who seem to be gone, or whose replies are over a limit for too long; reads on from clients that are stuck on
- * their own replies. */
+/* Ten times a second: closes clients that are idle for longer than the setting `timeout`, exceed the time of a
+ * handshake, have disconnected, or exceed a soft limit of replies for too long. Resumes reading from clients that are
+ * blocked by their own replies. */
 void conns_tick(struct io *io);
 
 /* Closes all: io->stopping is set. Their subscriptions have ended, too. */

@@ -1,9 +1,9 @@
 /* handshakes: the time that a loop spends on TLS handshakes, and its memory for TLS.
  *
  * A step of a handshake can take a millisecond and more (a signature by an RSA key), and a thousand clients may come at
- * once. So a readable connection waits in a list for its step, and an iteration of the loop does one step, and further
- * ones only while all of them together have taken less than HANDSHAKES_NS. Other clients are served between any two
- * iterations: a crowd of handshakes delays them by one step each time.
+ * once. So a readable connection waits in a list for its step. An iteration of the loop does one step, and further
+ * steps only while their total time is below HANDSHAKES_NS. Other clients are served between any two iterations: a
+ * crowd of handshakes delays them by one step each time.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_HANDSHAKES_H

@@ -55,8 +55,8 @@ static void close_losers(struct io *io, unsigned lost)
 
 /* ---- publishers that wait ---- */
 
-/* Two sides synchronise here without a lock: a publisher notes in the server that a client waits, then checks the
- * inboxes again; a delivering loop shortens an inbox, then checks the note. At least one of them sees the other. */
+/* Two sides synchronise here without a lock. A publisher sets a flag that a client waits, then checks the inboxes
+ * again; a delivering loop shortens an inbox, then checks the flag. At least one of them sees the other. */
 
 static void let_publishers_go_on(struct server *server)
 {

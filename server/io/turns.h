@@ -2,8 +2,8 @@
  *
  * A turn is what a loop does for one connection in one iteration of its loop. It ends after the first command that
  * passes TURN_NS; the rest of the input is kept and gets its turn in the next round, after the other connections. Small
- * commands need no reading of the clock for this: the measurement of a command or of a batch of them reads it
- * through turns_clock_ns(), and the turn counts from the first of these readings.
+ * commands need no extra clock reading: the measurement of a command or a batch reads the clock through
+ * turns_clock_ns(), and the turn counts from the first of these readings.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_TURNS_H

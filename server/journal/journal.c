@@ -189,9 +189,8 @@ void journal_record(struct journal *j, bool on)
     atomic_store(&j->state.records, on);
 }
 
-/* At one moment: all records come behind the break. A change that was made under the registry's mutex and is not
- * recorded is in the walk of a save that begins from here on; so are the bits of adds that are not, since it waits for
- * their loops. */
+/* At one moment: all records come behind the break. A later save contains every unrecorded change that was made under
+ * the registry's mutex. It also contains the bits of unrecorded adds, since it waits for their loops. */
 void journal_switch(struct journal *j, bool on)
 {
     lock_take(&j->changes.lock);
@@ -258,9 +257,9 @@ static uint64_t take_ticket(struct journal *j)
 static uint64_t ask(struct journal *j, struct journal_slot *slot, size_t replies)
 {
     uint64_t ticket = take_ticket(j);
-    uint64_t asked = atomic_load_explicit(&slot->replies, memory_order_relaxed) + replies;
+    uint64_t requested = atomic_load_explicit(&slot->replies, memory_order_relaxed) + replies;
     atomic_store_explicit(&slot->wanted, ticket, memory_order_relaxed);
-    atomic_store_explicit(&slot->replies, asked, memory_order_relaxed);
+    atomic_store_explicit(&slot->replies, requested, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     int sleep = atomic_load_explicit(&j->rounds.sleep, memory_order_relaxed);
     if (sleep != JOURNAL_AWAKE && (sleep != JOURNAL_EXPECTS || journal_all_returned(j)))
@@ -293,8 +292,8 @@ int journal_sync(struct journal *j, struct errbuf *err)
     uint64_t ticket = take_ticket(j);
     int status = 0;
     lock_take(&j->lock);
-    if (j->rounds.asked < ticket)
-        j->rounds.asked = ticket;
+    if (j->rounds.requested < ticket)
+        j->rounds.requested = ticket;
     pthread_cond_signal(&j->thread.wake);
     while (atomic_load(&j->rounds.done) < ticket && !j->trouble.failed)
         lock_wait(&j->changed, &j->lock);
@@ -324,7 +323,7 @@ void journal_reason(struct journal *j, struct errbuf *reason_out)
     if (j->changes.lost.text[0])
         errbuf_set(reason_out, "%s; a save will make up for it", j->changes.lost.text);
     else
-        errbuf_set(reason_out, "a change could not be noted for want of memory; a save will make up for it");
+        errbuf_set(reason_out, "out of memory for a log record; the next save will contain the change");
     lock_give(&j->changes.lock);
 }
 

@@ -163,8 +163,8 @@ void journal_release(struct journal *journal);
 /* ---- saves ---- */
 
 /* Between the two calls a filter is written by store_write() and published while adds to it are already recorded. A
- * save that runs during this time keeps the segments from the first call on, even if it ends after the second call,
- * because it may have walked the registry before the filter was there. The storage is the caller's. */
+ * save during this time keeps the segments from the first call on, even if it ends after the second call, because it
+ * may have walked the registry before the filter existed. The storage is the caller's. */
 struct journal_keep {
     struct journal_keep *next; /* internal */
     uint64_t segment;

@@ -19,15 +19,15 @@ struct journal_slot {
     _Atomic bool full;                   /* a writer waits for room */
 };
 
-/* The log thread: at work; asleep until somebody wakes it; asleep for a moment to gather records, unless somebody is in
- * a hurry; asleep for a moment until the clients whom the last round has served have come back. */
+/* The log thread: working; asleep until a wake-up; asleep for a moment to gather records, unless a caller is urgent;
+ * asleep for a moment until the clients of the last round return. */
 enum journal_sleep { JOURNAL_AWAKE, JOURNAL_IDLE, JOURNAL_GATHERS, JOURNAL_EXPECTS };
 
 /* Rounds and who waits for them. */
 struct journal_rounds {
     _Atomic uint64_t started;          /* rounds begun */
     _Atomic uint64_t done;             /* all up to this round is on the disk */
-    uint64_t asked;                    /* the highest ticket of journal_sync(); under journal.lock */
+    uint64_t requested;                /* the highest ticket of journal_sync(); under journal.lock */
     _Atomic int sleep;                 /* enum journal_sleep */
     _Atomic uint64_t returned_replies; /* the clients are back when so many replies have been asked for */
 };
@@ -92,7 +92,7 @@ struct journal_trouble {
 
 /* Looks that were asked for, and how many of them have been made. */
 struct journal_looks {
-    uint64_t asked;
+    uint64_t requested;
     uint64_t done;
 };
 
@@ -163,10 +163,10 @@ struct journal {
 /* Replies for which tickets have been taken, by all workers. Any thread, this and the next. */
 static inline uint64_t journal_replies(const struct journal *j)
 {
-    uint64_t asked = 0;
+    uint64_t requested = 0;
     for (unsigned i = 0; i < j->nslots; i++)
-        asked += atomic_load_explicit(&j->slots[i].replies, memory_order_relaxed);
-    return asked;
+        requested += atomic_load_explicit(&j->slots[i].replies, memory_order_relaxed);
+    return requested;
 }
 
 /* Whether the clients whom the last round has served have all asked again. */

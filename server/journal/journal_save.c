@@ -78,7 +78,7 @@ int journal_look(struct journal *j, struct errbuf *err)
 {
     int status = 0;
     lock_take(&j->lock);
-    uint64_t mine = ++j->looks.asked;
+    uint64_t mine = ++j->looks.requested;
     pthread_cond_signal(&j->thread.wake);
     while (j->looks.done < mine)
         lock_wait(&j->changed, &j->lock);

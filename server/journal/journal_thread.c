@@ -25,8 +25,8 @@
 
 /* ---- the contents of a round ---- */
 
-/* A new layer or filter is in the queue before anybody can add to it, so the queue is taken after the rings' ends have
- * been noted; and what a registry change shows to others before it is in the queue is waited for by the barrier. */
+/* A new layer or filter is in the queue before a client can add to it, so the queue is taken after the rings' ends have
+ * been noted. A registry change may be visible before it is in the queue; the barrier waits for it. */
 static void note_ends(struct journal *j)
 {
     lock_take(&j->hold);
@@ -236,19 +236,19 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
     lock_give(&j->lock);
 }
 
-/* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. A round that began
- * at once would have those that came during the last sync and not these, and everybody would wait for two syncs: so it
- * begins when as many have asked again as were served, or a small part of the time of a sync later. Where it is fast,
- * that is about the processors: a round of few replies takes as much of their time as one of many. */
-static void expect_returns(struct journal *j, uint64_t asked_at_begin)
+/* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. An immediate round
+ * would have only the requests that arrived during the last sync, and all others would wait for two syncs. So it begins
+ * when as many clients have requested a sync as were served, or after a small part of the time of a sync. Where it is
+ * fast, that is about the processors: a round of few replies takes as much of their time as one of many. */
+static void expect_returns(struct journal *j, uint64_t requested_at_begin)
 {
     int64_t sync_us = j->pace.usual_sync_us, most_us = sync_us / RETURN_SHARE;
     int64_t fast_us = sync_us < RETURN_FAST_US ? sync_us : RETURN_FAST_US;
-    uint64_t served = asked_at_begin - j->pace.served;
+    uint64_t served = requested_at_begin - j->pace.served;
     if (most_us < fast_us)
         most_us = fast_us;
     atomic_store_explicit(&j->rounds.returned_replies, journal_replies(j) + served, memory_order_relaxed);
-    j->pace.served = asked_at_begin;
+    j->pace.served = requested_at_begin;
     j->pace.returns_until_us = served && most_us >= RETURN_MIN_US ? clock_us() + most_us : 0;
 }
 
@@ -256,7 +256,7 @@ static void run_round(struct journal *j, enum due due, bool rotates)
 {
     struct errbuf err = {""};
     bool sync = due == DUE_SYNC;
-    uint64_t asked = journal_replies(j);
+    uint64_t requested = journal_replies(j);
     int status = 0;
     if (log_writer_failed(j->files.writer)) {
         status = log_writer_repair(j->files.writer, &err);
@@ -275,7 +275,7 @@ static void run_round(struct journal *j, enum due due, bool rotates)
     log_writer_info(j->files.writer, &info);
     if (status == 0 && info.synced == info.sequence) {
         note_done(j, round, &info);
-        expect_returns(j, asked);
+        expect_returns(j, requested);
     }
     if (rotates)
         rotate(j, status, &err);
@@ -327,7 +327,7 @@ static void look_at_files(struct journal *j)
     if (!atomic_load(&j->state.unguarded) && !log_pending_is_there(j->files.pending)) {
         atomic_store(&j->state.unguarded, true);
         tell_lost(j, "the log's file of pending records has been removed",
-                  "until the next start replies wait for the disk, as under appendfsync always");
+                  "until the next start replies wait for the disk, as with appendfsync always");
     }
     if (!failed && log_writer_failed(j->files.writer))
         run_round(j, DUE_SYNC, false);
@@ -337,14 +337,14 @@ static void look_at_files(struct journal *j)
 static void look_if_due(struct journal *j)
 {
     lock_take(&j->lock);
-    uint64_t asked = j->looks.asked;
-    bool due = asked != j->looks.done || clock_us() >= j->pace.look_us;
+    uint64_t requested = j->looks.requested;
+    bool due = requested != j->looks.done || clock_us() >= j->pace.look_us;
     lock_give(&j->lock);
     if (!due)
         return;
     look_at_files(j);
     lock_take(&j->lock);
-    j->looks.done = asked;
+    j->looks.done = requested;
     pthread_cond_broadcast(&j->changed);
     lock_give(&j->lock);
 }
@@ -356,7 +356,7 @@ static bool somebody_waits(const struct journal *j)
 {
     uint64_t done = atomic_load(&j->rounds.done);
     bool honours = !atomic_load(&j->changes.incomplete);
-    if (j->rounds.asked > done)
+    if (j->rounds.requested > done)
         return true;
     for (unsigned i = 0; i < j->nslots; i++) {
         uint64_t wanted = atomic_load(&j->slots[i].wanted);
@@ -369,7 +369,7 @@ static bool somebody_waits(const struct journal *j)
 static bool still_expects_returns(const struct journal *j, int64_t now)
 {
     return now < j->pace.returns_until_us && !journal_all_returned(j) && !j->thread.urgent &&
-           j->rounds.asked <= atomic_load(&j->rounds.done);
+           j->rounds.requested <= atomic_load(&j->rounds.done);
 }
 
 static bool has_records(struct journal *j)
@@ -441,7 +441,7 @@ static enum due round_is_due(struct journal *j, int64_t now, int64_t *until_out)
 static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
 {
     enum due due = round_is_due(j, now, until_out);
-    if (due == DUE_NOTHING && j->looks.asked != j->looks.done)
+    if (due == DUE_NOTHING && j->looks.requested != j->looks.done)
         return DUE_LOOK;
     if (due != DUE_NOTHING || !journal_records(j))
         return due;

@@ -59,7 +59,7 @@ static void open_connection(struct worker *worker, void *arg)
         atomic_fetch_sub_explicit(&io->nconns, 1, memory_order_relaxed);
     if (err && !io->stopping)
         log_limited(&io->server->log, &io->server->log.limits.accept, io->now_ms, LOG_LEVEL_WARNING,
-                    "cannot take a connection: %s", uv_strerror(err));
+                    "cannot accept a connection: %s", uv_strerror(err));
 }
 
 int worker_post_connection(struct worker *worker, int fd, bool with_tls)

@@ -1,9 +1,9 @@
 /* worker: one thread with an event loop, and the connections that it serves for their whole life. Puts the parts of the
  * loop together: io (sockets, io.h) and what runs commands (runner.h).
  *
- * An iteration of the loop: the input of all readable connections is read, parsed and run, pipelined BF.ADD and
- * BF.EXISTS through the window (window.h), which overlaps their cache misses across connections. At the end of the
- * iteration each connection's replies leave in one write, and the worker goes offline for RCU while it sleeps in poll.
+ * An iteration of the loop reads, parses and runs the input of all readable connections. Pipelined BF.ADD and BF.EXISTS
+ * use the window (window.h), which overlaps their cache misses across connections. At the end of the iteration each
+ * connection's replies leave in one write, and the worker goes offline for RCU while it sleeps in poll.
  *
  * Thread rule: worker_post*(), worker_nconns() and worker_ticked_ms(): any. Everything else: the worker's own thread
  * ("loop"). */

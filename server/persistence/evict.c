@@ -1,6 +1,6 @@
 /* Eviction. A round of the evictor's thread sweeps over the registry, some hundred filters at a time, and evicts the
  * least recently used ones. A filter that was used in the current minute (the unit of entry_stamp()) gets a second
- * chance: its stamp becomes a minute older, and it leaves if it is not used again before the sweep comes back. If that
+ * chance: its stamp becomes a minute older, and it is evicted if it is not used again before the sweep returns. If that
  * frees too little, a last pass spares nothing.
  *
  * Filters that have changed since the last save cannot leave. If the others free too little, the round saves and sweeps
@@ -68,7 +68,7 @@ static void consider(void *ctx, struct slice name, struct entry *entry)
 {
     struct sweep *sweep = ctx;
     struct bloom_filter *filter = entry_shape(entry);
-    uint64_t bytes = filter && !entry_is_away(entry) ? bloom_filter_droppable(filter) : 0;
+    uint64_t bytes = filter && !entry_is_evicted(entry) ? bloom_filter_droppable(filter) : 0;
     if (bytes == 0 || sweep->n == sizeof(sweep->of) / sizeof(sweep->of[0]))
         return;
     struct store *store = sweep->res->server->persistence->store;
@@ -101,9 +101,9 @@ static void spare(struct sweep *sweep, struct entry *entry)
 static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
 {
     struct registry *registry = sweep->res->server->registry;
-    size_t leaving = 0, most = mercy == NONE || sweep->n / 4 < FEW ? LEAVE_AT_ONCE : sweep->n / 4;
+    size_t evicting = 0, most = mercy == NONE || sweep->n / 4 < FEW ? LEAVE_AT_ONCE : sweep->n / 4;
     qsort(sweep->of, sweep->n, sizeof(sweep->of[0]), compare_age);
-    for (size_t i = 0; i < sweep->n && need > 0 && leaving < most; i++) {
+    for (size_t i = 0; i < sweep->n && need > 0 && evicting < most; i++) {
         struct candidate one = sweep->of[i];
         if (one.age == 0 && mercy != NONE) {
             if (mercy == SECOND_CHANCE)
@@ -117,18 +117,18 @@ static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
             entry_unpin(entry);
             continue;
         }
-        sweep->of[i] = sweep->of[leaving];
-        sweep->of[leaving++] = one;
+        sweep->of[i] = sweep->of[evicting];
+        sweep->of[evicting++] = one;
         need -= one.bytes < need ? one.bytes : need;
     }
-    return leaving;
+    return evicting;
 }
 
-/* The store is asked when the entry cannot change any more, as a save may have been between the first look at it and
- * entry_leave(): it has cleared the mark of a change, and written bits that do not count before its commit. */
+/* The store is checked when the entry can no longer change. A save between the first check and entry_leave() has
+ * cleared the mark of a change, and its bits do not count before its commit. */
 static bool leaves(struct residency *res, struct entry *entry)
 {
-    bool left = entry_take_away(entry);
+    bool left = entry_evict(entry);
     if (left && !store_has_bits(res->server->persistence->store, entry->id)) {
         entry_come_back(entry);
         return false;
@@ -172,14 +172,14 @@ static uint64_t step(struct sweep *sweep, uint64_t need, enum mercy mercy)
     sweep->n = 0;
     sweep->now = atomic_load_explicit(&server->memory.use_stamp, memory_order_relaxed);
     rcu_reader_online();
-    atomic_fetch_add(&server->persistence->leaving, 1);
+    atomic_fetch_add(&server->persistence->evicting, 1);
     res->evictor.cursor = registry_scan(server->registry, res->evictor.cursor, LOOK_AT_ONCE, consider, sweep);
-    size_t leaving = choose(sweep, need, mercy);
+    size_t evicting = choose(sweep, need, mercy);
     rcu_reader_offline();
-    if (leaving)
+    if (evicting)
         rcu_wait_for_readers();
-    uint64_t bytes = let_go(res, sweep->of, leaving);
-    atomic_fetch_sub(&server->persistence->leaving, 1);
+    uint64_t bytes = let_go(res, sweep->of, evicting);
+    atomic_fetch_sub(&server->persistence->evicting, 1);
     for (size_t i = 0; i < sweep->n; i++)
         free(sweep->of[i].name);
     return bytes;
@@ -241,7 +241,7 @@ static bool save(struct residency *res)
     struct errbuf err = {""};
     if (res->evictor.save_failed_ms && clock_ms() - res->evictor.save_failed_ms < SAVE_RETRY_MS)
         return false;
-    log_notice(&res->server->log, "saving, so that filters can leave memory (maxmemory-policy)");
+    log_notice(&res->server->log, "saving, so filters can be evicted (maxmemory-policy)");
     int status = saver_run_next(res->server->persistence->saver, &err);
     res->evictor.save_failed_ms = status ? clock_ms() : 0;
     return status == 0;
@@ -259,9 +259,8 @@ static void note_round(struct residency *res, bool over, bool hopeless)
     bool stuck =
         over && (hopeless || (res->evictor.missed >= MISSES && now - res->evictor.missed_since_ms >= PATIENCE_MS));
     if (stuck && !atomic_exchange(&res->evictor.stuck, true))
-        log_warning(
-            &res->server->log,
-            "no more filters can leave memory, and maxmemory is reached: commands that need memory are refused");
+        log_warning(&res->server->log,
+                    "no more filters can be evicted, and maxmemory is reached: commands that need memory are refused");
     else if (!over)
         atomic_store(&res->evictor.stuck, false);
 }

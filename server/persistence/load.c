@@ -87,8 +87,8 @@ static struct bloom_filter *on_alloc(void *ctx, const struct store_filter *info,
 {
     struct load *load = ctx;
     struct entry *entry;
-    int status = (info->leave ? registry_create_away : registry_create_filter)(load->server->registry, name_of(info),
-                                                                               info->id, class, &entry, err);
+    int status = (info->leave ? registry_create_evicted : registry_create_filter)(load->server->registry, name_of(info),
+                                                                                  info->id, class, &entry, err);
     if (status == REGISTRY_EXISTS)
         errbuf_set(err, "another filter has the same name");
     else if (status < 0)
@@ -117,7 +117,7 @@ static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_f
         bloom_filter_layer(filter, i, &view);
         progress(load, view.shape.nwords * 8);
     }
-    if (entry_is_away(entry) && !bloom_filter_is_dropped(filter))
+    if (entry_is_evicted(entry) && !bloom_filter_is_dropped(filter))
         entry_come_back(entry); /* there was nothing to leave on the disk */
     window_clock_pass(filter);
     entry_mark_clean(entry);
@@ -188,7 +188,7 @@ static int load_files(struct load *load)
                log_bytes(summary.bytes).text, clock_ms() - start, summary.quarantined,
                atomic_load_explicit(&server->persistence->load_expired, memory_order_relaxed));
     if (summary.left)
-        log_notice(&server->log, "the bits of %s are read when they are asked for",
+        log_notice(&server->log, "the bits of %s will be read at their first use",
                    log_count(summary.left, "filter").text);
     if (summary.leftovers)
         log_notice(&server->log, "removed %s of an unfinished save", log_count(summary.leftovers, "file").text);
@@ -218,7 +218,7 @@ static int read_log(struct load *load)
     if (status == LOG_DAMAGED)
         errbuf_prefix(&load->err,
                       "'bloomery check' shows how much of the log is readable, and --aof-load-damaged yes starts the "
-                      "daemon without the rest; if the directory is a copy of one in use, copy again");
+                      "daemon without the rest; if the directory is a copy of a directory in use, copy it again");
     return status;
 }
 
@@ -280,7 +280,7 @@ static int start_log(struct load *load)
     };
     struct errbuf err = {""};
     if (log_reader_keep_cut(load->log, &err) != 0)
-        log_warning(&load->server->log, "cannot keep the bytes that are cut from the log: %s", err.text);
+        log_warning(&load->server->log, "cannot keep the bytes cut from the log: %s", err.text);
     int status = persistence_start(load->server, &start, &load->err);
     if (status) {
         errbuf_prefix(&load->err, "cannot start the log");
@@ -309,8 +309,8 @@ static int check_databases(struct load *load)
     unsigned highest = registry_highest_number(load->server->registry);
     if (config->cluster.emulation && highest > 0) {
         errbuf_set(&load->err,
-                   "the data directory has filters in database %u, and with cluster-emulation clients have database 0 "
-                   "only: start without it, and move or delete them",
+                   "the data directory has filters in database %u, but cluster-emulation allows database 0 only: "
+                   "start without it, and move or delete them",
                    highest);
         return -EINVAL;
     }

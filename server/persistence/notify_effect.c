@@ -5,9 +5,8 @@
 #include "registry_effect.h"
 #include "registry_key.h"
 
-/* A filter has come under its name. Redis says "new" whenever a key that others have not written to in place comes to
- * be, also in place of another that is thereby gone; what only changes the contents of an existing filter has an event
- * of its own. */
+/* A filter has come under its name. Redis publishes "new" for each newly created key, even if it replaces another key.
+ * Changes to the contents of an existing filter have their own events. */
 static void published(struct notify *notify, const struct registry_effect *effect)
 {
     const char *event = effect->event;

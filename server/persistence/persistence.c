@@ -35,9 +35,9 @@ static void on_state(void *ctx, bool failed, const char *text)
 {
     struct server *server = ctx;
     if (failed)
-        log_warning(&server->log, "the log cannot be written, writes are refused until it can: %s", text);
+        log_warning(&server->log, "cannot write the log, so writes are refused: %s", text);
     else
-        log_notice(&server->log, "the log can be written again; nothing of it has been lost");
+        log_notice(&server->log, "the log can be written again; no record was lost");
 }
 
 static void on_lost(void *ctx, const char *what, const char *so)
@@ -95,8 +95,8 @@ void persistence_config_replace(struct server *server, struct config *now)
     journal_set_policy(journal, (enum journal_policy)now->log.appendfsync);
     if (was == now->log.appendonly)
         return;
-    /* Switched on, the log is complete with the save that begins now; switched off, its records must not come back over
-     * what changes from now on, so it goes with this save. */
+    /* After it is switched on, the log is complete with the save that begins now. After it is switched off, its records
+     * must not override later changes, so this save deletes it. */
     journal_switch(journal, now->log.appendonly); /* the save is tried again until it has succeeded */
     saver_start(server->persistence->saver, true);
     log_notice(&server->log,
@@ -226,7 +226,7 @@ bool persistence_refusal(struct server *server, char *text, size_t size)
         struct saver_info info;
         saver_info(server->persistence->saver, &info);
         snprintf(text, size,
-                 "MISCONF Filters cannot be saved and appendonly is off, so that writes are refused "
+                 "MISCONF The last save failed and appendonly is off, so writes are refused "
                  "(stop-writes-on-bgsave-error): %s",
                  info.last_error);
         return true;

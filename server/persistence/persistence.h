@@ -31,7 +31,7 @@ struct persistence {
     struct expirer *expirer;
     struct journal_keep log_kept;  /* kept while the log has adds to filters in quarantine */
     uint64_t log_accepted;         /* store_checkpoint.accepted of the saves to come; set before the first one */
-    _Atomic unsigned leaving;      /* residency_some_away() */
+    _Atomic unsigned evicting;     /* residency_some_evicted() */
     _Atomic size_t loaded_filters; /* at the start */
     _Atomic size_t load_expired;   /* filters of the data directory that had expired by the start */
     struct load_progress load;

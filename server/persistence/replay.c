@@ -180,12 +180,10 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
     }
     if (status == REGISTRY_EXISTS) {
         /* Not from what we have written: something of the log or of the save is missing. */
-        errbuf_set(
-            err,
-            "there is another one with its name; the daemon can be started without it with --aof-load-damaged yes");
+        errbuf_set(err, "another filter has its name; --aof-load-damaged yes starts the daemon without it");
         if (replay->accept_loss) {
-            log_warning(&replay->server->log,
-                        "filter %" PRIu64 " of the log is left out: there is another one with its name", h->id);
+            log_warning(&replay->server->log, "filter %" PRIu64 " of the log is left out: another filter has its name",
+                        h->id);
             replay->summary.left_out++;
             return 0;
         }
@@ -245,9 +243,9 @@ static struct bloom_filter *filter_of(struct replay *replay, struct target *targ
     *status_out = 0;
     if (!target->entry)
         return NULL;
-    if (entry_is_away(target->entry)) {
+    if (entry_is_evicted(target->entry)) {
         lock_take(&replay->lock);
-        if (entry_is_away(target->entry) && !atomic_load(&target->broken))
+        if (entry_is_evicted(target->entry) && !atomic_load(&target->broken))
             *status_out = read_bits(replay, target);
         lock_give(&replay->lock);
     }
@@ -260,8 +258,7 @@ static int refuse_layer(struct replay *replay, const struct log_filter *h, unsig
     if (!replay->accept_loss && !log_history_growth_is_settled(replay->history, h)) {
         errbuf_prefix(err,
                       "filter %" PRIu64
-                      " cannot grow by layer %u as the log says; the daemon can be started without it with "
-                      "--aof-load-damaged yes",
+                      " cannot add layer %u of the log; --aof-load-damaged yes starts the daemon without it",
                       h->id, index);
         return -EINVAL;
     }

@@ -19,10 +19,10 @@ struct replay_operations {
 int replay_operations_take(struct replay_operations *operations, unsigned layer, const struct bloom_replay_item *items,
                            size_t n, uint64_t counted);
 
-/* Does them; a record that the log has twice counts once. Returns how many were done. Where one is missing (the log was
- * off for a while and no save has come since, or a frame was lost) adds go on, but deletions and moves behind the gap
- * are left out, which *left_out counts: without the add that it belonged to a deletion takes another item away. Nobody
- * else uses the filter. */
+/* Does them; a record that the log has twice counts once. Returns how many were done. An operation may be missing: the
+ * log was off without a later save, or a frame was lost. After such a gap adds continue, but deletions and moves are
+ * skipped and counted in *left_out: a deletion without its add would remove another item. Nobody else uses the
+ * filter. */
 uint64_t replay_operations_do(struct replay_operations *operations, struct bloom_filter *filter, uint64_t *left_out);
 
 void replay_operations_deinit(struct replay_operations *operations);

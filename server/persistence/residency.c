@@ -16,8 +16,8 @@
 
 #define ASKED_MOST 1024 /* filters that wait to be read although no client waits for them */
 
-#define NO_MEMORY   "OOM the filter's bits cannot be read: out of memory"
-#define SERVER_ENDS "ERR the filter's bits cannot be read any more: the server ends"
+#define NO_MEMORY   "OOM cannot read the filter's bits: out of memory"
+#define SERVER_ENDS "ERR cannot read the filter's bits: the server is shutting down"
 
 /* One filter of a wait. */
 struct waited {
@@ -113,7 +113,7 @@ void residency_wait_add(struct residency_wait *wait, struct slice name)
         return;
     struct waited *waited = &wait->of[wait->n++];
     *waited = (struct waited){.wait = wait, .entry = entry};
-    if (!entry_is_away(entry))
+    if (!entry_is_evicted(entry))
         return;
     lock_take(&res->lock);
     struct reading *reading = take_reading(res, name, entry);
@@ -202,17 +202,17 @@ static int read_entry(struct residency *res, struct entry *entry, bool gently, s
         atomic_fetch_add_explicit(&res->reload_bytes, bloom_filter_droppable(filter), memory_order_relaxed);
     }
     lock_take(&res->words);
-    bloom_filter_undrop_end(filter, status == 0); /* at last: residency_some_away() */
+    bloom_filter_undrop_end(filter, status == 0); /* at last: residency_some_evicted() */
     lock_give(&res->words);
     return status;
 }
 
 /* 0: the bits are there, or the filter is quarantined or gone. -errno, with the error reply in `err`; -EAGAIN: `gently`
  * there is no room. */
-static int bring_back(struct residency *res, const struct reading *reading, bool gently, struct errbuf *err)
+static int reload(struct residency *res, const struct reading *reading, bool gently, struct errbuf *err)
 {
     struct entry *entry = reading->entry;
-    if (!entry_shape(entry) || !entry_is_away(entry))
+    if (!entry_shape(entry) || !entry_is_evicted(entry))
         return 0;
     int status = read_entry(res, entry, gently, err);
     if (status > 0) {
@@ -227,7 +227,7 @@ static int bring_back(struct residency *res, const struct reading *reading, bool
     else if (status == -ENOBUFS)
         errbuf_prefix(err, "OOM there is no room for the filter's bits (maxmemory)");
     else if (status)
-        errbuf_prefix(err, "ERR the filter's bits cannot be read now");
+        errbuf_prefix(err, "ERR cannot read the filter's bits now");
     return status;
 }
 
@@ -288,7 +288,7 @@ static void *reader_main(void *arg)
         if (!res->stop) {
             bool gently = !reading->waiters;
             lock_give(&res->lock);
-            status = bring_back(res, reading, gently, &err);
+            status = reload(res, reading, gently, &err);
             lock_take(&res->lock);
         }
         end_reading(res, reading, status, &err);
@@ -309,7 +309,7 @@ struct entry *residency_pin(struct server *server, struct slice name, struct err
 {
     const char *text = RESIDENCY_TRYAGAIN;
     struct entry *entry = registry_pin(server->registry, name);
-    if (!entry || !entry_is_away(entry))
+    if (!entry || !entry_is_evicted(entry))
         return entry;
     sem_t ended;
     struct residency_wait *wait = residency_wait_create(server, 1, end_blocking, &ended);
@@ -339,7 +339,7 @@ void residency_ask(struct server *server, struct slice name)
     struct entry *entry = registry_pin(server->registry, name);
     if (!entry)
         return;
-    if (entry_is_away(entry)) {
+    if (entry_is_evicted(entry)) {
         lock_take(&res->lock);
         if (res->readings.count < ASKED_MOST)
             (void)take_reading(res, name, entry);
@@ -403,8 +403,8 @@ void residency_info(const struct server *server, struct residency_info *info_out
     if (!res) /* in tests of handlers */
         return;
     *info_out = (struct residency_info){
-        .away = bloom_pool_dropped(server->pool),
-        .away_bytes = bloom_pool_dropped_bytes(server->pool),
+        .evicted = bloom_pool_dropped(server->pool),
+        .evicted_bytes = bloom_pool_dropped_bytes(server->pool),
         .evictions = atomic_load_explicit(&res->evictions, memory_order_relaxed),
         .reloads = atomic_load_explicit(&res->reloads, memory_order_relaxed),
         .reload_bytes = atomic_load_explicit(&res->reload_bytes, memory_order_relaxed),

@@ -34,9 +34,9 @@ void residency_stop(struct residency *residency);
 
 /* Whether bits of some filter may not be in memory. An RCU reader that has seen `false` finds the bits of every filter
  * that it looks up before it goes offline. Thread: an online reader. */
-static inline bool residency_some_away(const struct server *server)
+static inline bool residency_some_evicted(const struct server *server)
 {
-    return atomic_load_explicit(&server->persistence->leaving, memory_order_acquire) ||
+    return atomic_load_explicit(&server->persistence->evicting, memory_order_acquire) ||
            bloom_pool_dropped(server->pool);
 }
 
@@ -87,13 +87,13 @@ uint64_t residency_high_water(const struct config *config);
 /* ---- numbers ---- */
 
 struct residency_info {
-    uint64_t away;         /* filters whose bits are not in memory */
-    uint64_t away_bytes;   /* of these bits */
-    uint64_t evictions;    /* filters whose bits have left memory since the start */
-    uint64_t reloads;      /* filters whose bits were read back */
-    uint64_t reload_bytes; /* of these bits */
-    uint64_t failed;       /* of the reads: damaged files */
-    uint64_t waiting;      /* filters that wait to be read, or are being read */
+    uint64_t evicted;       /* filters whose bits are not in memory */
+    uint64_t evicted_bytes; /* of these bits */
+    uint64_t evictions;     /* filters whose bits have left memory since the start */
+    uint64_t reloads;       /* filters whose bits were read back */
+    uint64_t reload_bytes;  /* of these bits */
+    uint64_t failed;        /* of the reads: damaged files */
+    uint64_t waiting;       /* filters that wait to be read, or are being read */
 };
 void residency_info(const struct server *server, struct residency_info *info_out);
 

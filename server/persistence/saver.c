@@ -93,14 +93,14 @@ static int source_next(void *ctx, struct store_item *item_out)
         free(item);
         return status;
     }
-    bool away = item->entry && entry_is_away(item->entry); /* or it stays until it is released: it is pinned */
+    bool evicted = item->entry && entry_is_evicted(item->entry); /* or it stays until it is released: it is pinned */
     *item_out = (struct store_item){
         .id = item->id,
         .name = item->name.ptr,
         .name_len = item->name.len,
         .filter = item->entry ? entry_shape(item->entry) : NULL,
-        .dirty = item->dirty && !away, /* it may have another name or time, which need no bits */
-        .away = away,
+        .dirty = item->dirty && !evicted, /* it may have another name or time, which need no bits */
+        .evicted = evicted,
         .expires_ms = item->expires_ms,
         .quarantined = item->entry && !entry_shape(item->entry),
         .user = item,

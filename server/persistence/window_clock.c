@@ -89,7 +89,7 @@ static bool read_note(const struct fsops *fs, const char *path, struct window_cl
     if (rc == 0 && window_clock_parse(text, n, note_out))
         return true;
     if (rc == 0)
-        errbuf_set(err, "%s is not a note of the clock", path);
+        errbuf_set(err, "%s is not a clock file", path);
     else if (rc != -ENOENT)
         errbuf_set(err, "cannot read %s: %s", path, strerror(-rc));
     return false;
@@ -165,7 +165,7 @@ int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *er
         return 0;
     int rc = write_note(fs, dir, &note);
     if (rc != 0) {
-        errbuf_set(err, "cannot write the note of the clock, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
+        errbuf_set(err, "cannot write the clock file, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
         return rc;
     }
     noted = note;

@@ -1,10 +1,10 @@
 /* pubsub: subscriptions, and the way of a message from a publisher to the loops of its subscribers.
  *
  * A hub holds topics: channels, patterns, shard channels, and one topic for monitors. One loop (a number) serves a
- * client for its whole life. A publisher finds the subscribers' loops under the hub's lock, makes one message with one
- * shared, counted copy of the payload, puts it into the inbox of each of these loops and wakes them. A loop delivers to
- * its own clients with pubsub_deliver(). So each loop sees all messages in one order, the order of publication, and a
- * client never gets a message that was published before it subscribed.
+ * client for its whole life. Under the hub's lock, a publisher finds the subscribers' loops, makes one message with a
+ * shared, counted copy of the payload, puts it into the inbox of each loop and wakes them. A loop delivers to its own
+ * clients with pubsub_deliver(). So each loop sees all messages in one order, the order of publication, and a client
+ * never gets a message that was published before it subscribed.
  *
  * Bounds: an inbox counts its pending bytes. Past PUBSUB_INBOX_HIGH publishers learn that they should wait. Past
  * PUBSUB_INBOX_MAX messages are dropped, and the loop disconnects the clients that lost some, so that a loss is never

@@ -1,9 +1,9 @@
 /* Messages: from a publisher to the inboxes of loops, and from there to clients.
  *
  * A publisher collects the audiences of the message, then puts it into the inbox of each of their loops, all under the
- * hub's lock: so the order of messages is the same in all inboxes. Matching a pattern can take long (up to the product
- * of two lengths), and there can be many patterns; the publisher releases the lock while it matches long ones. A
- * subscription that begins or ends meanwhile may or may not count, as if it had come a moment later or earlier. */
+ * hub's lock. So all inboxes have one order of messages. Matching a pattern can take long (up to the product of two
+ * lengths), and there can be many patterns; the publisher releases the lock while it matches long ones. A subscription
+ * that begins or ends meanwhile may or may not count, as if it had come a moment later or earlier. */
 #include "pubsub_internal.h"
 
 #include <errno.h>

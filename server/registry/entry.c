@@ -31,7 +31,7 @@ struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice 
 
 /* ---- bits that leave memory ----
  *
- * entry_leave() sets LEAVING, a grace period passes, entry_take_away() sets AWAY if nobody has taken LEAVING away
+ * entry_leave() sets LEAVING, a grace period passes, entry_evict() sets AWAY if nobody has taken LEAVING away
  * since, pinned the entry or changed the filter. Whoever has seen the state without either flag uses the bits before
  * the grace period ends. */
 
@@ -65,7 +65,7 @@ struct bloom_filter *entry_shape(struct entry *entry)
     return entry_kind(entry) == ENTRY_FILTER ? entry_body(entry) : NULL;
 }
 
-bool entry_is_away(const struct entry *entry)
+bool entry_is_evicted(const struct entry *entry)
 {
     return atomic_load_explicit(&entry->state, memory_order_acquire) & ENTRY_AWAY;
 }
@@ -88,7 +88,7 @@ bool entry_leave(struct entry *entry)
     return false;
 }
 
-bool entry_take_away(struct entry *entry)
+bool entry_evict(struct entry *entry)
 {
     uint32_t state = atomic_load(&entry->state);
 
@@ -100,7 +100,7 @@ bool entry_take_away(struct entry *entry)
     return false;
 }
 
-void entry_start_away(struct entry *entry)
+void entry_start_evicted(struct entry *entry)
 {
     atomic_fetch_or(&entry->state, ENTRY_AWAY);
 }

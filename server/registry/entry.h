@@ -37,7 +37,7 @@ bool entry_is_cuckoo(struct entry *entry);
 
 /* The bits are not in memory. For a pinned entry, true stays true until a thread reads the bits, and false stays false
  * as long as the pin. */
-bool entry_is_away(const struct entry *entry);
+bool entry_is_evicted(const struct entry *entry);
 
 /* The reason of a quarantine; NULL if the entry is not quarantined. */
 const char *entry_quarantine_reason(struct entry *entry);
@@ -72,14 +72,14 @@ int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since the l
 
 /* ---- eviction: bits leave memory, and come back ----
  *
- * For one thread that has pinned the entry. It calls entry_leave(), waits for a grace period, calls entry_take_away()
+ * For one thread that has pinned the entry. It calls entry_leave(), waits for a grace period, calls entry_evict()
  * and drops the words (bloom_resident.h). Either call returns false if the entry is no filter, has changed since its
  * last save, has another pin, or was queried meanwhile. The bits then stay.
  *
- * entry_filter() is NULL from entry_take_away() to entry_come_back(). The caller restores the words before the latter.
+ * entry_filter() is NULL from entry_evict() to entry_come_back(). The caller restores the words before the latter.
  * While another thread holds a pin, entry_filter() does not become NULL. */
 bool entry_leave(struct entry *entry);
-bool entry_take_away(struct entry *entry);
+bool entry_evict(struct entry *entry);
 void entry_come_back(struct entry *entry);
 
 #endif

@@ -45,7 +45,7 @@ static inline void *entry_body(const struct entry *entry)
 }
 
 /* Before another thread sees the entry: its bits are away. */
-void entry_start_away(struct entry *entry);
+void entry_start_evicted(struct entry *entry);
 
 struct quarantine {
     struct entry *previous, *next; /* the registry's list of them */

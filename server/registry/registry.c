@@ -119,10 +119,10 @@ void registry_barrier(struct registry *r)
     lock_give(&r->lock);
 }
 
-/* A thread that has seen a change sees `untold` as it was set before that change, or later. */
-void registry_await_told(struct registry *r)
+/* A thread that has seen a change sees `unrecorded` as it was set before that change, or later. */
+void registry_await_records(struct registry *r)
 {
-    if (atomic_load_explicit(&r->untold, memory_order_acquire))
+    if (atomic_load_explicit(&r->unrecorded, memory_order_acquire))
         registry_barrier(r);
 }
 
@@ -188,7 +188,7 @@ void registry_swap(struct registry *r, unsigned first, unsigned second)
 {
     lock_take(&r->lock);
     unsigned database = registry_database(r, first);
-    registry_begin_untold(r);
+    registry_begin_unrecorded(r);
     registry_set_database(r, first, registry_database(r, second));
     registry_set_database(r, second, database);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_SWAPPED, .numbers = {first, second}});

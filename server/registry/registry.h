@@ -72,8 +72,8 @@ struct entry *registry_pin(struct registry *registry, struct slice name);
 size_t registry_count(const struct registry *registry); /* filters, with quarantined ones and expired ones that are not
                                                          * removed yet */
 size_t registry_quarantined(const struct registry *registry);
-/* Memory in bytes, without cost, by any thread: of the entries with their names, headers and inline words, prepared and
- * unfreed ones included, and of the index of names; of the table of names; of the heap of times. */
+/* Memory in bytes, for any thread, without a walk: of the entries with their names, headers and inline words (including
+ * prepared and unfreed ones) and of the index of names; of the table of names; of the heap of times. */
 uint64_t registry_slab_bytes(const struct registry *registry);
 uint64_t registry_index_bytes(const struct registry *registry);
 uint64_t registry_expiry_bytes(const struct registry *registry);
@@ -96,8 +96,8 @@ int registry_create_filter(struct registry *registry, struct slice name, uint64_
                            struct entry **entry_out, struct errbuf *err);
 
 /* The same for one whose bits are not in memory, from the first moment on: the caller drops its words. Loading. */
-int registry_create_away(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
-                         struct entry **entry_out, struct errbuf *err);
+int registry_create_evicted(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
+                            struct entry **entry_out, struct errbuf *err);
 
 /* Creates an empty filter of the class that is not yet published: no look-up finds it and no walk yields it. It has its
  * id, and its memory counts. `instead`: it replaces a filter that is no smaller and is freed at once, so no limit
@@ -203,9 +203,8 @@ uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t 
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
-/* Between the two calls names are not put in the order of their bytes, and registry_scan_prefix() finds none: a load
- * creates many, and then puts all of them in order at once. The second one: 0 or -ENOMEM, with
- * nothing changed. */
+/* Between the two calls names are not sorted, and registry_scan_prefix() finds none: a load creates many names, and
+ * then sorts all of them together. The second one: 0 or -ENOMEM, with nothing changed. */
 void registry_leave_order(struct registry *registry);
 int registry_put_in_order(struct registry *registry);
 

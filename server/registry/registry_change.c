@@ -108,7 +108,7 @@ static void put_in_order(struct registry *r, uint64_t hash, struct entry *holder
 
 static void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
-    registry_begin_untold(r);
+    registry_begin_unrecorded(r);
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
     put_in_order(r, hash, holder);
 }
@@ -123,7 +123,7 @@ bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
 
 void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder)
 {
-    registry_begin_untold(r);
+    registry_begin_unrecorded(r);
     slot_replace(slot, hash, holder);
     put_in_order(r, hash, holder);
 }
@@ -144,7 +144,7 @@ void registry_drop(struct registry *r, struct entry *holder)
         registry_note_due(r);
     }
     note_removed(r, holder);
-    walk_gone(&r->walk, owner);
+    walk_deleted(&r->walk, owner);
     reclaimer_defer(r->env.reclaimer, entry_reclaim, holder, entry_charged(owner));
 }
 
@@ -291,7 +291,7 @@ static size_t take_all(struct registry *r, struct keyspace *space, bool one_by_o
         removed += table->used;
         uint64_t at = 0;
         for (struct entry *holder; (r->walk.active || one_by_one) && (holder = table_sweep(table, &at));) {
-            walk_gone(&r->walk, entry_owner(holder));
+            walk_deleted(&r->walk, entry_owner(holder));
             if (one_by_one)
                 registry_give_up(r, holder);
         }

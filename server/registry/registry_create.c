@@ -71,15 +71,15 @@ static int insert(struct registry *r, struct entry *entry, uint64_t id, struct e
     return status;
 }
 
-static int create(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class, bool away,
+static int create(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class, bool evicted,
                   struct entry **entry_out, struct errbuf *err)
 {
     struct entry *entry;
     int status = make_filter(r, name, class, bloom_filter_init, &entry, err);
     if (status != REGISTRY_OK)
         return status;
-    if (away)
-        entry_start_away(entry);
+    if (evicted)
+        entry_start_evicted(entry);
     status = insert(r, entry, id, entry_out);
     if (status != REGISTRY_OK) {
         bloom_filter_deinit(entry_body(entry));
@@ -94,8 +94,8 @@ int registry_create_filter(struct registry *r, struct slice name, uint64_t id, s
     return create(r, name, id, class, false, entry_out, err);
 }
 
-int registry_create_away(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
-                         struct entry **entry_out, struct errbuf *err)
+int registry_create_evicted(struct registry *r, struct slice name, uint64_t id, struct bloom_class *class,
+                            struct entry **entry_out, struct errbuf *err)
 {
     return create(r, name, id, class, true, entry_out, err);
 }
@@ -251,7 +251,7 @@ static int replace_locked(struct registry *r, struct slice name, const struct en
     walk_changed(&r->walk, holder);
     if (expires_ms)
         registry_put_expiry(r, alias, expires_ms);
-    atomic_store_explicit(&r->untold, false, memory_order_release); /* there is nothing to tell */
+    atomic_store_explicit(&r->unrecorded, false, memory_order_release); /* there is nothing to tell */
     return REGISTRY_OK;
 }
 

@@ -50,6 +50,6 @@ void registry_barrier(struct registry *registry);
 
 /* Returns when every change has been reported whose outcome this thread has seen: look-ups see a change a moment before
  * it is reported. Nearly always at once. Thread: any. */
-void registry_await_told(struct registry *registry);
+void registry_await_records(struct registry *registry);
 
 #endif

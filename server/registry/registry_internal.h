@@ -66,8 +66,8 @@ struct registry {
     _Atomic size_t quarantined;
     struct entry *first_quarantined; /* list of those that are not given up */
     _Atomic uint64_t next_id;
-    atomic_bool untold; /* registry_await_told() */
-    struct walk walk;   /* its places: place_of_shard() */
+    atomic_bool unrecorded; /* registry_await_records() */
+    struct walk walk;       /* its places: place_of_shard() */
     struct due due;
     struct keyspaces keyspaces;
 };
@@ -140,16 +140,16 @@ void registry_drop(struct registry *r, struct entry *holder);
 void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, enum registry_effect_kind kind);
 
 /* Set before a change that look-ups see, under the mutex. */
-static inline void registry_begin_untold(struct registry *r)
+static inline void registry_begin_unrecorded(struct registry *r)
 {
-    atomic_store_explicit(&r->untold, true, memory_order_relaxed);
+    atomic_store_explicit(&r->unrecorded, true, memory_order_relaxed);
 }
 
 static inline void registry_tell(struct registry *r, const struct registry_effect *effect)
 {
     if (r->on_effect)
         r->on_effect(r->on_effect_ctx, effect);
-    atomic_store_explicit(&r->untold, false, memory_order_release);
+    atomic_store_explicit(&r->unrecorded, false, memory_order_release);
 }
 
 /* Whether a key is short enough; if not, `err` says so. Also without the mutex. */

@@ -94,15 +94,15 @@ void walk_added(struct walk *walk, unsigned place, struct entry *holder)
 
 static bool note_id_gone(struct walk *walk, uint64_t id)
 {
-    if (GROW(walk->gone, walk->ngone, walk->gone_size) != 0)
+    if (GROW(walk->deleted, walk->ndeleted, walk->deleted_size) != 0)
         return false;
-    walk->gone[walk->ngone++] = id;
+    walk->deleted[walk->ndeleted++] = id;
     return true;
 }
 
 /* Releases the entry, so that its memory is freed at once. Its deletion is yielded only if the entry was: a client that
  * creates and deletes filters again and again leaves no notes. */
-void walk_gone(struct walk *walk, struct entry *owner)
+void walk_deleted(struct walk *walk, struct entry *owner)
 {
     if (!walk->active)
         return;
@@ -127,8 +127,8 @@ void walk_freeze(struct walk *walk)
 
 bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
 {
-    if (walk->ngone) {
-        *note_out = (struct walk_note){.id = walk->gone[--walk->ngone]};
+    if (walk->ndeleted) {
+        *note_out = (struct walk_note){.id = walk->deleted[--walk->ndeleted]};
         return true;
     }
     struct walk_note *note = walk_notes_any(walk->late);
@@ -149,6 +149,6 @@ void walk_end(struct walk *walk)
     for (struct walk_note *note; (note = walk_notes_any(walk->late));)
         drop_note(walk, note);
     free(walk->taken.notes);
-    free(walk->gone);
+    free(walk->deleted);
     *walk = (struct walk){0};
 }

@@ -34,8 +34,8 @@ struct walk {
     unsigned place;          /* the next to be taken */
     struct walk_queue taken; /* entries of the last place */
     void *late;              /* walk_notes.h: entries that have changed behind the walk, each once */
-    uint64_t *gone;          /* ids that were yielded and then deleted */
-    size_t ngone, gone_size;
+    uint64_t *deleted;       /* ids that were yielded and then deleted */
+    size_t ndeleted, deleted_size;
     void (*on_freeze)(void *ctx);
     void *on_freeze_ctx;
 };
@@ -44,7 +44,7 @@ struct walk {
 
 void walk_added(struct walk *walk, unsigned place, struct entry *holder);
 void walk_changed(struct walk *walk, struct entry *holder); /* its name or its expiry */
-void walk_gone(struct walk *walk, struct entry *owner);
+void walk_deleted(struct walk *walk, struct entry *owner);
 
 /* ---- yielding ---- */
 

@@ -87,8 +87,8 @@ void admission_look_at_settings(struct admission *admission)
     look_at_refusals(admission);
 }
 
-/* A write that a pause has held back is refused at its end if read-only has been set meanwhile: what `pause` is read
- * from was stored after that setting, so the refusals are looked at behind it. */
+/* A paused write is refused after the pause if read-only has been set meanwhile. The end of the pause was stored after
+ * that setting, so the refusals are read after `pause`. */
 void admission_look_at_pause(struct admission *admission)
 {
     struct server *server = admission->io->server;
@@ -150,7 +150,7 @@ static enum admission_answer check_size(const struct conn *conn, const struct co
                  command->full_name, COMMAND_MAX_BYTES);
     else if (multi && (command->flags & CMD_DEFERS))
         snprintf(text_out, DISPATCH_ERROR_SIZE,
-                 "ERR '%s' may take long, and all clients wait while a transaction runs: call it outside of MULTI",
+                 "ERR '%s' may take long, and all clients wait while a transaction runs: send it outside of MULTI",
                  command->full_name);
     else if (multi && transaction_takes(&conn->session, command) && !transaction_has_room(&conn->session, command, cmd))
         snprintf(text_out, DISPATCH_ERROR_SIZE,
@@ -226,7 +226,7 @@ static enum admission_answer check_state(const struct conn *conn, const struct c
                                          char *text_out)
 {
     if (reasons & ADMISSION_LOADING)
-        return refuse(text_out, "LOADING Bloomery is loading the filters, INFO persistence says how far it is");
+        return refuse(text_out, "LOADING Bloomery is loading the filters, INFO persistence shows the progress");
     if (reasons & ADMISSION_READ_ONLY) {
         if (server_config(conn->io->server)->data.read_only)
             return refuse(text_out,
@@ -274,7 +274,7 @@ static bool reserve_room(struct journal_ring *ring, const struct session *sessio
     return !ring || !(command->flags & CMD_WRITE) || ring_reserve(ring, 2 * n) == 0;
 }
 
-#define NO_ROOM "MISCONF Errors writing to the AOF file: there is no room for more records in memory or on the disk"
+#define NO_ROOM "MISCONF Errors writing to the AOF file: no room for more records in memory or on the disk"
 
 enum admission_answer admission_check(const struct admission *admission, struct conn *conn,
                                       const struct command *command, const struct resp_command *cmd,

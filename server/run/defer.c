@@ -14,7 +14,7 @@ static struct runner *runner_of_ctx(const struct command_ctx *ctx)
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     if (ctx->session->multi.in_exec) {
-        reply_errorf(ctx->reply, "ERR this call of '%s' may take long: it is not run in a transaction",
+        reply_errorf(ctx->reply, "ERR this call of '%s' may take long: it cannot run in a transaction",
                      ctx->command->full_name);
         free(data);
     } else if (job_post(&runner_of_ctx(ctx)->jobs, ctx, run, data) != 0) {
@@ -26,7 +26,7 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
 bool command_do_first(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     if (ctx->session->multi.in_exec)
-        reply_errorf(ctx->reply, "ERR '%s' has to read a file first: it is not run in a transaction",
+        reply_errorf(ctx->reply, "ERR '%s' must read a file first: it cannot run in a transaction",
                      ctx->command->full_name);
     else if (job_post_before(&runner_of_ctx(ctx)->jobs, ctx, run, data) != 0)
         reply_error(ctx->reply, "ERR out of memory");

@@ -108,7 +108,7 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
         .stats = &conn->io->stats,
         .command = command,
         .args = keyed,
-        .said = cmd,
+        .original = cmd,
         .database = running->database,
         .reply = sliced ? &slice_reply : &conn->output.reply,
         .pushes = &conn->output.reply,
@@ -174,8 +174,8 @@ static bool run(struct conn *conn, const struct resp_command *cmd, const struct 
     return call_handler(conn, cmd, keyed, command);
 }
 
-/* The commands that the window takes are most of the traffic, so they are recognised before the table look-up: eight
- * bytes at a time, with the bit of lower case set in all letters. */
+/* The window's commands are most of the traffic, so they are recognised before the table look-up: eight bytes at a
+ * time, with the lower-case bit set in all letters. */
 #define LOWER UINT64_C(0x2020202020202020)
 
 static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kind_out)
@@ -193,7 +193,7 @@ static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kin
     return (word | LOWER) == (want | LOWER) && (name.len == 6 || (name.ptr[8] | 0x20) == 's') && name.ptr[2] == '.';
 }
 
-static bool is_away(const struct fetches *fetches, const struct resp_command *cmd, unsigned database)
+static bool is_evicted(const struct fetches *fetches, const struct resp_command *cmd, unsigned database)
 {
     struct slice key = resp_arg(cmd, 1);
     char *before = (char *)(uintptr_t)key.ptr - DATABASE_PREFIX, sent[DATABASE_PREFIX];
@@ -201,9 +201,9 @@ static bool is_away(const struct fetches *fetches, const struct resp_command *cm
         return fetch_is_needed(fetches, registry_hash(fetches->server->registry, key), key);
     memcpy(sent, before, sizeof(sent));
     key = keyed_in_place(cmd, 1, database);
-    bool away = fetch_is_needed(fetches, registry_hash(fetches->server->registry, key), key);
+    bool evicted = fetch_is_needed(fetches, registry_hash(fetches->server->registry, key), key);
     memcpy(before, sent, sizeof(sent)); /* the window remembers the command as it was sent */
-    return away;
+    return evicted;
 }
 
 static void note_windowed(struct conn *conn, enum window_kind kind)
@@ -225,7 +225,7 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
     unsigned database = database_of(conn);
     if (__builtin_expect(!keyed_has_room(cmd, 1), false)) /* inline */
         return false;
-    if (__builtin_expect(runner->fetches.some_away, false) && is_away(&runner->fetches, cmd, database))
+    if (__builtin_expect(runner->fetches.some_evicted, false) && is_evicted(&runner->fetches, cmd, database))
         return false;
     note_windowed(conn, kind);
     window_push(&runner->window, kind, conn, cmd, database, from_input);
@@ -280,7 +280,7 @@ static void queue_command(struct conn *conn, const struct command *command, cons
         return;
     }
     stats_add(&conn->io->stats.over_query_buffer, 1);
-    conn_warn_closed(conn, "its transaction passed client-query-buffer-limit, or there is no memory for it");
+    conn_warn_closed(conn, "its transaction exceeded client-query-buffer-limit, or the memory");
     conn_drain(conn);
 }
 

@@ -19,8 +19,8 @@ enum dispatch_result {
  * closing, or make the connection wait; never closes it. */
 enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd);
 
-/* The fast path for commands that equal one dispatched earlier, of any connection, except in their last argument: takes
- * those at the beginning of data[0..len) into the window and returns their size in bytes, 0 if there are none. */
+/* The fast path for commands that equal an earlier command of any connection, except in their last argument. Moves such
+ * commands at the beginning of data[0..len) into the window and returns their size in bytes, 0 without any. */
 size_t dispatch_repeated(struct conn *conn, const char *data, size_t len);
 
 /* Runs a command of a transaction, which was checked when it was queued. Its slices must stay valid until the window is

@@ -47,8 +47,8 @@ static bool is_http(struct conn *conn, struct slice name)
         return false;
     struct server *server = conn->io->server;
     log_limited(&server->log, &server->log.limits.attack, conn->io->now_ms, LOG_LEVEL_WARNING,
-                "%s sent an HTTP request, as a Prometheus does, or a cross-protocol attack; this port speaks the Redis "
-                "protocol only: the connection is closed (said once an hour)",
+                "%s sent an HTTP request, as Prometheus or a cross-protocol attack does; this port speaks the Redis "
+                "protocol only: the connection is closed (logged once an hour)",
                 conn->session.origin.addr);
     conn_drain(conn);
     return true;
@@ -64,7 +64,7 @@ static int printable_len(struct slice arg, size_t limit)
 
 /* Clients compare the beginning of the error only. */
 #define ABSENT \
-    "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS looks for one; there is no GET, no SET and no Lua)"
+    "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS queries one; it has no GET, no SET and no Lua)"
 
 /* Whether the name is one of Redis's commands for other types or for scripts. */
 static bool is_of_other_type(struct slice name)
@@ -117,19 +117,20 @@ static const char *nearest_of_ours(struct slice name)
 /* What is to be done instead, for a name that is none of ours. Empty: nobody knows. */
 static void hint(struct slice name, char out[HINT_SIZE])
 {
-    const char *meant = NULL;
+    const char *nearest = NULL;
     out[0] = '\0';
     if (is_of_other_type(name))
         strcpy(out, ABSENT);
     else if (slice_is(name, "bf.del"))
-        strcpy(out, "(no item leaves a Bloom filter; CF.DEL takes one from a cuckoo filter, DEL removes a filter)");
+        strcpy(out, "(items of a Bloom filter cannot be deleted; CF.DEL deletes an item of a cuckoo filter, DEL "
+                    "deletes a filter)");
     else if (slice_is(name, "bf.help"))
-        strcpy(out, "(ACL CAT bloom names the commands, COMMAND DOCS bf.add explains one)");
+        strcpy(out, "(ACL CAT bloom lists the commands, COMMAND DOCS bf.add explains one)");
     else if (slice_is(name, "cf.help"))
-        strcpy(out, "(ACL CAT cuckoo names the commands, COMMAND DOCS cf.add explains one)");
+        strcpy(out, "(ACL CAT cuckoo lists the commands, COMMAND DOCS cf.add explains one)");
     else if (name.len > 3 && (strncasecmp(name.ptr, "bf.", 3) == 0 || strncasecmp(name.ptr, "cf.", 3) == 0) &&
-             (meant = nearest_of_ours(name)))
-        snprintf(out, HINT_SIZE, "(did you mean '%s'?)", meant);
+             (nearest = nearest_of_ours(name)))
+        snprintf(out, HINT_SIZE, "(did you mean '%s'?)", nearest);
 }
 
 void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd)

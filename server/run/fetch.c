@@ -28,7 +28,7 @@ struct fetch {
     enum state state;
 };
 
-/* Not entry_is_away(): bits that are about to leave are kept by entry_filter(), until the worker goes offline. */
+/* Not entry_is_evicted(): bits that are about to leave are kept by entry_filter(), until the worker goes offline. */
 static bool is_missing(struct entry *entry)
 {
     return entry && !entry_filter(entry) && entry_shape(entry);
@@ -41,12 +41,12 @@ void fetches_init(struct fetches *fetches, struct server *server, struct mailbox
 
 void fetches_look(struct fetches *fetches)
 {
-    fetches->some_away = residency_some_away(fetches->server);
+    fetches->some_evicted = residency_some_evicted(fetches->server);
 }
 
 bool fetch_is_needed(const struct fetches *fetches, uint64_t name_hash, struct slice name)
 {
-    if (__builtin_expect(!fetches->some_away, true))
+    if (__builtin_expect(!fetches->some_evicted, true))
         return false;
     return is_missing(registry_find(fetches->server->registry, name_hash, name));
 }
@@ -65,7 +65,7 @@ struct names {
     const struct fetches *fetches;
     struct session *session;
     struct residency_wait *wait; /* NULL: they are only counted */
-    size_t n, away;
+    size_t n, evicted;
 };
 
 static void take_name(struct names *names, struct slice name)
@@ -76,7 +76,7 @@ static void take_name(struct names *names, struct slice name)
         return;
     }
     names->n++;
-    names->away += is_missing(registry_lookup(registry, name));
+    names->evicted += is_missing(registry_lookup(registry, name));
 }
 
 static void take_names(struct names *names, const struct command *command, const struct resp_command *cmd)
@@ -187,13 +187,13 @@ enum fetch_answer fetch_bits(struct fetches *fetches, struct conn *conn, const s
 {
     const struct fetch *fetch = client_of(conn)->fetch;
     const char *why;
-    if (__builtin_expect(!fetches->some_away && !fetch, true) || conn->session.multi.in_exec)
+    if (__builtin_expect(!fetches->some_evicted && !fetch, true) || conn->session.multi.in_exec)
         return FETCH_READY;
     if (fetch && !residency_wait_succeeded(fetch->wait, &why))
         return refuse(text_out, why);
     struct names names = {.fetches = fetches, .session = &conn->session};
     take_all(&names, command, cmd);
-    if (names.away == 0)
+    if (names.evicted == 0)
         return FETCH_READY;
     if (fetch && fetch->tries >= TRIES)
         return refuse(text_out, RESIDENCY_TRYAGAIN);

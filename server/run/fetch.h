@@ -21,7 +21,7 @@ struct fetches {
     struct server *server;
     struct mailbox *mailbox;
     struct keyed *keyed;
-    bool some_away; /* residency_some_away() at the beginning of this iteration */
+    bool some_evicted; /* residency_some_evicted() at the beginning of this iteration */
 };
 
 void fetches_init(struct fetches *fetches, struct server *server, struct mailbox *mailbox, struct keyed *keyed);

@@ -181,7 +181,7 @@ static int post(struct jobs *jobs, struct command_ctx *ctx, void (*run)(struct c
     };
     job->before = before;
     if (!before)
-        timing_defer(&job->timing, &jobs->io->timing, ctx->command, ctx->said, ctx->session);
+        timing_defer(&job->timing, &jobs->io->timing, ctx->command, ctx->original, ctx->session);
     conn_wait(conn, CONN_WAITS_JOB, NULL);
     job_enqueue(job);
     return 0;

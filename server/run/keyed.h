@@ -1,9 +1,9 @@
 /* keyed: a command with keys (registry_key.h) in the place of the names of filters, for a client whose database is not
  * the first one. Handlers see keys only.
  *
- * The six bytes of a key that are in front of its name are written over the length that stood there in the request,
- * "\r\n$5\r\n", which nobody reads again: so no argument is copied, however large it is. Only an inline command may
- * have less room; its words are copied. For a client in the first database nothing is done at all.
+ * The six bytes of a key before its name overwrite the name's length in the request, "\r\n$5\r\n", which is no longer
+ * needed. So no argument of any size is copied. Only an inline command may have less room; its words are copied. For a
+ * client in the first database nothing is done at all.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_KEYED_H

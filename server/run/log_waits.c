@@ -36,9 +36,9 @@ void log_waits_post_room(struct log_waits *log)
 
 #define FOR_EACH_WITH_REPLIES(list, link) for (struct conn_link *link = (list)->next; link != (list); link = link->next)
 
-/* All replies of an iteration share a ticket. It is taken before any reply leaves, so that the disk works while replies
- * of earlier tickets leave; and behind the records of all that the iteration has seen: an add to a filter is worth
- * nothing without the record that the filter was created, which another loop may be about to write. */
+/* All replies of an iteration share a ticket. It is taken before any reply is sent, so the disk works while replies of
+ * earlier tickets are sent. It is taken after the records of all changes that the iteration has seen: an add to a
+ * filter is useless without the record of the filter's creation, which another loop may be about to write. */
 void log_waits_hold_replies(struct log_waits *log)
 {
     struct journal *journal = server_journal(log->io->server);
@@ -48,7 +48,7 @@ void log_waits_hold_replies(struct log_waits *log)
     replies += CONN_OF(link, with_replies)->output.wrote;
     if (replies == 0)
         return;
-    registry_await_told(log->io->server->registry);
+    registry_await_records(log->io->server->registry);
     uint64_t ticket = journal ? journal_ticket(journal, log->io->index, replies) : 0;
     bool wait = ticket > atomic_load_explicit(&log->durable, memory_order_acquire);
     FOR_EACH_WITH_REPLIES(with_replies, link)

@@ -22,7 +22,7 @@ static void protocol_error(struct conn *conn)
 
 static void out_of_memory(struct conn *conn)
 {
-    conn_warn_closed(conn, "there is no memory for its command");
+    conn_warn_closed(conn, "out of memory for its command");
     conn_will_reply(conn);
     conn_drain(conn);
 }

@@ -85,7 +85,7 @@ static void probe(struct window *w)
     w->items.probed = run->end;
     run->wait = 0;
     run->staged = false;
-    run->hashed = filter && run->kind <= WINDOW_ADD && bloom_filter_can_be_asked(filter);
+    run->hashed = filter && run->kind <= WINDOW_ADD && bloom_filter_is_queryable(filter);
     if (!run->hashed) {
         if (filter && run->kind >= WINDOW_CUCKOO_QUERY && entry_is_cuckoo(run->entry) &&
             bloom_filter_missing_key(filter) == 0)

@@ -17,15 +17,15 @@
  *              now the others of those that have these bits                       (WINDOW_FETCH items later)
  *     finish:  answered, in the order of arrival                                  (WINDOW_FETCH items later)
  *
- * Runs are collected before the first step, so that no prefetch is under way while the next connection is read:
- * otherwise a receive takes some 0.3 us longer (measured), and the fetched lines may be evicted again.
+ * Runs are collected before the first step, so no prefetch runs while the next connection is read. Otherwise a receive
+ * takes some 0.3 us longer (measured), and the fetched lines may be evicted again.
  *
  * The slot and the header of the filter that was looked up last are in the cache, so their steps are skipped. A run of
  * WINDOW_AT_ONCE items or more on that filter, if it is small, is answered at once when no run is before it.
  *
- * All steps but the last have no effects; finish does all of them, in order, and looks again wherever an earlier
- * command of the window may have changed what the earlier steps saw. So the answers equal those of one-by-one
- * execution. Each run looks its filter up after it has arrived: a DEL or RENAME that was answered before is seen.
+ * Only the last step, finish, has effects, in order. It repeats a check wherever an earlier command of the window may
+ * have changed the result of an earlier step. So the answers equal those of one-by-one execution. Each run looks its
+ * filter up after it has arrived: a DEL or RENAME that was answered before is seen.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_WINDOW_H
@@ -124,8 +124,8 @@ struct window {
 int window_init(struct window *window, struct io *io, const struct log_waits *log, const struct fetches *fetches);
 void window_deinit(struct window *window);
 
-/* Takes a command in that the client's user may call; `database` is the client's, by its internal number, and there is
- * room for a prefix in front of the name (keyed.h). Its slices must stay valid until it is finished, at the latest by
+/* Adds a command that the client's user may call. `database` is the internal number of the client's database, and there
+ * is room for a prefix before the name (keyed.h). Its slices must stay valid until it is finished, at the latest by
  * window_flush(). `remember`: it was parsed from input, and window_push_repeated() may take similar ones. */
 void window_push(struct window *window, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
                  unsigned database, bool remember);

@@ -2,7 +2,7 @@
  * session, never the connection. The list of all sessions serves CLIENT LIST and the count of clients.
  *
  * Thread rule: only the worker that owns the connection writes a session. Other threads read it through
- * sessions_format() only, so the fields they see are set before the session is listed, or atomic, or (the strings)
+ * sessions_format() only. So its fields are set before the session is listed, or are atomic, or (the strings) are
  * changed by session_set() under the lock of the list. */
 #ifndef BLOOMERY_SESSION_H
 #define BLOOMERY_SESSION_H

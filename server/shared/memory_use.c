@@ -72,11 +72,11 @@ uint64_t memory_limited(const struct server *server)
 uint64_t memory_staying(const struct server *server)
 {
     uint64_t before = reclaimer_bytes(server->reclaimer), used = memory_limited(server);
-    uint64_t after = reclaimer_bytes(server->reclaimer), leaving = before > after ? before : after;
-    return leaving < used ? used - leaving : 0; /* others have replaced filters, and freed them, between the reads */
+    uint64_t after = reclaimer_bytes(server->reclaimer), evicting = before > after ? before : after;
+    return evicting < used ? used - evicting : 0; /* others have replaced filters, and freed them, between the reads */
 }
 
-bool memory_waits_for_leaving(const struct server *server, uint64_t bytes)
+bool memory_waits_for_eviction(const struct server *server, uint64_t bytes)
 {
     uint64_t limit = server_config(server)->memory.maxmemory;
     if (reclaimer_bytes(server->reclaimer) == 0)
@@ -84,7 +84,7 @@ bool memory_waits_for_leaving(const struct server *server, uint64_t bytes)
     return memory_limited(server) + bytes > (limit ? limit : 2 * memory_staying(server));
 }
 
-uint64_t memory_beside_bits(void *server)
+uint64_t memory_overhead(void *server)
 {
     struct memory_use use = {.bits = 0};
     count_filters(server, &use);

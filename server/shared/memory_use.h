@@ -51,7 +51,7 @@ uint64_t memory_used(const struct server *server); /* the sum of all parts */
  * so they take no memory from filters. The log has bounds of its own and each sync empties it: a burst of adds must not
  * be refused because the disk is a second behind. */
 uint64_t memory_limited(const struct server *server);
-uint64_t memory_beside_bits(void *server); /* the same without the bits; for bloom_pool_count_beside() */
+uint64_t memory_overhead(void *server); /* the same without the bits; for bloom_pool_set_overhead() */
 
 /* The bytes that maxmemory-clients allows; 0: any number. And those that clients hold: the sum of `held`. */
 uint64_t memory_clients_limit(const struct server *server, const struct config *config);
@@ -62,7 +62,7 @@ uint64_t memory_staying(const struct server *server);
 
 /* Whether a filter of `bytes` that replaces another one has to wait until removed filters are freed. So replaced
  * filters do not pile up: memory passes maxmemory by one of them at most, and without maxmemory it doubles at most. */
-bool memory_waits_for_leaving(const struct server *server, uint64_t bytes);
+bool memory_waits_for_eviction(const struct server *server, uint64_t bytes);
 
 uint64_t memory_use_dataset(const struct memory_use *use); /* bits and entries; the rest is overhead */
 uint64_t memory_use_limited(const struct memory_use *use); /* memory_limited() */

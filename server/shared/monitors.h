@@ -32,7 +32,7 @@ struct monitors {
     struct latency *latency;
     _Atomic(struct bf_totals *) totals; /* the last ones; NULL: never counted. Replaced as a whole, under RCU */
     atomic_bool counts_totals;          /* a thread is making new ones */
-    _Atomic uint64_t grown_base;        /* bloom_pool_grown() at the last CONFIG RESETSTAT */
+    _Atomic uint64_t grown_base;        /* bloom_pool_growths() at the last CONFIG RESETSTAT */
     _Atomic uint64_t peak_bytes;        /* the highest memory_used() so far */
 };
 

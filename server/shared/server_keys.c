@@ -29,7 +29,7 @@ int server_keys_load(struct server *server, const struct config *config, bool ma
     if (rc == 0)
         rc = key_file_read(fs, own.text, out, err);
     if (rc == 0)
-        log_notice(&server->log, "the key file %s has been made: without it KEYED filters cannot be asked", own.text);
+        log_notice(&server->log, "created the key file %s: without it KEYED filters cannot be queried", own.text);
     return rc;
 }
 
@@ -40,14 +40,14 @@ void server_keys_warn(struct server *server)
 
     for (size_t i = 0; i < n; i++)
         log_warning(&server->log,
-                    "the key %016" PRIx64 " is not here: its KEYED filters answer errors until the key file has it",
+                    "the key %016" PRIx64 " is missing: its KEYED filters return errors until the key file has it",
                     ids[i]);
 }
 
 void server_keys_replace(struct server *server, struct key_file *file)
 {
     if (bloom_keyring_set(server->pool, file ? file->secrets : NULL, file ? file->n : 0) != 0)
-        log_warning(&server->log, "the keys stay as they were: out of memory");
+        log_warning(&server->log, "the keys are unchanged: out of memory");
     key_file_free(file);
     server_keys_warn(server);
 }
@@ -69,7 +69,7 @@ static int load(struct server *server, bool make, struct errbuf *err)
     if (rc == 0 && file)
         server_keys_replace(server, file);
     else if (rc == 0 && bloom_keyring_first(server->pool))
-        log_warning(&server->log, "the key file is gone; its keys are in memory only: put it back from a backup");
+        log_warning(&server->log, "the key file is missing; its keys are in memory only: restore it from a backup");
     server_tls_unlock(server);
     return rc;
 }
@@ -79,7 +79,7 @@ void server_keys_reload(struct server *server)
     struct errbuf err = {""};
 
     if (load(server, false, &err) != 0)
-        log_warning(&server->log, "the keys stay as they were: %s", err.text);
+        log_warning(&server->log, "the keys are unchanged: %s", err.text);
 }
 
 void server_keys_make(struct server *server)

@@ -144,7 +144,7 @@ void server_tls_reload(struct server *server)
     }
     if (status || (context && !server_tls_may_replace(server, context, &err))) {
         tls_context_destroy(context);
-        log_warning(&server->log, "TLS: the certificates stay what they were: %s", err.text);
+        log_warning(&server->log, "TLS: the certificates are unchanged: %s", err.text);
     } else if (context) {
         server_tls_report(server, context);
         server_tls_replace(server, context);

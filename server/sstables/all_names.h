@@ -1,6 +1,6 @@
-/* all_names: the names of the data directory's filters and of SSTables' filters together, each once: a filter of the
- * data directory hides one of an SSTable that has the same name. SSTables' filters are in the database with the
- * internal number 0. `sstables` may be NULL.
+/* all_names: the names of the data directory's filters and of SSTables' filters, each once. A filter of the data
+ * directory hides an SSTable's filter of the same name. SSTables' filters are in the database with the internal number
+ * 0. `sstables` may be NULL.
  *
  * Thread: any, in an RCU read section. A name that `visit` receives is valid until the reader goes offline. */
 #ifndef BLOOMERY_ALL_NAMES_H

@@ -79,10 +79,10 @@ static bool take_events(struct sstables *s)
 /* Looks at the files of the events that have come; where these do not say all, or if it is time, at all directories.
  *
  * When may a file that was missed in an earlier round be forgotten? When the SSTables are known into which its keys may
- * have gone, and these were whole before it went. So the events that tell of them have come before this round took the
- * events, and each of them is known by now: it was met in this round or before, unless it had gone before it was looked
- * at. In that case its own successors are in question, whose events come in the next round. In directories without
- * events a round is proof in which nothing has changed.
+ * have gone, and these were whole before it went. So their events arrived before this round took the events, and each
+ * of them is known by now: it was found in this round or earlier, unless it disappeared before. In that case its own
+ * successors are in question, whose events come in the next round. In directories without events a round is proof in
+ * which nothing has changed.
  *
  * True: another round now may forget more, or find more. */
 static bool look(struct sstables *s, bool all)
@@ -94,10 +94,10 @@ static bool look(struct sstables *s, bool all)
     if (all)
         sstables_scan_all(s);
     bool proved = !all && !s->rounds.missed && !s->rounds.failed;
-    sstables_forget_gone(s, !proved ? 0 : s->unwatched ? s->rounds.proof : s->numbers.scans);
+    sstables_forget_removed(s, !proved ? 0 : s->unwatched ? s->rounds.proof : s->numbers.scans);
     if (s->rounds.changed)
         atomic_store(&s->changed_round, s->numbers.scans);
-    return s->rounds.missed || s->rounds.noticed || (all && s->gone > 0);
+    return s->rounds.missed || s->rounds.noticed || (all && s->missing > 0);
 }
 
 /* The rounds that follow from one another. False: there are more to come soon. */
@@ -109,7 +109,7 @@ static bool look_around(struct sstables *s, bool all)
         more = look(s, all && i == 0);
         lock_give(&s->lock);
     }
-    return !more && !s->leaving;
+    return !more && !s->retiring;
 }
 
 /* ---- the thread ---- */

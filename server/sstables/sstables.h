@@ -1,19 +1,19 @@
 /* sstables: the filters of the SSTables in watched directories (`sstable-dir`), under names of their own, read-only.
  *
- * They are in a registry of their own: no save, log, FLUSHALL or write can come near them, and all that reads finds
- * them by the same means as other filters. Cassandra and ScyllaDB own the files; here they are opened for reading only.
+ * They are in a separate registry: no save, log, FLUSHALL or write affects them, and readers find them like other
+ * filters. Cassandra and ScyllaDB own the files; here they are opened for reading only.
  *
  * At first a filter is a placeholder in quarantine with the reason SSTABLES_UNREAD: nothing is read before it is asked
- * for. sstables_read() then copies the file into memory, in a thread of the pool. It is not mapped: a page of a mapping
- * that is not in memory would hold up a loop for the disk, and one behind the end of a file that has been cut kills the
- * process. Of a copy neither is true, and it stays what it was when the file changes. A file that is no filter stays in
- * quarantine, with the reason.
+ * for. sstables_read() then copies the file into memory, in a thread of the pool. It is not mapped: a loop would wait
+ * for the disk at a page that is not in memory, and a page after the end of a truncated file kills the process. Of a
+ * copy neither is true, and it stays what it was when the file changes. A file that is no filter stays in quarantine,
+ * with the reason.
  *
  * A thread watches the directories (inotify), and looks at all of them every SSTABLES_RESCAN_MS besides. A file is
- * taken when the TOC.txt beside it exists, which both databases write last; or when it has not changed for
- * SSTABLES_TOC_MS, since both read SSTables without a TOC.txt, too. An SSTable that has no filter
- * (bloom_filter_fp_chance 1) gets a name, too, in quarantine for that reason. A file that has gone is forgotten when
- * all are known that had come before; not because one of `sstable-dir` as a whole is lost.
+ * added when its TOC.txt exists, which both databases write last; or when it has not changed for SSTABLES_TOC_MS, since
+ * both databases also read SSTables without a TOC.txt. An SSTable that has no filter (bloom_filter_fp_chance 1) gets a
+ * name, too, in quarantine for that reason. A file that has gone is forgotten when all are known that had come before;
+ * not because one of `sstable-dir` as a whole is lost.
  *
  * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; what reads of the table do
  * not use comes behind its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... While several files
@@ -58,9 +58,8 @@ struct entry *sstables_find(const struct sstables *sstables, struct slice name);
 /* The same, as registry_pin(). */
 struct entry *sstables_pin(struct sstables *sstables, struct slice name);
 
-/* A question to many filters that goes offline meanwhile holds what it may not have come to yet: from sstables_hold()
- * to sstables_release() with its result no filter is taken out whose keys are in filters that were not there at the
- * start.
+/* A long query of many filters protects filters that it has not reached yet. From sstables_hold() to sstables_release()
+ * with its result, no filter is removed if its keys are in filters that did not exist at the start.
  */
 unsigned sstables_hold(struct sstables *sstables);
 void sstables_release(struct sstables *sstables, unsigned hold);

@@ -1,6 +1,6 @@
-/* Whether a filter has the keys of its SSTable. A Filter.db has no checksum, and a false "certainly not" is the one
- * answer that must not be given: so the first and the last keys of the SSTable are asked for when a file is read.
- * Damage anywhere else is for `bloomery verify`, which asks for all. */
+/* Whether a filter has the keys of its SSTable. A Filter.db has no checksum, and a false "certainly not" must never
+ * occur. So the daemon queries a filter for the first and the last keys of its SSTable when it reads the file. Damage
+ * anywhere else is for `bloomery verify`, which asks for all. */
 #include <limits.h>
 
 #include "bloom_filter.h"
@@ -20,8 +20,8 @@ struct last_keys {
 static bool refuse(struct errbuf *err, const char *which)
 {
     errbuf_set(err,
-               "it lacks %s keys of its SSTable: it is damaged, or its bits have the layout of another version; "
-               "'bloomery verify' says more",
+               "it lacks %s keys of its SSTable: it is damaged, or its bits have the layout of another version; run "
+               "'bloomery verify'",
                which);
     return false;
 }

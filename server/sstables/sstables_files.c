@@ -1,13 +1,13 @@
 /* Records of files: their names, their placeholders, and how they are forgotten.
  *
- * A compaction writes new SSTables, makes them whole, and removes the old ones. A scan that runs
- * meanwhile may pass the place of the new one before it is there, and miss the old one a moment later. So a
- * file that is missed keeps its filter, in memory or named as one that cannot be read, until it is proved that all have
- * been met that had come before it went (sstables_forget_gone()); and until no question runs that may have passed their
- * names before they were there.
+ * A compaction writes new SSTables, completes them, and removes the old ones. A concurrent scan may pass the place of
+ * the new SSTable before it exists, and miss the old one a moment later. So a missing file keeps its filter, in memory
+ * or reported as unreadable, until the daemon has found all files that existed before its removal
+ * (sstables_forget_removed()). The filter also stays until all queries have ended that may have passed their names
+ * before these files existed.
  *
- * A name that several files would have is nobody's: each has its path behind it. So a name follows from the paths of
- * the files that are there, and never from the order in which they were met. */
+ * If several files would have one name, none gets it: each name has the file's path as a suffix. So a name follows from
+ * the paths of the existing files, and never from the order of their discovery. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@
 #include "sstables_internal.h"
 
 #define COMPONENT "-Filter.db"
-#define NO_FILTER "the SSTable has no Filter.db, so it cannot be ruled out"
+#define NO_FILTER "the SSTable has no Filter.db: it may hold the key"
 
-/* A file that has been missed in so many rounds of all directories is forgotten without a proof: where directories that
- * the kernel does not watch change all the time there may be none. */
+/* A file that is missing in this many rounds of all directories is forgotten without proof: in constantly changing
+ * directories without watches there may be no proof. */
 #define PATIENCE 6
 
 static struct slice name_of(const struct sstable *file)
@@ -57,7 +57,7 @@ static struct sstable *of_base(struct hash_link *link, const char *base, size_t 
 {
     for (; link; link = hash_table_next(link)) {
         struct sstable *file = HASH_OBJECT(link, struct sstable, by_base);
-        if (file->base_len == len && memcmp(file->name, base, len) == 0 && !(there && file->gone))
+        if (file->base_len == len && memcmp(file->name, base, len) == 0 && !(there && file->missing))
             return file;
     }
     return NULL;
@@ -204,7 +204,7 @@ void sstables_forget(struct sstables *s, struct sstable *file)
     hash_table_remove(&s->tables.by_base, &file->by_base);
     (void)registry_delete(s->registry, name_of(file));
     s->numbers.filters--;
-    s->gone -= file->gone != 0;
+    s->missing -= file->missing != 0;
     s->rounds.changed = true;
     file_free(file);
 }
@@ -223,8 +223,7 @@ static void rename_file(struct sstables *s, struct sstable *file, char *name)
     sstables_miss(s, file);
 }
 
-/* Of the files that would have the name of this one: if one of them is there, it has the name, as soon as nobody else
- * has it; if several are, nobody has. */
+/* Of the files with one name: a single file gets the name as soon as it is free; if there are several, none gets it. */
 static void settle_names(struct sstables *s, const struct sstable *any)
 {
     size_t len = any->base_len;
@@ -235,7 +234,7 @@ static void settle_names(struct sstables *s, const struct sstable *any)
     if (!of_base(hash_table_next(&first->by_base), base.ptr, len, true)) {
         if (!holder)
             rename_file(s, first, strndup(base.ptr, len));
-    } else if (holder && !holder->gone) {
+    } else if (holder && !holder->missing) {
         rename_file(s, holder, whole_name(base.ptr, len, holder->path));
     }
 }
@@ -244,9 +243,9 @@ static void settle_names(struct sstables *s, const struct sstable *any)
 static bool is_gone(struct sstables *s, const char *path)
 {
     lock_give(&s->lock);
-    bool gone = access(path, F_OK) != 0 && errno == ENOENT;
+    bool missing = access(path, F_OK) != 0 && errno == ENOENT;
     lock_take(&s->lock);
-    return gone;
+    return missing;
 }
 
 /* The file gets the name that it may share if nobody has it. */
@@ -255,7 +254,7 @@ static void add_file(struct sstables *s, struct watched_dir *dir, const char *pa
 {
     size_t len = strlen(base);
     struct sstable *holder = sstables_by_name(s, (struct slice){base, len});
-    if (holder && !holder->gone && !has_no_filter(holder) && is_gone(s, holder->path))
+    if (holder && !holder->missing && !has_no_filter(holder) && is_gone(s, holder->path))
         sstables_miss(s, holder); /* it was moved to where the new file is */
     if (!holder && !first_of_base(s, base, len, true)) {
         add_record(s, dir, path, base, len, stamp);
@@ -277,12 +276,12 @@ static bool same_stamp(const struct sstable_stamp *a, const struct sstable_stamp
 void sstables_keep(struct sstables *s, struct sstable *file)
 {
     file->seen = s->numbers.scans;
-    if (!file->gone)
+    if (!file->missing)
         return;
-    file->gone = 0;
+    file->missing = 0;
     file->missed = 0;
-    file->leaving = false;
-    s->gone--;
+    file->retiring = false;
+    s->missing--;
     s->rounds.changed = true;
     settle_names(s, file);
 }
@@ -311,22 +310,22 @@ void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path
 
 void sstables_miss(struct sstables *s, struct sstable *file)
 {
-    if (file->gone || (file->dir->root->lost && !file->replaced))
+    if (file->missing || (file->dir->root->lost && !file->replaced))
         return;
-    file->gone = s->numbers.scans;
-    s->gone++;
+    file->missing = s->numbers.scans;
+    s->missing++;
     s->rounds.changed = s->rounds.noticed = true;
 }
 
 /* ---- forgetting ---- */
 
 /* Forgets the files marked as leaving. A file with a part of such a name may get the whole name now. */
-static void forget_leaving(struct sstables *s)
+static void forget_retired(struct sstables *s)
 {
     for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         for (struct sstable *file = dir->files, *next; file; file = next) {
             next = file->next;
-            if (!file->leaving)
+            if (!file->retiring)
                 continue;
             struct sstable *other = first_of_base(s, file->name, file->base_len, true);
             sstables_forget(s, file);
@@ -334,29 +333,29 @@ static void forget_leaving(struct sstables *s)
                 settle_names(s, other);
         }
     }
-    s->leaving = false;
+    s->retiring = false;
 }
 
-static bool mark_leaving(struct sstables *s, uint64_t proof)
+static bool mark_retiring(struct sstables *s, uint64_t proof)
 {
     bool any = false;
     for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         for (struct sstable *file = dir->files; file; file = file->next) {
-            file->leaving = file->gone && (file->gone < proof || file->missed >= PATIENCE);
-            any |= file->leaving;
+            file->retiring = file->missing && (file->missing < proof || file->missed >= PATIENCE);
+            any |= file->retiring;
         }
     }
     return any;
 }
 
-void sstables_forget_gone(struct sstables *s, uint64_t proof)
+void sstables_forget_removed(struct sstables *s, uint64_t proof)
 {
     struct sstable_questions *questions = &s->questions;
     unsigned before = !atomic_load(&questions->now);
-    if (s->gone > 0 && !s->leaving && mark_leaving(s, proof)) {
-        s->leaving = true;
+    if (s->missing > 0 && !s->retiring && mark_retiring(s, proof)) {
+        s->retiring = true;
         before = atomic_fetch_xor(&questions->now, 1);
     }
-    if (s->leaving && atomic_load(&questions->running[before]) == 0)
-        forget_leaving(s);
+    if (s->retiring && atomic_load(&questions->running[before]) == 0)
+        forget_retired(s);
 }

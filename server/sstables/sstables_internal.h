@@ -34,9 +34,9 @@ struct watched_dir {
     struct sstable *files;
     struct watched_dir *root; /* the one of sstable-dir that it is below; of a root: itself */
 
-    /* Of a root: the directory that its files were last met in; and whether it cannot be read, or another directory
-     * without SSTables is in its place, as where a file system is not mounted, until there are SSTables
-     * again. Then nothing below it is gone. */
+    /* Of a root: the directory in which its files were last found; and whether it is lost. A root is lost if it is
+     * unreadable, or if another directory without SSTables replaces it, such as an empty mount point. Then nothing
+     * below it is gone. */
     dev_t home_device;
     ino_t home_inode;
     bool lost;
@@ -54,14 +54,14 @@ struct sstable {
     struct sstable_stamp stamp;
     enum bloom_variant variant;
     enum sstable_state state;
-    bool retry;      /* broken for a reason that may pass without a change of the file: read again after a while */
-    bool reading;    /* by a thread, without the lock */
-    bool replaced;   /* the file has another record, under another name: this one is as one whose file has gone */
-    bool leaving;    /* forgotten as soon as the questions end that have begun before */
-    uint64_t id;     /* of its entry */
-    uint64_t seen;   /* the last round that met it */
-    uint64_t gone;   /* the round that noticed that it has gone; 0: it is there */
-    unsigned missed; /* rounds of all directories since then */
+    bool retry;       /* broken for a reason that may pass without a change of the file: read again after a while */
+    bool reading;     /* by a thread, without the lock */
+    bool replaced;    /* the file has another record, under another name: this one is as one whose file has gone */
+    bool retiring;    /* forgotten as soon as the questions end that have begun before */
+    uint64_t id;      /* of its entry */
+    uint64_t seen;    /* the last round that met it */
+    uint64_t missing; /* the round that noticed that it has gone; 0: it is there */
+    unsigned missed;  /* rounds of all directories since then */
 };
 
 /* Questions that are being answered, in two generations: `now` is that of new ones. */
@@ -114,12 +114,12 @@ struct sstables {
     struct sstables_tables tables;
     struct watched_dir *first_dir;
     struct sstables_numbers numbers; /* `scans` is the number of the round */
-    size_t gone;                     /* records whose file has gone */
+    size_t missing;                  /* records whose file has gone */
     size_t unwatched;                /* directories that the kernel does not watch */
     struct sstables_rounds rounds;
-    bool leaving; /* records are */
+    bool retiring; /* records are */
     struct sstables_look look;
-    bool told_unwatched; /* it has been logged */
+    bool reported_unwatched; /* it has been logged */
 
     struct sstables_watcher watcher;
 };
@@ -140,9 +140,9 @@ void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path
 void sstables_keep(struct sstables *s, struct sstable *file); /* it is there, and was not looked at */
 void sstables_miss(struct sstables *s, struct sstable *file); /* it is not, unless its root is lost */
 
-/* Forgets the files that had been noticed to be gone before the round `proof`, and those that have been missed for long
- * (SSTABLES_PATIENCE), unless a question runs that has begun before. */
-void sstables_forget_gone(struct sstables *s, uint64_t proof);
+/* Forgets the files noticed as missing before the round `proof`, and files that are missing for long
+ * (SSTABLES_PATIENCE), unless an earlier query still runs. */
+void sstables_forget_removed(struct sstables *s, uint64_t proof);
 void sstables_forget(struct sstables *s, struct sstable *file); /* at once */
 
 /* Whether the filter, which was read from `path`, has keys of its SSTable (sstables_check.c); also true where there is

@@ -32,7 +32,7 @@ static bool read_exactly(struct reading *reading, int fd, void *into, uint64_t l
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            errbuf_set(&reading->err, "its file %s", n == 0 ? "became shorter while it was read" : strerror(errno));
+            errbuf_set(&reading->err, "its file %s", n == 0 ? "was truncated while it was read" : strerror(errno));
             reading->retry = n < 0;
             return false;
         }
@@ -118,7 +118,7 @@ static bool prepare(struct sstables *s, struct reading *reading, struct slice na
         bloom_class_release(class);
         reading->retry = status != REGISTRY_OK; /* a limit, or no memory */
         if (status == REGISTRY_LIMIT)
-            errbuf_prefix(&reading->err, "there is no room for it in memory (maxmemory, bf-max-filter-bytes)");
+            errbuf_prefix(&reading->err, "not enough memory for it (maxmemory, bf-max-filter-bytes)");
     } else {
         reading->retry = status == -ENOMEM;
     }

@@ -21,8 +21,8 @@
 #define MAX_DEPTH 12 /* of directories below one of sstable-dir */
 /* ---- records of directories ---- */
 
-/* Another path may lead to the same directory, which has one watch: the kernel tells that it is gone (IN_IGNORED), and
- * the directory is watched again when it is looked at for that. */
+/* Another path may lead to the same directory, which has one watch. The kernel reports the end of the watch
+ * (IN_IGNORED), and the next scan of the directory watches it again. */
 static void unwatch_dir(struct sstables *s, struct watched_dir *dir)
 {
     if (dir->watch >= 0)
@@ -185,7 +185,7 @@ void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *f
     }
     strcpy(s->look.path, filter);
     s->look.round = s->numbers.scans;
-    s->rounds.missed |= created && is_component(&name, "TOC.txt") && (!file || file->gone);
+    s->rounds.missed |= created && is_component(&name, "TOC.txt") && (!file || file->missing);
 }
 
 /* ---- directories ---- */
@@ -236,7 +236,7 @@ static bool is_gone(int error)
 static void note_error(struct sstables *s, struct watched_dir *dir, int error)
 {
     if (error && error != dir->error && dir != dir->root && !is_gone(error))
-        log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; it is looked at again every %d s", dir->path,
+        log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; the next scan is in %d s", dir->path,
                   strerror(error), SSTABLES_RESCAN_MS / 1000);
     dir->error = error;
 }
@@ -259,13 +259,13 @@ static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct 
     if (s->watcher.inotify >= 0 && dir->watch < 0)
         error = errno;
     lock_take(&s->lock);
-    if (dir->watch >= 0 || s->told_unwatched || (s->watcher.inotify >= 0 && error != ENOSPC))
+    if (dir->watch >= 0 || s->reported_unwatched || (s->watcher.inotify >= 0 && error != ENOSPC))
         return;
     log_write(s->log, LOG_LEVEL_WARNING,
-              "sstable-dir: the kernel watches no more directories (fs.inotify.max_user_watches, "
-              "fs.inotify.max_user_instances): changes are noticed every %d s",
+              "sstable-dir: the kernel has no free watches (fs.inotify.max_user_watches, "
+              "fs.inotify.max_user_instances): the directories are scanned every %d s",
               SSTABLES_RESCAN_MS / 1000);
-    s->told_unwatched = true;
+    s->reported_unwatched = true;
 }
 
 /* ---- roots ---- */
@@ -291,13 +291,13 @@ static bool is_elsewhere(const struct sstables *s, const struct watched_dir *roo
 
 static void tell_of_root(struct sstables *s, const struct watched_dir *root, const struct watched_dir *before)
 {
-    const char *why = root->error ? strerror(root->error) : "a directory without SSTables is in its place";
+    const char *why = root->error ? strerror(root->error) : "another directory without SSTables has replaced it";
     if (!root->lost && before->lost)
-        log_write(s->log, LOG_LEVEL_NOTICE, "sstable-dir: %s is there again", root->path);
+        log_write(s->log, LOG_LEVEL_NOTICE, "sstable-dir: %s is back", root->path);
     if (!root->lost || (before->lost && before->error == root->error))
         return;
     log_write(s->log, LOG_LEVEL_WARNING,
-              "sstable-dir: %s: %s; filters below it that stay: %zu; it is looked at again every %d s", root->path, why,
+              "sstable-dir: %s: %s; kept filters below it: %zu; the directory is scanned every %d s", root->path, why,
               filters_of_root(s, root, false), SSTABLES_RESCAN_MS / 1000);
 }
 

@@ -178,7 +178,7 @@ static int by_answers(const void *a, const void *b)
 
 /* The lock is taken for one thread at a time: workers want it, too (BF.INFO). Threads that come or go meanwhile may be
  * missed, or counted twice. */
-size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t n)
+size_t counters_most_queried(struct counters *counters, uint64_t *ids_out, size_t n)
 {
     size_t ntotals = 0, merged = 0;
     struct usage_total *totals = NULL;

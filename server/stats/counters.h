@@ -47,7 +47,7 @@ void counters_forget_usage(struct counters *counters, uint64_t filter_id);
 
 /* The ids of at most `n` filters with the most answered queries, in no order. Only counted filters (usage.h) take part.
  * Returns their number; 0 without memory. Not on a loop. */
-size_t counters_most_asked(struct counters *counters, uint64_t *ids_out, size_t n);
+size_t counters_most_queried(struct counters *counters, uint64_t *ids_out, size_t n);
 
 /* CONFIG RESETSTAT. Not on a loop: it sums all counters. */
 void counters_reset(struct counters *counters);

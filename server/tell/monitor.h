@@ -1,8 +1,7 @@
 /* monitor: the lines of MONITOR: one for each command that runs, in Redis's form.
  *
- * A loop collects the lines of an iteration and publishes them as one message before the replies of these commands
- * leave: so a command that was answered comes before all later ones. Without a monitor a command pays one comparison.
- * Thread: the loop's. */
+ * A loop collects the lines of an iteration and publishes them as one message before it sends the replies. So an
+ * answered command precedes all later commands. Without a monitor a command pays one comparison. Thread: the loop's. */
 #ifndef BLOOMERY_MONITOR_H
 #define BLOOMERY_MONITOR_H
 

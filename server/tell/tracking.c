@@ -210,9 +210,9 @@ static bool tell_of(struct tracker *tracker, struct slice name)
     struct reply reply = {.buf = &names, .version = 3};
     reply_array(&reply, 1);
     reply_bulk(&reply, name.ptr, name.len);
-    bool told = !buf_failed(&names) && tracking_tell(tracker, (struct slice){buf_head(&names), buf_len(&names)});
+    bool notified = !buf_failed(&names) && tracking_tell(tracker, (struct slice){buf_head(&names), buf_len(&names)});
     buf_deinit(&names);
-    return told;
+    return notified;
 }
 
 static void look_at_some(struct tracker *tracker, size_t most)

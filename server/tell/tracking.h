@@ -7,17 +7,17 @@
  * nothing for this.
  *
  * A message that concerns a read of the connection's own running command comes behind its reply: a connection with a
- * running command is not checked. When the notes would take more than TRACKING_MAX_BYTES, or memory runs out, a message
- * tells the client to drop all answers; likewise when all connections have more than tracking-table-max-keys, and after
- * FLUSHALL and FLUSHDB.
+ * running command is not checked. A message tells the client to drop all answers when the notes exceed
+ * TRACKING_MAX_BYTES, when memory runs out, when all connections exceed tracking-table-max-keys, and after FLUSHALL and
+ * FLUSHDB.
  *
  * With REDIRECT another connection is told, by a message to its loop. With NOLOOP a name is forgotten, before the
  * client changes the filter itself, unless it has changed already.
  *
- * With BCAST nothing is noted: every change of a filter passes its name to a hub (broadcast.h), which collects the
- * names for the clients of their prefixes and wakes the loops of these. A message for a client with a running command
- * is kept back until the end of it; more than TRACKING_MAX_BYTES of messages become one that tells the client to drop
- * all answers. With NOLOOP such a client's commands set the author of the changes that they make.
+ * With BCAST nothing is noted. Every change of a filter passes its name to a hub (broadcast.h), which collects the
+ * names for the clients of matching prefixes and wakes their loops. A message for a client with a running command waits
+ * until the command ends. More than TRACKING_MAX_BYTES of messages become one message to drop all answers. With NOLOOP
+ * such a client's commands set the author of the changes that they make.
  *
  * Thread: the loop's, but for tracking_wake(). */
 #ifndef BLOOMERY_TRACKING_H

@@ -1,8 +1,8 @@
 /* CLIENT TRACKING ON BCAST: messages about all changes of names with a prefix (broadcast.h).
  *
- * Its use: a client that caches answers of very many filters costs the server the memory of its prefixes, since no
- * table of the names that it has read is kept, and none of its reads is noted. The client pays with messages about
- * names that it has never read. */
+ * A client that caches answers of very many filters then costs the server only the memory of its prefixes: the server
+ * keeps no table of names, and notes none of its reads. The client pays with messages about names that it has never
+ * read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,10 +53,10 @@ static void hold(struct tracker *tracker, struct slice names)
 
 void tracking_broadcast_release(struct tracker *tracker)
 {
-    bool told = true;
-    for (const struct held *held = tracker->first_held; held && told; held = held->next)
-        told = tracking_tell(tracker, (struct slice){held->names, held->len});
-    if (told)
+    bool notified = true;
+    for (const struct held *held = tracker->first_held; held && notified; held = held->next)
+        notified = tracking_tell(tracker, (struct slice){held->names, held->len});
+    if (notified)
         tracking_broadcast_drop(tracker);
     else
         tell_of_all_later(tracker);

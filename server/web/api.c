@@ -432,11 +432,11 @@ static uint64_t bits_of(const struct bloom_shape *shape)
 
 /* `away`: its bits are not in memory. In a cuckoo filter the slots of a bucket stand for the hash functions, and the
  * share of slots that are taken for that of bits that are set. */
-static void write_layer(const struct bloom_filter *filter, const struct bloom_layer_view *layer, bool away,
+static void write_layer(const struct bloom_filter *filter, const struct bloom_layer_view *layer, bool evicted,
                         uint64_t sample, struct buf *out)
 {
     struct bloom_state state = {0};
-    if (!away)
+    if (!evicted)
         bloom_layer_state_sampled(layer, sample, &state);
     json_begin(out, NULL, '{');
     json_count(out, "items", layer->items);
@@ -444,21 +444,21 @@ static void write_layer(const struct bloom_filter *filter, const struct bloom_la
     json_count(out, "bits", bits_of(&layer->shape));
     json_count(out, "k", layer->shape.k);
     json_real(out, "asked", layer->error_rate);
-    real_unless(away, out, "rate", state.rate);
-    real_unless(away, out, "bitsSet", state.fill_ratio);
-    real_unless(away, out, "estimated", state.estimated_items);
+    real_unless(evicted, out, "rate", state.rate);
+    real_unless(evicted, out, "bitsSet", state.fill_ratio);
+    real_unless(evicted, out, "estimated", state.estimated_items);
     if (bloom_filter_forgets(filter))
         write_part(filter, layer, out);
     json_end(out, '}');
 }
 
-static void write_layers(const struct bloom_filter *filter, unsigned n, bool away, struct buf *out)
+static void write_layers(const struct bloom_filter *filter, unsigned n, bool evicted, struct buf *out)
 {
     json_begin(out, "each", '[');
     for (unsigned i = 0; i < n; i++) {
         struct bloom_layer_view layer;
         bloom_filter_layer(filter, i, &layer);
-        write_layer(filter, &layer, away, filter_facts_sample(n), out);
+        write_layer(filter, &layer, evicted, filter_facts_sample(n), out);
     }
     json_end(out, ']');
 }
@@ -469,9 +469,9 @@ static void write_filter(struct server *server, struct entry *entry, struct filt
     filter_facts_measure(server, entry, facts);
     json_begin(out, NULL, '{');
     filter_facts_json(facts, out);
-    json_bool(out, "away", facts->away);
-    real_unless(facts->away, out, "bitsSet", facts->bits_set);
-    real_unless(facts->away, out, "measured", facts->measured_rate);
+    json_bool(out, "away", facts->evicted);
+    real_unless(facts->evicted, out, "bitsSet", facts->bits_set);
+    real_unless(facts->evicted, out, "measured", facts->measured_rate);
     if (filter_facts_observed(facts, &observed))
         json_real(out, "observed", observed);
     else
@@ -486,7 +486,7 @@ static void write_filter(struct server *server, struct entry *entry, struct filt
     }
     write_window(bloom_filter_params(entry_shape(entry)), out);
     write_key(bloom_filter_params(entry_shape(entry))->key, out);
-    write_layers(entry_shape(entry), facts->layers, facts->away, out);
+    write_layers(entry_shape(entry), facts->layers, facts->evicted, out);
 }
 
 static bool write_named(struct server *server, struct slice key, struct buf *out)

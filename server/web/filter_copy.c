@@ -45,14 +45,15 @@ struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, cons
     const struct bloom_filter *filter = entry_filter(entry);
     struct bloom_layer_view first;
     struct filter_copy *copy = NULL;
-    *reason_out = "its bits are not in memory; a query brings them back";
+    *reason_out = "its bits are not in memory; a query reloads them";
     if (filter)
         bloom_filter_layer(filter, 0, &first);
     if (filter && entry_is_cuckoo(entry)) {
-        *reason_out = "it is a cuckoo filter, which has no bits to copy; CF.MEXISTS asks it, CF.SCANDUMP dumps it";
+        *reason_out = "this is a cuckoo filter, which has no bits to copy; query it with CF.MEXISTS, dump it with "
+                      "CF.SCANDUMP";
     } else if (filter) {
         unsigned n = bloom_filter_nlayers(filter);
-        *reason_out = "there is no memory for this reply";
+        *reason_out = "out of memory for this reply";
         copy = calloc(1, sizeof(*copy) + n * sizeof(copy->layers[0]));
         if (copy) {
             copy->entry = entry;

@@ -1,6 +1,5 @@
-/* filter_copy: the bits of a filter as the body of a reply, made piece by piece while the filter is used: its layers as
- * Filter.db files one behind the other, the oldest first; in RedisBloom's layout as files of bits_file.h
- * (docs/LOCAL.md).
+/* filter_copy: the bits of a filter as the body of a reply, produced in pieces while the filter is in use. The body has
+ * its layers as Filter.db files, the oldest first; in RedisBloom's layout as files of bits_file.h (docs/LOCAL.md).
  *
  * Items that were there at the begin are in the copy, unless a window forgets them meanwhile; later ones may be. Layers
  * that the filter gets later are not in it.

@@ -37,10 +37,10 @@ bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct 
 /* Field by field: the name is large, and most filters of a pass are only counted. */
 static void clear(struct filter_facts *facts)
 {
-    facts->quarantined = facts->fixed = facts->cuckoo = facts->away = false;
+    facts->quarantined = facts->fixed = facts->cuckoo = facts->evicted = false;
     facts->items = facts->capacity = facts->bytes = 0;
     facts->layers = 0;
-    facts->asked = facts->rate = 0;
+    facts->requested_rate = facts->rate = 0;
     facts->oldest_s = NAN;
 }
 
@@ -76,7 +76,7 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
         facts_out->capacity = bloom_filter_capacity(filter);
     facts_out->cuckoo = bloom_params_is_cuckoo(bloom_filter_params(filter));
     facts_out->fixed = bloom_filter_params(filter)->expansion == 0;
-    facts_out->asked = bloom_filter_params(filter)->error_rate;
+    facts_out->requested_rate = bloom_filter_params(filter)->error_rate;
     facts_out->rate = 0 - expm1(log_absent);
 }
 
@@ -93,7 +93,7 @@ void filter_facts_measure(struct server *server, struct entry *entry, struct fil
 {
     const struct bloom_filter *filter = entry_filter(entry);
     counters_usage(server->stats.counters, entry->id, &facts->usage);
-    facts->away = !filter && entry_shape(entry);
+    facts->evicted = !filter && entry_shape(entry);
     if (!filter)
         return;
     struct bloom_state state;

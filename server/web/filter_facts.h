@@ -22,23 +22,23 @@ struct name_text {
     char text[NAME_TEXT_SIZE]; /* valid UTF-8 without control characters */
 };
 
-/* Short names of valid UTF-8 without control characters are shown as they are. In others each byte that is neither is
- * \xHH, what is beyond NAME_TEXT_MAX bytes is left out, and a '~' with 16 digits of the name's hash follows, so that
- * different names have different texts. */
+/* Short names of valid UTF-8 without control characters are shown as they are. In other names each unprintable byte is
+ * \xHH, and bytes after NAME_TEXT_MAX are left out. A '~' with 16 digits of the name's hash follows, so different names
+ * have different texts. */
 void name_text(struct slice name, struct name_text *text_out);
 
 struct filter_facts {
     bool quarantined; /* all that follows but the name is 0 then */
     bool fixed;       /* it does not grow */
     bool cuckoo;      /* a cuckoo filter: slots stand for bits */
-    bool away;        /* by filter_facts_measure(): its bits are not in memory; what follows from them is 0 */
+    bool evicted;     /* by filter_facts_measure(): its bits are not in memory; what follows from them is 0 */
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
     unsigned layers;
-    uint64_t bytes;  /* of bits */
-    double asked;    /* the rate of false positives that was asked for */
-    double oldest_s; /* of a window: the age of its oldest part that is not forgotten; otherwise NAN */
-    double rate;     /* the present one, expected from the numbers of items */
+    uint64_t bytes;        /* of bits */
+    double requested_rate; /* the rate of false positives that was asked for */
+    double oldest_s;       /* of a window: the age of its oldest part that is not forgotten; otherwise NAN */
+    double rate;           /* the present one, expected from the numbers of items */
 
     unsigned db; /* the number of its database */
     struct name_text name;

@@ -18,7 +18,7 @@
 #include "server.h"
 
 #define ITEMS     "/items"
-#define NO_FILTER "there is no such filter"
+#define NO_FILTER "no such filter"
 
 static bool asks_for_items(const struct http_head *head)
 {
@@ -45,12 +45,12 @@ static char *read_key(struct web_request *request, size_t end, struct slice *key
     int64_t db = 0;
     if (http_argument(&request->head, "db", &number) &&
         (!slice_to_int64(number, &db) || db < 0 || db >= server_config(server)->data.databases)) {
-        web_reply_text(request, HTTP_BAD_REQUEST, "db is the number of a database");
+        web_reply_text(request, HTTP_BAD_REQUEST, "db must be the number of a database");
         return NULL;
     }
     char *bytes = malloc(name.len + DATABASE_PREFIX);
     if (!bytes) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "there is no memory for this reply");
+        web_reply_text(request, HTTP_UNAVAILABLE, "out of memory for this reply");
         return NULL;
     }
     *key_out = key_write(bytes, registry_database(server->registry, (unsigned)db), name);
@@ -78,7 +78,7 @@ static struct entry *take_filter(struct web_request *request, size_t end, const 
     } else if ((entry = registry_pin(request->web->server->registry, key)) == NULL) {
         web_reply_text(request, HTTP_NOT_FOUND, NO_FILTER);
     } else if (entry_quarantine_reason(entry)) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "the filter is quarantined; BF.INFO tells why");
+        web_reply_text(request, HTTP_UNAVAILABLE, "the filter is quarantined; BF.INFO shows the reason");
         entry_unpin(entry);
         entry = NULL;
     }
@@ -136,7 +136,7 @@ static void answer_copy(struct web_request *request, struct filter_copy *copy)
     if (ranged < 0) {
         filter_copy_limit(copy, 0, 0);
         buf_appendf(&request->more_fields, "Content-Range: bytes */%" PRIu64 "\r\n", size);
-        web_reply_text(request, HTTP_RANGE_NOT_SATISFIABLE, "the range has no byte of the filter");
+        web_reply_text(request, HTTP_RANGE_NOT_SATISFIABLE, "the range is outside the filter");
         return;
     }
     if (ranged) {
@@ -186,17 +186,17 @@ void filter_page_items(struct web_request *request)
     struct entry *entry = take_filter(request, strlen(ITEMS), "bf.mexists");
     const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
     if (filter && entry_is_cuckoo(entry)) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "it is a cuckoo filter: CF.MEXISTS asks it");
+        web_reply_text(request, HTTP_UNAVAILABLE, "this is a cuckoo filter: query it with CF.MEXISTS");
     } else if (filter && bloom_filter_missing_key(filter)) {
         char text[100];
-        snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is not here",
+        snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is missing",
                  bloom_filter_missing_key(filter));
         web_reply_text(request, HTTP_UNAVAILABLE, text);
     } else if (filter) {
         write_answers(request, filter);
         web_reply(request, HTTP_OK, "application/json");
     } else if (entry) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "its bits are not in memory; a query brings them back");
+        web_reply_text(request, HTTP_UNAVAILABLE, "its bits are not in memory; a query reloads them");
     }
     if (entry)
         entry_unpin(entry);

@@ -57,7 +57,7 @@ static double number_of(const struct filter_facts *facts, enum sort_key sort)
     case SORT_RATE:
         return facts->rate;
     case SORT_OVER:
-        return facts->asked > 0 ? facts->rate / facts->asked : 0;
+        return facts->requested_rate > 0 ? facts->rate / facts->requested_rate : 0;
     case SORT_BYTES:
         return (double)facts->bytes;
     case SORT_LAYERS:
@@ -254,7 +254,7 @@ void filter_facts_json(const struct filter_facts *facts, struct buf *out)
     json_count(out, "layers", facts->layers);
     json_count(out, "bytes", facts->bytes);
     json_real(out, "fill", fill_of(facts));
-    json_real(out, "asked", facts->asked);
+    json_real(out, "asked", facts->requested_rate);
     json_real(out, "rate", facts->rate);
 }
 

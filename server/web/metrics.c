@@ -297,7 +297,7 @@ static double value(const struct filter_facts *f, double number)
 
 static double from_bits(const struct filter_facts *f, double number)
 {
-    return f->away ? NAN : value(f, number);
+    return f->evicted ? NAN : value(f, number);
 }
 
 static double observed(const struct filter_facts *f)

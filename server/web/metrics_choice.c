@@ -67,7 +67,7 @@ int metrics_choice_begin(struct metrics_choice *choice, struct server *server)
         return -ENOMEM;
     }
     if (top > 0)
-        choice->nids = counters_most_asked(server->stats.counters, choice->ids, top);
+        choice->nids = counters_most_queried(server->stats.counters, choice->ids, top);
     qsort(choice->ids, choice->nids, sizeof(*choice->ids), compare_ids);
     return 0;
 }

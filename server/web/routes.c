@@ -63,7 +63,7 @@ static void answer_metrics(struct web_request *request)
     choice = calloc(1, sizeof(*choice));
     if (!choice || metrics_choice_begin(choice, request->web->server) != 0) {
         free(choice);
-        web_reply_text(request, HTTP_UNAVAILABLE, "there is no memory for this reply");
+        web_reply_text(request, HTTP_UNAVAILABLE, "out of memory for this reply");
         return;
     }
     request->pass.query = choice;
@@ -112,7 +112,7 @@ static void answer_filter(struct web_request *request)
     else if (result == API_DENIED)
         web_reply_text(request, HTTP_FORBIDDEN, "this user may run neither BF.INFO nor CF.INFO on this filter");
     else
-        web_reply_text(request, HTTP_NOT_FOUND, "there is no such filter");
+        web_reply_text(request, HTTP_NOT_FOUND, "no such filter");
 }
 
 /* A number that is not there stays as it is. False: it is none. */
@@ -146,17 +146,17 @@ static void answer_filters(struct web_request *request)
         http_argument(&request->head, "order", &order) && order.len == 4 && memcmp(order.ptr, "desc", 4) == 0;
     query.quarantined = http_argument(&request->head, "quarantined", &only) && slice_is(only, "yes");
     if (!read_number(request, "offset", &query.offset) || !read_number(request, "limit", &query.limit)) {
-        web_reply_text(request, HTTP_BAD_REQUEST, "offset and limit are numbers");
+        web_reply_text(request, HTTP_BAD_REQUEST, "offset and limit must be numbers");
         return;
     }
     if (request->web->ntables == WEB_TABLES) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "too many tables are being made");
+        web_reply_text(request, HTTP_UNAVAILABLE, "too many concurrent requests for tables");
         return;
     }
     int status = filter_table_create(&table, request->web->server->registry, request->user, &query);
     if (status) {
         web_reply_text(request, status == -ENOMEM ? HTTP_UNAVAILABLE : HTTP_BAD_REQUEST,
-                       status == -ENOMEM ? "there is no memory for this reply" : "there is no such table");
+                       status == -ENOMEM ? "out of memory for this reply" : "no such table");
         return;
     }
     request->web->ntables++;

@@ -14,8 +14,8 @@ enum web_access { WEB_ALLOWED, WEB_NO_PASSWORD, WEB_NO_RIGHT, WEB_NOT_LOCAL };
  * only for clients on this machine, whose Host is an address or localhost. A page from elsewhere that a browser on this
  * machine has loaded would come with its own name, which its owner has made to mean this machine.
  *
- * A user who may not even run INFO is asked for another name and password (WEB_NO_PASSWORD) where INFO is what the path
- * needs, and where the request names nobody; others are told what they may not do (WEB_NO_RIGHT). */
+ * A user without the right to INFO is asked for another name and password (WEB_NO_PASSWORD) if the path needs INFO, or
+ * if the request names no user. Other users get an error with the missing right (WEB_NO_RIGHT). */
 enum web_access web_access(struct web_request *request, const char *const *needs, const char **missing_out);
 
 #endif

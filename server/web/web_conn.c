@@ -160,7 +160,7 @@ static void answer_plain(struct web_request *request)
 {
     tls_stream_destroy(request->tls);
     request->tls = NULL;
-    web_reply_text(request, HTTP_BAD_REQUEST, "this port takes HTTPS only");
+    web_reply_text(request, HTTP_BAD_REQUEST, "this port accepts HTTPS only");
 }
 
 /* Decrypts web->received[0..len) to web->plain. The bytes that have come of the request, 0 if none have. */
@@ -202,7 +202,7 @@ static void take_request(struct web_request *request, size_t n)
     else if (head > 0)
         web_answer(request, head);
     else if (n >= room)
-        web_reply_text(request, HTTP_FIELDS_TOO_LARGE, "the request line and the fields are longer than 32 KB");
+        web_reply_text(request, HTTP_FIELDS_TOO_LARGE, "the request line and the header fields are longer than 32 KB");
 }
 
 /* To web->received, or to web->plain without TLS. 0: nothing is there, or the connection has ended and closes. */

@@ -57,7 +57,7 @@ void web_reply(struct web_request *request, const char *status, const char *type
 {
     struct web *web = request->web;
     struct buf *body = &request->body;
-    const char *refusal = buf_failed(body) ? "there is no memory for this reply"
+    const char *refusal = buf_failed(body) ? "out of memory for this reply"
                           : web->reply_bytes + body->size > WEB_REPLIES_BYTES
                               ? "too many replies are waiting for their clients"
                               : NULL;
@@ -130,16 +130,16 @@ static void refuse(struct web_request *request, enum web_access access, const ch
     request->web->counts.refused++;
     if (access == WEB_NO_PASSWORD) {
         snprintf(text, sizeof(text),
-                 "name and password of a user who may run '%s' are needed; any other name stands for the user default, "
-                 "whose password is the setting requirepass",
+                 "log in as a user with the right to run '%s'; an unknown name means the user default, whose password "
+                 "is the setting requirepass",
                  command);
         web_reply_text(request, HTTP_UNAUTHORIZED, text);
     } else if (access == WEB_NOT_LOCAL)
         web_reply_text(request, HTTP_FORBIDDEN,
-                       "protected mode: without a password (requirepass) only this machine is served, by the name "
-                       "localhost or its address");
+                       "protected mode: without a password (requirepass) the daemon serves only this machine, by the "
+                       "name localhost or its address");
     else {
-        snprintf(text, sizeof(text), "this user may not run the '%s' command, which this path needs", command);
+        snprintf(text, sizeof(text), "this path needs the right to run the '%s' command", command);
         web_reply_text(request, HTTP_FORBIDDEN, text);
     }
 }
@@ -156,7 +156,7 @@ static void answer(struct web_request *request)
     if (access != WEB_ALLOWED)
         refuse(request, access, missing);
     else if (!route)
-        web_reply_text(request, HTTP_NOT_FOUND, "there is no such page");
+        web_reply_text(request, HTTP_NOT_FOUND, "no such page");
     else
         route->answer(request);
 }
@@ -167,14 +167,14 @@ void web_answer(struct web_request *request, size_t len)
     const char *status = http_head_parse(request->in.data, len, head);
     if (status) {
         head->method = NULL;
-        web_reply_text(request, status, "this is no request of HTTP/1.1 that can be answered");
+        web_reply_text(request, status, "not a valid request of HTTP/1.1");
         return;
     }
     const char *length = http_field(head, "Content-Length");
     if (strcmp(head->method, "GET") != 0 && strcmp(head->method, "HEAD") != 0)
-        web_reply_text(request, HTTP_METHOD_NOT_ALLOWED, "this page is read-only: GET and HEAD");
+        web_reply_text(request, HTTP_METHOD_NOT_ALLOWED, "this page is read-only: use GET or HEAD");
     else if (http_field(head, "Transfer-Encoding") || (length && strcmp(length, "0") != 0))
-        web_reply_text(request, HTTP_CONTENT_TOO_LARGE, "a request has no body here");
+        web_reply_text(request, HTTP_CONTENT_TOO_LARGE, "a request must not have a body");
     else
         answer(request);
 }

@@ -63,7 +63,7 @@ def test_a_source_that_cannot_scan_by_type():
 def test_a_target_without_cuckoo_filters_takes_the_others():
     kinds = {"small": cuckoo(512, 300), "bloom": made(800)}
     with StandIn(kinds) as source, StandIn(hook=without("CF.INFO"), dump_fits=restores(kinds)) as target:
-        output = moves(3, "skipped small: the target has no cuckoo filters: ERR unknown command 'CF.INFO'", source, target)
+        output = moves(3, "skipped small: the target does not support cuckoo filters: ERR unknown command 'CF.INFO'", source, target)
         holds("moved    1 filter" in output, output)
         equal(list(target.keys), [b"bloom"])
 

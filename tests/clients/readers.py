@@ -223,7 +223,7 @@ def test_changes_are_noticed():
                 copy.refresh()
                 raise AssertionError("it is gone")
             except OSError as error:
-                assert str(error) == "404: there is no such filter", error
+                assert str(error) == "404: no such filter", error
             continue
         assert copy.refresh() and copy.etag not in tags, words
         tags.add(copy.etag)
@@ -350,7 +350,7 @@ def test_javascript_follows():
         console.log(JSON.stringify(said));
         """ % (urllib.parse.quote(os.path.realpath(READERS)), url("followed"), url("nobody"))
     said = subprocess.run(["node", "--input-type=module", "-e", program], stdout=subprocess.PIPE, check=True).stdout
-    assert json.loads(said) == [True, False, True, False, "404: there is no such filter"], said
+    assert json.loads(said) == [True, False, True, False, "404: no such filter"], said
 
 
 for test in [value for name, value in sorted(globals().items()) if name.startswith("test_")]:

@@ -129,7 +129,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(admin, before, "ACL LIST");
     expect(admin, "+OK", "MULTI");
     expect(admin,
-           "-ERR 'acl|load' may take long, and all clients wait while a transaction runs: call it outside of MULTI",
+           "-ERR 'acl|load' may take long, and all clients wait while a transaction runs: send it outside of MULTI",
            "ACL LOAD");
     free(before);
     redisFree(admin);
@@ -519,7 +519,7 @@ DAEMON_TEST(the_daemon, acl, a_user_with_two_lines_stops_the_start)
     write_file(the_daemon.file, "user alice on\nuser bob on\nuser alice off\n");
     cr_assert_not(daemon_try(&the_daemon, NULL));
     const char *text = daemon_output(&the_daemon);
-    cr_expect_not_null(strstr(text, "user 'alice' is there twice: a user has one line"), "%s", text);
+    cr_expect_not_null(strstr(text, "user 'alice' appears twice: a user has one line"), "%s", text);
     cr_expect_null(strstr(text, "line 0"), "%s", text);
 }
 

@@ -87,7 +87,7 @@ DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
     expect_both("[\"master\",:0,[]]", "ROLE");
     expect_both("+OK", "REPLICAOF NO ONE");
     expect_both("+OK", "slaveof no one");
-    expect_both("-ERR there is no replication: this server cannot be a replica", "REPLICAOF 127.0.0.1 6380");
+    expect_both("-ERR this server has no replication and cannot be a replica", "REPLICAOF 127.0.0.1 6380");
     expect_both("-ERR FAILOVER requires connected replicas.", "FAILOVER");
     expect_both("-ERR No failover in progress.", "FAILOVER ABORT");
     expect_like_both("-ERR MODULE command not allowed", "MODULE LOAD /x.so");

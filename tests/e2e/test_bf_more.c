@@ -93,7 +93,7 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
            "-ERR unknown option 'BIG': BF.PLAN takes EXPANSION n, NONSCALING, LAYOUT name, WINDOW seconds or ITEMS n, "
            "PARTS n, REFRESH and ITEMS n",
            "BF.PLAN 0.01 100 BIG");
-    expect(client, "-ERR PARTS and REFRESH go with WINDOW", "BF.PLAN 0.01 100 PARTS 4");
+    expect(client, "-ERR PARTS and REFRESH need WINDOW", "BF.PLAN 0.01 100 PARTS 4");
     expect(client, "-ERR a part of a window of fixed size holds 10 items",
            "BF.PLAN 0.01 100 NONSCALING WINDOW 60 PARTS 10 ITEMS 101");
     expect(client, "-Nonscaling filters cannot expand", "BF.PLAN 0.01 100 NONSCALING EXPANSION 2");

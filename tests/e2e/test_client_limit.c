@@ -106,7 +106,7 @@ DAEMON_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
     wait_until_evicted(client, 1);
     wait_until_held(client, 0, MB);
     const char *log = strstr(daemon_output(&the_daemon), "client id=");
-    cr_assert(log && strstr(log, "addr=127.0.0.1:") && strstr(log, "name=greedy user=stranger closed: it holds ") &&
+    cr_assert(log && strstr(log, "addr=127.0.0.1:") && strstr(log, "name=greedy user=stranger closed: it uses ") &&
                   strstr(log, "maxmemory-clients allows 67 MB"),
               "%s", log);
     wire_close(&half);
@@ -319,9 +319,9 @@ DAEMON_TEST(the_daemon, client_limit, a_running_keys_counts)
     cr_expect_eq(client_ask(other, "KEYS *")[0], '(');
     wait_until_evicted(client, 1);
     wait_until_held(client, 0, MB); /* the job has ended, too */
-    const char *log = strstr(daemon_output(&the_daemon), "closed: it holds ");
+    const char *log = strstr(daemon_output(&the_daemon), "closed: it uses ");
     cr_assert_not_null(log);
-    cr_expect_lt(strtod(log + strlen("closed: it holds "), NULL), 160, "%s", log);
+    cr_expect_lt(strtod(log + strlen("closed: it uses "), NULL), 160, "%s", log);
     redisFree(other);
     redisFree(client);
 }

@@ -128,5 +128,5 @@ DAEMON_TEST(the_daemon, cluster, there_is_database_0_only)
     redisFree(client);
     daemon_stop(&the_daemon);
     cr_assert_not(daemon_try(&the_daemon, yes));
-    cr_assert_not_null(strstr(daemon_output(&the_daemon), "has filters in database 1, and with cluster-emulation"));
+    cr_assert_not_null(strstr(daemon_output(&the_daemon), "has filters in database 1, but cluster-emulation"));
 }

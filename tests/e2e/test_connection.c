@@ -185,8 +185,7 @@ DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
 DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
 {
     redisContext *client = client_open(the_daemon.port);
-#define WHY \
-    "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS looks for one; there is no GET, no SET and no Lua)"
+#define WHY "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS queries one; it has no GET, no SET and no Lua)"
     expect(client, "-ERR unknown command 'GET', with args beginning with: 'x' " WHY, "GET x");
     expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
     expect(client, "-ERR unknown command 'EVAL', with args beginning with: 'return' '0' " WHY, "EVAL return 0");
@@ -196,11 +195,11 @@ DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_
     expect(client, "-ERR unknown command 'bf.maddd', with args beginning with: 'f' 'x' (did you mean 'bf.madd'?)",
            "bf.maddd f x");
     expect(client,
-           "-ERR unknown command 'BF.DEL', with args beginning with: 'f' 'x' (no item leaves a Bloom filter; "
-           "CF.DEL takes one from a cuckoo filter, DEL removes a filter)",
+           "-ERR unknown command 'BF.DEL', with args beginning with: 'f' 'x' (items of a Bloom filter cannot be "
+           "deleted; CF.DEL deletes an item of a cuckoo filter, DEL deletes a filter)",
            "BF.DEL f x");
     expect(client,
-           "-ERR unknown command 'BF.HELP', with args beginning with: (ACL CAT bloom names the commands, COMMAND DOCS "
+           "-ERR unknown command 'BF.HELP', with args beginning with: (ACL CAT bloom lists the commands, COMMAND DOCS "
            "bf.add explains one)",
            "BF.HELP");
     expect(client, "-ERR unknown command 'BF.', with args beginning with: ", "BF.");
@@ -352,7 +351,7 @@ DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
     (void)wire_send_command(&wire, words, 3); /* it may be closed before all is sent */
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
     wire_close(&wire);
-    daemon_wait_output(&the_daemon, "its command passed client-query-buffer-limit");
+    daemon_wait_output(&the_daemon, "its command exceeded client-query-buffer-limit");
     cr_assert_not_null(strstr(client_ask(client, "INFO stats"), "client_query_buffer_limit_disconnections:1\\x0d"));
     expect(client, ":0", "EXISTS f");
     expect(client, ":1", "BF.ADD f %b", item, (size_t)MB / 2);
@@ -519,8 +518,8 @@ DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
         return;
     }
     cr_assert(clients > 10 && clients < LIMIT, "%d", clients);
-    cr_assert_not_null(strstr(daemon_output(&the_daemon),
-                              "maxclients is 10000, but the limit of open files (ulimit -n) is enough for"));
+    cr_assert_not_null(
+        strstr(daemon_output(&the_daemon), "maxclients is 10000, but the limit of open files (ulimit -n) allows only"));
     for (int i = 1; i < clients; i++)
         open_client(&wires[i]);
     wire_open(&more, the_daemon.port);

@@ -153,7 +153,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
     to = client_open(target.port);
     static const char *const asks[] = {"EXISTS", "MEXISTS", "COUNT", "ADD", "ADDNX", "DEL"};
     for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
-        cr_assert(strstr(client_ask(to, "CF.%s rate-12 x", asks[i]), "of this filter is not here"), "%s", asks[i]);
+        cr_assert(strstr(client_ask(to, "CF.%s rate-12 x", asks[i]), "of this filter is missing"), "%s", asks[i]);
     give_key(); /* it had been set for that process only */
     for (size_t i = 0; i < n; i++)
         expect_same(names[i]);

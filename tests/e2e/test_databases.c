@@ -454,7 +454,7 @@ DAEMON_TEST(the_daemon, databases, the_tool_knows_them)
     TOOL(0, "na-0-big-Filter.db", "export '%s' f '%s/out' --db 6", the_daemon.data, the_daemon.dir);
     TOOL(1, "has no filter 'f'", "export '%s' f '%s/none' --db 1", the_daemon.data, the_daemon.dir);
     TOOL(0, "", "import '%s' f '%s/out/na-0-big-Filter.db' --db 7", the_daemon.data, the_daemon.dir);
-    TOOL(1, "there is a filter 'f' already", "import '%s' f '%s/out/na-0-big-Filter.db' --db 6", the_daemon.data,
+    TOOL(1, "the filter 'f' already exists", "import '%s' f '%s/out/na-0-big-Filter.db' --db 6", the_daemon.data,
          the_daemon.dir);
     TOOL(0, "", "check '%s'", the_daemon.data);
     daemon_restart(&the_daemon);

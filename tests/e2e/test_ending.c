@@ -79,7 +79,7 @@ Test(ending, without_a_log_it_tries_for_a_time_then_ends_and_says_what_is_lost)
     fill_disk();
     double took = end(true);
     cr_assert(took >= 2 && (DAEMON_SANITIZED || took < 6), "%.1f s", took);
-    expect_said("not ended yet, to lose nothing: trying again for 2 seconds (shutdown-timeout)");
+    expect_said("not ending yet, as changes would be lost:  trying again for 2 seconds (shutdown-timeout)");
     expect_said("ending; lost: 10 changes since 20");
     expect_said("No space left on device");
     expect_after_restart(10);

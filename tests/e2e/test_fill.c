@@ -104,8 +104,8 @@ DAEMON_TEST(the_daemon, fill, long_items)
 
 DAEMON_TEST(the_daemon, fill, a_mistyped_name_makes_no_filter)
 {
-    SHELL(1, "there is no filter 'typo'", "seq 10 | fill typo");
-    SHELL(1, "there is no filter 'typo'", "fill typo </dev/null");
+    SHELL(1, "no filter 'typo'", "seq 10 | fill typo");
+    SHELL(1, "no filter 'typo'", "fill typo </dev/null");
     expect(client, ":0", "DBSIZE");
 }
 
@@ -126,7 +126,7 @@ DAEMON_TEST(the_daemon, fill, it_is_made_as_the_options_say)
     SHELL(0, "20 items sent", "seq 1001 1020 | fill g --error 0.3 --capacity 9"); /* it exists, and stays as it is */
     expect(client, "[:777]", "BF.INFO g CAPACITY");
     HAS("g", "1020");
-    SHELL(1, "'g' exists, and --new demands that it does not", "seq 2001 2500 | fill g --new --capacity 9");
+    SHELL(1, "'g' exists, but --new requires a new name", "seq 2001 2500 | fill g --new --capacity 9");
     expect(client, ":0", "BF.EXISTS g 2001");
 }
 
@@ -135,11 +135,11 @@ DAEMON_TEST(the_daemon, fill, wrong_arguments)
     SHELL(2, "NAME is missing", "fill");
     SHELL(2, "NAME is missing", "'%s' fill", BLOOMERY_TOOL_PATH);
     SHELL(2, "unknown scheme", "'%s' fill http://localhost f", BLOOMERY_TOOL_PATH);
-    SHELL(2, "--capacity is missing: items of a pipe cannot be counted", "seq 10 | fill f --new");
+    SHELL(2, "--capacity is missing: the items of a pipe cannot be counted", "seq 10 | fill f --new");
     SHELL(2, "-0, --lines and --csv exclude each other", "fill f -0 --lines");
     SHELL(2, "-0, --lines and --csv exclude each other", "fill f -0 --csv 1");
     SHELL(2, "--new and --swap exclude each other", "fill f --new --swap");
-    SHELL(2, "a rate between 0 and 1 is needed", "fill f --error 1");
+    SHELL(2, "must be a rate between 0 and 1", "fill f --error 1");
     SHELL(2, "--capacity '0'", "fill f --capacity 0");
     SHELL(1, "absent: No such file or directory", "fill f --new --from absent");
     SHELL(1, ".: Is a directory", "fill f --new --from .");
@@ -185,15 +185,15 @@ DAEMON_TEST(the_daemon, fill, bad_csv_names_the_line)
     static const struct {
         const char *table, *column, *message;
     } cases[] = {
-        {"", "a", "line 1: there is no header"},
-        {"a,b\n1,2\n", "c", "line 1: there is no column 'c'; the header has 2"},
-        {"a,b\n1,2\n", "3", "line 1: there is no column '3'; the header has 2"},
+        {"", "a", "line 1: the header is missing"},
+        {"a,b\n1,2\n", "c", "line 1: no column 'c'; the header has 2"},
+        {"a,b\n1,2\n", "3", "line 1: no column '3'; the header has 2"},
         {"a,a\n1,2\n", "a", "line 1: two columns have the name 'a'"},
         {"a,b\n1,2\n1\n", "a", "line 3: the record has 1 fields, the header 2"},
         {"a,b\n\"1\n1\",2\n1,2,3", "a", "line 4: the record has 3 fields, the header 2"},
         {"a,b\n1,2\n\n", "a", "line 3: the record has 1 fields, the header 2"},
         {"a,b\n1,2\nx\"y\",2\n", "a", "line 3: a quote in a field that does not begin with one"},
-        {"a,b\n1,2\n3,\"4\"5\n", "a", "line 3: text behind a closing quote"},
+        {"a,b\n1,2\n3,\"4\"5\n", "a", "line 3: text after a closing quote"},
         {"a,b\n1,2\n3,\"4\n5\n6\n", "a", "line 3: a quote is not closed"},
         {"a,b\n1,2\r3,4\n", "a", "line 2: a carriage return outside of quotes"},
         {"a,b\n1,2\r", "a", "line 2: a carriage return outside of quotes"},
@@ -239,7 +239,7 @@ DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
     cr_assert_null(strstr(strstr(output, "were acknowledged") + 1, "were acknowledged"), "a second reason: %s", output);
 
     expect(client, ":1", "BF.ADD f:new another");
-    SHELL(1, "'f:new' exists: another run fills it, or has left it behind", "seq 10 | fill f --swap --capacity 20");
+    SHELL(1, "'f:new' exists: another run is filling it, or was killed", "seq 10 | fill f --swap --capacity 20");
     expect(client, ":1", "BF.CARD f:new"); /* it is not the run's to delete */
     expect(client, ":1", "BF.CARD f");
 }
@@ -281,7 +281,8 @@ DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
 DAEMON_TEST(the_daemon, fill, a_swap_of_nothing_changes_nothing)
 {
     expect(client, ":1", "BF.ADD f old");
-    SHELL(1, "the input has no item, and an empty filter replaces none; 0 of 0 items", "fill f --swap </dev/null");
+    SHELL(1, "the input has no item, and an empty filter must not replace another; 0 of 0 items",
+          "fill f --swap </dev/null");
     SHELL(1, "the input has no item", "fill f --swap --from /dev/null");
     SHELL(1, "the input has no item", "echo name,age >table; fill f --swap --csv name --from table");
     cr_assert(strstr(output, "'f' is unchanged, and 'f:new' is deleted"), "%s", output);
@@ -326,7 +327,7 @@ DAEMON_TEST(the_daemon, fill, no_memory_is_left)
     expect(client, "+OK", "CONFIG SET maxmemory 1");
     SHELL(1, ": OOM ", "seq 1000 | fill f");
     cr_assert(strstr(output, "; 0 of 1000 items sent to 'f' were acknowledged\n"), "%s", output);
-    SHELL(1, "'f:new' is not made: OOM ", "seq 1000 | fill f --swap --capacity 100");
+    SHELL(1, "cannot create 'f:new': OOM ", "seq 1000 | fill f --swap --capacity 100");
     expect(client, ":1", "DBSIZE");
 }
 
@@ -348,7 +349,7 @@ DAEMON_TEST(the_daemon, fill, the_server_goes_away)
     unsigned long long sent = 0, acknowledged = 0;
 
     need_redis_cli();
-    SHELL(1, "were acknowledged; 'f' is unchanged, and 'f:new' may be left: delete it before the next try\n",
+    SHELL(1, "were acknowledged; 'f' is unchanged, and 'f:new' may remain: delete it before the next attempt\n",
           "ask() { redis-cli -p %d \"$@\"; }; (seq 1000; until [ \"$(ask BF.CARD f:new)\" -gt 900 ]; do :; done; "
           "kill -9 %d; seq 1001 1000000) | fill f --swap --capacity 1000",
           the_daemon.port, (int)the_daemon.pid);
@@ -399,7 +400,7 @@ static void fill_from_stand_in(const char *answers, const char *last, const char
 
 DAEMON_TEST(the_daemon, fill, answers_are_checked)
 {
-    static const char wrong[] = "the answer to BF.INSERT is not a number for each item";
+    static const char wrong[] = "the reply to BF.INSERT does not have a number for each item";
     static const char swap[] = "--swap --capacity 9";
 
     fill_from_stand_in(":1\r\n*2\r\n:1\r\n:1\r\n", NULL, "", wrong);
@@ -411,8 +412,8 @@ DAEMON_TEST(the_daemon, fill, answers_are_checked)
                        "ERR no; 3 of 3 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is "
                        "deleted");
     fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n", "RENAME", swap,
-                       "whether 'f:new' has become 'f' is not known");
-    fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "'f:new' is not made: ERR no");
+                       "it is unknown whether 'f:new' was renamed to 'f'");
+    fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "cannot create 'f:new': ERR no");
 }
 
 /* Bytes of a server do not control the terminal, wherever they come out. */

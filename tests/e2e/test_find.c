@@ -94,7 +94,7 @@ DAEMON_TEST(the_daemon, find, runs_in_a_transaction_where_it_is_short)
     expect(client, "+QUEUED", "BF.FIND many:* ITEMS x");
     expect(
         client,
-        "[[\"asked\",:1,\"found\",[[\"a\"]],\"unknown\",[]],-ERR this call of 'bf.find' may take long: it is not run "
+        "[[\"asked\",:1,\"found\",[[\"a\"]],\"unknown\",[]],-ERR this call of 'bf.find' may take long: it cannot run "
         "in a transaction]",
         "EXEC");
     expect(client, "[\"asked\",:3001,\"found\",[:1],\"unknown\",[]]", "BF.FIND COUNT * ITEMS x");
@@ -125,7 +125,7 @@ DAEMON_TEST(the_daemon, find, of_many_layers_is_no_short_work)
     expect(client, "+QUEUED", "BF.FIND COUNT chain ITEMS i0 i1 i2 i3 i4 i5 i6");
     expect(
         client,
-        "[[\"asked\",:1,\"found\",[:1,:1,:1,:1],\"unknown\",[]],-ERR this call of 'bf.find' may take long: it is not "
+        "[[\"asked\",:1,\"found\",[:1,:1,:1,:1],\"unknown\",[]],-ERR this call of 'bf.find' may take long: it cannot "
         "run in a transaction]",
         "EXEC");
     expect(client, "[\"asked\",:1,\"found\",[:1,:1,:1,:1,:1,:1,:1],\"unknown\",[]]",

@@ -335,7 +335,7 @@ PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
     expect(to, "+OK", "CONFIG SET bf-max-filter-bytes 100000");
     expect_move(3, "no cutover: filters are missing in the target", "--cutover");
     cr_assert(strstr(output, "skipped large: "), "%s", output);
-    cr_assert(strstr(output, "the source goes on as before"), "%s", output);
+    cr_assert(strstr(output, "the source continues as before"), "%s", output);
     expect(from, ":1", "BF.ADD small b");
     expect(from, "[\"read-only\",\"no\"]", "CONFIG GET read-only");
 
@@ -559,10 +559,10 @@ PAIR_TEST(follow, what_cannot_begin_is_told_at_once)
 
 PAIR_TEST(follow, options_that_contradict_each_other)
 {
-    expect_move(2, "--merge and --replace do not go together", "--merge --replace");
-    expect_move(2, "--merge and --verify do not go together", "--merge --verify");
-    expect_move(2, "--cutover and --match do not go together", "--cutover --match 'x*'");
-    expect_move(2, "--follow and --all-databases do not go together", "--follow --all-databases");
-    expect_move(2, "--cutover and --dry-run do not go together", "--cutover --dry-run");
-    expect_move(2, "--behind goes with --follow or --cutover only", "--behind 2");
+    expect_move(2, "--merge and --replace exclude each other", "--merge --replace");
+    expect_move(2, "--merge and --verify exclude each other", "--merge --verify");
+    expect_move(2, "--cutover and --match exclude each other", "--cutover --match 'x*'");
+    expect_move(2, "--follow and --all-databases exclude each other", "--follow --all-databases");
+    expect_move(2, "--cutover and --dry-run exclude each other", "--cutover --dry-run");
+    expect_move(2, "--behind needs --follow or --cutover", "--behind 2");
 }

@@ -118,11 +118,11 @@ DAEMON_TEST(the_daemon, import, capacity_and_rate_are_those_of_the_bits_or_given
     expect(client, "[:20000]", "BF.INFO f CAPACITY");
     expect(client, "-ERR capacity must be at least 1", "BF.IMPORT g f VARIANT na CAPACITY 0");
     expect(client, "-ERR error rate must be in the range (0.000000, 1.000000)", "BF.IMPORT g f ERROR 1");
-    expect(client, "-ERR the variant is na, me or ka", "BF.IMPORT g f VARIANT nb");
+    expect(client, "-ERR the variant must be na, me or ka", "BF.IMPORT g f VARIANT nb");
     expect(client, "-ERR syntax error: the last option has no value", "BF.IMPORT g f VARIANT");
     expect(client, "-ERR unknown option 'NX': BF.IMPORT takes VARIANT, CAPACITY, ERROR and REPLACE",
            "BF.IMPORT g f NX");
-    cr_assert(strstr(client_ask(client, "BF.IMPORT g f"), "VARIANT says the layout"));
+    cr_assert(strstr(client_ask(client, "BF.IMPORT g f"), "use VARIANT for a file"));
     cr_assert_eq(client_number(client, "EXISTS g"), 0);
 }
 

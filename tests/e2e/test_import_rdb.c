@@ -154,9 +154,9 @@ Test(import_rdb, a_list_says_what_is_in_a_file_and_imports_nothing)
 Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
 {
     RUN(0, "imported 14 filters", "--rdb " QUOTED_MIXED " '%s'", the_daemon.data);
-    RUN(1, "skipped: there is a filter of this name already", "--rdb " QUOTED_MIXED " --db 1 '%s'", the_daemon.data);
+    RUN(1, "skipped: a filter with this name already exists", "--rdb " QUOTED_MIXED " --db 1 '%s'", the_daemon.data);
     RUN(0, "imported 1 filter", "--rdb " QUOTED_MIXED " --db 1 --into 3 '%s'", the_daemon.data);
-    RUN(2, "--into '1024': a number from 0 to 1023 is needed", "--rdb " QUOTED_MIXED " --into 1024 '%s'",
+    RUN(2, "--into '1024': must be a number from 0 to 1023", "--rdb " QUOTED_MIXED " --into 1024 '%s'",
         the_daemon.data);
     daemon_start(&the_daemon, NULL);
     redisContext *client = client_open(the_daemon.port);
@@ -172,10 +172,10 @@ Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
 Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)
 {
     RUN(0, "imported 13 filters", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
-    RUN(1, "skipped: there is a filter of this name already", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
+    RUN(1, "skipped: a filter with this name already exists", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
     cr_assert(strstr(output, "imported 0 filters with 0 items, 0 bytes; 13 skipped"), "%s", output);
     RUN(0, "imported 13 filters", "--rdb " QUOTED_MIXED " --db 0 --prefix again: '%s'", the_daemon.data);
-    RUN(1, "\"imported\":false,\"reason\":\"there is a filter of this name already\"",
+    RUN(1, "\"imported\":false,\"reason\":\"a filter with this name already exists\"",
         "--rdb " QUOTED_MIXED " --db 0 --json '%s'", the_daemon.data);
 }
 
@@ -229,7 +229,7 @@ Test(import_rdb, what_is_skipped_is_told_with_the_reason)
     char path[400];
     snprintf(path, sizeof(path), "%s/small.rdb", the_daemon.dir);
     write_changed(path, (const unsigned char *)file, sizeof(file) - 1, sizeof(file), 0);
-    RUN(1, "0\tlate\tskipped: its time to live is over", "--rdb '%s' '%s'", path, the_daemon.data);
+    RUN(1, "0\tlate\tskipped: it has expired", "--rdb '%s' '%s'", path, the_daemon.data);
     cr_assert(strstr(output, "0\tbad\tskipped: layer 0: "), "%s", output);
     cr_assert(strstr(output, "n2"), "%s", output);
     cr_assert(strstr(output, "imported 1 filter with 3 items, 16 bytes; 2 skipped"), "%s", output);
@@ -267,9 +267,9 @@ Test(import_rdb, cuckoo_filters_that_cannot_be_are_told_with_the_reason)
 
 Test(import_rdb, arguments_that_do_not_fit_are_refused)
 {
-    RUN(2, "with --rdb there is one argument", "--rdb " QUOTED_MIXED);
-    RUN(2, "with --rdb there is one argument", "--rdb " QUOTED_MIXED " a b c");
-    RUN(2, "--db 'x': a number from 0 to ", "--rdb " QUOTED_MIXED " --db x a");
+    RUN(2, "--rdb needs one argument", "--rdb " QUOTED_MIXED);
+    RUN(2, "--rdb needs one argument", "--rdb " QUOTED_MIXED " a b c");
+    RUN(2, "--db 'x': must be a number from 0 to ", "--rdb " QUOTED_MIXED " --db x a");
     RUN(2, "--prefix is for --rdb", "--prefix x a b c");
     RUN(2, "NAME is missing", "a");
 }

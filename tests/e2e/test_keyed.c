@@ -229,7 +229,7 @@ KEYED_TEST(a_moved_filter_resists_where_its_key_is_and_answers_errors_elsewhere)
     cr_assert_eq(sscanf(client_ask(client, "BF.INFO known KEY"), "[\"%16[0-9a-f]\"]", id), 1);
     expect(in_engine, "+OK", "CONFIG SET bloomery.bf-key-file %s", "");
     snprintf(error, sizeof(error),
-             "-ERR the key %s of this filter is not here: add its line to the key file, then "
+             "-ERR the key %s of this filter is missing: add its line to the key file, then "
              "CONFIG SET bf-key-file again or SIGHUP",
              id);
     expect(in_engine, error, "BF.EXISTS known content/0");
@@ -310,7 +310,7 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
     expect(client, ":1", "BF.ADD plain item:0");
     cr_assert_eq(sscanf(client_ask(client, "BF.INFO a KEY"), "[\"%16[0-9a-f]\"]", id), 1);
     snprintf(error, sizeof(error),
-             "-ERR the key %s of this filter is not here: add its line to the key file, then "
+             "-ERR the key %s of this filter is missing: add its line to the key file, then "
              "CONFIG SET bf-key-file again or SIGHUP",
              id);
 
@@ -332,10 +332,10 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
         expect(client, ":1", "COPY %s copy:%s", names[i], names[i]);
         move(client, names[i]);
     }
-    snprintf(warning, sizeof(warning), "a KEYED filter has come whose key %s is not here", id);
+    snprintf(warning, sizeof(warning), "loaded a KEYED filter, but its key %s is missing", id);
     cr_expect(strstr(daemon_output(&the_daemon), warning));
     expect(client, ":500", "BF.CARD a");
-    snprintf(error, sizeof(error), "its key %s is not here", id);
+    snprintf(error, sizeof(error), "its key %s is missing", id);
     cr_assert(strstr(client_ask(client, "BF.FIND a plain ITEMS item:0"), error));
     expect(client, "+OK", "BF.MERGE union a copy:a");
     expect(client, "+OK", "SAVE");
@@ -343,7 +343,7 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
 
     expect(client, "+OK", "CONFIG SET bf-key-file %s", away);
     const char *refused = client_ask(client, "CONFIG SET bf-key-file %s", "");
-    cr_expect(strstr(refused, "/KEYS, and keys in memory stay: put it back from a backup"), "%s", refused);
+    cr_expect(strstr(refused, "/KEYS, and the keys in memory stay in use: restore it from a backup"), "%s", refused);
     client_expect_items(client, "a", 0, 500);
     client_expect_items(client, "w", 0, 500);
     client_expect_items(client, "copy:a", 0, 500);
@@ -408,11 +408,11 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     cr_assert(header && header->type == REDIS_REPLY_ARRAY);
     freeReplyObject(redisCommand(client, "CF.LOADCHUNK chunks 1 %b", header->element[1]->str, header->element[1]->len));
     freeReplyObject(header);
-    cr_expect(strstr(daemon_output(&the_daemon), "a KEYED filter has come whose key"));
+    cr_expect(strstr(daemon_output(&the_daemon), "loaded a KEYED filter, but its key "));
     freeReplyObject(redisCommand(client, "RESTORE r 0 %b", dump->str, dump->len));
     freeReplyObject(dump);
     snprintf(error, sizeof(error),
-             "-ERR the key %s of this filter is not here: add its line to the key file, then "
+             "-ERR the key %s of this filter is missing: add its line to the key file, then "
              "CONFIG SET bf-key-file again or SIGHUP",
              id);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
@@ -490,7 +490,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     redisFree(client);
     client = NULL;
     daemon_stop(&the_daemon);
-    TOOL(0, "Cassandra cannot ask them", "bloomery export data loaded out", the_daemon.dir);
+    TOOL(0, "Cassandra cannot query them", "bloomery export data loaded out", the_daemon.dir);
     TOOL(0, "KEYED", "bloomery list data", the_daemon.dir);
     TOOL(0, "1 KEYED filter without a key in KEYS", "bloomery check data", the_daemon.dir);
 

@@ -110,7 +110,7 @@ DAEMON_TEST(the_daemon, listen, an_address_that_cannot_be_had_changes_nothing)
     expect(client, text, "CONFIG SET bind %s", "127.0.0.1 192.0.2.1");
     snprintf(text, sizeof(text), FAILED("bind") "cannot listen on *:%d: Address already in use", the_daemon.port);
     expect(client, text, "CONFIG SET bind %s", "* 127.0.0.1");
-    expect(client, "-ERR nothing to listen on: 'port' or 'bind' says none, and there is no 'tls-port' or 'unixsocket'",
+    expect(client, "-ERR nothing to listen on: 'port' is 0 or 'bind' is empty, without 'tls-port' or 'unixsocket'",
            "CONFIG SET port 0");
     cr_assert_eq(client_ask(client, "CONFIG SET bind %s", "nowhere")[0], '-');
     cr_assert_str_eq(client_ask(client, "CONFIG GET port bind timeout"), before);

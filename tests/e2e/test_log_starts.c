@@ -320,13 +320,13 @@ static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
 DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_a_save_on_a_disk_that_hangs)
 {
     const char *const args[] = {"--save", "3600 1", NULL};
-    end_on_a_disk_that_hangs(args, "saving before the end; a second signal ends it at once");
+    end_on_a_disk_that_hangs(args, "saving before the end; a second signal ends the daemon immediately");
 }
 
 DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_the_wait_for_the_log_on_a_disk_that_hangs)
 {
     const char *const args[] = {"--save", "", NULL};
-    end_on_a_disk_that_hangs(args, "waiting until the disk has all of the log; a second signal ends it at once");
+    end_on_a_disk_that_hangs(args, "waiting for the sync of the log; a second signal ends the daemon immediately");
 }
 
 /* No save succeeds, but the log has every change: SHUTDOWN SAVE is refused, a signal is not. */

@@ -304,5 +304,5 @@ Test(lost_files, a_directory_that_was_moved_is_noticed_and_used_again_when_it_is
 
 Test(lost_files, a_directory_with_a_log_that_was_moved_is_noticed_and_used_again_when_it_is_back)
 {
-    move_and_back("yes", "writes are refused until it can");
+    move_and_back("yes", "so writes are refused");
 }

@@ -387,8 +387,8 @@ PAIR_TEST(migrate_tls, says_what_is_wrong)
     expect_failure("-ERR tls-cluster: MIGRATE cannot connect with TLS: CA certificates ", "127.0.0.1", target.tls_port,
                    10000);
     set_file("tls-ca-cert-file", "ca.crt");
-    expect_failure("TLS: the other side requires a certificate, and we have shown none", "127.0.0.1", target.tls_port,
-                   10000);
+    expect_failure("TLS: the other side requires a certificate, but we have presented none", "127.0.0.1",
+                   target.tls_port, 10000);
     set_file("tls-client-cert-file", "stranger.crt");
     set_file("tls-client-key-file", "client.key");
     expect_failure("is not the key of the certificate in ", "127.0.0.1", target.tls_port, 10000);
@@ -410,7 +410,7 @@ PAIR_TEST(migrate_tls, a_handshake_that_does_not_end_is_given_up)
 {
     int port, listener = listen_on(&port), done = 0;
     char hello[16384];
-    expect_failure("connecting to the client: TLS: the server has not completed the handshake in time", "127.0.0.1",
+    expect_failure("connecting to the client: TLS: the server did not complete the handshake in time", "127.0.0.1",
                    port, 100);
     close(accept(listener, NULL, NULL));
     redisAppendCommand(from, "MIGRATE 127.0.0.1 %d f 0 400", port);
@@ -426,8 +426,8 @@ PAIR_TEST(migrate_tls, a_handshake_that_does_not_end_is_given_up)
         expect(other, ":1", "BF.EXISTS f a");
         expect(other, ":1", "DBSIZE");
     }
-    cr_assert_str_eq(client_reply(from), "-IOERR error or timeout connecting to the client: TLS: the server has not "
-                                         "completed the handshake in time");
+    cr_assert_str_eq(client_reply(from), "-IOERR error or timeout connecting to the client: TLS: the server did not "
+                                         "complete the handshake in time");
     close(fd);
     close(listener);
     redisFree(other);

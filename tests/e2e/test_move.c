@@ -346,7 +346,7 @@ PAIR_TEST(move, what_cannot_begin_is_told_at_once)
                    "'%s' move --from redis://127.0.0.1:%d --to redis://localhost:%d 2>&1", BLOOMERY_TOOL_PATH,
                    source.port, source.port);
     program_expect(output, sizeof(output), 2, "--to is missing", "'%s' move --from redis://h 2>&1", BLOOMERY_TOOL_PATH);
-    program_expect(output, sizeof(output), 2, "--insecure goes with TLS only",
+    program_expect(output, sizeof(output), 2, "--insecure needs TLS",
                    "'%s' move --from redis://h --to redis://h --insecure 2>&1", BLOOMERY_TOOL_PATH);
     expect(to, ":0", "DBSIZE");
 }
@@ -463,11 +463,11 @@ PAIR_TEST(move, all_databases)
     to = client_open(target.port);
     expect_move(1, "/15: the database is refused: ERR DB index is out of range", "--all-databases");
     expect(to, ":0", "DBSIZE");
-    program_expect(output, sizeof(output), 2, "--all-databases goes with addresses that name no database",
+    program_expect(output, sizeof(output), 2, "--all-databases needs addresses without a database",
                    "'%s' move --all-databases --from redis://127.0.0.1 --to redis://127.0.0.1/2 2>&1",
                    BLOOMERY_TOOL_PATH);
     expect(from, "+OK", "ACL SETUSER default -info");
-    expect_move(1, "INFO, which names the databases, is refused: NOPERM", "--all-databases");
+    expect_move(1, "cannot list the databases: INFO is refused: NOPERM", "--all-databases");
     expect(from, "+OK", "ACL SETUSER default +info");
 }
 

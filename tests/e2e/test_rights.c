@@ -212,7 +212,7 @@ DAEMON_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
     expect(client, "+OK", "ACL SETUSER none resetpass >other");
     (void)get_as("none", "/filters/a", &reply);
     cr_expect_eq(reply.status, 401);
-    cr_expect(strstr(reply.body, "who may run 'bf.scandump'"), "%s", reply.body);
+    cr_expect(strstr(reply.body, "with the right to run 'bf.scandump'"), "%s", reply.body);
     http_free(&reply);
 
     /* The same for default, who is asked for no password. */

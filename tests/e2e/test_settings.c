@@ -49,7 +49,7 @@ DAEMON_TEST(the_daemon, settings, settings_are_checked_before_a_restart)
 {
     char aclfile[300], keys[300], missing[300];
     cr_assert_eq(RUN("port 6399\n", "-", "--check-config"), 0, "%s", printed);
-    cr_assert_str_eq(printed, "the settings are right\n");
+    cr_assert_str_eq(printed, "the settings are valid\n");
     cr_assert_eq(RUN("prot 6399\n", "-", "--check-config"), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "standard input:1: unknown setting 'prot'"), "%s", printed);
 
@@ -111,10 +111,10 @@ DAEMON_TEST(the_daemon, settings, a_redis_conf_becomes_a_bloomery_conf)
         "\n# standard input:6: maxmemory-policy: 'maxmemory-policy' must be one of noeviction, reload, maybe, not "
         "'allkeys-",
         "\n# standard input:7: dir: a data directory belongs to one server: ",
-        "\n# standard input:8: directory: there is no such setting\n",
-        "\n# standard input:9: repl-diskless-sync: there are no replicas; ",
+        "\n# standard input:8: directory: no such setting\n",
+        "\n# standard input:9: repl-diskless-sync: Bloomery has no replicas; ",
         "\n# standard input:13: timeout: 'timeout' must be an integer ",
-        "\n# standard input:14: \\x1b[31m: there is no such setting\n",
+        "\n# standard input:14: \\x1b[31m: no such setting\n",
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         cr_expect_not_null(strstr(printed, parts[i]), "'%s' is not in: %s", parts[i], printed);
@@ -147,10 +147,10 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
         {"--unixsocket", manifest, "is not a socket"},
         {"--bind", "192.0.2.1", "bind 192.0.2.1: Cannot assign requested address"},
         {"--bind", "nowhere", "'bind' must be"},
-        {"--bind", "-192.0.2.1", "there is nothing to listen on"},
+        {"--bind", "-192.0.2.1", "nothing to listen on"},
         {"--metrics-bind", "192.0.2.1", "metrics-bind 192.0.2.1: Cannot assign requested address"},
         {"--metrics-bind", "-192.0.2.1", "metrics-bind names no address of this machine"},
-        {"--server-cpulist", "1000", "'server-cpulist' 1000: this process can have none of these processors"},
+        {"--server-cpulist", "1000", "'server-cpulist' 1000: this process may use none of these processors"},
         {"--bio-cpulist", "1000", "'bio-cpulist' 1000: "},
         {"--server-cpulist", "junk", "'server-cpulist'"},
         {"--dir", junk, "MANIFEST"},
@@ -466,9 +466,9 @@ DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
     snprintf(dir, sizeof(dir), "%s/data", the_daemon.dir);
     snprintf(path, sizeof(path), "%s/socket", the_daemon.dir);
     cr_assert_eq(RUN(NULL, "--port", "0", "--dir", dir), DAEMON_MISCONFIGURED);
-    cr_assert_not_null(strstr(printed, "nothing to listen on: 'port' or 'bind' says none"), "%s", printed);
+    cr_assert_not_null(strstr(printed, "nothing to listen on: 'port' is 0 or 'bind' is empty"), "%s", printed);
     cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "-203.0.113.7", "--dir", dir), DAEMON_MISCONFIGURED);
-    cr_assert_not_null(strstr(printed, "there is nothing to listen on"), "%s", printed);
+    cr_assert_not_null(strstr(printed, "nothing to listen on"), "%s", printed);
     cr_assert_eq(RUN(NULL, "--port", "1", "--bind", "203.0.113.7", "--dir", dir), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "cannot listen on 203.0.113.7:1: Cannot assign requested address"), "%s",
                        printed);

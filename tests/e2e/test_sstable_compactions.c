@@ -241,7 +241,7 @@ Test(sstable_compactions, lose_no_key_without_watches)
     atomic_store(&disk->no_watches, 1);
     begin(4);
     start();
-    daemon_wait_output(&the_daemon, "the kernel watches no more directories");
+    daemon_wait_output(&the_daemon, "the kernel has no free watches");
     struct seen seen = {.round = 1};
     look_for_key(&seen, false);
     churn((struct work){compactions_from_environment(1200), 40000});

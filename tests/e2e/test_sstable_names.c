@@ -54,10 +54,9 @@ Test(sstable_names, filters_of_other_databases_do_not_hide_them)
     start();
     expect(client, "+OK", "SELECT 1");
     expect(client, ":1", "BF.ADD ks.t/1 own");
-    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is not changed here", "MOVE ks.t/1 0");
-    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is not changed here",
-           "COPY ks.t/1 ks.t/1 DB 0");
-    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is not changed here",
+    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is read-only", "MOVE ks.t/1 0");
+    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is read-only", "COPY ks.t/1 ks.t/1 DB 0");
+    expect(client, "-READONLY 'ks.t/1' is the filter of an SSTable, which is read-only",
            "COPY ks.t/1 ks.t/1 DB 0 REPLACE");
     expect(client, ":1", "COPY ks.t/1 ks.t/2 DB 0");
     expect(client, ":1", "MOVE ks.t/1 2");
@@ -255,7 +254,7 @@ Test(sstable_names, permissions_come_later)
     cr_assert_eq(chmod(below_root(file), 0), 0);
     cr_assert_eq(chmod(below_root(closed), 0), 0);
     start_as_nobody();
-    daemon_wait_output(&the_daemon, "closed-" ID ": Permission denied; it is looked at again every 10 s");
+    daemon_wait_output(&the_daemon, "closed-" ID ": Permission denied; the next scan is in 10 s");
     cr_assert(strstr(client_ask(client, "BF.EXISTS ks.t/1 k"), "nb-1-big-Filter.db: Permission denied"));
     expect(client, "[\"ks.moved/1\",\"ks.t/1\"]", "KEYS *");
     cr_assert_eq(rename(below_root("data/ks/moved-" ID), below_root("../moved")), 0);

@@ -133,7 +133,7 @@ static void start_with_two_roots(void)
 static void expect_kept(const char *why)
 {
     char warning[800];
-    snprintf(warning, sizeof(warning), "sstable-dir: %s: %s; filters below it that stay: 2;", lost, why);
+    snprintf(warning, sizeof(warning), "sstable-dir: %s: %s; kept filters below it: 2;", lost, why);
     daemon_wait_output(&the_daemon, warning);
     expect_unreachable(1);
     for (int i = 0; i < LATER_S; i++) {
@@ -152,7 +152,7 @@ static void expect_kept(const char *why)
 static void expect_normal_again(void)
 {
     char notice[500];
-    snprintf(notice, sizeof(notice), "sstable-dir: %s is there again", lost);
+    snprintf(notice, sizeof(notice), "sstable-dir: %s is back", lost);
     daemon_wait_output(&the_daemon, notice);
     expect_unreachable(0);
     wait_for("[\"asked\",:1,\"found\",[[\"ks.u/3\"]],\"unknown\",[]]", "BF.FIND ks.u/* ITEMS k");
@@ -182,7 +182,7 @@ Test(sstable_watches, an_empty_directory_in_the_place_of_a_root_keeps_its_filter
     start_with_two_roots();
     cr_assert_eq(rename(below_root("b"), below_root("../bx")), 0);
     cr_assert_eq(mkdir(below_root("b"), 0777), 0);
-    expect_kept("a directory without SSTables is in its place");
+    expect_kept("another directory without SSTables has replaced it");
     cr_assert_eq(rmdir(below_root("b")), 0);
     cr_assert_eq(rename(below_root("../bx"), below_root("b")), 0);
     expect_normal_again();
@@ -199,7 +199,7 @@ Test(sstable_watches, events_of_a_root_that_was_moved_away_forget_nothing)
     cr_assert_eq(unlink(below_root("../away/b/ks/u-" ID "/nb-3-big-Filter.db")), 0);
     expect_kept("No such file or directory");
     cr_assert_eq(rename(below_root("../away/b"), below_root("b")), 0);
-    expect_kept("a directory without SSTables is in its place");
+    expect_kept("another directory without SSTables has replaced it");
     daemon_deinit(&the_daemon);
 }
 

@@ -59,7 +59,7 @@ Test(sstables, names_follow_the_folders)
     daemon_deinit(&the_daemon);
 }
 
-#define NO_FILTER "the SSTable has no Filter.db, so it cannot be ruled out"
+#define NO_FILTER "the SSTable has no Filter.db: it may hold the key"
 
 /* An SSTable that was written without a filter may have any key: it is named. So is one that loses its filter. */
 Test(sstables, those_without_a_filter_are_named)
@@ -210,8 +210,9 @@ Test(sstables, have_no_dump_and_no_end)
     expect(client, ":-2", "PTTL ks.t/2");
     expect(client, "nil", "DUMP ks.t/2");
     for (int i = 0; i < 2; i++)
-        cr_assert(strstr(client_ask(client, i ? "DUMP ks.t/1" : "BF.SCANDUMP ks.t/1 0"),
-                         "-ERR 'ks.t/1' is the filter of an SSTable, which has no dump: BF.IMPORT takes its file"));
+        cr_assert(
+            strstr(client_ask(client, i ? "DUMP ks.t/1" : "BF.SCANDUMP ks.t/1 0"),
+                   "-ERR 'ks.t/1' is the filter of an SSTable, which has no dump: import its file with BF.IMPORT"));
     program_expect(output, sizeof(output), 3, "skipped ks.t%2F1: ERR 'ks.t/1' is the filter of an SSTable",
                    "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d 2>&1", BLOOMERY_TOOL_PATH,
                    the_daemon.port, other.port);
@@ -231,7 +232,7 @@ Test(sstables, transactions_do_not_read_files)
     expect(client, "+QUEUED", "BF.EXISTS ks.t/1 k");
     expect(client, "+QUEUED", "BF.FIND * ITEMS k");
     const char *text = client_ask(client, "EXEC");
-    cr_assert(strstr(text, "[-ERR 'bf.exists' has to read a file first") == text, "%s", text);
+    cr_assert(strstr(text, "[-ERR 'bf.exists' must read a file first") == text, "%s", text);
     cr_assert(strstr(text, ",-ERR this call of 'bf.find' may take long"), "%s", text);
     expect(client, ":1", "BF.EXISTS ks.t/1 k");
     expect(client, "+OK", "MULTI");

@@ -66,7 +66,7 @@ Test(status, quarantined_filters_are_named)
     daemon_kill(&the_daemon);
     cr_assert_eq(unlink(daemon_layer(&the_daemon, "bad", 0).path), 0);
     daemon_restart(&the_daemon);
-    STATUS(1, ": trouble\n  1 filter in quarantine; restore the files and start again, or DEL\n    bad: ");
+    STATUS(1, ": unhealthy\n  1 filter in quarantine; restore the files and restart the server, or DEL\n    bad: ");
     cr_expect(strstr(output, ": missing\n"), "%s", output);
     cr_expect_null(strstr(output, "good"), "%s", output);
 }
@@ -87,7 +87,7 @@ Test(status, naming_reads_no_bits_from_the_disk)
     client = client_open(the_daemon.port);
     cr_assert(strstr(client_ask(client, "BF.EXISTS odd x"), "quarantined: ")); /* its file is missed at the first use */
     wait_until(client_info(client, "bf", "bf_away_filters") == 8);
-    STATUS(1, ": trouble\n  1 filter in quarantine; restore the files and start again, or DEL\n    odd: ");
+    STATUS(1, ": unhealthy\n  1 filter in quarantine; restore the files and restart the server, or DEL\n    odd: ");
     cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 8);
     cr_expect_eq(client_info(client, "bf", "bf_reloads"), 0);
     cr_expect_eq(client_info(client, "bf", "bf_query_misses"), 0);
@@ -123,10 +123,10 @@ Test(status, many_quarantined_filters)
     cr_expect(strstr(output, "\n    and 1 more, here or in other databases\nbloomery "), "%s", output);
     cr_expect(!strstr(output, "round") && !strchr(output, '\33'), "%s", output);
     expect(client, "+OK", "ACL SETUSER monitor on >secret +info");
-    program_expect(output, sizeof(output), 1, "\n    not all could be named: CLIENT NO-TOUCH answers: NOPERM",
+    program_expect(output, sizeof(output), 1, "\n    the list is incomplete: CLIENT NO-TOUCH answers: NOPERM",
                    "'%s' status redis://monitor:secret@127.0.0.1:%d", BLOOMERY_TOOL_PATH, the_daemon.port);
     expect(client, "+OK", "ACL SETUSER monitor +client +scan");
-    program_expect(output, sizeof(output), 1, "\n    not all could be named: BF.CARD answers: NOPERM",
+    program_expect(output, sizeof(output), 1, "\n    the list is incomplete: BF.CARD answers: NOPERM",
                    "'%s' status redis://monitor:secret@127.0.0.1:%d", BLOOMERY_TOOL_PATH, the_daemon.port);
     expect(client, "+OK", "ACL SETUSER monitor +bf.card allkeys");
     program_expect(output, sizeof(output), 1, "\n    b%0A%1B", "'%s' status redis://monitor:secret@127.0.0.1:%d",
@@ -156,7 +156,7 @@ Test(status, memory_as_maxmemory_counts_it)
     expect(client, "+OK", "CONFIG SET maxmemory-policy reload");
     STATUS(0, ": healthy\n");
     expect(client, "+OK", "CONFIG SET maxmemory 1");
-    STATUS(1, "; bits leave memory too slowly or not at all, ");
+    STATUS(1, "; evictions are too slow or impossible, ");
     redisFree(client);
     redisFree(other);
 }
@@ -172,7 +172,7 @@ Test(status, clients_that_are_too_many)
     STATUS(2, "max number of clients reached");
     redisFree(clients[2]);
     wait_until(client_info(clients[0], "clients", "connected_clients") == 2);
-    STATUS(1, ": trouble\n  clients: 3 of maxclients 3; CLIENT LIST shows them\n");
+    STATUS(1, ": unhealthy\n  clients: 3 of maxclients 3; CLIENT LIST shows them\n");
     cr_expect(strstr(output, ", 1 connection rejected so far\n"), "%s", output);
     redisFree(clients[0]);
     redisFree(clients[1]);
@@ -186,7 +186,7 @@ Test(status, saves_that_fail)
     client_add_items(client, "f", 0, 50);
     daemon_block_saves(&the_daemon);
     cr_assert_eq(client_ask(client, "SAVE")[0], '-');
-    STATUS(1, ": trouble\n  the last save has failed: ");
+    STATUS(1, ": unhealthy\n  the last save has failed: ");
     cr_expect(strstr(output, "MANIFEST") && strstr(output, "; BGSAVE tries again\n"), "%s", output);
     cr_expect(strstr(output, "\n    no save has succeeded since the start, "), "%s", output);
     cr_expect(!strstr(output, "there is no log"), "%s", output);
@@ -220,7 +220,7 @@ Test(status, a_certificate_that_has_expired)
     daemon_stop(&the_daemon);
     daemon_start(&the_daemon,
                  (const char *const[]){"--threads", "1", "--tls-cert-file", cert, "--tls-key-file", key, NULL});
-    STATUS(1, ": trouble\n  the certificate has expired; put a new one in the place of its files and send SIGHUP\n");
+    STATUS(1, ": unhealthy\n  the certificate has expired; replace its files and send SIGHUP\n");
 }
 
 static int status_now(void)
@@ -242,7 +242,7 @@ Test(status, a_disk_that_is_full)
     for (int done = 0; !done;)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
     wait_until(status_now() == 1);
-    cr_expect(strstr(output, "its log of changes cannot be written: "), "%s", output);
+    cr_expect(strstr(output, "it cannot write its log of changes: "), "%s", output);
     disk_mend();
     wait_until(status_now() == 0);
     client_skip(client, 1);
@@ -272,8 +272,8 @@ Test(status, while_it_loads)
     atomic_store(&disk->hold_reads, 1); /* of the log */
     daemon_launch(&the_daemon);
     wait_until(status_now() == 1);
-    cr_expect(strstr(output, ": trouble\n  it loads its filters, of which "), "%s", output);
-    cr_expect(strstr(output, " % are there, and serves them when all are\n"), "%s", output);
+    cr_expect(strstr(output, ": unhealthy\n  it is loading its filters, "), "%s", output);
+    cr_expect(strstr(output, " % so far, and serves them after the load\n"), "%s", output);
     disk_mend();
     wait_until(status_now() == 0);
 }
@@ -308,8 +308,8 @@ Test(status, servers_that_are_others)
     daemon_prepare(&the_daemon);
     pid_t pid;
     int port = stand_in("# Server\r\nredis_version:7.2.0\r\n", &pid);
-    program_expect(output, sizeof(output), 2, "this server is not Bloomery",
-                   "exec 2>&1; '%s' status redis://127.0.0.1:%d", BLOOMERY_TOOL_PATH, port);
+    program_expect(output, sizeof(output), 2, "not a Bloomery server", "exec 2>&1; '%s' status redis://127.0.0.1:%d",
+                   BLOOMERY_TOOL_PATH, port);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     program_expect(output, sizeof(output), 2, "Connection refused", "exec 2>&1; '%s' status redis://127.0.0.1:%d",
@@ -334,5 +334,5 @@ Test(status, redis_is_another_server)
         cr_skip_test("redis-server loads no module with a sanitizer");
     the_daemon.engine = true;
     daemon_start(&the_daemon, NULL);
-    STATUS(2, "this server is not Bloomery: its INFO has no bloomery_version\n");
+    STATUS(2, "not a Bloomery server: its INFO has no bloomery_version\n");
 }

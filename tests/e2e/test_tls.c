@@ -172,12 +172,12 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named)
     struct wire wire;
     const char *why = NULL;
     wire_open(&wire, the_daemon.tls_port);
-    expect_ask(&wire, "PING", "-ERR this port takes connections with TLS only (redis-cli --tls)");
+    expect_ask(&wire, "PING", "-ERR this port accepts connections with TLS only (redis-cli --tls)");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
     wire_close(&wire);
-    daemon_wait_output(&the_daemon, "its first bytes are not those of TLS");
+    daemon_wait_output(&the_daemon, "it does not speak TLS");
     cr_assert(!wire_open_tls(&wire, the_daemon.port, NULL, &why));
-    daemon_wait_output(&the_daemon, "it speaks TLS, and this port does not; the one that does is tls-port");
+    daemon_wait_output(&the_daemon, "it speaks TLS, and this port does not; use tls-port");
 }
 
 /* The reason and the end of the connection are read even where the daemon closes with input unread, which makes the
@@ -196,7 +196,7 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named_to_a_client_that_goes_on_se
         len += (size_t)n;
     cr_assert_eq(n, 0, "%s", strerror(errno));
     text[len] = 0;
-    cr_assert(strstr(text, "takes connections with TLS only"), "%s", text);
+    cr_assert(strstr(text, "accepts connections with TLS only"), "%s", text);
     wire_close(&wire);
 }
 
@@ -236,7 +236,7 @@ DAEMON_TEST(the_daemon, tls, hostile_handshakes_end_alone)
         cr_assert(wire_closes(&slow[i], WIRE_PATIENCE_MS));
         wire_close(&slow[i]);
     }
-    daemon_wait_output(&the_daemon, "it was not complete after tls-handshake-timeout");
+    daemon_wait_output(&the_daemon, "it exceeded tls-handshake-timeout");
     cr_assert_geq(info_number(the_daemon.port, "stats", "tls_failed_connections"), 8);
     expect_ask(&good, "PING", "+PONG");
     wire_close(&good);
@@ -254,7 +254,7 @@ DAEMON_TEST(the_daemon, tls, hostile_records_end_the_connection)
     while (recv(wire.fd, drain, sizeof(drain), 0) > 0)
         ;
     wire_close(&wire);
-    daemon_wait_output(&the_daemon, "a record was damaged on the way");
+    daemon_wait_output(&the_daemon, "a record was damaged in transit");
 
     open_tls(&wire);
     cr_assert(wire_tls_update_keys(&wire, 20));

@@ -75,7 +75,7 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_of_clients)
         cr_assert_eq(is_served("stranger.crt", NULL), cases[i].stranger, "%s", cases[i].setting);
         cr_assert_eq(is_served("expired.crt", NULL), cases[i].expired, "%s", cases[i].setting);
     }
-    SAYS("the client has shown no certificate, and one is required");
+    SAYS("the client has presented no certificate, but one is required");
     SAYS("the certificate is not accepted: certificate has expired");
     SAYS("the certificate is not accepted: unable to get local issuer certificate");
     redisContext *client = client_open(the_daemon.port);
@@ -142,7 +142,7 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
     expect_ask(&old, "PING", "+PONG");
     file_copy(FILE_OF("server.crt"), FILE_OF("new.crt"));
     kill(the_daemon.pid, SIGHUP); /* without the key: refused */
-    daemon_wait_output(&the_daemon, "TLS: the certificates stay what they were: tls-key-file ");
+    daemon_wait_output(&the_daemon, "TLS: the certificates are unchanged: tls-key-file ");
     SAYS("new.key: is not the key of the certificate in ");
     cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
     cr_assert_str_eq(wire_tls_server(&wire), "client");
@@ -150,7 +150,7 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
     file_copy(FILE_OF("expired.crt"), FILE_OF("new.crt"));
     file_copy(FILE_OF("expired.key"), FILE_OF("new.key"));
     kill(the_daemon.pid, SIGHUP);
-    daemon_wait_output(&the_daemon, "TLS: the certificates stay what they were: the certificate has expired: it was");
+    daemon_wait_output(&the_daemon, "TLS: the certificates are unchanged: the certificate has expired: it was");
     cr_assert(wire_open_tls(&wire, the_daemon.tls_port, NULL, &why));
     cr_assert_str_eq(wire_tls_server(&wire), "client");
     wire_close(&wire);
@@ -186,9 +186,8 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
            "CONFIG SET tls-protocols SSLv3");
     expect(client, REFUSAL("tls-ciphers") "tls-ciphers: no cipher match", "CONFIG SET tls-ciphers nonsense");
     expect(client,
-           REFUSAL("tls-ca-cert-file") "to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is "
-                                       "needed; 'tls-auth-clients no' does "
-                                       "not ask for any",
+           REFUSAL("tls-ca-cert-file") "certificates of clients need tls-ca-cert-file or tls-ca-cert-dir; "
+                                       "'tls-auth-clients no' requests none",
            "CONFIG SET tls-ca-cert-file %s tls-auth-clients yes", "");
     snprintf(expected, sizeof(expected),
              REFUSAL("tls-key-file") "tls-key-file %s: is not the key of the certificate in %s", FILE_OF("new.key"),
@@ -203,7 +202,7 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
     expect(client, expected, "CONFIG SET tls-key-file %s tls-key-file-pass wrong", FILE_OF("secret.key"));
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "CONFIG SET tls-ciphers %s", "");
-    expect(client, "[-ERR this call of 'config|set' may take long: it is not run in a transaction]", "EXEC");
+    expect(client, "[-ERR this call of 'config|set' may take long: it cannot run in a transaction]", "EXEC");
     cr_assert_str_eq(client_ask(client, "CONFIG GET tls-*"), now);
     expect(client, "[\"timeout\",\"0\"]", "CONFIG GET timeout");
     cr_assert(is_served(NULL, NULL));
@@ -225,7 +224,7 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_the_start)
     cr_assert(REFUSED("--tls-key-file", FILE_OF("secret.key")));
     SAYS("secret.key: is encrypted, and no password for it is set");
     cr_assert(REFUSED("--tls-ca-cert-file", ""));
-    SAYS("to check certificates of clients, tls-ca-cert-file or tls-ca-cert-dir is needed");
+    SAYS("certificates of clients need tls-ca-cert-file or tls-ca-cert-dir");
     START("--tls-cert-file", FILE_OF("expired.crt"), "--tls-key-file", FILE_OF("expired.key"));
     SAYS("warning TLS: the certificate has expired: it was valid until 2020-01-01T00:00:00Z");
     redisContext *client = client_open(the_daemon.port); /* whose other settings can change */
@@ -294,7 +293,7 @@ DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
     PAGE(0, "CN = new", "/healthz", "ca.crt");
     http_get(the_daemon.web_port, "/metrics", "", &reply); /* without TLS */
     cr_assert_eq(reply.status, 400);
-    cr_assert_str_eq(reply.body, "this port takes HTTPS only\n");
+    cr_assert_str_eq(reply.body, "this port accepts HTTPS only\n");
     http_free(&reply);
     PAGE(0, "alive", "/healthz", "ca.crt");
     redisFree(client);

@@ -46,10 +46,10 @@ DAEMON_TEST(the_daemon, tls_tool, bench)
          "bench madd --filter z --batch 2000 --pipeline 3 --requests 20 --tls " MINE " --resp 3 --port %d", port);
     TOOL(0, "throughput", "bench ping --rate 2000 --time 0.2 --warmup 0 --tls " MINE " --port %d", port);
     TOOL(1, "TLS: the certificate is not accepted: ", "bench ping --requests 1 --tls --port %d", port);
-    TOOL(1, "TLS: the other side requires a certificate, and we have shown none",
+    TOOL(1, "TLS: the other side requires a certificate, but we have presented none",
          "bench ping --requests 1 --tls --insecure --port %d", port);
     TOOL(1, "TLS: the other side does not speak TLS", "bench ping --requests 1 --tls --port %d", the_daemon.port);
-    TOOL(2, "--insecure goes with TLS only: --tls", "bench ping --insecure --port %d", port);
+    TOOL(2, "--insecure needs TLS: --tls", "bench ping --insecure --port %d", port);
     TOOL(1, "CA certificates nothing: No such file or directory", "bench ping --tls --cacert nothing --port %d", port);
     TOOL(1, "key server.key: is not the key of the certificate in client.crt",
          "bench ping --tls --cert client.crt --key server.key --port %d", port);
@@ -65,10 +65,10 @@ DAEMON_TEST(the_daemon, tls_tool, fill)
          the_daemon.tls_port);
     TOOL(1, "the password is refused: WRONGPASS", "fill rediss://writer:wrong@localhost:%d f --new --from items " MINE,
          the_daemon.tls_port);
-    TOOL(1, "'other' is not made: NOPERM", "fill rediss://writer:secret@localhost:%d other --new --from items " MINE,
+    TOOL(1, "cannot create 'other': NOPERM", "fill rediss://writer:secret@localhost:%d other --new --from items " MINE,
          the_daemon.tls_port);
     TOOL(1, "TLS: the certificate is not accepted: ", "fill rediss://localhost:%d f --from items", the_daemon.tls_port);
-    TOOL(2, "--cacert goes with TLS only: rediss://", "fill redis://localhost:%d f --cacert ca.crt", the_daemon.port);
+    TOOL(2, "--cacert needs TLS: rediss://", "fill redis://localhost:%d f --cacert ca.crt", the_daemon.port);
     expect(client, ":3", "BF.CARD f");
     redisFree(client);
 }
@@ -97,7 +97,7 @@ DAEMON_TEST(the_daemon, tls_tool, load_and_move)
          "move --from rediss://localhost:%d --to rediss://:secret@localhost:%d --insecure --cert client.crt --key "
          "client.key --verify",
          the_daemon.tls_port, the_other.tls_port);
-    TOOL(2, "--cacert goes with TLS only: rediss://", "move --from redis://localhost:%d --to redis://x --cacert ca.crt",
+    TOOL(2, "--cacert needs TLS: rediss://", "move --from redis://localhost:%d --to redis://x --cacert ca.crt",
          the_daemon.port);
     expect(client, "+OK", "SWAPDB 0 9");
     TOOL(0, "database 9\nmoved    22 filters",

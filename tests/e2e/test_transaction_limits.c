@@ -44,7 +44,7 @@ DAEMON_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queu
         expect(c, "+OK", "MULTI");
         expect(c, "+QUEUED", "BF.ADD f y");
         const char *reply = client_ask(c, refused[i]);
-        cr_expect(strstr(reply, "-ERR") == reply && (i < 2 || strstr(reply, "call it outside of MULTI")), "%s: %s",
+        cr_expect(strstr(reply, "-ERR") == reply && (i < 2 || strstr(reply, "send it outside of MULTI")), "%s: %s",
                   refused[i], reply);
         expect(c, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
     }
@@ -64,7 +64,7 @@ DAEMON_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
     expect(c, "+QUEUED", "BF.CLEAR f");
     expect(c, "+QUEUED", "BF.CARD f");
     expect(c,
-           "[[\"0\",[\"f\"]],-ERR this call of 'scan' may take long: it is not run in a transaction,"
+           "[[\"0\",[\"f\"]],-ERR this call of 'scan' may take long: it cannot run in a transaction,"
            "[:1],+OK,:0]",
            "EXEC");
     redisFree(c);

@@ -216,7 +216,7 @@ DAEMON_TEST(the_daemon, web, a_connection_has_one_request)
         shutdown(fd, SHUT_WR);
         http_read(fd, &reply);
         cr_assert_eq(reply.status, post ? 405 : 200);
-        cr_assert_str_eq(reply.body, post ? "this page is read-only: GET and HEAD\n" : "alive\n");
+        cr_assert_str_eq(reply.body, post ? "this page is read-only: use GET or HEAD\n" : "alive\n");
         http_free(&reply);
     }
     free(request);

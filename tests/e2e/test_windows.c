@@ -318,7 +318,7 @@ DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
            "BF.RESERVE w 0.01 9 WINDOW ITEMS x");
     expect(client, "-ERR PARTS takes a number in the range [1, 64]", "BF.RESERVE w 0.01 9 WINDOW 60 PARTS 65");
-    expect(client, "-ERR PARTS and REFRESH go with WINDOW", "BF.RESERVE w 0.01 9 REFRESH");
+    expect(client, "-ERR PARTS and REFRESH need WINDOW", "BF.RESERVE w 0.01 9 REFRESH");
     expect(client, "-ERR PARTS must not be more than the ITEMS of the window, 5",
            "BF.RESERVE w 0.01 9 WINDOW ITEMS 5 PARTS 6");
     expect(client, "-ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other",
@@ -330,11 +330,8 @@ DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect(client, "+OK", "BF.RESERVE plain 0.01 9");
     expect(client, "+OK", "BF.RESERVE last 0.01 9 WINDOW ITEMS 9");
     expect(client, "-ERR 'w' and 'v' cannot be merged: the windows differ: 60 and 61 seconds", "BF.MERGE w v");
-    expect(
-        client,
-        "-ERR 'plain' and 'w' cannot be merged: one has a WINDOW and the other has not: it does not know how old its "
-        "items are",
-        "BF.MERGE plain w");
+    expect(client, "-ERR 'plain' and 'w' cannot be merged: only one has a WINDOW: the items of the other have no age",
+           "BF.MERGE plain w");
     cr_assert(strstr(client_ask(client, "BF.MERGE free last last"), "no common order"));
     expect(client, ":0", "EXISTS free");
     redisFree(client);

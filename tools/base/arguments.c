@@ -146,7 +146,7 @@ int tool_read_arguments(const struct tool_command *command, int argc, char **arg
     for (int i = 0; i < argc; i++) {
         if (only_positional || argv[i][0] != '-' || argv[i][1] == '\0') {
             if (n == max)
-                return tool_misused(command->name, "one argument too many: '%s'", argv[i]);
+                return tool_misused(command->name, "unexpected argument: '%s'", argv[i]);
             argv[n++] = argv[i]; /* after the positional ones read so far */
         } else if (strcmp(argv[i], "--") == 0) {
             only_positional = true;
@@ -185,8 +185,8 @@ int tool_number(const struct tool_args *args, const char *name, uint64_t min, ui
 
     if (!text || tool_parse_u64(text, min, max, out))
         return TOOL_OK;
-    return tool_misused(args->command->name, "%s '%s': a number from %" PRIu64 " to %" PRIu64 " is needed", name, text,
-                        min, max);
+    return tool_misused(args->command->name, "%s '%s': must be a number from %" PRIu64 " to %" PRIu64, name, text, min,
+                        max);
 }
 
 int tool_real(const struct tool_args *args, const char *name, double max, double *out)
@@ -195,7 +195,7 @@ int tool_real(const struct tool_args *args, const char *name, double max, double
 
     if (!text || (tool_parse_double(text, out) && *out <= max))
         return TOOL_OK;
-    return tool_misused(args->command->name, "%s '%s': a number from 0 to %g is needed", name, text, max);
+    return tool_misused(args->command->name, "%s '%s': must be a number from 0 to %g", name, text, max);
 }
 
 int tool_rate(const struct tool_args *args, const char *name, double *out)
@@ -204,7 +204,7 @@ int tool_rate(const struct tool_args *args, const char *name, double *out)
 
     if (!text || (tool_parse_double(text, out) && *out > 0 && *out < 1))
         return TOOL_OK;
-    return tool_misused(args->command->name, "%s '%s': a rate between 0 and 1 is needed", name, text);
+    return tool_misused(args->command->name, "%s '%s': must be a rate between 0 and 1", name, text);
 }
 
 bool tool_parse_double(const char *text, double *out)

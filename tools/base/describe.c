@@ -60,7 +60,7 @@ const char *tool_exit_status(const struct tool_command *command)
 {
     if (command->exit_status)
         return command->exit_status;
-    return command->greps ? "0: something was found. 1: nothing was. 2: failure or wrong arguments."
+    return command->greps ? "0: something was found. 1: nothing was found. 2: failure or wrong arguments."
                           : "0: success. 1: failure, with the reason on stderr. 2: wrong arguments.";
 }
 

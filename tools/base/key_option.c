@@ -32,7 +32,7 @@ int key_option_read(const struct tool_args *args, uint64_t needed, const char *f
         return !needed ? TOOL_OK
                        : tool_failed(command, "%s is KEYED: give --key-file with the key %016" PRIx64, file, needed);
     if (id && !key_id_parse(id, strlen(id), &wanted))
-        return tool_misused(command, "--key-id '%s': an id of 16 hexadecimal digits is needed", id);
+        return tool_misused(command, "--key-id '%s': must be an id of 16 hexadecimal digits", id);
     if (needed && wanted != needed)
         return tool_misused(command, "--key-id %s: the key of %s is %016" PRIx64, id, file, needed);
     if (key_file_read(fsops_posix(), path, &keys, &err) != 0)

@@ -136,12 +136,12 @@ void write_main_page(FILE *out, const void *subject)
         put(out, tool_commands[i]->summary);
         fputc('\n', out);
     }
-    fputs(".SH OPTIONS\n.TP\n\\fB\\-\\-help\\fR\nLists the commands; after a command, explains it.\n"
-          ".TP\n\\fB\\-\\-version\\fR\nThe version.\n.SH EXIT STATUS\n",
+    fputs(".SH OPTIONS\n.TP\n\\fB\\-\\-help\\fR\nLists the commands; after a command, explains the "
+          "command.\n.TP\n\\fB\\-\\-version\\fR\nThe version.\n.SH EXIT STATUS\n",
           out);
     put(out,
-        "0: done. 1: it failed; the reason is on the standard error. 2: wrong arguments. For find and query, as for "
-        "grep, 0: something was found; 1: nothing was; 2: it failed, or wrong arguments.");
+        "0: success. 1: failure; the reason is on the standard error. 2: wrong arguments. For find and query, as for "
+        "grep, 0: something was found; 1: nothing was found; 2: failure or wrong arguments.");
     fputs("\n.SH ENVIRONMENT\n.TP\n\\fBREDISCLI_AUTH\\fR\nThe password of the server, for commands that need one.\n"
           ".TP\n\\fBNO_COLOR\\fR\nWith any value, messages and progress have no colours on a terminal.\n"
           ".SH SEE ALSO\n\\fBbloomeryd\\fR(1)\n",

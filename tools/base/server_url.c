@@ -141,7 +141,7 @@ int server_url_read(struct server_url *url, const char *text, struct errbuf *err
     if (strlen(text) >= SERVER_URL_MAX)
         return wrong(err, "the address is too long");
     if (!after)
-        return wrong(err, "this is not the address of a server");
+        return wrong(err, "not the address of a server");
     size_t scheme_len = (size_t)(after - text);
     bool is_unix = false;
     for (size_t i = 0; i < sizeof(unix_schemes) / sizeof(unix_schemes[0]); i++)

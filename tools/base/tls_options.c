@@ -11,7 +11,7 @@ int tls_options_read(const struct tool_args *args, bool wanted, struct tls_conte
     for (size_t i = 0; i < 4; i++) {
         values[i] = tool_option(args, names[i]);
         if (values[i] && !wanted)
-            return tool_misused(command, "%s goes with TLS only: %s", names[i],
+            return tool_misused(command, "%s needs TLS: %s", names[i],
                                 strcmp(command, "bench") == 0 ? "--tls" : "rediss://");
     }
     if (!wanted)

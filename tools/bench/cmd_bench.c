@@ -93,7 +93,7 @@ static int get_size(struct bench *bench)
     uint64_t min, max;
     if (!split_number(value_or(bench, "--size", "16"), '-', ITEM_MAX_SIZE, &min, &second) ||
         (second && !tool_parse_u64(second, min, ITEM_MAX_SIZE, &max)))
-        return wrong(bench, "--size", "a number of bytes from 1 to 4096 is needed, or two with '-' between");
+        return wrong(bench, "--size", "must be a number of bytes from 1 to 4096, or two numbers separated by '-'");
     bench->items.min_size = (unsigned)min;
     bench->items.max_size = (unsigned)(second ? max : min);
     return TOOL_OK;
@@ -112,7 +112,7 @@ static int get_order(struct bench *bench)
                                   bench->items.skew > 0 && bench->items.skew < 10)))
         bench->items.order = ITEMS_ZIPF;
     else
-        return wrong(bench, "--order", "'uniform', 'sequential', 'zipf' or 'zipf:<exponent below 10>' is needed");
+        return wrong(bench, "--order", "must be 'uniform', 'sequential', 'zipf' or 'zipf:<exponent below 10>'");
     if (bench->items.skew == 1) /* the method's formulas have a pole at 1 */
         bench->items.skew = 1.000001;
     return TOOL_OK;
@@ -127,7 +127,7 @@ static int get_reserve(struct bench *bench)
          (!rate ||
           (tool_parse_double(rate, &bench->reserve_error) && bench->reserve_error > 0 && bench->reserve_error < 1))))
         return TOOL_OK;
-    return wrong(bench, "--reserve", "a capacity, or '<capacity>:<error rate>', is needed");
+    return wrong(bench, "--reserve", "must be a capacity, or '<capacity>:<error rate>'");
 }
 
 static void choose_workload(struct bench *bench, const char *name)
@@ -160,7 +160,7 @@ static int get_load(struct bench *bench)
     if (!load->requests && load->seconds <= 0)
         return tool_misused("bench", "--time 0 needs --requests");
     if (load->threads > load->connections)
-        return tool_misused("bench", "%u threads for %u connections are too many", load->threads, load->connections);
+        return tool_misused("bench", "too many threads: %u for %u connections", load->threads, load->connections);
     return TOOL_OK;
 }
 
@@ -234,7 +234,7 @@ static int get_options(struct bench *bench)
         return TOOL_USAGE;
     if (bench->nfilters > 1 && (bench->load_first || bench->reserve_capacity))
         return tool_misused("bench",
-                            "--reserve and --load are for one filter; several are made by the first add to each");
+                            "--reserve and --load are for one filter; with several filters the first add creates each");
     return fit_items(bench);
 }
 
@@ -419,35 +419,37 @@ static int run(const struct tool_args *args)
     }
 
 static const struct tool_option options[] = {
-    {.name = "--host", .value = "H", .doc = "Its address; 127.0.0.1 without one.", .group = "Server"},
-    NUMBER("--port", "P", "Its port (6379)."),
-    {.name = "--unix", .value = "PATH", .doc = "Its Unix socket, instead of an address."},
-    {.name = "--password", .value = "WORD", .doc = "Its password; otherwise that of $REDISCLI_AUTH, if there is one."},
+    {.name = "--host", .value = "H", .doc = "The server's address (127.0.0.1).", .group = "Server"},
+    NUMBER("--port", "P", "The server's port (6379)."),
+    {.name = "--unix", .value = "PATH", .doc = "The server's Unix socket, instead of an address."},
+    {.name = "--password", .value = "WORD", .doc = "The server's password; the default is $REDISCLI_AUTH."},
     {.name = "--resp", .value = "2|3", .words = "2 3", .doc = "The version of the protocol (2)."},
     {.name = "--tls", .doc = "Connects with TLS; see below."},
     {.name = "--connections", .value = "N", .doc = "Connections (50).", .group = "Load"},
-    NUMBER("--pipeline", "N", "Requests under way on each connection (1)."),
+    NUMBER("--pipeline", "N", "Pending requests of each connection (1)."),
     NUMBER("--threads", "N", "Threads of this program (1)."),
-    NUMBER("--time", "SECONDS", "How long to measure (10)."),
-    NUMBER("--warmup", "SECONDS", "How long to run before (1)."),
-    NUMBER("--requests", "N", "How many requests to send, instead of a time."),
+    NUMBER("--time", "SECONDS", "Duration of the measurement (10)."),
+    NUMBER("--warmup", "SECONDS", "Duration of the run before the measurement (1)."),
+    NUMBER("--requests", "N", "Number of requests, instead of a time."),
     NUMBER("--rate", "N",
            "Requests per second, independent of the server's speed. Latencies then run from the due time of a "
            "request until the kernel has the reply; the program's own lateness is shown separately. Without a "
            "rate each connection waits for its replies."),
     {.name = "--spin",
-     .doc = "With --rate: never sleeps, so that no wake-up makes requests late; takes a processor per thread. "
-            "Requests that are still 0.1 ms late, because the processor was taken away, are counted and not sent."},
+     .doc = "With --rate: never sleeps, so no wake-up delays requests; uses a processor per thread. Requests that are "
+            "still 0.1 ms late, because another program used the processor, are counted and not sent."},
     {.name = "--items", .value = "N", .doc = "Items to choose from (1000000).", .group = "Items"},
-    NUMBER("--start", "N", "The number of the first one (0)."),
+    NUMBER("--start", "N", "The number of the first item (0)."),
     {.name = "--size", .value = "BYTES", .doc = "Bytes of an item, or MIN-MAX (16)."},
     {.name = "--order",
      .value = "ORDER",
      .words = "uniform sequential zipf",
      .doc = "uniform, sequential or zipf[:EXPONENT] (uniform; for add and madd sequential, all new)."},
-    NUMBER("--hits", "SHARE", "The share of queries for items of this range (1); the others query items never added."),
+    NUMBER("--hits", "SHARE",
+           "The share of queries for items of this range (1); the other queries are for items "
+           "never added."),
     NUMBER("--batch", "N", "Items of {items} (100)."),
-    NUMBER("--seed", "N", "Of the random numbers (1)."),
+    NUMBER("--seed", "N", "Seed of the random numbers (1)."),
     {.name = "--filter", .value = "NAME", .doc = "The filter (bench).", .group = "Filters"},
     NUMBER("--filters", "N", "One of NAME:0 .. NAME:<N-1> at random (1: NAME itself)."),
     {.name = "--reserve",
@@ -456,7 +458,7 @@ static const struct tool_option options[] = {
     {.name = "--load", .doc = "Adds all items before measuring; with --reserve, --items defaults to at most CAPACITY."},
     {.name = "--json", .value = "FILE", .doc = "The result as JSON; - is the standard output.", .group = "Output"},
     {.name = "--hdr", .value = "FILE", .doc = "Percentiles in HdrHistogram's text form; - is the standard output."},
-    {.name = "--progress", .doc = "Shows a line on stderr once a second, even if that is not a terminal."},
+    {.name = "--progress", .doc = "Shows a line on stderr once a second, even if stderr is not a terminal."},
     TLS_OPTIONS,
     {.name = NULL},
 };
@@ -465,9 +467,9 @@ const struct tool_command tool_bench_command = {
     .name = "bench",
     .arguments = "WORKLOAD",
     .summary = "Puts load on a RESP server and measures throughput and latency.",
-    .text = "WORKLOAD is exists, add, mexists, madd, ping, get, set, or your own command line in quotes. There "
-            "{filter} stands for a filter's name, {item} for the next item and {items} for a batch of them. The "
-            "first error reply of the server ends the run.",
+    .text = "WORKLOAD is exists, add, mexists, madd, ping, get, set, or your own command line in quotes. In it "
+            "{filter} is a filter's name, {item} the next item and {items} a batch of items. The first error reply of "
+            "the server ends the run.",
     .options = options,
     .examples = "bloomery bench exists --reserve 1000000 --load --pipeline 16\n"
                 "bloomery bench 'BF.MEXISTS {filter} {items}' --batch 500 --time 30 --json -",

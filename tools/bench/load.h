@@ -52,15 +52,15 @@ struct load_result {
 };
 
 /* 0, or -errno with the reason: no connection, a connection lost, not RESP. -EREMOTEIO with the server's first error
- * reply, which ends the run, because figures of refused requests mean nothing. `result` is large: allocate it. */
+ * reply, which ends the run: numbers of refused requests are meaningless. `result` is large: allocate it. */
 int load_run(const struct load_options *options, struct load_result *result, struct errbuf *err);
 
 /* One connected socket, non-blocking, authenticated and in the protocol version asked for, and its TLS (NULL: none). A
  * descriptor, or -errno with the reason. */
 int endpoint_connect(const struct endpoint *endpoint, struct tls_stream **tls_out, struct errbuf *err);
 
-/* Sends one command of at most 8 words over a connection of its own and waits for the reply: the text of a string, a
- * status or an error in `text` (NUL-terminated, cut at size). 0 or -errno with the reason. */
+/* Sends one command of at most 8 words over a separate connection and waits for the reply: the text of a string, a
+ * status or an error in `text` (NUL-terminated, truncated to size). 0 or -errno with the reason. */
 int endpoint_ask(const struct endpoint *endpoint, const char *const *words, unsigned nwords, char *text, size_t size,
                  struct errbuf *err);
 

@@ -25,7 +25,7 @@ int worker_fail(struct worker *worker, int status, const char *what)
 static int worker_refused(struct worker *worker, const char *error)
 {
     worker->status = -EREMOTEIO;
-    errbuf_set(&worker->err, "the server answered: %s", error);
+    errbuf_set(&worker->err, "the server replied: %s", error);
     return worker->status;
 }
 

@@ -37,7 +37,7 @@ static const char *limit(const struct report *report)
     if (report->options->rate > 0 && per_second(result) >= 0.98 * report->options->rate)
         return "neither side: the requested rate was reached";
     if (generator && !server)
-        return "this load generator: give it more --threads, or another machine";
+        return "this load generator: use more --threads, or another machine";
     if (server && !generator)
         return "the server";
     if (server && generator)

@@ -14,8 +14,8 @@
 
 /* ---- requests ---- */
 
-/* A command line such as "BF.EXISTS {filter} {item}" or "BF.MADD {filter} {items}": words separated by spaces, in which
- * {filter} stands for a filter's name, {item} for the next item and {items}, a word of its own, for a batch of them. */
+/* A command line such as "BF.EXISTS {filter} {item}" or "BF.MADD {filter} {items}": words separated by spaces. {filter}
+ * is a filter's name, {item} the next item, and {items}, as a separate word, a batch of items. */
 struct request_template {
     struct buf literal; /* all literal bytes, one after another */
     struct buf parts;   /* struct request_part */

@@ -220,7 +220,7 @@ static void check_databases(struct check *check)
     if (databases_are_valid(&check->manifest.save.databases))
         return;
     check->found.impossible++;
-    complain(check, "damaged: in the log two database numbers stand for the same database");
+    complain(check, "damaged: in the log two database numbers mean the same database");
 }
 
 /* ---- the MANIFEST ---- */
@@ -354,16 +354,15 @@ static void print_log(const struct check *check)
     if (log->swaps)
         say(check, "log: %s two databases were exchanged\n", log_count(log->swaps, "time").text);
     if (log->breaks)
-        say(check, "log: %s where it was switched on, or went on after something it could not take\n",
+        say(check, "log: %s where it was switched on, or continued after a lost record\n",
             log_count(log->breaks, "place").text);
     if (log_history_unjoined(check->history))
-        say(check, "log: %" PRIu64 " control records hold only with a save that was not made, and are passed over\n",
+        say(check, "log: %" PRIu64 " control records depend on a save that does not exist, and are skipped\n",
             log_history_unjoined(check->history));
     if (sum->torn_bytes)
         say(check,
             "log: at its end %" PRIu64
-            " bytes are not valid, and nothing says that they had been synced: they will be cut by the next start, "
-            "which keeps them as a file\n",
+            " bytes are invalid and not known to be synced: the next start will cut them and keep them in a file\n",
             sum->torn_bytes);
     if (sum->accepted)
         say(check, "log: damaged in %" PRIu64 " places whose loss has been accepted\n", sum->accepted);
@@ -452,7 +451,7 @@ static int check_filters(struct check *check)
         if (check->found.gone)
             say(check,
                 "filters: %" PRIu64
-                " were deleted or have expired since they were saved: their files are not looked at\n",
+                " were deleted or have expired since they were saved: their files are not checked\n",
                 check->found.gone);
         return check->found.damaged || check->found.impossible ? TOOL_FAILED : TOOL_OK;
     }
@@ -474,8 +473,8 @@ static int check_tree(struct check *check)
         return TOOL_OK;
     complain(check, "damaged: %s: %s", path,
              rc != 0                        ? strerror(-rc)
-             : filters.kind != FS_DIRECTORY ? "it is no directory"
-                                            : "it is on another file system than the rest of the data directory");
+             : filters.kind != FS_DIRECTORY ? "it is not a directory"
+                                            : "it is not on the file system of the data directory");
     return TOOL_FAILED;
 }
 
@@ -585,12 +584,11 @@ const struct tool_command tool_check_command = {
     .name = COMMAND,
     .arguments = "DATADIR",
     .summary = "Verifies a data directory: MANIFEST, files, log. Changes nothing.",
-    .text = "The daemon must not be running on DATADIR. The command reads every needed byte and compares it with "
-            "its checksum. It prints an inventory; stderr has a line for each damaged or missing item. Exit "
-            "status 0: all is whole (the unsynced tail of a log is no damage); 1: something is not.\n"
-            "\n"
-            "A damaged file costs only its filter: the daemon quarantines it. A damaged log stops the start, "
-            "until it is restored from a backup or the loss is accepted: bloomeryd --aof-load-damaged yes.",
+    .text = "The daemon must not be running on DATADIR. The command reads every needed byte and compares it with its "
+            "checksum. It prints an inventory; stderr has a line for each damaged or missing item. Exit status 0: "
+            "everything is whole (the unsynced tail of a log is not damage); 1: something is damaged.\n\nA damaged "
+            "file costs only its filter: the daemon quarantines it. A damaged log stops the start, until it is "
+            "restored from a backup or the loss is accepted: bloomeryd --aof-load-damaged yes.",
     .options = options,
     .examples = "cp -a /var/lib/bloomery copy && bloomery check copy --json | jq .whole",
     .run = run,

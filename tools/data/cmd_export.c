@@ -201,16 +201,15 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     export->found = true;
     if (bloom_params_is_cuckoo(&filter->params)) {
         export->status = tool_failed(
-            EXPORT,
-            "'%s' is a cuckoo filter, for which there is no such file: a daemon gives it out by CF.SCANDUMP or DUMP",
+            EXPORT, "'%s' is a cuckoo filter, which has no such file: dump it from a daemon with CF.SCANDUMP or DUMP",
             export->name);
         return 0;
     }
     if (filter->params.key)
         fprintf(stderr,
                 "bloomery " EXPORT
-                ": warning: '%s' is KEYED, which the names of its files say: Cassandra cannot ask them; "
-                "'bloomery query --key-file FILE' can\n",
+                ": warning: '%s' is KEYED, as the names of its files show: Cassandra cannot query them; use 'bloomery "
+                "query --key-file FILE'\n",
                 export->name);
     int made = make_dir(export->target);
     if (made != 0)
@@ -411,8 +410,7 @@ static int run_unpack(const struct tool_args *args)
     status = output_end(&out, TOOL_OK);
     return unpack.lost == 0 || status != TOOL_OK
                ? status
-               : tool_failed(UNPACK, "%s: %" PRIu64 " bytes are damaged and have been passed over", unpack.pack,
-                             unpack.lost);
+               : tool_failed(UNPACK, "%s: %" PRIu64 " bytes are damaged and were skipped", unpack.pack, unpack.lost);
 }
 
 static const struct tool_option unpack_options[] = {

@@ -63,7 +63,7 @@ static int open_store(struct import *import)
         return tool_misused(COMMAND, "the name is longer than %d bytes", STORE_MAX_NAME);
     rc = store_find(import->store, import->key.bytes, import->key.len, NULL, &err);
     if (rc == 0)
-        return tool_failed(COMMAND, "%s: there is a filter '%s' already", import->datadir, import->name);
+        return tool_failed(COMMAND, "%s: the filter '%s' already exists", import->datadir, import->name);
     if (rc != STORE_NOT_FOUND)
         return tool_failed(COMMAND, "%s", err.text);
     import->id = store_next_id(import->store);
@@ -156,8 +156,13 @@ static const struct tool_option options[] = {
             "with their names and times to live. All other values are skipped. Filters whose names DATADIR has "
             "are skipped, too, and the exit status is then 1."},
     {.name = "--list", .doc = "Shows the filters in FILE and imports nothing. DATADIR is optional."},
-    {.name = "--into", .value = "N", .doc = "Puts the filters into this database; by default each keeps its own."},
-    {.name = "--prefix", .value = "TEXT", .doc = "Put before each name, to keep equal names of two databases apart."},
+    {.name = "--into",
+     .value = "N",
+     .doc = "Puts the filters into this database; by default each filter keeps its "
+            "database."},
+    {.name = "--prefix",
+     .value = "TEXT",
+     .doc = "A prefix for each name, to distinguish equal names of two databases."},
     {.name = NULL},
 };
 

@@ -187,9 +187,9 @@ const struct tool_command tool_list_command = {
     .name = COMMAND,
     .arguments = "DATADIR",
     .summary = "Lists the filters of a data directory and their files.",
-    .text = "Reads only the MANIFEST, so a daemon may be running on DATADIR; changes in the log are missing. One "
-            "line per filter: its id, its name (every byte but letters, digits, _ - . as %XX), its contents, its "
-            "files. Of a damaged MANIFEST it prints the readable part, and fails.",
+    .text = "Reads only the MANIFEST, so a daemon may be running on DATADIR; changes in the log are missing. One line "
+            "per filter: its id, its name (every byte except letters, digits, _ - . as %XX), its contents, its files. "
+            "If the MANIFEST is damaged, the command prints the readable part, and fails.",
     .options = options,
     .examples = "bloomery list /var/lib/bloomery --json | jq '.[] | select(.items > 1000000) | .name'",
     .run = run,

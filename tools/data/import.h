@@ -5,9 +5,9 @@
 #include "store.h"
 #include "tool.h"
 
-/* Opens a data directory to add filters, unless a daemon uses it or its log has changes that are not in the files yet:
- * the MANIFEST then does not know the next id and the names in use. TOOL_OK, or TOOL_FAILED after a message; to be
- * closed in any case. */
+/* Opens a data directory to add filters. It fails if a daemon uses the directory, or if the log has unsaved changes:
+ * the MANIFEST then lacks the next id and the current names. TOOL_OK, or TOOL_FAILED after a message; to be closed in
+ * any case. */
 int import_store_open(const char *command, const char *datadir, struct store **store_out);
 
 /* The form with --rdb, for the filters of an RDB file. An exit code. */

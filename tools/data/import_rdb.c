@@ -56,7 +56,7 @@ static struct tool_key *key_in_store(const struct import *import, const struct r
     if (!key)
         return NULL;
     if (db >= DATABASES_MAX)
-        *why_out = "its database has a number above 1023: --into N puts it into another one";
+        *why_out = "its database has a number above 1023: use --into N";
     else if (!tool_key_of(&import->databases, (unsigned)db, import->prefix, found->name, found->name_len, key))
         *why_out = "its name is longer than 65535 bytes";
     if (!*why_out)
@@ -67,7 +67,7 @@ static struct tool_key *key_in_store(const struct import *import, const struct r
 
 /* ---- which of them ---- */
 
-static bool is_meant(const struct import *import, const struct rdb_found *found)
+static bool is_selected(const struct import *import, const struct rdb_found *found)
 {
     return import->any_db || found->db == import->db;
 }
@@ -80,7 +80,7 @@ static void refuse_expired(struct import *import)
         struct rdb_found *found = &import->scan.found[i];
 
         if (found->expires_ms != 0 && found->expires_ms <= now_ms)
-            rdb_scan_refuse(&import->scan, found, "its time to live is over");
+            rdb_scan_refuse(&import->scan, found, "it has expired");
     }
 }
 
@@ -91,13 +91,13 @@ static int refuse_known_names(struct import *import)
         struct errbuf err = {{0}};
         const char *why;
 
-        if (found->reason || !is_meant(import, found))
+        if (found->reason || !is_selected(import, found))
             continue;
         struct tool_key *key = key_in_store(import, found, &why);
         int rc = why ? 0 : !key ? -ENOMEM : store_find(import->store, key->bytes, key->len, NULL, &err);
         free(key);
         if (rc == 0)
-            rdb_scan_refuse(&import->scan, found, why ? why : "there is a filter of this name already");
+            rdb_scan_refuse(&import->scan, found, why ? why : "a filter with this name already exists");
         else if (rc != STORE_NOT_FOUND)
             return tool_failed(COMMAND, "%s", rc == -ENOMEM ? "out of memory" : err.text);
     }
@@ -114,7 +114,7 @@ static int on_next(void *ctx, struct store_item *item)
     const char *why;
 
     while (import->next < scan->n &&
-           (scan->found[import->next].reason || !is_meant(import, &scan->found[import->next])))
+           (scan->found[import->next].reason || !is_selected(import, &scan->found[import->next])))
         import->next++;
     if (import->next == scan->n)
         return 0;
@@ -163,7 +163,7 @@ static int save(struct import *import)
     progress_end(&import->progress);
     if (rc == 0)
         return TOOL_OK;
-    return tool_failed(COMMAND, "%s; nothing has been imported", import->err.text[0] ? import->err.text : err.text);
+    return tool_failed(COMMAND, "%s; nothing was imported", import->err.text[0] ? import->err.text : err.text);
 }
 
 /* ---- what is told ---- */
@@ -217,7 +217,7 @@ static void print_json(struct buf *json, const struct import *import)
     json_count(json, "keys", scan->summary.keys);
     json_begin(json, "filters", '[');
     for (size_t i = 0; i < scan->n; i++) {
-        if (is_meant(import, &scan->found[i]))
+        if (is_selected(import, &scan->found[i]))
             print_object(json, import, &scan->found[i]);
     }
     json_end(json, ']');
@@ -236,7 +236,7 @@ static void print_text(const struct import *import)
     for (size_t i = 0; i < scan->n; i++) {
         const struct rdb_found *found = &scan->found[i];
 
-        if (!is_meant(import, found))
+        if (!is_selected(import, found))
             continue;
         if (import->list || found->reason)
             print_line(found);
@@ -260,7 +260,7 @@ static void print_text(const struct import *import)
 static void warn(const struct rdb_scan *scan)
 {
     if (!scan->summary.checked)
-        fprintf(stderr, "bloomery " COMMAND ": warning: %s has no checksum: damage would not be noticed\n", scan->path);
+        fprintf(stderr, "bloomery " COMMAND ": warning: %s has no checksum: damage cannot be detected\n", scan->path);
     if (scan->summary.end < scan->size)
         fprintf(stderr,
                 "bloomery " COMMAND ": warning: %s has %" PRIu64
@@ -291,12 +291,11 @@ static int conclude(const struct import *import, const struct tool_args *args)
         print_text(import);
     int status = output_end(&out, TOOL_OK);
     for (size_t i = 0; i < scan->n; i++)
-        skipped += is_meant(import, &scan->found[i]) && scan->found[i].reason;
+        skipped += is_selected(import, &scan->found[i]) && scan->found[i].reason;
     if (import->list || status != TOOL_OK)
         return status;
     if (values_of_module(scan) > 0)
-        return tool_failed(COMMAND,
-                           "%s of bloomery.so cannot be read from a file: 'bloomery move' carries them from the engine",
+        return tool_failed(COMMAND, "%s of bloomery.so cannot be read from a file: use 'bloomery move' on the engine",
                            log_count(values_of_module(scan), "filter").text);
     if (skipped == 0)
         return TOOL_OK;
@@ -317,7 +316,7 @@ static int read_options(struct import *import, const struct tool_args *args)
         tool_number(args, "--into", 0, DATABASES_MAX - 1, &import->into) != TOOL_OK)
         return TOOL_USAGE;
     if (args->npositional > 1 || (args->npositional == 0 && !import->list))
-        return tool_misused(COMMAND, "with --rdb there is one argument, DATADIR%s", import->list ? ", or none" : "");
+        return tool_misused(COMMAND, "--rdb needs one argument, DATADIR%s", import->list ? ", or none" : "");
     return TOOL_OK;
 }
 

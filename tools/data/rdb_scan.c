@@ -48,7 +48,7 @@ static void read_from(struct rdb_reader *reader, struct place *place, const stru
 }
 
 /* 0, or -1 with a text. */
-static int said(int rc, struct errbuf *err)
+static int check_status(int rc, struct errbuf *err)
 {
     if (rc < 0)
         errbuf_set(err, "%s", strerror(-rc));
@@ -134,7 +134,7 @@ static void look_at_cuckoo(struct rdb_scan *scan, struct rdb_found *found, struc
     struct rdb_reader reader;
 
     read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (said(cuckoo_read_value(&reader, found->type, NULL, NULL, &numbers->plan), &err) != 0) {
+    if (check_status(cuckoo_read_value(&reader, found->type, NULL, NULL, &numbers->plan), &err) != 0) {
         rdb_scan_refuse(scan, found, err.text);
         return;
     }
@@ -154,7 +154,8 @@ static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbe
     uint64_t bytes;
 
     read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (said(redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, NULL, NULL), &err) != 0 ||
+    if (check_status(redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, NULL, NULL), &err) !=
+            0 ||
         redisbloom_check(&numbers->value, &found->params, numbers->shapes, &bytes, &err) != BLOOM_OK) {
         rdb_scan_refuse(scan, found, err.text);
         return;
@@ -174,7 +175,7 @@ static int look_at_all(struct rdb_scan *scan, struct errbuf *err)
     struct progress progress;
 
     if (!numbers)
-        return said(-ENOMEM, err);
+        return check_status(-ENOMEM, err);
     progress_begin(&progress, "looking at filters", scan->size);
     for (size_t i = 0; i < scan->n; i++) {
         progress_update(&progress, scan->found[i].at);
@@ -193,14 +194,14 @@ static int walk(struct rdb_scan *scan, struct errbuf *err)
     struct rdb_reader reader;
 
     if (!place)
-        return said(-ENOMEM, err);
+        return check_status(-ENOMEM, err);
     read_from(&reader, place, scan, 0, err);
     progress_begin(&progress, "reading", scan->size);
     place->progress = &progress;
     int rc = rdb_file_walk(&reader, on_key, scan, &scan->summary);
     progress_end(&progress);
     free(place);
-    return said(rc, err);
+    return check_status(rc, err);
 }
 
 int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
@@ -212,7 +213,7 @@ int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
     if (rc == 0)
         rc = fs->size(fs->ctx, scan->fd, &scan->size);
     if (rc != 0)
-        return said(rc, err);
+        return check_status(rc, err);
     rc = walk(scan, err);
     return rc == 0 ? look_at_all(scan, err) : rc;
 }
@@ -325,5 +326,5 @@ int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct b
     if (filter)
         bloom_filter_deinit(filter);
     free(filter);
-    return said(rc, err);
+    return check_status(rc, err);
 }

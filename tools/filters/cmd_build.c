@@ -122,7 +122,7 @@ static int keep_hashes(struct build *build, const struct item_batch *batch, void
         hashes[i] = murmur3_hash(batch->items[i].ptr, batch->items[i].len);
     if (fwrite(hashes, sizeof(hashes[0]), batch->n, ctx) == batch->n)
         return TOOL_OK;
-    return tool_failed(COMMAND, "the temporary file of hashes: %s; --capacity does without it", strerror(errno));
+    return tool_failed(COMMAND, "the temporary file of hashes: %s; --capacity avoids it", strerror(errno));
 }
 
 static int add_hashes(struct build *build, FILE *kept)
@@ -223,7 +223,7 @@ static int read_options(struct build *build, const struct tool_args *args)
     build->path = args->positional[0];
     build->replace = tool_option(args, "--force") != NULL;
     if (!tool_option(args, "--error"))
-        return tool_misused(COMMAND, "--error P is needed: the false-positive rate, such as 0.01");
+        return tool_misused(COMMAND, "--error P is missing: the false-positive rate, such as 0.01");
     if (tool_rate(args, "--error", &build->error) != TOOL_OK ||
         tool_number(args, "--capacity", 1, UINT64_MAX, &build->capacity) != TOOL_OK)
         return TOOL_USAGE;
@@ -268,12 +268,12 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    {.name = "--error", .value = "P", .doc = "The wanted rate of false positives, 0 < P < 1. Required."},
+    {.name = "--error", .value = "P", .doc = "The requested rate of false positives, 0 < P < 1. Required."},
     {.name = "--capacity",
      .value = "N",
-     .doc = "The number of items that the filter is for. The default is the number of items in the input, "
-            "including repeated ones: a file is then read twice, and a pipe's hashes are kept in a temporary "
-            "file, 16 bytes each."},
+     .doc = "The capacity of the filter in items. The default is the number of items in the input, including "
+            "duplicates: a file is then read twice, and the hashes of a pipe's items go to a temporary file, 16 bytes "
+            "each."},
     FILTER_VARIANT_OPTION(
         "The layout to write: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB) or ka (before 3.0). "
         "The default is the layout of the SSTable version in FILE's name, otherwise na."),
@@ -292,9 +292,9 @@ static const struct tool_option options[] = {
 const struct tool_command tool_build_command = {
     .name = COMMAND,
     .arguments = "FILE [INPUT]",
-    .summary = "Makes a Filter.db from items.",
-    .text = "Items are the lines of INPUT, by default of the standard input. The file is the one that Cassandra "
-            "writes for these keys, k and number of bits. It appears when it is whole.",
+    .summary = "Creates a Filter.db from items.",
+    .text = "Items are the lines of INPUT, by default of the standard input. The file equals Cassandra's file for "
+            "these keys, k and number of bits. It appears when it is complete.",
     .options = options,
     .examples = "cut -f1 small.tsv | bloomery build small.db --error 0.001\n"
                 "bloomery build nb-1-big-Filter.db keys.txt --error 0.01 --keys --sizing cassandra\n"

@@ -33,7 +33,7 @@ static int refuse(const struct merge *merge, unsigned i)
 
     return tool_failed(COMMAND,
                        "%s has k %u, %" PRIu64 " bits, layout %s, and %s k %u, %" PRIu64
-                       " bits, layout %s: only filters of equal geometry have a union",
+                       " bits, layout %s: only filters of equal geometry can be merged",
                        merge->paths[0], a->k, 64 * a->nwords, bloom_variant_name((enum bloom_variant)a->variant),
                        merge->paths[i], b->k, 64 * b->nwords, bloom_variant_name((enum bloom_variant)b->variant));
 }
@@ -45,7 +45,7 @@ static int check_keys(const struct merge *merge, const char *out)
 
     for (unsigned i = 1; i < merge->nfiles; i++) {
         if (merge->files[i].key != key)
-            return tool_failed(COMMAND, "%s and %s have different keys, and so no union", merge->paths[0],
+            return tool_failed(COMMAND, "%s and %s have different keys and cannot be merged", merge->paths[0],
                                merge->paths[i]);
     }
     return filterdb_key_of_path(out, &(size_t){0}) == key
@@ -53,7 +53,7 @@ static int check_keys(const struct merge *merge, const char *out)
                : tool_misused(COMMAND,
                               key ? "%s: the union of KEYED filters needs a name that ends in " FILTERDB_KEYED_END
                                     "%016" PRIx64
-                                  : "%s: its name says that it is KEYED, and the filters are not",
+                                  : "%s: its name marks a KEYED filter, but the filters are plain",
                               out, key);
 }
 
@@ -147,7 +147,7 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    FILTER_VARIANT_OPTION("The layout of the files; the default is that of the SSTable version in each file's name."),
+    FILTER_VARIANT_OPTION("The layout of the files; the default follows from the SSTable version in each file's name."),
     {.name = "--force", .doc = "Replaces an existing OUT."},
     {.name = "--json", .doc = "The result as an object: file, variant, k, bits, merged (the number of files)."},
     {.name = NULL},
@@ -157,10 +157,9 @@ const struct tool_command tool_merge_command = {
     .name = COMMAND,
     .arguments = "OUT FILE...",
     .summary = "Writes the union of Filter.db files: a filter with the items of each.",
-    .text = "The files must have the same k and the same number of bits. OUT gets the layout of the first of them. "
-            "Files of "
-            "the layouts na and me have a union, since these differ in the order of bytes only; ka goes with ka. OUT "
-            "appears when it is complete. 'bloomery show' tells how full it is.",
+    .text = "The files must have the same k and the same number of bits. OUT gets the layout of the first file. Files "
+            "of the layouts na and me can be merged, since these differ in the order of bytes only; ka can be merged "
+            "only with ka. OUT appears when it is complete. 'bloomery show' shows its fill.",
     .options = options,
     .examples = "bloomery merge all-Filter.db --variant na monday.db tuesday.db wednesday.db",
     .run = run,

@@ -180,13 +180,13 @@ static int run(const struct tool_args *args)
     const struct bf_defaults defaults = {.params = {.capacity = 100, .error_rate = 0.01, .expansion = 2}};
     struct plan_output plan = {.depth = 0};
     const struct bf_out out = {.ops = &ops, .ctx = &plan, .limits = "", .maps = true};
-    struct bf_plan asked;
+    struct bf_plan requested;
     struct errbuf err = {{0}};
     struct output json;
-    if (!bf_read_plan(&words, &defaults, &asked, &err))
+    if (!bf_read_plan(&words, &defaults, &requested, &err))
         return tool_misused(COMMAND, "%s", without_code(err.text));
     plan.json = output_single(&json, args);
-    bf_reply_plan(&out, &asked);
+    bf_reply_plan(&out, &requested);
     if (plan.error[0]) {
         output_drop(&json);
         return tool_failed(COMMAND, "%s", without_code(plan.error));
@@ -204,14 +204,14 @@ static const struct tool_option options[] = {
 const struct tool_command tool_plan_command = {
     .name = COMMAND,
     .arguments = "RATE CAPACITY [WORD...]",
-    .summary = "Tells what a filter would cost and give, as BF.PLAN does, without a server.",
-    .text = "RATE is the wanted rate of false positives, CAPACITY the number of items of the first layer. The words "
-            "are those of "
-            "BF.PLAN:\n"
-            "  EXPANSION N, NONSCALING         how the filter grows; without either, each layer has twice the items\n"
-            "  LAYOUT na|redisbloom            na without it\n"
-            "  WINDOW SECONDS|ITEMS N, PARTS N, REFRESH   a filter that forgets\n"
-            "  ITEMS N                         how many items it will have; without it those of the first layer",
+    .summary = "Computes the size and the rates of a filter, as BF.PLAN does, without a server.",
+    .text =
+        "RATE is the requested rate of false positives, CAPACITY the number of items of the first layer. The options "
+        "are those of BF.PLAN:\n"
+        "  EXPANSION N, NONSCALING         how the filter grows; without either, each layer has twice the items\n"
+        "  LAYOUT na|redisbloom            na without it\n"
+        "  WINDOW SECONDS|ITEMS N, PARTS N, REFRESH   a filter that forgets\n"
+        "  ITEMS N                         how many items it will have; without it those of the first layer",
     .options = options,
     .examples = "bloomery plan 0.001 1000000\n"
                 "bloomery plan 0.01 100000 EXPANSION 4 ITEMS 5000000 --json\n"

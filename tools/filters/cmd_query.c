@@ -171,13 +171,13 @@ static int run(const struct tool_args *args)
 
 static const struct tool_option options[] = {
     {.name = "--absent", .doc = "Prints the items that are certainly absent instead."},
-    {.name = "--count", .doc = "Prints only their number."},
+    {.name = "--count", .doc = "Prints only the number of items."},
     {.name = "--field",
      .value = "N",
      .doc = "The item is the Nth field of each line, 1 the first; the whole line is printed."},
     {.name = "--separator", .value = "C", .doc = "The character between fields; the default is a tab."},
     ITEM_INPUT_OPTIONS,
-    FILTER_VARIANT_OPTION("The layout of FILE; the default is that of the SSTable version in its name."),
+    FILTER_VARIANT_OPTION("The layout of FILE; the default follows from the SSTable version in its name."),
     {.name = "--json",
      .doc = "An array with an object for every item: item, present (true or false). An item that is not UTF-8 is "
             "an object with its bytes, {\"hex\":\"e9\"}."},
@@ -188,8 +188,8 @@ const struct tool_command tool_query_command = {
     .name = COMMAND,
     .arguments = "FILE [ITEM...]",
     .summary = "Prints the items that may be in a Filter.db.",
-    .text = "Items are the arguments, or without any the lines of the standard input. Printed items may be in the"
-            " filter; all others certainly are not. Lines are printed unchanged, in their order.",
+    .text = "Items are the arguments, or without any the lines of the standard input. Printed items may be in the "
+            "filter; all other items are certainly absent. Lines are printed unchanged, in their order.",
     .options = options,
     .examples = "bloomery query nb-1-big-Filter.db --keys int:5 int:6\n"
                 "bloomery query small.db --variant na --field 1 <large.tsv >candidates.tsv",

@@ -80,7 +80,7 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    FILTER_VARIANT_OPTION("The layout of the files; the default is that of the SSTable version in each file's name."),
+    FILTER_VARIANT_OPTION("The layout of the files; the default follows from the SSTable version in each file's name."),
     {.name = "--json",
      .doc = "An array of objects: file, variant, k, bits, bytes, bits_set, fill, rate, keys, capacity."},
     {.name = NULL},

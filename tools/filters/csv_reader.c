@@ -59,7 +59,7 @@ static enum csv_status end_field(struct csv_reader *csv, char *bytes, struct err
 {
     csv->field++;
     if (csv->fields == 0 && !take_name(csv, bytes)) {
-        errbuf_set(err, "line 1: two columns have the name '%s'; its number is needed", csv->column);
+        errbuf_set(err, "line 1: two columns have the name '%s'; use the column's number", csv->column);
         return CSV_BAD;
     }
     if (csv->fields > 0 && csv->field == csv->number) {
@@ -76,7 +76,7 @@ static enum csv_status end_header(struct csv_reader *csv, struct errbuf *err)
     csv->fields = csv->field;
     if (csv->number || tool_parse_u64(csv->column, 1, csv->fields, &csv->number))
         return CSV_HEADER;
-    errbuf_set(err, "line 1: there is no column '%s'; the header has %" PRIu64, csv->column, csv->fields);
+    errbuf_set(err, "line 1: no column '%s'; the header has %" PRIu64, csv->column, csv->fields);
     return CSV_BAD;
 }
 
@@ -128,7 +128,7 @@ static enum csv_status end_or_go_on(struct csv_reader *csv, char *bytes, struct 
         return end_record(csv, bytes, err);
     }
     if (csv->state == QUOTE && c != '"')
-        return bad(csv->line, "text behind a closing quote", err);
+        return bad(csv->line, "text after a closing quote", err);
     if (csv->state == QUOTE)
         csv->state = QUOTED;
     return CSV_NEED_MORE;
@@ -159,7 +159,7 @@ static enum csv_status step(struct csv_reader *csv, char *bytes, size_t len, str
 static enum csv_status at_end(struct csv_reader *csv, char *bytes, struct errbuf *err)
 {
     if (csv->pos == 0)
-        return csv->fields ? CSV_END : bad(csv->line, "there is no header", err);
+        return csv->fields ? CSV_END : bad(csv->line, "the header is missing", err);
     if (csv->state == QUOTED)
         return bad(csv->quoted, "a quote is not closed", err);
     if (csv->state == RETURN)

@@ -1,9 +1,9 @@
 /* csv_reader: one column of a CSV file, record by record.
  *
  * Source: RFC 4180, with a header line. Records end with CRLF or LF, the last one also with the input. A byte order
- * mark at the beginning is skipped. An empty line is a record with one empty field. What the RFC does not allow is an
- * error that names the line: a quote within a field that does not begin with one, text behind a closing quote, a quote
- * without an end, a carriage return outside of quotes, a record with another number of fields than the header.
+ * mark at the beginning is skipped. An empty line is a record with one empty field. A violation of the RFC is an error
+ * with the line number. Violations are a quote within an unquoted field, text after a closing quote, a missing closing
+ * quote, a carriage return outside of quotes, and a record with another number of fields than the header.
  *
  * The caller keeps the bytes of an incomplete record contiguous and passes them again with more behind them; none is
  * parsed twice. They may move between calls.

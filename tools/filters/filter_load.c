@@ -37,7 +37,7 @@ int filter_open(struct filter_file *file, const char *path, const char *variant,
     }
     if (variant || filterdb_variant_from_path(path, &known, &reason) == FILTERDB_OK)
         return filter_file_open(file, fsops_posix(), path, variant, err);
-    errbuf_set(err, "%s; if you know its layout, give it with --variant na|me|ka", reason.text);
+    errbuf_set(err, "%s; if you know its layout, use --variant na|me|ka", reason.text);
     return FILTERDB_MALFORMED;
 }
 

@@ -38,9 +38,9 @@ static int read_options(struct item_input *input, const struct tool_args *args, 
     if (separator && strlen(separator) != 1)
         return tool_misused(command, "--separator '%s' is not one character", separator);
     if (separator && !field)
-        return tool_misused(command, "--separator goes with --field");
+        return tool_misused(command, "--separator needs --field");
     if (field && input->form.prefixed)
-        return tool_misused(command, "--field needs lines, which --length-prefixed items are not");
+        return tool_misused(command, "--field and --length-prefixed exclude each other");
     if (separator)
         input->form.separator = separator[0];
     return TOOL_OK;
@@ -146,7 +146,7 @@ static bool fill(struct item_input *input)
     if (input->end == input->buf_size) {
         char *larger = input->buf_size < 2 * (size_t)ITEM_INPUT_MAX ? realloc(input->buf, 2 * input->buf_size) : NULL;
         if (!larger) {
-            failed(input, "an item is too long: more than 512 MB, or than there is memory");
+            failed(input, "an item is too long: more than 512 MB, or more than the memory");
             return false;
         }
         input->buf = larger;

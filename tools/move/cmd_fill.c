@@ -89,7 +89,7 @@ static int demand_filter(struct fill *fill)
     PEER_PUT(&fill->server.peer, PEER_WORD("EXISTS"), fill->target);
     int rc = server_call_reply(&fill->server, &reply);
     if (rc == TOOL_OK && !answers_one(&reply))
-        return tool_failed(COMMAND, "%s: there is no filter '%s'; with --error and --capacity it is made",
+        return tool_failed(COMMAND, "%s: no filter '%s'; use --error and --capacity to create it",
                            fill->server.url.shown, fill->name);
     return rc;
 }
@@ -98,16 +98,14 @@ static int refuse_existing(const struct fill *fill)
 {
     if (fill->swaps)
         return tool_failed(COMMAND,
-                           "%s: '%s' exists: another run fills it, or has left it behind; if it is not needed, delete "
-                           "it",
+                           "%s: '%s' exists: another run is filling it, or was killed; if it is not needed, delete it",
                            fill->server.url.shown, fill->target.ptr);
-    return tool_failed(COMMAND, "%s: '%s' exists, and --new demands that it does not", fill->server.url.shown,
-                       fill->name);
+    return tool_failed(COMMAND, "%s: '%s' exists, but --new requires a new name", fill->server.url.shown, fill->name);
 }
 
 static int refuse_pipe(void)
 {
-    return tool_misused(COMMAND, "--capacity is missing: items of a pipe cannot be counted before they are sent");
+    return tool_misused(COMMAND, "--capacity is missing: the items of a pipe cannot be counted in advance");
 }
 
 /* The new filter is as the one that it will replace, but for what the options say. */
@@ -119,7 +117,7 @@ static int take_over(struct fill *fill)
     if (rc != TOOL_OK)
         return rc;
     if (fill->old.exists && fill->rate == 0 && fill->old.rate == 0)
-        return tool_failed(COMMAND, "%s: --error is missing: the server does not tell the rate of '%s'",
+        return tool_failed(COMMAND, "%s: --error is missing: the server does not report the rate of '%s'",
                            fill->server.url.shown, fill->name);
     fill->rate = fill->rate > 0 ? fill->rate : fill->old.rate;
     if (!fill->sized && fill->old.capacity > fill->capacity)
@@ -145,7 +143,7 @@ static int make_filter(struct fill *fill)
         return fill->demands_new ? refuse_existing(fill) : TOOL_OK;
     if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
         struct slice text = resp_reply_text(&reply, 0);
-        return tool_failed(COMMAND, "%s: '%s' is not made: %.*s", fill->server.url.shown, fill->target.ptr,
+        return tool_failed(COMMAND, "%s: cannot create '%s': %.*s", fill->server.url.shown, fill->target.ptr,
                            (int)text.len, text.ptr);
     }
     fill->made = true;
@@ -183,7 +181,7 @@ static void count_answer(struct fill *fill, const struct resp_reply *reply, size
     }
     fill->acknowledged += numbers;
     if (numbers != items || reply->count != items + 1)
-        stop(fill, PEER_WORD("the answer to BF.INSERT is not a number for each item"));
+        stop(fill, PEER_WORD("the reply to BF.INSERT does not have a number for each item"));
 }
 
 static void take_answer(struct fill *fill)
@@ -257,7 +255,7 @@ static int send_items(struct fill *fill)
     if (atomic_load(&interrupted))
         errbuf_set(&fill->reason, "interrupted");
     else if (rc == TOOL_OK && fill->swaps && fill->sent == 0)
-        stop(fill, PEER_WORD("the input has no item, and an empty filter replaces none"));
+        stop(fill, PEER_WORD("the input has no item, and an empty filter must not replace another"));
     return fill->reason.text[0] ? TOOL_FAILED : rc;
 }
 
@@ -309,9 +307,9 @@ static int report_failure(struct fill *fill)
 
     if (fill->made && fill->swaps)
         errbuf_set(&left, "; '%s' is unchanged, and '%s' %s", fill->name, fill->target.ptr,
-                   delete_target(fill) ? "is deleted" : "may be left: delete it before the next try");
+                   delete_target(fill) ? "is deleted" : "may remain: delete it before the next attempt");
     else if (fill->made)
-        errbuf_set(&left, "; the new filter stays");
+        errbuf_set(&left, "; the new filter remains");
     return tool_failed(COMMAND, "%s: %s%s%" PRIu64 " of %s sent to '%s' were acknowledged%s", fill->server.url.shown,
                        fill->reason.text, fill->reason.text[0] ? "; " : "", fill->acknowledged,
                        log_count(fill->sent, "item").text, fill->target.ptr, left.text);
@@ -336,7 +334,7 @@ static int take_over_time(struct fill *fill)
     else if (reply.nodes[0].kind == RESP_REPLY_ERROR)
         stop(fill, resp_reply_text(&reply, 0));
     else if (ms == -2)
-        stop(fill, PEER_WORD("the filter to be replaced has expired or was deleted meanwhile"));
+        stop(fill, PEER_WORD("the filter to replace has expired or was deleted meanwhile"));
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -350,7 +348,7 @@ static int swap(struct fill *fill)
         return report_failure(fill);
     PEER_PUT(&fill->server.peer, PEER_WORD("RENAME"), fill->target, PEER_WORD(fill->name));
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)
-        return tool_failed(COMMAND, "%s: %s; whether '%s' has become '%s' is not known", fill->server.url.shown,
+        return tool_failed(COMMAND, "%s: %s; it is unknown whether '%s' was renamed to '%s'", fill->server.url.shown,
                            err.text, fill->target.ptr, fill->name);
     if (reply.nodes[0].kind != RESP_REPLY_ERROR)
         return TOOL_OK;
@@ -471,31 +469,31 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     {.name = "--error",
      .value = "P",
-     .doc = "If NAME does not exist, it is made with this rate of false positives, 0 < P < 1 (0.01). An existing "
-            "filter keeps its own.",
+     .doc = "Creates a missing NAME with this rate of false positives, 0 < P < 1 (0.01). An existing filter keeps its "
+            "rate.",
      .group = "The filter"},
     {.name = "--capacity",
      .value = "N",
-     .doc = "Likewise with this capacity. The default is the number of items in FILE, including repeated ones, which "
-            "is then read twice; a pipe needs the option."},
-    {.name = "--keyed", .doc = "Likewise KEYED: strangers cannot compute items that pass it."},
-    {.name = "--new", .doc = "NAME must not exist; it is made as --error and --capacity say."},
+     .doc = "Creates a missing NAME with this capacity. The default is the number of items in FILE, including "
+            "duplicates; FILE is then read twice. A pipe needs this option."},
+    {.name = "--keyed", .doc = "Creates a missing NAME as KEYED: strangers cannot compute items that pass it."},
+    {.name = "--new", .doc = "NAME must not exist; creates it according to --error and --capacity."},
     {.name = "--swap",
-     .doc = "Makes and fills NAME:new, which must not exist, and if all items were acknowledged renames it to NAME, "
-            "atomically. Otherwise NAME stays as it is, and NAME:new is deleted, or the message says that it is left. "
-            "A killed run leaves it; an interrupted one (Ctrl-C) deletes it. The new filter has what the old one has: "
-            "rate, growth, layout, WINDOW, KEYED, the time to live, and its capacity if FILE has not more items; "
-            "--error, --capacity and --keyed say otherwise. Without any item it fails."},
+     .doc = "Creates and fills NAME:new, which must not exist. If the server has acknowledged all items, renames it "
+            "to NAME, atomically. Otherwise NAME is unchanged, and NAME:new is deleted, or a message says that it "
+            "remains. An interrupted run (Ctrl-C) deletes it; a killed run does not. The new filter has what the old "
+            "one has: rate, growth, layout, WINDOW, KEYED, the time to live, and its capacity if FILE has not more "
+            "items; --error, --capacity and --keyed say otherwise. Without any item it fails."},
     {.name = "--from",
      .value = "FILE",
-     .doc = "Where the items are; by default, and with -, in the standard input.",
+     .doc = "The file of items; - and the default are the standard input.",
      .group = "The items"},
-    {.name = "--lines", .doc = "The default: an item is a line without its newline. Any other byte is a part of it."},
-    {.name = "-0", .doc = "Items end with a NUL, as those of find -print0: they may have newlines."},
+    {.name = "--lines", .doc = "The default: an item is a line without its newline, with any other bytes."},
+    {.name = "-0", .doc = "Items end with a NUL, as from find -print0: they may contain newlines."},
     {.name = "--csv",
      .value = "COLUMN",
-     .doc = "Items are a column of CSV (RFC 4180) with a header line: its name there, or its number from 1. Bad CSV "
-            "ends the command with the number of the line."},
+     .doc = "Items are a column of CSV (RFC 4180) with a header line: the column's name, or its number from 1. "
+            "Invalid CSV ends the command with the line number."},
     {.name = "--json",
      .doc = "The result as an object: server, name, sent, acknowledged, new, complete (a boolean).",
      .group = "Output"},
@@ -508,19 +506,13 @@ const struct tool_command tool_fill_command = {
     .arguments = "[URL] NAME",
     .summary = "Adds the items of a file or a pipe to a filter of a running server.",
     .text = SERVER_CALL_URL
-    " Without it the server is " LOCAL ":6379. An item may have any bytes; an empty line is an "
-    "empty item.\n"
-    "\n"
-    "Without --error, --capacity, --keyed, --new and --swap the filter must exist: a mistyped name makes no "
-    "filter.\n"
-    "\n"
-    "Items are sent in pipelined batches and never twice. The result has how many were sent, acknowledged by "
-    "the server, and new in the filter. If the filter is full, the server refuses items or the connection is "
-    "lost, the command ends with the reason. Then those that were not acknowledged may be in the filter or "
-    "not; adding all again does no harm.\n"
-    "\n"
-    "A pipe does not tell whether its writer has failed. Where that matters, as with --swap, write a file "
-    "first, and fill from it if that went well.",
+    " Without it the server is " LOCAL ":6379. An item may have any bytes; an empty line is an empty item.\n\nWithout "
+    "--error, --capacity, --keyed, --new and --swap the filter must exist: a mistyped name creates no "
+    "filter.\n\nItems are sent in pipelined batches and never twice. The result has how many were sent, acknowledged "
+    "by the server, and new in the filter. If the filter is full, the server refuses items or the connection is lost, "
+    "the command ends with the reason. Then those that were not acknowledged may be in the filter or not; adding all "
+    "again does no harm.\n\nA pipe does not tell whether its writer has failed. Where that matters, as with --swap, "
+    "write a file first, and fill from it if that went well.",
     .options = options,
     .examples = "seq 1000000 | bloomery fill numbers --error 0.001 --capacity 1000000\n"
                 "bloomery fill redis://10.0.0.1 users --from users.csv --csv name --error 0.001 --swap\n"

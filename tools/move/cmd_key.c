@@ -211,8 +211,8 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     {.name = "--key-file",
      .value = "FILE",
-     .doc = "Prints the ids of its keys, the key for new filters first; with DATADIR or URL, which filters lack their "
-            "key in it."},
+     .doc = "Prints the ids of its keys, the key for new filters first; with DATADIR or URL, lists filters whose key "
+            "it lacks."},
     TLS_OPTIONS,
     {.name = NULL},
 };
@@ -220,13 +220,12 @@ static const struct tool_option options[] = {
 const struct tool_command tool_key_command = {
     .name = COMMAND,
     .arguments = "[DATADIR|URL]",
-    .summary = "Makes a key for KEYED filters, or tells which filters need which key.",
-    .text = "Without an argument it prints a new line for a key file (bf-key-file): an id and a secret. With DATADIR, "
-            "which a daemon may use, or a URL as in 'bloomery load', it prints the id of the key and the name of each "
-            "KEYED filter: of the last save, or of the URL's database. It fails if the file of --key-file lacks one.\n"
-            "\n"
-            "To change keys, put a new line in front of the others and send SIGHUP: new filters have the new key, "
-            "others keep theirs. Remove a line when no filter needs it any more.",
+    .summary = "Creates a key for KEYED filters, or lists the keys that filters need.",
+    .text = "Without an argument it prints a new line for a key file (bf-key-file): an id and a secret. With DATADIR "
+            "(a daemon may be running on it) or a URL as in 'bloomery load', it prints the id of the key and the name "
+            "of each KEYED filter of the last save, or of the URL's database. It fails if the file of --key-file "
+            "lacks one.\n\nTo change keys, put a new line in front of the others and send SIGHUP: new filters have "
+            "the new key, others keep theirs. Remove a line when no filter needs it any more.",
     .options = options,
     .examples = "(umask 077; bloomery key >/etc/bloomery/keys)\n"
                 "bloomery key --key-file /etc/bloomery/keys redis://127.0.0.1",

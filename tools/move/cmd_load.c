@@ -131,8 +131,8 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     FILTER_PARAMS_OPTIONS,
     KEY_OPTIONS(
-        "The keys of a FILE that 'bloomery build --key-file' has made: NAME becomes KEYED. The server needs the "
-        "key, too; only the id is sent."),
+        "The keys of a FILE of 'bloomery build --key-file': NAME becomes KEYED. The server needs the key, too; the "
+        "command sends only the id."),
     {.name = "--replace", .doc = "Replaces an existing filter NAME, atomically."},
     {.name = "--json", .doc = "The result as an object: server, name, bytes, items."},
     TLS_OPTIONS,
@@ -144,9 +144,8 @@ const struct tool_command tool_load_command = {
     .arguments = "URL NAME FILE",
     .summary = "Loads a Filter.db file into a running Bloomery as a filter.",
     .text = SERVER_CALL_URL
-    " NAME must be free. The filter appears when it is complete, and"
-    " is then as durable as the daemon's settings make it. BF.IMPORT is faster for files that the daemon "
-    "can read itself.",
+    " NAME must be free. The filter appears when it is complete, with the durability of the daemon's settings. "
+    "BF.IMPORT is faster for files that the daemon can read itself.",
     .options = options,
     .examples = "bloomery load redis://127.0.0.1 small small.db --variant na\n"
                 "bloomery load unix:///run/bloomery/bloomery.sock users-1 nb-1-big-Filter.db --replace",

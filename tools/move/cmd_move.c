@@ -57,7 +57,7 @@ static int get_server(const struct tool_args *args, const char *option, const ch
     if (!url->address.password && environment && server_url_set_password(url, environment) != 0)
         return tool_failed(COMMAND, "%s is too long", variable);
     if (url->address.user && !url->address.password)
-        return tool_misused(COMMAND, "%s: the user '%s' has no password; it goes into the address, $%s or %s", option,
+        return tool_misused(COMMAND, "%s: the user '%s' has no password; put it into the address, $%s or %s", option,
                             url->address.user, variable, file_option);
     return TOOL_OK;
 }
@@ -87,12 +87,12 @@ static void print_summary(const struct move_options *options, const struct move_
                (double)s->bytes / seconds / 1e6);
     putchar('\n');
     print_count("there", s->filters[MOVE_THERE], " that the target already had");
-    print_count("skipped", s->filters[MOVE_TAKEN], " whose names the target uses for something else");
+    print_count("skipped", s->filters[MOVE_TAKEN], " whose names have another type in the target");
     print_count("skipped", s->filters[MOVE_UNREAD], " that the source refused to send");
-    print_count("skipped", s->filters[MOVE_REFUSED], " that the target refused to take");
+    print_count("skipped", s->filters[MOVE_REFUSED], " that the target refused");
     print_count("skipped", s->filters[MOVE_CHANGING], " that grew or changed whenever they were read");
     print_count("differ", s->filters[MOVE_DIFFERS], " between the two servers");
-    print_count("deleted", s->filters[MOVE_DELETED], " in the target that were gone from the source");
+    print_count("deleted", s->filters[MOVE_DELETED], " in the target that had disappeared from the source");
     print_count("gone", s->filters[MOVE_GONE], " that were deleted or expired during the move");
     print_count("left", s->filters[MOVE_LEFT],
                 " out: temporary filters of interrupted runs in the source (bloomery-move:...)");
@@ -106,7 +106,7 @@ static void print_cutover(const struct follow_options *options, const struct fol
                "acknowledged is in the target\n",
                "cut over", s->pause, s->answer);
     else if (options->cutover)
-        printf("%-8s the source goes on as before\n", "not cut");
+        printf("%-8s the source continues as before\n", "not cut");
 }
 
 static int exit_status(int status, const struct move_summary *s)
@@ -159,7 +159,7 @@ static int follow(const struct follow_options *options)
     print_cutover(options, &summary);
     fflush(stdout);
     if (summary.moved.signal)
-        tool_failed(COMMAND, "interrupted; the target lacks what has changed since");
+        tool_failed(COMMAND, "interrupted; the target lacks later changes");
     else if (status != 0)
         tool_failed(COMMAND, "%s", err.text);
     else if (options->cutover && !summary.cut)
@@ -177,11 +177,10 @@ static int check_options(const struct tool_args *args, bool follows)
     };
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         if (tool_option(args, pairs[i][0]) && tool_option(args, pairs[i][1]))
-            return tool_misused(COMMAND, "%s and %s do not go together", pairs[i][0], pairs[i][1]);
+            return tool_misused(COMMAND, "%s and %s exclude each other", pairs[i][0], pairs[i][1]);
     }
-    return tool_option(args, "--behind") && !follows
-               ? tool_misused(COMMAND, "--behind goes with --follow or --cutover only")
-               : TOOL_OK;
+    return tool_option(args, "--behind") && !follows ? tool_misused(COMMAND, "--behind needs --follow or --cutover")
+                                                     : TOOL_OK;
 }
 
 static int run(const struct tool_args *args)
@@ -208,7 +207,7 @@ static int run(const struct tool_args *args)
     if (status == TOOL_OK)
         status = get_server(args, "--to", "--to-password-file", "BLOOMERY_TO_PASSWORD", &to);
     if (status == TOOL_OK && all_databases && (from.has_database || to.has_database))
-        status = tool_misused(COMMAND, "--all-databases goes with addresses that name no database");
+        status = tool_misused(COMMAND, "--all-databases needs addresses without a database");
     if (status == TOOL_OK && (tool_number(args, "--jobs", 1, MOVE_MAX_JOBS, &jobs) ||
                               get_seconds(args, "--timeout", 1, 30, &move->timeout_ms) ||
                               get_seconds(args, "--retry", 0, 60, &move->retry_ms) ||
@@ -236,41 +235,40 @@ static const struct tool_option options[] = {
     {.name = "--to", .value = "URL", .doc = "The target."},
     {.name = "--from-password-file",
      .value = "FILE",
-     .doc = "The source's password is the first line of FILE (- is stdin). In the command line, others can see a "
-            "password for a moment."},
+     .doc = "The source's password is the first line of FILE (- is stdin). Other users can briefly see a password in "
+            "the command line."},
     {.name = "--to-password-file", .value = "FILE", .doc = "The target's."},
     {.name = "--all-databases",
-     .doc = "Filters of each database of the source, into the database of the same number; by default of the "
-            "address's database, or 0.",
+     .doc = "Moves the filters of each database of the source into the database of the same number; the default is "
+            "the address's database, or 0.",
      .group = "What"},
-    {.name = "--match", .value = "GLOB", .doc = "Moves filters whose names match, as in SCAN."},
+    {.name = "--match", .value = "GLOB", .doc = "Moves filters with matching names, as in SCAN."},
     {.name = "--replace",
-     .doc = "Replaces a filter of the target that differs from the source's; not for a target to which clients add "
-            "already."},
+     .doc = "Replaces a filter of the target that differs from the source's; do not use it after clients have added "
+            "items to the target."},
     {.name = "--merge",
-     .doc = "Unites a Bloom filter of the target with the source's (BF.MERGE) instead of replacing it; cuckoo filters "
-            "cannot be united."},
-    {.name = "--dry-run", .doc = "Shows the plan for each filter, and does nothing."},
+     .doc = "Merges a Bloom filter of the source into the target's (BF.MERGE) instead of replacing it; cuckoo filters "
+            "cannot be merged."},
+    {.name = "--dry-run", .doc = "Shows the plan for each filter, and changes nothing."},
     {.name = "--verify",
      .doc = "Compares BF.INFO or CF.INFO, and the answers to 1,000 random items, also of existing filters."},
     {.name = "--follow",
-     .doc =
-         "Goes on: repeats what changes in the source, with --replace (or --merge), and without --merge deletes in the "
-         "target what is gone. Ends by a signal.",
+     .doc = "Keeps running: copies later changes of the source, with --replace (or --merge). Without --merge it also "
+            "deletes filters that have disappeared from the source. Ends by a signal.",
      .group = "Changes"},
     {.name = "--cutover",
-     .doc = "Follows until the target has caught up; then holds the source's writers back, carries the rest, makes the "
-            "source read-only for all, and disconnects its clients. No acknowledged write is lost."},
+     .doc = "Follows until the target has caught up; then pauses the source's writers, copies the remaining changes, "
+            "makes the source read-only, and disconnects its clients. No acknowledged write is lost."},
     {.name = "--behind",
      .value = "SECONDS",
-     .doc = "The target has caught up when a round takes at most so long; the writers of a cutover wait about so long "
-            "(1)."},
-    {.name = "--jobs", .value = "N", .doc = "Filters at a time, or batches of small ones (4).", .group = "How"},
+     .doc = "The target has caught up when a round takes at most this time; the writers of a cutover wait about as "
+            "long (1)."},
+    {.name = "--jobs", .value = "N", .doc = "Concurrent filters, or batches of small filters (4).", .group = "How"},
     {.name = "--timeout",
      .value = "SECONDS",
-     .doc = "Time for an answer, and more for a long one: 64 KB a second (30)."},
+     .doc = "Time for a reply, extended for long replies: 64 KB per second (30)."},
     {.name = "--retry", .value = "SECONDS", .doc = "Time to wait for an unreachable server (60)."},
-    {.name = "--progress", .doc = "Shows a line on stderr even if that is not a terminal."},
+    {.name = "--progress", .doc = "Shows progress on stderr even if stderr is not a terminal."},
     TLS_OPTIONS,
     {.name = NULL},
 };
@@ -278,19 +276,17 @@ static const struct tool_option options[] = {
 const struct tool_command tool_move_command = {
     .name = COMMAND,
     .arguments = "--from redis://... --to redis://...",
-    .summary = "Copies the filters of a running server into another: RedisBloom, Bloomery.",
-    .text = "The source is only read, except by --cutover. An interrupted run continues when it is started again: a "
-            "filter counts as "
-            "moved if the target has its name with the same BF.INFO or CF.INFO. $BLOOMERY_FROM_PASSWORD and "
-            "$BLOOMERY_TO_PASSWORD can have the passwords.\n"
-            "\n"
-            "stderr has a line for each filter that is not moved, stdout a summary; names have %XX for all bytes "
-            "but letters, digits, _ - and dot.",
+    .summary = "Copies the filters of a running server (RedisBloom or Bloomery) to another.",
+    .text = "The command only reads the source, except with --cutover. Start an interrupted run again to continue: a "
+            "filter counts as moved if the target has its name with the same BF.INFO or CF.INFO. "
+            "$BLOOMERY_FROM_PASSWORD and $BLOOMERY_TO_PASSWORD can have the passwords.\n\nstderr has a line for each "
+            "filter that is not moved, stdout a summary; names have %XX for all bytes but letters, digits, _ - and "
+            "dot.",
     .options = options,
     .examples = "bloomery move --from redis://10.0.0.1 --to unix:///run/bloomery.sock --match 'seen:*' --verify\n"
                 "bloomery move --from redis://old --to redis://new --cutover",
     .exit_status =
-        "0: all filters are in the target. 1: it ended early; the reason is on stderr. 2: wrong arguments. 3:"
-        " it went through all filters, but some were skipped or differ. 130 or 143: it was interrupted.",
+        "0: all filters are in the target. 1: the run ended early; the reason is on stderr. 2: wrong arguments. 3: "
+        "the run is complete, but some filters were skipped or differ. 130 or 143: interrupted.",
     .run = run,
 };

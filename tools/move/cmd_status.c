@@ -60,7 +60,7 @@ static bool is(const struct status *status, const char *name, const char *word)
 
 /* ---- what is wrong ---- */
 
-__attribute__((format(printf, 2, 3))) static void trouble(struct status *status, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void problem(struct status *status, const char *fmt, ...)
 {
     va_list args;
     if (status->n == REASONS)
@@ -83,13 +83,14 @@ static void look_at_saves(struct status *status)
     const char *why = field(status, "last_save_error", &len);
     if (!is(status, "rdb_last_bgsave_status", "err"))
         return;
-    trouble(status, "the last save has failed%s%.*s; BGSAVE tries again", why ? ": " : "", len, why ? why : "");
+    problem(status, "the last save has failed%s%.*s; BGSAVE tries again", why ? ": " : "", len, why ? why : "");
     if (number(status, "rdb_saves"))
-        trouble(status, "  the last good save was %s ago", since_save(status).text);
+        problem(status, "  the last good save was %s ago", since_save(status).text);
     else
-        trouble(status, "  no save has succeeded since the start, %s ago", since_save(status).text);
+        problem(status, "  no save has succeeded since the start, %s ago", since_save(status).text);
     if (!is(status, "aof_enabled", "1"))
-        trouble(status, "  there is no log of changes: stop-writes-on-bgsave-error may refuse writes until then");
+        problem(status, "  there is no log of changes: stop-writes-on-bgsave-error may refuse writes until a save "
+                        "succeeds");
 }
 
 static void look_at_log(struct status *status)
@@ -97,12 +98,13 @@ static void look_at_log(struct status *status)
     int len;
     const char *why = field(status, "aof_last_write_error", &len);
     if (is(status, "aof_last_write_status", "err"))
-        trouble(
+        problem(
             status,
-            "its log of changes cannot be written: %.*s; make room or mend the disk, and writes go on by themselves",
+            "it cannot write its log of changes: %.*s; make room or repair the disk, and writes resume automatically",
             len, why ? why : "");
     else if (why)
-        trouble(status, "its log of changes is incomplete: %.*s; BGSAVE, until which writes are refused", len, why);
+        problem(status, "its log of changes is incomplete: %.*s; writes are refused until a save: run BGSAVE", len,
+                why);
 }
 
 static void look_at_data(struct status *status)
@@ -110,28 +112,28 @@ static void look_at_data(struct status *status)
     int percent_len;
     const char *percent = field(status, "loading_loaded_perc", &percent_len);
     if (is(status, "loading", "1"))
-        trouble(status, "it loads its filters, of which %.*s %% are there, and serves them when all are",
+        problem(status, "it is loading its filters, %.*s %% so far, and serves them after the load",
                 percent ? percent_len : 1, percent ? percent : "0");
     if (is(status, "bf_read_only", "1"))
-        trouble(status, "it refuses writes: its setting read-only is yes");
+        problem(status, "it refuses writes: its setting read-only is yes");
     look_at_saves(status);
     look_at_log(status);
     if (number(status, "sstable_scanning"))
-        trouble(status, "it scans sstable-dir for the first time: %s so far; BF.FIND names what it may miss",
+        problem(status, "it scans sstable-dir for the first time: %s so far; BF.FIND lists unknown filters",
                 log_count(number(status, "sstable_filters"), "filter").text);
     if (number(status, "sstable_dirs_unreachable"))
-        trouble(status, "%" PRIu64 " of the directories of sstable-dir cannot be read; look whether they are mounted",
+        problem(status, "%" PRIu64 " of the directories of sstable-dir cannot be read; check that they are mounted",
                 number(status, "sstable_dirs_unreachable"));
     if (number(status, "sstable_filters_broken"))
-        trouble(status, "%s of SSTables cannot be read; 'bloomery verify' says why",
+        problem(status, "%s of SSTables cannot be read; 'bloomery verify' shows the reasons",
                 log_count(number(status, "sstable_filters_broken"), "filter").text);
 }
 
 /* What maxmemory limits. */
 static uint64_t limited_memory(const struct status *status)
 {
-    uint64_t used = number(status, "used_memory"), beside = number(status, "mem_not_counted_for_evict");
-    return used > beside ? used - beside : 0;
+    uint64_t used = number(status, "used_memory"), uncounted = number(status, "mem_not_counted_for_evict");
+    return used > uncounted ? used - uncounted : 0;
 }
 
 /* Where bits may leave memory, it is meant to be nearly full. */
@@ -141,8 +143,8 @@ static void look_at_memory(struct status *status)
     bool evicts = is(status, "maxmemory_policy", "reload") || is(status, "maxmemory_policy", "maybe");
     if (!most || (double)used < (evicts ? 1 : NEARLY) * (double)most)
         return;
-    trouble(status, "memory: %s of maxmemory %s are used; %s", log_bytes(used).text, log_bytes(most).text,
-            evicts ? "bits leave memory too slowly or not at all, which a failing save prevents, too; raise maxmemory"
+    problem(status, "memory: %s of maxmemory %s are used; %s", log_bytes(used).text, log_bytes(most).text,
+            evicts ? "evictions are too slow or impossible, for example after a failed save; raise maxmemory"
                    : "adds that need more are refused; raise maxmemory, or DEL filters");
 }
 
@@ -150,22 +152,22 @@ static void look_at_limits(struct status *status)
 {
     uint64_t clients = number(status, "connected_clients"), allowed = number(status, "maxclients");
     uint64_t expires = number(status, "tls_certificate_expires"), now = (uint64_t)time(NULL);
-    static const char renew[] = "put a new one in the place of its files and send SIGHUP";
+    static const char renew[] = "replace its files and send SIGHUP";
     look_at_memory(status);
     if (allowed && (double)clients >= NEARLY * (double)allowed)
-        trouble(status, "clients: %" PRIu64 " of maxclients %" PRIu64 "; CLIENT LIST shows them", clients, allowed);
+        problem(status, "clients: %" PRIu64 " of maxclients %" PRIu64 "; CLIENT LIST shows them", clients, allowed);
     if (expires && expires <= now)
-        trouble(status, "the certificate has expired; %s", renew);
+        problem(status, "the certificate has expired; %s", renew);
     else if (expires && expires - now < CERT_DAYS * 86400)
-        trouble(status, "the certificate expires in %s; %s", log_count((expires - now) / 86400, "day").text, renew);
+        problem(status, "the certificate expires in %s; %s", log_count((expires - now) / 86400, "day").text, renew);
 }
 
 static void name_one(void *ctx, const char *name, struct slice why)
 {
-    trouble(ctx, "  %.*s: %.*s", SLICE_SHOWN_MAX, name, (int)(why.len < 300 ? why.len : 300), why.ptr);
+    problem(ctx, "  %.*s: %.*s", SLICE_SHOWN_MAX, name, (int)(why.len < 300 ? why.len : 300), why.ptr);
 }
 
-/* What cannot be named is trouble all the same, and counted. */
+/* A filter that cannot be named is a problem, too, and counts. */
 static void name_quarantined(struct status *status)
 {
     struct errbuf err = {{0}};
@@ -173,11 +175,11 @@ static void name_quarantined(struct status *status)
     unsigned named;
     if (!n)
         return;
-    trouble(status, "%s in quarantine; restore the files and start again, or DEL", log_count(n, "filter").text);
+    problem(status, "%s in quarantine; restore the files and restart the server, or DEL", log_count(n, "filter").text);
     if (quarantined_find(&status->server.peer, NAMED, name_one, status, &named, &err) != 0)
-        trouble(status, "  not all could be named: %s", err.text);
+        problem(status, "  the list is incomplete: %s", err.text);
     else if (named < n)
-        trouble(status, "  and %" PRIu64 " more, here or in other databases", n - named);
+        problem(status, "  and %" PRIu64 " more, here or in other databases", n - named);
 }
 
 /* ---- the server ---- */
@@ -198,7 +200,7 @@ static int ask(struct status *status)
     if (!status->info)
         return tool_failed(COMMAND, "out of memory");
     if (!field(status, "bloomery_version", &len))
-        return tool_failed(COMMAND, "%s: this server is not Bloomery: its INFO has no bloomery_version",
+        return tool_failed(COMMAND, "%s: not a Bloomery server: its INFO has no bloomery_version",
                            status->server.url.shown);
     look_at_data(status);
     look_at_limits(status);
@@ -236,7 +238,7 @@ static void print_lines(const struct status *status)
     const char *version = field(status, "bloomery_version", &len);
     uint64_t most = number(status, "maxmemory"), away = number(status, "bf_away_filters");
     uint64_t rejected = number(status, "rejected_connections");
-    printf("%s: %s\n", status->server.url.shown, status->n ? "trouble" : "healthy");
+    printf("%s: %s\n", status->server.url.shown, status->n ? "unhealthy" : "healthy");
     for (unsigned i = 0; i < status->n; i++) {
         printf("  ");
         tool_print_text(stdout, status->reasons[i], strlen(status->reasons[i]));
@@ -299,17 +301,15 @@ static const struct tool_option options[] = {
 const struct tool_command tool_status_command = {
     .name = COMMAND,
     .arguments = "[URL]",
-    .summary = "Tells whether a server is healthy, and what is wrong.",
-    .text = SERVER_CALL_URL " Without it " DEFAULT_URL ".\n"
-                            "\n"
-                            "The command looks at INFO: loading, saves, the log of changes, quarantined filters (which "
-                            "it names, with the reason), "
-                            "memory, clients, the certificate, SSTables. The user needs the right to INFO, and to "
-                            "SCAN, BF.CARD and CLIENT NO-TOUCH for the names. It waits ten seconds at most.",
+    .summary = "Reports whether a server is healthy, and its problems.",
+    .text = SERVER_CALL_URL " Without it " DEFAULT_URL ".\n\nThe command reads INFO: loading, saves, the log of "
+                            "changes, quarantined filters (with names and reasons), memory, clients, the certificate, "
+                            "SSTables. The user needs the right to INFO, and for the names the right to SCAN, BF.CARD "
+                            "and CLIENT NO-TOUCH. It waits ten seconds at most.",
     .options = options,
-    .examples = "bloomery status || mail -s 'Bloomery is in trouble' operators\n"
-                "bloomery status rediss://ops@filters.example:6380 --json",
-    .exit_status = "0: healthy. 1: something is wrong, and has been named. 2: the server could not be asked.",
+    .examples = "bloomery status || mail -s 'Bloomery has a problem' operators\nbloomery status "
+                "rediss://ops@filters.example:6380 --json",
+    .exit_status = "0: healthy. 1: the command has reported a problem. 2: the server did not answer.",
     .greps = true,
     .run = run,
 };

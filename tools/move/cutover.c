@@ -134,7 +134,7 @@ static int prove(struct cutover *cutover, struct errbuf *err)
         errbuf_set(err, "DEL, which --cutover needs, is not answered with -%s: %.*s", cutover->way->answer,
                    (int)text.len, text.ptr);
     else
-        errbuf_set(err, "it takes writes although its setting %s is %s", cutover->way->setting, cutover->way->value);
+        errbuf_set(err, "it accepts writes although its setting %s is %s", cutover->way->setting, cutover->way->value);
     return failed(cutover, -EACCES, err);
 }
 

@@ -93,8 +93,8 @@ static bool is_unknown_field(const struct resp_reply *reply)
 static int refuse(const struct server_call *call, struct slice name, const struct resp_reply *reply)
 {
     struct slice text = resp_reply_text(reply, 0);
-    return tool_failed(call->command, "%s: what '%.*s' is, which a new filter has to be, is not told: %.*s",
-                       call->url.shown, (int)name.len, name.ptr, (int)text.len, text.ptr);
+    return tool_failed(call->command, "%s: cannot read '%.*s', which a new filter needs: %.*s", call->url.shown,
+                       (int)name.len, name.ptr, (int)text.len, text.ptr);
 }
 
 int filter_kind_read(struct server_call *call, struct slice name, struct filter_kind *out)

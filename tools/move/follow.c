@@ -114,7 +114,7 @@ static void tell_slow(struct follow *follow)
     if (++follow->slow == SLOW_ROUNDS)
         fprintf(
             stderr,
-            "%snot caught up: a round takes %.1f s, and --behind is %.1f s; a larger one lets writers wait longer\n",
+            "%snot caught up: a round takes %.1f s, and --behind is %.1f s; with a larger value writers wait longer\n",
             follow->options->move.progress ? CLEAR_LINE : "", (double)follow->took_ms / 1000,
             (double)follow->options->behind_ms / 1000);
 }
@@ -233,7 +233,7 @@ static int prepare_cutover(struct follow *follow, struct errbuf *err)
     int found = move_other_database(move, &other, err);
     if (found > 0)
         errbuf_set(err,
-                   "--cutover makes the whole source read-only, and it has keys in database %" PRId64
+                   "--cutover makes the whole source read-only, but it has keys in database %" PRId64
                    ", which this run does not move",
                    other);
     if (found != 0)

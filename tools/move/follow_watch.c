@@ -26,8 +26,8 @@ struct follow_watch {
     atomic_uint pings; /* answered ones */
     atomic_bool pausing;
     _Atomic int64_t paused_until;
-    int64_t asked_ms; /* for the pause */
-    struct lock lock; /* of what follows */
+    int64_t requested_ms; /* for the pause */
+    struct lock lock;     /* of what follows */
     int status;
     struct errbuf why;
 };
@@ -96,7 +96,7 @@ static int open_connection(struct follow_watch *watch, struct errbuf *err)
 static int look(struct follow_watch *watch, struct errbuf *err)
 {
     int64_t now = clock_ms();
-    bool asks = atomic_load(&watch->pausing) && now - watch->asked_ms >= PAUSE_ASK_MS;
+    bool asks = atomic_load(&watch->pausing) && now - watch->requested_ms >= PAUSE_ASK_MS;
     char number[PEER_NUMBER_SIZE];
     if (asks)
         PEER_PUT(&watch->peer, PEER_WORD("CLIENT"), PEER_WORD("PAUSE"), peer_number(PAUSE_MS, number),
@@ -104,7 +104,7 @@ static int look(struct follow_watch *watch, struct errbuf *err)
     PEER_PUT(&watch->peer, PEER_WORD("PING"));
     int status = asks ? take_good_reply(watch, "CLIENT PAUSE ... WRITE, which --cutover needs", err) : 0;
     if (status == 0 && asks) {
-        watch->asked_ms = now;
+        watch->requested_ms = now;
         atomic_store(&watch->paused_until, now + PAUSE_MS);
     }
     if (status == 0)
@@ -158,7 +158,7 @@ struct follow_watch *follow_watch_start(const struct move_options *options, stru
     }
     watch->options = options;
     watch->followed = followed;
-    watch->asked_ms = INT64_MIN / 2;
+    watch->requested_ms = INT64_MIN / 2;
     lock_init(&watch->lock, RANK_MOVE);
     peer_init(&watch->peer, options->timeout_ms, &watch->stop);
     int status = pthread_create(&watch->thread, NULL, run, watch);

@@ -1,9 +1,9 @@
-/* follow_watch: hears from the source which names have changed, by CLIENT TRACKING ON BCAST, which Redis, Valkey and
- * Bloomery know alike; and holds the source's writers back for a cutover, by CLIENT PAUSE WRITE.
+/* follow_watch: receives the names of changed filters from the source, by CLIENT TRACKING ON BCAST, which Redis, Valkey
+ * and Bloomery support; and pauses the source's writers for a cutover, by CLIENT PAUSE WRITE.
  *
  * A thread of its own asks PING again and again, with a moment between. The messages about all changes before a PING
- * come before its answer, or before that of the next PING (Bloomery: a change wakes the loop of the connection, which
- * may just be answering). A lost connection is opened again; then everything may have changed.
+ * arrive before its reply, or before the reply to the next PING (in Bloomery a change wakes the loop of the connection,
+ * which may be sending a reply). A lost connection is opened again; then everything may have changed.
  *
  * Lifetime: follow_watch_start() to follow_watch_stop(). Thread: the one that has started it. */
 #ifndef BLOOMERY_FOLLOW_WATCH_H

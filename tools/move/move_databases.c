@@ -84,7 +84,7 @@ static int find_databases(const struct move_options *options, struct databases *
     if (status == 0) {
         struct slice text = resp_reply_text(&reply, 0);
         if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
-            errbuf_set(err, "INFO, which names the databases, is refused: %.*s", (int)text.len, text.ptr);
+            errbuf_set(err, "cannot list the databases: INFO is refused: %.*s", (int)text.len, text.ptr);
             status = -EACCES;
         } else if (reply.nodes[0].kind != RESP_REPLY_TEXT || read_keyspace(text, found) != 0) {
             errbuf_set(err, "unexpected reply to INFO keyspace");

@@ -1,7 +1,7 @@
-/* move, inside. move_run.c has the threads, move_scan.c the scanner, move_queue.c what lies between them and the
- * workers, move_worker.c a batch, move_small.c and move_large.c the two ways of a filter, move_merge.c how it is united
- * with the target's, move_verify.c the comparison, move_link.c connections and refusals, move_report.c what people
- * read.
+/* move, inside. move_run.c has the threads, move_scan.c the scanner, move_queue.c the queue to the workers, and
+ * move_worker.c a batch. move_small.c and move_large.c have the two transfers of a filter, move_merge.c the merge with
+ * the target's filter, and move_verify.c the comparison. move_link.c has connections and refusals, move_report.c the
+ * messages.
  *
  * Functions that speak to a server return 0, or
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called

@@ -3,11 +3,10 @@
  * loaded filters (RedisBloom), and replaces another one atomically. While the target takes a chunk, the source prepares
  * the next.
  *
- * After an interrupted run, RedisBloom and Bloomery's module keep a partial filter under the temporary name, which
- * expires after a day: its time to live is sent in one piece with the first chunk. Bloomery's daemon drops an idle load
- * after a minute; there the temporary name exists only after the last chunk. So the last chunk, the time to live and
- * the rename are sent together, and run even if this process dies. The next attempt deletes the remains of a lost
- * connection. */
+ * After an interrupted run, RedisBloom and Bloomery's module keep a partial filter under the temporary name. It expires
+ * after a day: its time to live is sent together with the first chunk. Bloomery's daemon drops an idle load after a
+ * minute; there the temporary name exists only after the last chunk. So the last chunk, the time to live and the rename
+ * are sent together, and run even if this process dies. The next attempt deletes the remains of a lost connection. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -268,8 +267,8 @@ static void hold_header(struct large *large, const struct move_info *info)
     large->held_iterator = 1;
 }
 
-/* A cuckoo filter has no further chunk. Where it has changed meanwhile, a fingerprint may have moved from a part that
- * was still to be read into one that had been: the chunks are no filter, and are read again. */
+/* A cuckoo filter has no further chunk. If the filter has changed meanwhile, a fingerprint may have moved from an
+ * unread part to a part already read. Then the chunks are not a valid filter, and are read again. */
 static int end_cuckoo(struct large *large, bool *stopped, enum attempt *attempt_out)
 {
     struct move_filter *filter = large->filter;
@@ -362,8 +361,8 @@ static void put_name(struct large *large, int64_t ttl)
              move_name(large->filter));
 }
 
-/* The last chunk, the time to live and the name: in one piece where the temporary name does not exist before the last
- * chunk is loaded, so that a rename of half a filter is impossible. */
+/* The last chunk, the time to live and the name. They go together where the temporary name does not exist before the
+ * last chunk is loaded, so half a filter cannot be renamed. */
 static int publish(struct large *large, bool *stopped, enum attempt *attempt_out)
 {
     struct move_link *link = large->link;

@@ -167,8 +167,8 @@ int move_refused(struct move_link *link, const struct peer *peer, const char *co
 {
     bool is_from = peer == &link->from;
     enum move_refusal refusal = move_refusal_of(text);
-    const char *advice = refusal == REFUSAL_FULL       ? "; give it more memory (maxmemory) and start the same again"
-                         : begins(text, "ERR unknown") ? " (has the server Bloom filters?)"
+    const char *advice = refusal == REFUSAL_FULL       ? "; raise its maxmemory and run the same command again"
+                         : begins(text, "ERR unknown") ? " (does the server support Bloom filters?)"
                          : begins(text, "MOVED")       ? " (move each node of a cluster separately, to a single server)"
                                                        : "";
     if (refusal == REFUSAL_FILTER)

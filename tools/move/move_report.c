@@ -34,7 +34,7 @@ static void tell(struct move *move, const struct move_filter *filter, const char
     fprintf(out, ": %s\n", why);
 }
 
-static bool is_told(const struct move *move, enum move_outcome outcome)
+static bool is_printed(const struct move *move, enum move_outcome outcome)
 {
     if (outcome == MOVE_GONE || outcome == MOVE_DELETED)
         return false;
@@ -82,7 +82,7 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         move->totals.summary.bytes += (uint64_t)filter->info.size;
     move->totals.finished++;
     move->totals.finished_bytes += (uint64_t)filter->info.size;
-    if (news && is_told(move, outcome))
+    if (news && is_printed(move, outcome))
         tell(move, filter, word_for(outcome), fmt ? why.text : NULL);
     lock_give(&move->lock);
 }

@@ -32,16 +32,16 @@ struct scan {
     char process[MOVE_PROCESS_SIZE]; /* identity of the server's process; "": unknown */
     struct move_filter **page;
     size_t npage, page_size;
-    size_t asked; /* filters of the page that have been handed on */
+    size_t requested; /* filters of the page that have been handed on */
     bool done;
 };
 
 /* Frees the filters not handed on. */
 static void drop_page(struct scan *scan)
 {
-    for (size_t i = scan->asked; i < scan->npage; i++)
+    for (size_t i = scan->requested; i < scan->npage; i++)
         free(scan->page[i]);
-    scan->npage = scan->asked = 0;
+    scan->npage = scan->requested = 0;
 }
 
 /* ---- the server ---- */
@@ -200,11 +200,11 @@ static bool is_to_be_deleted(const struct move_options *options, const struct mo
 static int take_info(struct scan *scan, const struct resp_reply *reply)
 {
     struct move *move = scan->move;
-    struct move_filter *filter = scan->page[scan->asked];
+    struct move_filter *filter = scan->page[scan->requested];
     bool known = filter->cuckoo && !is_typed(scan); /* by the reply before */
     int found = known ? 1 : move_read_info(reply, filter->cuckoo, &filter->info);
     if (move_is_temporary(move_name(filter))) {
-        move_finish(move, filter, MOVE_LEFT, "an interrupted run of this command has left it");
+        move_finish(move, filter, MOVE_LEFT, "left by an interrupted run of this command");
         found = 0;
     } else if (found < 0) {
         struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
@@ -216,7 +216,7 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
         else
             move_finish(move, filter, MOVE_UNREAD, "%.*s", (int)text.len, text.ptr);
     }
-    scan->asked++;
+    scan->requested++;
     move_link_works(&scan->link);
     struct followed *followed = move->options->followed;
     if (found > 0 && followed && !followed_sends(followed, move_name(filter)))
@@ -254,11 +254,11 @@ static int read_infos(struct scan *scan)
 {
     struct resp_reply reply;
     int status = 0;
-    for (size_t i = scan->asked; i < scan->npage; i++)
+    for (size_t i = scan->requested; i < scan->npage; i++)
         put_infos(scan, scan->page[i]);
-    while (scan->asked < scan->npage && status == 0) {
+    while (scan->requested < scan->npage && status == 0) {
         if (!is_typed(scan))
-            status = look_for_cuckoo(scan, scan->page[scan->asked]);
+            status = look_for_cuckoo(scan, scan->page[scan->requested]);
         if (status == 0)
             status = move_reply(&scan->link, &scan->link.from, &reply);
         if (status == 0)

@@ -10,8 +10,9 @@ static bool is_small(const struct move_filter *filter)
     return filter->state == FILTER_WANTED && !filter->chunks && filter->info.size <= most;
 }
 
-/* Chunks may go where DUMP or RESTORE are not allowed, where the filter has become too large for one piece, and where
- * the target does not know the form of the dump: the module without take-over, or an engine older than the source. */
+/* Chunks may work if DUMP or RESTORE are not allowed, or if the filter has become too large for one piece. They may
+ * also work if the target does not support the form of the dump: the module without take-over, or an engine older than
+ * the source. */
 static bool may_go_in_chunks(struct slice text)
 {
     return move_refusal_of(text) == REFUSAL_COMMAND || move_text_has(text, "F.SCANDUMP") ||
@@ -114,7 +115,7 @@ static int take_dump(struct move_link *link, struct move_filter *filter)
 
 int move_small(struct move_link *link, struct move_filter **filters, size_t n)
 {
-    struct move_filter *asked[MOVE_BATCH];
+    struct move_filter *requested[MOVE_BATCH];
     size_t nasked = 0;
     int status = 0;
     for (size_t i = 0; i < n; i++) {
@@ -122,13 +123,13 @@ int move_small(struct move_link *link, struct move_filter **filters, size_t n)
             continue;
         PEER_PUT(&link->from, PEER_WORD("PTTL"), move_name(filters[i]));
         PEER_PUT(&link->from, PEER_WORD("DUMP"), move_name(filters[i]));
-        asked[nasked++] = filters[i];
+        requested[nasked++] = filters[i];
     }
     for (size_t i = 0; i < nasked && status == 0; i++)
-        status = take_dump(link, asked[i]);
+        status = take_dump(link, requested[i]);
     for (size_t i = 0; i < nasked && status == 0; i++) {
-        if (asked[i]->state == FILTER_SENT)
-            status = take_restored(link, asked[i]);
+        if (requested[i]->state == FILTER_SENT)
+            status = take_restored(link, requested[i]);
     }
     return status == 0 ? move_look(link, filters, n) : status; /* at filters whose names have been taken */
 }

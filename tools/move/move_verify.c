@@ -103,7 +103,7 @@ static void compare(struct move *move, struct move_filter *filter, const struct 
     if (from->found == 0)
         move_finish(move, filter, MOVE_GONE, NULL);
     else if (from->found < 0 || to->found <= 0 || !from->probed || !to->probed)
-        move_finish(move, filter, MOVE_DIFFERS, "it cannot be queried in the %s any more",
+        move_finish(move, filter, MOVE_DIFFERS, "it can no longer be queried in the %s",
                     from->found < 0 || !from->probed ? "source" : "target");
     else if (!move_info_agrees(&from->info, &to->info))
         move_finish(move, filter, MOVE_DIFFERS,

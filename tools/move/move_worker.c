@@ -48,7 +48,8 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
         return 0;
     }
     if (filter->cuckoo && move_text_has(text, "unknown command")) { /* which concerns no Bloom filter */
-        move_finish(move, filter, MOVE_REFUSED, "the target has no cuckoo filters: %.*s", (int)text.len, text.ptr);
+        move_finish(move, filter, MOVE_REFUSED, "the target does not support cuckoo filters: %.*s", (int)text.len,
+                    text.ptr);
         return 0;
     }
     status = move_refused(link, &link->to, MOVE_COMMAND(filter, "INFO"), text);

@@ -46,7 +46,7 @@ static int read_page(struct peer *peer, struct page *page, struct errbuf *err)
         return refused(&reply, "SCAN", err);
     struct slice cursor = reply.count >= 3 ? resp_reply_text(&reply, 1) : (struct slice){NULL, 0};
     if (cursor.len == 0 || cursor.len >= sizeof(page->cursor)) {
-        errbuf_set(err, "SCAN answers with no cursor");
+        errbuf_set(err, "the reply to SCAN has no cursor");
         return -EPROTO;
     }
     memcpy(page->cursor, cursor.ptr, cursor.len);

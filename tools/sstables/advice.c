@@ -131,7 +131,7 @@ struct advice_cost advice_at(const struct advice_table *table, double rate)
 /* The rate that a filter is made for. */
 static double wanted(const struct advice_table *table)
 {
-    return table->asked > 0 && table->asked < 1 ? table->asked : FOR_NONE;
+    return table->requested > 0 && table->requested < 1 ? table->requested : FOR_NONE;
 }
 
 enum fault { NONE, MISSING, OVERFULL, OVERSIZED };
@@ -140,10 +140,10 @@ static enum fault fault_of(const struct advice_table *table, const struct advice
 {
     if (!sstable->filter)
         return MISSING;
-    if (table->asked <= 0 || table->asked >= 1)
+    if (table->requested <= 0 || table->requested >= 1)
         return NONE;
-    double bytes, right = rate_at(sstable, table->asked, &bytes);
-    if (sstable->rate > MUCH_RATE * table->asked && sstable->rate > MUCH_RATE * right)
+    double bytes, right = rate_at(sstable, table->requested, &bytes);
+    if (sstable->rate > MUCH_RATE * table->requested && sstable->rate > MUCH_RATE * right)
         return OVERFULL;
     return (double)sstable->bytes > MUCH_BYTES * bytes ? OVERSIZED : NONE;
 }

@@ -1,9 +1,9 @@
 /* advice: what the filters of tables cost today, in memory and in useless disk reads, what they would cost at other
  * rates, and the changes that save most. Numbers only; cmd_advise.c fills them in and prints them.
  *
- * A read of a key asks the filter of each SSTable of the table in whose range the key is. `reads` is how many of these
- * answer "maybe" for a key that none of them has: the sum of the rates, each times the share of the keys in this range,
- * and the expected useless disk reads of such a query.
+ * A read of a key asks the filter of each SSTable of the table in whose range the key is. `reads` is the expected
+ * number of filters that answer "maybe" for an absent key, and so of useless disk reads: the sum of the rates, each
+ * times the share of the keys in this range.
  *
  * Thread: one. */
 #ifndef BLOOMERY_TOOL_ADVICE_H
@@ -25,9 +25,9 @@ struct advice_table {
     char *directory, *keyspace, *name; /* owned */
     struct advice_sstable *sstables;
     size_t n, size;
-    uint64_t unread; /* further SSTables, of which nothing is known */
-    double asked;    /* bloom_filter_fp_chance of the newest SSTable; 0: unknown */
-    int64_t asked_at;
+    uint64_t unread;  /* further SSTables, of which nothing is known */
+    double requested; /* bloom_filter_fp_chance of the newest SSTable; 0: unknown */
+    int64_t requested_at;
     double copies; /* SSTables that a key is in, on average; 0: unknown */
 
     bool counted; /* by the node since its start: */

@@ -96,18 +96,18 @@ static int level_of(const struct table *files)
                : -1;
 }
 
-static void take_asked(struct advice_table *table, const struct table *files)
+static void take_requested_rate(struct advice_table *table, const struct table *files)
 {
     char path[TABLE_PATH];
     struct stat st;
-    double asked;
+    double requested;
     if (sstable_sibling(files->path, &files->name, "Statistics.db", path, sizeof(path)) >= sizeof(path) ||
-        stat(path, &st) != 0 || !S_ISREG(st.st_mode) || statistics_db_rate(fsops_posix(), path, &asked) != 0)
+        stat(path, &st) != 0 || !S_ISREG(st.st_mode) || statistics_db_rate(fsops_posix(), path, &requested) != 0)
         return;
-    if (table->asked > 0 && st.st_mtime < table->asked_at)
+    if (table->requested > 0 && st.st_mtime < table->requested_at)
         return;
-    table->asked = asked;
-    table->asked_at = st.st_mtime;
+    table->requested = requested;
+    table->requested_at = st.st_mtime;
 }
 
 static void count_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
@@ -179,7 +179,7 @@ static void on_sstable(void *ctx, const struct found_sstable *found)
         collect->no_memory = true;
         return;
     }
-    take_asked(table, &files);
+    take_requested_rate(table, &files);
     if (rc != 0) {
         table->unread++;
         collect->on_error(collect->ctx, found->filter ? found->filter : found->shown, err.text);

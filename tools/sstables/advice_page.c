@@ -46,7 +46,7 @@ void advice_describe(const struct advice_change *change, char out[ADVICE_SENTENC
     if (change->table->counted)
         snprintf(out + n, ADVICE_SENTENCE - (size_t)n, ", %.0f %s of those %s", fabs(change->disk_reads),
                  change->disk_reads >= 0 ? "less" : "more",
-                 change->table->estimated ? "estimated of the reads counted" : "counted");
+                 change->table->estimated ? "estimated from the counted reads" : "counted");
 }
 
 static const char head[] =
@@ -99,8 +99,8 @@ static void put_table(FILE *page, const struct advice_table *table)
     fputs("<h2>", page);
     put_text(page, name);
     fprintf(page, "</h2>\n<p>%s", log_count(table->n, "SSTable").text);
-    if (table->asked > 0)
-        fprintf(page, ", bloom_filter_fp_chance %.3g", table->asked);
+    if (table->requested > 0)
+        fprintf(page, ", bloom_filter_fp_chance %.3g", table->requested);
     if (table->copies > 0)
         fprintf(page, ", a key is in %.1f of them", table->copies);
     describe_faults(&faults, text);

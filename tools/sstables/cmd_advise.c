@@ -44,14 +44,14 @@ static void print_tables(const struct advice *advice)
         struct advice_cost now = advice_now(table);
         uint64_t keys = keys_of(table);
         size_t n;
-        char asked[16] = "-", copies[16] = "-";
+        char requested[16] = "-", copies[16] = "-";
         advice_name(table, name);
-        if (table->asked > 0)
-            snprintf(asked, sizeof(asked), "%.3g", table->asked);
+        if (table->requested > 0)
+            snprintf(requested, sizeof(requested), "%.3g", table->requested);
         if (table->copies > 0)
             snprintf(copies, sizeof(copies), "%.1f", table->copies);
         printf("%-*s %8zu %12" PRIu64 " %10s %8.1f %8s %8.2g %7.1f %7s", width, name, table->n, keys,
-               log_bytes((uint64_t)now.bytes).text, keys ? 8 * now.bytes / (double)keys : 0, asked, now.reads,
+               log_bytes((uint64_t)now.bytes).text, keys ? 8 * now.bytes / (double)keys : 0, requested, now.reads,
                advice_overlap(table, &n), copies);
         for (int rate = 0; rate < 3; rate++)
             printf(" %10s", log_bytes((uint64_t)advice_at(table, rates[rate]).bytes).text);
@@ -69,9 +69,9 @@ static void print_faults(const struct advice *advice)
         if (faults.missing)
             printf("%s: %s without a filter\n", name, log_count(faults.missing, "SSTable").text);
         if (faults.overfull)
-            printf("%s: %s with more than twice the rate asked for\n", name, log_count(faults.overfull, "filter").text);
+            printf("%s: %s with more than twice the requested rate\n", name, log_count(faults.overfull, "filter").text);
         if (faults.oversized)
-            printf("%s: %s with more than 1.5 times the bytes that the rate asked for needs\n", name,
+            printf("%s: %s with more than 1.5 times the bytes that the requested rate needs\n", name,
                    log_count(faults.oversized, "filter").text);
         if (table->unread)
             printf("%s: %s could not be read\n", name, log_count(table->unread, "SSTable").text);
@@ -92,8 +92,8 @@ static void print_levels(const struct advice *advice)
         for (int level = 0; leveled && level < ADVICE_LEVELS; level++) {
             double overlap = advice_overlap_of_level(table, level, &n);
             if (n > 0)
-                printf("%s: level %d: %s, a key in the range of %.1f\n", name, level, log_count(n, "SSTable").text,
-                       overlap);
+                printf("%s: level %d: %s, %.1f of them with a given key in their range\n", name, level,
+                       log_count(n, "SSTable").text, overlap);
         }
     }
 }
@@ -134,7 +134,7 @@ static void json_table(struct buf *json, const struct advice_table *table)
     output_string(json, "table", table->name);
     JSON_COUNTS(json, {"sstables", table->n}, {"unread", table->unread}, {"keys", keys_of(table)},
                 {"missing", faults.missing}, {"overfull", faults.overfull}, {"oversized", faults.oversized});
-    json_real(json, "asked", table->asked > 0 ? table->asked : NAN);
+    json_real(json, "asked", table->requested > 0 ? table->requested : NAN);
     json_real(json, "copies", table->copies > 0 ? table->copies : NAN);
     json_real(json, "overlap", advice_overlap(table, &n));
     json_begin(json, "levels", '[');
@@ -230,7 +230,7 @@ static int run(const struct tool_args *args)
     if (advice_collect(&advice, directory, tool_option(args, "--all") != NULL, on_error, &status) != 0)
         status = tool_failed(COMMAND, "%s", strerror(ENOMEM));
     else if (advice.n == 0)
-        status = tool_failed(COMMAND, "%s: there is no SSTable below it", directory);
+        status = tool_failed(COMMAND, "%s: no SSTable below it", directory);
     else if (stats && table_stats_read(&advice, stats, &err) != 0)
         status = tool_failed(COMMAND, "%s: %s", stats, err.text);
     else
@@ -243,10 +243,10 @@ static const struct tool_option options[] = {
     {.name = "--stats",
      .value = "FILE",
      .doc = "The text of 'nodetool tablestats', or ScyllaDB's metrics (curl http://NODE:9180/metrics) if they have "
-            "tables (enable_keyspace_column_family_metrics): with the reads that the node has counted, other rates for "
-            "tables are considered, and the disk reads that a change saves are told. The metrics count no useless "
-            "reads of a table: these are estimated, as if all reads were of keys that the table has."},
-    {.name = "--html", .value = "FILE", .doc = "Writes a page with bars, too."},
+            "tables (enable_keyspace_column_family_metrics): with the node's counts of reads, the command also "
+            "considers other rates for tables, and estimates the disk reads that a change saves. The metrics count no "
+            "useless reads of a table: these are estimated, as if all reads were of keys that the table has."},
+    {.name = "--html", .value = "FILE", .doc = "Also writes a page with bars."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},
     {.name = "--json",
@@ -261,7 +261,7 @@ static const struct tool_option options[] = {
 const struct tool_command tool_advise_command = {
     .name = COMMAND,
     .arguments = "DIR",
-    .summary = "Tells what the filters of tables cost, and which changes save most.",
+    .summary = "Reports the costs of the filters of tables, and the changes that save most.",
     .text = "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. The "
             "command reads "
             "all filters, and writes nothing. For each table it prints the number of SSTables and of their keys (as "

@@ -30,7 +30,7 @@ static struct find_place place_of(const struct found_sstable *sstable)
 static void unreadable(struct find *find, const struct found_sstable *sstable, const char *reason)
 {
     const struct find_place place = place_of(sstable);
-    find->report->status = tool_failed(FIND_COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, reason);
+    find->report->status = tool_failed(FIND_COMMAND, "%s: %s; it may hold the key", sstable->filter, reason);
     find_report_all(find->report, &place, "unreadable");
 }
 
@@ -52,7 +52,7 @@ static void ask_file(struct find *find, const struct found_sstable *sstable, con
         int may_have = filter_file_query(file, (struct bloom_hash){keys->h1[i], keys->h2[i]});
         if (may_have < 0)
             find->report->status =
-                tool_failed(FIND_COMMAND, "%s: %s; it cannot be ruled out", sstable->filter, strerror(-may_have));
+                tool_failed(FIND_COMMAND, "%s: %s; it may hold the key", sstable->filter, strerror(-may_have));
         if (may_have)
             find_report_key(find->report, i, &place, may_have < 0 ? "unreadable" : "may hold it");
     }
@@ -114,7 +114,7 @@ static void ask_directory(struct find_report *report, const struct tool_args *ar
     if (sstable_walk(&walk, args->positional[0]) != 0)
         report->status = tool_failed(FIND_COMMAND, "%s", strerror(ENOMEM));
     else if (report->status == TOOL_OK && find.looked_at == 0)
-        report->status = tool_failed(FIND_COMMAND, "%s: there is no SSTable below it", args->positional[0]);
+        report->status = tool_failed(FIND_COMMAND, "%s: no SSTable below it", args->positional[0]);
 }
 
 /* Asks for the block's keys; `server`: NULL for a directory. False: it is no use to go on. */
@@ -147,11 +147,11 @@ static int open_place(struct find_server *server, const struct tool_args *args, 
     struct tls_context *none;
     *is_server_out = strstr(args->positional[0], "://") != NULL;
     if (*is_server_out && tool_option(args, "--all"))
-        return tool_misused(FIND_COMMAND, "--all is for a directory; for a server --names says which filters");
+        return tool_misused(FIND_COMMAND, "--all is for a directory; for a server use --names");
     if (*is_server_out)
         return find_server_open(server, args, args->positional[0]);
     if (tool_option(args, "--names"))
-        return tool_misused(FIND_COMMAND, "--names is for a server, and %s is a directory", args->positional[0]);
+        return tool_misused(FIND_COMMAND, "--names is for a server, but %s is a directory", args->positional[0]);
     return tls_options_read(args, false, &none);
 }
 
@@ -182,19 +182,18 @@ static int run(const struct tool_args *args)
 static const struct tool_option options[] = {
     {.name = "--keys-from",
      .value = "FILE",
-     .doc = "Reads the keys from a file, a line each, or with - from the standard input: millions of them, for an "
-            "audit of repairs "
-            "or deletions. They are asked for in blocks of a million, for which each filter is read once."},
-    {.name = "--absent", .doc = "Prints the keys that no SSTable can have, instead of those that one may have."},
+     .doc = "Reads the keys from a file, one per line, or with - from the standard input: up to millions, for an "
+            "audit of repairs or deletions. Each filter is read once per block of a million keys."},
+    {.name = "--absent", .doc = "Prints the keys that no SSTable can have, instead of keys that one may have."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},
     {.name = "--names",
      .value = "PATTERN",
-     .doc = "With a server: asks the filters whose names match, as in BF.FIND: 'shop.users/*' are the SSTables of a "
-            "table. By default all of them, those of the data directory, too."},
+     .doc = "With a server: queries filters with matching names, as in BF.FIND: 'shop.users/*' selects the SSTables "
+            "of a table. The default is all filters, including those of the data directory."},
     {.name = "--json",
-     .doc = "An array of objects: key; of a directory file, keyspace, table, generation, of a server name; and filter "
-            "('may hold it', 'missing', 'unreadable')."},
+     .doc = "An array of objects: key; for a directory file, keyspace, table, generation, for a server name; and "
+            "filter ('may hold it', 'missing', 'unreadable')."},
     TLS_OPTIONS,
     {.name = NULL},
 };
@@ -203,21 +202,20 @@ const struct tool_command tool_find_command = {
     .name = FIND_COMMAND,
     .arguments = "DIR|URL [KEY...]",
     .summary = "Finds the SSTables of a directory, or the filters of a server, that may hold these partition keys.",
-    .text = "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. "
-            "The command reads only the filters, a few bytes of each. So it takes milliseconds, where 'nodetool "
-            "getsstables' asks a running node, and works on copies. It prints the Data.db of each SSTable that "
-            "may hold the key; with several keys the key before it, and a tab. All other SSTables certainly do "
-            "not hold it. An SSTable whose filter is missing (written with bloom_filter_fp_chance 1) or "
-            "unreadable is printed, too.\n"
-            "\n"
-            "With a URL it asks the filters of a daemon by BF.FIND, and prints their names. " SERVER_CALL_URL "\n"
-            "\n"
-            "A key is written with its type:\n"
-            "  text:abc  ascii:abc  int:-5  bigint:7  smallint:1  tinyint:1  varint:123456789012345678901\n"
-            "  uuid:123e4567-e89b-12d3-a456-426614174000  timeuuid:...  blob:0x0aff  boolean:true\n"
-            "  inet:10.0.0.1  double:1.5  float:1.5  decimal:1.50  date:2023-11-14  time:12:30:00\n"
-            "  timestamp:1700000000000  timestamp:2023-11-14T22:13:20Z\n"
-            "  composite(int:5,text:'it''s')   the columns of a partition key of several columns, in their order",
+    .text =
+        "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. The "
+        "command reads only the filters, a few bytes of each. So it takes milliseconds, needs no running node, "
+        "unlike 'nodetool getsstables', and works on copies. It prints the Data.db of each SSTable that may hold "
+        "the key; with several keys the key before it, and a tab. All other SSTables certainly do not hold it. An "
+        "SSTable whose filter is missing (written with bloom_filter_fp_chance 1) or unreadable is printed, "
+        "too.\n\nWith a URL it asks the filters of a daemon by BF.FIND, and prints their names. " SERVER_CALL_URL "\n"
+        "\n"
+        "A key is written with its type:\n"
+        "  text:abc  ascii:abc  int:-5  bigint:7  smallint:1  tinyint:1  varint:123456789012345678901\n"
+        "  uuid:123e4567-e89b-12d3-a456-426614174000  timeuuid:...  blob:0x0aff  boolean:true\n"
+        "  inet:10.0.0.1  double:1.5  float:1.5  decimal:1.50  date:2023-11-14  time:12:30:00\n"
+        "  timestamp:1700000000000  timestamp:2023-11-14T22:13:20Z\n"
+        "  composite(int:5,text:'it''s')   the columns of a partition key of several columns, in their order",
     .options = options,
     .examples = "bloomery find redis://127.0.0.1 --names 'ks.users/*' --keys-from keys --absent\n"
                 "bloomery find /var/lib/cassandra/data/ks/users-* uuid:123e4567-e89b-12d3-a456-426614174000\n"

@@ -35,7 +35,7 @@ struct rebuild {
 
 static int failed(const struct rebuild *rebuild, const char *why)
 {
-    return tool_failed(COMMAND, "%s: %s; nothing has been changed", rebuild->table.path, why);
+    return tool_failed(COMMAND, "%s: %s; nothing was changed", rebuild->table.path, why);
 }
 
 /* ---- keys ---- */
@@ -139,7 +139,8 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
         rc = table_each_key(&rebuild->table, 0, ask_key, rebuild, "checking", err);
     if (rc == 0 && rebuild->missing) {
         errbuf_set(err,
-                   "%" PRIu64 " keys are not in the new filter: the SSTable has changed meanwhile, or the disk errs",
+                   "%" PRIu64 " keys are not in the new filter: the SSTable has changed meanwhile, or the disk is "
+                   "faulty",
                    rebuild->missing);
         rc = -EIO;
     }
@@ -183,7 +184,7 @@ static int keep_old(const struct rebuild *rebuild, struct backup *made, struct e
     }
     int rc = -errno;
     errbuf_set(err, "%s: %s%s", backup, strerror(-rc),
-               rc == -EEXIST ? "; it is an earlier backup: move it away, or use --no-backup" : "");
+               rc == -EEXIST ? "; it is an earlier backup: move it, or use --no-backup" : "");
     return rc;
 }
 
@@ -222,7 +223,7 @@ static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
         rc = write_toc(rebuild->table.toc, &toc);
     }
     if (rc != 0)
-        errbuf_set(err, "the filter is in its place, and TOC.txt does not name it: %s", strerror(-rc));
+        errbuf_set(err, "the filter has been replaced, but TOC.txt does not name it: %s", strerror(-rc));
     return rc;
 }
 
@@ -245,8 +246,8 @@ static int refuse_table(const struct rebuild *rebuild)
     snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - rebuild->table.path) : 1,
              slash ? rebuild->table.path : ".");
     if (!rebuild->knows && node_may_use(directory[0] ? directory : "/", &err)) {
-        errbuf_prefix(&err, "a running database would not see the new filter, or write its own");
-        return tool_failed(COMMAND, "%s: %s; stop it, or work on a copy; --i-know does it all the same",
+        errbuf_prefix(&err, "a running database would ignore or overwrite the new filter");
+        return tool_failed(COMMAND, "%s: %s; stop it, or work on a copy; --i-know overrides this check",
                            rebuild->table.path, err.text);
     }
     return TOOL_OK;
@@ -257,7 +258,7 @@ static int make_filter(struct rebuild *rebuild, struct errbuf *err)
 {
     int rc = table_each_key(&rebuild->table, 0, count_key, rebuild, "counting keys", err);
     if (rc == 0 && rebuild->keys == 0) {
-        errbuf_set(err, "%s has no key, and an SSTable has one at least", sstable_keys_component(&rebuild->table.name));
+        errbuf_set(err, "%s has no key, but an SSTable has at least one", sstable_keys_component(&rebuild->table.name));
         return -EINVAL;
     }
     if (rc == 0)
@@ -351,18 +352,18 @@ static int run(const struct tool_args *args)
         free(rebuild);
     }
     if (status == TOOL_OK && !options.output)
-        printf("A node that is started now loads the new filters; a running one by 'nodetool import' from a copy.\n");
+        printf("A node loads the new filters at its start; a running node can load a copy by 'nodetool import'.\n");
     return status;
 }
 
 static const struct tool_option options[] = {
-    {.name = "--error", .value = "P", .doc = "The rate that the new filter is made for, as bloom_filter_fp_chance."},
-    {.name = "--same", .doc = "The size and the number of hashes of the filter that is there."},
-    {.name = "--output", .value = "FILE", .doc = "Writes the filter there, and changes nothing else."},
+    {.name = "--error", .value = "P", .doc = "The rate of the new filter, as bloom_filter_fp_chance."},
+    {.name = "--same", .doc = "Keeps the size and the number of hashes of the existing filter."},
+    {.name = "--output", .value = "FILE", .doc = "Writes the filter to FILE, and changes nothing else."},
     {.name = "--force", .doc = "Replaces the FILE of --output if it exists."},
     {.name = "--no-backup",
-     .doc = "Keeps no old filter. By default it stays beside the new one, as ...-Filter.db" BACKUP_END "."},
-    {.name = "--i-know", .doc = "Goes on although a process uses files of the directory, or may do so."},
+     .doc = "Keeps no old filter. By default it stays in the directory as ...-Filter.db" BACKUP_END "."},
+    {.name = "--i-know", .doc = "Continues although a process uses, or may use, files of the directory."},
     {.name = NULL},
 };
 
@@ -371,17 +372,14 @@ const struct tool_command tool_rebuild_command = {
     .arguments = "SSTABLE...",
     .summary = "Makes new filters for SSTables from their keys.",
     .text =
-        "SSTABLE is any file of one. The command reads the partition keys and makes the filter that the "
-        "database would make for them, of any rate: after a change of bloom_filter_fp_chance, which otherwise rewrites "
-        "all data ('nodetool upgradesstables -a'), or after a filter has been damaged. With --same a whole filter "
-        "comes out byte for byte as it was.\n"
-        "\n"
-        "The new filter is written beside the old one, synced, read back and asked for every key. Then it takes the "
-        "place, owner and mode of the old one, and TOC.txt names it. A crash leaves the old or the new filter.\n"
-        "\n"
-        "The node must not run: it would not see the new filter, or write another one. SSTables of ScyllaDB whose "
-        "Scylla.db may have a checksum of the filter, as since 2026, are refused unless --output is given; "
-        "'nodetool upgradesstables' writes them anew.",
+        "SSTABLE is any file of an SSTable. The command reads the partition keys and makes the database's filter for "
+        "them, with any rate: after a change of bloom_filter_fp_chance, which otherwise rewrites all data ('nodetool "
+        "upgradesstables -a'), or after a filter has been damaged. With --same a whole filter comes out byte for byte "
+        "as it was.\n\nThe new filter is written beside the old one, synced, read back and asked for every key. Then "
+        "it takes the place, owner and mode of the old one, and TOC.txt names it. A crash leaves the old or the new "
+        "filter.\n\nThe node must not run: it would not see the new filter, or write another one. SSTables of "
+        "ScyllaDB whose Scylla.db may have a checksum of the filter, as since 2026, are refused unless --output is "
+        "given; 'nodetool upgradesstables' writes them anew.",
     .options = options,
     .examples = "bloomery rebuild --error 0.01 /var/lib/cassandra/data/ks/users-*/*-Data.db\n"
                 "bloomery rebuild --same --output new-Filter.db nb-1-big-Data.db",

@@ -141,7 +141,7 @@ static void look_at_fill(struct look *look, const struct bloom_shape *shape)
     double expected = bits * (1 - unset), set = (double)look->state.bits_set;
     double away = 6 * sqrt(bits * unset * (1 - unset)) + 0.01 * expected + 2 * shape->k;
     if (set > expected + away)
-        problem(look, "%.0f bits are set, and its keys set about %.0f: it has been made for more keys", set, expected);
+        problem(look, "%.0f bits are set, and its keys set about %.0f: it was made for more keys", set, expected);
     else if (set < expected - away && look->missing == 0)
         problem(look, "%.0f bits are set, and its keys set about %.0f", set, expected);
 }
@@ -164,11 +164,11 @@ static void look_at_keys(struct look *look, const struct bloom_shape *shape)
     if (rc == 0 && look->keys == FIRST_KEYS && most != verify->sample) {
         look->keys = look->missing = 0;
         look->nproblems = before;
-        rc = table_each_key(&look->table, verify->sample, on_key, look, "asking for the keys", &err);
+        rc = table_each_key(&look->table, verify->sample, on_key, look, "querying the keys", &err);
     }
     look->ended = rc == 0 && (verify->sample == 0 || look->keys < verify->sample);
     if (rc == 0 && look->keys == 0)
-        problem(look, "%s has no key, and an SSTable has one at least", sstable_keys_component(&look->table.name));
+        problem(look, "%s has no key, but an SSTable has at least one", sstable_keys_component(&look->table.name));
     if (rc == SSTABLE_KEYS_DAMAGED)
         problem(look, "%s", err.text);
     else if (rc != 0)
@@ -304,7 +304,7 @@ static int verify_argument(struct verify *verify, const char *path, bool all)
     if (sstable_walk(&walk, path) != 0)
         return tool_failed(COMMAND, "%s", strerror(ENOMEM));
     if (verify->status == TOOL_OK && verify->whole + verify->wrong + verify->unread == before)
-        return tool_failed(COMMAND, "%s: there is no SSTable below it", path);
+        return tool_failed(COMMAND, "%s: no SSTable below it", path);
     return verify->status;
 }
 
@@ -330,7 +330,7 @@ static int run(const struct tool_args *args)
 }
 
 static const struct tool_option options[] = {
-    {.name = "--sample", .value = "N", .doc = "Asks for the first N keys of each SSTable only: a quick look."},
+    {.name = "--sample", .value = "N", .doc = "Checks only the first N keys of each SSTable: a quick check."},
     {.name = "--all",
      .doc = "Includes SSTables that reads do not use: snapshots, backups, uploads, secondary indexes."},
     {.name = "--json",
@@ -346,23 +346,18 @@ const struct tool_command tool_verify_command = {
     .summary = "Checks that the filters of SSTables have all partition keys.",
     .text =
         "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB; FILE is "
-        "any file of one SSTable. A filter has no checksum: one cleared bit hides a partition from reads for ever, and "
-        "nothing reports it. This command reads the partition keys and asks the filter for each of them. It names keys "
-        "that the filter lacks; bits in the layout of another version; a number of bits that the keys do "
-        "not "
+        "any file of one SSTable. A filter has no checksum: one cleared bit hides a partition from all reads, and "
+        "nothing reports it. This command reads the partition keys and queries the filter for each of them. It names "
+        "keys that the filter lacks; bits in the layout of another version; a number of bits that the keys do not "
         "explain; files that are cut, damaged or missing; and a TOC.txt that disagrees. It writes nothing and may run "
-        "beside a database. 'bloomery rebuild' makes a right filter.\n"
-        "\n"
-        "The keys are in Index.db. Where the index is a trie (Cassandra's bti, ScyllaDB's ms and later), they are read "
-        "from "
-        "Data.db and Rows.db, where Partitions.db leads, and the checksums of these parts of Data.db are compared, "
-        "too.",
+        "beside a database. 'bloomery rebuild' makes a right filter.\n\nThe keys are in Index.db. Where the index is "
+        "a trie (Cassandra's bti, ScyllaDB's ms and later), they are read from Data.db and Rows.db, where "
+        "Partitions.db leads, and the checksums of these parts of Data.db are compared, too.",
     .options = options,
     .examples = "bloomery verify /var/lib/cassandra/data/ks/users-*\n"
                 "bloomery verify nb-1-big-Data.db --json",
     .exit_status =
-        "0: all are whole. 1: something is wrong, and has been named. 2: nothing is wrong as far as could be seen, and "
-        "something could not be looked at.",
+        "0: all are whole. 1: the command has reported a defect. 2: no defect, but some SSTables could not be checked.",
     .greps = true,
     .run = run,
 };

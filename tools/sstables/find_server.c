@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#define BATCH      256 /* keys of a request */
-#define UNDER_WAY  16  /* requests */
-#define TOLD       100 /* filters that cannot be asked are named */
-#define NO_FILTER  "the SSTable has no Filter.db"
-#define HEAD_WORDS 3
+#define BATCH        256 /* keys of a request */
+#define UNDER_WAY    16  /* requests */
+#define MAX_REPORTED 100 /* filters that cannot be asked are named */
+#define NO_FILTER    "the SSTable has no Filter.db"
+#define HEAD_WORDS   3
 
 /* A reply to BF.FIND: the nodes of its parts. */
 struct reply_parts {
@@ -18,7 +18,7 @@ int find_server_open(struct find_server *server, const struct tool_args *args, c
 {
     const char *names = tool_option(args, "--names");
     server->names = names ? names : "*";
-    buf_init(&server->told, SIZE_MAX);
+    buf_init(&server->reported, SIZE_MAX);
     int rc = server_call_read(&server->call, args, url);
     return rc == TOOL_OK ? server_call_connect(&server->call) : rc;
 }
@@ -26,7 +26,7 @@ int find_server_open(struct find_server *server, const struct tool_args *args, c
 void find_server_close(struct find_server *server)
 {
     server_call_close(&server->call);
-    buf_deinit(&server->told);
+    buf_deinit(&server->reported);
 }
 
 /* ---- replies ---- */
@@ -89,9 +89,9 @@ static bool read_parts(const struct resp_reply *reply, size_t n, struct reply_pa
 
 /* ---- filters that cannot be asked ---- */
 
-static bool was_told(const struct find_server *server, struct slice name)
+static bool was_reported(const struct find_server *server, struct slice name)
 {
-    const char *at = buf_head(&server->told), *end = at + buf_len(&server->told);
+    const char *at = buf_head(&server->reported), *end = at + buf_len(&server->reported);
     for (; at < end; at += strlen(at) + 1) {
         if (strlen(at) == name.len && memcmp(at, name.ptr, name.len) == 0)
             return true;
@@ -103,17 +103,17 @@ static bool was_told(const struct find_server *server, struct slice name)
 static void tell(struct find_server *server, struct find_report *report, struct slice name, struct slice reason,
                  bool is_filter)
 {
-    const char *end = is_filter ? "; it cannot be ruled out" : "";
+    const char *end = is_filter ? "; it may hold the key" : "";
     report->status = TOOL_FAILED;
-    if (server->ntold > TOLD || was_told(server, name))
+    if (server->nreported > MAX_REPORTED || was_reported(server, name))
         return;
-    if (server->ntold++ == TOLD)
-        tool_failed(FIND_COMMAND, "%s: more filters cannot be asked; they are not named", server->call.url.shown);
+    if (server->nreported++ == MAX_REPORTED)
+        tool_failed(FIND_COMMAND, "%s: more filters cannot be queried; they are not listed", server->call.url.shown);
     else
         tool_failed(FIND_COMMAND, "%s: %.*s: %.*s%s", server->call.url.shown, (int)name.len, name.ptr, (int)reason.len,
                     reason.ptr, end);
-    buf_append(&server->told, name.ptr, name.len);
-    buf_append(&server->told, "", 1);
+    buf_append(&server->reported, name.ptr, name.len);
+    buf_append(&server->reported, "", 1);
 }
 
 /* Under the daemon's policy `maybe` it is among those found, too. */
@@ -164,7 +164,7 @@ static int take(struct find_server *server, struct find_report *report, size_t f
     if (rc != TOOL_OK)
         return rc;
     if (!read_parts(&reply, n, &parts))
-        return tool_failed(FIND_COMMAND, "%s: its reply is not one to BF.FIND", server->call.url.shown);
+        return tool_failed(FIND_COMMAND, "%s: unexpected reply to BF.FIND", server->call.url.shown);
     size_t at = parts.found + 1;
     for (size_t i = 0; i < n; i++, at = node_behind(&reply, at)) {
         for (size_t j = 1; j <= (size_t)reply.nodes[at].number; j++) {

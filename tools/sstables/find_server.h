@@ -8,9 +8,9 @@
 
 struct find_server {
     struct server_call call;
-    const char *names; /* BF.FIND's pattern */
-    struct buf told;   /* names of filters that cannot be asked and have been reported, each with a NUL */
-    size_t ntold;
+    const char *names;   /* BF.FIND's pattern */
+    struct buf reported; /* names of filters that cannot be asked and have been reported, each with a NUL */
+    size_t nreported;
 };
 
 /* Reads the address, whose password is hidden in `url`, and connects. These return TOOL_OK, or another code after a

@@ -84,7 +84,7 @@ static bool uses(const struct search *search, const char *pid, struct errbuf *er
     }
     bool may_be = strcmp(name, "java") == 0 || strncmp(name, "scylla", 6) == 0;
     if (may_be)
-        errbuf_set(err, "the process %s (%s) may use %s, and its files cannot be looked at: %s", pid, name,
+        errbuf_set(err, "the process %s (%s) may use %s, and its open files cannot be read: %s", pid, name,
                    search->directory, strerror(open < 0 ? -open : -mapped));
     return may_be;
 }
@@ -96,7 +96,7 @@ bool node_may_use(const char *directory, struct errbuf *err)
     bool used = false;
     DIR *processes = realpath(directory, real) && strlen(real) + 2 <= PATH_SIZE ? fs_open_dir("/proc") : NULL;
     if (!processes) {
-        errbuf_set(err, "whether a database uses %s cannot be told: %s", directory, strerror(errno));
+        errbuf_set(err, "cannot determine whether a database uses %s: %s", directory, strerror(errno));
         return true;
     }
     search.len = (size_t)snprintf(search.directory, sizeof(search.directory), "%s%s", real, real[1] ? "/" : "");

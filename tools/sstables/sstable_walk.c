@@ -113,7 +113,7 @@ static void name_unknown(const struct sstable_walk *walk, const char *directory,
     if (snprintf(known, sizeof(known), "%s/nb-1-big-Data.db", directory) < (int)sizeof(known) &&
         sstable_name_parse(known, &name, NULL) == SSTABLE_OK && is_wanted(walk, &name) &&
         snprintf(path, sizeof(path), "%s/%s", directory, file) < (int)sizeof(path))
-        walk->on_error(walk->ctx, path, "this is not the name of an SSTable of a known format; it is not looked at");
+        walk->on_error(walk->ctx, path, "not the name of an SSTable of a known format; skipped");
 }
 
 /* Those that are not among the names `before`. Returns whether there were any. */
@@ -184,8 +184,8 @@ static int pass_all_files(const struct sstable_walk *walk, const char *directory
     return rc;
 }
 
-/* Whether the directory of this error is of no interest: `maybe`: it may be a symbolic link to one, or something else;
- * below the first one it may also have been removed since its name was read. */
+/* Whether to ignore the error of this directory. `maybe`: it may be a symbolic link to a directory, or another file.
+ * Below the first directory it may also have been removed since its name was read. */
 static bool is_nothing(int rc, unsigned depth, bool maybe)
 {
     return (rc == -ENOENT && depth > 0) || (rc == -ENOTDIR && maybe);

@@ -25,7 +25,7 @@ int table_of(struct table *table, const char *path, struct errbuf *err)
     strcpy(table->path, path);
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        errbuf_set(err, "it is a directory: name each of its SSTables by a file, such as *-Data.db");
+        errbuf_set(err, "it is a directory: name a file of each SSTable, such as *-Data.db");
         return -EINVAL;
     }
     if (sstable_name_parse(table->path, &table->name, err) != SSTABLE_OK)

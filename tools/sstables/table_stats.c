@@ -150,8 +150,8 @@ int table_stats_read(struct advice *advice, const char *path, struct errbuf *err
     if (rc != 0 || !any) {
         errbuf_set(err, "%s",
                    rc != 0 ? strerror(-rc)
-                           : "there is no table in it; it takes the text of 'nodetool tablestats', or ScyllaDB's "
-                             "metrics with those of tables (enable_keyspace_column_family_metrics)");
+                           : "no table in it; it must be the output of 'nodetool tablestats', or ScyllaDB's metrics "
+                             "with metrics of tables (enable_keyspace_column_family_metrics)");
         return rc != 0 ? rc : -EINVAL;
     }
     return 0;

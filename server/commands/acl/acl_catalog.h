@@ -1,9 +1,9 @@
 /* acl_catalog: what the rights of users depend on in the table of commands, as bits: categories, the permission that
  * each key needs, and which arguments are channels.
  *
- * A command is known by its number (command_index()). Keys need what Redis's key specifications say: reading for
- * "access", writing for "insert", "update" and "delete", and no more than being matched by any pattern for none of
- * these (EXISTS, TYPE). The specifications of BF.* are RedisBloom's, which do not say: reading for commands that read,
+ * A command is known by its number (command_index()). The rights for keys follow Redis's key specifications: "access"
+ * needs reading; "insert", "update" and "delete" need writing. Keys without these flags (EXISTS, TYPE) need a match
+ * with any pattern. The specifications of BF.* are RedisBloom's, which do not say: reading for commands that read,
  * writing for commands that write. BF.MERGE reads its sources and reads and writes its destination.
  *
  * Constant after the start of the process. Thread: any. */

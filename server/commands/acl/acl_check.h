@@ -1,8 +1,8 @@
 /* acl_check: whether a user may run a command with these arguments.
  *
  * A command is allowed by a selector that allows the command, each of its keys with the permission that it needs, and
- * each of its channels. BF.FIND asks filters by patterns of names: a pattern needs a key pattern with reading that has
- * all names that it can match, which is so for the same text, and for "<text>*" where the pattern begins with the text.
+ * each of its channels. BF.FIND queries filters by patterns of names. Such a pattern needs a readable key pattern that
+ * covers all its names: the same text, or "<text>*" if the pattern begins with the text.
  *
  * Thread: any. */
 #ifndef BLOOMERY_ACL_CHECK_H

@@ -141,7 +141,7 @@ static void complete(struct reading *in, const struct config *config)
         if (strcmp(in->users[i - 1].user->name, name) != 0)
             continue;
         if (in->line == 0)
-            buf_appendf(in->errors, "user '%.128s' is there twice: a user has one line. ", name);
+            buf_appendf(in->errors, "user '%.128s' appears twice: a user has one line. ", name);
         else
             buf_appendf(in->errors, "WARNING: Duplicate user '%.128s' found on line %u. ", name, in->users[i].line);
     }

@@ -1,6 +1,6 @@
-/* Rules on commands are kept as they were given, as well as the set of commands that they amount to: the texts are what
- * LIST shows and files hold, so that a category keeps its meaning for commands that a later version has. A rule takes
- * those before it away that it makes pointless: the same one, and those on subcommands of its command. */
+/* A user keeps the texts of its rules on commands, and the resulting set of commands. LIST and files use the texts, so
+ * a category also covers commands of later versions. A rule takes those before it away that it makes pointless: the
+ * same one, and those on subcommands of its command. */
 #include "acl_rules.h"
 
 #include <ctype.h>

@@ -1,8 +1,7 @@
 /* acl_user: a user: its passwords, and what it may do. Rules are those of Redis's ACL SETUSER.
  *
- * A user is a value that is built by rules and never changes once others can see it: sessions and threads share it by
- * counted references, and a change of rights is another object in its place. Only the mark that it has been replaced
- * is set later.
+ * A user is built by rules and is immutable once published. Sessions and threads share it by counted references, and a
+ * change of rights replaces it by another object. Only the mark that it has been replaced is set later.
  *
  * Lifetime: by references. Thread: any, on distinct objects; any number of threads may read one that is published. */
 #ifndef BLOOMERY_ACL_USER_H
@@ -116,10 +115,9 @@ enum acl_fault {
 const char *acl_fault_text(enum acl_fault fault);
 
 /* Applies rules, the words of a command or line, to a user that nobody else sees; a selector may be spread over several
- * words. Returns ACL_GOOD; or a fault with the rule at fault in *fault_out, which points into the words or into
- * `scratch`, and the user may have changed in part; or -1 when a '(' is not closed, with the word that has it.
- * `all_channels`: the meaning of the setting acl-pubsub-default for "reset" and selectors. `scratch` holds joined
- * selectors and is the caller's to free. */
+ * words. Returns ACL_GOOD, or a fault with the wrong rule in *fault_out, which points into the words or into `scratch`;
+ * the user may be partly changed. -1: a '(' is not closed, with its word. `all_channels`: the meaning of the setting
+ * acl-pubsub-default for "reset" and selectors. `scratch` holds joined selectors and is the caller's to free. */
 int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
                          struct buf *scratch, struct slice *fault_out);
 

@@ -1,5 +1,5 @@
-/* cluster_slot: the slot of a name in a Redis cluster: CRC-16/XMODEM of the name, or of what is between its first '{'
- * and the next '}' if there is anything, modulo 16384 (Redis cluster specification).
+/* cluster_slot: the slot of a name in a Redis cluster: CRC-16/XMODEM modulo 16384 of the name, or of the bytes between
+ * its first '{' and the next '}' unless they are empty (Redis cluster specification).
  *
  * Thread: any. */
 #ifndef BLOOMERY_CLUSTER_SLOT_H

@@ -29,7 +29,7 @@ void cmd_replicaof(struct command_ctx *ctx)
     if (slice_is(command_arg(ctx, 1), "no") && slice_is(command_arg(ctx, 2), "one"))
         reply_status(ctx->reply, "OK"); /* there is no replication to end */
     else
-        reply_error(ctx->reply, "ERR there is no replication: this server cannot be a replica");
+        reply_error(ctx->reply, "ERR this server has no replication and cannot be a replica");
 }
 
 void cmd_failover(struct command_ctx *ctx)
@@ -240,12 +240,12 @@ static void debug_help(struct command_ctx *ctx)
         "LOG <text>",
         "    Write the text to the server's log.",
         "OBJECT <key>",
-        "    Describe a filter in the form of Redis's reply.",
+        "    Describe a filter in the format of Redis's reply.",
         "PROTOCOL <type>",
         "    Reply with a value of the type: string, integer, double, bignum, null, array, set, map, attrib, push,",
         "    verbatim, true, false.",
         "SLEEP <seconds>",
-        "    Have this connection wait, no other one.",
+        "    Let this connection wait.",
     };
 
     reply_help(ctx, lines, LEN(lines));

@@ -187,7 +187,7 @@ static bool change_settings(const struct change *change)
     }
     server_config_unlock(change->server);
     if (!password_applied)
-        reply_error(change->reply, "ERR out of memory: the password of the user 'default' is the one before");
+        reply_error(change->reply, "ERR out of memory: the password of the user 'default' is unchanged");
     else if (changed)
         reply_status(change->reply, "OK");
     return changed;
@@ -235,12 +235,14 @@ static void take_files(struct server *server, struct files *files)
 /* KEYED filters would be lost with keys that are in memory only. */
 static bool would_forget_keys(const struct change *change, const struct key_file *keys, struct errbuf *err)
 {
-    bool asked = false;
+    bool requested = false;
     for (size_t i = 0; i < change->n; i += 2)
-        asked |= slice_is(change->words[i], "bf-key-file");
-    if (!asked || keys || !bloom_keyring_first(change->server->pool))
+        requested |= slice_is(change->words[i], "bf-key-file");
+    if (!requested || keys || !bloom_keyring_first(change->server->pool))
         return false;
-    errbuf_set(err, "there is no file %s/" KEY_FILE_NAME ", and keys in memory stay: put it back from a backup",
+    errbuf_set(err,
+               "there is no file %s/" KEY_FILE_NAME ", and the keys in memory stay in use: restore it from a "
+               "backup",
                change->server->process.data_dir);
     return true;
 }
@@ -401,7 +403,7 @@ void cmd_config_rewrite(struct command_ctx *ctx)
 static void run_resetstat(struct command_job *job)
 {
     counters_reset(job->server->stats.counters);
-    atomic_store(&job->server->stats.grown_base, bloom_pool_grown(job->server->pool));
+    atomic_store(&job->server->stats.grown_base, bloom_pool_growths(job->server->pool));
     reply_status(&job->reply, "OK");
 }
 

@@ -148,29 +148,26 @@ static void diagnose(struct server *server, const struct memory *memory, struct 
     uint64_t limited = memory_use_limited(&memory->use), most = memory_clients_limit(server, cfg);
     if (cfg->memory.maxmemory != 0 && limited >= cfg->memory.maxmemory / 10 * 9)
         buf_appendf(out,
-                    "- %" PRIu64 " bytes are in use of the %" PRIu64 " that maxmemory allows: beyond it new "
-                    "filters, growth and adds are refused.\n",
+                    "- %" PRIu64 " bytes are in use of the %" PRIu64 " that maxmemory allows: above it new filters, "
+                    "growth and adds are refused.\n",
                     limited, cfg->memory.maxmemory);
     if (memory->rss < memory->use.bits / 2)
         buf_appendf(out,
                     "- %" PRIu64 " bytes are reserved for bits, but the process occupies %" PRIu64
-                    " so far: filters have not "
-                    "been filled yet, and will need the memory when they are.\n",
+                    " so far: unused filters will need the memory when they fill up.\n",
                     memory->use.bits, memory->rss);
     if (memory->rss > memory->used + memory->used / 2 && memory->rss - memory->used > 256 * MB)
         buf_appendf(out,
                     "- The process occupies %" PRIu64 " bytes, %" PRIu64
-                    " more than used_memory. MEMORY PURGE gives unused heap back.\n",
+                    " more than used_memory. MEMORY PURGE returns unused heap.\n",
                     memory->rss, memory->rss - memory->used);
     if (most != 0 && memory_of_clients(server) >= most / 10 * 9)
         buf_appendf(out,
-                    "- Clients hold %" PRIu64 " bytes of the %" PRIu64 " that maxmemory-clients allows: beyond it the "
-                    "largest is disconnected. CLIENT LIST shows whose they are (tot-mem).\n",
+                    "- Clients hold %" PRIu64 " bytes of the %" PRIu64 " that maxmemory-clients allows: above it the "
+                    "largest is disconnected. CLIENT LIST shows the memory of each (tot-mem).\n",
                     memory_of_clients(server), most);
     if (buf_len(out) == found)
-        buf_appendf(out,
-                    "Nothing is wrong: %s, %" PRIu64
-                    " bytes with all that belongs to filters; the process occupies %" PRIu64 ".\n",
+        buf_appendf(out, "Nothing is wrong: %s, %" PRIu64 " bytes in total; the process occupies %" PRIu64 ".\n",
                     log_count(memory->filters, "filter").text, memory->used, memory->rss);
 }
 

@@ -46,7 +46,7 @@ static void run_slowlog_reset(struct command_job *job)
     reply_status(&job->reply, "OK");
 }
 
-/* A small log is emptied on the loop: a job's duration includes the wait for a thread, so on a busy machine the emptied
+/* The loop clears a small log itself. A job's duration includes the wait for a thread, so on a busy machine the cleared
  * log would contain the SLOWLOG RESET itself. */
 void cmd_slowlog_reset(struct command_ctx *ctx)
 {
@@ -197,11 +197,11 @@ static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
     const struct config *cfg = server_config(ctx->server);
     int64_t threshold_usec = cfg->process.latency_monitor_threshold * 1000;
 
-    buf_appendf(out, "\nWhat may help:\n\n");
+    buf_appendf(out, "\nPossible remedies:\n\n");
     if (cfg->process.slowlog_log_slower_than < 0 || cfg->process.slowlog_log_slower_than > threshold_usec)
         buf_appendf(out,
                     "- The slow log misses these commands: CONFIG SET slowlog-log-slower-than %" PRId64
-                    " has it name them.\n",
+                    " includes them.\n",
                     threshold_usec);
     else
         buf_appendf(out, "- SLOWLOG GET names the commands.\n");
@@ -210,9 +210,8 @@ static void advise(struct command_ctx *ctx, bool fast_commands, struct buf *out)
             out,
             "- Commands that take microseconds were slow: look for a machine that swaps, for more busy threads than "
             "cores (INFO cpu, setting 'threads'), for other guests of the same host.\n");
-    buf_appendf(
-        out,
-        "- Batches of many thousand items (BF.MADD, BF.INSERT, BF.MEXISTS) take their time; smaller ones spread it.\n");
+    buf_appendf(out,
+                "- Batches of many thousand items (BF.MADD, BF.INSERT, BF.MEXISTS) take long; send smaller ones.\n");
 }
 
 void cmd_latency_doctor(struct command_ctx *ctx)

@@ -1,7 +1,7 @@
 /* info: the sections of INFO. Internal to INFO (cmd_info.c, info_*.c) and to commands that show the same numbers.
  *
- * Fields have Redis's names and order. Fields of features that do not exist here have the value that Redis shows when
- * the feature is not in use, so that programs find them; docs/INFO.md lists the missing fields, and a test compares.
+ * Fields have Redis's names and order. Fields of missing features have Redis's value for an unused feature, so programs
+ * find them. docs/INFO.md lists the missing fields, and a test compares.
  *
  * Thread: a thread of the pool, an RCU reader. */
 #ifndef BLOOMERY_INFO_H

@@ -84,16 +84,16 @@ static bool read_request(struct command_ctx *ctx, struct request *request)
 
 static const char *conflict_of(const struct session *session, const struct request *request)
 {
-    const unsigned opts = TRACKING_OPTIN | TRACKING_OPTOUT, asked = request->options.set;
-    const unsigned changed = session_tracks(session) ? asked ^ session->tracking.options.set : 0;
-    if (!(asked & TRACKING_BCAST) && request->n)
+    const unsigned opts = TRACKING_OPTIN | TRACKING_OPTOUT, requested = request->options.set;
+    const unsigned changed = session_tracks(session) ? requested ^ session->tracking.options.set : 0;
+    if (!(requested & TRACKING_BCAST) && request->n)
         return "ERR PREFIX option requires BCAST mode to be enabled";
     if (changed & TRACKING_BCAST)
         return "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling "
                "it with a different mode.";
-    if (asked & TRACKING_BCAST && asked & opts)
+    if (requested & TRACKING_BCAST && requested & opts)
         return "ERR OPTIN and OPTOUT are not compatible with BCAST";
-    if ((asked & opts) == opts)
+    if ((requested & opts) == opts)
         return "ERR You can't specify both OPTIN mode and OPTOUT mode";
     if ((changed & opts) == opts)
         return "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling "
@@ -157,7 +157,7 @@ static void switch_on(struct command_ctx *ctx, struct request *request)
         reply_status(ctx->reply, "OK");
         break;
     case BROADCAST_LIMIT:
-        reply_errorf(ctx->reply, "ERR the clients have %zu different prefixes already, and no more are possible",
+        reply_errorf(ctx->reply, "ERR the clients already have %zu different prefixes, the maximum",
                      BROADCAST_MAX_PREFIXES);
         break;
     default:

@@ -24,7 +24,7 @@
 static struct bloom_filter *askable(struct entry *entry)
 {
     struct bloom_filter *filter = entry_filter(entry);
-    return filter && __builtin_expect(bloom_filter_can_be_asked(filter), true) ? filter : NULL;
+    return filter && __builtin_expect(bloom_filter_is_queryable(filter), true) ? filter : NULL;
 }
 
 /* The filter cannot be asked. Where its bits are away the command was to wait before; it has a new name at this moment.
@@ -45,13 +45,13 @@ static void reply_unreadable(struct bf_call *call)
         reply_error(call->reply, RESIDENCY_TRYAGAIN);
 }
 
-/* Whether queries of a filter that cannot be asked are answered "maybe": as in Cassandra of a quarantined one, and as
- * in ScyllaDB of one whose bits are not in memory, which are then read in the background. */
+/* Whether queries of an unavailable filter are answered "maybe": for a quarantined filter as in Cassandra, and for an
+ * evicted filter as in ScyllaDB; the daemon then reloads its bits in the background. */
 static bool says_maybe(const struct bf_call *call, size_t n)
 {
     const struct config *config = server_config(call->server);
     const struct bloom_filter *shape = entry_shape(call->entry);
-    if (shape && !bloom_filter_can_be_asked(shape))
+    if (shape && !bloom_filter_is_queryable(shape))
         return false;
     if (entry_quarantine_reason(call->entry))
         return config->data.quarantined_filters == QUARANTINE_MAYBE;
@@ -425,8 +425,8 @@ static void note_window_adds(struct bf_call *call, struct bloom_filter *filter, 
     forget_tidy(call->server, call->name, filter);
 }
 
-/* Like bloom_batch_add_all(), one by one: with events, or behind a refused item, because further absent items will be
- * refused, too: the batch is then tested once, not again for each of them. */
+/* Like bloom_batch_add_all(), one by one: with events, or after a refused item. Further absent items will also be
+ * refused, so the batch is tested once, not for each of them. */
 static size_t add_all_noted(struct bf_call *call, struct bloom_batch *batch, size_t from, size_t n,
                             struct bloom_filter *filter, struct errbuf *err, uint32_t *added, enum bloom_add *refused)
 {

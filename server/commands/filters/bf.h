@@ -37,10 +37,9 @@ struct bf_call bf_call_of(struct command_ctx *ctx);
 void bf_query_one(struct bf_call *call, struct slice item);
 void bf_add_one(struct bf_call *call, struct slice item);
 
-/* The same for the n items, or items `from` to n - 1, of a batch that was started on the filter of call->entry, each
- * with a reply of its own. Of queries, returns how many items were found. An add that is refused is the last: returns
- * the index behind the last item that was replied to, and *error_at_out is what buf_len() was before the error;
- * SIZE_MAX: there was none. */
+/* Like these for the n items, or items `from` to n - 1, of a batch that was started on the filter of call->entry, with
+ * one reply per item. Of queries, returns how many items were found. A refused add is the last: returns the index after
+ * the last item with a reply, and *error_at_out is buf_len() before the error; SIZE_MAX: no error. */
 unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n);
 size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bloom_batch *batch, size_t from, size_t n,
                     size_t *error_at_out);
@@ -52,7 +51,7 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 
 /* The filter of a call for reading, looked up again if needed; for what needs no bits, which may not be in memory
- * (entry_is_away()). NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
+ * (entry_is_evicted()). NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
 struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and an error reply if there is none */
 

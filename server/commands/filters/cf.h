@@ -7,8 +7,8 @@
 #include "bf.h"
 #include "cf_request.h"
 
-/* Slots that a compaction looks at: in a turn of CF.COMPACT and in the CF.DEL that begins one, for about a millisecond;
- * and beside any change while one is under way. */
+/* Slots that a compaction visits: in a turn of CF.COMPACT and in the CF.DEL that begins one, for about a millisecond;
+ * and with each change during a compaction. */
 #define CF_LOOKS_AT_ONCE UINT64_C(40960)
 #define CF_LOOKS_BESIDE  UINT64_C(640)
 

@@ -40,7 +40,7 @@ void bf_wait_for_first_key(struct command_ctx *ctx)
 {
     int trouble = atomic_exchange(&ctx->server->settings.key_trouble, 0);
     if (trouble)
-        reply_errorf(ctx->reply, "ERR cannot make the first key: %s", strerror(-trouble));
+        reply_errorf(ctx->reply, "ERR cannot create the first key: %s", strerror(-trouble));
     else
         (void)command_do_first(ctx, make_first_key, NULL);
 }

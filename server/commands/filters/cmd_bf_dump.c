@@ -91,9 +91,7 @@ static bool keep_begun(struct loading *it, struct bf_load *load)
         bf_out_errorf(&it->out, "ERR %d filters are being loaded already", HALF_LOADS_MAX);
         return true;
     case HALF_LOADS_LARGE:
-        bf_out_errorf(&it->out,
-                      "OOM %llu bytes for this filter and those that are being loaded are more than the machine has",
-                      bytes);
+        bf_out_errorf(&it->out, "OOM %llu bytes for this filter and other loads exceed the machine's memory", bytes);
         return true;
     default:
         reply_error(&it->job->reply, "ERR out of memory");

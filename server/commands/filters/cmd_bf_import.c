@@ -47,8 +47,8 @@ static bool open_file(struct import *import)
     int fd;
     if (given.len ? filterdb_variant_parse(given.ptr, given.len, &variant) != FILTERDB_OK
                   : filterdb_variant_from_path(import->path, &variant, &err) != FILTERDB_OK) {
-        reply_errorf(&import->job->reply, "ERR %s; VARIANT says the layout of a file with another name",
-                     given.len ? "the variant is na, me or ka" : err.text);
+        reply_errorf(&import->job->reply, "ERR %s; use VARIANT for a file with another name",
+                     given.len ? "the variant must be na, me or ka" : err.text);
         return false;
     }
     int rc = fs_open_beneath(directory, import->path, &fd);
@@ -94,7 +94,7 @@ static bool load(struct import *import, struct entry *entry, const struct bloom_
     rcu_reader_online();
     if (rc == 0)
         return true;
-    refuse(import, rc == -EIO ? "it has become shorter, or cannot be read" : strerror(-rc));
+    refuse(import, rc == -EIO ? "it was truncated, or cannot be read" : strerror(-rc));
     registry_abandon(import->job->server->registry, entry);
     return false;
 }
@@ -129,8 +129,7 @@ static void import_job(struct command_job *job)
         return;
     }
     if (server_config(job->server)->filters.import_dir[0] == '\0') {
-        reply_error(&job->reply,
-                    "ERR BF.IMPORT needs the setting import-dir, the directory whose files may be imported");
+        reply_error(&job->reply, "ERR BF.IMPORT needs the setting import-dir, the directory of files to import");
         return;
     }
     if (args->argv[2].len > PATH_MAX_BYTES || memchr(args->argv[2].ptr, '\0', args->argv[2].len)) {

@@ -19,7 +19,7 @@ static void reply_info(struct reply *reply, struct server *server, struct entry 
     counters_usage(server->stats.counters, entry->id, &counts);
     struct bf_usage usage = {counts.hits, counts.misses, counts.wrong, counts.since_s};
     struct bf_choice present = *choice;
-    present.away = !entry_filter(entry);
+    present.evicted = !entry_filter(entry);
     if (bf_reply_info(&out, entry_shape(entry), &usage, &present) != 0)
         reply_error(reply, "ERR out of memory");
 }

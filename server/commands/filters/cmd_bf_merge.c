@@ -267,7 +267,7 @@ static bool waits(struct command_ctx *ctx)
 {
     struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 1));
     struct bloom_filter *shape = entry ? entry_shape(entry) : NULL;
-    return shape && !ctx->session->multi.in_exec && memory_waits_for_leaving(ctx->server, bloom_filter_charged(shape));
+    return shape && !ctx->session->multi.in_exec && memory_waits_for_eviction(ctx->server, bloom_filter_charged(shape));
 }
 
 void cmd_bf_clear(struct command_ctx *ctx)

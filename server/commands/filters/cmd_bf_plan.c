@@ -8,26 +8,26 @@
 #define INLINE_LAYERS 32
 #define LONGEST_WORD  1024
 
-static void answer(struct reply *reply, const struct bf_plan *asked)
+static void answer(struct reply *reply, const struct bf_plan *requested)
 {
     struct bf_out out = bf_out_of(reply);
-    bf_reply_plan(&out, asked);
+    bf_reply_plan(&out, requested);
 }
 
 /* Some microseconds for each: not on a loop. Larger expansions have no more than fit a file, some thirty. */
-static bool has_many_layers(const struct bf_plan *asked)
+static bool has_many_layers(const struct bf_plan *requested)
 {
-    return asked->params.expansion == 1 && asked->items / asked->params.capacity > INLINE_LAYERS;
+    return requested->params.expansion == 1 && requested->items / requested->params.capacity > INLINE_LAYERS;
 }
 
 static void run_job(struct command_job *job)
 {
     struct bf_args args = bf_args_of_job(job->data, "bf.plan");
     struct bf_defaults defaults = bf_defaults_of(job->server);
-    struct bf_plan asked;
+    struct bf_plan requested;
     struct errbuf err;
-    if (bf_read_plan(&args, &defaults, &asked, &err))
-        answer(&job->reply, &asked);
+    if (bf_read_plan(&args, &defaults, &requested, &err))
+        answer(&job->reply, &requested);
     else
         reply_error(&job->reply, err.text);
 }
@@ -36,12 +36,12 @@ void cmd_bf_plan(struct command_ctx *ctx)
 {
     struct bf_args args = bf_args_of(ctx);
     struct bf_defaults defaults = bf_defaults_of(ctx->server);
-    struct bf_plan asked;
+    struct bf_plan requested;
     struct errbuf err;
-    if (!bf_read_plan(&args, &defaults, &asked, &err))
+    if (!bf_read_plan(&args, &defaults, &requested, &err))
         reply_error(ctx->reply, err.text);
-    else if (has_many_layers(&asked))
+    else if (has_many_layers(&requested))
         content_defer(ctx, LONGEST_WORD, run_job);
     else
-        answer(ctx->reply, &asked);
+        answer(ctx->reply, &requested);
 }

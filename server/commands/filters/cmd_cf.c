@@ -495,10 +495,10 @@ static void plan_job(struct command_job *job)
     struct bf_args args = bf_args_of_job(job->data, "cf.plan");
     struct cuckoo_numbers defaults = cf_defaults_of(job->server);
     struct bf_out out = bf_out_of(&job->reply);
-    struct cf_plan asked;
+    struct cf_plan requested;
     struct errbuf err;
-    if (cf_read_plan(&args, &defaults, &asked, &err))
-        cf_reply_plan(&out, &asked, (unsigned)server_config(job->server)->cuckoo.max_expansions);
+    if (cf_read_plan(&args, &defaults, &requested, &err))
+        cf_reply_plan(&out, &requested, (unsigned)server_config(job->server)->cuckoo.max_expansions);
     else
         reply_error(&job->reply, err.text);
 }

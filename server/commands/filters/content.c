@@ -61,7 +61,7 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
     if (status == REGISTRY_EXISTS)
         reply_error(reply, BF_EXISTS);
     else if (status == REGISTRY_CHANGED)
-        reply_error(reply, "ERR the filter was deleted or replaced meanwhile; nothing has been changed");
+        reply_error(reply, "ERR the filter was deleted or replaced meanwhile; nothing was changed");
     else if (status < 0 && status != -ENOMEM)
         reply_errorf(reply, "ERR %s", err->text);
     else
@@ -112,16 +112,16 @@ bool content_prepare_like(struct command_job *job, struct slice name, const stru
 /* ---- publishing ---- */
 
 /* While adds to the replaced filter are passed on to this one, they are recorded for it, too. Some of these records may
- * be in a segment of the log that a save is about to delete: when this returns their adds have set their bits, so that
- * the following read has them. The segments of later records are kept. Offline. */
+ * be in a segment of the log that a save is about to delete. When this returns, their adds have set their bits, so the
+ * following read has them. The segments of later records are kept. Offline. */
 static void begin_absorbing(struct journal *journal, struct journal_keep *keep)
 {
     journal_keep_begin(journal, keep);
     rcu_wait_for_readers();
 }
 
-/* The record of the contents comes behind the records of the adds that it counts, or in one frame with them: so after a
- * crash no item is counted whose record is lost. After the wait every add with a place is recorded; and the log thread,
+/* The record of the contents follows the records of the adds that it counts, or is in one frame with them. So after a
+ * crash no item with a lost record is counted. After the wait every add with a place is recorded; and the log thread,
  * which drains the rings when it begins a round, begins none while the record is queued. Offline. */
 static int publish_after_counted_adds(struct server *server, struct journal *journal, struct entry *entry,
                                       const struct registry_publication *how)
@@ -238,8 +238,8 @@ void content_note_key(struct server *server, uint64_t missing)
 {
     if (missing)
         log_limited(&server->log, &server->log.limits.key, clock_ms(), LOG_LEVEL_WARNING,
-                    "a KEYED filter has come whose key %016" PRIx64
-                    " is not here: it answers errors until the key file has it",
+                    "loaded a KEYED filter, but its key %016" PRIx64
+                    " is missing: it returns errors until the key file has it",
                     missing);
 }
 

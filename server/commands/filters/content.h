@@ -1,7 +1,6 @@
-/* content: publishes filters with contents: loaded, restored, copied, merged or cleared ones. All take the same way: an
- * unpublished entry is prepared, filled, and published under its name atomically; so a client sees the old filter or
- * the new one, never a part. All go through content_publish(), the one place for filters whose bits did not come from
- * adds.
+/* content: publishes filters with contents: loaded, restored, copied, merged or cleared ones. All use one procedure: an
+ * unpublished entry is prepared, filled, and published under its name atomically. So a client sees either the old
+ * filter or the new one. All go through content_publish(), the one place for filters whose bits did not come from adds.
  *
  * Thread: "pool" (a deferred job), unless it says otherwise. */
 #ifndef BLOOMERY_CONTENT_H
@@ -48,9 +47,9 @@ struct content_publication {
     uint64_t absorbs; /* id of the filter that it replaces and whose adds are passed on to it: see below. 0: none */
 };
 
-/* Contents of at most this size are a record of the log; larger ones are files that the log names. Files cost some
- * syncs: RESTOREs of 120 bytes are ten times as fast by the log, and of 40 KB five times, though the next save writes
- * the bits once more. The limit exists because a record is copied under the registry's mutex: this size in some
+/* Contents of at most this size are a record of the log; larger ones are files that the log names. Files need several
+ * syncs: RESTOREs of 120 bytes are ten times as fast by the log, and RESTOREs of 40 KB five times, though the next save
+ * writes the bits again. The limit exists because a record is copied under the registry's mutex: this size in some
  * microseconds, while the expirer takes 20. */
 #define CONTENT_IN_LOG_BYTES LOG_CONTENTS_MAX
 

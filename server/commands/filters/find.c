@@ -55,12 +55,12 @@ struct step {
 
 struct policy {
     uint16_t stamp;
-    bool maybe;      /* quarantined filters answer "maybe" */
-    bool away_maybe; /* filters whose bits are not in memory do (maxmemory-policy) */
+    bool maybe;         /* quarantined filters answer "maybe" */
+    bool evicted_maybe; /* filters whose bits are not in memory do (maxmemory-policy) */
 };
 
 struct answers {
-    size_t asked;
+    size_t queried;
     size_t nunknown;
     struct buf unknown; /* names and reasons, as replies */
     size_t bytes;       /* of the names found */
@@ -163,7 +163,7 @@ struct find *find_create(struct server *server, unsigned database, const struct 
     find->step.most = find->step.budget < FIND_STEP ? find->step.budget : FIND_STEP;
     find->policy.stamp = atomic_load_explicit(&server->memory.use_stamp, memory_order_relaxed);
     find->policy.maybe = server_config(server)->data.quarantined_filters == QUARANTINE_MAYBE;
-    find->policy.away_maybe = server_config(server)->memory.maxmemory_policy == MEMORY_MAYBE;
+    find->policy.evicted_maybe = server_config(server)->memory.maxmemory_policy == MEMORY_MAYBE;
     find->at = request->first_name;
     if (server->sstables) {
         find->sstables.hold = sstables_hold(server->sstables);
@@ -260,7 +260,7 @@ static void add_name(struct find *find, struct found *found, struct slice name)
 
 static void answer_maybe(struct find *find, struct slice name)
 {
-    find->answers.asked++;
+    find->answers.queried++;
     find->step.nmaybe++;
     for (size_t i = 0; i < find->request.items && !find_failed(find); i++)
         add_name(find, &find->found[i], name);
@@ -320,10 +320,10 @@ static bool is_known(struct find *find, const struct entry *entry)
 /* A filter that cannot be asked now. */
 static __attribute__((noinline)) void choose_without_bits(struct find *find, struct slice name, struct entry *entry)
 {
-    bool away = entry_shape(entry); /* or was: they may be back by now */
-    bool maybe = away && find->policy.away_maybe, unread = away || sstables_is_unread(entry);
+    bool evicted = entry_shape(entry); /* or was: they may be back by now */
+    bool maybe = evicted && find->policy.evicted_maybe, unread = evicted || sstables_is_unread(entry);
     if (unread && !maybe && find->reads.was_read) { /* it has changed at this moment; or there is no room for it */
-        unknown(find, name, away ? find->reads.why.text : SSTABLES_UNREAD);
+        unknown(find, name, evicted ? find->reads.why.text : SSTABLES_UNREAD);
         return;
     }
     if (is_known(find, entry))
@@ -342,7 +342,7 @@ static __attribute__((noinline)) void choose_without_bits(struct find *find, str
 static __attribute__((noinline)) void note_locked(struct find *find, struct slice name, uint64_t key)
 {
     char text[64], id[BF_KEY_TEXT];
-    snprintf(text, sizeof(text), "its key %s is not here", bf_key_text(key, id));
+    snprintf(text, sizeof(text), "its key %s is missing", bf_key_text(key, id));
     unknown(find, name, text);
 }
 
@@ -353,7 +353,7 @@ static void choose(struct find *find, struct slice name, struct entry *entry)
         choose_without_bits(find, name, entry);
         return;
     }
-    if (__builtin_expect(!bloom_filter_can_be_asked(filter), false)) {
+    if (__builtin_expect(!bloom_filter_is_queryable(filter), false)) {
         if (!entry_is_cuckoo(entry)) /* a cuckoo filter is none of those that are searched */
             note_locked(find, name, bloom_filter_missing_key(filter));
         return;
@@ -561,7 +561,7 @@ void find_ask(struct find *find)
         ask_together(find, i, items - i < BLOOM_MANY ? items - i : BLOOM_MANY);
     for (size_t i = 0; i < items && items < TOGETHER && !find_failed(find); i++)
         ask_for(find, item_of(find, i), &find->found[i]);
-    find->answers.asked += find->step.nchosen;
+    find->answers.queried += find->step.nchosen;
 }
 
 uint64_t find_maybe_answers(const struct find *find)
@@ -573,7 +573,7 @@ void find_reply(const struct find *find, struct reply *reply)
 {
     reply_map(reply, find->server->sstables ? 4 : 3);
     reply_bulk_str(reply, "asked");
-    reply_integer(reply, (int64_t)find->answers.asked);
+    reply_integer(reply, (int64_t)find->answers.queried);
     reply_bulk_str(reply, "found");
     reply_array(reply, find->request.items);
     for (size_t i = 0; i < find->request.items; i++) {

@@ -61,13 +61,15 @@ bool sstable_has_no_dump(struct command_ctx *ctx)
     struct slice name = command_arg(ctx, 1);
     if (!sstable_is_hidden_by(ctx->server, name))
         return false;
-    reply_errorf(ctx->reply, "ERR '%.*s' is the filter of an SSTable, which has no dump: BF.IMPORT takes its file",
+    reply_errorf(ctx->reply,
+                 "ERR '%.*s' is the filter of an SSTable, which has no dump: import its file with "
+                 "BF.IMPORT",
                  (int)(name.len < SHOWN ? name.len : SHOWN), name.ptr);
     return true;
 }
 
 void reply_read_only(struct reply *reply, struct slice name)
 {
-    reply_errorf(reply, "READONLY '%.*s' is the filter of an SSTable, which is not changed here",
+    reply_errorf(reply, "READONLY '%.*s' is the filter of an SSTable, which is read-only",
                  (int)(name.len < SHOWN ? name.len : SHOWN), name.ptr);
 }

@@ -1,8 +1,8 @@
 /* MIGRATE: filters into another server, as Redis does it: DUMP here, RESTORE there, and, without COPY, DEL here.
  *
  * Redis stands still meanwhile; this daemon does not. A pool thread talks to the target while clients go on. An add
- * that comes behind the dump must not be lost with the filter, so a filter is deleted only while all workers stand
- * still and if its version is that of before the dump. Otherwise it stays, and the reply says so: the target has a copy
+ * after the dump must not be lost with the filter. So a filter is deleted only while all workers are stopped, and if
+ * its version equals the version before the dump. Otherwise it stays, and the reply says so: the target has a copy
  * then.
  *
  * The timeout is one for all that is said to the target (peer_set_deadline()): a target that answers a byte at a time

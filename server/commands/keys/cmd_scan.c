@@ -1,7 +1,7 @@
 /* Commands that go through the names: SCAN, KEYS, RANDOMKEY.
  *
- * Threads of the pool do what may take long, and give way after some milliseconds: SCAN by returning what it has so
- * far, as it may at any time, KEYS by going on in another turn. So neither keeps a SAVE or a SHUTDOWN from its thread.
+ * Threads of the pool do the long work, and yield after some milliseconds: SCAN returns its names so far, as it may at
+ * any time, and KEYS continues in another turn. So neither keeps a SAVE or a SHUTDOWN from its thread.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -62,8 +62,8 @@ static void subscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char
             reply_error(ctx->pushes, "ERR out of memory");
         else if (status == PUBSUB_LIMIT)
             reply_errorf(ctx->pushes,
-                         "ERR the subscriptions of this client would take more than client-subscriptions-limit "
-                         "(%zu bytes)",
+                         "ERR the subscriptions of this client would take more than client-subscriptions-limit (%zu "
+                         "bytes)",
                          max_bytes);
         else
             reply_subscription(ctx, kind, word, &name);
@@ -250,12 +250,13 @@ static void reply_channel(void *arg, struct slice name)
 
 static void run_channels(struct command_job *job)
 {
-    const struct channels_job *asked = job->data;
-    struct slice pattern = {asked->pattern, asked->pattern_len};
+    const struct channels_job *requested = job->data;
+    struct slice pattern = {requested->pattern, requested->pattern_len};
     struct channels_reply channels = {&job->reply, 0};
     size_t token = reply_array_begin(&job->reply);
 
-    if (pubsub_list(job->server->pubsub, asked->kind, asked->all ? NULL : &pattern, reply_channel, &channels) != 0) {
+    if (pubsub_list(job->server->pubsub, requested->kind, requested->all ? NULL : &pattern, reply_channel, &channels) !=
+        0) {
         buf_truncate(job->reply.buf, 0);
         reply_error(&job->reply, "ERR out of memory");
         return;

@@ -226,7 +226,7 @@ void cmd_watch(struct command_ctx *ctx)
     size_t limit = (size_t)server_config(ctx->server)->clients.client_query_buffer_limit;
     for (size_t i = 1; i < command_argc(ctx); i++) {
         if (tx && memory_of(tx) > limit) {
-            command_over_limit(ctx, "its transaction passed client-query-buffer-limit");
+            command_over_limit(ctx, "its transaction exceeded client-query-buffer-limit");
             return;
         }
         if (!tx || !watch(ctx->server, session, key_name(command_arg(ctx, i)))) {

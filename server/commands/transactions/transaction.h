@@ -1,12 +1,11 @@
 /* transaction: MULTI, EXEC, DISCARD, WATCH and UNWATCH of one connection, with Redis's semantics.
  *
- * Between MULTI and EXEC commands are checked as always and then copied into a queue, at most
- * client-query-buffer-limit bytes of it with all that belongs to it; a connection that queues more is closed, as Redis
- * does it. A command that is refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers
- * stand still (exclusive.h), BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short: a
- * slow command, or one whose words make the whole too long, is refused when it is queued; and EXEC refuses all if it
- * would take too long with the filters as they are then (transaction_cost.h). An error of one command does not stop the
- * others.
+ * Between MULTI and EXEC commands are checked as always and then copied into a queue of at most
+ * client-query-buffer-limit bytes in total. As in Redis, a connection that queues more is closed. A command that is
+ * refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers stand still (exclusive.h),
+ * BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short. A slow command, or a command
+ * that makes the transaction too long, is refused when it is queued. EXEC refuses the whole transaction if it would
+ * take too long with the current filters (transaction_cost.h). An error of one command does not stop the others.
  *
  * WATCH notes three facts of a name: the id of its filter, the count of items, and the expiry. EXEC replies null if one
  * of them has changed. No more is needed, because an id is never used again and a count only rises.

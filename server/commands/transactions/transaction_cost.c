@@ -190,7 +190,7 @@ static void take_filter(struct estimate *estimate, const struct command *command
     struct cost_filter *filter = filter_named(estimate, database, resp_arg(cmd, (size_t)command->first_key));
     if (!filter)
         return;
-    bool makes = (by == COST_BY_MADE || by == COST_BY_ADDED) && (!filter->exists || filter->may_be_gone) &&
+    bool makes = (by == COST_BY_MADE || by == COST_BY_ADDED) && (!filter->exists || filter->may_be_removed) &&
                  made_by(estimate, command, &args, &made);
     if (by == COST_BY_CLEARED && filter->exists) {
         estimate->cleared += filter->first.bytes;
@@ -251,7 +251,7 @@ static void take_removed(struct estimate *estimate, const struct command *comman
     for (size_t i = (size_t)command->first_key; i <= last && i < cmd->argc; i++) {
         struct cost_filter *filter = filter_named(estimate, database, resp_arg(cmd, i));
         if (filter)
-            filter->may_be_gone = true;
+            filter->may_be_removed = true;
     }
 }
 
@@ -262,7 +262,7 @@ static void take_moved(struct estimate *estimate, unsigned from_database, struct
     struct cost_filter *filter = filter_named(estimate, from_database, from);
     if (!filter)
         return;
-    filter->may_be_gone = true;
+    filter->may_be_removed = true;
     struct cost_filter moved = *filter; /* the next name may be the last one, whose place is another */
     filter = filter_named(estimate, to_database, to);
     if (filter)
@@ -322,8 +322,8 @@ bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error)
     else if (!has_memory(&estimate))
         errbuf_set(
             error,
-            "EXECABORT Transaction discarded: its %zu BF.CLEAR need %llu bytes beside the bits that they replace, "
-            "more than 'maxmemory' leaves: send them without MULTI",
+            "EXECABORT Transaction discarded: its %zu BF.CLEAR need %llu additional bytes, more than 'maxmemory' "
+            "leaves: send them without MULTI",
             estimate.nclears, (unsigned long long)estimate.cleared);
     else
         return true;

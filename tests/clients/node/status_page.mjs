@@ -255,7 +255,7 @@ async function look(browser) {
         await picture(browser, `telephone-${view.split(/[/?]/)[1] || 'overview'}`);
     }
     await browser.run(`location.hash = '#/filter?key=00ff'`);
-    await browser.until(`document.body.innerText.includes('there is no such filter')`);
+    await browser.until(`document.body.innerText.includes('no such filter')`);
     browser.problems = browser.problems.filter(problem => !problem.includes('404')); // the one before
 }
 

@@ -493,7 +493,7 @@ Test(bloom_window_merge, later_parts_than_the_given_one_are_left_out)
     struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
     struct bloom_filter *filter = turned(&params, 0, 3);
     struct bloom_ring ring = {0};
-    struct bloom_places places;
+    struct bloom_layer_map places;
     struct errbuf err = {""};
     uint64_t turn = bloom_ring_take(&ring, filter);
     struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);

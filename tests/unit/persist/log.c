@@ -56,12 +56,12 @@ Test(log, a_torn_tail_is_cut)
     cr_assert_eq(read.frames, 20u);
     cr_assert(read.exact);
     cr_assert_gt(read.summary.torn_bytes, 0u);
-    cr_assert(strstr(read.reports, "nothing says that it had been synced") != NULL, "%s", read.reports);
+    cr_assert(strstr(read.reports, "not known to be synced") != NULL, "%s", read.reports);
     write_frames(21, 30, 1);
     expect_frames(30);
 }
 
-/* The same byte is damage when a later frame says that it had been synced. */
+/* The same byte is damage when a later frame states that it was synced. */
 Test(log, damage_in_the_middle_is_refused_and_explained)
 {
     struct log_rig_read read;
@@ -71,7 +71,7 @@ Test(log, damage_in_the_middle_is_refused_and_explained)
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, "00000001.log is damaged") != NULL, "%s", read.err.text);
-    cr_assert(strstr(read.err.text, "says that it had been synced") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "states that it was synced") != NULL, "%s", read.err.text);
 
     /* Whoever accepts the loss loses this frame and no other. */
     read_log(true, &read);
@@ -134,7 +134,7 @@ Test(log, a_missing_segment_is_refused)
         cr_assert_eq(read.status, LOG_DAMAGED, "segment %llu", (unsigned long long)n);
         cr_assert(strstr(read.err.text, "are missing") != NULL, "%s", read.err.text);
         log_segment_name(n, name);
-        cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is not there"), "%s", read.err.text);
+        cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is missing"), "%s", read.err.text);
         move(LOG_RIG_DIR "/log/aside", segment(n));
     }
     log_rig_read(ops, last + 1, false, &read);
@@ -180,7 +180,7 @@ Test(log, a_missing_last_segment_is_refused)
     move(segment(last), LOG_RIG_DIR "/log/aside");
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "is not there"), "%s", read.err.text);
+    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is missing"), "%s", read.err.text);
 
     /* So is one of which nothing is left but the name. */
     int fd;
@@ -188,7 +188,7 @@ Test(log, a_missing_last_segment_is_refused)
     ops->close(ops->ctx, fd);
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "nothing in it"), "%s", read.err.text);
+    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is empty"), "%s", read.err.text);
 
     /* Whoever accepts the loss goes on behind it. */
     cr_assert_eq(ops->unlink(ops->ctx, segment(last)), 0);
@@ -312,7 +312,7 @@ Test(log, a_segment_that_was_made_as_a_whole_is_whole)
     change_byte(segment(last), LOG_HEADER_BYTES + 60);
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "its header says that it had been synced") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "its header states that it was synced") != NULL, "%s", read.err.text);
 
     /* Whoever accepts the loss loses this frame and no other, here too. */
     read_log(true, &read);
@@ -348,7 +348,7 @@ Test(log, a_segment_that_was_made_as_a_whole_and_was_cut_is_damaged)
         read_log(false, &read);
         cr_assert_eq(read.status, cut < size ? LOG_DAMAGED : 0, "cut at %zu of %zu", cut, (size_t)size);
         if (cut < size)
-            cr_assert(strstr(read.err.text, "its header says that it had been synced") != NULL, "%zu: %s", cut,
+            cr_assert(strstr(read.err.text, "its header states that it was synced") != NULL, "%zu: %s", cut,
                       read.err.text);
     }
     cr_assert_eq(read.frames, 13u);
@@ -372,7 +372,7 @@ Test(log, foreign_files)
     cr_assert_eq(ops->link(ops->ctx, from, segment(2)), 0);
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "made as segment 1") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "created as segment 1") != NULL, "%s", read.err.text);
 }
 
 static const char *dangling;
@@ -413,7 +413,7 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
         strcpy(path, segment(last + 1));
         log_rig_read(&broken, 0, false, &read);
         cr_assert(read.status == 0 && read.exact && read.frames == 300, "%s", read.err.text);
-        cr_assert(strstr(read.reports, "the segment is taken as missing"), "%s", read.reports);
+        cr_assert(strstr(read.reports, "the segment counts as missing"), "%s", read.reports);
         cr_assert_eq(read.summary.next_segment, last + 2);
     }
     dangling_error = -EIO;

@@ -483,6 +483,6 @@ Test(log_fault, the_missing_segment_that_is_named_is_the_one_that_was_there)
     cr_assert_eq(fault.ops.unlink(fault.ops.ctx, path), 0, "%s", path);
     log_rig_read(&fault.ops, 0, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is not there"), "%s: %s", name, read.err.text);
+    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is missing"), "%s: %s", name, read.err.text);
     crash_fs_destroy(fs);
 }

@@ -50,7 +50,7 @@ Test(log_mark, a_mark_says_that_the_last_frame_is_synced)
     change_byte(path, end - 20);
     read_log(false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "says that it had been synced") != NULL, "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "states that it was synced") != NULL, "%s", read.err.text);
     read_log(true, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
     cr_assert_eq(read.summary.frames, 30u);

@@ -57,13 +57,13 @@ Test(log_reach, a_log_that_ends_too_early_goes_on_behind_what_is_missing)
     go_on_after(&read, 12);
     read_saved(30, 0, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED, "the gap is there until a save has made it superfluous");
-    cr_assert(strstr(read.err.text, "frames 21 to 30 had been written and are missing"), "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "frames 21 to 30 were written and are missing"), "%s", read.err.text);
 
     /* Or until a save has noted that it is accepted. */
     read_saved(30, 2, false, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
     cr_assert(read.summary.damages == 0 && read.summary.accepted == 1 && read.summary.frames == 32);
-    cr_assert(strstr(read.reports, "the loss has been accepted by an earlier start"), "%s", read.reports);
+    cr_assert(strstr(read.reports, "an earlier start has accepted the loss"), "%s", read.reports);
 }
 
 /* Frames of which no other frame says that they were synced: the save does. */
@@ -82,7 +82,7 @@ Test(log_reach, what_the_save_knows_of_is_no_torn_tail)
     cr_assert(read.status == 0 && read.summary.torn_bytes > 0, "%s", read.err.text);
     read_saved(20, 0, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "and the MANIFEST says that it had been synced"), "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "but the MANIFEST states that it was synced"), "%s", read.err.text);
     read_saved(20, 0, true, &read);
     cr_assert(read.status == 0 && read.summary.damages == 1 && read.summary.frames == 19, "%s", read.err.text);
     cr_assert_eq(read.summary.next_sequence, 21u);
@@ -96,7 +96,7 @@ Test(log_reach, a_log_of_which_the_save_knows_and_nothing_is_left_is_refused)
 
     read_saved(7, 0, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "it is not there"), "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "it is missing"), "%s", read.err.text);
     read_saved(7, 0, true, &read);
     cr_assert(read.status == 0 && read.summary.damages == 1 && read.summary.next_sequence == 8, "%s", read.err.text);
 }
@@ -115,7 +115,7 @@ Test(log_reach, a_frame_without_sense_is_accepted_once)
     log_writer_destroy(writer);
     read_saved(0, 0, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "of the payload is not valid"), "%s", read.err.text);
+    cr_assert(strstr(read.err.text, "of the payload is invalid"), "%s", read.err.text);
     read_saved(0, 0, true, &read);
     cr_assert(read.status == 0 && read.frames == 5 && read.summary.damages == 1 && read.summary.tail == 0, "%s",
               read.err.text);

@@ -310,7 +310,7 @@ static int on_next(void *ctx, struct store_item *item)
                                     .name_len = filter->name_len,
                                     .filter = filter->filter,
                                     .dirty = filter->dirty,
-                                    .away = filter->filter && bloom_filter_is_dropped(filter->filter),
+                                    .evicted = filter->filter && bloom_filter_is_dropped(filter->filter),
                                     .expires_ms = filter->expires_ms,
                                     .quarantined = !filter->filter};
         filter->dirty = false;

@@ -172,7 +172,7 @@ Test(sstable_tries, what_is_missing_is_named)
     bti_files_make(&files, &rng, keys, n, "com.example.OwnCompressor", 500);
     write_files(&files);
     cr_expect_eq(read_here(false, n, &found, &err), -ENOTSUP);
-    cr_expect_str_eq(err.text, "Data.db is compressed by OwnCompressor, which is not known here");
+    cr_expect_str_eq(err.text, "Data.db is compressed by OwnCompressor, which is unknown");
     bti_files_free(&files);
     free_keys(n);
 }

@@ -94,7 +94,7 @@ Test(tool_advise, faults_are_named_and_the_commands_mend_them)
     make_table(USERS "/nb-3-big-", 0, 20000, "--error 0.0001");
     make_index(USERS "/nb-4-big-", 0, 20000);
     make_table(LOGS "/nb-1-big-", 0, 1000, "--error 0.01");
-    ASSERT_RUN(0, "shop.users: 1 filter with more than twice the rate asked for", TOOL "advise data", dir);
+    ASSERT_RUN(0, "shop.users: 1 filter with more than twice the requested rate", TOOL "advise data", dir);
     cr_expect(strstr(output, "shop.users: 1 filter with more than 1.5 times the bytes"), "%s", output);
     cr_expect(strstr(output, "1. shop.users: 3 filters anew at 0.01 (1 missing, 1 overfull, 1 oversized): "), "%s",
               output);
@@ -131,7 +131,7 @@ Test(tool_advise, reads_that_were_counted_decide_about_rates)
     cr_expect(strncmp(output, "8\n<!DOCTYPE html>", 17) == 0, "%s", output);
     ASSERT_RUN(0, "", TOOL "advise data --stats stats --json", dir);
     cr_expect_float_eq(number("\"rate\",", "counted_reads_saved"), 54000, 2000);
-    ASSERT_RUN(1, "there is no table in it", "echo nothing >empty && " TOOL "advise data --stats empty", dir);
+    ASSERT_RUN(1, "no table in it", "echo nothing >empty && " TOOL "advise data --stats empty", dir);
     ASSERT_RUN(1, "none: No such file", TOOL "advise data --stats none", dir);
 }
 
@@ -154,13 +154,13 @@ Test(tool_advise, reads_of_scylladbs_metrics)
     make_table(LOGS "/nb-1-big-", 0, 20000, "--error 0.01");
     file_write(tmp_path(dir, "metrics").text, metrics, sizeof(metrics) - 1);
     ASSERT_RUN(0, "1. shop.users: 2 filters anew at 0.001: ", TOOL "advise data --stats metrics", dir);
-    cr_expect(strstr(output, "less of those estimated of the reads counted"), "%s", output);
+    cr_expect(strstr(output, "less of those estimated from the counted reads"), "%s", output);
     cr_expect(strstr(output, "2. shop.logs: 1 filter anew at 0.1: "), "%s", output);
     ASSERT_RUN(0, "", TOOL "advise data --stats metrics --json", dir);
     cr_expect_float_eq(number("\"rate\":0.001", "counted_reads_saved"), 100000 * 0.2 / 2, 1500);
     static const char damaged[] = "scylla_column_family_read_latency_count{ks=\"shop\"} 5\n";
     file_write(tmp_path(dir, "metrics").text, damaged, sizeof(damaged) - 1);
-    ASSERT_RUN(1, "there is no table in it", TOOL "advise data --stats metrics", dir);
+    ASSERT_RUN(1, "no table in it", TOOL "advise data --stats metrics", dir);
 }
 
 Test(tool_advise, what_cannot_be_read_is_named)
@@ -172,7 +172,7 @@ Test(tool_advise, what_cannot_be_read_is_named)
     ASSERT_RUN(0, "", "rm " USERS "/nb-2-big-*", dir);
     ASSERT_RUN(0, "\"asked\":null", "printf x >" USERS "/nb-1-big-Statistics.db && " TOOL "advise data --json", dir);
     ASSERT_RUN(1, "none: No such file", TOOL "advise none", dir);
-    ASSERT_RUN(1, "there is no SSTable below it", "mkdir empty && " TOOL "advise empty", dir);
+    ASSERT_RUN(1, "no SSTable below it", "mkdir empty && " TOOL "advise empty", dir);
     ASSERT_RUN(1, "Not a directory", TOOL "advise " USERS "/nb-1-big-Data.db", dir);
     ASSERT_RUN(1, "Is a directory", TOOL "advise data --stats data", dir);
     ASSERT_RUN(1, "pipe: it is a device", "mkfifo pipe && " TOOL "advise data --html pipe && ls", dir);
@@ -245,8 +245,8 @@ Test(tool_advise, levels_and_ranges)
     for (int i = 0; i < 4; i++)
         make_leveled(2 + i, 1, i * LEVELED / 4, LEVELED / 4);
     ASSERT_RUN(0,
-               "shop.users: level 0: 1 SSTable, a key in the range of 1.0\n"
-               "shop.users: level 1: 4 SSTables, a key in the range of 1.0\n",
+               "shop.users: level 0: 1 SSTable, 1.0 of them with a given key in their range\n"
+               "shop.users: level 1: 4 SSTables, 1.0 of them with a given key in their range\n",
                TOOL "advise data", dir);
     ASSERT_RUN(0, "\"levels\":[{\"level\":0,\"sstables\":1,\"overlap\":1},{\"level\":1,\"sstables\":4,\"overlap\":1}]",
                TOOL "advise data --json", dir);

@@ -174,7 +174,7 @@ Test(tool_check, contents_behind_a_break_are_of_no_interest)
         tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
 
     write_contents(LOG_BREAK, false);
-    expect_check(0, "1 control records hold only with a save that was not made");
+    expect_check(0, "1 control records depend on a save that does not exist");
     file_flip_bit(file.text, 100);
     expect_check(0, "whole");
 }

@@ -85,7 +85,7 @@ Test(tool_import, the_variant_comes_from_the_name_of_the_sstable)
     ASSERT_RUN(0, "'a': me,", "import %s/data a %s/mc-1-big-Filter.db", dir, dir);
     ASSERT_RUN(0, "'b': na,", "import %s/data b %s/da-2-bti-Filter.db", dir, dir);
     ASSERT_RUN(0, "'c': ka,", "import %s/data c %s/ks-cf-ka-1-Filter.db", dir, dir);
-    ASSERT_RUN(1, "give it with --variant", "import %s/data d '%s/Filter.na.db'", dir, BUILT);
+    ASSERT_RUN(1, "use --variant", "import %s/data d '%s/Filter.na.db'", dir, BUILT);
 }
 
 Test(tool_import, capacity_and_rate_can_be_given)
@@ -102,7 +102,7 @@ Test(tool_import, capacity_and_rate_can_be_given)
 Test(tool_import, a_taken_name_is_refused_and_nothing_changes)
 {
     ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
-    ASSERT_RUN(1, "there is a filter 'a' already", "import %s/data a '%s/Filter.me.db' --variant me", dir, BUILT);
+    ASSERT_RUN(1, "the filter 'a' already exists", "import %s/data a '%s/Filter.me.db' --variant me", dir, BUILT);
     ASSERT_RUN(0, "filter 'b'", "import %s/data b '%s/Filter.me.db' --variant me", dir, BUILT);
 }
 
@@ -178,9 +178,9 @@ Test(tool_import, malformed_files_are_refused)
 Test(tool_import, arguments_that_make_no_sense_are_refused_with_a_hint)
 {
     ASSERT_RUN(2, "a command is missing", " ");
-    ASSERT_RUN(2, "there is no command 'imprt'; did you mean 'import'?", "imprt");
+    ASSERT_RUN(2, "no command 'imprt'; did you mean 'import'?", "imprt");
     ASSERT_RUN(2, "DATADIR is missing", "import");
-    ASSERT_RUN(2, "one argument too many: 'x'", "import a b c x");
+    ASSERT_RUN(2, "unexpected argument: 'x'", "import a b c x");
     ASSERT_RUN(2, "unknown option '--foo'", "import a b c --foo=1");
     ASSERT_RUN(2, "--variant needs a value", "import a b c --variant");
     ASSERT_RUN(2, "--variant is given twice", "import a b c --variant na --variant na");

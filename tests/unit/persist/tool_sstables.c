@@ -92,7 +92,7 @@ Test(tool_sstables, what_is_wrong_is_named)
                "seq -f 'int:%%.0f' 0 9999 | " TOOL
                "build nb-1-big-Filter.db --keys --error 0.01 --sizing cassandra --force",
                dir);
-    ASSERT_RUN(1, "it has been made for more keys", TOOL "verify nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "it was made for more keys", TOOL "verify nb-1-big-Data.db", dir);
 
     file_write(tmp_path(dir, "nb-1-big-Filter.db").text, filter, len);
     ASSERT_RUN(0, "whole", TOOL "verify nb-1-big-Data.db", dir);
@@ -147,10 +147,10 @@ Test(tool_sstables, an_index_cut_between_two_entries_is_not_whole)
         ASSERT_RUN(0, "whole: 2000 keys", TOOL "verify %sData.db", dir, prefix);
         ASSERT_RUN(0, "2000 keys", TOOL "rebuild --same --no-backup %sData.db", dir, prefix);
         ASSERT_RUN(0, "", "cp %sFilter.db before && truncate -s -%zu %sIndex.db", dir, prefix, forms[i].entry, prefix);
-        ASSERT_RUN(1, "Index.db is damaged: its last key is not the one that Summary.db has as the last",
-                   TOOL "verify %sData.db", dir, prefix);
+        ASSERT_RUN(1, "Index.db is damaged: its last key differs from Summary.db's last key", TOOL "verify %sData.db",
+                   dir, prefix);
         ASSERT_RUN(0, "the first 100 keys", TOOL "verify --sample 100 %sData.db", dir, prefix);
-        ASSERT_RUN(1, "Summary.db has as the last: it has been cut, or Summary.db is of another SSTable; nothing has",
+        ASSERT_RUN(1, "Summary.db's last key: it was truncated, or Summary.db belongs to another SSTable; nothing was",
                    TOOL "rebuild --error 0.1 %sData.db", dir, prefix);
         ASSERT_RUN(0, "", "cmp before %sFilter.db", dir, prefix);
         ASSERT_RUN(0, "1999 keys", "truncate -s -6 %sSummary.db && " TOOL "rebuild --same --no-backup %sData.db", dir,
@@ -169,10 +169,10 @@ Test(tool_sstables, an_index_with_fewer_keys_than_were_counted_is_not_whole)
         dir, KEYS);
     ASSERT_RUN(0, "whole: 2000 keys", TOOL "verify nb-1-big-Data.db", dir);
     ASSERT_RUN(0, "", "cp nb-1-big-Filter.db before && truncate -s -%d nb-1-big-Index.db", dir, 2 + 4 + 10 + 1999 % 7);
-    ASSERT_RUN(1, "Index.db is damaged: it has 1999 keys, and Statistics.db counts 2000 partitions: it has been cut",
+    ASSERT_RUN(1, "Index.db is damaged: it has 1999 keys, but Statistics.db counts 2000 partitions: it was truncated",
                TOOL "verify nb-1-big-Data.db", dir);
     ASSERT_RUN(0, "the first 100 keys", TOOL "verify --sample 100 nb-1-big-Data.db", dir);
-    ASSERT_RUN(1, "counts 2000 partitions: it has been cut, or Statistics.db is of another SSTable; nothing has",
+    ASSERT_RUN(1, "counts 2000 partitions: it was truncated, or Statistics.db belongs to another SSTable; nothing was",
                TOOL "rebuild --same nb-1-big-Data.db", dir);
     ASSERT_RUN(0, "", "cmp before nb-1-big-Filter.db", dir);
     ASSERT_RUN(0, "whole: 1999 keys", "truncate -s 50 nb-1-big-Statistics.db && " TOOL "verify nb-1-big-Data.db", dir);
@@ -204,7 +204,7 @@ Test(tool_sstables, what_cannot_be_looked_at)
     file_write(tmp_path(dir, "da-2-bti-Filter.db").text, "\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\0", 16);
     ASSERT_RUN(2, "da-2-bti-Data.db: not looked at: Partitions.db: No such file", TOOL "verify .", dir);
     ASSERT_RUN(2, "none: No such file or directory", TOOL "verify none", dir);
-    ASSERT_RUN(2, "there is no SSTable below it", "mkdir empty && " TOOL "verify empty", dir);
+    ASSERT_RUN(2, "no SSTable below it", "mkdir empty && " TOOL "verify empty", dir);
     ASSERT_RUN(2, "Usage: bloomery verify", TOOL "verify", dir);
     ASSERT_RUN(0, "", "rm nb-1-big-Index.db nb-1-big-TOC.txt", dir);
     ASSERT_RUN(2, "not looked at: Index.db: No such file", TOOL "verify nb-1-big-Data.db", dir);
@@ -218,7 +218,7 @@ Test(tool_sstables, what_is_no_file)
     make_table("nb-1-big-", true, KEYS);
     ASSERT_RUN(2, "nb-1-big-Data.db: not looked at: ",
                "mv nb-1-big-Index.db kept && mkfifo nb-1-big-Index.db && " TOOL "verify nb-1-big-Data.db", dir);
-    ASSERT_RUN(1, "nothing has been changed", TOOL "rebuild --same nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "nothing was changed", TOOL "rebuild --same nb-1-big-Data.db", dir);
     ASSERT_RUN(2, "nb-1-big-Data.db: not looked at: ",
                "rm nb-1-big-Index.db && mkdir nb-1-big-Index.db && " TOOL "verify nb-1-big-Data.db", dir);
     ASSERT_RUN(1, "TOC.txt: ",
@@ -271,12 +271,13 @@ Test(tool_sstables, owner_mode_and_toc_are_kept_and_corrected)
     cr_assert_eq(chmod(tmp_path(dir, "nb-1-big-Filter.db").text, 0604), 0);
     if (getuid() == 0)
         cr_assert_eq(chown(tmp_path(dir, "nb-1-big-Filter.db").text, 4711, 4712), 0);
-    ASSERT_RUN(0, "a running one by 'nodetool import'", TOOL "rebuild --error 0.1 nb-1-big-Data.db", dir);
+    ASSERT_RUN(0, "a running node can load a copy by 'nodetool import'", TOOL "rebuild --error 0.1 nb-1-big-Data.db",
+               dir);
     cr_assert_eq(stat(tmp_path(dir, "nb-1-big-Filter.db").text, &st), 0);
     cr_expect_eq(st.st_mode & 07777, 0604);
     cr_expect(getuid() != 0 || (st.st_uid == 4711 && st.st_gid == 4712));
     ASSERT_RUN(0, "", "rm nb-1-big-Filter.db && printf 'Data.db\\nIndex.db' >nb-1-big-TOC.txt", dir);
-    ASSERT_RUN(1, "nothing has been changed", TOOL "rebuild --same nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "nothing was changed", TOOL "rebuild --same nb-1-big-Data.db", dir);
     ASSERT_RUN(0, "", TOOL "rebuild --error 0.1 nb-1-big-Data.db", dir);
     ASSERT_RUN(0, "Data.db\nIndex.db\nFilter.db\n", "cat nb-1-big-TOC.txt", dir);
 }
@@ -296,12 +297,12 @@ Test(tool_sstables, what_is_refused_changes_nothing)
                "printf '\\0\\0\\0\\1\\0\\0\\0\\14\\0\\0\\0\\1x' >me-1-big-Scylla.db && " TOOL
                "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
                dir);
-    ASSERT_RUN(1, "Scylla.db: it is damaged; nothing has been changed",
+    ASSERT_RUN(1, "Scylla.db: it is damaged; nothing was changed",
                "touch me-1-big-Scylla.db && " TOOL
                "rebuild --same me-1-big-Data.db; s=$?; rm me-1-big-Scylla.db; exit $s",
                dir);
     ASSERT_RUN(1, "uses files of", "exec 9<me-1-big-Data.db && " TOOL "rebuild --same me-1-big-Data.db", dir);
-    ASSERT_RUN(1, "nothing has been changed",
+    ASSERT_RUN(1, "nothing was changed",
                "cp me-1-big-Index.db kept && truncate -s -1 me-1-big-Index.db && " TOOL
                "rebuild --error 0.1 me-1-big-Data.db; s=$?; mv kept me-1-big-Index.db; exit $s",
                dir);
@@ -330,7 +331,7 @@ Test(tool_sstables, a_crash_leaves_the_old_or_the_new_filter)
     ASSERT_RUN(0, "", "cp old nb-1-big-Filter.db && rm -f *.part *.before-rebuild", dir);
     ASSERT_RUN(0, "2000 keys", TOOL "rebuild --error 0.0001 nb-1-big-Data.db && cmp new nb-1-big-Filter.db", dir);
     ASSERT_RUN(0, "", "cp old nb-1-big-Filter.db && rm -f *.part *.before-rebuild && ls >listed", dir);
-    ASSERT_RUN(1, "nothing has been changed",
+    ASSERT_RUN(1, "nothing was changed",
                "trap '' XFSZ; (ulimit -f 2; exec " TOOL "rebuild --error 0.0001 nb-1-big-Data.db)", dir);
     ASSERT_RUN(0, "", "cmp old nb-1-big-Filter.db && ls | diff listed -", dir);
 }
@@ -412,7 +413,7 @@ Test(tool_sstables, real_summaries)
                "cp --no-preserve=mode \"${summary%%Summary.db}\"* t && index=$(echo t/*-Index.db) && case $index in "
                "*-i?-*|*-j?-*|*-k?-*|*/l?-*) printf '\\0\\1x\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0';; "
                "*) printf '\\0\\1x\\0\\0';; esac >>\"$index\" || exit 9; " TOOL
-               "rebuild --same --output new \"$index\" 2>&1 | grep -q 'Summary.db has as the last' || "
+               "rebuild --same --output new \"$index\" 2>&1 | grep -q 'differs from Summary.db' || "
                "echo \"$summary\"; done; echo all noticed",
                dir);
     cr_expect_str_eq(output, "all noticed\n", "%s", output);

@@ -471,7 +471,7 @@ static void *change(void *what)
 
 static void *await(void *seen_out)
 {
-    registry_await_told(registry);
+    registry_await_records(registry);
     *(bool *)seen_out = atomic_load(&is_told);
     return NULL;
 }
@@ -485,7 +485,7 @@ Test(registry, what_is_seen_is_told_before_it_is_answered)
     registry_on_effect(registry, tell_late, NULL);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         pthread_t changer, waiter;
-        bool was_told = false;
+        bool was_reported = false;
         atomic_store(&telling, false);
         atomic_store(&may_tell, false);
         atomic_store(&is_told, false);
@@ -494,13 +494,13 @@ Test(registry, what_is_seen_is_told_before_it_is_answered)
             usleep(100);
         if (i < 2)
             cr_expect(registry_lookup(registry, text("new")), "%s: it is seen before it is told", changes[i]);
-        cr_assert_eq(pthread_create(&waiter, NULL, await, &was_told), 0);
+        cr_assert_eq(pthread_create(&waiter, NULL, await, &was_reported), 0);
         usleep(20000); /* for the waiter to return too early */
         atomic_store(&may_tell, true);
         pthread_join(changer, NULL);
         pthread_join(waiter, NULL);
-        cr_expect(was_told, "%s: the waiter went on before it was told", changes[i]);
-        registry_await_told(registry); /* at once */
+        cr_expect(was_reported, "%s: the waiter went on before it was told", changes[i]);
+        registry_await_records(registry); /* at once */
         if (i == 0)
             cr_expect_eq(registry_delete(registry, text("new")), REGISTRY_OK);
     }

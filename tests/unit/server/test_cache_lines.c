@@ -39,9 +39,9 @@ Test(cache_lines, creations_leave_look_ups_alone)
     APART(struct registry, clock, lock);
     APART(struct registry, clock, count);
     APART(struct registry, clock, next_id);
-    APART(struct registry, clock, untold);
+    APART(struct registry, clock, unrecorded);
     APART(struct registry, due, keyspaces.first.shards);
-    APART(struct registry, untold, keyspaces.first.shards);
+    APART(struct registry, unrecorded, keyspaces.first.shards);
     APART(struct keyspace, shards, names);
     APART(struct keyspace, shards, count);
     APART(struct registry, keyspaces.first.count, keyspaces.all);

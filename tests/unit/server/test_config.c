@@ -561,7 +561,7 @@ Test(config, contradictions_are_refused)
     cr_assert_eq(set("port", "0", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_REFUSED);
     cr_assert_str_eq(err.text,
-                     "nothing to listen on: 'port' or 'bind' says none, and there is no 'tls-port' or 'unixsocket'");
+                     "nothing to listen on: 'port' is 0 or 'bind' is empty, without 'tls-port' or 'unixsocket'");
     cr_assert_eq(set("unixsocket", "/tmp/s", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_OK);
 }

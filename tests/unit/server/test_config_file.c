@@ -138,7 +138,7 @@ Test(config_file, refusals_name_the_line)
     refuses("daemonize no\nport 1\n#x 1\n\nlist-compress-depth 0\r\n\"x\"y\ninclude a\nHZ 10\n",
             "test.conf:1: unknown setting 'daemonize'; likewise 'list-compress-depth', 'HZ'");
     refuses("port\n", "test.conf:1: 'port' needs a value");
-    refuses("port 1 2\n", "test.conf:1: 'port' takes one value; one with spaces is put in quotes");
+    refuses("port 1 2\n", "test.conf:1: 'port' takes one value; put a value with spaces in quotes");
     refuses("save 60\n", "test.conf:1: 'save' must be pairs of seconds (at least 1) and changes, not '60'");
     refuses("databases 0\n", "test.conf:1: 'databases' must be an integer from 1 to 1024, not '0'");
     refuses("\x01\xff\n", "test.conf:1: unknown setting '\\x01\\xff'");
@@ -148,11 +148,11 @@ Test(config_file, refusals_name_the_line)
 /* A comment behind a value is part of the value, as in redis.conf; the refusal says so. */
 Test(config_file, a_comment_behind_a_value_is_explained)
 {
-    refuses("port 1 # the port\n", "test.conf:1: 'port' takes one value; one with spaces is put in quotes; a comment "
-                                   "stands on a line of its own, not behind a value");
+    refuses("port 1 # the port\n", "test.conf:1: 'port' takes one value; put a value with spaces in quotes; a comment "
+                                   "needs its own line, not the end of a value's line");
     refuses("save 900 1 # often\n",
             "test.conf:1: 'save' must be pairs of seconds (at least 1) and changes, not '900 1 # often'; a comment "
-            "stands on a line of its own, not behind a value");
+            "needs its own line, not the end of a value's line");
 }
 
 /* The first `save` of a file replaces the rules, further ones add to them, an empty one clears. */
@@ -350,7 +350,8 @@ Test(config_args, refusals_name_the_argument)
     cr_assert_eq(ARGS("--port", "--threads", "1"), CONFIG_REFUSED);
     cr_assert_eq(ARGS("--port", "1", "2"), CONFIG_REFUSED);
     cr_assert_eq(ARGS("-x"), CONFIG_REFUSED);
-    cr_assert_str_eq(err.text, "'-x' is neither a setting (--name value) nor the first argument, a configuration file");
+    cr_assert_str_eq(err.text,
+                     "'-x' is neither a setting (--name value) nor a configuration file as the first argument");
     cr_assert_eq(ARGS("--port", "0"), CONFIG_REFUSED, "the whole is checked too");
     cr_assert_eq(ARGS("/nonexistent/a.conf"), -ENOENT);
 }

@@ -296,7 +296,7 @@ Test(journal, a_tail_that_has_changed_since_it_was_read_is_named)
     start.tail = sum.tail;
     struct journal *second;
     cr_assert_eq(journal_create(&second, &start, &err), LOG_DAMAGED);
-    cr_assert(strstr(err.text, "00000001.log: frame 1 was there a moment ago"), "%s", err.text);
+    cr_assert(strstr(err.text, "00000001.log: frame 1 disappeared while it was read"), "%s", err.text);
     log_reader_close(reader);
 }
 

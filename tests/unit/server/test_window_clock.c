@@ -78,7 +78,7 @@ Test(window_clock, a_restart_goes_on_from_the_file)
     cr_assert(window_clock_us() >= before && window_clock_us() < before + HOUR);
     file_write(tmp_path(dir, WINDOW_CLOCK_NAME).text, "nonsense", 8);
     window_clock_start(fs, dir, &err);
-    cr_assert(strstr(err.text, "is not a note of the clock"), "%s", err.text);
+    cr_assert(strstr(err.text, "is not a clock file"), "%s", err.text);
     cr_assert(window_clock_us() < before - 50 * HOUR);
     tmpdir_remove(dir);
 }

@@ -122,7 +122,7 @@ Test(admission, who_goes_during_a_pause_changes_nothing)
 
 Test(admission, while_filters_are_loaded_none_is_answered)
 {
-#define LOADING "-LOADING Bloomery is loading the filters, INFO persistence says how far it is\r\n"
+#define LOADING "-LOADING Bloomery is loading the filters, INFO persistence shows the progress\r\n"
     begin(1, NULL);
     int fd = rig_connect(0);
     rig_call(fd, "BF.ADD f a", ":1\r\n");

@@ -100,11 +100,11 @@ static int wait_out(struct residency_wait *wait)
     return 1;
 }
 
-static bool is_away(const char *name)
+static bool is_evicted(const char *name)
 {
     rcu_reader_online();
     struct entry *entry = registry_lookup(server->registry, text(name));
-    bool away = entry && entry_is_away(entry);
+    bool away = entry && entry_is_evicted(entry);
     rcu_reader_offline();
     return away;
 }
@@ -113,9 +113,9 @@ Test(residency, a_wait_ends_once_when_all_its_filters_are_there)
 {
     const char *why;
     begin_with_all_away();
-    cr_assert_eq(info().away, FILTERS);
+    cr_assert_eq(info().evicted, FILTERS);
     rcu_reader_online();
-    cr_assert(residency_some_away(server));
+    cr_assert(residency_some_evicted(server));
     rcu_reader_offline();
     struct residency_wait *wait = wait_for(4, (const char *const[]){"f0", "nosuch", "f1", "f0", NULL});
     struct residency_wait *same = wait_for(2, (const char *const[]){"f1", "f2", NULL});
@@ -124,9 +124,9 @@ Test(residency, a_wait_ends_once_when_all_its_filters_are_there)
     for (int i = 0; i < begun; i++)
         sem_wait(&ended);
     cr_assert(residency_wait_succeeded(wait, &why) && residency_wait_succeeded(same, &why));
-    cr_assert(!is_away("f0") && !is_away("f1") && !is_away("f2") && is_away("f3"));
+    cr_assert(!is_evicted("f0") && !is_evicted("f1") && !is_evicted("f2") && is_evicted("f3"));
     cr_assert_eq(info().reloads, 3, "one filter was read twice");
-    cr_assert_eq(info().away, FILTERS - 3);
+    cr_assert_eq(info().evicted, FILTERS - 3);
     cr_assert_eq(atomic_load(&ends), begun);
     struct residency_wait *there = wait_for(2, (const char *const[]){"f0", "nosuch", NULL});
     cr_assert_not(residency_wait_begin(there), "all of it is in memory");
@@ -144,7 +144,7 @@ Test(residency, a_wait_takes_no_more_names_than_it_has_room_for)
     begin_with_all_away();
     struct residency_wait *wait = wait_for(2, (const char *const[]){"f0", "f1", "f2", "f3", NULL});
     wait_out(wait);
-    cr_assert(!is_away("f0") && !is_away("f1") && is_away("f2") && is_away("f3"));
+    cr_assert(!is_evicted("f0") && !is_evicted("f1") && is_evicted("f2") && is_evicted("f3"));
     residency_wait_free(wait);
     rig_end();
 }
@@ -206,7 +206,7 @@ Test(residency, when_it_stops_waits_end_with_a_reason)
     cr_assert_not(residency_wait_succeeded(wait, &why));
     cr_assert(why[0] != '\0');
     residency_wait_free(wait);
-    cr_assert(is_away("f0"));
+    cr_assert(is_evicted("f0"));
     residency_stop(server->persistence->residency);
     rig_end();
 }
@@ -228,7 +228,7 @@ Test(residency, under_pressure_answers_stay_right_and_pins_hold)
     if (residency_wait_begin(pinned))
         sem_wait(&ended);
     cr_assert(residency_wait_succeeded(pinned, &why));
-    uint64_t all = info().away_bytes;
+    uint64_t all = info().evicted_bytes;
     snprintf(line, sizeof(line), "CONFIG SET maxmemory %llu maxmemory-policy maybe",
              (unsigned long long)(memory_limited(server) + all / 3));
     rig_call(fd, line, "+OK\r\n");
@@ -242,7 +242,7 @@ Test(residency, under_pressure_answers_stay_right_and_pins_hold)
         snprintf(line, sizeof(line), "BF.EXISTS f%d own%d", filter, filter);
         if (i % 3 == 0)
             rig_call(fd, line, ":1\r\n");
-        cr_assert_not(is_away("f0"), "a pinned filter has left");
+        cr_assert_not(is_evicted("f0"), "a pinned filter has left");
     }
     cr_assert_gt(info().evictions, 0);
     residency_wait_free(pinned);

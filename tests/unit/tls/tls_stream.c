@@ -266,7 +266,7 @@ Test(tls_stream, without_room_it_fails)
     give(&client, NULL, 0);
     carry(&client, &server, 0, 0);
     cr_assert_eq(server.status, TLS_FAILED);
-    cr_assert_str_eq(server.err.text, "there is no memory for its records");
+    cr_assert_str_eq(server.err.text, "out of memory for its records");
     end_deinit(&client);
     end_deinit(&server);
 }

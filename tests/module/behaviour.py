@@ -26,7 +26,7 @@ def test_a_taken_name_and_a_wrong_argument_are_explained():
     assert "bloomery" in text and ("cannot be registered" in text or "already" in text), text
     for words, why in ((("bf-error-rate", "2"), "above 0 and below 1"), (("bf-error-rate",), "has no value"),
                        (("nonsense", "1"), "no such setting"), (("prefix", "a b"), "letters"),
-                       (("bf-auto-create", "maybe"), "it takes no, yes")):
+                       (("bf-auto-create", "maybe"), "it must be no, yes")):
         text = output_of_start("--loadmodule", MODULE, *words)
         assert why in text, text
     os.remove(second)

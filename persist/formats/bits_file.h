@@ -19,9 +19,9 @@ uint64_t bits_file_bytes(const struct bloom_shape *shape);
 void bits_file_encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                              unsigned char out[BITS_FILE_HEADER_BYTES]);
 
-/* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it. Verifies every number;
- * the parameters are those of a filter whose first layer this is, and bits_file_bytes() of the shape is not above
- * `size`. 0, or BLOOM_REFUSED with the reason. */
+/* Reads the header of a file at `bytes`, which has `size` bytes or more files after it. Verifies every number; the
+ * parameters are those of a filter whose first layer this is, and bits_file_bytes() of the shape is not above `size`.
+ * 0, or BLOOM_REFUSED with the reason. */
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err);
 

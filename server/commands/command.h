@@ -160,7 +160,7 @@ struct command_job {
  * all clients would wait for the job; commands that always defer have CMD_DEFERS and are refused there before. */
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
 
-/* Before command_defer(): whether the arguments lie in memory of the connection's own, as large ones do. That then
+/* Before command_defer(): whether the arguments are in memory of the connection's own, as large ones do. That then
  * passes to the job: they stay valid where they are until it has ended, and need not be copied. */
 bool command_keep_arguments(struct command_ctx *ctx);
 
@@ -178,11 +178,11 @@ int command_find(struct slice name);
 const struct command *command_find_sub(const struct command *command, struct slice name);
 
 /* The row that the words from `first` on would call: the subcommand's row if the command has subcommands and more than
- * one word is given. NULL: there is none. */
+ * one word is given. NULL: none. */
 const struct command *command_find_called(const struct resp_command *words, size_t first);
 
 /* The place of the first key of a MIGRATE whose words begin at `first`, and `*last_out` that of the last one. It has
- * one key, which may be the empty name; or an empty word in its place, and keys behind the option KEYS. A password may
+ * one key, which may be the empty name; or an empty word in its place, and keys after the option KEYS. A password may
  * be "KEYS", too. */
 size_t command_migrate_keys(const struct resp_command *words, size_t first, size_t *last_out);
 
@@ -192,7 +192,7 @@ static inline bool command_arity_fits(const struct command *row, size_t nwords)
     return row->arity >= 0 ? nwords == (size_t)row->arity : nwords >= (size_t)-row->arity;
 }
 
-/* The row for "name" or "name|subname", NULL if there is none. */
+/* The row for "name" or "name|subname", or NULL. */
 const struct command *command_find_full(struct slice name);
 
 /* Whether the row is in the ACL category, given without '@'; ASCII case is ignored. */

@@ -46,19 +46,19 @@ enum {
 /* The words that nobody else may read (secrets.h). */
 enum command_secrets {
     SECRETS_NONE,
-    SECRETS_ALL,        /* all behind its name */
-    SECRETS_OF_HELLO,   /* behind the version, but SETNAME with its name */
+    SECRETS_ALL,        /* all after its name */
+    SECRETS_OF_HELLO,   /* after the version, but SETNAME with its name */
     SECRETS_OF_MIGRATE, /* behind AUTH and AUTH2 */
     SECRETS_OF_SETTINGS,
     SECRETS_OF_CALL,         /* as in the command that follows */
-    SECRETS_OF_CALL_BY_USER, /* the same, behind a user's name */
+    SECRETS_OF_CALL_BY_USER, /* the same, after a user's name */
 };
 
 /* An argument for COMMAND DOCS. */
 struct command_arg {
     const char *name;
     const char *type;  /* "key", "string", "integer", "double", "pure-token", "oneof", "block", "pattern" */
-    const char *token; /* NULL or the word in front of it, or the word itself for "pure-token" */
+    const char *token; /* NULL or the word before it, or the word itself for "pure-token" */
     bool optional;
     bool multiple;
     bool multiple_token;            /* the token comes with each of them */

@@ -1,8 +1,8 @@
 /* What the machine does to any program that is to do something at fixed moments, without a server, a socket or a lock:
- * a thread on each processor, for each moment, says how late it was. Asleep: each sleeps until the next moment.
- * Awake: each looks at the clock without end, so only somebody who takes its processor away makes it late: the
- * scheduler, an interrupt, the hypervisor. What is said of a server's slowest requests on this machine holds beside
- * these figures. scripts/bench_tail runs it.
+ * a thread on each processor, for each moment, says how late it was. Asleep: each sleeps until the next moment. Awake:
+ * each checks the clock without end, so only somebody who takes its processor away makes it late: the scheduler, an
+ * interrupt, the hypervisor. What is said of a server's slowest requests on this machine holds beside these figures.
+ * scripts/bench_tail runs it.
  *
  *   bench_timer asleep|awake RATE SECONDS      RATE moments per second and processor; percentiles as JSON */
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* move: copies the filters of a running server to another, once; follow.h repeats what changes. Payloads are opaque:
  * the replies to DUMP or BF.SCANDUMP of the source go to RESTORE or BF.LOADCHUNK of the target. The source is only
- * read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS in the place of BF.INFO and so on.
+ * read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS instead of BF.INFO and so on.
  *
  * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
  * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an
@@ -79,7 +79,7 @@ void move_summary_add(struct move_summary *sum, const struct move_summary *one);
 /* The same for each database of the source that has keys, into that of the same number. The addresses name none. */
 int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
 
-/* Finds a database of the source other than that of its address with keys in it. 1; 0: there is none; or -errno. */
+/* Finds a database of the source other than that of its address with keys in it. 1; 0: none; or -errno. */
 int move_other_database(const struct move_options *options, int64_t *number_out, struct errbuf *err);
 
 #endif

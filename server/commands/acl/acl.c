@@ -196,8 +196,8 @@ static bool make_room(struct acl *acl)
     return true;
 }
 
-/* Puts a user in the place of `old` (NULL: of none), whose reference is given back. False: something else has happened
- * to that place meanwhile, or (with *no_memory_out) there is no room. */
+/* Puts a user instead of `old` (NULL: of none), whose reference is given back. False: something else has happened to
+ * that place meanwhile, or (with *no_memory_out) there is no room. */
 static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bool *no_memory_out)
 {
     bool found, done = false;
@@ -314,7 +314,7 @@ static bool is_replaced(const struct acl_user *user)
     return atomic_load_explicit(&user->replaced, memory_order_acquire);
 }
 
-/* Puts copies in the place of users that have been replaced meanwhile: as what they are they would never be in force.
+/* Puts copies instead of users that have been replaced meanwhile: as what they are they would never be in force.
  */
 static bool renew(struct acl_list *list)
 {

@@ -4,12 +4,12 @@
  * An input is lines, the first of which may be settings:
  *     =WORKERS POLICY SWITCH       1..3; always, everysec, no or off (no log); threads are preempted at one in SWITCH
  * points 0 BF.ADD name item           client 0..3 sends an inline command 0*BF.ADD name item           the same words
- * as RESP 0+BYTES                      bytes, with no end of line; "\xHH", "\r" and "\n" stand for bytes !t MS  !c
+ * as RESP 0+BYTES                      bytes, with no end of line; "\xHH", "\r" and "\n" represent bytes !t MS  !c
  * CLIENT             the time passes; a client is gone !k  !p SEED  !s              a kill, a loss of power, a stop;
  * the next line is for the next daemon !d N  !m N                   one in N operations of the disk, or allocations,
  * fails; 0: none
  *
- * Replies must be RESP; the daemon must go on, and start again on what is left. */
+ * Replies must be RESP; the daemon must continue, and start again on what is left. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

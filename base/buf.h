@@ -44,7 +44,7 @@ static inline bool buf_failed(const struct buf *buf)
     return buf->failed;
 }
 
-/* The part of buf_reserve() that has to move or allocate. */
+/* The part of buf_reserve() that must move or allocate. */
 char *buf_make_room(struct buf *buf, size_t n);
 
 /* Makes room for `n` >= 1 more bytes and returns a pointer to it, or NULL after marking the buffer failed. The pointer

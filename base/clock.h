@@ -47,7 +47,7 @@ static inline uint64_t clock_ns(void)
     return clock_read_ns(CLOCK_MONOTONIC);
 }
 
-/* Monotonic, and goes on while the machine sleeps. */
+/* Monotonic, and continues while the machine sleeps. */
 static inline int64_t clock_boot_us(void)
 {
     return clock_read_us(CLOCK_BOOTTIME);

@@ -15,7 +15,7 @@ struct errbuf {
 /* Replaces the message; does nothing if `err` is NULL. */
 void errbuf_set(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "<prefix>: " in front of the message. `err` may be NULL. */
+/* Puts "<prefix>: " before the message. `err` may be NULL. */
 void errbuf_prefix(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,9 +1,9 @@
-/* glob_match(). Every element but '*' takes exactly one byte. So when a match fails behind a star, only the latest star
- * has to take more: it can take any bytes that an earlier star could take in addition. Hence one place to go back to
+/* glob_match(). Every element but '*' takes exactly one byte. So when a match fails after a star, only the latest star
+ * must take more: it can take any bytes that an earlier star could take in addition. Hence one place to go back to
  * instead of a stack, and at most length times length steps.
  *
  * glob_test() follows all possible matches at once. Bit i of the state means that the elements before i can match the
- * text so far. A byte moves the bit on if element i takes it; with a star in front of element i the bit also stays. */
+ * text so far. A byte moves the bit on if element i takes it; with a star before element i the bit also stays. */
 #include "glob_match.h"
 
 #include <string.h>
@@ -90,7 +90,7 @@ struct slice glob_prefix(struct slice pattern, char *prefix_out, size_t *len_out
 bool glob_match(struct slice pattern, struct slice text, bool ignore_case)
 {
     size_t p = 0, t = 0;
-    size_t star = 0, star_text = 0; /* behind the latest star; the text it has not taken yet */
+    size_t star = 0, star_text = 0; /* after the latest star; the text it has not taken yet */
     bool starred = false;
 
     while (t < text.len) {

@@ -190,8 +190,8 @@ static inline uint64_t word_at(const char *at, const char *end)
     return left >= WORD ? load(at) : load(end - WORD) >> 8 * (WORD - left);
 }
 
-/* Whether the part, but for the first `words` of its words, fits at a place that leaves enough of the text for it. Rare
- * cases have functions of their own, so that they take no registers from the rest. */
+/* Whether the part, except for the first `words` of its words, fits at a place that leaves enough of the text for it.
+ * Rare cases have functions of their own, so that they take no registers from the rest. */
 static __attribute__((noinline)) bool words_fit(const struct glob_part *part, size_t words, const char *at,
                                                 const char *end)
 {
@@ -219,7 +219,7 @@ static __attribute__((noinline)) bool fits_behind_word(const struct glob_part *p
     return fits(part, 1, at, end);
 }
 
-/* The end of the first place between `at` and `last` where the part fits. NULL: there is none. */
+/* The end of the first place between `at` and `last` where the part fits. NULL: none. */
 static inline const char *find(const struct glob_part *part, const char *at, const char *last, const char *end)
 {
     if (at > last)

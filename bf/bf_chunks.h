@@ -14,7 +14,7 @@
 #include "redisbloom_dump.h"
 
 /* BF.SCANDUMP key iterator. `identity` differs between filters and between lives of the process: after a restart a
- * filter may lack unsaved items, so that a dump cannot go on. */
+ * filter may lack unsaved items, so that a dump cannot continue. */
 void bf_scandump(const struct bf_out *out, const struct bf_args *args, const struct bloom_filter *filter,
                  uint64_t identity);
 
@@ -48,7 +48,7 @@ struct bf_load {
 enum bf_chunk_kind {
     BF_CHUNK_KNOWN,  /* changes nothing and is answered with OK: clients repeat chunks after an error of the connection
                       */
-    BF_CHUNK_BEGINS, /* bf_load_begin(), in the place of what is there */
+    BF_CHUNK_BEGINS, /* bf_load_begin(), instead of what is there */
     BF_CHUNK_CONTINUES,  /* bf_load_take() */
     BF_CHUNK_UNEXPECTED, /* the key has a filter: BF_KEY_EXISTS */
 };
@@ -76,7 +76,7 @@ enum bf_load_state {
 enum bf_load_state bf_load_take(struct bf_load *load, struct bloom_filter *filter, const struct bf_chunk *chunk,
                                 struct errbuf *err);
 
-/* The error of a chunk that was not taken; `reason` NULL: for want of memory. `dropped`: the load has been given up. */
+/* The error of a chunk that was not taken; `reason` NULL: for lack of memory. `dropped`: the load has been given up. */
 void bf_reply_bad_chunk(const struct bf_out *out, const char *reason, bool dropped);
 
 #endif

@@ -211,7 +211,7 @@ static void reply_part(const struct bf_out *out, const struct view *view, uint64
     bf_out_named_real(out, "Fill ratio", bits ? (double)set / (double)bits : 0);
 }
 
-/* The newest living part below this number; 0: there is none. */
+/* The newest living part below this number; 0: none. */
 static uint64_t part_below(const struct view *view, uint64_t limit)
 {
     uint64_t found = 0;

@@ -4,7 +4,7 @@
  * functions below in their order. Where other threads add meanwhile, the host ends the twins after a grace period
  * (bloom_merge.h).
  *
- * Thread: any, one merge each; adds and queries may go on in all filters but the union. */
+ * Thread: any, one merge each; adds and queries may continue in all filters but the union. */
 #ifndef BLOOMERY_BF_MERGE_H
 #define BLOOMERY_BF_MERGE_H
 
@@ -12,14 +12,13 @@
 #include "bf_request.h"
 #include "bloom_window_merge.h"
 
-/* Finds the filter of argument i, which must stay until the merge ends; NULL: there is none. False after an error
- * reply. */
+/* Finds the filter of argument i, which must stay until the merge ends; NULL: none. False after an error reply. */
 typedef bool (*bf_find_fn)(void *ctx, size_t i, struct bloom_filter **filter_out);
 
 struct bf_merge {
     const struct bf_out *out;
     const struct bf_args *args;
-    struct bloom_filter *destination; /* NULL: there is none yet */
+    struct bloom_filter *destination; /* NULL: none yet */
     struct bloom_filter *made;        /* the union, which the host has made: an empty filter of one layer */
     struct bf_source {
         struct bloom_filter *filter;

@@ -40,7 +40,7 @@ void bf_out_errorf(const struct bf_out *out, const char *format, ...) __attribut
 void bf_out_verrorf(const struct bf_out *out, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
 /* The error of a filter that cannot be made: the text of a status of bloomcore, BLOOM_REFUSED, BLOOM_LIMIT or an
- * -errno, which stands for -ENOMEM. */
+ * -errno, which represents -ENOMEM. */
 void bf_reply_not_made(const struct bf_out *out, int status, const struct errbuf *err);
 
 /* Writes a count as an integer, at most INT64_MAX. */

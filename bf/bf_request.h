@@ -33,10 +33,10 @@ struct bf_defaults {
     struct bloom_params params; /* of a new filter; `key` is set if all new filters are KEYED and there is a key */
     int64_t now_ms;             /* Unix time, for a TTL */
     bool keyed;                 /* new filters are KEYED */
-    uint64_t key;               /* for new KEYED filters; 0: there is none yet */
+    uint64_t key;               /* for new KEYED filters; 0: none yet */
 };
 
-/* The id of a key as text, which lies in `out`. */
+/* The id of a key as text, which is in `out`. */
 #define BF_KEY_TEXT 17
 const char *bf_key_text(uint64_t key, char out[BF_KEY_TEXT]);
 
@@ -115,7 +115,7 @@ bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct er
 /* BF.FALSEPOSITIVE key [count], 1..UINT32_MAX; 1 without one. */
 bool bf_read_false_positives(const struct bf_args *args, uint32_t *count_out, struct errbuf *error);
 
-/* The index of the first argument behind the word ITEMS, for a command that has been read without an error. */
+/* The index of the first argument after the word ITEMS, for a command that has been read without an error. */
 size_t bf_first_item(const struct bf_args *args);
 
 /* Gives a new filter RedisBloom's layout, or Cassandra's, once its rate and expansion are set. RedisBloom takes no

@@ -32,8 +32,8 @@ static void reply_header(const struct bf_out *out, const struct bloom_filter *fi
     out->ops->bytes(out->ctx, bytes, len);
 }
 
-/* The bytes from `at`, counted over all sub-filters, to the end of their sub-filter, at most CF_CHUNK_BYTES. 0: there
- * are none. */
+/* The bytes from `at`, counted over all sub-filters, to the end of their sub-filter, at most CF_CHUNK_BYTES. 0:
+ * none. */
 static uint64_t chunk_at(const struct bloom_filter *filter, uint64_t at)
 {
     for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {

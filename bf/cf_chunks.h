@@ -10,7 +10,7 @@
 #include "cuckoo_dump.h"
 
 #define CF_CHUNK_BYTES    (512u << 10) /* the longest of CF.SCANDUMP */
-#define CF_FIRST_ITERATOR 1            /* of the header; behind it the number of bytes given so far is added */
+#define CF_FIRST_ITERATOR 1            /* of the header; after it the number of bytes given so far is added */
 
 /* An iterator of CF.SCANDUMP, or of CF.LOADCHUNK: a whole number in the form in which it is written. */
 bool cf_read_position(struct slice word, bool loads, int64_t *iterator_out, struct errbuf *error);

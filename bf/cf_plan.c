@@ -5,7 +5,7 @@
 #include "cf_request.h"
 #include "cuckoo_load.h"
 
-/* A filter with so many items. */
+/* A filter with this many items. */
 struct outlook {
     unsigned nlayers; /* 0: it does not take them */
     uint64_t bytes;

@@ -10,7 +10,7 @@
 
 /* ---- CF.RESERVE ---- */
 
-/* The value behind the first of these words from `from` on. False: it is not there. */
+/* The value after the first of these words from `from` on. False: it is missing. */
 static bool find_option(const struct bf_args *args, const char *word, size_t from, struct slice *value_out)
 {
     for (size_t i = from; i + 1 < args->argc; i++) {
@@ -197,7 +197,7 @@ bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defau
 
 /* ---- CF.INSERT ---- */
 
-/* RedisBloom looks at the first letter of a word only. */
+/* RedisBloom checks the first letter of a word only. */
 static char letter_of(struct slice word)
 {
     return (char)(word.len == 0 ? 0 : word.ptr[0] | 0x20);

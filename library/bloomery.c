@@ -1,4 +1,4 @@
-/* bloomery.h but for its files: each function is a few calls of bloomcore. */
+/* bloomery.h except for its files: each function is a few calls of bloomcore. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 #ifdef __GNUC__
-#pragma GCC visibility push(default) /* the names of the library, whatever the compiler is told of others */
+#pragma GCC visibility push(default) /* the names of the library, whatever the compiler is informed of others */
 #endif
 
 #define BLOOMERY_TEXT 512 /* bytes for any reason */
@@ -58,7 +58,7 @@ const char *bloomery_version(void); /* of the library: "0.3.0" */
 
 /* ---- making one, and its end ---- */
 
-/* The filter in these bytes: one or more files, one behind the other, which are its layers. `layers` is how many there
+/* The filter in these bytes: one or more files, one after the other, which are its layers. `layers` is how many there
  * must be, as the field Bloomery-Layers of GET /filters/NAME says, where 0 is possible: a window that has forgotten
  * all; -1: one or more. The bytes are copied. */
 int bloomery_read(const void *data, size_t bytes, const char *layout, int layers, bloomery_filter **filter_out,
@@ -103,7 +103,7 @@ int bloomery_merge(bloomery_filter *filter, const bloomery_filter *from, char *t
 /* Bytes that bloomery_write() writes: those of the files of all layers. */
 uint64_t bloomery_bytes(const bloomery_filter *filter);
 
-/* Writes the layers as files one behind the other, as bloomery_read() takes them. Of a filter that was read and not
+/* Writes the layers as files one after the other, as bloomery_read() takes them. Of a filter that was read and not
  * changed they are the bytes that were read. BLOOMERY_REFUSED if `room` is less than bloomery_bytes(). */
 int bloomery_write(const bloomery_filter *filter, void *out, size_t room, char *text, size_t size);
 

@@ -1,4 +1,4 @@
-/* The files of bloomery.h: layers one behind the other, from memory or from a file, piece by piece. */
+/* The files of bloomery.h: layers one after the other, from memory or from a file, piece by piece. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ struct header {
     struct bloom_shape shape;
     uint64_t items; /* likewise */
     uint64_t bytes; /* of the header */
-    uint64_t bits;  /* bytes behind it */
+    uint64_t bits;  /* bytes after it */
 };
 
 static int read_filterdb(const unsigned char *bytes, uint64_t left, enum bloom_variant variant, struct header *header,

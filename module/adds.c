@@ -45,7 +45,7 @@ static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned la
     adds->ordinal = ordinal;
 }
 
-/* Room for the notes of so many layers. */
+/* Room for the notes of this many layers. */
 static bool reserve_growths(struct adds *adds, size_t n, struct errbuf *err)
 {
     if (adds->room - adds->ngrowths >= n)
@@ -202,7 +202,7 @@ static void reply_adds(struct adds *adds, bool array)
         reply_refused(adds);
 }
 
-/* The position behind the first `count` items that were added. */
+/* The position after the first `count` items that were added. */
 static size_t behind(const struct adds *adds, size_t count)
 {
     size_t i = 0;
@@ -211,7 +211,7 @@ static size_t behind(const struct adds *adds, size_t count)
     return i;
 }
 
-/* In the order in which it took place: the items before a layer, the layer, the items behind it. */
+/* In the order in which it took place: the items before a layer, the layer, the items after it. */
 static void replicate_adds(struct adds *adds, bool as_it_came)
 {
     size_t from = 0;

@@ -20,7 +20,7 @@ struct call {
     const char *name; /* "bf.insert", in errors about the number of words */
     bool writes;
     struct engine_key *key; /* argument 1, opened; NULL: not opened, or there is none */
-    struct value *value;    /* NULL: there is none */
+    struct value *value;    /* NULL: none */
 };
 
 static inline struct slice call_arg(const struct call *call, size_t i)

@@ -182,7 +182,7 @@ static bool apply_source(const struct bloom_filter *from, struct slice places, s
     return true;
 }
 
-/* The window of that name, which may be the filter that is replaced. False: there is none. */
+/* The window of that name, which may be the filter that is replaced. False: none. */
 static bool apply_named(struct call *call, struct engine_string *name, struct slice places, struct bloom_filter *into,
                         int64_t *started_us, struct errbuf *err)
 {
@@ -198,8 +198,8 @@ static bool apply_named(struct call *call, struct engine_string *name, struct sl
     return applied;
 }
 
-/* When the part with the layer began here: all of its layers did at once, because adds go on in the newest one. 0, and
- * so it is over: nothing went into it, as its time ended on the primary while the union was made. */
+/* When the part with the layer began here: all of its layers did at once, because adds continue in the newest one. 0,
+ * and so it is over: nothing went into it, as its time ended on the primary while the union was made. */
 static int64_t part_started(const struct dump_plan *plan, const int64_t *started_us, unsigned layer)
 {
     int64_t latest = 0;

@@ -30,7 +30,7 @@ static bool find(void *ctx, size_t i, struct bloom_filter **filter_out)
     return true;
 }
 
-/* ---- what replicas are told of a union of windows ---- */
+/* ---- what replicas are informed of a union of windows ---- */
 
 static void free_words(struct engine_string **words, size_t n)
 {

@@ -1,7 +1,7 @@
 /* handlers: the commands, as the rows of bf_commands.def and cf_commands.def name them.
  *
  * HANDLER(cmd_bf_x) { ... } is given a call with a valid number of words, and replies. It opens the key with
- * call_open(); the key is closed behind it. */
+ * call_open(); the key is closed after it. */
 #ifndef BLOOMERY_MODULE_HANDLERS_H
 #define BLOOMERY_MODULE_HANDLERS_H
 

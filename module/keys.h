@@ -13,6 +13,6 @@ bool keys_are_ready(void); /* keys_init() has been called */
 /* Puts the keys of the file into force; without one ("") there are none. False, with nothing changed, and a text. */
 bool keys_read(const char *path, struct errbuf *err);
 
-uint64_t keys_first(void); /* the id of the key for new filters; 0: there is none */
+uint64_t keys_first(void); /* the id of the key for new filters; 0: none */
 
 #endif

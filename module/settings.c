@@ -260,7 +260,7 @@ static int set_number(const char *name, long long value, void *row, struct engin
     return ENGINE_OK;
 }
 
-/* A rate or a path, which lies in `room` or in the settings. */
+/* A rate or a path, which is in `room` or in the settings. */
 static const char *string_of(const struct row *row, char room[REPLY_DOUBLE_MAX])
 {
     if (row->kind == KIND_FILE)

@@ -47,7 +47,7 @@ struct names {
 
 extern struct names names;
 
-/* Initial values, then the words behind `loadmodule bloomery.so`: pairs of a name and a value, "prefix" and "take-over"
+/* Initial values, then the words after `loadmodule bloomery.so`: pairs of a name and a value, "prefix" and "take-over"
  * among the names: these hold until the end. False with a text. */
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err);
 

@@ -3,7 +3,7 @@
  * A half-loaded filter (BF.LOADCHUNK) is a key like any other: it is saved, replicated and migrated with the chunks
  * that it has, but answers no question.
  *
- * Lifetime: value_create() to value_free(), which the engine may call in a thread of its own. Thread: the engine's main
+ * Lifetime: value_create() to value_free(), which the engine may call in its own thread. Thread: the engine's main
  * thread, unless said otherwise. */
 #ifndef BLOOMERY_MODULE_VALUE_H
 #define BLOOMERY_MODULE_VALUE_H

@@ -69,7 +69,7 @@ static bool next_chunk(struct pieces *pieces)
     return true;
 }
 
-/* The part of the bytes at..end that lies in one layer and fits into a piece. */
+/* The part of the bytes at..end that is in one layer and fits into a piece. */
 static void read_bits(struct pieces *pieces, uint64_t end)
 {
     const struct dump_plan *plan = &pieces->redisbloom->plan;
@@ -112,7 +112,7 @@ static bool next_piece(struct pieces *pieces)
     return true;
 }
 
-/* Whether the iterator is saved in front of the latest piece. */
+/* Whether the iterator is saved before the latest piece. */
 static bool has_iterator(const struct pieces *pieces)
 {
     return pieces->redisbloom && pieces->iterator != REDISBLOOM_HEADER_ITERATOR;

@@ -53,8 +53,8 @@ bool window_fits(const struct bloom_filter *filter, struct errbuf *err)
 
 /* ---- emptying ---- */
 
-/* Windows with dropped layers, which are emptied piece by piece between commands. The engine may free filters in a
- * thread of its own. */
+/* Windows with dropped layers, which are emptied piece by piece between commands. The engine may free filters in its
+ * own thread. */
 static struct {
     struct lock lock;
     struct bloom_filter **filters;
@@ -75,7 +75,7 @@ static void empty_piece(struct engine_ctx *ctx, void *data)
         engine.CreateTimer(ctx, 1, empty_piece, NULL);
 }
 
-/* The place of the window; dropped.n: it is not there. */
+/* The place of the window; dropped.n: it is missing. */
 static size_t place_of(const struct bloom_filter *filter)
 {
     size_t i = 0;
@@ -109,7 +109,7 @@ void window_freed(const struct bloom_filter *filter)
 int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, uint64_t unix_us)
 {
     int64_t now = bloom_window_now_us(filter), started;
-    if (bloom_window_part_started(filter, number, &started)) /* it goes on in another layer */
+    if (bloom_window_part_started(filter, number, &started)) /* it continues in another layer */
         return started;
     if (!(engine.GetContextFlags(NULL) & ENGINE_CTX_LOADING))
         return now;

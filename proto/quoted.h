@@ -1,5 +1,5 @@
 /* quoted: quoted text as redis-cli and redis.conf write it. "..." knows \n \r \t \b \a \xHH, and a backslash before any
- * other byte stands for that byte; '...' knows \' alone. Thread: any. */
+ * other byte represents that byte; '...' knows \' alone. Thread: any. */
 #ifndef BLOOMERY_QUOTED_H
 #define BLOOMERY_QUOTED_H
 

@@ -1,4 +1,4 @@
-/* Inline commands: words as a person types them. A word may begin unquoted and go on in quotes, but a closing quote
+/* Inline commands: words as a person types them. A word may begin unquoted and continue in quotes, but a closing quote
  * ends it. */
 #include "quoted.h"
 #include "resp_internal.h"

@@ -23,10 +23,10 @@
 enum state {
     STATE_START = 0,  /* before the first byte */
     STATE_COUNT,      /* in "*n" */
-    STATE_COUNT_END,  /* behind its \r */
+    STATE_COUNT_END,  /* after its \r */
     STATE_ARGUMENT,   /* a '$' is due */
     STATE_LENGTH,     /* in "$n" */
-    STATE_LENGTH_END, /* behind its \r */
+    STATE_LENGTH_END, /* after its \r */
     STATE_BODY,       /* `value` bytes and a line end are due */
     STATE_INLINE,     /* looking for \n */
     STATE_MALFORMED,  /* this and the next are final */
@@ -251,7 +251,7 @@ static inline bool looks_like(const char *p, const char form[4], const char mask
 
 /* Reads complete arguments of the usual form from `p` on, until there are `stop` of them. Returns the first byte not
  * read. Inline, so that the count stays in a register. Each number of digits has a branch of its own: these predict
- * well, and the processor goes on without waiting for the length. */
+ * well, and the processor continues without waiting for the length. */
 static inline __attribute__((always_inline)) const char *take_arguments(const char *p, const char *end,
                                                                         const char *base, size_t max_bulk,
                                                                         struct resp_span *spans, size_t stop,
@@ -342,7 +342,7 @@ static enum step split_line(struct feed *feed, size_t len)
     return fail_in(parser, STATE_NO_MEMORY);
 }
 
-/* Searches the end of the line. Redis reads the line as a C string and waits for ever when it has a NUL byte, as the
+/* Searches the end of the line. Redis reads the line as a C string and waits forever when it has a NUL byte, as the
  * first bytes of a TLS client do. Here such a line is refused. */
 static enum step read_inline(struct feed *feed)
 {
@@ -414,8 +414,8 @@ static void begin_request(struct resp_parser *parser)
     parser->state = STATE_START;
 }
 
-/* The request is incomplete: the parser copies the arguments so far from the caller's list to a list of its own, of the
- * size they need. The caller's list stays with the caller: it may have grown for another client's large command, and a
+/* The request is incomplete: the parser copies the arguments so far from the caller's list to its own list, of the size
+ * they need. The caller's list stays with the caller: it may have grown for another client's large command, and a
  * connection that has sent ten bytes must not keep it. */
 static enum resp_status keep_list(struct resp_parser *parser, const struct resp_args *args)
 {
@@ -490,7 +490,7 @@ enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *
 {
     size_t argc, count = 0;
 
-    /* The fast path, for requests of up to nine arguments; where it stops, the machine goes on. */
+    /* The fast path, for requests of up to nine arguments; where it stops, the machine continues. */
     if (parser->state == STATE_START && len >= 4 && looks_like(buf, "*\0\r\n", "\xff\0\xff\xff") &&
         (argc = digit(buf[1])) - 1 <= 8 && argc <= limits->max_args && argc <= args->size) {
         const char *p = take_arguments(buf + 4, buf + len, buf, limits->max_bulk, args->spans, argc, &count);

@@ -4,11 +4,11 @@
  * It knows no socket and no command. It copies no argument: arguments are offsets into the caller's bytes. It reads no
  * byte twice, however the input is cut, because it remembers its position (an inline command is searched once for its
  * end, then split once). It allocates nothing per command: the caller lends the list of arguments (one per thread is
- * enough). Only a parser with an incomplete command keeps a list of its own, which grows with the arguments that have
+ * enough). Only a parser with an incomplete command keeps its own list, which grows with the arguments that have
  * arrived, not with the number announced.
  *
  * The caller keeps the bytes of an incomplete command contiguous, from its first byte on, and passes them again with
- * more bytes behind them. They may move between calls but not change.
+ * more bytes after them. They may move between calls but not change.
  *
  * The parser follows Redis rather than the specification in these points. "*0" and negative counts are empty requests.
  * It skips the byte after the \r of a header line and the two bytes after an argument, with any value. Only \r ends a
@@ -75,7 +75,7 @@ enum resp_status {
 struct resp_parser {
     /* internal */
     struct resp_args held; /* the arguments so far of an incomplete command */
-    size_t pos;            /* bytes of the current command looked at so far */
+    size_t pos;            /* bytes of the current command checked so far */
     size_t line;           /* where its current header line began */
     uint64_t value;        /* number in that line so far; then the length of the argument whose body is due */
     uint32_t argc;         /* arguments announced */
@@ -95,8 +95,8 @@ void resp_parser_deinit(struct resp_parser *parser); /* idempotent */
  * inside an inline command (quoted arguments are unescaped in place).
  *
  * RESP_COMMAND: consumed_out bytes, at least 1, make up this command and the empty requests before it; call again with
- * the rest. command_out->base lies behind the empty requests. RESP_NEED_MORE: consumed_out bytes were empty requests,
- * the others (none, or an incomplete request) must be passed again with more behind them. Otherwise consumed_out is 0.
+ * the rest. command_out->base is behind the empty requests. RESP_NEED_MORE: consumed_out bytes were empty requests, the
+ * others (none, or an incomplete request) must be passed again with more after them. Otherwise consumed_out is 0.
  * command_out is written only with RESP_COMMAND. `noauth` chooses the wording "unauthenticated ..." of limit errors. */
 enum resp_status resp_parser_next(struct resp_parser *parser, struct resp_args *args, const struct resp_limits *limits,
                                   int noauth, char *buf, size_t len, size_t *consumed_out,

@@ -49,7 +49,7 @@ static inline bool same(const char *a, const char *b, size_t len)
 }
 
 /* The length of an item as written in the request, "16\r\n". Most items of a pipeline have the same length, so its text
- * is compared with the previous one as one word, which holds up to two digits. */
+ * is compared with the previous one as one word, which delays to two digits. */
 struct length {
     uint32_t word, mask; /* the four bytes; mask 0 and word 1 never match: a longer length, or none yet */
     uint32_t item;       /* the value */

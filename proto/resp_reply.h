@@ -6,7 +6,7 @@
  * bytes that have arrived, never with the numbers that a server announces. Attributes (first byte '|') are malformed:
  * no server sends them unasked.
  *
- * The caller keeps the bytes of an incomplete reply contiguous and passes them again with more behind them. They may
+ * The caller keeps the bytes of an incomplete reply contiguous and passes them again with more after them. They may
  * move between calls but not change.
  *
  * Reference: the Redis serialization protocol specification.
@@ -66,7 +66,7 @@ enum resp_reply_status {
 };
 
 /* Looks for one reply at the front of data[0..len). RESP_REPLY_WHOLE: it takes *consumed_out bytes, and *reply_out is
- * filled; call again with the bytes behind them. RESP_REPLY_NEED_MORE: *needs_out is the number of bytes, counted from
+ * filled; call again with the bytes after them. RESP_REPLY_NEED_MORE: *needs_out is the number of bytes, counted from
  * data[0] and more than len, that the next call needs to get on. */
 enum resp_reply_status resp_reply_next(struct resp_reply_reader *reader, const char *data, size_t len,
                                        size_t *consumed_out, size_t *needs_out, struct resp_reply *reply_out);

@@ -19,7 +19,7 @@
 #define TYPE_RECORD  0x16
 #define TYPE_HELLO   1
 #define MESSAGES_MIN 64          /* without data that a connection may always send, ... */
-#define MESSAGES_PER (32 * 1024) /* ... and one more for so many bytes */
+#define MESSAGES_PER (32 * 1024) /* ... and one more for this many bytes */
 
 struct tls_stream {
     SSL *ssl; /* NULL before the first bytes */

@@ -27,7 +27,7 @@ struct tls_stream;
     (128 * 1024) /* all that a side sends before the handshake is done; a chain of certificates \
                   */
 
-/* Memory of a connection: while its handshake goes on, and afterwards between two records. Measured; a test compares.
+/* Memory of a connection: while its handshake continues, and afterwards between two records. Measured; a test compares.
  */
 #define TLS_HANDSHAKE_MEMORY (64 * 1024)
 #define TLS_STREAM_MEMORY    (20 * 1024)

@@ -34,9 +34,9 @@ void cuckoo_prefetch(const struct bloom_filter *filter, uint64_t hash);
  * each slot counts twice, as in RedisBloom. Takes the lock. */
 uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);
 
-/* Adds an item once more; with `only_new` unless it seems to be there (BLOOM_PRESENT). Of any number of threads that
- * add an item with `only_new` at the same time exactly one gets BLOOM_ADDED. BLOOM_FULL: no eviction has made room and
- * the filter does not grow, or its rate allows no further layer. BLOOM_NO_ROOM: the next sub-filter would pass a limit;
+/* Adds an item again; with `only_new` unless it seems to be there (BLOOM_PRESENT). Of any number of threads that add an
+ * item with `only_new` at the same time exactly one gets BLOOM_ADDED. BLOOM_FULL: no eviction has made room and the
+ * filter does not grow, or its rate allows no further layer. BLOOM_NO_ROOM: the next sub-filter would pass a limit;
  * `err`, which may be NULL, has it. The journal may be NULL; its grow(), which may be NULL, too, is asked before a
  * sub-filter is added. */
 enum bloom_add cuckoo_add(struct bloom_filter *filter, uint64_t hash, bool only_new,
@@ -50,7 +50,7 @@ bool cuckoo_delete(struct bloom_filter *filter, uint64_t hash, const struct bloo
 bool cuckoo_is_sparse(const struct bloom_filter *filter);
 
 /* Begins a compaction, which moves fingerprints from newer sub-filters into holes of older ones, unless one is under
- * way. `all`: also behind a sub-filter that could not be emptied (CF.COMPACT); that holds for one under way, too. */
+ * way. `all`: also after a sub-filter that could not be emptied (CF.COMPACT); that holds for one under way, too. */
 void cuckoo_compact_begin(struct bloom_filter *filter, bool all);
 
 /* Continues a running compaction, if any, for about this number of slots. Each moved slot costs five slots in a filter
@@ -81,7 +81,7 @@ void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_
 int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t deletes, const struct bloom_journal *journal,
                   struct errbuf *err);
 
-/* Sets `len` bytes of slots, counted over all layers one behind the other, from `at` on, which are all of one layer.
+/* Sets `len` bytes of slots, counted over all layers one after the other, from `at` on, which are all of one layer.
  * They may be slots that others add to. A record for each eight bytes that change. */
 void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slots, size_t len,
                       const struct bloom_journal *journal);
@@ -121,7 +121,7 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
 /* Loading: counts the taken slots of all layers anew. */
 void cuckoo_recount(struct bloom_filter *filter);
 
-/* `len` bytes of slots, counted over all layers one behind the other, from `at` on. Where others change the filter
+/* `len` bytes of slots, counted over all layers one after the other, from `at` on. Where others change the filter
  * meanwhile they are not of one moment. */
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
 

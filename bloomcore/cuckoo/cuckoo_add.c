@@ -38,7 +38,7 @@ void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uin
                                   memory_order_relaxed);
 }
 
-/* Writes `bits` bits from `bit` on. Where they lie in two words, queries wait for both. */
+/* Writes `bits` bits from `bit` on. Where they are in two words, queries wait for both. */
 static void put_bits(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t bit, unsigned bits,
                      uint64_t value)
 {

@@ -91,7 +91,7 @@ int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t delete
     return rc;
 }
 
-/* The number of taken slots that lie in a word, or begin or end there. */
+/* The number of taken slots that are in a word, or begin or end there. */
 static uint64_t taken_in(const struct bloom_layer *layer, uint64_t word)
 {
     unsigned bits = cuckoo_slot_bits(layer->geometry);
@@ -113,7 +113,7 @@ void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uin
     atomic_store_explicit(&layer->items, items + taken_in(layer, word) - before, memory_order_relaxed);
 }
 
-/* The word with what of `bytes` lies in it: bytes `from` to before `to` of the layer. */
+/* The word with what of `bytes` is in it: bytes `from` to before `to` of the layer. */
 static uint64_t merged(const struct bloom_layer *layer, uint64_t word, uint64_t from, uint64_t to,
                        const unsigned char *bytes, bool *changes_out)
 {

@@ -11,7 +11,7 @@
 #define SPARSE     0.10 /* RedisBloom's: deletions as a share of the items */
 #define LAYER_BITS CUCKOO_LAYER_BITS
 
-/* Slots that a step may look at, and the cost of its record in the same unit. */
+/* Slots that a step may check, and the cost of its record in the same unit. */
 #define STEP_LOOKS   (CUCKOO_STEP * 5)
 #define RECORD_LOOKS 100
 
@@ -64,7 +64,7 @@ void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uin
         cuckoo_take_off(filter, (struct bloom_layer *)bloom_layer_older(newer));
 }
 
-/* Whether the compaction goes on behind a layer that it is through with. */
+/* Whether the compaction continues after a layer that it is through with. */
 static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction *compaction)
 {
     if (compaction->layer >= bloom_filter_nlayers(filter)) /* it has been taken off */
@@ -73,13 +73,13 @@ static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction 
            atomic_load_explicit(&bloom_filter_layer_at(filter, compaction->layer)->items, memory_order_relaxed) == 0;
 }
 
-/* How many slots are looked at for one of a layer at most: its own, and two buckets of each older layer. */
+/* How many slots are checked for one of a layer at most: its own, and two buckets of each older layer. */
 static uint64_t looks_for_slot(const struct bloom_layer *layer)
 {
     return 1 + UINT64_C(2) * layer->geometry->k * layer->geometry->index;
 }
 
-/* A step that looks at `most` slots, or at those for one slot; returns what it has cost. Locked. */
+/* A step that checks `most` slots, or those for one slot; returns what it has cost. Locked. */
 static uint64_t step_on(struct bloom_filter *filter, struct cuckoo_compaction *compaction, uint64_t most,
                         const struct bloom_journal *journal)
 {

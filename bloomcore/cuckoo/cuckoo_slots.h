@@ -109,7 +109,7 @@ static inline unsigned cuckoo_match_wide(const struct bloom_layer *layer, uint64
     return found;
 }
 
-/* The first slot of a bucket with this value; UINT64_MAX: there is none. */
+/* The first slot of a bucket with this value; UINT64_MAX: none. */
 static inline uint64_t cuckoo_find(const struct bloom_layer *layer, uint64_t bucket, unsigned value)
 {
     unsigned n = layer->geometry->k;
@@ -195,7 +195,7 @@ void cuckoo_record(struct bloom_filter *filter, enum cuckoo_kind kind, uint64_t 
  * if it is the newest, is empty, and ends at `to`. Locked. */
 void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uint64_t to);
 
-/* One occurrence is deleted. False: there is none. Locked; records itself. */
+/* One occurrence is deleted. False: none. Locked; records itself. */
 bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal);
 
 enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal,

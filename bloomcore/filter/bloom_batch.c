@@ -102,7 +102,7 @@ static void hash_plain(struct bloom_batch *batch, const struct bloom_geometry *g
     }
 }
 
-/* The 16 bytes that n items stand for. */
+/* The 16 bytes that n items represent. */
 static void key_items(unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES], const struct siphash_key *key,
                       const struct bloom_item *items, size_t n)
 {
@@ -283,7 +283,7 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
     return bloom_filter_add_absent(filter, hash_of(batch, i), batch->tested, bit, journal, err);
 }
 
-/* The bits of each item that are not set in the newest layer. Because bits stay set, an add has to test and set only
+/* The bits of each item that are not set in the newest layer. Because bits stay set, an add must test and set only
  * these. The words of the others, half of them in a full layer, need no write. */
 struct missing {
     unsigned stride; /* from one item's bits to the next one's: no more than k needs, so that they share cache lines */
@@ -346,7 +346,7 @@ size_t bloom_batch_adds(const struct bloom_filter *filter)
 }
 
 /* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
- * machine has to find the memory. All adds to the filter would wait so long for the lock. It must also precede the test
+ * machine must find the memory. All adds to the filter would wait so long for the lock. It must also precede the test
  * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no
  * word, whatever others write. */
 static void touch_pages(const struct bloom_batch *batch, const struct bloom_layer *layer)
@@ -367,7 +367,7 @@ static void touch_pages(const struct bloom_batch *batch, const struct bloom_laye
 /* Adds the `absent` items, in order, under the filter's lock, while the layer that was the newest at their test has
  * room: bloom_filter_add_absent() for many items. The layer must still be the newest. Words and count were last written
  * by earlier holders of the lock. Bits that were found set without the lock stay set. Returns the items that are left.
- * A function of its own, so that the state of the loop stays in registers. */
+ * Its own function, so that the state of the loop stays in registers. */
 static __attribute__((noinline)) uint32_t add_all_absent(struct bloom_layer *newest, const struct bloom_batch *batch,
                                                          struct missing *missing, uint32_t absent,
                                                          const struct bloom_journal *journal, uint32_t *added_out)

@@ -28,7 +28,7 @@ size_t bloom_filter_bytes(const struct bloom_class *class)
     return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + more;
 }
 
-/* Bytes of the words that lie behind the layer's header. */
+/* Bytes of the words that are behind the layer's header. */
 static uint64_t inline_bytes(const struct bloom_geometry *geometry)
 {
     return geometry->words_inline ? bloom_geometry_nwords(geometry) * 8 : 0;

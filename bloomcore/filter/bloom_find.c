@@ -1,6 +1,6 @@
 /* A pipeline over the filters. It prefetches the header of a filter, then the words of its first bits, then tests
- * these. A filter that passes has its other words prefetched and waits once more. A step lies so many filters behind
- * the one before that its memory has arrived. */
+ * these. A filter that passes has its other words prefetched and waits again. A step lies this many filters after the
+ * one before that its memory has arrived. */
 #include "bloom_find.h"
 
 #include <string.h>

@@ -26,8 +26,8 @@ struct bloom_plan {
 };
 
 /* Describes the filter with these parameters after `items` adds (0: its first layer only). For a window it describes
- * the complete ring, with so many items per window, evenly spread over time. BLOOM_OK, or BLOOM_REFUSED with the reason
- * in `err`. */
+ * the complete ring, with this many items per window, evenly spread over time. BLOOM_OK, or BLOOM_REFUSED with the
+ * reason in `err`. */
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err);
 
 #endif

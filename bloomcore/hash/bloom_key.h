@@ -1,4 +1,4 @@
-/* bloom_key: keys of filters that strangers cannot aim at. In a KEYED filter an item stands for 16 bytes, a
+/* bloom_key: keys of filters that strangers cannot aim at. In a KEYED filter an item represents 16 bytes, a
  * pseudorandom function of it under a secret; these bytes are hashed as any item is.
  *
  * A secret has 32 bytes; its halves a and b are two keys of SipHash. Under each of them a label is hashed, and the sum
@@ -25,7 +25,7 @@ struct bloom_secret {
 
 /* A key that a filter of the process has, or a key file has had. Made by a pool (bloom_keyring.h). */
 struct bloom_key {
-    struct bloom_secret secret; /* but for the id valid once `here` was true */
+    struct bloom_secret secret; /* except for the id valid once `here` was true */
     atomic_bool here;           /* the key file has it: items can be hashed */
     bool kept;                  /* `here` was true once: the key lives as long as the pool */
     uint64_t refs;

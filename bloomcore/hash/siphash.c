@@ -108,7 +108,7 @@ static inline uint64_t word_of(const unsigned char *data, size_t len, size_t i)
 #undef TARGET
 
 static struct {
-    unsigned lanes; /* 0: there are none */
+    unsigned lanes; /* 0: none */
     void (*all)(const struct siphash_key *key, const unsigned char *const *data, const size_t *len,
                 uint64_t out[2][LANES_MAX]);
 } vectors;

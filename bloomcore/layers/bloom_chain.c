@@ -1,5 +1,5 @@
 /* Growth. The new layer is complete before one store publishes it; readers start at `newest` and find either the old
- * chain or the new one. Growth does not take the filter's lock. An add that holds the lock may go on with the layer
+ * chain or the new one. Growth does not take the filter's lock. An add that holds the lock may continue with the layer
  * below, but finds it full, as the growing thread did. Layers leave the chain of a cuckoo filter only, which keeps
  * them, so none is reclaimed before the filter's end. */
 #include "bloom_chain.h"

@@ -18,7 +18,7 @@ void bloom_room_empty(unsigned char *from, size_t len);
 void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);
 
 /* Loading: all words of the filter will be written soon, by a thread that can wait: huge pages at once. No word has
- * been written yet, but behind an earlier call, and nobody else uses them; views of layers end. */
+ * been written yet, but after an earlier call, and nobody else uses them; views of layers end. */
 void bloom_filter_expect_fill(struct bloom_filter *filter);
 
 /* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0; BLOOM_REFUSED (no valid shape,

@@ -2,13 +2,13 @@
  * to bloomcore.
  *
  * The layout is made for millions of small filters. A filter is one pointer and its first layer; a layer is 16 bytes
- * and its words. The class has all that depends on parameters only. So a filter costs 24 bytes beside its bits:
+ * and its words. The class has all that depends on parameters only. So a filter costs 24 bytes in addition to its bits:
  *
  *     filter:  newest | first: geometry items | words ...             (words_inline)
  *     filter:  newest | first: geometry items | pointer to words      (larger layers)
  *
  * `newest` points to `first` until the filter grows. The layers after the first are allocations of their own, each with
- * its own geometry and a pointer to the layer below. The first layer's geometry lies in the class, which leads from a
+ * its own geometry and a pointer to the layer below. The first layer's geometry is in the class, which leads from a
  * filter to its class and its pool. Layers are never moved or freed before the filter is.
  *
  * Bits of words are only ever set, so relaxed loads are enough: a reader that has learnt of an add, by any means,
@@ -72,7 +72,7 @@ static inline _Atomic uint64_t *bloom_layer_words_or_null(const struct bloom_lay
                                          : __atomic_load_n((_Atomic uint64_t **)tail, __ATOMIC_RELAXED);
 }
 
-/* Of a layer whose words are not behind it. */
+/* Of a layer whose words are not after it. */
 static inline void bloom_layer_set_words(struct bloom_layer *layer, _Atomic uint64_t *words)
 {
     __atomic_store_n((_Atomic uint64_t **)(void *)(layer + 1), words, __ATOMIC_RELAXED);
@@ -114,7 +114,7 @@ static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *
 /* ---- an item's bits ---- */
 
 /* A function that walks is written once for both kinds of layouts, with `redisbloom` as a constant of each copy. In the
- * hottest ones the copy for RedisBloom's is a function of its own, so that the other one stays small enough to be
+ * hottest ones the copy for RedisBloom's is its own function, so that the other one stays small enough to be
  * inlined. */
 #define BLOOM_WALKS static inline __attribute__((always_inline))
 
@@ -209,7 +209,7 @@ static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struc
 
 /* ---- memory ---- */
 
-/* Makes the words of a layer of the filter. The caller's memory behind `layer` has bloom_layer_tail_bytes(geometry)
+/* Makes the words of a layer of the filter. The caller's memory after `layer` has bloom_layer_tail_bytes(geometry)
  * bytes. 0 or -ENOMEM. */
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
                      const struct bloom_geometry *geometry, struct errbuf *err);

@@ -1,11 +1,11 @@
-/* bloom_merge: the union of several filters, while other threads go on adding to them.
+/* bloom_merge: the union of several filters, while other threads continue adding to them.
  *
  * Bits of filters of equal layout can be OR-ed: the result holds every item of each. The difficulty is that the result
  * replaces one of the filters while clients add to it. An add that was answered 1 before, during or after the exchange
  * must be in the result. Of two adds of one item, one on either side of the exchange, at most one may be answered 1.
  * Twins ensure that (below).
  *
- * Thread: any, on distinct destinations; adds and queries may go on in all filters. */
+ * Thread: any, on distinct destinations; adds and queries may continue in all filters. */
 #ifndef BLOOMERY_BLOOM_MERGE_H
 #define BLOOMERY_BLOOM_MERGE_H
 
@@ -59,7 +59,7 @@ bool bloom_filter_union_is(const struct bloom_filter *made, const struct bloom_f
  *
  *     bloom_filter_append_like() the older one; bloom_twins_begin(); wait; the same again, for it may have grown;
  *     bloom_twins_level(); bloom_filter_or() of the older one and the others into the younger one; publish the younger
- *     one in the place of the older one; wait; bloom_twins_end(); wait; free the older one.
+ *     one instead of the older one; wait; bloom_twins_end(); wait; free the older one.
  *
  * The younger one may grow meanwhile. If its layer is full and it may not or cannot grow, the bits of the few adds of
  * that moment are set nevertheless: an acknowledged item is present.

@@ -1,5 +1,5 @@
-/* bloom_resident: the words of a filter leave memory, and come back. The rest of the filter stays: its parameters,
- * layers and counts of items. Words that lie in the caller's memory, behind the header of a small layer, stay as well.
+/* bloom_resident: the words of a filter are evicted, and come back. The rest of the filter stays: its parameters,
+ * layers and counts of items. Words that are in the caller's memory, after the header of a small layer, stay as well.
  *
  * Without its words a filter may be asked for what does not need them: parameters, number and shapes of its layers,
  * items, capacity, memory. Nothing else may be called, and nobody may hold a view's `words`.

@@ -121,7 +121,7 @@ void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state 
     bloom_layer_state_sampled(layer, UINT64_MAX, state_out);
 }
 
-/* Of a layer of a cuckoo filter, whose items are counted: slots stand for bits. */
+/* Of a layer of a cuckoo filter, whose items are counted: slots represent bits. */
 static void cuckoo_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out)
 {
     *state_out = (struct bloom_state){

@@ -7,7 +7,7 @@
 
 #include "bloom_types.h"
 
-/* In a cuckoo filter slots stand for bits. */
+/* In a cuckoo filter slots represent bits. */
 struct bloom_state {
     uint64_t bits; /* bits of all layers */
     uint64_t bits_set;
@@ -16,7 +16,7 @@ struct bloom_state {
     double estimated_items; /* distinct items, estimated from the fill */
 };
 
-/* The false-positive rate to expect of a layer of this shape that has counted so many items. */
+/* The false-positive rate to expect of a layer of this shape that has counted this many items. */
 double bloom_shape_rate(const struct bloom_shape *shape, uint64_t items);
 
 /* Counts the bits of one layer, or of the whole chain. Takes about 1 ms per 10 MB: not on a loop for large filters. */
@@ -27,7 +27,7 @@ void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struc
 void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
 
 /* An estimate from at most `sample` >= 1 words of each layer, spread over it: microseconds for thousands of words.
- * Layers of up to so many words are counted whole. The share of bits that are set is right to about 1 / sqrt(64 *
+ * Layers of up to this many words are counted whole. The share of bits that are set is right to about 1 / sqrt(64 *
  * sample). */
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out);
 void bloom_filter_state_sampled(const struct bloom_filter *filter, uint64_t sample, struct bloom_state *state_out);

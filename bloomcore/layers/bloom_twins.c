@@ -1,4 +1,4 @@
-/* Twins: a younger filter that will replace an older one while adds go on.
+/* Twins: a younger filter that will replace an older one while adds continue.
  *
  * An add to the older filter holds its lock (against adds that do not know of the twins yet) and the younger one's
  * lock. An add to the younger filter holds the younger one's lock only, as always. Both set the bits in both filters

@@ -1,4 +1,4 @@
-/* cuckoo_part: the storage of a cuckoo filter (cuckoo.h) behind its first layer. Internal to bloomcore, for what treats
+/* cuckoo_part: the storage of a cuckoo filter (cuckoo.h) after its first layer. Internal to bloomcore, for what treats
  * layers of all filters. Thread: any; "locked": under the filter's lock. */
 #ifndef BLOOMERY_CUCKOO_PART_H
 #define BLOOMERY_CUCKOO_PART_H
@@ -7,11 +7,11 @@
 
 #include "bloom_layer.h"
 
-/* Ordinals have so many bits and fewer: CUCKOO_ORDINAL_BITS, and those of a layer's index. */
+/* Ordinals have this many bits and fewer: CUCKOO_ORDINAL_BITS, and those of a layer's index. */
 #define CUCKOO_ORDINAL_MAX ((UINT64_C(1) << 50) - 1)
 
-/* The count of deletions goes no further: it is saved in the place of a turn (bloom_turn_valid()). Only a made-up dump
- * comes near to it. */
+/* The count of deletions goes no further: it is saved instead of a turn (bloom_turn_valid()). Only a made-up dump comes
+ * near to it. */
 #define CUCKOO_DELETES_MAX ((UINT64_C(1) << 60) - 1)
 
 /* A copy under way: slots of layers below `layer`, and slots below `at` of that one, have been copied, and a change of
@@ -25,7 +25,7 @@ struct cuckoo_mirror {
 
 /* A compaction under way: which layer it is at, and the next slot there. */
 struct cuckoo_compaction {
-    bool all; /* it goes on behind a layer that cannot be emptied */
+    bool all; /* it continues after a layer that cannot be emptied */
     unsigned layer;
     uint64_t at;
 };

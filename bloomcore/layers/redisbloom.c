@@ -155,7 +155,7 @@ void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t o
     while (len > 0) {
         size_t run = len < RUN ? len : RUN;
 
-        if (memcmp(to, from, run) != 0) /* a comparison makes no page that is not there yet */
+        if (memcmp(to, from, run) != 0) /* a comparison makes no page that is missing yet */
             memcpy(to, from, run);
         to += run;
         from += run;
@@ -163,7 +163,7 @@ void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t o
     }
 }
 
-/* Word by word: adds may go on. */
+/* Word by word: adds may continue. */
 void redisbloom_get_bits(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len)
 {
     const unsigned char *base = bits_at(filter, layer, offset, len) - offset;

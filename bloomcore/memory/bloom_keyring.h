@@ -1,7 +1,7 @@
 /* bloom_keyring: the keys of a pool's KEYED filters (bloom_key.h), by id.
  *
  * A filter's key need not be here: such a filter is saved, copied and moved as any other, but no item of it can be
- * hashed. Keys lie in pages that core dumps leave out. A key that was here once stays in memory as long as the pool,
+ * hashed. Keys are in pages that core dumps leave out. A key that was here once stays in memory as long as the pool,
  * because a thread may be hashing with it; destroying the pool erases it.
  *
  * Thread: any. */
@@ -17,7 +17,7 @@ int bloom_keyring_set(struct bloom_pool *pool, const struct bloom_secret *secret
 /* Ids of keys that filters have and that are not here, `max` at most. Returns how many. */
 size_t bloom_keyring_missing(struct bloom_pool *pool, uint64_t *ids, size_t max);
 
-/* The id of the key for new filters; 0: there is none. */
+/* The id of the key for new filters; 0: none. */
 uint64_t bloom_keyring_first(const struct bloom_pool *pool);
 
 /* The id of the filter's key, if that is not here: no item of the filter can be hashed then. 0: all is well. */

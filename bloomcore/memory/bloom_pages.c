@@ -1,12 +1,12 @@
-/* A region is aligned to its size, so that a run leads to it. A page in front of it holds `struct bloom_region`: a bit
- * for each of its pages. A run takes the first pages in a row that are free, in the first region that has so many: runs
+/* A region is aligned to its size, so that a run leads to it. A page before it holds `struct bloom_region`: a bit for
+ * each of its pages. A run takes the first pages in a row that are free, in the first region that has so many: runs
  * gather in low addresses. The newest region comes first, since the others are full for most of the time.
  *
  * Free pages are zero at any time. The run is made so before it is free, without the lock. Loose pages are given back
  * to the kernel; dense ones are overwritten. To give back a part of a huge page would split it, and its other runs
  * would be on small pages from then on.
  *
- * Under the address sanitizer free pages are poisoned, and what a run's last page has behind its end. */
+ * Under the address sanitizer free pages are poisoned, and what a run's last page has after its end. */
 #include "bloom_pages.h"
 
 #include <stdint.h>
@@ -27,10 +27,10 @@
 #define REGION     ((size_t)16 << 20)
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4 << 10)  /* the smallest that any kernel has */
-#define LEAD       ((size_t)64 << 10) /* in front of a region; a multiple of every size of small pages */
+#define LEAD       ((size_t)64 << 10) /* before a region; a multiple of every size of small pages */
 #define BITS       (REGION / SMALL_PAGE)
 
-/* In the last bytes in front of the region. */
+/* In the last bytes before the region. */
 struct bloom_region {
     struct bloom_region *prev, *next;
     enum bloom_pages_kind kind;

@@ -36,7 +36,7 @@ struct bloom_region;
 
 struct bloom_pages {
     struct lock lock;
-    struct bloom_region *first[2]; /* by kind; NULL: there is none */
+    struct bloom_region *first[2]; /* by kind; NULL: none */
     size_t page;                   /* bytes of a small page, the unit of runs */
 };
 

@@ -20,8 +20,8 @@ void bloom_pool_destroy(struct bloom_pool *pool); /* NULL is fine; all classes m
 /* Bytes now held by the words of all filters of the pool. */
 uint64_t bloom_pool_bytes(const struct bloom_pool *pool);
 
-/* The part of these bytes that lies in the callers' memory, behind the filters; and the bytes of the pool's own headers
- * of grown layers. */
+/* The part of these bytes that is in the callers' memory, after the filters; and the bytes of the pool's own headers of
+ * grown layers. */
 uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool);
 uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool);
 
@@ -36,7 +36,7 @@ void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, u
  * It is called while locks of filters are held: it must not block. Before other threads use the pool. */
 void bloom_pool_set_overhead(struct bloom_pool *pool, uint64_t (*overhead)(void *ctx), void *ctx);
 
-/* Whether the limit of the whole pool leaves room for so many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in
+/* Whether the limit of the whole pool leaves room for this many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in
  * `err`. */
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
 

@@ -1,5 +1,5 @@
 /* A mapping is aligned to huge pages, and begins with room for a file's header, so that a file can be read into it past
- * the page cache. A page in front of it holds `struct bloom_map`. The excess mapped for the alignment is unmapped. The
+ * the page cache. A page before it holds `struct bloom_map`. The excess mapped for the alignment is unmapped. The
  * mapping reserves no swap: a filter of 10 GB may be created on any machine and takes only the memory it uses. */
 #include "bloom_words.h"
 
@@ -13,7 +13,7 @@
 #include "lock.h"
 
 #define HUGE_PAGE   BLOOM_HUGE_PAGE
-#define LEAD        ((size_t)64 << 10) /* in front of the mapping; like all lengths a multiple of every page size */
+#define LEAD        ((size_t)64 << 10) /* before the mapping; like all lengths a multiple of every page size */
 #define UNMAP       HUGE_PAGE          /* bytes at once: 0.2 ms */
 #define UNMAP_EMPTY (32 * HUGE_PAGE)   /* the same for untouched memory */
 
@@ -151,8 +151,8 @@ static bool untouched(char *start, size_t len)
 
 /* Unmaps in pieces. A thread that maps memory, or touches some for the first time, waits for the end of a system call
  * that unmaps. For 4 GB that is half a second. The pieces go from the end on, so that the rest remains one mapping, and
- * end between huge pages, so that none has to be split. Untouched memory goes in larger pieces: small ones would spend
- * a second on system calls for a terabyte that was reserved for nothing. */
+ * end between huge pages, so none is split. Untouched memory goes in larger pieces: small ones would spend a
+ * second on system calls for a terabyte that was reserved for nothing. */
 static void unmap_slowly(char *start, size_t len)
 {
     while (len > 0) {
@@ -201,7 +201,7 @@ static bool are_zero(const _Atomic uint64_t *words, uint64_t nwords)
     return true;
 }
 
-/* A run on huge pages in the place of a loose one; without memory the same one. */
+/* A run on huge pages instead of a loose one; without memory the same one. */
 static _Atomic uint64_t *dense_run(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
 {
     if (bloom_pages_kind_of((void *)words) == BLOOM_PAGES_DENSE)

@@ -2,7 +2,7 @@
  *
  * In a filter larger than the cache each random bit costs a TLB miss with pages of 4 KiB. On huge pages of 2 MiB
  * batched queries are twice as fast. But the first touch of a huge page zeroes 2 MiB: 0.1 ms, and 5 ms where the host
- * of a virtual machine has to find the memory. The first thousand adds to a new filter of 4 GB would touch all of its
+ * of a virtual machine must find the memory. The first thousand adds to a new filter of 4 GB would touch all of its
  * 2000 pages. So words start on small pages, whose first touch costs a microsecond, or ten.
  *
  * A background thread moves a layer to huge pages when its first filling is over or has paused (bloom_settle.h). It
@@ -28,7 +28,7 @@
 
 struct bloom_layer;
 
-/* From this size on, words have a mapping of their own and begin BLOOM_ROOM_HEAD bytes behind the beginning of a huge
+/* From this size on, words have a mapping of their own and begin BLOOM_ROOM_HEAD bytes after the beginning of a huge
  * page. From BLOOM_PAGES_MIN on, they are runs of pages that share mappings (bloom_pages.h). Smaller ones come from the
  * heap. */
 #define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES

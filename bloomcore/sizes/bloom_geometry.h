@@ -29,14 +29,14 @@
 struct bloom_geometry {
     uint64_t bits;       /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */
     uint64_t magic;      /* reciprocal of bits, see above */
-    uint8_t shift;       /* l - 1: the shift that remains of 2^(63+l) behind the product's high half */
+    uint8_t shift;       /* l - 1: the shift that remains of 2^(63+l) after the product's high half */
     uint8_t k;           /* bits per item */
     uint8_t variant;     /* enum bloom_variant */
-    bool words_inline;   /* the words lie behind the layer's header, not elsewhere */
+    bool words_inline;   /* the words are behind the layer's header, not elsewhere */
     bool wide;           /* large enough for the vector code (bloom_vector.c) */
     uint8_t n2;          /* as in the shape */
     uint8_t spare_bytes; /* likewise */
-    bool window;         /* of a filter that forgets: a struct bloom_part lies behind the layer */
+    bool window;         /* of a filter that forgets: a struct bloom_part is behind the layer */
     uint16_t index;      /* of the layer in its chain, 0 is the oldest */
     uint16_t level;      /* as in the shape */
     uint32_t nwords;
@@ -49,7 +49,7 @@ struct bloom_geometry {
 /* Bits that are tested, and fetched, before the others: in a half full layer a quarter of the absent items pass. */
 #define BLOOM_FIRST_BITS 2
 
-/* Layers up to this size keep their words behind their header: one allocation, and one cache miss less. */
+/* Layers up to this size keep their words after their header: one allocation, and one cache miss less. */
 #define BLOOM_INLINE_WORDS 512
 
 /* The vector code (bloom_vector.h) is not exact for smaller layers: in Cassandra's layouts, and in RedisBloom's, where

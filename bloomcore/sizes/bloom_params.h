@@ -138,8 +138,8 @@ static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
 bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
 bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
 
-/* The number of hashes that RedisBloom takes for so many bits per entry; `bpe` is positive and finite. May be above any
- * limit. */
+/* The number of hashes that RedisBloom takes for this many bits per entry; `bpe` is positive and finite. May be above
+ * any limit. */
 double bloom_redisbloom_hashes(double bpe);
 
 /* Whether a filter with these parameters can have such a layer; false: `err` says why not. */

@@ -8,7 +8,7 @@
 
 #include "bloom_geometry.h"
 
-/* The shape of a layer for so many items at this rate, in the layout `variant`; `options` are those of RedisBloom's
+/* The shape of a layer for this many items at this rate, in the layout `variant`; `options` are those of RedisBloom's
  * layouts. BLOOM_OK or BLOOM_REFUSED. */
 int bloom_layer_shape(enum bloom_variant variant, unsigned options, uint64_t capacity, double rate,
                       struct bloom_shape *shape_out, struct errbuf *err);

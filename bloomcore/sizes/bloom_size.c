@@ -156,7 +156,7 @@ static double counted_sum(double fill, unsigned k)
     return sum;
 }
 
-/* The items per bit that have been counted when the rate, but for the excess, is p. */
+/* The items per bit that have been counted when the rate, except for the excess, is p. */
 static double items_per_bit(double p, unsigned k)
 {
     return counted_sum(pow(p, 1.0 / k), k) / k;

@@ -113,9 +113,10 @@ struct bloom_layer_view {
     unsigned char *room; /* the layer's place as a file: see below; NULL for small layers */
 };
 
-/* Layers whose words take BLOOM_ROOM_MIN_BYTES or more lie in memory as in a file, behind space for a header of
- * BLOOM_ROOM_HEAD bytes; `room` points to that space. The room begins at a multiple of 2 MiB and ends behind the words,
- * at a multiple of 4096. Its bytes beside the words are unused, so that whole blocks of a file can be read into it. */
+/* Layers whose words take BLOOM_ROOM_MIN_BYTES or more are in memory as in a file, behind space for a header of
+ * BLOOM_ROOM_HEAD bytes; `room` points to that space. The room begins at a multiple of 2 MiB and ends after the words,
+ * at a multiple of 4096. Its bytes in addition to the words are unused, so that whole blocks of a file can be read into
+ * it. */
 #define BLOOM_ROOM_HEAD      8
 #define BLOOM_ROOM_MIN_BYTES (UINT64_C(2) << 20)
 

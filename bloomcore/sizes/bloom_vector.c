@@ -4,7 +4,7 @@
  * The remainder u mod bits of the absolute value u is taken by a reciprocal in double precision. Exactness: with the
  * reciprocal r and three roundings of relative size 2^-53 (u and the reciprocal to doubles, their product), the
  * estimated quotient is off by less than u / bits * 4 * 2^-53 <= 2^63 / bits * 2^-51 = 2^12 / bits, which is at most 1
- * for bits >= 4096. So the truncated quotient is the true one or one beside it, and the remainder needs one correction
+ * for bits >= 4096. So the truncated quotient is the true one or one next to it, and the remainder needs one correction
  * in either direction. In RedisBloom's layout u is an unsigned number, up to 2^64, and the same holds for bits >= 8192.
  * Its powers of two need nothing of their own: x mod 2^n2 is the remainder, whatever upper bits x has. */
 #include "bloom_vector.h"
@@ -421,7 +421,7 @@ struct walks {
     uint32_t item[BLOOM_VECTOR_MANY + LANES];
 };
 
-/* Keeps eight of them, behind the `left` that have been kept: those that are alive. */
+/* Keeps eight of them, after the `left` that have been kept: those that are alive. */
 INLINE size_t keep(struct walks *walks, size_t left, __mmask8 alive, __m512i at, __m512i step, __m256i item)
 {
     _mm512_storeu_si512((void *)(walks->at + left), _mm512_maskz_compress_epi64(alive, at));

@@ -62,13 +62,13 @@ static inline uint64_t cuckoo_shape_bytes(const struct bloom_shape *shape)
     return shape->nwords * 8 - shape->spare_bytes;
 }
 
-/* Whether slots of our layout may have so many bits. */
+/* Whether slots of our layout may have this many bits. */
 static inline bool cuckoo_bits_possible(double bits)
 {
     return bits == 8 || bits == 12 || bits == 16;
 }
 
-/* Items that a layer of so many slots takes: all; in our layout 95 %, for which its rate is stated. */
+/* Items that a layer of this many slots takes: all; in our layout 95 %, for which its rate is stated. */
 static inline uint64_t cuckoo_most_items(unsigned variant, uint64_t slots)
 {
     return variant == BLOOM_CUCKOO_RATE ? slots - (slots + 19) / 20 : slots;

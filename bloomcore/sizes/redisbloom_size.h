@@ -20,7 +20,7 @@
 int redisbloom_size(unsigned options, uint64_t entries, double error, struct bloom_shape *shape_out,
                     struct errbuf *err);
 
-/* The largest capacity that a new filter may have with this rate and expansion; 0: there is none. */
+/* The largest capacity that a new filter may have with this rate and expansion; 0: none. */
 uint64_t redisbloom_max_entries(const struct bloom_params *params);
 
 #endif

@@ -6,7 +6,7 @@
  * parts have items at a time, each with the rate p / (n + 2). One part takes items, n are in the window, and the margin
  * makes one more. Of a part's rate its layers have the shares that those of an ordinary filter have.
  *
- * A layer's count of items goes on from one part to the next: a part notes the count at its turn (the base). So an
+ * A layer's count of items continues from one part to the next: a part notes the count at its turn (the base). So an
  * add's ordinal says which part it belongs to, and a log may be replayed in any order. A turn is recorded before it
  * takes effect. Forgetting needs no record: it follows from the turns and the clock.
  *
@@ -249,7 +249,7 @@ static bool is_reusable(const struct bloom_layer *layer, unsigned level)
 }
 
 /* A free layer of this level. A small one is emptied for that; a large one, too, if nobody has done so for a whole
- * turn. NULL: there is none. */
+ * turn. NULL: none. */
 static struct bloom_layer *free_layer(struct bloom_filter *filter, unsigned level)
 {
     unsigned ring = bloom_filter_params(filter)->window_parts + BLOOM_WINDOW_SPARES, found = 0;

@@ -22,7 +22,7 @@ int64_t bloom_window_now_us(const struct bloom_filter *filter); /* of its pool *
 struct bloom_window_state {
     uint64_t parts;    /* that are alive */
     uint64_t turn;     /* the number of the newest part so far; 0: none */
-    int64_t oldest_us; /* when the oldest living part began; 0: there is none */
+    int64_t oldest_us; /* when the oldest living part began; 0: none */
     uint64_t items;    /* places taken in living parts */
     bool stale;        /* dead layers wait for bloom_window_clean() */
 };
@@ -39,7 +39,7 @@ bool bloom_window_wants_clean(struct bloom_filter *filter);
 void bloom_window_clean_later(struct bloom_filter *filter); /* it could not: the next caller is to */
 
 /* Empties dead layers, so that parts can take them again, and gives their memory back to the system: milliseconds for
- * gigabytes, so not on a loop. Adds go on. */
+ * gigabytes, so not on a loop. Adds continue. */
 void bloom_window_clean(struct bloom_filter *filter);
 
 /* Layers up to this many bytes are emptied by the add that needs one. */

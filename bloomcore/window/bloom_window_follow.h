@@ -16,7 +16,7 @@
  * bits are set and it is not counted. False: there is no part yet. */
 bool bloom_window_place(struct bloom_filter *filter, struct bloom_hash hash);
 
-/* Forgotten parts with large layers wait to be dropped: those below the returned number. 0: there are none. */
+/* Forgotten parts with large layers wait to be dropped: those below the returned number. 0: none. */
 uint64_t bloom_window_droppable(const struct bloom_filter *filter);
 
 /* Drops the parts below this number: their layers are unused from here on, with turn 0. */

@@ -162,7 +162,7 @@ static int layer_for(struct bloom_filter *dst, const struct bloom_layer_view *fr
         rc = begin_part(dst, err);
         if (rc != 0)
             return rc;
-        if (!part_for(dst, from->started_us, &turn)) /* the clock has gone back behind it */
+        if (!part_for(dst, from->started_us, &turn)) /* the clock has gone back after it */
             part_for(dst, bloom_window_latest_us(dst), &turn);
     }
     lock_take(lock);

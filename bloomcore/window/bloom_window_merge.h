@@ -1,4 +1,4 @@
-/* bloom_window_merge: the union of windows by time, while other threads go on adding to them.
+/* bloom_window_merge: the union of windows by time, while other threads continue adding to them.
  *
  * An item must stay as long as its own window has promised, so its bits go into a part of the union that expires no
  * earlier. Time is divided into spans as long as a part takes items. The parts of all windows that began in one span
@@ -15,7 +15,7 @@
  *     wait; bloom_window_or() of that one with `counts` NULL; bloom_twins_level(); in either case bloom_window_or() of
  *     the others; bloom_filter_count_union().
  *
- * Thread: any, on distinct unions; adds and queries may go on in all windows. */
+ * Thread: any, on distinct unions; adds and queries may continue in all windows. */
 #ifndef BLOOMERY_BLOOM_WINDOW_MERGE_H
 #define BLOOMERY_BLOOM_WINDOW_MERGE_H
 

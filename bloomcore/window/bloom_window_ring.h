@@ -41,7 +41,7 @@ struct bloom_seen {
     struct bloom_filter *filter;
     struct bloom_layer *current;
     uint64_t turn;
-    bool grows; /* the part is to go on in another layer; otherwise a new part is to begin */
+    bool grows; /* the part is to continue in another layer; otherwise a new part is to begin */
 };
 
 /* Looks at the ring as an add does, and marks what has expired. Returns whether a turn is needed before an add.

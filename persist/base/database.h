@@ -1,10 +1,10 @@
 /* database: the key of a filter: its name and the database that it is in, as one string of bytes.
  *
  * The registry, the store and the log know keys only. The key of a name in database 0 is the name. In any other one six
- * bytes are in front of the name: 00 FF 64 62 and the number of the database, big-endian. A name in database 0 with
- * this prefix is written in the same way, with the number 0; so each key belongs to one name only.
+ * bytes are before the name: 00 FF 64 62 and the number of the database, big-endian. A name in database 0 with this
+ * prefix is written in the same way, with the number 0; so each key belongs to one name only.
  *
- * The number in a key is the database's internal one. SWAPDB exchanges which of them a client's number stands for
+ * The number in a key is the database's internal one. SWAPDB exchanges which of them a client's number represents
  * (registry_databases.h), so that no key changes.
  *
  * Thread: any. */
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define DATABASES_MAX   1024 /* so many there can be: a database that is in use costs 32 KB */
-#define DATABASE_PREFIX 6    /* bytes in front of a name */
+#define DATABASE_PREFIX 6    /* bytes before a name */
 
 #define DATABASE_MARK "\x00\xff\x64\x62"
 
@@ -34,7 +34,7 @@ static inline unsigned database_of_key(const char *key, size_t len)
     return database_is_marked(key, len) ? (unsigned)((unsigned char)key[4] << 8 | (unsigned char)key[5]) : 0;
 }
 
-/* The bytes in front of the name in a key: 0 or DATABASE_PREFIX. */
+/* The bytes before the name in a key: 0 or DATABASE_PREFIX. */
 static inline size_t database_prefix_of_key(const char *key, size_t len)
 {
     return database_is_marked(key, len) ? DATABASE_PREFIX : 0;
@@ -53,7 +53,7 @@ static inline void database_prefix_put(char prefix_out[DATABASE_PREFIX], unsigne
     prefix_out[5] = (char)database;
 }
 
-/* Which internal number each of the clients' numbers stands for. Zeroed: each for itself. */
+/* Which internal number each of the clients' numbers represents. Zeroed: each for itself. */
 struct databases {
     uint16_t is[DATABASES_MAX]; /* internal number + 1; 0: the same */
 };
@@ -68,7 +68,7 @@ static inline void databases_set(struct databases *databases, unsigned number, u
     databases->is[number] = database == number ? 0 : (uint16_t)(database + 1);
 }
 
-/* Whether no two numbers stand for the same database. */
+/* Whether no two numbers represent the same database. */
 static inline bool databases_are_valid(const struct databases *databases)
 {
     bool taken[DATABASES_MAX] = {false};
@@ -81,7 +81,7 @@ static inline bool databases_are_valid(const struct databases *databases)
     return true;
 }
 
-/* The number that stands for an internal one. */
+/* The number that represents an internal one. */
 static inline unsigned databases_number(const struct databases *databases, unsigned database)
 {
     unsigned number = 0;

@@ -34,7 +34,7 @@ static int posix_open(void *ctx, const char *path, unsigned flags, int *fd_out)
     mode |= (flags & FS_TRUNCATE) ? O_TRUNC : 0;
     mode |= (flags & FS_EXCLUSIVE) ? O_EXCL : 0;
     mode |= (flags & FS_DIRECT) ? O_DIRECT : 0;
-    mode |= O_NONBLOCK; /* a FIFO put in the place of a file must not hold up the start; files ignore it */
+    mode |= O_NONBLOCK; /* a FIFO put instead of a file must not delay the start; files ignore it */
 
     int fd = open(path, mode, flags & FS_PRIVATE ? PRIVATE_MODE : FILE_MODE);
     if (fd < 0)

@@ -30,7 +30,7 @@ struct io_helper;
 int io_helper_start(struct io_helper **helper_out, const struct fsops *fs);
 void io_helper_stop(struct io_helper *helper); /* NULL is fine; nothing may be under way */
 
-/* Has so many threads from now on (at most IO_HELPER_THREADS), or as many as can be had. */
+/* Has this many threads from now on (at most IO_HELPER_THREADS), or as many as can be had. */
 void io_helper_want(struct io_helper *helper, unsigned nthreads);
 
 void io_helper_submit(struct io_helper *helper, const struct io_job *job);

@@ -1,6 +1,6 @@
 /* name_code: a filter's name, which is any bytes, as printable text: in the MANIFEST and in messages.
  *
- * [A-Za-z0-9_-] and a '.' that is not the first byte stand for themselves; every other byte is %XX in upper-case
+ * [A-Za-z0-9_-] and a '.' that is not the first byte represent themselves; every other byte is %XX in upper-case
  * hexadecimal. So the encoding is printable, has no '/', is never "." or "..", and one name has one encoding.
  *
  * Thread: any. */

@@ -22,7 +22,7 @@ struct new_file {
  * before long work. 0 or -errno with the reason. */
 int new_file_check(const char *path, bool replace, struct errbuf *err);
 
-/* new_file_check(), and a file to write to, with the rights that the umask leaves. new_file_end() has to follow; `path`
+/* new_file_check(), and a file to write to, with the rights that the umask leaves. new_file_end() must follow; `path`
  * is borrowed until then. 0 or -errno with the reason. */
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err);
 

@@ -74,7 +74,7 @@ static size_t bare_end(const char *text, size_t at, size_t len)
     return at;
 }
 
-/* Reads a value between quotes, which begins behind the first of them. Doubled quotes become single ones in `plain`. */
+/* Reads a value between quotes, which begins after the first of them. Doubled quotes become single ones in `plain`. */
 static int unquote(const char *text, size_t len, size_t *at, unsigned char *plain, size_t *plain_len_out,
                    struct errbuf *err)
 {
@@ -131,7 +131,7 @@ static int read_component(const char *text, size_t len, size_t *at, struct cql_b
     return types[type].read(&value, out, err);
 }
 
-/* Each column has its length in 16 bits before it, and a zero behind it, the last one too. */
+/* Each column has its length in 16 bits before it, and a zero after it, the last one too. */
 static int read_composite(const char *text, size_t len, struct cql_bytes *out, struct errbuf *err)
 {
     size_t at = sizeof(composite_begin) - 1;

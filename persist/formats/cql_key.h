@@ -11,7 +11,7 @@
  *     time:12:30:00.5 or 45000500000000 (nanoseconds)
  *     composite(int:5,text:x)       the columns of a partition key of several columns, in the table's order
  *
- * Outside composite() the value is everything behind the colon, as it is. Inside it ends at a comma or ')'; a text with
+ * Outside composite() the value is everything after the colon, as it is. Inside it ends at a comma or ')'; a text with
  * one of , ( ) ' in it, or with a space at its beginning, is written between single quotes, a quote in it twice, as in
  * CQL. Names of types are compared without regard to case.
  *
@@ -37,7 +37,7 @@ enum cql_key_status {
 };
 
 /* Writes the key's bytes to `key_out` and their number, 1..CQL_KEY_MAX, to `len_out`. CQL_KEY_OK, or CQL_KEY_REFUSED:
- * then *len_out is untouched and the bytes are undefined. `text` needs no NUL behind it. */
+ * then *len_out is untouched and the bytes are undefined. `text` needs no NUL after it. */
 int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MAX], size_t *len_out,
                   struct errbuf *err);
 

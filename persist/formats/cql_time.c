@@ -6,7 +6,7 @@
 
 #define DAY_MS        INT64_C(86400000)
 #define DAY_NS        UINT64_C(86400000000000)
-#define FRACTION_SIZE 9 /* digits behind the second */
+#define FRACTION_SIZE 9 /* digits after the second */
 
 struct cursor {
     const char *at, *end;

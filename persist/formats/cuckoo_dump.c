@@ -192,7 +192,7 @@ static int read_head(struct rdb_reader *reader, struct cuckoo_head *head, bool o
 }
 
 struct layer_fill {
-    struct bloom_filter *filter; /* NULL: the slots are only looked at */
+    struct bloom_filter *filter; /* NULL: the slots are only checked */
     unsigned layer;
     uint64_t at;
 };

@@ -441,7 +441,7 @@ bool dump_place_from(int64_t iterator, struct dump_place *place_out)
     return iterator > 0 && bits >> (CHAIN_BITS + NUMBER_BITS + LAYERS_BITS) == 0 && place_out->next > 0;
 }
 
-/* A chunk contains the digest before it, so its checksum stands for all that came until then. */
+/* A chunk contains the digest before it, so its checksum represents all that came until then. */
 static void move_on(struct dump_place *place, const unsigned char *chunk, size_t len)
 {
     place->chain = le32_get(chunk + len - SUM_BYTES) & ((1u << CHAIN_BITS) - 1);
@@ -513,7 +513,7 @@ int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, 
     return check_iterator(&load->place, iterator, err);
 }
 
-/* Whether this is the chunk that has to come; moves the place on behind it. */
+/* Whether this is the chunk that must come; moves the place on after it. */
 static int check_chunk(struct dump_load *load, const void *data, size_t len, struct frame *frame_out,
                        struct errbuf *err)
 {

@@ -79,12 +79,12 @@ size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index);
 void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
                       uint64_t nonce, struct dump_place *place, unsigned char *out);
 
-/* A load under way. With its identity and nonce dump_write_chunk() writes the chunks that have come once more, as they
+/* A load under way. With its identity and nonce dump_write_chunk() writes the chunks that have come again, as they
  * were, from a filter that nobody has added to since. */
 struct dump_load {
     struct dump_plan plan;
     uint64_t identity, nonce;
-    struct dump_place place; /* the chunk that has to come */
+    struct dump_place place; /* the chunk that must come */
 };
 
 /* Reads the header of a dump. `iterator` is the one that was handed out with it. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
@@ -98,7 +98,7 @@ int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t
 
 bool dump_is_header(const void *data, size_t len); /* whether these bytes say of themselves that they begin a dump */
 
-/* The same for chunks that were kept one behind the other, without their iterators. */
+/* The same for chunks that were kept one after the other, without their iterators. */
 int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const void *data, size_t len,

@@ -24,7 +24,7 @@ void dump_read_window(const unsigned char *at, struct bloom_params *params)
     params->window_flags = flags <= UINT8_MAX ? (uint8_t)flags : UINT8_MAX;
 }
 
-/* Part of a plan, whose numbers of layers and of bytes have been looked at. DUMP_OK or DUMP_BAD. */
+/* Part of a plan, whose numbers of layers and of bytes have been checked. DUMP_OK or DUMP_BAD. */
 int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errbuf *err)
 {
     plan->taken_ms = (int64_t)le64_get(at + 16);

@@ -10,7 +10,7 @@
 
 void dump_write_window(const struct dump_plan *plan, unsigned char *at);
 
-/* Reads the window, which may be an impossible one; then, once the rest of the plan has been looked at, the turns. */
+/* Reads the window, which may be an impossible one; then, once the rest of the plan has been checked, the turns. */
 void dump_read_window(const unsigned char *at, struct bloom_params *params);
 int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errbuf *err); /* DUMP_OK or DUMP_BAD */
 

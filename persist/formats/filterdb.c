@@ -8,7 +8,7 @@
 #include "bytes.h"
 #include "check.h"
 
-#define RUN_WORDS 64 /* looked at together when decoding: less than a page, so that no page is touched for nothing */
+#define RUN_WORDS 64 /* checked together when decoding: less than a page, so that no page is touched for nothing */
 
 static int max_k(unsigned variant)
 {

@@ -50,12 +50,12 @@ void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, si
 /* A layout of Filter.db files: "na", "me", "ka". */
 int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out); /* 0 or FILTERDB_MALFORMED */
 
-/* The variant that the version in the name of an SSTable's filter stands for (sstable_name.h); directories before it do
+/* The variant that the version in the name of an SSTable's filter represents (sstable_name.h); directories before it do
  * not matter. FILTERDB_OK, or FILTERDB_MALFORMED with the reason. */
 int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out, struct errbuf *err);
 
 /* A KEYED filter has the id of its key in its name ("na-0-big-Filter.db.keyed-0123456789abcdef"): no program takes the
- * file for one that it can ask for items. The id, and the length of the path before this end; 0: there is none. */
+ * file for one that it can ask for items. The id, and the length of the path before this end; 0: none. */
 #define FILTERDB_KEYED_END ".keyed-"
 uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
 

@@ -5,7 +5,7 @@
  * distance less one; its high 5 bits are those of c.
  *
  * The decoder takes its input in pieces of any size and hands out its output in pieces, so that a string of gigabytes
- * needs no memory beside it.
+ * needs no memory next to it.
  *
  * Thread: any, on distinct objects. */
 #ifndef BLOOMERY_LZF_H

@@ -5,7 +5,7 @@
 #include "rdb_value.h"
 #include "try.h"
 
-/* Bytes that may stand in the place of a key's type. */
+/* Bytes that may stand instead of a key's type. */
 enum opcode {
     OPCODE_HASH_TEMPLATE = 242, /* Redis */
     OPCODE_KEY_META = RDB_OPCODE_KEY_META,

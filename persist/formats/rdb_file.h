@@ -22,10 +22,10 @@ struct rdb_key {
     unsigned type;
     uint64_t module;  /* 0, or the type of a module's value, encoding version included */
     const char *kind; /* "string", "list", ..., or the name of the module type; valid during the callback */
-    uint64_t at;      /* offset of the value in the file, of a module's behind its type */
+    uint64_t at;      /* offset of the value in the file, of a module's after its type */
 };
 
-/* 0, or anything else, which ends the walk and is passed on. The value has not been looked at yet. */
+/* 0, or anything else, which ends the walk and is passed on. The value has not been checked yet. */
 typedef int rdb_key_fn(void *ctx, const struct rdb_key *key);
 
 struct rdb_summary {

@@ -31,7 +31,7 @@ int rdb_module_end(struct rdb_reader *reader) __attribute__((warn_unused_result)
 /* Whether this is the result of a DUMP of Redis: whether it has the checksum of one. */
 bool rdb_is_dump(const void *data, size_t len);
 
-/* Makes a reader of a dump that stands behind the type, which is in `id_out`. RDB_BAD also for a value of no module.
+/* Makes a reader of a dump that stands after the type, which is in `id_out`. RDB_BAD also for a value of no module.
  * RDB's version says nothing about the value of a module: any is taken. */
 int rdb_open_dump(struct rdb_reader *reader, const void *data, size_t len, uint64_t *id_out, struct errbuf *err)
     __attribute__((warn_unused_result));

@@ -8,7 +8,7 @@
 #include "crc64.h"
 #include "try.h"
 
-/* The first byte of a length: its two high bits say how it goes on. */
+/* The first byte of a length: its two high bits say how it continues. */
 #define FORM_6_BITS   0
 #define FORM_14_BITS  1
 #define FORM_LONG     2 /* a whole byte: LENGTH_32 or LENGTH_64 */

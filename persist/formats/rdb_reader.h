@@ -5,7 +5,7 @@
  * skipped.
  *
  * Errors: 0; RDB_BAD, with a text that names the field and the place; or what the source has returned. After an error
- * the reader is where it is: nothing behind it can be read. `what` always is the name of a field, for that text.
+ * the reader is where it is: nothing after it can be read. `what` always is the name of a field, for that text.
  *
  * Thread: any, on distinct objects. */
 #ifndef BLOOMERY_RDB_READER_H

@@ -7,12 +7,9 @@
 
 #include "try.h"
 
-/* A field of a type:
- *   s  string
- *   l  length, or another number in that form
- *   8  eight bytes: a double, or a time in milliseconds
- *   t  a double as text: one byte for its length, or for a value without text
- *   #  a length: so many times the letters that follow */
+/* A field of a type: s  string l  length, or another number in that form 8  eight bytes: a double, or a time in
+ *   milliseconds t  a double as text: one byte for its length, or for a value without text #  a length: this many times
+ *   the letters that follow */
 struct type {
     const char *name;
     const char *fields; /* NULL: skip() */

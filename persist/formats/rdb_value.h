@@ -13,8 +13,8 @@
 #include "rdb_reader.h"
 
 #define RDB_TYPES           34  /* types of Redis are below this */
-#define RDB_TYPE_MODULE_2   7   /* a module's value, each field behind an opcode that says what it is */
-#define RDB_OPCODE_KEY_META 243 /* before the type of a key: what modules keep beside it */
+#define RDB_TYPE_MODULE_2   7   /* a module's value, each field after an opcode that says what it is */
+#define RDB_OPCODE_KEY_META 243 /* before the type of a key: what modules keep next to it */
 
 /* "string", "list", ..., "value of an unknown type". */
 const char *rdb_type_name(unsigned type, bool valkey);
@@ -33,7 +33,7 @@ struct rdb_templates {
     } list[RDB_TEMPLATES_MAX];
 };
 
-/* Reads past a value of this type, from behind the name of its key. `templates` are those of the file so far. */
+/* Reads past a value of this type, from after the name of its key. `templates` are those of the file so far. */
 int rdb_skip_value(struct rdb_reader *reader, unsigned type, bool valkey, const struct rdb_templates *templates)
     __attribute__((warn_unused_result));
 
@@ -43,7 +43,7 @@ int rdb_skip_module_fields(struct rdb_reader *reader) __attribute__((warn_unused
 /* Reads past what follows RDB_OPCODE_KEY_META. */
 int rdb_skip_key_meta(struct rdb_reader *reader) __attribute__((warn_unused_result));
 
-/* Reads a template of a hash, behind its opcode. */
+/* Reads a template of a hash, after its opcode. */
 int rdb_read_template(struct rdb_reader *reader, struct rdb_templates *templates) __attribute__((warn_unused_result));
 
 #endif

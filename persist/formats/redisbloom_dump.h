@@ -3,7 +3,7 @@
  * statuses are those of dump.h.
  *
  * As with dump.h, the loader makes the filter that a plan asks for, and so decides what is too large. A dump taken
- * while adds go on holds every item whose add had returned when it began.
+ * while adds continue holds every item whose add had returned when it began.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
 #ifndef BLOOMERY_REDISBLOOM_DUMP_H
@@ -69,7 +69,7 @@ int redisbloom_load_begin(struct redisbloom_load *load, const void *data, size_t
 bool redisbloom_load_began_with(const struct redisbloom_load *load, const void *data, size_t len);
 
 /* Takes a chunk of bits into the filter, which was made after load->plan. *complete_out: now every byte has come, and
- * the counts are set. DUMP_OK; DUMP_BAD with the reason, or -ENOMEM: nothing has changed, and the load may go on. */
+ * the counts are set. DUMP_OK; DUMP_BAD with the reason, or -ENOMEM: nothing has changed, and the load may continue. */
 int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *filter, uint64_t iterator,
                           const void *data, size_t len, bool *complete_out, struct errbuf *err)
     __attribute__((warn_unused_result));
@@ -79,7 +79,7 @@ int redisbloom_load_copy(struct redisbloom_load *copy_out, const struct redisblo
 
 void redisbloom_load_deinit(struct redisbloom_load *load);
 
-/* Whether a filter that is complete has all that is in this chunk: then the chunk has come once more. */
+/* Whether a filter that is complete has all that is in this chunk: then the chunk has come again. */
 bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, const void *data, size_t len);
 
 #endif

@@ -46,7 +46,7 @@ static inline uint64_t redisbloom_bytes(const struct redisbloom_layer *layer)
 /* Takes bytes of the bits of a layer, from `offset` on. 0 or -errno. */
 typedef int redisbloom_bits_fn(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len);
 
-/* Reads a value, from behind its type to its end. Then the value has 1 to BLOOM_MAX_LAYERS layers, the bits of each
+/* Reads a value, from after its type to its end. Then the value has 1 to BLOOM_MAX_LAYERS layers, the bits of each
  * layer are whole bytes of the stated number, and the items of the layers add up to the stated sum. Nothing else is
  * checked. The bits are handed to `bits`, layer by layer in order and each from its beginning on, before what follows
  * them has been read; NULL: they are skipped. */

@@ -53,7 +53,7 @@ static bool part_is_generation(struct sstable_part part)
     return part.len > 0;
 }
 
-/* The part of [begin, end) behind the last `separator`. */
+/* The part of [begin, end) after the last `separator`. */
 static struct sstable_part last_part(const char *begin, const char *end, char separator)
 {
     const char *p = end;
@@ -108,7 +108,8 @@ static bool parse_file(const char *file, struct sstable_name *name)
         return false;
     if (!has_format)
         return end > begin && split_owner(begin, end, name);
-    /* The format came together with short names: nothing is before the version, but for what marks a temporary file. */
+    /* The format came together with short names: nothing is before the version, except for what marks a temporary
+     * file. */
     if (end > begin) {
         const struct sstable_part mark = {begin, (size_t)(end - begin)};
         name->place = SSTABLE_UNSEALED;

@@ -1,5 +1,5 @@
 /* sstable_name: what the path of an SSTable's file says: keyspace, table, version, generation, and whether it belongs
- * to the live table or lies beside it (docs/FORMAT.md section 2). As Cassandra, DataStax's versions of it and ScyllaDB
+ * to the live table or lies next to it (docs/FORMAT.md section 2). As Cassandra, DataStax's versions of it and ScyllaDB
  * name files and directories:
  *
  *     <keyspace>/<table>-<table's id>/nb-1-big-Filter.db                  since 2.2; the id is of 32 hexadecimal digits
@@ -11,7 +11,7 @@
  * directory>/<generation>.sstable/...                        ScyllaDB, until all of it is written tmp-la-1-big-...,
  * <keyspace>-<table>-tmp-ka-1-...                   Cassandra before 3.0, until all of it is written
  *
- * It looks at the text only and opens nothing. Thread: any. */
+ * It checks the text only and opens nothing. Thread: any. */
 #ifndef BLOOMERY_SSTABLE_NAME_H
 #define BLOOMERY_SSTABLE_NAME_H
 

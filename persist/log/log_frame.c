@@ -1,4 +1,4 @@
-/* The search for frames behind a damaged place tries every byte offset. Random bytes would make it checksum up to a
+/* The search for frames after a damaged place tries every byte offset. Random bytes would make it checksum up to a
  * gigabyte at each offset. So the length of a long frame has its own checksum: at a wrong offset either the length is
  * small or this check fails. */
 #include "log_frame.h"

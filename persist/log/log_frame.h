@@ -65,7 +65,7 @@ struct log_frame {
 /* Writes what comes before the payload; returns its length. The frame is these bytes and the payload. */
 size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX]);
 
-/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is not there.
+/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is missing.
  */
 size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
                        struct log_frame *frame_out);
@@ -75,7 +75,7 @@ size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, ui
  * short frame. Otherwise 1. */
 size_t log_frame_skip(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence);
 
-/* The first valid frame at or behind `from` whose number is above `after`: its offset, and its length in `len_out`; or
+/* The first valid frame at or after `from` whose number is above `after`: its offset, and its length in `len_out`; or
  * `len` if there is none. Looks at every offset; zeros cost next to nothing. */
 size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint64_t salt, uint64_t after,
                       struct log_frame *frame_out, size_t *len_out);

@@ -322,7 +322,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
     return rc;
 }
 
-/* The next process went on from the records that have been read so far. */
+/* The next process continued from the records that have been read so far. */
 void log_history_process(void *ctx)
 {
     ((struct log_history *)ctx)->broken = false;

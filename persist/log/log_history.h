@@ -77,7 +77,7 @@ struct log_history_place {
     size_t index;
 };
 
-/* Returns the filter at that place and moves the place behind it; NULL behind the last one. The order is that of their
+/* Returns the filter at that place and moves the place after it; NULL after the last one. The order is that of their
  * first records. */
 const struct log_filter *log_history_next(const struct log_history *history, struct log_history_place *at);
 

@@ -43,11 +43,11 @@ enum log_control_kind {
                      * with a save that has this record */
     LOG_FILLED = 10, /* a filter with its contents: name, replaced_id, expires_ms, params, record (log_contents.h) */
     LOG_CLEAR_DATABASE = 11, /* all filters of one database are deleted: database; no id */
-    LOG_SWAP = 12,           /* two of the clients' numbers of databases stand for other ones now: swap; no id */
+    LOG_SWAP = 12,           /* two of the clients' numbers of databases represent other ones now: swap; no id */
     LOG_TURN = 13,           /* a part of a window takes a layer: layer, shape, turn (bloom_window.h) */
 };
 
-/* A client's number of a database and the internal one (database.h) that it stands for from now on. */
+/* A client's number of a database and the internal one (database.h) that it represents from now on. */
 struct log_database {
     unsigned number, database;
 };

@@ -1,5 +1,5 @@
 /* Writing. The file grows by zeros that are written, not by a hole: a store into a mapping cannot fail, so the space
- * has to be there before. A killed process leaves its stores in program order. So a state is written whole before its
+ * must be there before. A killed process leaves its stores in program order. So a state is written whole before its
  * frame, and replaces the older of two states. */
 #include "log_pending.h"
 #include "lock.h"

@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct pending_chunk) == PENDING_CHUNK_BYTES, "a chunk's s
 struct pending_place {
     uint64_t chunk; /* its number; 0: before the first */
     uint32_t used;  /* words of it, bytes in the stream of control records */
-    uint32_t run;   /* adds: the word behind the head of the run that goes on; 0: none does */
+    uint32_t run;   /* adds: the word after the head of the run that continues; 0: none does */
 };
 
 struct log_pending;
@@ -114,7 +114,7 @@ void log_pending_release(struct log_pending *pending);
 struct pending_head {
     uint64_t id;
     uint32_t layer;       /* and above its 10 bits the check of the head */
-    _Atomic uint32_t end; /* where the run ends, in words; 0: it goes on. Of the process alone */
+    _Atomic uint32_t end; /* where the run ends, in words; 0: it continues. Of the process alone */
 };
 #define PENDING_LAYER_BITS  10
 #define PENDING_ADD_WORDS   3
@@ -219,7 +219,7 @@ struct pending_state {
 };
 
 size_t pending_state_bytes(unsigned nstreams); /* of one, used */
-size_t pending_state_room(unsigned nstreams);  /* of one, with what is left free behind it */
+size_t pending_state_room(unsigned nstreams);  /* of one, with what is left free after it */
 uint64_t pending_chunks_at(unsigned nstreams); /* where the chunks begin */
 uint64_t pending_chunk_seed(uint64_t salt, unsigned stream, uint64_t number);
 

@@ -22,7 +22,7 @@ struct reading {
     struct pending_header header;
     struct pending_hold hold;
     struct pending_state *state;
-    struct pending_state *later; /* of a frame that is not in the log; NULL: there is none */
+    struct pending_state *later; /* of a frame that is not in the log; NULL: none */
     bool incomplete;             /* something of that frame is not here any more */
     struct chunk_ref *refs;
     size_t nrefs;
@@ -48,7 +48,7 @@ static bool state_is_valid(const struct reading *r, const struct pending_state *
 }
 
 /* Of the two states the one that goes with the frame. If the other one is of a later frame, which the log lost, all
- * that was in that one has to be here. */
+ * that was in that one must be here. */
 static int read_states(struct reading *r, uint64_t frame, uint64_t *newest_out, struct errbuf *err)
 {
     size_t bytes = pending_state_bytes(r->header.nstreams), room = pending_state_room(r->header.nstreams);
@@ -133,7 +133,7 @@ static int list_chunks(struct reading *r, struct errbuf *err)
     return rc;
 }
 
-/* 1: it is r->chunk; 0: there is none; -errno. */
+/* 1: it is r->chunk; 0: none; -errno. */
 static int load_chunk(struct reading *r, unsigned stream, uint64_t number)
 {
     const struct chunk_ref wanted = {stream, number, 0};
@@ -241,7 +241,7 @@ static int take_adds(struct reading *r, unsigned stream)
 
 /* ---- control records ---- */
 
-/* The next `len` bytes of the stream. 1, 0 (they are not there), -errno. */
+/* The next `len` bytes of the stream. 1, 0 (they are missing), -errno. */
 static int take_bytes(struct reading *r, struct pending_place *place, void *out, size_t len)
 {
     const uint32_t room = PENDING_CHUNK_WORDS * 8;

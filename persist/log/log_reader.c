@@ -66,7 +66,7 @@ static int take_frame(struct log_reader *r, const struct log_frame *frame, size_
     return LOG_OK;
 }
 
-/* The first frame behind `at` that says that frame `missing` had been on the disk; len if there is none. */
+/* The first frame after `at` that says that frame `missing` had been on the disk; len if there is none. */
 static size_t find_witness(const struct bytes *file, size_t at, const struct segment *segment, uint64_t missing)
 {
     struct log_frame frame;
@@ -98,7 +98,7 @@ static void find_next(struct log_reader *r, struct segment *segment, const struc
     r->expected = known < segment->limit ? known + 1 : segment->limit;
 }
 
-/* An invalid frame at `*at`. Moves on to where reading goes on, the end of the file in most cases. */
+/* An invalid frame at `*at`. Moves on to where reading continues, the end of the file in most cases. */
 static int pass_over(struct log_reader *r, struct segment *segment, const struct bytes *file, size_t *at,
                      struct errbuf *err)
 {
@@ -421,7 +421,7 @@ uint64_t log_reader_counted_before(const struct log_reader *r, uint64_t generati
     return process;
 }
 
-/* Reads a segment that has been verified once more and yields its frames from number `from` on. */
+/* Reads a segment that has been verified again and yields its frames from number `from` on. */
 static int read_again(struct log_reader *r, const struct segment *segment, uint64_t from,
                       int (*on_frame)(void *ctx, const struct log_frame *frame, struct errbuf *err), void *ctx,
                       struct errbuf *err)

@@ -6,7 +6,7 @@
  * Torn or damaged. After a crash unsynced frames may be missing in whole or in part: this is a torn tail, and the log
  * ends before it. An invalid frame is damage if the disk once had it: a later frame, a mark, the header of a later
  * segment, or the save says so. Damage is reported and stops the reading, unless the caller accepts the loss: then the
- * reader takes all valid frames, also those behind the damage.
+ * reader takes all valid frames, also those after the damage.
  *
  * Nothing on disk is changed, but by log_reader_keep_cut(). Lifetime: log_reader_open() to log_reader_close(). Thread:
  * "pool"; log_reader_adds() by many at a time. */
@@ -27,8 +27,8 @@ struct log_reader;
 
 enum log_on_damage {
     LOG_REFUSE,  /* ends the reading */
-    LOG_ACCEPT,  /* the loss is accepted: reading goes on behind it */
-    LOG_EXAMINE, /* reading goes on, to report all damage; nothing is accepted */
+    LOG_ACCEPT,  /* the loss is accepted: reading continues after it */
+    LOG_EXAMINE, /* reading continues, to report all damage; nothing is accepted */
 };
 
 struct log_reader_options {
@@ -63,7 +63,7 @@ struct log_reader_summary {
     uint64_t next_sequence; /* >= 1 */
     uint64_t next_control;  /* above all control records that were read; >= 1 */
     uint64_t synced;        /* frames up to this number are on the disk for certain */
-    uint64_t tail;          /* number of frames behind it: log_reader_tail() */
+    uint64_t tail;          /* number of frames after it: log_reader_tail() */
     uint64_t pending;       /* of these, the frames made of records that were pending when a process died */
 };
 

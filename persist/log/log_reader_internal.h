@@ -18,7 +18,7 @@ struct segment {
     uint64_t last; /* number of the last frame that was taken; 0: none */
     bool unused;   /* nothing of it ever came to the disk, not even its header */
     bool lost;     /* its header is damaged, and the loss was accepted */
-    bool gaps;     /* damage in it was skipped: a reader has to search for the frames */
+    bool gaps;     /* damage in it was skipped: a reader must search for the frames */
 };
 
 struct log_reader {
@@ -35,7 +35,7 @@ struct log_reader {
     size_t npending_files, pending_size;
     struct pending_found *pending; /* their contents */
     size_t npending;
-    uint64_t cut;  /* number of the segment with a torn tail; 0: there is none */
+    uint64_t cut;  /* number of the segment with a torn tail; 0: none */
     size_t cut_at; /* where it begins; summary.torn_bytes long */
 };
 
@@ -51,7 +51,7 @@ __attribute__((format(printf, 3, 4))) void log_report(struct log_reader *r, enum
  * -errno. */
 int log_find_segments(struct log_reader *r, struct errbuf *err);
 
-/* Reads the records that were pending when processes died, behind the last frame of the log: r->pending. LOG_OK or
+/* Reads the records that were pending when processes died, after the last frame of the log: r->pending. LOG_OK or
  * -errno. */
 int log_read_pending(struct log_reader *r,
                      int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
@@ -64,7 +64,7 @@ void log_path_in(const struct log_reader *r, const char *name, struct path *path
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
                      struct errbuf *err);
 
-/* Writes the torn tail of the segment, from byte `at` on, to a file beside it. 0 or -errno. */
+/* Writes the torn tail of the segment, from byte `at` on, to a file next to it. 0 or -errno. */
 int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at, size_t len, struct errbuf *err);
 
 size_t log_used_bytes(const struct bytes *file); /* up to the last that is not zero */

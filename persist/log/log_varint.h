@@ -11,7 +11,7 @@
 
 #define VARINT_MAX 10 /* bytes of the largest number */
 
-/* Writes at most VARINT_MAX bytes; returns where to go on. */
+/* Writes at most VARINT_MAX bytes; returns where to continue. */
 static inline unsigned char *varint_put(unsigned char *at, uint64_t value)
 {
     while (value >= 0x80) {
@@ -22,7 +22,7 @@ static inline unsigned char *varint_put(unsigned char *at, uint64_t value)
     return at;
 }
 
-/* Reads a number from [*at, end) and moves *at behind it. False, with nothing moved: it is cut off, does not fit 64
+/* Reads a number from [*at, end) and moves *at after it. False, with nothing moved: it is cut off, does not fit 64
  * bits, or is longer than it need be (so that there is one form of everything). */
 static inline bool varint_get(const unsigned char **at, const unsigned char *end, uint64_t *value_out)
 {

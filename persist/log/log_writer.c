@@ -227,7 +227,7 @@ int log_writer_rotate(struct log_writer *w, uint64_t *segment_out, struct errbuf
     return rc;
 }
 
-/* ---- frames once more ---- */
+/* ---- frames again ---- */
 
 /* The number of frames in the first `len` kept bytes. */
 static uint64_t count_kept(const struct log_writer *w, size_t len)
@@ -326,7 +326,7 @@ static size_t carried_of_one(const struct log_writer *w, struct origin *origin_o
     return at;
 }
 
-/* Frames of earlier processes go into segments that name the process, because a reader has to know it. */
+/* Frames of earlier processes go into segments that name the process, because a reader must know it. */
 static int rewrite_carried(struct log_writer *w, struct errbuf *err)
 {
     struct origin origin;

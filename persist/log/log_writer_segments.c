@@ -113,8 +113,8 @@ static void note_abandoned(struct log_writer *w, uint64_t number)
         w->abandoned.numbers[w->abandoned.count++] = number;
 }
 
-/* Its header says that all frames before `first` are on the disk, so they have to be. A number that was tried is not
- * used again: its file may be found after a crash, with or without what was written there, and does not matter then. */
+/* Its header says that all frames before `first` are on the disk, so they must be. A number that was tried is not used
+ * again: its file may be found after a crash, with or without what was written there, and does not matter then. */
 void writer_number_segment(struct log_writer *w, const struct origin *origin)
 {
     if (w->segment.header.number != 0 && w->segment.header.number != w->previous)

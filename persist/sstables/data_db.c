@@ -14,7 +14,7 @@
 #include "bytes.h"
 #include "slice.h"
 
-#define CHECKSUM   4               /* bytes behind each chunk */
+#define CHECKSUM   4               /* bytes after each chunk */
 #define INFO_MAX   ((size_t)65536) /* of what comes before the offsets of chunks; databases write some 100 bytes */
 #define LZ4_LENGTH 4               /* before an LZ4 block: its length before compression, little-endian */
 
@@ -24,7 +24,7 @@ static int damaged(struct errbuf *err, const char *component, const char *what)
     return SSTABLE_KEYS_DAMAGED;
 }
 
-/* ---- compressors: 0, or -EINVAL: these are not so many bytes ---- */
+/* ---- compressors: 0, or -EINVAL: these are not this many bytes ---- */
 
 static int decompress_lz4(const unsigned char *from, size_t n, unsigned char *to, size_t len)
 {

@@ -24,7 +24,7 @@ struct data_db {
     uint64_t size;   /* of the file */
     uint64_t length; /* before compression */
     int (*decompress)(const unsigned char *from, size_t n, unsigned char *to, size_t len);
-    size_t chunk_length, stored_from; /* compressed chunks of so many bytes or more are not compressed */
+    size_t chunk_length, stored_from; /* compressed chunks of this many bytes or more are not compressed */
     uint64_t nchunks, offsets;        /* offsets: their place in CompressionInfo.db */
     /* internal: the chunk in memory, `nchunks` if there is none */
     uint64_t chunk;

@@ -137,7 +137,7 @@ static int read_node(struct partitions_db *trie, uint64_t at, struct node *node)
     return 0;
 }
 
-/* How far before the node its child is; 0: there is none. */
+/* How far before the node its child is; 0: none. */
 static int read_distance(struct partitions_db *trie, const struct node *node, unsigned child, uint64_t *out)
 {
     unsigned bytes = (node->bits + 7) / 8;

@@ -35,7 +35,7 @@ struct partitions_db {
     bool backwards;
     /* internal */
     uint64_t visited;
-    struct partitions_step *steps; /* from the root to the current node, but for those whose last child was taken */
+    struct partitions_step *steps; /* from the root to the current node, except for those whose last child was taken */
     size_t nsteps, steps_size;
     unsigned char *pages; /* page i of the file is in slot i % PARTITIONS_PAGES, if it is there */
     uint64_t in_slot[PARTITIONS_PAGES];

@@ -28,7 +28,7 @@ struct sstable_keys {
     uint64_t n; /* keys of the index so far */
 };
 
-/* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before stand for series of formats with an index. */
+/* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before represent series of formats with an index. */
 bool sstable_has_trie(const struct sstable_name *name)
 {
     return name->bti || (name->version.len == 2 && name->version.ptr[0] == 'm' && name->version.ptr[1] >= 's');

@@ -15,7 +15,7 @@
 #define DELETIONS_MAX   100000
 #define PARTITIONS_MAX  (UINT64_C(1) << 48)
 
-/* Of the partitioner's name and the rate behind it. */
+/* Of the partitioner's name and the rate after it. */
 static int read_validation(const struct fsops *fs, int fd, uint64_t at, double *rate_out)
 {
     static const char end[] = "artitioner";
@@ -54,7 +54,7 @@ static int find_component(const struct fsops *fs, int fd, uint32_t type, uint64_
     return -EINVAL;
 }
 
-/* The numbers of partitions of each size, added up. The sizes rise, but for the first two. */
+/* The numbers of partitions of each size, added up. The sizes rise, except for the first two. */
 static int read_partitions(const struct fsops *fs, int fd, uint64_t at, uint64_t *partitions_out)
 {
     unsigned char head[4], buckets[BUCKETS_MAX * BUCKET];

@@ -27,7 +27,7 @@ static int pass_over(struct summary *summary, uint64_t len)
     return 0;
 }
 
-/* Cassandra 1.2 has them one behind the other: place, length, key. */
+/* Cassandra 1.2 has them one after the other: place, length, key. */
 static int pass_old_samples(struct summary *summary, uint32_t n)
 {
     unsigned char head[12];

@@ -7,9 +7,9 @@
  * page. With small pages direct writes were measured at 1.5 GB/s and reads at 1.0; with huge pages at 2.1 and 3.0, for
  * a fifth of the processor's time. One thread writes, since writes that extend a file exclude each other.
  *
- * A large file is read right into the layer's words, the header into the room in front of them: no copy, and no
- * buffers. Several threads read, because to them falls what costs more than all the rest: the kernel makes the pages
- * that it reads into. The owner follows them with the checksum. */
+ * A large file is read right into the layer's words, the header into the room before them: no copy, and no buffers.
+ * Several threads read, because to them falls what costs more than all the rest: the kernel makes the pages that it
+ * reads into. The owner follows them with the checksum. */
 #include "layer_file.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ void layer_io_deinit(struct layer_io *io)
     io->helper = NULL;
 }
 
-/* Mapped, not allocated: what is freed must leave the process, and has to begin with a huge page. */
+/* Mapped, not allocated: what is freed must leave the process, and must begin with a huge page. */
 static unsigned char *map_ring(size_t len)
 {
     unsigned char *raw = mmap(NULL, len + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -72,7 +72,7 @@ static unsigned char *map_ring(size_t len)
     return raw + lead;
 }
 
-/* What large files need: so many threads, if they can be had, */
+/* What large files need: this many threads, if they can be had, */
 static int get_helper(struct layer_io *io, unsigned nthreads)
 {
     if (!io->helper && io_helper_start(&io->helper, io->fs) != 0)

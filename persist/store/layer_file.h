@@ -54,7 +54,7 @@ int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_
 uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer);
 
 /* Reads `path` into the words of the layer, whose shape and checksum the file must have. 0, LAYER_UNUSABLE or -errno;
- * in all but the first case the words are undefined. The errbuf does not name the file. */
+ * in all except the first case the words are undefined. The errbuf does not name the file. */
 int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, uint64_t xxh3,
                struct errbuf *err);
 

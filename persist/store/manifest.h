@@ -21,7 +21,7 @@
 #include "file_name.h"
 
 #define MANIFEST_NAME     "MANIFEST"
-#define LOG_NOTE_NAME     "MANIFEST.log" /* beside it: the note of the log (log_note.h) */
+#define LOG_NOTE_NAME     "MANIFEST.log" /* next to it: the note of the log (log_note.h) */
 #define MANIFEST_MAGIC    "bloomery-manifest 1"
 #define MANIFEST_MAX_NAME 65535
 #define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 4096)
@@ -61,12 +61,12 @@ struct manifest_filter {
     uint64_t id;
     const char *name; /* its key (database.h) */
     size_t name_len;
-    uint64_t pack;        /* number of the pack that its layers are in, one behind the other; 0: files of their own */
+    uint64_t pack;        /* number of the pack that its layers are in, one after the other; 0: files of their own */
     uint64_t pack_offset; /* of the first layer in the pack */
     struct bloom_params params;
     enum bloom_variant variant;
     int64_t expires_ms;
-    uint64_t text_offset; /* where its lines are in the text: set by the parser, not looked at by the formatter */
+    uint64_t text_offset; /* where its lines are in the text: set by the parser, not checked by the formatter */
     size_t text_len;
     unsigned nlayers;
     struct manifest_layer layers[BLOOM_MAX_LAYERS];
@@ -79,7 +79,7 @@ void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct
 /* With the layers that there are: room for all is 64 KB. */
 void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from);
 
-/* The lines about the save as a whole: one for each of the clients' numbers of databases that stands for another one,
+/* The lines about the save as a whole: one for each of the clients' numbers of databases that represents another one,
  * ascending, and the last. */
 struct manifest_save {
     uint64_t number;   /* the highest number given out to a file, a pack or a save */
@@ -117,7 +117,7 @@ struct manifest_text {
 
 void manifest_text_deinit(struct manifest_text *text);
 
-/* Room for `more` bytes behind the text. 0 or -ENOMEM. */
+/* Room for `more` bytes after the text. 0 or -ENOMEM. */
 int manifest_text_reserve(struct manifest_text *text, size_t more);
 
 /* Each appends whole lines. 0 or -ENOMEM (nothing appended). */
@@ -173,7 +173,7 @@ struct manifest_parser {
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink);
 
 /* For records of filters out of the middle of a MANIFEST that has been verified as a whole, or out of the log; feeding
- * starts at a record's offset. Restarting goes on at another one. */
+ * starts at a record's offset. Restarting continues at another one. */
 void manifest_parser_init_at(struct manifest_parser *parser, const struct manifest_sink *sink, uint64_t offset);
 void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset);
 void manifest_parser_deinit(struct manifest_parser *parser);

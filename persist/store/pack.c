@@ -4,7 +4,7 @@
  *     4  version, 1
  *     4  0
  *
- * and goes on with records:
+ * and continues with records:
  *
  *     8  XXH3-64 of the rest of the record
  *     4  "BPR\x01"
@@ -199,7 +199,7 @@ static int find_window(struct pack_reader *reader, uint64_t number, struct pack_
 
 static int fill_window(struct pack_reader *reader, struct pack_window *window, uint64_t offset, size_t need)
 {
-    /* A leap fetches no more than it has to: the next one may lead anywhere. */
+    /* A leap fetches no more than necessary: the next one may lead anywhere. */
     uint64_t end = window->offset + window->len;
     bool follows = window->len > 0 && offset >= window->offset && offset <= end + PACK_WINDOW_BYTES;
     size_t len = follows || offset < PACK_WINDOW_BYTES ? PACK_WINDOW_BYTES : need > LEAP_BYTES ? need : LEAP_BYTES;

@@ -116,7 +116,7 @@ struct store_item {
 
 /* The filters of a save: all that next() yields. Filters of the last save that are not yielded are gone and are
  * removed, unless `keep_unlisted` or quarantined. The last item with an id counts: a filter that is renamed during the
- * walk is yielded again, a deleted one is yielded with a NULL filter. Adds may go on all the time. */
+ * walk is yielded again, a deleted one is yielded with a NULL filter. Adds may continue all the time. */
 struct store_source {
     int (*next)(void *ctx, struct store_item *item_out); /* 1, 0 at the end, -errno: the save fails */
     void (*release)(void *ctx, struct store_item *item); /* once per item yielded, in order */
@@ -126,8 +126,9 @@ struct store_source {
     int (*checkpoint)(void *ctx, struct store_checkpoint *checkpoint_out, struct errbuf *err);
     void (*wrote)(void *ctx, uint64_t bytes); /* after each write; may sleep to pace the save. NULL: no calls */
     void *ctx;
-    uint64_t pack_limit; /* filters of at most so many bytes of Filter.db files (and of 64 KB) go into packs; 0: none */
-    uint64_t memory;     /* for buffers, in bytes; less than STORE_MIN_MEMORY counts as that much */
+    uint64_t
+        pack_limit;  /* filters of at most this many bytes of Filter.db files (and of 64 KB) go into packs; 0: none */
+    uint64_t memory; /* for buffers, in bytes; less than STORE_MIN_MEMORY counts as that much */
     bool keep_unlisted;
 };
 
@@ -144,7 +145,7 @@ struct store_save_summary {
  * previous one stays, and the new files have been removed. The next save writes the filters again; the source need not
  * remember which were dirty. STORE_IN_DOUBT: the same, but after a crash now a start may find the failed save instead.
  *
- * Adds may go on: the saved filter contains every item whose add had returned when the filter was yielded. A layer's
+ * Adds may continue: the saved filter contains every item whose add had returned when the filter was yielded. A layer's
  * item count is read after its bits and is never below the items in them: it may include items that were added during
  * the write. Memory, whatever the filters' size: at most the source's `memory`, and 100 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
@@ -183,8 +184,8 @@ bool store_has_bits(struct store *store, uint64_t id);
 
 /* Reads them into the filter, which has the layers that it had then, and their words (bloom_resident.h). 0;
  * STORE_NOT_FOUND: the last save does not have it; STORE_DAMAGED: its file is damaged or unreadable; or a temporary
- * -errno (-ENOMEM, -EMFILE): it may be read later. In all but the first case the words are undefined. Takes its time:
- * not on a loop. */
+ * -errno (-ENOMEM, -EMFILE): it may be read later. In all except the first case the words are undefined. Takes its
+ * time: not on a loop. */
 int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
     __attribute__((warn_unused_result));
 

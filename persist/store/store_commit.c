@@ -220,7 +220,7 @@ static void fill_header(struct commit *commit)
     struct store *store = save->store;
     struct manifest_save *header = &commit->made.save;
 
-    /* A save has a number of its own also when it has written no filter: it is known by it. */
+    /* A save has its own number also when it has written no filter: it is known by it. */
     header->number = store_new_number(store);
     header->log = save->checkpoint.log;
     header->control = save->checkpoint.control;

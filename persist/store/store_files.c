@@ -130,7 +130,7 @@ int store_sync_filters(struct store *store, struct errbuf *err)
 
 /* ---- removing ---- */
 
-/* 0: it is not there any more. */
+/* 0: it is missing any more. */
 static int remove_file(struct store *store, const struct file_name *name, struct errbuf *err)
 {
     struct path path;

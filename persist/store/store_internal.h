@@ -2,7 +2,7 @@
  *
  *     store.c         answers queries              store_write.c       writes single filters outside of saves
  *     store_open.c    opens and closes a store     store_save.c        walks the source of a save
- *     store_load.c    loads the filters            store_kept.c        looks at the files that a save keeps
+ *     store_load.c    loads the filters            store_kept.c        checks the files that a save keeps
  *     store_reading.c reads bits, at any time      store_commit.c      makes a save valid
  *     store_files.c   makes and removes files      store_quarantine.c  keeps the files of filters that were given up
  *     store_sweep.c   looks after unnamed files    store_pack.c        keeps the table of packs
@@ -74,7 +74,7 @@ struct store {
     struct packs packs;
     uint64_t saved_mark;      /* number of the mark in `filters`; 0: none */
     bool in_doubt;            /* the last save failed at its last step */
-    struct file_list doubted; /* its files: they have to stay until the doubt has ended */
+    struct file_list doubted; /* its files: they must stay until the doubt has ended */
     _Atomic uint64_t number;  /* the highest one handed out */
     _Atomic uint64_t next_id;
 

@@ -1,4 +1,4 @@
-/* A save looks at the files that it keeps. The next start cannot use a removed or truncated file of the last save, but
+/* A save checks the files that it keeps. The next start cannot use a removed or truncated file of the last save, but
  * its bits are in memory: the save writes its filters again. A file whose length is right is taken as good: its bytes
  * were checked when they were read, or were written by this process. */
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "store_reading.h"
 #include "store_save.h"
 
-/* The first lost file stands for all in the report. */
+/* The first lost file represents all in the report. */
 static void note_lost(struct save *save, const struct file_name *name, const char *how)
 {
     struct lost_files *lost = &save->lost;
@@ -25,7 +25,7 @@ static void note_lost(struct save *save, const struct file_name *name, const cha
     snprintf(lost->first, sizeof(lost->first), FILTERS_DIR "/%s %s", file, how);
 }
 
-/* A file that cannot be looked at cannot be counted on either. */
+/* A file that cannot be checked cannot be counted on either. */
 static bool is_whole(struct save *save, const struct file_name *name, uint64_t bytes)
 {
     struct fs_stat st;

@@ -18,7 +18,7 @@
 #define LOAD_AT_ONCE 256 /* filters that a thread takes, and */
 #define LOAD_SHARES  64  /* no more than this part of what is left */
 
-/* A pack that is not there, or cannot be read: it would be a line in the log for each filter in it. */
+/* A pack that is missing, or cannot be read: it would be a line in the log for each filter in it. */
 struct lost_pack {
     uint64_t number, filters;
     struct errbuf names; /* of the first ones */
@@ -31,7 +31,7 @@ struct loading {
     struct store *store;
     struct bloom_pool *pool;
     const struct store_loader *loader;
-    atomic_size_t next;     /* entry to be loaded; behind the entries, slots of what store_write() has written */
+    atomic_size_t next;     /* entry to be loaded; after the entries, slots of what store_write() has written */
     atomic_int rc;          /* the first failure of the loading as a whole */
     struct errbuf *err;     /* its text; written by the thread that set `rc` */
     struct lost_pack *lost; /* under the store's lock */
@@ -140,7 +140,7 @@ static int try_filter(struct loadee *loadee, struct errbuf *err)
     return rc;
 }
 
-/* False: it has to be reported by itself. */
+/* False: it must be reported by itself. */
 static bool note_lost(struct loading *loading, uint64_t pack, const char *name, const struct errbuf *reason)
 {
     struct lost_pack *lost = loading->lost;

@@ -200,7 +200,7 @@ static int visit_any(void *ctx, const char *name)
     return 1;
 }
 
-/* One sync has to cover everything, and links have to reach. */
+/* One sync must cover everything, and links must reach. */
 static int check_devices(struct store *store, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;

@@ -97,7 +97,7 @@ void packs_count(struct store *store)
     }
 }
 
-/* A pack that cannot be looked at is reported when its filters are loaded. */
+/* A pack that cannot be checked is reported when its filters are loaded. */
 void packs_measure(struct store *store)
 {
     struct fs_stat st;

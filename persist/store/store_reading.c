@@ -30,7 +30,7 @@ void bits_reader_deinit(struct bits_reader *reader)
     pack_reader_deinit(&reader->packs);
 }
 
-/* Layers are one behind the other. */
+/* Layers are one after the other. */
 static int read_packed_layer(struct bits_reader *reader, const struct manifest_filter *record,
                              const struct bloom_layer_view *view, unsigned i, uint64_t offset, bool *pack_is_lost_out,
                              struct errbuf *err)

@@ -58,8 +58,8 @@ static int add_entry(struct save *save, const struct index_entry *entry, struct 
     return rc;
 }
 
-/* The record of this id that this save has written holds no more; its files are superseded but for those of `by` (may
- * be NULL). */
+/* The record of this id that this save has written holds no more; its files are superseded except for those of `by`
+ * (may be NULL). */
 static int drop_record(struct save *save, uint64_t id, const struct manifest_filter *by, struct errbuf *err)
 {
     struct index_entry *entry = index_get(&save->next, id);

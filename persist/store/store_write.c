@@ -322,7 +322,7 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
     struct written *written = written_new(id, record, len, WRITTEN_PUBLISHED);
     int rc = -ENOMEM;
     if (written) {
-        free(table_remove(store, id)); /* the same record once more */
+        free(table_remove(store, id)); /* the same record again */
         rc = table_add(store, written);
     }
     if (rc != 0) {

@@ -14,7 +14,7 @@
 #include "lock.h"
 
 struct inlet_link {
-    struct inlet_link *next; /* internal; after a take: the one put next, NULL behind the last */
+    struct inlet_link *next; /* internal; after a take: the one put next, NULL after the last */
 };
 
 struct inlet {
@@ -32,7 +32,7 @@ static inline bool inlet_put(struct inlet *inlet, struct inlet_link *link)
     return before == NULL;
 }
 
-/* All links in the order of their puts; NULL: there are none. Thread: one at a time. */
+/* All links in the order of their puts; NULL: none. Thread: one at a time. */
 static inline struct inlet_link *inlet_take(struct inlet *inlet)
 {
     struct inlet_link *newest = atomic_exchange(&inlet->newest, NULL), *oldest = NULL;

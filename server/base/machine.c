@@ -23,7 +23,7 @@ static uint64_t read_limit(const char *dir, const char *file, uint64_t most)
     return found && bytes > 0 && bytes < most ? bytes : most;
 }
 
-/* The least limit of a group and its parents. Those above a container's own group are not there. */
+/* The least limit of a group and its parents. Those above a container's own group are missing. */
 static uint64_t limit_of(const char *mount, const char *group, const char *file, uint64_t most)
 {
     char dir[PATH_MAX];

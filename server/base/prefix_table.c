@@ -56,7 +56,7 @@ struct prefix_entry *prefix_table_find(const struct prefix_table *table, const c
     return entry && entry->len == len ? entry : NULL;
 }
 
-/* The entries behind `at` that begin with its string get `parent` in the place of `old`. */
+/* The entries after `at` that begin with its string get `parent` instead of `old`. */
 static void give_parent(struct prefix_table *table, size_t at, struct prefix_entry *old, struct prefix_entry *parent)
 {
     const struct prefix_entry *entry = table->sorted[at];

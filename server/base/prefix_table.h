@@ -30,7 +30,7 @@ void prefix_table_remove(struct prefix_table *table, struct prefix_entry *entry)
 /* Frees the array. */
 void prefix_table_deinit(struct prefix_table *table);
 
-/* The equal entry; NULL: there is none. */
+/* The equal entry; NULL: none. */
 struct prefix_entry *prefix_table_find(const struct prefix_table *table, const char *name, size_t len);
 
 /* The longest entry that `name` begins with, or NULL; its ancestors are the others. */

@@ -182,11 +182,11 @@ int command_find(struct slice name);
 const struct command *command_find_sub(const struct command *command, struct slice name);
 
 /* The row that the words from `first` on would call: the subcommand's row if the command has subcommands and more than
- * one word is given. NULL: there is none. */
+ * one word is given. NULL: none. */
 const struct command *command_find_called(const struct resp_command *words, size_t first);
 
 /* The place of the first key of a MIGRATE whose words begin at `first`, and `*last_out` that of the last one. It has
- * one key, which may be the empty name; or an empty word in its place, and keys behind the option KEYS. A password may
+ * one key, which may be the empty name; or an empty word in its place, and keys after the option KEYS. A password may
  * be "KEYS", too. */
 size_t command_migrate_keys(const struct resp_command *words, size_t first, size_t *last_out);
 
@@ -196,7 +196,7 @@ static inline bool command_arity_fits(const struct command *row, size_t nwords)
     return row->arity >= 0 ? nwords == (size_t)row->arity : nwords >= (size_t)-row->arity;
 }
 
-/* The row for "name" or "name|subname", NULL if there is none. */
+/* The row for "name" or "name|subname", or NULL. */
 const struct command *command_find_full(struct slice name);
 
 /* Whether the row is in the ACL category, given without '@'; ASCII case is ignored. */

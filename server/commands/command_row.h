@@ -47,12 +47,12 @@ enum {
 /* The words that nobody else may read (secrets.h). */
 enum command_secrets {
     SECRETS_NONE,
-    SECRETS_ALL,        /* all behind its name */
-    SECRETS_OF_HELLO,   /* behind the version, but SETNAME with its name */
+    SECRETS_ALL,        /* all after its name */
+    SECRETS_OF_HELLO,   /* after the version, but SETNAME with its name */
     SECRETS_OF_MIGRATE, /* behind AUTH and AUTH2 */
     SECRETS_OF_SETTINGS,
     SECRETS_OF_CALL,         /* as in the command that follows */
-    SECRETS_OF_CALL_BY_USER, /* the same, behind a user's name */
+    SECRETS_OF_CALL_BY_USER, /* the same, after a user's name */
 };
 
 /* The reply of COMMAND follows from the row alone, so a row also holds fields that only clients read. Flags, categories

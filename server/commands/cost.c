@@ -53,9 +53,9 @@
     UINT64_C(30) /* two buckets are looked through: CF.MEXISTS of 1,000 items in 750 layers 20,800,000 */
 #define EVICTED      UINT64_C(25) /* a fingerprint is moved on */
 #define EVICTED_AFAR UINT64_C(150)
-#define SLOT_LOOKED_AT                                                                                         \
-    UINT64_C(30) /* by a compaction: CF.COMPACT of four layers of 1 MB, 14,680,064 slots with those looked at, \
-                    63,000,000 */
+#define SLOT_LOOKED_AT                                                                                       \
+    UINT64_C(30) /* by a compaction: CF.COMPACT of four layers of 1 MB, 14,680,064 slots with those checked, \
+                    \ 63,000,000 */
 
 #define CACHE_BYTES  (UINT64_C(2) << 20)
 #define MEMORY_BYTES (UINT64_C(32) << 20)
@@ -349,7 +349,7 @@ static uint64_t cost_of_tested(const struct cost_filter *filter, size_t items)
     return items * item + batches * layers * LAYER_BATCH;
 }
 
-/* The pages that so many items meet for the first time. */
+/* The pages that this many items meet for the first time. */
 static uint64_t take_pages(uint64_t *pages, const struct cost_filter *filter, size_t items)
 {
     uint64_t taken = least(times(items, filter->k), *pages);

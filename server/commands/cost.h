@@ -35,7 +35,7 @@ enum cost_by {
     COST_BY_MADE,    /* a new filter, if there is none */
     COST_BY_LAYERS,  /* each layer */
     COST_BY_INFO,    /* each layer; with a field its bits, too */
-    COST_BY_CLEARED, /* each layer, the bits that are looked at, and a new filter */
+    COST_BY_CLEARED, /* each layer, the bits that are checked, and a new filter */
     COST_BY_FOUND,   /* items times the layers of all filters that are named */
     COST_BY_USERS,   /* the users and their rules */
     COST_BY_DELETED, /* of a cuckoo filter: items in each layer, and a compaction */
@@ -65,7 +65,7 @@ struct cost_filter {
     uint64_t slots;      /* of all layers */
     uint64_t holes;      /* deletions before it is compacted by itself */
     uint64_t holes_then; /* and after that */
-    bool compacting;     /* changes go on with a compaction */
+    bool compacting;     /* changes continue with a compaction */
     unsigned most;       /* layers with which a command adds nothing (cf-max-expansions); to be set by the caller */
 };
 
@@ -88,12 +88,12 @@ enum cost_by cost_by(const struct command *row);
  * compared; 0: it may use all names. */
 uint64_t cost_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns);
 
-/* What a call with so many items costs more than its words. `made`: the filter that it makes if there is none. Changes
- * `filter` as the call may do. */
+/* What a call with this many items costs more than its words. `made`: the filter that it makes if there is none.
+ * Changes `filter` as the call may do. */
 uint64_t cost_of_filter(const struct command *row, struct cost_filter *filter, size_t items,
                         const struct cost_filter *made);
 
-/* BF.INFO of a filter with so many layers and bytes; the bits are counted or not. */
+/* BF.INFO of a filter with this many layers and bytes; the bits are counted or not. */
 uint64_t cost_of_info(uint64_t layers, uint64_t bytes, bool counts_bits);
 
 #endif

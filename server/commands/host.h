@@ -30,7 +30,7 @@ bool host_alone(struct server *server, void (*run)(void *ctx), void *ctx);
 /* Runs the commands of a transaction; each writes its reply. */
 void command_run_queue(struct command_ctx *ctx, const struct transaction *tx);
 
-/* server->clients.pause.what has changed: this worker looks at it now, the others soon if `all`. */
+/* server->clients.pause.what has changed: this worker checks it now, the others soon if `all`. */
 void command_pause_changed(struct command_ctx *ctx, bool all);
 
 /* ---- waiting ---- */
@@ -79,8 +79,8 @@ void command_over_limit(struct command_ctx *ctx, const char *why);
 unsigned host_connections(const struct server *server, unsigned worker);
 unsigned host_blocked(const struct server *server, unsigned worker);
 
-/* Users have been changed or deleted: the workers look at their clients soon, and disconnect those whose user is gone
- * or may not use their channels any more. Thread: any. */
+/* Users have been changed or deleted: the workers check their clients soon, and disconnect those whose user is gone or
+ * may not use their channels any more. Thread: any. */
 void host_users_changed(struct server *server);
 
 /* Whether the workers have done that for all earlier changes. Thread: any. */

@@ -20,7 +20,7 @@ void secrets_begin(struct secrets *secrets, const struct command *row, const str
     }
 }
 
-/* How many words behind an option are secret however they read; 0: it brings no secret. */
+/* How many words after an option are secret however they read; 0: it brings no secret. */
 static size_t hidden_behind(enum command_secrets kind, struct slice option)
 {
     if (slice_is(option, "AUTH"))
@@ -50,7 +50,7 @@ static bool is_behind_auth(struct secrets *secrets, size_t at, size_t i)
     }
     if (!is_option(secrets->kind, at, word)) {
         bool is_behind = secrets->behind;
-        /* HELLO shows its version and a name: another word may be a password behind a mistyped AUTH. */
+        /* HELLO shows its version and a name: another word may be a password after a mistyped AUTH. */
         secrets->behind = is_behind || secrets->kind == SECRETS_OF_HELLO;
         return is_behind;
     }
@@ -65,7 +65,7 @@ static bool has_secret(const struct config_row *setting)
     return !setting || setting->flags & CONFIG_SECRET || setting->type == CONFIG_USERS;
 }
 
-/* CONFIG SET name value name value ... A password with a space in it puts words of it in the place of a name. */
+/* CONFIG SET name value name value ... A password with a space in it puts words of it instead of a name. */
 static bool is_of_settings(const struct secrets *secrets, size_t at, size_t i)
 {
     const struct config_row *before = at > 2 ? config_find(resp_arg(secrets->words, i - 1)) : NULL;

@@ -21,7 +21,7 @@ struct secrets {
     size_t first;  /* the word with the command's name: another one than 0 for a command in a command (ACL DRYRUN) */
     size_t names;  /* words of its name */
     size_t hidden; /* with AUTH: words before this one are hidden, however they read */
-    bool behind;   /* with AUTH: there was one, and no other option since; HELLO: behind the version or a name */
+    bool behind;   /* with AUTH: there was one, and no other option since; HELLO: after the version or a name */
 };
 
 /* `row`: of the command; NULL: it has no secrets. The words must stay as they are meanwhile. */

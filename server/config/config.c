@@ -337,7 +337,7 @@ int config_check(const struct config *cfg, enum config_source source, struct err
         return refuse_together("cluster-announce-hostname", source,
                                "argument must be a host's name of at most 255 letters, digits, '-', '_' and '.'",
                                "must be a host's name of at most 255 letters, digits, '-', '_' and '.'", err);
-    /* Otherwise every add that has to create its filter would fail. */
+    /* Otherwise every add that must create its filter would fail. */
     if (bloom_size_plan((uint64_t)cfg->filters.initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
         char text[ERRBUF_SIZE + 64];
 
@@ -379,7 +379,7 @@ static void append_words(struct buf *out, const struct slice *values, size_t n)
     }
 }
 
-/* `user`: each line adds to the value, but for an empty one. */
+/* `user`: each line adds to the value, except for an empty one. */
 static void append_user(const struct config *cfg, const struct config_row *row, const struct slice *values, size_t n,
                         struct buf *out)
 {

@@ -75,7 +75,7 @@ enum bf_layout { BF_LAYOUT_NA, BF_LAYOUT_REDISBLOOM };
 #define CONFIG_FIELD_USERS         char * /* lines, "name rule rule ...", words quoted as in a file */
 
 /* The C type of a field is that of its setting's type. Strings are NUL-terminated and never NULL; a password is bytes,
- * of which any may be NUL, with a NUL behind them. */
+ * of which any may be NUL, with a NUL after them. */
 struct config {
 #define PART(part) struct config_##part {
 #define END(part) \
@@ -127,7 +127,7 @@ enum {
     CONFIG_TLS = 1 << 4,        /* certificates, rules of TLS or keys are made from it: a change reads files */
     CONFIG_HIDDEN = 1 << 5,     /* unknown to CONFIG GET and CONFIG SET */
     CONFIG_SEVERAL = 1 << 6, /* CONFIG_WORD: several, in any order; the value has bit i - 1 for word i, and word 0 alone
-                              * stands for none of them */
+                                represents none of them */
     CONFIG_OR_SHARE = 1 << 7, /* bytes, "20%", or "auto": config_share() */
     CONFIG_LISTEN = 1 << 8,   /* a change opens and closes listening sockets */
 };
@@ -185,7 +185,7 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* The bytes that a setting with CONFIG_OR_SHARE stands for, where its percentage is one of `whole`. Not for
+/* The bytes that a setting with CONFIG_OR_SHARE represents, where its percentage is one of `whole`. Not for
  * CONFIG_AUTO.
  */
 #define CONFIG_SHARE (UINT64_C(1) << 63) /* ored to a percentage, 1..100, in place of bytes */
@@ -219,7 +219,7 @@ struct config_line {
 int config_line_split(struct slice in, struct config_line *line_out, struct errbuf *err);
 void config_line_deinit(struct config_line *line);
 
-/* Appends a word as such a line has it, quoted where it has to be. */
+/* Appends a word as such a line has it, quoted where it must be. */
 void config_print_word(struct slice word, struct buf *out);
 
 /* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets in clear. */

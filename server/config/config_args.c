@@ -32,7 +32,7 @@ static bool read_action(const char *arg, enum config_action *action_out)
     return true;
 }
 
-/* Applies `--name value ...` at argv[*i], or `--name=value`; moves *i behind it. `values` has room for all of argv. */
+/* Applies `--name value ...` at argv[*i], or `--name=value`; moves *i after it. `values` has room for all of argv. */
 static int read_option(struct config *cfg, struct config_merge *merge, int argc, char *const *argv, int *i,
                        struct slice *values, struct errbuf *err)
 {

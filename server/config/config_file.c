@@ -137,7 +137,7 @@ static bool is_include(struct slice name)
     return name.len == 7 && strncasecmp(name.ptr, "include", 7) == 0;
 }
 
-/* Takes the next line, without its end. False: there is none. */
+/* Takes the next line, without its end. False: none. */
 static bool next_line(struct slice *text, struct slice *line_out)
 {
     if (text->len == 0)
@@ -173,7 +173,7 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
     errbuf_set(err, "%s; likewise %s", first, names);
 }
 
-/* Whether something behind the name begins as a comment does. */
+/* Whether something after the name begins as a comment does. */
 static bool has_comment(const struct config_line *line)
 {
     for (size_t i = 1; i < line->nwords; i++)

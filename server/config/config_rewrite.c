@@ -115,7 +115,7 @@ static bool write_lines(struct rewrite *rw, struct slice text)
                 write_setting(rw, (size_t)(row - rw->rows));
                 rw->last_line[row - rw->rows] = SIZE_MAX; /* written */
             }
-            continue; /* a setting's last line is elsewhere, or an include behind this line could override it */
+            continue; /* a setting's last line is elsewhere, or an include after this line could override it */
         }
         buf_append(rw->out, line.ptr, line.len);
         if (ended)

@@ -34,7 +34,7 @@ enum config_fault {
     FAULT_NO_MEMORY,
 };
 
-/* CONFIG SET reads values on an event loop. None that makes sense has so many bytes. */
+/* CONFIG SET reads values on an event loop. None that makes sense has this many bytes. */
 #define CONFIG_VALUE_MAX 65536
 
 /* Writes the value on FAULT_NONE only and does not free the old one. CONFIG_OUTPUT_LIMITS keeps the classes that the

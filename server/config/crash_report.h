@@ -20,13 +20,13 @@
 
 #include "log.h"
 
-/* Reports to `log`, which has to live on. `program`: the name and the version, for ever valid. Libraries that are
- * loaded later have no names in traces. */
+/* Reports to `log`, which must live on. `program`: the name and the version, forever valid. Libraries that are loaded
+ * later have no names in traces. */
 void crash_report_start(const struct log *log, const char *program);
 
 extern _Thread_local const char *crash_last_command; /* internal */
 
-/* Notes that this thread runs a command from now on. `name` is for ever valid. */
+/* Notes that this thread runs a command from now on. `name` is forever valid. */
 static inline void crash_note_command(const char *name)
 {
     crash_last_command = name;

@@ -105,7 +105,7 @@ int log_reopen(struct log *log, struct errbuf *err)
     fd = open_file(log->path, err);
     if (fd < 0)
         return fd;
-    /* Atomic for threads that are writing: the descriptor stays, the file behind it changes. */
+    /* Atomic for threads that are writing: the descriptor stays, the file after it changes. */
     if (dup3(fd, log->fd, O_CLOEXEC) < 0) {
         status = -errno;
         errbuf_set(err, "log file '%s': %s", log->path, strerror(-status));
@@ -167,7 +167,7 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
     return (size_t)len;
 }
 
-/* All behind the message. */
+/* All after the message. */
 static void write_end(char out[128], enum log_format format, uint64_t left_out)
 {
     char note[96] = "";

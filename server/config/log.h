@@ -18,7 +18,7 @@
  * outside 0x20..0x7e become \xHH. (The caller makes sure that a message holds no secret.)
  *
  * Messages that clients can cause repeatedly go through log_limited(), which bounds the lines in a window of time and
- * reports the number left out. A line that cannot be written (disk full) is counted and lost; the daemon goes on.
+ * reports the number left out. A line that cannot be written (disk full) is counted and lost; the daemon continues.
  *
  * Lifetime: the caller's storage, log_init() to log_deinit(). Thread: log_write(), log_limited(), log_reopen() and the
  * level: any; init and deinit: alone. */
@@ -46,7 +46,7 @@ enum log_level {
 enum log_format { LOG_TEXT, LOG_LOGFMT, LOG_JSON };
 
 /* The state of one bounded kind of message, shared by the threads that write it: at most `lines` in each window of
- * `seconds`. Zero-initialise all but these two. */
+ * `seconds`. Zero-initialise all except these two. */
 struct log_limit {
     unsigned lines;            /* 1..65535 */
     unsigned seconds;          /* 1 and more */
@@ -67,7 +67,7 @@ struct log {
     struct log_limits limits;
     /* internal */
     _Atomic int level, format;
-    int fd;     /* never changes: log_reopen() puts another file behind it */
+    int fd;     /* never changes: log_reopen() puts another file after it */
     char *path; /* NULL for the standard error */
     bool journal, terminal, colour;
     _Atomic uint64_t lost;

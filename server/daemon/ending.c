@@ -132,11 +132,12 @@ static void tell_lost(struct main_loop *ml, const struct errbuf *err)
 
 /* ---- the end ---- */
 
-/* The save at the end, in two parts: the earlier changes while clients are still served, then behind the gate the few
+/* The save at the end, in two parts: the earlier changes while clients are still served, then after the gate the few
  * later ones. */
 static bool save_at_the_end(struct main_loop *ml, int64_t most_ms, struct errbuf *err)
 {
-    if (saver_run_final(ml->server->persistence->saver, most_ms, err) >= 0) /* SAVER_BUSY: it goes on behind the gate */
+    if (saver_run_final(ml->server->persistence->saver, most_ms, err) >=
+        0) /* SAVER_BUSY: it continues after the gate */
         return true;
     log_warning(&ml->server->log, "the last save failed: %s", err->text);
     return false;
@@ -149,7 +150,7 @@ static bool log_may_do(struct main_loop *ml, const struct shutdown_request *requ
 }
 
 /* Behind the gate, where nothing changes any more: whether the daemon may end. `save`: the first part of the last save
- * has succeeded, or goes on. `wanted`: a save was tried. */
+ * has succeeded, or continues. `wanted`: a save was tried. */
 static bool finish(struct main_loop *ml, const struct shutdown_request *request, bool save, bool wanted,
                    struct errbuf *err)
 {

@@ -146,7 +146,7 @@ static void warn_of_missing(struct server *server, const struct processors_missi
             log_warning(&server->log, "%s", missing->texts[i].text);
 }
 
-/* Reads the arguments. Returns -1 to go on, or the exit status. */
+/* Reads the arguments. Returns -1 to continue, or the exit status. */
 static int read_arguments(struct config *config, int argc, char **argv, struct config_start *start)
 {
     struct errbuf err = {""};

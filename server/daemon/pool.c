@@ -24,7 +24,7 @@ static void wait_for_end(void *end)
     lock_wait_for(end);
 }
 
-/* Tests whether so many threads can exist, by starting and ending them. */
+/* Tests whether this many threads can exist, by starting and ending them. */
 static int rehearse(unsigned n, uv_thread_t *threads)
 {
     sem_t end;

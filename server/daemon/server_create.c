@@ -188,7 +188,7 @@ static int start_pool(struct server *server, struct errbuf *err)
     return status;
 }
 
-/* Reads the certificates, for as long as the sockets are not there yet. */
+/* Reads the certificates, for as long as the sockets are missing yet. */
 static int start_tls(struct server *server, struct errbuf *err)
 {
     struct tls_context *context;
@@ -284,7 +284,7 @@ static int start_workers(struct server *server, struct errbuf *err)
     return status;
 }
 
-/* Before the sockets and the pidfile exist, which an end has to remove. */
+/* Before the sockets and the pidfile exist, which an end must remove. */
 static int start_signals(struct server *server, struct errbuf *err)
 {
     (void)err;
@@ -384,8 +384,8 @@ static const struct part {
     {PARTS_WORKERS, "threads", start_workers, NULL},
     {PARTS_DATA, "readers", NULL, destroy_readers},             /* nobody waits for bits any more */
     {PARTS_DAEMON, "sstable-dir", create_scans, destroy_scans}, /* as the saver, and while there are all loops */
-    {PARTS_DATA, "expirer", NULL, destroy_expirer},             /* while those are there who are told of what it does */
-    {PARTS_DAEMON, "web", create_web, destroy_web},             /* while there is what it shows */
+    {PARTS_DATA, "expirer", NULL, destroy_expirer}, /* while those are there who are informed of what it does */
+    {PARTS_DAEMON, "web", create_web, destroy_web}, /* while there is what it shows */
     {PARTS_DAEMON, "signals", start_signals, NULL},
     {PARTS_DAEMON, "sockets", create_sockets, NULL},
 };

@@ -21,8 +21,8 @@ struct supervisor {
 void supervisor_init(struct supervisor *supervisor);
 void supervisor_deinit(struct supervisor *supervisor);
 
-/* The start goes on: the supervisor waits for another minute. `percent` (0..100) of the data are loaded. Called often;
- * sends something every few seconds. */
+/* The start continues: the supervisor waits for another minute. `percent` (0..100) of the data are loaded. Called
+ * often; sends something every few seconds. */
 void supervisor_loading(struct supervisor *supervisor, int64_t now_ms, unsigned percent);
 
 /* The start is done: the data are loaded. */

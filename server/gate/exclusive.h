@@ -2,8 +2,8 @@
  *
  * A connection requests such a section and waits. All workers are called to a gate. When the last one has arrived, the
  * workers one after another give a turn to their connections with requests, for some milliseconds in all, and then all
- * go on. A request that comes while the gate gathers shares it; a connection without a turn gets one at the next gate.
- * Ordinary commands pay nothing for this.
+ * continue. A request that comes while the gate gathers shares it; a connection without a turn gets one at the next
+ * gate. Ordinary commands pay nothing for this.
  *
  * Deferred commands that read or change filters run in threads of the pool and do not stand at the gate. They are
  * counted: the gate gathers when none is running, and one that is deferred meanwhile starts after the gate. With one

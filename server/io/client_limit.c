@@ -24,7 +24,7 @@ static unsigned class_of(uint64_t held)
     return bits < CLIENT_LIMIT_SIZES ? bits : CLIENT_LIMIT_SIZES - 1;
 }
 
-/* The class of the largest client that may be closed; 0: there is none. */
+/* The class of the largest client that may be closed; 0: none. */
 static unsigned largest_of(const struct client_limit *limit)
 {
     return limit->used ? 63 - (unsigned)__builtin_clzll(limit->used) : 0;

@@ -37,7 +37,7 @@ struct client_limit {
     void (*close)(struct client_size *client, uint64_t all, uint64_t most);
     struct conn_link of[CLIENT_LIMIT_SIZES]; /* of[i]: clients that hold at least 2^(i-1) and less than 2^i bytes */
     uint64_t used;                           /* bit i: of[i] is not empty */
-    uint64_t look_at;                        /* when its clients hold more it looks at all of them */
+    uint64_t look_at;                        /* when its clients hold more it checks all of them */
 };
 
 /* close() closes a client, because all clients hold `all` bytes and `most` are allowed; it notes 0 bytes for it. */
@@ -47,7 +47,7 @@ void client_limit_init(struct client_limit *limit, struct server *server, unsign
 /* The bytes that the client holds now, without what an idle one takes. 0 when it is closed, or must not be. */
 void client_limit_note(struct client_limit *limit, struct client_size *client, size_t held);
 
-/* Looks at all clients, and closes some of its own if it has to. Not from within a command of a client. */
+/* Looks at all clients, and closes some of its own if it must. Not from within a command of a client. */
 void client_limit_look(struct client_limit *limit);
 
 /* The same at the end of an iteration, if it is time. */

@@ -272,7 +272,7 @@ static __attribute__((noinline, cold)) void count_tls_memory(struct conn *conn)
     count_memory(conn, conn->io->calls->conn_size + idle, held);
 }
 
-/* When it is closed: a deferred command goes on until it notices, and its memory counts, but there is no client to
+/* When it is closed: a deferred command continues until it notices, and its memory counts, but there is no client to
  * close for it. */
 static void count_closed(struct conn *conn)
 {

@@ -1,11 +1,11 @@
 /* conn: one client connection: its socket, its unprocessed input, and its unsent replies.
  *
- * A connection can wait for something while its loop goes on: conn_wait() names the reason, conn_ready() takes it away.
- * While there is any reason nothing is read from it and none of its commands run; what had been read before is kept.
- * When the last reason is gone it gets its turn in the loop's next round. A turn is bounded in bytes (INPUT_READ_SIZE)
- * and in time (turns.h), so that no connection's backlog keeps the others waiting. The loop notices a client that
- * disconnects while it waits: immediately if its connection breaks. A client that has closed its sending side may still
- * want its replies; after CONN_HALF_CLOSED_MS it counts as disconnected.
+ * A connection can wait for something while its loop continues: conn_wait() names the reason, conn_ready() takes it
+ * away. While there is any reason nothing is read from it and none of its commands run; what had been read before is
+ * kept. When the last reason is gone it gets its turn in the loop's next round. A turn is bounded in bytes
+ * (INPUT_READ_SIZE) and in time (turns.h), so that no connection's backlog keeps the others waiting. The loop notices a
+ * client that disconnects while it waits: immediately if its connection breaks. A client that has closed its sending
+ * side may still want its replies; after CONN_HALF_CLOSED_MS it counts as disconnected.
  *
  * Lifetime: conn_open() to conn_close(); the memory is freed in the last close callback, after a deferred command of
  * it has come back. Thread: the owning loop's. */
@@ -35,7 +35,7 @@ enum conn_wait {
     CONN_WAITS_UNSUBSCRIBE = 1 << 6, /* it is closed and ends its subscriptions in turns */
     CONN_WAITS_HANDSHAKE = 1 << 7,   /* its TLS handshake is not done: nothing is sent either (conn_tls.h) */
     CONN_WAITS_FILTER = 1 << 8,      /* its command needs bits that are being read */
-    CONN_WAITS_MEMORY = 1 << 9,      /* bits are leaving memory, so that there is room for what it needs */
+    CONN_WAITS_MEMORY = 1 << 9,      /* bits are being evicted, so that there is room for what it needs */
 };
 
 #define CONN_HALF_CLOSED_MS 1000
@@ -52,7 +52,7 @@ enum conn_life {
 
 /* A parsed command that could not run yet, or not to its end. Its bytes are the first `len` of the kept input. */
 struct conn_pending {
-    struct resp_span *spans; /* malloc'ed; NULL: there is none */
+    struct resp_span *spans; /* malloc'ed; NULL: none */
     size_t argc;
     size_t base; /* offset of the command in those bytes, behind empty requests */
     size_t len;
@@ -64,7 +64,7 @@ struct conn_input {
     size_t len;
     size_t size;
     struct conn_pending pending;
-    bool held;           /* kept input could run but for waits, unread replies, or the end of its turn */
+    bool held;           /* kept input could run except for waits, unread replies, or the end of its turn */
     int64_t eof_seen_ms; /* time at which the end was noticed during a wait, before it was read; 0: not */
 };
 

@@ -2,8 +2,8 @@
  *
  * Input is read into the loop's arena, and commands run from there. The rest (the beginning of a command, or commands
  * that may not run yet) is copied to a buffer of the connection. While the rest is small, it is copied back to the
- * arena in front of the next read, so that commands that have been taken in stay in place. Only a large command is
- * collected in the connection's own buffer. */
+ * arena before the next read, so that commands that have been taken in stay in place. Only a large command is collected
+ * in the connection's own buffer. */
 #include "conn.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static void over_input_limit(struct conn *conn)
 
 /* ---- reading ---- */
 
-/* The place behind the kept input, which is copied into the arena. */
+/* The place after the kept input, which is copied into the arena. */
 static char *arena_space(struct conn *conn)
 {
     struct input *input = &conn->io->input;
@@ -112,11 +112,11 @@ static char *arena_space(struct conn *conn)
     return space + conn->input.len;
 }
 
-/* Returns the place and size of the next read. It is in the loop's arena, behind the kept input (which is copied
- * there), if that and the current command are small. Otherwise it follows the kept input in the connection's own
- * buffer, which doubles with the bytes that have arrived, up to the needs of the current argument. So the announcement
- * of a large argument costs the server nothing. A read takes at most that argument and one piece of the usual size,
- * because input behind a large command must not keep other clients waiting. */
+/* Returns the place and size of the next read. It is in the loop's arena, after the kept input (which is copied there),
+ * if that and the current command are small. Otherwise it follows the kept input in the connection's own buffer, which
+ * doubles with the bytes that have arrived, up to the needs of the current argument. So the announcement of a large
+ * argument costs the server nothing. A read takes at most that argument and one piece of the usual size, because input
+ * after a large command must not keep other clients waiting. */
 static char *read_space(struct conn *conn, size_t *size_out, bool *own_out)
 {
     size_t needs = conn->input.len ? resp_parser_needs(&conn->input.parser) : 0;

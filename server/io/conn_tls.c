@@ -14,7 +14,7 @@ _Static_assert(TLS_READ_SIZE + TLS_RECORD_MAX <= INPUT_READ_SIZE, "what is recei
 struct conn_tls {
     struct tls_stream *stream;
     struct buf unsent; /* records that the kernel has not taken */
-    char *early;       /* `early_len` bytes that came behind the handshake; NULL: none */
+    char *early;       /* `early_len` bytes that came after the handshake; NULL: none */
     size_t early_len;
     bool begun; /* the first bytes of the handshake have come */
     bool ended; /* the client sends nothing more */
@@ -137,7 +137,7 @@ static void fail_plain(struct conn *conn)
     fail(conn, "TLS", "it does not speak TLS, which this port (tls-port) expects");
 }
 
-/* The handshake is done: the connection goes on as any other. `early`: what came behind it. */
+/* The handshake is done: the connection continues as any other. `early`: what came after it. */
 static void complete(struct conn *conn, const char *early, size_t len)
 {
     struct conn_tls *tls = conn->tls;
@@ -205,7 +205,7 @@ bool conn_tls_over_time(struct conn *conn)
 
 /* ---- receiving ---- */
 
-/* The next bytes of the network: those that came behind the handshake, or the socket's. As recv(). */
+/* The next bytes of the network: those that came after the handshake, or the socket's. As recv(). */
 static ssize_t receive_records(struct conn *conn, size_t size)
 {
     struct conn_tls *tls = conn->tls;

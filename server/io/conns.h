@@ -1,4 +1,4 @@
-/* conns: all connections of a loop: the parts that they share, the end of an iteration, what is looked at ten times a
+/* conns: all connections of a loop: the parts that they share, the end of an iteration, what is checked ten times a
  * second, and the end.
  *
  * Thread: the loop's. */
@@ -7,7 +7,7 @@
 
 #include "io.h"
 
-/* Sets up *io, which is zero-initialised, but for what needs a loop. 0 or -ENOMEM; conns_deinit() in any case. */
+/* Sets up *io, which is zero-initialised, except for what needs a loop. 0 or -ENOMEM; conns_deinit() in any case. */
 int conns_init(struct io *io, struct server *server, unsigned index, const struct io_calls *calls);
 void conns_deinit(struct io *io);
 

@@ -29,7 +29,7 @@ void input_deinit(struct input *input);
 /* Copies the settings. */
 void input_refresh(struct input *input, const struct config *config);
 
-/* Whether the arena has space for one read behind `before` kept bytes. If not, the caller has all commands answered and
+/* Whether the arena has space for one read after `before` kept bytes. If not, the caller has all commands answered and
  * sets input->used to 0. */
 static inline bool input_has_space(const struct input *input, size_t before)
 {

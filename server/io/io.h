@@ -3,7 +3,7 @@
  * An iteration of the loop: the input of all readable connections is read and run. At the end of the iteration each
  * connection's replies leave in one write, and the loop is offline for RCU while it sleeps in poll.
  *
- * Thread: the loop's, but for what is atomic. */
+ * Thread: the loop's, except for what is atomic. */
 #ifndef BLOOMERY_IO_H
 #define BLOOMERY_IO_H
 

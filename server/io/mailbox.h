@@ -27,7 +27,7 @@ struct message {
 
 enum notice {
     NOTICE_PUBLISHED,  /* the hub has messages for clients of the loop (push.h) */
-    NOTICE_PUBLISHERS, /* publishers that wait may go on (push.h) */
+    NOTICE_PUBLISHERS, /* publishers that wait may continue (push.h) */
     NOTICE_CLIENTS,    /* its largest client may have to be closed (client_limit.h) */
     NOTICE_GATE,       /* it is called to the gate (exclusive.h) */
     NOTICE_CHANGES,    /* there are changes for clients with CLIENT TRACKING ON BCAST */
@@ -80,7 +80,7 @@ bool mailbox_is_noticed(const struct mailbox *mailbox, enum notice notice);
 /* Wakes the loop. Never fails. */
 void mailbox_wake(struct mailbox *mailbox);
 
-/* Takes all messages, the oldest first; NULL: there are none. */
+/* Takes all messages, the oldest first; NULL: none. */
 struct message *mailbox_take(struct mailbox *mailbox);
 
 static inline struct message *mailbox_next(const struct message *message)

@@ -8,7 +8,7 @@
  * so that fast publishers cannot fill the memory. Events of filters, which have no publishing client, do not wait; when
  * there are too many, their subscribers are disconnected.
  *
- * Thread: the loop's, but for push_wake(). */
+ * Thread: the loop's, except for push_wake(). */
 #ifndef BLOOMERY_PUSH_H
 #define BLOOMERY_PUSH_H
 

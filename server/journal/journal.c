@@ -36,7 +36,7 @@ bool journal_refuses(const struct journal *j)
            atomic_load_explicit(&j->changes.incomplete, memory_order_relaxed);
 }
 
-/* Signalled behind the lock, which the log thread needs when it wakes. */
+/* Signalled after the lock, which the log thread needs when it wakes. */
 void journal_wake(struct journal *j, bool urgent)
 {
     lock_take(&j->lock);
@@ -45,7 +45,7 @@ void journal_wake(struct journal *j, bool urgent)
     pthread_cond_signal(&j->thread.wake);
 }
 
-/* The log thread says that it sleeps and then looks once more at what there is; here it is the other way round. */
+/* The log thread says that it sleeps and then looks again at what there is; here it is the other way round. */
 void journal_poke(struct journal *j, unsigned worker)
 {
     struct journal_slot *slot = &j->slots[worker];
@@ -189,7 +189,7 @@ void journal_record(struct journal *j, bool on)
     atomic_store(&j->state.records, on);
 }
 
-/* At one moment: all records come behind the break. A later save contains every unrecorded change that was made under
+/* At one moment: all records come after the break. A later save contains every unrecorded change that was made under
  * the registry's mutex. It also contains the bits of unrecorded adds, since it waits for their loops. */
 void journal_switch(struct journal *j, bool on)
 {

@@ -1,8 +1,8 @@
 /* journal: the log in the server. It takes adds from the workers and changes from the registry, and writes them to the
- * disk in a thread of its own.
+ * disk in its own thread.
  *
  * A worker records an add in its ring (journal_ring.h) before it sets the bits. Changes of the registry and growth go
- * into one queue (journal_controls.h), in their true order, before anybody can see them. Rings and queue lie in a
+ * into one queue (journal_controls.h), in their true order, before anybody can see them. Rings and queue are in a
  * mapped file (log_pending.h), so a process that is killed loses no record.
  *
  * The log thread works in rounds. A round writes the records of the queue and the rings as one frame. No frame has an
@@ -13,7 +13,7 @@
  * to the noted ends
  *
  * A save makes up for changes that the log lacks, because it was switched off or because there was no memory. LOG_BREAK
- * marks the place: the control records behind it are valid only with a save that began later.
+ * marks the place: the control records after it are valid only with a save that began later.
  *
  * A caller that waits for the disk takes a ticket: the number of the next round to begin. That round, or an earlier
  * one, has all changes that the calling thread has made or seen.
@@ -65,7 +65,7 @@ struct journal_start {
     uint64_t generation;     /* as in log_writer.h */
     unsigned nrings;         /* one per worker */
 
-    /* Called by the log thread. Each must be quick and must not call the journal, but for journal_reason(). */
+    /* Called by the log thread. Each must be quick and must not call the journal, except for journal_reason(). */
     void (*barrier)(void *ctx);                                    /* takes the registry's mutex and gives it back */
     void (*announce)(void *ctx, unsigned worker, uint64_t ticket); /* the ticket's round is on the disk */
     void (*has_room)(void *ctx, unsigned worker);                  /* the worker's ring is no longer full */
@@ -85,7 +85,7 @@ void journal_destroy(struct journal *journal);
 
 /* ---- what is recorded ---- */
 
-/* Switches recording on or off at the start: the log goes on behind the records that were found. */
+/* Switches recording on or off at the start: the log continues after the records that were found. */
 void journal_record(struct journal *journal, bool on);
 bool journal_records(const struct journal *journal);
 
@@ -110,7 +110,7 @@ struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
 /* The operations of a struct bloom_journal whose ctx is the adding worker's ring, and whose id is the entry's. */
 extern const struct bloom_journal_ops journal_ops;
 
-/* The same for cuckoo filters: the log says nothing of their growth, which the same adds make once more. */
+/* The same for cuckoo filters: the log says nothing of their growth, which the same adds make again. */
 extern const struct bloom_journal_ops journal_cuckoo_ops;
 
 /* Whether there is room for the contents of a small filter. Not while the waiting control records have reached their
@@ -127,11 +127,11 @@ void journal_note(struct journal *journal, const struct log_control *control);
 
 /* ---- tickets ---- */
 
-/* Called by the loop of worker i at the end of each iteration: wakes the log thread if it has to take new records. */
+/* Called by the loop of worker i at the end of each iteration: wakes the log thread if it must take new records. */
 void journal_poke(struct journal *journal, unsigned worker);
 
-/* Called by the loop of worker i: the ticket for which `replies` replies have to wait under `always`. announce()
- * follows. 0: they need not wait. */
+/* Called by the loop of worker i: the ticket for which `replies` replies must wait under `always`. announce() follows.
+ * 0: they need not wait. */
 uint64_t journal_ticket(struct journal *journal, unsigned worker, size_t replies);
 
 /* A ticket under any policy, for WAITAOF: its round begins without delay. */
@@ -151,7 +151,7 @@ bool journal_refuses(const struct journal *journal);
 void journal_reason(struct journal *journal, struct errbuf *reason_out);
 
 /* Whether the waiting records of worker i, or the waiting control records, have reached their limit, so that writers
- * have to wait. has_room() follows. */
+ * must wait. has_room() follows. */
 bool journal_is_full(struct journal *journal, unsigned worker);
 
 /* Between the two calls the log thread takes no records, so that all records of this time are in one frame. With the
@@ -188,7 +188,7 @@ int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf
  * with a text: somebody has removed one, and no save that does without it has been committed yet. Blocks. */
 int journal_look(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The first segment that has to stay with the save that began with `segment`. */
+/* The first segment that must stay with the save that began with `segment`. */
 uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
 
 /* A save that keeps the segments from `segment` on has been committed: the others are deleted. Blocks. */

@@ -33,7 +33,7 @@ int controls_reserve(struct journal_controls *controls, size_t bytes) __attribut
 int controls_put(struct journal_controls *controls, const struct log_control *control)
     __attribute__((warn_unused_result));
 
-/* The place behind the last record. */
+/* The place after the last record. */
 struct pending_place controls_end(const struct journal_controls *controls);
 
 /* Frees the chunks of the records before that place, which are in the log. */

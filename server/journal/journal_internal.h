@@ -98,7 +98,7 @@ struct journal_looks {
 
 /* The part of the log that is still needed. */
 struct journal_extent {
-    uint64_t oldest; /* segment; 0: there is none */
+    uint64_t oldest; /* segment; 0: none */
     uint64_t lost;   /* the highest segment that was found missing, ever; 0: none */
     uint64_t current;
     uint64_t cut_written; /* info.written at the beginning of the log as it is now */
@@ -132,7 +132,7 @@ struct journal_pace {
     int64_t retry_us;
     uint64_t served; /* replies whose rounds are done */
     int64_t returns_until_us;
-    int64_t look_us; /* when to look at the files */
+    int64_t look_us; /* when to check the files */
 };
 
 struct journal {
@@ -188,7 +188,7 @@ int journal_failure(const struct journal *journal, struct errbuf *err);
 
 void journal_wake(struct journal *journal, bool urgent);
 
-/* A file of the log is lost: a save has to make up for it. The log thread's. */
+/* A file of the log is lost: a save must make up for it. The log thread's. */
 void journal_lost(struct journal *journal, const struct errbuf *what);
 
 #endif

@@ -80,7 +80,7 @@ static inline size_t ring_queued(const struct journal_ring *ring)
     return (size_t)(atomic_load_explicit(&ring->added, memory_order_acquire) - taken);
 }
 
-/* The end of the ring: behind all records that were added before the call. */
+/* The end of the ring: after all records that were added before the call. */
 struct ring_mark {
     const struct pending_chunk *chunk; /* NULL: there has been no add */
     uint32_t used;
@@ -98,7 +98,7 @@ struct ring_run {
 struct ring_run ring_peek(struct journal_ring *ring, const struct ring_mark *mark);
 void ring_done(struct journal_ring *ring, size_t n);
 
-/* The place behind the last record taken; and, for the producer, behind the last one added. */
+/* The place after the last record taken; and, for the producer, after the last one added. */
 struct pending_place ring_taken(const struct journal_ring *ring);
 struct pending_place ring_end(const struct journal_ring *ring);
 

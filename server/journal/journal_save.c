@@ -1,4 +1,4 @@
-/* What saves ask of the log: a new segment to begin with, which segments have to stay, and that others go. */
+/* What saves ask of the log: a new segment to begin with, which segments must stay, and that others go. */
 #include <errno.h>
 #include <inttypes.h>
 

@@ -14,7 +14,7 @@
 #define GATHER_US      20000  /* what comes within this time shares a frame, when nobody waits for it */
 #define SYNC_US        900000 /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
-#define LOOK_US        500000 /* between looks at the files */
+#define LOOK_US        500000 /* between checks of the files */
 #define MARK_US        200000 /* so long after a sync without a record the log is marked as synced up to its end */
 #define RETURN_SHARE   4      /* of the time of a sync that those whom the last one has served may take to come back, */
 #define RETURN_FAST_US 100    /* or this, but no longer than a sync; */
@@ -461,7 +461,7 @@ static void wait_until(struct journal *j, int64_t until_us)
         lock_wait(&j->thread.wake, &j->lock);
 }
 
-/* Under the lock. Says that it sleeps, and looks again before it does: whoever has something looks at that afterwards.
+/* Under the lock. Says that it sleeps, and looks again before it does: whoever has something checks that afterwards.
  */
 static enum due sleep_until_due(struct journal *j)
 {

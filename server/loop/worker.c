@@ -30,7 +30,7 @@ struct call_message {
 static void run_call(struct message *message, bool ending)
 {
     struct call_message call = *(struct call_message *)message;
-    (void)ending; /* each call looks at io.stopping */
+    (void)ending; /* each call checks io.stopping */
     free(message);
     call.run(call.worker, call.arg);
 }

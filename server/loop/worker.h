@@ -66,7 +66,7 @@ int worker_post(struct worker *worker, void (*run)(struct worker *worker, void *
 /* Makes the worker finish its commands and then stand still until the gate opens: for the last save, which must see
  * every acknowledged add. */
 struct worker_gate {
-    sem_t passed; /* each worker posts it when it arrives and when it goes on */
+    sem_t passed; /* each worker posts it when it arrives and when it continues */
     sem_t open;   /* posted for each worker */
     bool ends;    /* decided before it opens: the workers end here, without running another command */
 };

@@ -1,6 +1,6 @@
 /* effects: passes changes of whole filters (created, loaded, deleted, expired, renamed, given an expiry) on to the
  * parts of the server that need them. It is the registry's one listener; a new consumer gets a line here, and no
- * command has to care.
+ * command must care.
  *
  * Thread: effects_attach(): after loading, before the workers start. The consumers run under the registry's mutex
  * (registry_effect.h). */

@@ -25,7 +25,7 @@
 #define LOOK_AT_ONCE  512  /* names of a step of the sweep */
 #define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
 #define PATIENCE_MS   1000 /* after so long, and */
-#define MISSES        3    /* so many rounds in a row, nothing more can leave */
+#define MISSES        3    /* this many rounds in a row, nothing more can leave */
 #define FEW           16   /* of more than four times as many the oldest quarter leaves at most */
 #define PAUSE_MS      10   /* between two of them */
 #define RETRY_MS      1000 /* after a round that was stuck */
@@ -41,7 +41,7 @@ uint64_t residency_high_water(const struct config *config)
 /* Passes over the registry, in their order. */
 enum mercy {
     GENTLE,        /* filters used in the last minute stay */
-    SECOND_CHANCE, /* they stay once more; the next time only if they were used again */
+    SECOND_CHANCE, /* they stay again; the next time only if they were used again */
     ONLY_CHANCE,   /* the next time */
     NONE,          /* everything goes */
 };
@@ -185,7 +185,7 @@ static uint64_t step(struct sweep *sweep, uint64_t need, enum mercy mercy)
     return bytes;
 }
 
-/* Bytes that have to leave, for the limit and for the readers that wait. */
+/* Bytes that must leave, for the limit and for the readers that wait. */
 static uint64_t bytes_over(struct residency *res, bool gently, bool *over_out)
 {
     struct server *server = res->server;

@@ -253,7 +253,7 @@ static int replay_log(struct load *load)
 }
 
 /* 0: there has been no log, so that a save without one says so. One of which nothing is left is not that: the save that
- * accepts the loss has to begin a segment, or the next start misses the same ones again. */
+ * accepts the loss must begin a segment, or the next start misses the same ones again. */
 static uint64_t oldest_segment(const struct load *load)
 {
     const struct log_reader_summary *read = &load->log_summary;
@@ -384,7 +384,7 @@ static int open_for_clients(struct load *load)
     bloom_pool_set_limits(server->pool, config->filters.max_filter_bytes, config->memory.maxmemory);
     bloom_pool_set_overshoot(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
     atomic_store_explicit(&server->persistence->load.active, false, memory_order_release);
-    /* The next start must not meet the damaged part, and need not look at expired filters again. */
+    /* The next start must not meet the damaged part, and need not check expired filters again. */
     if (load->log_summary.damages || load->replay_summary.left_out ||
         (server_journal(server) && atomic_load(&server->persistence->load_expired)))
         saver_start(server->persistence->saver, true);

@@ -1,6 +1,6 @@
 /* load: fills the registry at the start, from the files of the last save and then from the log.
  *
- * It runs in a thread of its own. Meanwhile the workers answer -LOADING to commands that touch filters.
+ * It runs in its own thread. Meanwhile the workers answer -LOADING to commands that touch filters.
  *
  * Thread: the main thread, except load_report(). */
 #ifndef BLOOMERY_LOAD_H

@@ -61,7 +61,7 @@ struct replay_summary {
     uint64_t created;     /* filters */
     uint64_t adds;        /* replayed */
     uint64_t counted;     /* of these, the adds that the save had not counted */
-    uint64_t left_out;    /* filters whose name is taken, and impossible layers: a save has to replace the log */
+    uint64_t left_out;    /* filters whose name is taken, and impossible layers: a save must replace the log */
     uint64_t ignored;     /* adds to filters that are gone */
     uint64_t unjoined;    /* control records that are valid only with a save that was not made (LOG_BREAK) */
     uint64_t quarantined; /* adds to quarantined filters: the log is kept for them */

@@ -1,6 +1,6 @@
 /* residency: evicts the bits of filters from memory, and reads them back from the disk.
  *
- * Bits leave memory only when the last save has them (evict.c). With lazy-load a start leaves them on the disk. Threads
+ * Bits are evicted only when the last save has them (evict.c). With lazy-load a start leaves them on the disk. Threads
  * of its own ("readers") read them back; a filter answers no query until its bits are complete and their checksum is
  * right. A filter with a damaged file is quarantined, as at a start.
  *
@@ -45,7 +45,7 @@ static inline bool residency_some_evicted(const struct server *server)
 /* A wait for the bits of some filters, which are pinned until residency_wait_free(). */
 struct residency_wait;
 
-/* Room for so many names. `done` is called once, by any thread, when all of them have been tried; not before
+/* Room for this many names. `done` is called once, by any thread, when all of them have been tried; not before
  * residency_wait_begin() has returned true. NULL: no memory. */
 struct residency_wait *residency_wait_create(struct server *server, size_t most, void (*done)(void *ctx), void *ctx);
 
@@ -89,7 +89,7 @@ uint64_t residency_high_water(const struct config *config);
 struct residency_info {
     uint64_t evicted;       /* filters whose bits are not in memory */
     uint64_t evicted_bytes; /* of these bits */
-    uint64_t evictions;     /* filters whose bits have left memory since the start */
+    uint64_t evictions;     /* filters whose bits have been evicted since the start */
     uint64_t reloads;       /* filters whose bits were read back */
     uint64_t reload_bytes;  /* of these bits */
     uint64_t failed;        /* of the reads: damaged files */

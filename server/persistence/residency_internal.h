@@ -20,7 +20,7 @@ struct reading {
     char name[];
 };
 
-/* The thread that has bits leave memory, in rounds (evict.c). */
+/* The thread that has bits are evicted, in rounds (evict.c). */
 struct evictor {
     pthread_t thread;
     pthread_cond_t press; /* another round is to begin */
@@ -58,7 +58,7 @@ struct residency {
     _Atomic uint64_t evictions, reloads, reload_bytes, failed;
 };
 
-/* Reserves so many bytes for the caller, as soon as they fit. Waits until evictions have made room, or no more can;
+/* Reserves this many bytes for the caller, as soon as they fit. Waits until evictions have made room, or no more can;
  * `gently`: filters used lately stay. False: the bytes do not fit, and nothing is reserved. Thread: a reader, offline.
  */
 bool evict_for(struct residency *residency, uint64_t bytes, bool gently);

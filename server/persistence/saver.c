@@ -23,7 +23,7 @@
 #include "lock.h"
 
 #define RETRY_DELAY_MS 5000 /* between attempts by rules when saving fails, as in Redis */
-#define LOOK_MS        500  /* between looks at the data directory */
+#define LOOK_MS        500  /* between checks of the data directory */
 #define ATTEMPTS       3    /* of one save, while others remove files of the log */
 
 /* The saves so far. */
@@ -495,7 +495,7 @@ int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err)
         status = ask_and_wait(saver, until_ms, err);
     lock_give(&saver->lock);
     if (status != SAVER_BUSY)
-        atomic_store(&saver->hurry, false); /* when it failed the process may go on */
+        atomic_store(&saver->hurry, false); /* when it failed the process may continue */
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* saver: saves the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. A thread of
- * its own saves, so a save of any size holds up no client. saver_states.h has its states.
+/* saver: saves the data directory: on request, by the `save <seconds> <changes>` rules, and at shutdown. Its own thread
+ * saves, so a save of any size delays no client. saver_states.h has its states.
  *
  * Thread: any, except where noted. */
 #ifndef BLOOMERY_SAVER_H
@@ -41,7 +41,7 @@ int saver_run(struct saver *saver, struct errbuf *err);
 int saver_run_next(struct saver *saver, struct errbuf *err);
 
 /* As saver_run_next(), at the end of the process and without save-rate-limit. `most_ms` above 0 bounds the wait:
- * SAVER_BUSY then means that the save goes on. */
+ * SAVER_BUSY then means that the save continues. */
 int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err);
 
 /* Starts a save when a rule or the log wants one. The main thread calls it a few times a second. */

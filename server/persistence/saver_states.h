@@ -24,8 +24,8 @@ enum saver_event {
 
 static const struct state_row saver_rows[] = {
     {SAVER_IDLE, SAVER_ASK, SAVER_ASKED},                       /* The thread is woken. */
-    {SAVER_IDLE, SAVER_SCHEDULE, SAVER_ASKED},                  /* Nothing has to be waited for. */
-    {SAVER_IDLE, SAVER_STOP, SAVER_ENDED},                      /* The thread leaves at once. */
+    {SAVER_IDLE, SAVER_SCHEDULE, SAVER_ASKED},                  /* Nothing to wait for. */
+    {SAVER_IDLE, SAVER_STOP, SAVER_ENDED},                      /* The thread leaves immediately. */
     {SAVER_ASKED, SAVER_SCHEDULE, SAVER_ASKED_TWICE},           /* The caller was promised a save of its own. */
     {SAVER_ASKED, SAVER_BEGIN, SAVER_RUNNING},                  /* The thread saves, without the lock. */
     {SAVER_ASKED, SAVER_STOP, SAVER_ENDED},                     /* A save that has not begun is dropped. */

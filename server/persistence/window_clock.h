@@ -31,7 +31,7 @@ struct window_clock_now {
     int64_t unix_us; /* time of day */
 };
 
-/* The clock's lead over the time since the boot, by this note; NULL: there is none. */
+/* The clock's lead over the time since the boot, by this note; NULL: none. */
 int64_t window_clock_ahead(const struct window_clock_note *note, const struct window_clock_now *now);
 
 #define WINDOW_CLOCK_NAME "CLOCK"

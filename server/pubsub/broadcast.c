@@ -222,7 +222,7 @@ void broadcast_change(struct broadcast *hub, struct slice name, uint64_t author)
 
 /* ---- delivery ---- */
 
-/* Of the changes that are not by `left_out`. ptr NULL without memory; len 0: there are none. */
+/* Of the changes that are not by `left_out`. ptr NULL without memory; len 0: none. */
 static struct slice list_names(const struct changes *changes, uint64_t left_out, struct buf *space)
 {
     struct reply reply = {.buf = space, .version = 3};

@@ -28,7 +28,7 @@
 struct broadcast;
 struct broadcast_client;
 
-/* Creates a hub for loops 0..nloops-1. `wake(ctx, loop)` is called under the hub's lock when the loop has to call
+/* Creates a hub for loops 0..nloops-1. `wake(ctx, loop)` is called under the hub's lock when the loop must call
  * broadcast_deliver(); it must be quick, must not fail and must not call the hub. 0 or -ENOMEM. */
 int broadcast_create(struct broadcast **hub_out, unsigned nloops, void (*wake)(void *ctx, unsigned loop), void *ctx);
 void broadcast_destroy(struct broadcast *hub); /* all clients must be gone. NULL is fine */
@@ -41,7 +41,7 @@ bool broadcast_has_clients(const struct broadcast *hub); /* one load */
  * not want to be told. */
 void broadcast_change(struct broadcast *hub, struct slice name, uint64_t author);
 
-/* A number that stands for the client whose command the thread runs now, if that client does not want to be told of its
+/* A number that represents the client whose command the thread runs now, if that client does not want to be told of its
  * own changes; 0 otherwise. It reaches changes that are made below the commands, where no client is known. */
 uint64_t broadcast_author(void);
 void broadcast_set_author(uint64_t author);
@@ -69,7 +69,7 @@ struct slice broadcast_client_prefix(const struct broadcast_client *client, size
 /* Whether one of its prefixes begins with `prefix`, or `prefix` with it: the first such one. */
 bool broadcast_overlaps(const struct broadcast_client *client, struct slice prefix, struct slice *with_out);
 
-size_t broadcast_client_bytes(const struct broadcast_client *client); /* memory, but for what is shared */
+size_t broadcast_client_bytes(const struct broadcast_client *client); /* memory, except for what is shared */
 
 /* ---- delivery: the loop's thread ---- */
 

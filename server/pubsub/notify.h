@@ -1,7 +1,7 @@
 /* notify: keyspace events: changes of filters, published to channels as in Redis.
  *
  * The setting notify-keyspace-events selects the events (notify_flags.h). The thread that causes an event queues it,
- * which is quick, because it may hold the registry's mutex. A thread of its own publishes the queue in order, because a
+ * which is quick, because it may hold the registry's mutex. Its own thread publishes the queue in order, because a
  * publisher may have to match many patterns or to wait for a loop with a full inbox. docs/EVENTS.md lists the events.
  *
  * While the setting is empty, or no client subscribes to any channel, an event costs one or two loads. The queue is

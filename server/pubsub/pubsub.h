@@ -39,7 +39,7 @@ struct pubsub_client;
 
 enum pubsub_kind { PUBSUB_CHANNEL, PUBSUB_PATTERN, PUBSUB_SHARD, PUBSUB_MONITOR, PUBSUB_KINDS };
 
-/* Creates a hub for loops 0..nloops-1. The hub calls `wake(ctx, loop)`, under its locks, when the loop has to call
+/* Creates a hub for loops 0..nloops-1. The hub calls `wake(ctx, loop)`, under its locks, when the loop must call
  * pubsub_woken(); `wake` must be quick, must not fail and must not call the hub. 0 or -ENOMEM. */
 int pubsub_create(struct pubsub **hub_out, unsigned nloops, void (*wake)(void *ctx, unsigned loop), void *ctx);
 
@@ -68,7 +68,7 @@ int pubsub_subscribe(struct pubsub_client *client, enum pubsub_kind kind, struct
 int pubsub_unsubscribe(struct pubsub_client *client, enum pubsub_kind kind, struct slice name);
 
 /* Ends the oldest subscription of the kind and calls `ended(ctx, name)` with its name, valid during the call. False:
- * there is none. */
+ * none. */
 bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind,
                              void (*ended)(void *ctx, struct slice name), void *ctx);
 
@@ -135,8 +135,8 @@ bool pubsub_pending(const struct pubsub *hub, unsigned loop);
 /* Whether any loop's inbox is above PUBSUB_INBOX_HIGH. */
 bool pubsub_slow(const struct pubsub *hub);
 
-/* The kinds (bit 1 << kind) of which clients of this loop have lost messages since the last call; PUBSUB_CHANNEL stands
- * for all but monitors. Called after pubsub_deliver(). */
+/* The kinds (bit 1 << kind) of which clients of this loop have lost messages since the last call; PUBSUB_CHANNEL
+ * represents all except monitors. Called after pubsub_deliver(). */
 unsigned pubsub_take_lost(struct pubsub *hub, unsigned loop);
 
 /* ---- what PUBSUB and INFO ask: any thread ---- */

@@ -82,7 +82,7 @@ static bool rest_matches(const struct topic *topic, struct slice channel)
     return glob_match(pattern, text, false);
 }
 
-/* Releases the lock; `link` keeps the place behind the topic in the list. */
+/* Releases the lock; `link` keeps the place after the topic in the list. */
 static void unlock_behind(struct pubsub *hub, struct topic *topic, struct pattern_link *link)
 {
     link->topic = NULL;

@@ -29,7 +29,7 @@ struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice 
     return entry;
 }
 
-/* ---- bits that leave memory ----
+/* ---- bits that are evicted ----
  *
  * entry_leave() sets LEAVING, a grace period passes, entry_evict() sets AWAY if nobody has taken LEAVING away
  * since, pinned the entry or changed the filter. Whoever has seen the state without either flag uses the bits before
@@ -70,7 +70,7 @@ bool entry_is_evicted(const struct entry *entry)
     return atomic_load_explicit(&entry->state, memory_order_acquire) & ENTRY_AWAY;
 }
 
-/* Whether nothing stands against it but for the caller's own pin; with these flags. */
+/* Whether nothing stands against it except for the caller's own pin; with these flags. */
 static bool may_go(uint32_t state, uint32_t flags)
 {
     return (state & (KIND_MASK | ENTRY_LEAVING | ENTRY_AWAY | ENTRY_DIRTY)) == (IS_FILTER | flags) &&

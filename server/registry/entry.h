@@ -70,7 +70,7 @@ static inline void entry_note_use(struct entry *entry, uint16_t stamp)
 
 int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since the last use; 24 days at most */
 
-/* ---- eviction: bits leave memory, and come back ----
+/* ---- eviction: bits are evicted, and come back ----
  *
  * For one thread that has pinned the entry. It calls entry_leave(), waits for a grace period, calls entry_evict()
  * and drops the words (bloom_resident.h). Either call returns false if the entry is no filter, has changed since its

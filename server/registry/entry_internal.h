@@ -24,7 +24,7 @@ enum entry_kind { ENTRY_FILTER, ENTRY_QUARANTINED, ENTRY_ALIAS };
 #define ENTRY_TAKEN   UINT32_C(2)   /* in the list of a walk that has not yielded it yet */
 #define ENTRY_SLAB    UINT32_C(16)  /* in a page of the registry's slab; otherwise one of its large objects */
 #define ENTRY_WALKED  UINT32_C(32)  /* this walk or an earlier one has yielded it */
-#define ENTRY_LEAVING UINT32_C(64)  /* its bits are about to leave memory; a reader that needs them clears the flag */
+#define ENTRY_LEAVING UINT32_C(64)  /* its bits are about to be evicted; a reader that needs them clears the flag */
 #define ENTRY_AWAY    UINT32_C(128) /* its bits are not in memory */
 #define ENTRY_PIN_ONE UINT32_C(256) /* the pins are counted in the upper 24 bits */
 
@@ -33,7 +33,7 @@ static inline enum entry_kind entry_kind(const struct entry *entry)
     return (enum entry_kind)(atomic_load_explicit(&entry->state, memory_order_relaxed) >> ENTRY_KIND_SHIFT & 3);
 }
 
-/* A clean entry without an id, with room for `body` zero bytes behind the name, or NULL. */
+/* A clean entry without an id, with room for `body` zero bytes after the name, or NULL. */
 struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice name, size_t body);
 
 /* Frees an entry that no other thread has seen; NULL is fine. The caller frees what its body owns. */

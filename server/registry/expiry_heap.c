@@ -7,7 +7,7 @@
 
 #define PAGE_NODES 1024u /* 16 kB */
 
-/* Node i lies at position i + 3, so that the four children of a node share a cache line. */
+/* Node i is at position i + 3, so that the four children of a node share a cache line. */
 #define SHIFT 3u
 
 static struct expiry_node *node_at(const struct expiry_heap *heap, size_t i)

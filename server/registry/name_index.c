@@ -149,7 +149,7 @@ void name_index_put(struct name_index *index, struct entry *holder)
 /* ---- many at once ----
  *
  * Names that come one by one cost two descents each, through nodes that are not in the cache. A million at once are
- * split at their first differing bit, as in a radix sort, until each is alone: what is compared lies in one array. */
+ * split at their first differing bit, as in a radix sort, until each is alone: what is compared is in one array. */
 
 #define WINDOW 7 /* bytes of a name that `bits` has: each with the 1 before it, so 63 bits */
 
@@ -331,7 +331,7 @@ static bool subtree_of(const struct name_index *index, struct slice prefix, uint
     return name.len >= prefix.len && (prefix.len == 0 || memcmp(name.ptr, prefix.ptr, prefix.len) == 0);
 }
 
-/* Pushes all subtrees of `link` whose names come behind `after`. False: the tree has changed on the way, so that it is
+/* Pushes all subtrees of `link` whose names come after `after`. False: the tree has changed on the way, so that it is
  * not certain on which side of `after` the last of them lies. */
 static bool push_behind(struct steps *steps, uint64_t link, struct slice after)
 {

@@ -3,9 +3,9 @@
  *
  * A crit-bit tree (D. J. Bernstein; PATRICIA of D. R. Morrison, 1968): a node has the first bit in which the names
  * below it differ and two children. All names below a node share what comes before its bit, so a prefix is one subtree.
- * A descent finds it with one bit comparison per node and one name comparison in all. What lies below is visited
- * without a comparison. A change is one store of a child, so readers take no lock and never see a name twice or miss
- * one that stays. A node is 16 bytes, and there is one for each name but the first.
+ * A descent finds it with one bit comparison per node and one name comparison in all. What is below is visited without
+ * a comparison. A change is one store of a child, so readers take no lock and never see a name twice or miss one that
+ * stays. A node is 16 bytes, and there is one for each name but the first.
  *
  * Chosen over a B+-tree, whose readers would have to notice that entries move in a leaf, and over a skip list, which
  * compares whole names on the way down. Its weakness: a path has as many nodes as other names branch off it. So names
@@ -41,7 +41,7 @@ struct name_index {
 /* Makes sure that the next name_index_put() succeeds. False without memory. */
 bool name_index_reserve(struct name_index *index);
 
-/* Puts the holder of a name into the index, in the place of a former holder of the same name. A new name needs
+/* Puts the holder of a name into the index, instead of a former holder of the same name. A new name needs
  * name_index_reserve() before. */
 void name_index_put(struct name_index *index, struct entry *holder);
 
@@ -62,7 +62,7 @@ void name_index_clear(struct name_index *index);
 /* Frees the spare node; the index is empty. */
 void name_index_deinit(struct name_index *index);
 
-/* Calls `visit` for the holders of at most `max` names that begin with `prefix` and come behind `after` (NULL: all), in
+/* Calls `visit` for the holders of at most `max` names that begin with `prefix` and come after `after` (NULL: all), in
  * the order of their bytes. Returns how many there were; fewer than `max`: there are no more. Holders whose names are
  * in the index throughout are visited exactly once. */
 size_t name_index_walk(const struct name_index *index, struct slice prefix, const struct slice *after, size_t max,

@@ -74,7 +74,7 @@ void registry_destroy(struct registry *r)
 {
     if (!r)
         return;
-    r->forget = NULL; /* filters are not given up here: they only leave memory */
+    r->forget = NULL; /* filters are not given up here: they only are evicted */
     for (unsigned i = 0; i < r->keyspaces.nin_use; i++) {
         struct keyspace *space = r->keyspaces.in_use[i];
         for (unsigned s = 0; s < SHARD_COUNT; s++) {

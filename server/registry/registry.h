@@ -100,7 +100,7 @@ int registry_create_evicted(struct registry *registry, struct slice name, uint64
                             struct entry **entry_out, struct errbuf *err);
 
 /* Creates an empty filter of the class that is not yet published: no look-up finds it and no walk yields it. It has its
- * id, and its memory counts. `instead`: it replaces a filter that is no smaller and is freed at once, so no limit
+ * id, and its memory counts. `instead`: it replaces a filter that is no smaller and is freed immediately, so no limit
  * applies. The caller fills it, off the loops if that takes long, and then publishes or abandons it. REGISTRY_OK,
  * _REFUSED, _LIMIT or -ENOMEM. */
 int registry_prepare(struct registry *registry, struct slice name, struct bloom_class *class, bool instead,
@@ -126,12 +126,12 @@ void registry_abandon(struct registry *registry, struct entry *entry);
 /* Publishes the placeholder of a filter that could not be loaded. REGISTRY_OK, _EXISTS or -ENOMEM. */
 int registry_create_quarantined(struct registry *registry, struct slice name, uint64_t id, const char *reason);
 
-/* Publishes the placeholder in the place of the filter that has the name, if any, atomically, with a new id.
- * REGISTRY_OK or -ENOMEM. */
+/* Publishes the placeholder instead of the filter that has the name, if any, atomically, with a new id. REGISTRY_OK or
+ * -ENOMEM. */
 int registry_publish_quarantined(struct registry *registry, struct slice name, const char *reason, uint64_t *id_out);
 
-/* Puts the placeholder of a filter whose bits cannot be read again in the place of its entry, which the caller has
- * pinned, with its id and its expiry. No effect is told. `note` is called under the registry's mutex, by the rules for
+/* Puts the placeholder of a filter whose bits cannot be read again instead of its entry, which the caller has pinned,
+ * with its id and its expiry. No effect is told. `note` is called under the registry's mutex, by the rules for
  * listeners of effects, before anybody can see it. REGISTRY_OK, _CHANGED (this entry does not have the name) or
  * -ENOMEM. */
 int registry_quarantine(struct registry *registry, struct slice name, const struct entry *entry, const char *reason,
@@ -166,8 +166,7 @@ int registry_expire(struct registry *registry, struct slice name, int64_t expire
 int registry_persist(struct registry *registry, struct slice name);
 
 /* Removes expired filters, earliest first, until none is left, `max` are removed or about 20 us have passed, because it
- * holds the mutex. Returns their number; next_ms_out (may be NULL) receives the time of the next expiry, 0 if there is
- * none. */
+ * holds the mutex. Returns their number; next_ms_out (may be NULL) receives the time of the next expiry, or 0. */
 size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_ms_out);
 
 /* Waits until a filter is due, an hour has passed, or registry_expire_stop() is called; false in the last case. Thread:
@@ -196,9 +195,9 @@ void registry_set_clock(struct registry *registry, int64_t (*now_ms)(void));
 uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 
-/* Calls `visit` for at most `max` names of its database that begin with `prefix` and come behind `after` (NULL: all),
- * in the order of their bytes. `entry` is NULL for an expired one. The cost depends on the names that it finds, not on
- * the others. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is
+/* Calls `visit` for at most `max` names of its database that begin with `prefix` and come after `after` (NULL: all), in
+ * the order of their bytes. `entry` is NULL for an expired one. The cost depends on the names that it finds, not on the
+ * others. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is
  * visited exactly once. The name is valid until the reader goes offline. */
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);

@@ -2,7 +2,7 @@
  *
  * Each database that has ever had a filter has its own table, index of names and heap of times. So work on one costs
  * nothing for the filters of the others. A filter's database is in its key (database.h), by the internal number. Which
- * internal number a client's number stands for is kept here: at first each its own, and SWAPDB exchanges two. All other
+ * internal number a client's number represents is kept here: at first each its own, and SWAPDB exchanges two. All other
  * functions of the registry take keys.
  *
  * Thread rule: as registry.h. */
@@ -23,10 +23,10 @@ struct registry_expiry;
 unsigned registry_database(const struct registry *registry, unsigned number); /* the internal number of a client's */
 unsigned registry_number(const struct registry *registry, unsigned database); /* the reverse */
 
-/* Exchanges what two of the clients' numbers stand for, and reports it as an effect. Called while no command runs. */
+/* Exchanges what two of the clients' numbers represent, and reports it as an effect. Called while no command runs. */
 void registry_swap(struct registry *registry, unsigned first, unsigned second);
 
-/* Loading: a client's number stands for this internal one. The caller sets all, so that none is there twice. */
+/* Loading: a client's number represents this internal one. The caller sets all, so that none is there twice. */
 void registry_set_database(struct registry *registry, unsigned number, unsigned database);
 
 /* Of one database, by its internal number: as registry_count(), registry_expiry(), registry_clear() and registry_scan()
@@ -37,7 +37,7 @@ int registry_database_clear(struct registry *registry, unsigned database, size_t
 uint64_t registry_database_scan(const struct registry *registry, unsigned database, uint64_t cursor, size_t count,
                                 void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
-/* Where a key is met: by the sweep that begins at this cursor, and by none that begins behind it. */
+/* Where a key is met: by the sweep that begins at this cursor, and by none that begins after it. */
 uint64_t registry_cursor(const struct registry *registry, struct slice key);
 
 /* Returns a random filter of the database, each equally likely. `random` is a state that the caller has seeded. The key

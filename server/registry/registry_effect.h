@@ -19,7 +19,7 @@ enum registry_effect_kind {
     REGISTRY_EXPIRY,           /* its expiry was set, changed or removed */
     REGISTRY_CLEARED,          /* all filters were deleted */
     REGISTRY_DATABASE_CLEARED, /* all of one database */
-    REGISTRY_SWAPPED,          /* two of the clients' numbers of databases stand for each other's; `numbers` */
+    REGISTRY_SWAPPED,          /* two of the clients' numbers of databases represent each other's; `numbers` */
 };
 
 /* The effect on the filter `id`. Fields that do not apply are 0. Valid during the call. */

@@ -11,7 +11,7 @@
 
 #define DUE_TIME_NS 20000 /* the mutex is held at most this long to remove due filters */
 #define WAIT_MAX_MS (60 * 60 * 1000)
-#define HELD_MS     10 /* interval of checks whether a held clock goes on */
+#define HELD_MS     10 /* interval of checks whether a held clock continues */
 
 /* ---- the clock ---- */
 
@@ -77,7 +77,7 @@ struct entry *registry_alias(struct registry *r, struct slice name, struct entry
     return alias;
 }
 
-/* The alias that expires first in any database, and its time; NULL and 0: there is none. */
+/* The alias that expires first in any database, and its time; NULL and 0: none. */
 static struct entry *first_of_all(const struct keyspaces *spaces, int64_t *due_out)
 {
     struct entry *first = NULL;

@@ -45,7 +45,7 @@ struct registry_clock {
 /* The expiries of all databases together. */
 struct due {
     _Atomic uint64_t bytes;  /* memory of the heaps */
-    _Atomic int64_t next_ms; /* the first expiry; 0: there is none */
+    _Atomic int64_t next_ms; /* the first expiry; 0: none */
     pthread_cond_t changed;  /* next_ms is earlier, or `stop` */
     bool stop;               /* the thread that waits ends */
 };
@@ -80,14 +80,14 @@ static inline unsigned hash_database(uint64_t hash)
     return (unsigned)(hash & ((1u << HASH_DATABASE_BITS) - 1));
 }
 
-/* NULL: there is none. */
+/* NULL: none. */
 static inline struct keyspace *registry_space(const struct registry *r, unsigned database)
 {
     return database == 0 ? (struct keyspace *)(uintptr_t)&r->keyspaces.first
                          : atomic_load_explicit(&r->keyspaces.all[database], memory_order_acquire);
 }
 
-/* Under the mutex: the same, made if it is not there. NULL: no memory. */
+/* Under the mutex: the same, made if it is missing. NULL: no memory. */
 struct keyspace *registry_make_space(struct registry *r, unsigned database);
 
 /* The shards of all databases in one order. */

@@ -38,7 +38,7 @@ struct sweep {
     void *ctx;
 };
 
-/* Visits the entries whose homes are in [home, end). They lie between `home` and the first empty slot at or after
+/* Visits the entries whose homes are in [home, end). They are between `home` and the first empty slot at or after
  * `end`, mixed with entries of earlier and later homes. */
 static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
 {
@@ -98,7 +98,7 @@ uint64_t registry_cursor(const struct registry *r, struct slice key)
     return hash_position(registry_hash(r, key));
 }
 
-/* The next database behind this one that has ever had a filter; DATABASES_MAX: there is none. */
+/* The next database after this one that has ever had a filter; DATABASES_MAX: there is none. */
 static unsigned next_database(const struct registry *r, unsigned database)
 {
     do

@@ -20,7 +20,7 @@ void registry_walk_on_freeze(struct registry *r, void (*fn)(void *ctx), void *ct
     lock_give(&r->lock);
 }
 
-/* Takes the next shard. False: there is none left. */
+/* Takes the next shard. False: none left. */
 static bool take_shard(struct registry *r)
 {
     struct walk *walk = &r->walk;

@@ -1,7 +1,7 @@
 /* registry_walk: yields all filters of a registry in their state of one moment, for a save, while they change.
  *
  * A walk yields every filter that exists at its end. Each yielded filter stays alive until its release, even if it is
- * deleted meanwhile. Changes behind the walk follow as further items, one per filter, and the last item with an id
+ * deleted meanwhile. Changes after the walk follow as further items, one per filter, and the last item with an id
  * counts:
  * - A filter that is renamed or whose expiry changes is yielded again in its last state.
  * - A deleted filter is yielded as gone if this walk or an earlier one has yielded it.

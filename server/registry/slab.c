@@ -1,5 +1,5 @@
 /* An object's page follows from the page's alignment. Free places of a page form a list through themselves; those that
- * were never used lie behind `fresh` and are untouched. Pages with free places are in a ring per size. Pages come from
+ * were never used are behind `fresh` and are untouched. Pages with free places are in a ring per size. Pages come from
  * regions of 2 MiB, which are kept until the end. */
 #include "slab.h"
 

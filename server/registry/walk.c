@@ -62,7 +62,7 @@ bool walk_next_taken(struct walk *walk, struct walk_note *note_out)
     return false;
 }
 
-/* ---- changes behind the walk ---- */
+/* ---- changes after the walk ---- */
 
 static void drop_note(struct walk *walk, struct walk_note *note)
 {
@@ -100,8 +100,8 @@ static bool note_id_gone(struct walk *walk, uint64_t id)
     return true;
 }
 
-/* Releases the entry, so that its memory is freed at once. Its deletion is yielded only if the entry was: a client that
- * creates and deletes filters again and again leaves no notes. */
+/* Releases the entry, so that its memory is freed immediately. Its deletion is yielded only if the entry was: a client
+ * that creates and deletes filters again and again leaves no notes. */
 void walk_deleted(struct walk *walk, struct entry *owner)
 {
     if (!walk->active)

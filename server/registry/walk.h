@@ -1,4 +1,4 @@
-/* walk: the entries that a walk over the registry (registry_walk.h) still has to yield. Internal to the registry.
+/* walk: the entries that a walk over the registry (registry_walk.h) still must yield. Internal to the registry.
  *
  * The walk takes the places, the shards of all databases in one order, one after another. It yields the entries of a
  * place without the mutex. Changes at places that it has taken are noted; a place still to come needs no notes. So a
@@ -33,7 +33,7 @@ struct walk {
     bool failed;             /* a change could not be noted: the walk is incomplete */
     unsigned place;          /* the next to be taken */
     struct walk_queue taken; /* entries of the last place */
-    void *late;              /* walk_notes.h: entries that have changed behind the walk, each once */
+    void *late;              /* walk_notes.h: entries that have changed after the walk, each once */
     uint64_t *deleted;       /* ids that were yielded and then deleted */
     size_t ndeleted, deleted_size;
     void (*on_freeze)(void *ctx);
@@ -55,7 +55,7 @@ void walk_take(struct walk *walk, struct entry *holder);
 void walk_freeze(struct walk *walk);
 
 /* The next state to be yielded, with its pins: of the taken entries, and of the notes in any order. `owner` is NULL for
- * a deleted filter. False: there is none left. */
+ * a deleted filter. False: none left. */
 bool walk_next_taken(struct walk *walk, struct walk_note *note_out);
 bool walk_next_noted(struct walk *walk, struct walk_note *note_out);
 

@@ -1,8 +1,8 @@
-/* walk_notes: the last states of filters that have changed behind a walk (walk.h), found by id. Internal to the
+/* walk_notes: the last states of filters that have changed after a walk (walk.h), found by id. Internal to the
  * registry.
  *
- * The notes are in libc's search tree, which unlike a hash table is never moved as a whole under the mutex. It has a
- * source file of its own because <search.h> has a struct entry, too.
+ * The notes are in libc's search tree, which unlike a hash table is never moved as a whole under the mutex. It has its
+ * own source file because <search.h> has a struct entry, too.
  *
  * Lifetime: a NULL pointer is an empty tree; the owner empties it in the end. Thread: under the registry's mutex. */
 #ifndef BLOOMERY_WALK_NOTES_H

@@ -113,7 +113,7 @@ void admission_look(struct admission *admission, bool log_full)
 /* ---- the window ---- */
 
 /* The log needs room for all adds that the window may hold and for those of the new run; with a twin each add is
- * recorded twice. What the client's user may do is looked at where the name of the filter is known. */
+ * recorded twice. What the client's user may do is checked where the name of the filter is known. */
 bool admission_by_window(const struct admission *admission, const struct conn *conn, enum window_kind kind)
 {
     if ((admission->reasons & admission->concern[kind]) || (conn->session.modes & ~(unsigned)MODE_RESTRICTED) ||

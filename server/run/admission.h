@@ -27,7 +27,7 @@ enum {
     ADMISSION_PAUSED = 1 << 4,        /* CLIENT PAUSE */
     ADMISSION_LOG_FULL = 1 << 5,      /* the log thread is behind */
     ADMISSION_ONE_BY_ONE = 1 << 6,    /* each command is timed by itself: none goes through the window */
-    ADMISSION_MAKES_ROOM = 1 << 7,    /* maxmemory is reached, and bits are leaving memory (residency.h) */
+    ADMISSION_MAKES_ROOM = 1 << 7,    /* maxmemory is reached, and bits are being evicted (residency.h) */
 };
 
 struct admission {
@@ -57,8 +57,8 @@ enum admission_answer {
     ADMISSION_REFUSE,      /* with the error in the text */
     ADMISSION_WAIT_PAUSE,  /* retry when the pause is over */
     ADMISSION_WAIT_ROOM,   /* retry when there is room in the log */
-    ADMISSION_WAIT_MEMORY, /* retry when bits have left memory */
-    ADMISSION_AGAIN,       /* retry in the next turn: its names are many, and not all have been looked at */
+    ADMISSION_WAIT_MEMORY, /* retry when bits have been evicted */
+    ADMISSION_AGAIN,       /* retry in the next turn: its names are many, and not all have been checked */
 };
 
 /* The source of the command. */

@@ -34,8 +34,8 @@ static void take_sliced_reply(struct conn *conn)
     end_slices(conn);
 }
 
-/* Ends a sliced command that cannot go on with an error alone; the connection's next command is another one. Items that
- * its slices have added stay: under appendfsync always the reply waits for their records like any other. */
+/* Ends a sliced command that cannot continue with an error alone; the connection's next command is another one. Items
+ * that its slices have added stay: under appendfsync always the reply waits for their records like any other. */
 static void give_up(struct conn *conn, const struct command *command, const char *text)
 {
     struct running *running = &client_of(conn)->running;
@@ -47,7 +47,7 @@ static void give_up(struct conn *conn, const struct command *command, const char
     dispatch_reject(conn, command, text);
 }
 
-/* A command that has begun in slices goes on in slices, even if these have become longer than the command. */
+/* A command that has begun in slices continues in slices, even if these have become longer than the command. */
 static bool runs_in_slices(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
     size_t now = runner_of(conn->io)->slice_items, from = now < COMMAND_SLICE_TIMED ? now : COMMAND_SLICE_TIMED;
@@ -62,8 +62,8 @@ static unsigned database_of(const struct conn *conn)
     return registry_database(conn->io->server->registry, atomic_load_explicit(&conn->session.db, memory_order_relaxed));
 }
 
-/* The account of a command that has run: times, counters, and those who look on. `before`: bytes of output in front of
- * its reply. */
+/* The account of a command that has run: times, counters, and those who look on. `before`: bytes of output before its
+ * reply. */
 static void note_run(struct conn *conn, const struct resp_command *cmd, const struct command *command, size_t before,
                      uint64_t took_ns)
 {
@@ -92,8 +92,8 @@ static void run_handler(struct command_ctx *ctx)
     ctx->command->handler(ctx);
 }
 
-/* Calls the handler of a command whose filters are there. `keyed`: the command with keys in the place of names. true:
- * it has to be called again. */
+/* Calls the handler of a command whose filters are there. `keyed`: the command with keys instead of names. true: it
+ * must be called again. */
 static bool call_handler(struct conn *conn, const struct resp_command *cmd, const struct resp_command *keyed,
                          const struct command *command)
 {
@@ -148,14 +148,14 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
     return false;
 }
 
-/* Runs a command, or a slice of it. true: it has to be called again. */
+/* Runs a command, or a slice of it. true: it must be called again. */
 static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
     struct runner *runner = runner_of(conn->io);
     struct running *running = &client_of(conn)->running;
     struct resp_command space;
     char text[DISPATCH_ERROR_SIZE];
-    if (!running->command) /* a command that has begun goes on there, also after SWAPDB */
+    if (!running->command) /* a command that has begun continues there, also after SWAPDB */
         running->database = database_of(conn);
     const struct resp_command *keyed = keyed_command(&runner->keyed, command, cmd, running->database, &space);
     if (!keyed) {

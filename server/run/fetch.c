@@ -53,7 +53,7 @@ bool fetch_is_needed(const struct fetches *fetches, uint64_t name_hash, struct s
 
 /* ---- the filters of a command ---- */
 
-/* Under the policy `maybe` questions are answered at once. */
+/* Under the policy `maybe` questions are answered immediately. */
 static bool can_do_without(const struct server *server, const struct command *command)
 {
     return (command->handler == cmd_bf_exists || command->handler == cmd_bf_mexists ||

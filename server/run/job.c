@@ -109,7 +109,7 @@ static void say_exchanged(struct command_job *command)
 }
 
 /* SWAPDB may have come before the job, which then must not change the filters that the number stood for. A command
- * without names is of those that it stands for now. */
+ * without names is of those that it represents now. */
 static void follow_exchange(struct job *job)
 {
     unsigned number = atomic_load_explicit(&job->conn->session.db, memory_order_relaxed);

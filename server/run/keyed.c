@@ -32,7 +32,7 @@ static bool has_keys(const struct command *row)
     return row->first_key > 0 && !(row->flags & (CMD_PUBSUB | CMD_TALKS));
 }
 
-/* The place behind the last argument that is a name. */
+/* The place after the last argument that is a name. */
 static size_t end_of_keys(const struct command *row, const struct resp_command *cmd)
 {
     size_t last = row->last_key < 0 ? cmd->argc - (size_t)-row->last_key : (size_t)row->last_key;
@@ -64,7 +64,7 @@ static bool copy_spans(struct keyed *keyed, const struct resp_command *cmd)
     return true;
 }
 
-/* Copies the words with room in front of each. */
+/* Copies the words with room before each. */
 static bool copy_words(struct keyed *keyed, const struct resp_command *cmd, struct resp_command *space)
 {
     size_t need = command_bytes(cmd) + cmd->argc * DATABASE_PREFIX, at = 0;

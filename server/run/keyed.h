@@ -1,5 +1,5 @@
-/* keyed: a command with keys (registry_key.h) in the place of the names of filters, for a client whose database is not
- * the first one. Handlers see keys only.
+/* keyed: a command with keys (registry_key.h) instead of the names of filters, for a client whose database is not the
+ * first one. Handlers see keys only.
  *
  * The six bytes of a key before its name overwrite the name's length in the request, "\r\n$5\r\n", which is no longer
  * needed. So no argument of any size is copied. Only an inline command may have less room; its words are copied. For a
@@ -19,10 +19,10 @@ struct keyed {
 };
 void keyed_deinit(struct keyed *keyed);
 
-/* Whether there is room for a prefix in front of argument i. */
+/* Whether there is room for a prefix before argument i. */
 bool keyed_has_room(const struct resp_command *cmd, size_t i);
 
-/* Writes the prefix in front of argument i, which has room, and returns the key. */
+/* Writes the prefix before argument i, which has room, and returns the key. */
 struct slice keyed_in_place(const struct resp_command *cmd, size_t i, unsigned database);
 
 /* Returns the command with keys, `cmd` itself if the names are keys; `space` is for the result, which is valid until

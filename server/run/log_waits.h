@@ -40,8 +40,8 @@ void log_waits_post_room(struct log_waits *log);
 /* Holds the replies of this iteration that rest on unsynced records. */
 void log_waits_hold_replies(struct log_waits *log);
 
-/* log_waits_release_durable() lets connections go on whose ticket is on disk; log_waits_release_room() those that wait
- * for room. */
+/* log_waits_release_durable() lets connections continue whose ticket is on disk; log_waits_release_room() those that
+ * wait for room. */
 void log_waits_release_durable(struct log_waits *log);
 void log_waits_release_room(struct log_waits *log);
 

@@ -88,7 +88,7 @@ void sleepers_add_for_log(struct sleepers *sleepers, struct command_ctx *ctx, in
     sleeper->ticket = journal_ask(journal, sleepers->io->index);
 }
 
-/* The reply to send now; NULL: the wait goes on. */
+/* The reply to send now; NULL: the wait continues. */
 static const char *answer(const struct sleepers *sleepers, struct sleeper *sleeper, bool over)
 {
     if (sleeper->ticket == 0)

@@ -60,7 +60,7 @@ static void look(struct window *w)
     registry_prefetch_entry(w->registry, run_at(w, w->runs.looked++)->name_hash);
 }
 
-/* Fetches the buckets of the items; they are hashed once more when they are answered, which costs less than to keep the
+/* Fetches the buckets of the items; they are hashed again when they are answered, which costs less than to keep the
  * hashes. */
 static void probe_cuckoo(struct window *w, struct window_run *run, const struct bloom_filter *filter)
 {
@@ -121,7 +121,7 @@ static size_t counter_of(const struct window *w, int kind)
     return w->counters[kind];
 }
 
-/* The filter of a run is not there, or cannot be asked: its commands go the way of a command by itself. */
+/* The filter of a run is missing, or cannot be asked: its commands go the way of a command by itself. */
 static void finish_one_by_one(struct window *w, const struct window_run *run, struct bf_call *call)
 {
     static void (*const one[WINDOW_KINDS])(struct bf_call * call, struct slice item) = {bf_query_one, bf_add_one,
@@ -175,7 +175,7 @@ static void finish(struct window *w)
         finish_adds(w, run, &call, filter);
 }
 
-/* Items that have been probed behind the run. */
+/* Items that have been probed after the run. */
 static uint64_t behind(struct window *w, uint64_t n)
 {
     return w->items.probed - run_at(w, n)->end;
@@ -211,7 +211,7 @@ static void start(struct window *w)
     advance(w);
 }
 
-/* Answers what has been collected, but for those whose memory is still on its way. */
+/* Answers what has been collected, except for those whose memory is still on its way. */
 static void answer(struct window *w)
 {
     while (w->runs.started < w->runs.pushed)

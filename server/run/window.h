@@ -1,8 +1,8 @@
 /* window: the short software pipeline of queries and adds.
  *
- * Its unit is the run: up to WINDOW_RUN commands of one connection, one behind the other in one piece of input, that
- * are the same but for their item. All costs but those of the items' bits are paid once per run: the look-up of
- * the filter, room for the replies, the counters. A single command is a run of one.
+ * Its unit is the run: up to WINDOW_RUN commands of one connection, one after the other in one piece of input, that are
+ * the same except for their item. All costs but those of the items' bits are paid once per run: the look-up of the
+ * filter, room for the replies, the counters. A single command is a run of one.
  *
  * Runs are collected, across all connections that are readable in one iteration, until the window is full or is
  * flushed. Then they are answered together. A run waits for memory three or four times: for the registry's slot, for
@@ -21,7 +21,7 @@
  * takes some 0.3 us longer (measured), and the fetched lines may be evicted again.
  *
  * The slot and the header of the filter that was looked up last are in the cache, so their steps are skipped. A run of
- * WINDOW_AT_ONCE items or more on that filter, if it is small, is answered at once when no run is before it.
+ * WINDOW_AT_ONCE items or more on that filter, if it is small, is answered immediately when no run is before it.
  *
  * Only the last step, finish, has effects, in order. It repeats a check wherever an earlier command of the window may
  * have changed the result of an earlier step. So the answers equal those of one-by-one execution. Each run looks its
@@ -73,7 +73,7 @@ struct window_run {
     struct entry *entry; /* as seen by the probe step, may be NULL */
     uint8_t kind;
     uint8_t n;     /* items, at least 1 */
-    unsigned wait; /* the number of items to probe behind it before it is finished */
+    unsigned wait; /* the number of items to probe after it before it is finished */
     bool staged;   /* it will be narrowed */
     bool hashed;   /* entry has a Bloom filter, and that filter's key, if it has one, is here */
     struct slice items[WINDOW_RUN];
@@ -88,7 +88,7 @@ struct window_memo {
     uint64_t name_hash;
     uint32_t name_off, name_len; /* position of the name in the request */
     unsigned database;           /* internal number: that of the name */
-    unsigned prefix;             /* bytes of the key in front of the name (registry_key.h) */
+    unsigned prefix;             /* bytes of the key before the name (registry_key.h) */
 };
 
 /* The command of a kind that was finished last, for the slow log: valid until the window is flushed. */
@@ -131,8 +131,8 @@ void window_push(struct window *window, enum window_kind kind, struct conn *conn
                  unsigned database, bool remember);
 
 /* Takes in the commands at the beginning of data[0..len) that equal the last remembered one of this kind except in
- * their item, at most one run. Returns their size in bytes, 0 if there are none. These bytes must stay valid like the
- * slices of a command; the connection's parser is between two commands. */
+ * their item, at most one run. Returns their size in bytes, or 0. These bytes must stay valid like the slices of a
+ * command; the connection's parser is between two commands. */
 size_t window_push_repeated(struct window *window, enum window_kind kind, struct conn *conn, unsigned database,
                             const char *data, size_t len);
 

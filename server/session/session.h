@@ -40,13 +40,13 @@ enum session_mode {
     MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.pubsub.subscribed */
-    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON, and what it reads or changes has to be noted */
+    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON, and what it reads or changes must be noted */
     MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
     MODE_FETCHES = 1 << 7,         /* its command needs bits that were not in memory (fetch.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
 };
 
-/* What a session is told of its connection: set before the session is listed, constant then. */
+/* What a session is informed of its connection: set before the session is listed, constant then. */
 struct session_origin {
     int fd;
     int64_t created_ms; /* monotonic */
@@ -125,7 +125,7 @@ struct session_texts {
 
 /* How far the names of its next command have been compared with its rights (acl_check.h). */
 struct session_rights {
-    size_t selector, word; /* where to go on */
+    size_t selector, word; /* where to continue */
     int worst;             /* verdict of the selectors before; 0: there was none */
     size_t worst_at;
 };

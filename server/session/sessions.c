@@ -41,7 +41,7 @@ void sessions_destroy(struct sessions *sessions)
     free(sessions);
 }
 
-/* Puts a node in front of another. */
+/* Puts a node before another. */
 static void list_insert(struct session *before, struct session *node)
 {
     node->next = before;
@@ -240,7 +240,7 @@ static bool ids_contain(const uint64_t *ids, size_t nids, uint64_t id)
     return false;
 }
 
-/* Releases the lock and takes it again; returns the session before `place`, behind which others may have changed the
+/* Releases the lock and takes it again; returns the session before `place`, after which others may have changed the
  * list. */
 static struct session *yield_lock(struct sessions *sessions, struct session *session, struct session *place)
 {

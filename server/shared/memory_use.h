@@ -17,7 +17,7 @@ struct server;
 
 /* The memory of the clients of one worker, which alone writes it. */
 struct client_memory {
-    _Alignas(64) _Atomic uint64_t bytes; /* all of it, but for subscriptions, which pubsub counts */
+    _Alignas(64) _Atomic uint64_t bytes; /* all of it, except for subscriptions, which pubsub counts */
     _Atomic uint64_t held;               /* that maxmemory-clients limits: without idle connections */
     _Atomic unsigned largest;            /* the size of its largest client (client_limit.h); 0: none can be closed */
 };
@@ -60,8 +60,8 @@ uint64_t memory_of_clients(const struct server *server);
 /* The same without filters that were removed a moment ago and are about to be freed. */
 uint64_t memory_staying(const struct server *server);
 
-/* Whether a filter of `bytes` that replaces another one has to wait until removed filters are freed. So replaced
- * filters do not pile up: memory passes maxmemory by one of them at most, and without maxmemory it doubles at most. */
+/* Whether a filter of `bytes` that replaces another one must wait until removed filters are freed. So replaced filters
+ * do not pile up: memory passes maxmemory by one of them at most, and without maxmemory it doubles at most. */
 bool memory_waits_for_eviction(const struct server *server, uint64_t bytes);
 
 uint64_t memory_use_dataset(const struct memory_use *use); /* bits and entries; the rest is overhead */

@@ -51,7 +51,7 @@ struct shutdown_request {
 /* Functions that higher folders implement and lower ones call; set before any thread starts. */
 struct server_calls {
     /* Asks the main thread to end the daemon and waits for its decision. True: the daemon ends (the caller returns, and
-     * its client is disconnected soon). False: the last save failed and the daemon goes on; `err` has the reason.
+     * its client is disconnected soon). False: the last save failed and the daemon continues; `err` has the reason.
      * Blocks: called in a thread of the pool, offline. */
     bool (*shutdown)(struct server *server, const struct shutdown_request *request, struct errbuf *err);
 
@@ -66,7 +66,7 @@ struct server_calls {
     void (*log_synced)(struct server *server, unsigned worker, uint64_t ticket);
     void (*log_has_room)(struct server *server, unsigned worker);
 
-    /* Bits have left memory, or cannot: workers look again. */
+    /* Bits have been evicted, or cannot: workers look again. */
     void (*memory_changed)(struct server *server);
 };
 
@@ -115,7 +115,7 @@ struct server {
     struct bloom_pool *pool;
     struct reclaimer *reclaimer;
     struct registry *registry;
-    struct sstables *sstables; /* the filters of watched directories; NULL: there are none */
+    struct sstables *sstables; /* the filters of watched directories; NULL: none */
     struct pubsub *pubsub;
     struct notify *notify;             /* events of filters */
     struct broadcast *broadcast;       /* changes for CLIENT TRACKING ON BCAST */

@@ -65,7 +65,7 @@ static int load(struct server *server, bool make, struct errbuf *err)
         rc = server_keys_load(server, &config, make, &file, err);
         config_deinit(&config);
     }
-    /* A key file that has vanished from the data directory is no reason to forget its keys. */
+    /* A key file that has disappeared from the data directory is no reason to forget its keys. */
     if (rc == 0 && file)
         server_keys_replace(server, file);
     else if (rc == 0 && bloom_keyring_first(server->pool))

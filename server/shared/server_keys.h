@@ -15,11 +15,11 @@ struct key_file;
 struct server;
 
 /* Reads the key file of these settings; a missing one in the data directory is made if `bf-keyed` asks for a key, or
- * `make` does. *out is the caller's; NULL: there is none, and none is needed. 0 or -errno with the reason. */
+ * `make` does. *out is the caller's; NULL: none, and none is needed. 0 or -errno with the reason. */
 int server_keys_load(struct server *server, const struct config *config, bool make, struct key_file **out,
                      struct errbuf *err) __attribute__((warn_unused_result));
 
-/* Puts the keys into force, and frees them. NULL: there are none. */
+/* Puts the keys into force, and frees them. NULL: none. */
 void server_keys_replace(struct server *server, struct key_file *file);
 
 /* Logs a warning for each key that filters need and that is not here. Thread: any. */

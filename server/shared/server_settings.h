@@ -14,7 +14,7 @@ struct tls_context;
 
 struct server_tls {
     _Atomic(struct tls_context *) now; /* NULL: none is wanted. Valid until the reader goes offline */
-    _Atomic int64_t expires;           /* of the certificate, in seconds since 1970; 0: there is none */
+    _Atomic int64_t expires;           /* of the certificate, in seconds since 1970; 0: none */
 };
 
 struct settings {
@@ -39,7 +39,7 @@ void server_config_free(struct server *server); /* at the end, without readers *
 void server_config_lock(struct server *server);
 void server_config_unlock(struct server *server);
 
-/* A copy of the settings in force, which no reading of files holds up; config_deinit() frees it. 0 or -errno with the
+/* A copy of the settings in force, which no reading of files delays; config_deinit() frees it. 0 or -errno with the
  * reason. */
 int server_config_copy(struct server *server, struct config *copy, struct errbuf *err);
 

@@ -48,13 +48,13 @@ static void refill(struct chunk *chunk, const struct registry *registry, struct 
     registry_scan_prefix(registry, prefix, after, most, note_walked, chunk);
 }
 
-/* Whether the next name of the chunk is not known: it has to be refilled. */
+/* Whether the next name of the chunk is not known: it must be refilled. */
 static bool is_used_up(const struct chunk *chunk)
 {
     return chunk->at == chunk->n && chunk->n == chunk->most;
 }
 
-/* The next name of both, which are not used up. False: there is none. */
+/* The next name of both, which are not used up. False: none. */
 static bool next_of(struct chunk *own, struct chunk *other, struct met *met_out)
 {
     bool has_own = own->at < own->n, has_other = other->at < other->n;

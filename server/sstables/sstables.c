@@ -52,7 +52,7 @@ static bool take_event(struct sstables *s, const struct inotify_event *event)
 }
 
 /* Looks at the files of the events that had come when it began: others come as fast. False: some events were lost, or
- * directories have come or gone: all must be looked at. */
+ * directories have come or gone: all must be checked. */
 static bool take_events(struct sstables *s)
 {
     _Alignas(struct inotify_event) char events[16384];

@@ -9,15 +9,15 @@
  * copy neither is true, and it stays what it was when the file changes. A file that is no filter stays in quarantine,
  * with the reason.
  *
- * A thread watches the directories (inotify), and looks at all of them every SSTABLES_RESCAN_MS besides. A file is
- * added when its TOC.txt exists, which both databases write last; or when it has not changed for SSTABLES_TOC_MS, since
- * both databases also read SSTables without a TOC.txt. An SSTable that has no filter (bloom_filter_fp_chance 1) gets a
- * name, too, in quarantine for that reason. A file that has gone is forgotten when all are known that had come before;
- * not because one of `sstable-dir` as a whole is lost.
+ * A thread watches the directories (inotify), and checks all of them every SSTABLES_RESCAN_MS besides. A file is added
+ * when its TOC.txt exists, which both databases write last; or when it has not changed for SSTABLES_TOC_MS, since both
+ * databases also read SSTables without a TOC.txt. An SSTable that has no filter (bloom_filter_fp_chance 1) gets a name,
+ * too, in quarantine for that reason. A file that has gone is forgotten when all are known that had come before; not
+ * because one of `sstable-dir` as a whole is lost.
  *
  * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; what reads of the table do
- * not use comes behind its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... While several files
- * would have the same name, each has '#' and its path without "-Filter.db" behind it, and none has the name alone.
+ * not use comes after its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... While several files
+ * would have the same name, each has '#' and its path without "-Filter.db" after it, and none has the name alone.
  *
  * Thread: any, unless it says otherwise. */
 #ifndef BLOOMERY_SSTABLES_H
@@ -39,7 +39,7 @@
 struct sstables;
 
 /* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. A directory that is
- * not there yet is waited for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
+ * missing yet is waited for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
 int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err);
 void sstables_destroy(struct sstables *sstables); /* no reader may be left; NULL is fine here and below */
@@ -52,7 +52,7 @@ void sstables_stop(struct sstables *sstables);
 /* For look-ups and scans only. */
 const struct registry *sstables_registry(const struct sstables *sstables);
 
-/* The filter of that name, NULL if there is none; `sstables` may be NULL. In an RCU read section. */
+/* The filter of that name, or NULL; `sstables` may be NULL. In an RCU read section. */
 struct entry *sstables_find(const struct sstables *sstables, struct slice name);
 
 /* The same, as registry_pin(). */
@@ -67,14 +67,14 @@ void sstables_release(struct sstables *sstables, unsigned hold);
 /* The number of the last round, a look at directories, that has found a change. All that it has found is there. */
 uint64_t sstables_round(const struct sstables *sstables);
 
-/* Whether the filter has to be read before it can be asked. */
+/* Whether the filter must be read before it can be asked. */
 bool sstables_is_unread(struct entry *entry);
 
 /* Reads the filter of that name if it has not been read; afterwards a look-up finds a filter, or the reason why there
  * is none. Takes as long as the disk. Thread: pool, a reader without references: it is offline meanwhile. */
 void sstables_read(struct sstables *sstables, struct slice name);
 
-/* Whether SSTables that were there before the start may not have been met yet: a name that is not there may be one of
+/* Whether SSTables that were there before the start may not have been met yet: a name that is missing may be one of
  * theirs. `sstables` may be NULL. */
 bool sstables_is_scanning(const struct sstables *sstables);
 

@@ -15,7 +15,7 @@
 
 enum sstable_state { SSTABLE_UNREAD, SSTABLE_READ, SSTABLE_BROKEN };
 
-/* What a file was when it was looked at: it has changed if any of this is different. */
+/* What a file was when it was checked: it has changed if any of this is different. */
 struct sstable_stamp {
     uint64_t size, inode;
     int64_t mtime_ns;
@@ -82,7 +82,7 @@ struct sstables_rounds {
     bool failed;     /* since the last round of all began: no memory, or no descriptor, for something that was there */
     bool changed;    /* in this round: something has come, changed or gone */
     bool noticed;    /* in this round: something has gone */
-    bool missed;     /* in this round: something had come and gone before it was looked at */
+    bool missed;     /* in this round: something had come and gone before it was checked */
 };
 
 /* The last look that an event has led to. */
@@ -96,8 +96,8 @@ struct sstables_watcher {
     bool started;
     int inotify;         /* negative: there is none */
     int wake;            /* an eventfd: the end */
-    atomic_bool scanned; /* the first look at all directories has ended */
-    atomic_bool ending;  /* a look ends before all has been looked at */
+    atomic_bool scanned; /* the first scan of all directories has ended */
+    atomic_bool ending;  /* a look ends before all has been checked */
 };
 
 struct sstables {
@@ -137,7 +137,7 @@ void sstables_set_placeholder(struct sstables *s, struct sstable *file, enum sst
 /* A file has been met. `stamp`: with the inode 0 for an SSTable without a filter. */
 void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path, const struct sstable_name *name,
                    const struct sstable_stamp *stamp);
-void sstables_keep(struct sstables *s, struct sstable *file); /* it is there, and was not looked at */
+void sstables_keep(struct sstables *s, struct sstable *file); /* it is there, and was not checked */
 void sstables_miss(struct sstables *s, struct sstable *file); /* it is not, unless its root is lost */
 
 /* Forgets the files noticed as missing before the round `proof`, and files that are missing for long

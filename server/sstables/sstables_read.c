@@ -52,7 +52,7 @@ static struct bloom_params params_for(const struct bloom_shape *shape)
 
 /* ---- room ---- */
 
-/* The filter in memory that has not been asked for the longest time; NULL: there is none. Under the lock, online. */
+/* The filter in memory that has not been asked for the longest time; NULL: none. Under the lock, online. */
 static struct sstable *least_used(struct sstables *s)
 {
     struct sstable *found = NULL;
@@ -81,7 +81,8 @@ static uint64_t bytes_in_memory(const struct sstables *s)
     return bytes;
 }
 
-/* Gives back the memory of filters that can be read again, at least so many bytes of it. False: there are not so many.
+/* Gives back the memory of filters that can be read again, at least this many bytes of it. False: there are not so
+ * many.
  */
 static bool make_room(struct sstables *s, uint64_t bytes)
 {

@@ -1,4 +1,4 @@
-/* From directories to files. A round looks at all directories, or at the files that the kernel names; it says of each
+/* From directories to files. A round checks all directories, or the files that the kernel names; it says of each
  * file that it has been met or missed (sstables_files.c).
  *
  * What may wait for the disk is done without the lock: readers of filters, and who counts them, do not wait for it.
@@ -301,7 +301,7 @@ static void tell_of_root(struct sstables *s, const struct watched_dir *root, con
               filters_of_root(s, root, false), SSTABLES_RESCAN_MS / 1000);
 }
 
-/* After the look at all that is below a root. Where it has another directory's place, and SSTables, it was moved there
+/* After the scan of everything below a root. Where it has another directory's place, and SSTables, it was moved there
  * on purpose. `before`: what it was before the look. */
 static void settle_root(struct sstables *s, struct watched_dir *root, const struct stat *st,
                         const struct watched_dir *before)
@@ -335,7 +335,7 @@ bool sstables_root_moved(struct sstables *s)
 
 /* ---- from a root down ---- */
 
-/* A directory that is being looked at, and those that it is in. */
+/* A directory that is being checked, and those that it is in. */
 struct place {
     const struct place *above;
     struct watched_dir *root;
@@ -478,7 +478,7 @@ static bool is_there(struct sstables *s, const char *path)
     return there;
 }
 
-/* Directories that are not there any more, once all of their files are forgotten. */
+/* Directories that are missing any more, once all of their files are forgotten. */
 static void sweep_dirs(struct sstables *s)
 {
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {

@@ -25,7 +25,7 @@ struct errorstats {
     struct errorstats_row rows[ERRORSTATS_MAX];
 };
 
-/* Counts an error reply; `text` begins behind its '-', and `len` bytes of it are readable. Thread: the one that
+/* Counts an error reply; `text` begins after its '-', and `len` bytes of it are readable. Thread: the one that
  * counts. */
 void errorstats_count(struct errorstats *errors, const char *text, size_t len);
 

@@ -1,4 +1,4 @@
-/* One allocation per entry: the words lie packed behind it. */
+/* One allocation per entry: the words lie packed after it. */
 #include "slowlog.h"
 
 #include <errno.h>

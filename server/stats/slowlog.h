@@ -35,7 +35,7 @@ void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t u
 size_t slowlog_len(struct slowlog *slowlog);
 void slowlog_reset(struct slowlog *slowlog);
 
-/* An entry as it lies in the log; its texts are valid during the call. */
+/* An entry as it is in the log; its texts are valid during the call. */
 struct slowlog_view {
     uint64_t id;
     int64_t unix_sec;

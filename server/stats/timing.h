@@ -44,7 +44,7 @@ void timing_deinit(struct timing *timing);
 void timing_refresh(struct timing *timing, const struct config *config);
 
 /* n calls of the command with this counter took `ns` together. True: each of them took so long that the caller should
- * go on with timing_sample() and, if it may, timing_remember(). */
+ * continue with timing_sample() and, if it may, timing_remember(). */
 bool timing_record(struct timing *timing, size_t counter, uint64_t n, uint64_t ns);
 
 /* Gives a call to the latency monitor, if it passed the threshold; `fast` marks commands that promise O(1). */

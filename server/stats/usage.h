@@ -1,10 +1,9 @@
 /* usage: counts the answers to queries per filter, without a measurable cost.
  *
  * Every worker would write a counter in the filter at each query, and so take the cache line of its header away from
- * the others. The counter would also cost bytes in each of millions of filters. So each worker has a table of its own,
- * of fixed size, by filter id. The table counts a few thousand filters exactly. When more are queried, it keeps the
- * most queried; a filter that was dropped and returns starts at 0. `since` is the time from which its numbers are
- * complete.
+ * the others. The counter would also cost bytes in each of millions of filters. So each worker has its own table, of
+ * fixed size, by filter id. The table counts a few thousand filters exactly. When more are queried, it keeps the most
+ * queried; a filter that was dropped and returns starts at 0. `since` is the time from which its numbers are complete.
  *
  * A batch on one filter counts in one step. Ids are never reused, so a filter that was replaced starts at 0.
  *

@@ -8,7 +8,7 @@
 #include "pubsub.h"
 #include "secrets.h"
 
-#define PIECE    ((size_t)64 * 1024) /* of lines that are published at once */
+#define PIECE    ((size_t)64 * 1024) /* of lines that are published immediately */
 #define MAX_LINE ((size_t)1024 * 1024)
 
 static void append_text(struct buf *out, const char *text)
@@ -16,7 +16,7 @@ static void append_text(struct buf *out, const char *text)
     buf_append(out, text, strlen(text));
 }
 
-/* The letter behind the backslash, or 0 for a byte that has none. */
+/* The letter after the backslash, or 0 for a byte that has none. */
 static char escape_letter(unsigned char c)
 {
     switch (c) {

@@ -6,7 +6,7 @@
  * when there are more notes than one check can compare, but no change is missed. Threads that change filters pay
  * nothing for this.
  *
- * A message that concerns a read of the connection's own running command comes behind its reply: a connection with a
+ * A message that concerns a read of the connection's own running command comes after its reply: a connection with a
  * running command is not checked. A message tells the client to drop all answers when the notes exceed
  * TRACKING_MAX_BYTES, when memory runs out, when all connections exceed tracking-table-max-keys, and after FLUSHALL and
  * FLUSHDB.
@@ -19,7 +19,7 @@
  * until the command ends. More than TRACKING_MAX_BYTES of messages become one message to drop all answers. With NOLOOP
  * such a client's commands set the author of the changes that they make.
  *
- * Thread: the loop's, but for tracking_wake(). */
+ * Thread: the loop's, except for tracking_wake(). */
 #ifndef BLOOMERY_TRACKING_H
 #define BLOOMERY_TRACKING_H
 

@@ -25,7 +25,7 @@ struct tracker {
     struct broadcast_client *broadcast;  /* NULL without BCAST; also session.tracking.broadcast */
     struct held *first_held, **held_end; /* messages of BCAST that a command under way keeps back */
     size_t held_bytes;
-    bool forget_all;  /* the client has to be told that all names may have changed; nothing is noted until then */
+    bool forget_all;  /* the client must be told that all names may have changed; nothing is noted until then */
     uint64_t flushes; /* server->clients.flushes that the client has been told of */
 };
 
@@ -39,7 +39,7 @@ static inline bool tracking_is_busy(const struct conn *conn)
 void tracking_account(struct tracker *tracker);
 
 /* Tells the client, or the one to which its messages are redirected, that names have changed: a RESP array of bulk
- * strings. ptr NULL: all names. False without memory: the client has to be told of all names, later. */
+ * strings. ptr NULL: all names. False without memory: the client must be told of all names, later. */
 bool tracking_tell(struct tracker *tracker, struct slice names);
 
 /* The hub has changes for clients of the loop: a notice. */

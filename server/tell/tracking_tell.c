@@ -5,8 +5,8 @@
 #include "reply.h"
 #include "tracking_internal.h"
 
-/* names.ptr NULL: all names. In RESP2 a message of the channel, to a connection that has subscribed to any, in the
- * place of another one. */
+/* names.ptr NULL: all names. In RESP2 a message of the channel, to a connection that has subscribed to any, instead of
+ * another one. */
 static void write_message(struct conn *conn, struct slice names, bool redirected)
 {
     struct reply *reply = &conn->output.reply;

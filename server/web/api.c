@@ -430,7 +430,7 @@ static uint64_t bits_of(const struct bloom_shape *shape)
     return bloom_variant_is_cuckoo(shape->variant) ? shape->capacity * (uint64_t)shape->bpe : bloom_shape_bits(shape);
 }
 
-/* `away`: its bits are not in memory. In a cuckoo filter the slots of a bucket stand for the hash functions, and the
+/* `away`: its bits are not in memory. In a cuckoo filter the slots of a bucket represent the hash functions, and the
  * share of slots that are taken for that of bits that are set. */
 static void write_layer(const struct bloom_filter *filter, const struct bloom_layer_view *layer, bool evicted,
                         uint64_t sample, struct buf *out)

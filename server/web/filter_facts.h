@@ -30,7 +30,7 @@ void name_text(struct slice name, struct name_text *text_out);
 struct filter_facts {
     bool quarantined; /* all that follows but the name is 0 then */
     bool fixed;       /* it does not grow */
-    bool cuckoo;      /* a cuckoo filter: slots stand for bits */
+    bool cuckoo;      /* a cuckoo filter: slots represent bits */
     bool evicted;     /* by filter_facts_measure(): its bits are not in memory; what follows from them is 0 */
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
@@ -50,7 +50,7 @@ struct filter_facts {
 };
 
 /* Whether the user may see the facts of the filter with this key: whether he may run BF.INFO, or CF.INFO, on it.
- * `entry` NULL: there is none. */
+ * `entry` NULL: none. */
 bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct entry *entry);
 
 /* The fields before the name, without and with `rate`, which costs a power for each layer. */
@@ -66,7 +66,7 @@ void filter_facts_measure(struct server *server, struct entry *entry, struct fil
 /* The share of queries for absent items that clients reported as wrongly present; false if none was reported. */
 bool filter_facts_observed(const struct filter_facts *facts, double *rate_out);
 
-/* Words of a layer of a filter with `nlayers` to look at: for bloom_layer_state_sampled(). */
+/* Words of a layer of a filter with `nlayers` to check: for bloom_layer_state_sampled(). */
 uint64_t filter_facts_sample(unsigned nlayers);
 
 #endif

@@ -88,8 +88,7 @@ static struct entry *take_filter(struct web_request *request, size_t end, const 
 
 /* ---- its bits ---- */
 
-/* One range of bytes (RFC 9110, 14.1.2). 1: from..end; 0: there is none that counts, as for several; -1: it is of no
- * bytes. */
+/* One range of bytes (RFC 9110, 14.1.2). 1: from..end; 0: none that counts, as for several; -1: it is of no bytes. */
 static int read_range(const char *text, uint64_t size, uint64_t *from, uint64_t *end)
 {
     char *rest;

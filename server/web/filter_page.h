@@ -9,7 +9,7 @@
 
 #include "web_internal.h"
 
-/* The paths of their routes, which stand for any name. */
+/* The paths of their routes, which represent any name. */
 #define FILTERS      "/filters/"
 #define FILTER_ITEMS "/filters//items"
 

@@ -1,5 +1,5 @@
 /* history: the last hour of the daemon, a point for each ten seconds, and the durations of each command in the last
- * minute. It begins with the web thread, not with the first look at the status page.
+ * minute. It begins with the web thread, not with the first view of the status page.
  *
  * Memory: 20 kB, and 20 kB for each command that is in use. Thread: the web thread's. */
 #ifndef BLOOMERY_HISTORY_H

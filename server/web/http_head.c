@@ -46,7 +46,7 @@ static char *take_line(char **at)
 {
     char *line = *at, *end = strchr(line, '\n');
     if (!end)
-        return NULL; /* behind a NUL */
+        return NULL; /* after a NUL */
     *at = end + 1;
     end -= end > line && end[-1] == '\r';
     *end = '\0';
@@ -219,7 +219,7 @@ static int weight(const char *parameters, const char *end)
     return 1000;
 }
 
-/* The greatest weight of this type in the header; -1: it is not there. */
+/* The greatest weight of this type in the header; -1: it is missing. */
 static int weight_of(const char *accept, const char *type)
 {
     size_t len = strlen(type);

@@ -3,7 +3,7 @@
  * It refuses bytes that two programs could read in two ways: folded lines, a space before a colon, control characters,
  * a second Host or Content-Length. Numbers of fields and arguments are bounded.
  *
- * Texts lie in the bytes of the request and stay valid as long as these do. Thread: any, on distinct objects. */
+ * Texts are in the bytes of the request and stay valid as long as these do. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_HTTP_HEAD_H
 #define BLOOMERY_HTTP_HEAD_H
 
@@ -42,7 +42,7 @@ struct http_argument {
 struct http_head {
     const char *method;
     const char *path; /* decoded; without the query */
-    const char *host; /* of a target in absolute form, or of the field Host; NULL: there is none */
+    const char *host; /* of a target in absolute form, or of the field Host; NULL: none */
     struct http_field fields[HTTP_FIELDS_MAX];
     size_t nfields;
     struct http_argument arguments[HTTP_ARGUMENTS_MAX]; /* of the query */
@@ -50,13 +50,13 @@ struct http_head {
 };
 
 /* The length of the head at the front of text[0..len), with its empty line; 0: it is not complete. `seen` is how many
- * bytes an earlier call has looked at. */
+ * bytes an earlier call has checked. */
 size_t http_head_length(const char *text, size_t len, size_t seen);
 
 /* Takes a complete head apart and changes its bytes. NULL, or the status to refuse it with. */
 const char *http_head_parse(char *text, size_t len, struct http_head *head_out);
 
-/* The first field with this name in any case; NULL: there is none. */
+/* The first field with this name in any case; NULL: none. */
 const char *http_field(const struct http_head *head, const char *name);
 
 /* The first argument with this name; false, and no output, if there is none. */

@@ -22,7 +22,7 @@
 #include "slowlog.h"
 #include "version.h"
 
-#define FILTERS_ONLINE 50 /* filters looked at before removed ones may be freed */
+#define FILTERS_ONLINE 50 /* filters checked before removed ones may be freed */
 
 /* Upper ends of the buckets of durations: 250, 500 and 1000 ns, and so on, to 10 s. */
 #define NS_FIRST 250

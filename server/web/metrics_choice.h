@@ -1,6 +1,6 @@
 /* metrics_choice: the filters that /metrics shows one by one: those that are queried most, and those that the setting
- * metrics-filters names; and sums over all filters. A pass over the registry finds both. Where there are so
- * many filters that the pass takes long, its result serves for fifty times as long.
+ * metrics-filters names; and sums over all filters. A pass over the registry finds both. Where there are this many
+ * filters that the pass takes long, its result serves for fifty times as long.
  *
  * Names are kept, not filters: their numbers are looked up when they are shown.
  *
@@ -25,7 +25,7 @@ struct metrics_choice {
     char *names; /* each is its length, a uint16_t, and its bytes */
     size_t names_len, names_size;
     size_t count;   /* of names */
-    size_t omitted; /* filters that would have been shown but for the limits above */
+    size_t omitted; /* filters that would have been shown except for the limits above */
     uint64_t items; /* this and the next three: sums over all filters that are not quarantined */
     uint64_t capacity;
     uint64_t layers;

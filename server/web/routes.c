@@ -115,7 +115,7 @@ static void answer_filter(struct web_request *request)
         web_reply_text(request, HTTP_NOT_FOUND, "no such filter");
 }
 
-/* A number that is not there stays as it is. False: it is none. */
+/* A number that is missing stays as it is. False: it is none. */
 static bool read_number(struct web_request *request, const char *name, uint64_t *value)
 {
     struct slice text;

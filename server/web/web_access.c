@@ -16,7 +16,7 @@
 
 #define MAX_CREDENTIALS 4096 /* of base64: a name, and CONFIG_MAX_SECRET bytes */
 
-/* Cuts "Basic <name>:<password> in base64" into the two, which lie in `text`. */
+/* Cuts "Basic <name>:<password> in base64" into the two, which are in `text`. */
 static bool read_credentials(const char *header, uint8_t *text, struct slice *name_out, struct slice *password_out)
 {
     struct base64_decode_ctx decoder;

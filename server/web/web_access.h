@@ -9,7 +9,7 @@ enum web_access { WEB_ALLOWED, WEB_NO_PASSWORD, WEB_NO_RIGHT, WEB_NOT_LOCAL };
 /* Whether the request's user may run all of the commands (`needs`, up to ROUTE_NEEDS of them; none: no user is asked
  * for), and who that is: request->user. *missing_out is the first that he may not run; without a user, the first.
  *
- * A user is named by HTTP basic with his name and password. A name that no user has stands for the user "default", as
+ * A user is named by HTTP basic with his name and password. A name that no user has represents the user "default", as
  * any name did before there were others. Where that one has no password none is asked for; then, in protected mode,
  * only for clients on this machine, whose Host is an address or localhost. A page from elsewhere that a browser on this
  * machine has loaded would come with its own name, which its owner has made to mean this machine.

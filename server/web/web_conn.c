@@ -1,5 +1,5 @@
 /* The bytes of a connection: from the socket through TLS to the head of the request, and the reply back. Each step does
- * a bounded amount of work, so a fast client holds up no other. */
+ * a bounded amount of work, so a fast client delays no other. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

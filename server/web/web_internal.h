@@ -38,7 +38,7 @@
 #define WEB_LISTENERS     16
 
 enum web_stage {
-    WEB_READS,  /* its request, behind the handshake */
+    WEB_READS,  /* its request, after the handshake */
     WEB_SCANS,  /* it waits for a pass over the registry; the socket is left alone */
     WEB_WRITES, /* its reply */
     WEB_DRAINS, /* the reply is sent. Input is dropped until the client's end: to close before could destroy the reply
@@ -120,7 +120,7 @@ void web_answer(struct web_request *request, size_t len);
 void web_reply(struct web_request *request, const char *status, const char *type);
 void web_reply_text(struct web_request *request, const char *status, const char *text);
 
-/* The request waits for a pass over all names of the registry, in slices, so that one over millions holds up neither
+/* The request waits for a pass over all names of the registry, in slices, so that one over millions delays neither
  * other requests nor the freeing of removed filters. visit() is called for each name, with request->pass.query, then
  * finish() to answer; `busy_ns` is how long the slices took. */
 void web_scan(struct web_request *request, void (*visit)(void *query, struct slice key, struct entry *entry),

@@ -1,9 +1,9 @@
 /* What the server does with commands once they are in memory: parser, dispatch, window, registry, filter, replies; no
  * socket. One worker, then two, on one filter: how far a second core helps, and that queries write nothing shared.
  *
- * Real workers run it on their loops' threads, each with a connection of its own and its own stretch of requests, in
- * pieces of 64 commands. Prints million commands per second of CPU time, summed over the workers, and the ratio to one
- * worker. By CPU time, so that other processes do not count; both workers run at the same time all the same.
+ * Real workers run it on their loops' threads, each with its own connection and its own stretch of requests, in pieces
+ * of 64 commands. Prints million commands per second of CPU time, summed over the workers, and the ratio to one worker.
+ * By CPU time, so that other processes do not count; both workers run at the same time all the same.
  *
  * bench_commands [seconds [row]]: default 1 per figure, and all rows. Seconds 0: each piece is run once, on one worker,
  * with fewer items loaded, which is for counting instructions. */
@@ -39,7 +39,7 @@ static const struct row {
     {"1 add in 10, 120 MB", "100000000", 10, true},
 };
 
-/* What one worker has to do, and has done. */
+/* What one worker must do, and has done. */
 struct lane {
     struct conn *conn;
     char *requests;

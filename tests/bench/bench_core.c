@@ -2,9 +2,9 @@
  *
  * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the
  * library's query one by one, and in batches of 32, without and with vector code, for keys that are all present and all
- * absent (but for false positives); adds, for keys that are all new and all present; beside the memory's own rate of
- * independent random reads. Prints nanoseconds per key, the best and the median of several rounds whose variants are
- * interleaved, and the ratio to the first variant.
+ * absent (except for false positives); adds, for keys that are all new and all present; in addition to the memory's own
+ * rate of independent random reads. Prints nanoseconds per key, the best and the median of several rounds whose
+ * variants are interleaved, and the ratio to the first variant.
  *
  * bench_core [rounds [max-megabytes [layout]]]: default 5 rounds, all sizes, the layout na; or redisbloom, whose hash
  * and positions are others. */

@@ -6,7 +6,7 @@
  * Of each, in turn, twice: items per second for SECONDS (4) from the first item on, and in each half of a second. The
  * daemon at PORT gets a new filter for ITEMS (1000000000: 1.2 GB) at 0.01, one client with BF.MADD of 1000 new items,
  * and one that asks another filter each millisecond: its waits are from when a request was due. Afterwards the client
- * goes on for as long again, so that the speed of a filter on huge pages is seen, too.
+ * continues for as long again, so that the speed of a filter on huge pages is seen, too.
  *
  * In a virtual machine the first run finds memory that the host has not given before; the later ones may find it at
  * hand. So compare lines of one run, and start the machine anew for fresh memory. */

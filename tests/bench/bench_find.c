@@ -55,7 +55,7 @@ static void check(bool ok, const char *what)
     }
 }
 
-/* Half of the bits of each word, so that no item has to be added. */
+/* Half of the bits of each word, so no item needs to be added. */
 static void fill(struct bloom_filter *filter)
 {
     struct bloom_layer_view layer;

@@ -1,6 +1,6 @@
-/* What a filter costs beside its bits and its name, with and without a time; what finding one among many costs; and
- * what it costs others when many expire at once. One line per figure: name, value, unit. Arguments: how many filters
- * (default 1000000), and "expiry" for the last part. */
+/* What a filter costs in addition to its bits and its name, with and without a time; what finding one among many costs;
+ * and what it costs others when many expire at once. One line per figure: name, value, unit. Arguments: how many
+ * filters (default 1000000), and "expiry" for the last part. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>

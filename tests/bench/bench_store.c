@@ -70,7 +70,7 @@ static double read_directly(const char *path)
     return now() - start;
 }
 
-/* Seconds that it takes to get so much memory on huge pages. In a virtual machine whose host has to find it first that
+/* Seconds that it takes to get so much memory on huge pages. In a virtual machine whose host must find it first that
  * can take longer than to read a file. What is given back here is there for a while; so a load that follows shows what
  * it takes itself. */
 static double get_memory(size_t len)

@@ -180,7 +180,7 @@ DAEMON_TEST(the_daemon, hiredis, connecting_again)
     redisFree(other);
 }
 
-/* The next whole reply among the bytes that were read, NULL if there is none. */
+/* The next whole reply among the bytes that were read, or NULL. */
 static redisReply *received_reply(redisContext *client)
 {
     void *reply = NULL;

@@ -15,13 +15,13 @@ extern char root[300]; /* the directory */
 /* The whole file of a filter with the key `k`, in each layout (docs/FORMAT.md). */
 extern const unsigned char na_file[16], me_file[16], ka_file[16];
 
-#define ID "5a1c395e5a1c395e5a1c395e5a1c395e" /* of a table, behind its name in that of its directory */
+#define ID "5a1c395e5a1c395e5a1c395e5a1c395e" /* of a table, after its name in that of its directory */
 
 void prepare(void); /* makes the directory */
 void start(void);   /* the daemon and the client; ends when all files there are known */
 void discard(void); /* the end of a test */
 
-void wait_scanned(void); /* until the daemon has looked at all directories */
+void wait_scanned(void); /* until the daemon has checked all directories */
 
 /* The path of a file below the directory; valid until the next call but one. */
 const char *below_root(const char *path);

@@ -66,7 +66,7 @@ static void write_files_beside(char left[512], char alive[512])
     write_file(alive, "user half");
 }
 
-/* By ACL SAVE: no password as it was, with the mode of the file before, and nothing beside it. */
+/* By ACL SAVE: no password as it was, with the mode of the file before, and nothing next to it. */
 static void expect_saved(void)
 {
     const char *text = read_file(acl_path);
@@ -440,7 +440,7 @@ static long long logged_number(const redisReply *entry, const char *name)
     return -1;
 }
 
-/* As in Redis since 7.2: an entry has a number of its own, and the times of the first and the last refusal in it. */
+/* As in Redis since 7.2: an entry has its own number, and the times of the first and the last refusal in it. */
 DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
 {
     daemon_start(&the_daemon, NULL);
@@ -472,7 +472,7 @@ DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
     redisFree(client);
 }
 
-/* As in Redis; in the file another form stands, which means the same with other patterns behind it. */
+/* As in Redis; in the file another form stands, which means the same with other patterns after it. */
 DAEMON_TEST(the_daemon, acl, all_names_by_a_pattern_are_shown_as_redis_does)
 {
     start_with_file("user alice on nopass %RW~* ~b +@read\n");

@@ -128,7 +128,7 @@ DAEMON_TEST(the_daemon, admin, wait_waits_alone)
     hang_up();
 }
 
-/* DEBUG is refused unless it was allowed at the start; then it holds up its own connection only. */
+/* DEBUG is refused unless it was allowed at the start; then it delays its own connection only. */
 DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
 {
     const char *const args[] = {"--enable-debug-command", "local", NULL};
@@ -347,7 +347,7 @@ DAEMON_TEST(the_daemon, admin, every_call_is_timed)
     hang_up();
 }
 
-/* CONFIG RESETSTAT sets all of it to zero, and counting goes on from there. */
+/* CONFIG RESETSTAT sets all of it to zero, and counting continues from there. */
 DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
 {
     start();
@@ -394,7 +394,7 @@ DAEMON_TEST(the_daemon, admin, measuring_can_be_set)
     hang_up();
 }
 
-/* Commands of Redis that are not there are unknown, whatever their arguments. */
+/* Commands of Redis that are missing are unknown, whatever their arguments. */
 DAEMON_TEST(the_daemon, admin, what_is_not_there_is_unknown)
 {
     static const char *const unknown[] = {"EVAL x 0",     "EVALSHA x 0", "SCRIPT LOAD x", "FUNCTION LIST",

@@ -95,7 +95,7 @@ DAEMON_TEST(the_daemon, bench, errors_fail_and_are_shown)
 {
     cr_expect_eq(run("\"BF.CARD\" --requests 10"), 1);
     cr_expect(strstr(output, "wrong number of arguments"), "%s", output);
-    cr_expect_eq(run("nosuch --time 300 --warmup 300"), 1); /* ends at once: the suite's limit is shorter */
+    cr_expect_eq(run("nosuch --time 300 --warmup 300"), 1); /* ends immediately: the suite's limit is shorter */
     cr_expect(strstr(output, "the server replied: ERR unknown command 'nosuch'"), "%s", output);
     cr_expect_null(strstr(output, "throughput"), "%s", output);
     cr_expect_eq(run("exists --connections 2 --threads 3"), 2);

@@ -35,7 +35,7 @@ DAEMON_TEST(the_daemon, bf, items_and_names_are_bytes)
     expect(client, ":1", "BF.EXISTS %b %b", "", (size_t)0, "", (size_t)0);
 }
 
-/* A filter of fixed size takes its capacity and then refuses, while it goes on to know what it has. */
+/* A filter of fixed size takes its capacity and then refuses, while it continues to know what it has. */
 DAEMON_TEST(the_daemon, bf, a_full_fixed_filter_refuses)
 {
     expect(client, "+OK", "BF.RESERVE f 0.001 3 NONSCALING");

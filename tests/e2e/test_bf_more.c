@@ -190,7 +190,7 @@ DAEMON_TEST(the_daemon, bf_more, queries_are_counted_for_each_filter)
     expect(client, "[:1]", "BF.INFO f MISSES");
 }
 
-/* Of the queries for what is not there, the share that was reported as wrong. */
+/* Of the queries for what is missing, the share that was reported as wrong. */
 DAEMON_TEST(the_daemon, bf_more, false_positives_are_reported)
 {
     expect(client, "-ERR not found", "BF.FALSEPOSITIVE f");

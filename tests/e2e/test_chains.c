@@ -129,7 +129,7 @@ DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     redisFree(client);
 }
 
-/* The text names the limit; what is there goes on answering. */
+/* The text names the limit; what is there continues answering. */
 DAEMON_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
 {
     redisContext *client = client_open(daemon_under_test.port);

@@ -46,7 +46,7 @@ static int connections(redisContext *asker)
     return lines;
 }
 
-/* Each filter of KILL finds whom it names, on all workers, and nobody else; all given filters have to fit. */
+/* Each filter of KILL finds whom it names, on all workers, and nobody else; all given filters must fit. */
 DAEMON_TEST(the_daemon, client_command, kill_by_every_filter)
 {
     redisContext *me = client_open(the_daemon.port);
@@ -176,7 +176,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
     }
     cr_assert(wire_send_text(&queue, "EXEC\r\nPING\r\n"));
     wait_until(strcmp(field(me, queue_id, "qbuf"), "0") != 0);
-    expect(me, ":1", "BF.CARD f");              /* reading goes on */
+    expect(me, ":1", "BF.CARD f");              /* reading continues */
     expect(me, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
     for (int i = 0; i < 6; i++)
         cr_expect_str_eq(field(me, client_number(me, "CLIENT ID") + 1 + i, "cmd"), i % 2 ? "ping" : "exec", "%d", i);

@@ -113,7 +113,7 @@ DAEMON_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
     redisFree(client);
 }
 
-/* One client of 400 MB made all filters leave memory, and ten held 3 GB. */
+/* One client of 400 MB made all filters are evicted, and ten held 3 GB. */
 DAEMON_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
 {
     enum { FILTERS = 8, CLIENTS = 10 };

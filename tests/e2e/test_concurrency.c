@@ -311,7 +311,7 @@ static void expect_acked(redisContext *client, size_t c)
 }
 
 /* A filter has another name for moments, again and again, while batches are added to it in slices: each ends at one of
- * them, and says so, or goes on; what was answered is in it, and it has no more than that. */
+ * them, and says so, or continues; what was answered is in it, and it has no more than that. */
 DAEMON_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_renamed)
 {
     redisContext *client = client_open(PORT);

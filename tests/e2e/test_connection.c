@@ -105,7 +105,7 @@ DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
     wire_close(&wire);
 }
 
-/* QUIT answers, then the connection ends; what was sent behind it is not executed. */
+/* QUIT answers, then the connection ends; what was sent after it is not executed. */
 DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
 {
     struct wire wire;

@@ -1,5 +1,5 @@
-/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied.
- * Merges while clients go on adding: test_merges.c. */
+/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied. Merges while clients
+ * continue adding: test_merges.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static const char *loadchunk(redisContext *c, const char *key, const struct chun
 }
 
 /* Small and large, with one layer and with many: what is loaded answers as what was dumped, and says the same of
- * itself. It is not there before its last chunk. */
+ * itself. It is missing before its last chunk. */
 DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
 {
     static const struct {

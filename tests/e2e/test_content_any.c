@@ -1,8 +1,8 @@
 /* Filters restored, copied, merged, added to, renamed and deleted in any order by several clients, saves at any moment,
  * and kill -9 or a power failure in the middle: with appendfsync always each filter is afterwards exactly what it was,
- * but for the one command that was not answered, which has taken place or has not.
+ * except for the one command that was not answered, which has taken place or has not.
  *
- * BLOOMERY_CONTENT_ROUNDS=<n> plays n rounds, BLOOMERY_CONTENT_SEED=<n> the same commands once more. */
+ * BLOOMERY_CONTENT_ROUNDS=<n> plays n rounds, BLOOMERY_CONTENT_SEED=<n> the same commands again. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ static void discard(void)
 
 TestSuite(content_any, .fini = discard, .timeout = 3000);
 
-/* What a filter is. With a rate of 1e-9 what was not added is not there. */
+/* What a filter is. With a rate of 1e-9 what was not added is missing. */
 struct state {
     bool exists, large, expires;
     bool in[ITEMS];

@@ -64,7 +64,7 @@ static int acknowledged_in_all(void)
     return sum;
 }
 
-/* While adds, merges and saves go on, three times: with appendfsync always, everything that was answered is there
+/* While adds, merges and saves continue, three times: with appendfsync always, everything that was answered is there
  * afterwards. */
 static void crash_among_merges(const char *capacity)
 {
@@ -173,7 +173,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
     unsigned rounds = (unsigned)environment_number("BLOOMERY_COUNT_ROUNDS", DAEMON_SANITIZED ? 3 : 6);
     daemon_start(&the_daemon, args);
     client = client_open(the_daemon.port);
-    for (unsigned f = 0; f < COUNTED; f++) /* small enough for the log at first, then not any more */
+    for (unsigned f = 0; f < COUNTED; f++) /* small enough for the log at first, then no longer */
         expect(client, "+OK", "BF.RESERVE c%u 0.0000001 300", f);
     for (unsigned round = 1; round <= rounds; round++) {
         pthread_t threads[8];

@@ -29,7 +29,7 @@ static void discard(void)
 
 TestSuite(copies, .fini = discard, .timeout = 1000);
 
-/* $1 is the data directory, $2 the copy. Files vanish meanwhile, which cp complains about. */
+/* $1 is the data directory, $2 the copy. Files disappear meanwhile, which cp complains about. */
 static const char *const ways[] = {
     "cp -r $1 $2",
     "mkdir $2; for f in $(ls $1); do cp -r $1/$f $2; done",

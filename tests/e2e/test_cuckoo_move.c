@@ -32,7 +32,7 @@ static void change(const char *command, const char *name, int first, int n)
     client_skip(from, n);
 }
 
-/* All slots: the chunks' bytes one behind the other, to be freed. */
+/* All slots: the chunks' bytes one after the other, to be freed. */
 static char *slots_of(redisContext *client, const char *name, size_t *len_out)
 {
     char *slots = NULL;
@@ -136,7 +136,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
     cr_expect_eq(client_number(to, "PTTL large"), -1);
     expect_move(0, "there    13", "--verify");
 
-    /* They go on alike. */
+    /* They continue alike. */
     change("CF.DEL", "several", 200, 900);
     each(to, "CF.DEL", "several", 200, 900);
     client_skip(to, 900);

@@ -31,7 +31,7 @@ static void add_items(redisContext *client, const char *name, int n)
     client_skip(client, n);
 }
 
-/* A small one, one in several sub-filters, one that has a file of its own, an empty one; and two Bloom filters. */
+/* A small one, one in several sub-filters, one that has its own file, an empty one; and two Bloom filters. */
 static redisContext *make_filters(void)
 {
     the_daemon.with_web = true;
@@ -121,7 +121,7 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
 
     daemon_damage_layer(&the_daemon, "cf-small", 100);
     TOOL(1, "damaged: filter 'cf-small'", "check '%s'", the_daemon.data);
-    daemon_damage_layer(&the_daemon, "cf-small", 100); /* the same bit once more */
+    daemon_damage_layer(&the_daemon, "cf-small", 100); /* the same bit again */
     daemon_restart(&the_daemon);
     client = client_open(the_daemon.port);
     cr_expect_eq(client_info(client, "bf", "bf_items"), 4949);

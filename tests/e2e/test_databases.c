@@ -165,7 +165,7 @@ DAEMON_TEST(the_daemon, databases, an_exchange_is_seen_by_all_at_once)
     redisFree(two);
 }
 
-/* WATCH is of the client's number: what it has come to stand for counts. */
+/* WATCH is of the client's number: what it has come to represent counts. */
 DAEMON_TEST(the_daemon, databases, an_exchange_changes_watched_names)
 {
     redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
@@ -191,8 +191,8 @@ static void send_all(redisContext *client)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
 }
 
-/* Commands that wait for the exchange to be over are of the filters that their numbers stand for by then: none of them
- * takes away what was added behind the exchange. */
+/* Commands that wait for the exchange to be over are of the filters that their numbers represent by then: none of them
+ * takes away what was added after the exchange. */
 DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_it)
 {
     redisContext *copies = client_open(the_daemon.port), *swaps = client_open(the_daemon.port);
@@ -361,7 +361,7 @@ DAEMON_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
 {
     redisContext *client = client_open(the_daemon.port);
     expect_in(client, 0, ":1", "BF.ADD damaged x");
-    expect_in(client, 0, "+OK", "BF.RESERVE large 0.001 100000"); /* has a file of its own */
+    expect_in(client, 0, "+OK", "BF.RESERVE large 0.001 100000"); /* has its own file */
     expect_in(client, 0, ":1", "BF.ADD large x");
     expect_in(client, 0, "+OK", "BF.RESERVE away 0.001 100000 TTL 10000");
     expect_in(client, 0, ":1", "BF.ADD away x");

@@ -105,7 +105,7 @@ static void change_log_header(void)
     file_change_byte(AT("log/00000004.log"), 26);
 }
 
-/* As another daemon does, but for what else that one would do. */
+/* As another daemon does, except for what else that one would do. */
 static void lock_by_another(void)
 {
     lock_fd = open(AT("LOCK"), O_RDWR | O_CLOEXEC);
@@ -383,7 +383,7 @@ static bool set_up(const struct row *row)
     return true;
 }
 
-/* Names, sizes, checksums of all that is there; but for LOCK. */
+/* Names, sizes, checksums of all that is there; except for LOCK. */
 static void fingerprint(char *text, size_t size)
 {
     program_run(text, size,
@@ -431,7 +431,7 @@ Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 1000
         play(&rows[i]);
 }
 
-/* A log that may not be written to any more: reads go on, writes are refused with the reason, and nobody has to do
+/* A log that may not be written to any more: reads continue, writes are refused with the reason, and nobody needs to do
  * anything but to give the permission back. */
 Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 1000)
 {

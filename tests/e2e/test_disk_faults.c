@@ -1,5 +1,5 @@
 /* Each file operation of the daemon fails once: in a scenario with all that makes it work on files, and in its start.
- * Clients get what they asked for or an error with the reason, reads go on, and what was refused has not been done;
+ * Clients get what they asked for or an error with the reason, reads continue, and what was refused has not been done;
  * when the disk is well again so is the service. After a power failure everything that was answered is there.
  *
  * A run of all tests has time for some operations only, others each time, under sanitizers for a fifth of those:
@@ -66,7 +66,7 @@ static void expect_reads(void)
     cr_assert_str_eq(client_ask(other, "BF.EXISTS base y"), ":0", "%s", what);
 }
 
-/* The disk is well from now on, and looked at soon. */
+/* The disk is well from now on, and checked soon. */
 static void mend(void)
 {
     disk_mend();
@@ -306,7 +306,7 @@ Test(disk_faults, each_operation_takes_place_and_reports_an_error_once)
 
 /* ---- the start ---- */
 
-/* Work for the next start: a save that was not finished, a log behind it, contents that are in no save. */
+/* Work for the next start: a save that was not finished, a log after it, contents that are in no save. */
 static void prepare_start(int n)
 {
     expect(client, "+OK", "BF.RESERVE f%d 0.0000001 %s", n,

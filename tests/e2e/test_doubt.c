@@ -103,7 +103,7 @@ static void end_doubt(void)
     daemon_stop(&daemon_under_test);
 }
 
-/* From the second on a save first puts the MANIFEST of the last good save into its place once more: in some that fails.
+/* From the second on a save first puts the MANIFEST of the last good save into its place again: in some that fails.
  */
 static void play(enum disk_fault fault, const char *operation)
 {

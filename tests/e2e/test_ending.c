@@ -42,7 +42,7 @@ static void fill_disk(void)
     disk_fail(1, DISK_FULL, ENOSPC);
 }
 
-/* Seconds until it has ended; `lost`: as its exit status has to say. */
+/* Seconds until it has ended; `lost`: as its exit status must say. */
 static double end(bool lost)
 {
     double began = seconds_now();

@@ -337,7 +337,8 @@ DAEMON_TEST(the_daemon, events, monitor_shows_commands)
     wire_close(&client);
 }
 
-/* Some as plain lines, most as arrays, of which those that repeat the one before but for the item take a short cut. */
+/* Some as plain lines, most as arrays, of which those that repeat the one before except for the item take a short
+ * cut. */
 static char *put_command(char *at, const char *name, int c, int i)
 {
     char item[16];
@@ -377,7 +378,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
             cr_assert_neq(wire_text(&clients[c])[0], '-');
         wire_close(&clients[c]);
     }
-    /* Whoever has a reply finds its command in front of all that is sent later. */
+    /* Whoever has a reply finds its command before all that is sent later. */
     struct wire a = connect_wire(), b = connect_wire();
     for (int i = 0; i < 100; i++) {
         char command[32], expected[48];

@@ -218,7 +218,7 @@ DAEMON_TEST(the_daemon, expiry, gone_from_every_answer)
     redisFree(other);
 }
 
-/* The number behind this text. */
+/* The number after this text. */
 static long long keyspace_number(redisContext *c, const char *text)
 {
     const char *info = client_ask(c, "INFO keyspace"), *at = strstr(info, text);
@@ -287,7 +287,7 @@ static void save(redisContext *c)
     wait_until(strcmp(client_ask(c, "SAVE"), "+OK") == 0);
 }
 
-/* A save keeps the times; what expires while the daemon is down is not there afterwards, and the next save removes its
+/* A save keeps the times; what expires while the daemon is down is missing afterwards, and the next save removes its
  * files; what expires later does so. */
 DAEMON_TEST(the_daemon, expiry, restart)
 {

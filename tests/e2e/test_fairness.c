@@ -54,7 +54,7 @@ static size_t ones(const struct lines *reply)
     return n;
 }
 
-/* Batches of all sizes around those of a slice answer each item, in order, and the commands behind them wait their
+/* Batches of all sizes around those of a slice answer each item, in order, and the commands after them wait their
  * turn. */
 DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
 {
@@ -402,7 +402,7 @@ static int niceness(const char *wanted)
     return nice;
 }
 
-/* What nobody waits for gives way to workers and to the log, and each thread has its name. */
+/* What nobody waits for yields to workers and to the log, and each thread has its name. */
 DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
 {
     static const char *const background[] = {"saver", "expirer", "reclaimer"};

@@ -82,7 +82,7 @@ DAEMON_TEST(the_daemon, fill, items_end_with_nul)
     HAS("f", "\nlast");
 }
 
-/* Also an item that is longer than what is read and sent at once. */
+/* Also an item that is longer than what is read and sent immediately. */
 DAEMON_TEST(the_daemon, fill, long_items)
 {
     const size_t len = 5 << 20;

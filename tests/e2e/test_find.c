@@ -82,7 +82,7 @@ DAEMON_TEST(the_daemon, find, keys_become_bytes)
     cr_assert(strstr(text, "-ERR key 2: ") == text, "%s", text);
 }
 
-/* Few filters are asked within a transaction; many would hold up all clients. */
+/* Few filters are asked within a transaction; many would delay all clients. */
 DAEMON_TEST(the_daemon, find, runs_in_a_transaction_where_it_is_short)
 {
     expect(client, ":1", "BF.ADD a x");
@@ -110,7 +110,7 @@ static redisReply *ask_words(char *text)
     return redisCommandArgv(client, n, words, NULL);
 }
 
-/* What is short counts layers, not filters: each of a long chain is looked at. */
+/* What is short counts layers, not filters: each of a long chain is checked. */
 DAEMON_TEST(the_daemon, find, of_many_layers_is_no_short_work)
 {
     long long layers;
@@ -134,7 +134,7 @@ DAEMON_TEST(the_daemon, find, of_many_layers_is_no_short_work)
 
 #define CROWD 1000
 
-/* Sends the command with the items i0, i1, ... behind it. */
+/* Sends the command with the items i0, i1, ... after it. */
 static redisReply *ask_crowd(const char *const *words, int nwords)
 {
     static char items[CROWD][8];

@@ -1,4 +1,4 @@
-/* `bloomery move --follow`, `--cutover` and `--merge` between two daemons, with clients that go on all along. */
+/* `bloomery move --follow`, `--cutover` and `--merge` between two daemons, with clients that continue all along. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ static void expect_end(pid_t pid, int signal_number, int expected)
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == expected, "%d", status);
 }
 
-/* ---- clients that go on ---- */
+/* ---- clients that continue ---- */
 
 /* Adds the items <id>:0, <id>:1, ... one after the other, or so many in a command, until a server has acknowledged
  * them; goes to the target when the source is read-only, and connects again when it is disconnected. */
@@ -311,7 +311,7 @@ PAIR_TEST(follow, live_clients_lose_nothing_when_the_source_is_cut_over)
 }
 
 /* Commands of many items, which the source works on in slices: one that the pause catches half way must not be
- * acknowledged behind it. */
+ * acknowledged after it. */
 PAIR_TEST(follow, a_command_that_the_pause_catches_half_way_is_not_acknowledged)
 {
     struct live live = {.add = "BF.MADD", .filter = "f", .batch = BATCH_MAX};
@@ -327,7 +327,7 @@ PAIR_TEST(follow, a_command_that_the_pause_catches_half_way_is_not_acknowledged)
     live_check(&live);
 }
 
-/* A filter that does not go along: the source's clients go on. */
+/* A filter that does not go along: the source's clients continue. */
 PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
 {
     expect(from, "+OK", "BF.RESERVE large 0.001 1000000");

@@ -64,7 +64,7 @@ static void expect_keys(const char *filter, const char *name)
     cr_assert_eq(n, 500);
 }
 
-/* A kill right behind the reply loses nothing: 12,512 bytes are in the log, 125,016 in a file. */
+/* A kill right after the reply loses nothing: 12,512 bytes are in the log, 125,016 in a file. */
 DAEMON_TEST(the_daemon, import, imported_filters_are_there_after_a_kill_and_written_back_as_they_were)
 {
     static const char *const names[] = {"n10000_p0.01_int", "n100000_p0.01"};
@@ -184,7 +184,7 @@ DAEMON_TEST(the_daemon, import, malformed_files_are_refused)
     expect(client, "+PONG", "PING");
 }
 
-/* Adds go on as in any filter of fixed size, and the same item is not new twice. */
+/* Adds continue as in any filter of fixed size, and the same item is not new twice. */
 DAEMON_TEST(the_daemon, import, an_imported_filter_takes_adds)
 {
     SHELL("cp \"$BUILT/n10000_p0.01_int/Filter.ka.db\" \"$IN/f\"", dir);

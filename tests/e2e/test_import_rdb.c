@@ -74,7 +74,7 @@ static void expect_as_recorded(redisContext *client, const char *folder, const c
     free(recorded);
 }
 
-/* Whether DUMP is the value as it stands in the file, to the byte, behind the name of its key. */
+/* Whether DUMP is the value as it stands in the file, to the byte, after the name of its key. */
 static bool is_as_in_file(redisContext *client, const unsigned char *file, size_t file_len, const char *filter)
 {
     char key[128];

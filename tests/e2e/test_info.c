@@ -86,7 +86,7 @@ static bool is_number(const char *text)
     return end != text && (*end == '\0' || strcmp(end, "%") == 0);
 }
 
-/* Texts by nature: everything else has to be a number. */
+/* Texts by nature: everything else must be a number. */
 static bool is_text_field(const char *name)
 {
     static const char *const texts[] = {
@@ -401,7 +401,7 @@ static char *read_text(const char *path)
 }
 
 /* Every field of redis-server 8.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and
- * what is listed there is not there. */
+ * what is listed there is missing. */
 DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
 {
     static struct info info;

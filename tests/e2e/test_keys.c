@@ -21,7 +21,7 @@ static void make(redisContext *c, const char *kind, int n)
     client_skip(c, n);
 }
 
-/* A whole SCAN with these options; counts the names by the number behind their ':'. Returns how many calls it took. */
+/* A whole SCAN with these options; counts the names by the number after their ':'. Returns how many calls it took. */
 static int scan_all(redisContext *c, const char *options, int *seen, int n)
 {
     char cursor[32] = "0";
@@ -87,8 +87,8 @@ DAEMON_TEST(the_daemon, keys, scan)
     redisFree(c);
 }
 
-/* One call looks at 4096 names, or few more, whatever COUNT says: 64 times 64, and each time at the rest of a shard or
- * a run of slots. */
+/* One call checks 4096 names, or few more, whatever COUNT says: 64 times 64, and each time at the rest of a shard or a
+ * run of slots. */
 DAEMON_TEST(the_daemon, keys, a_scan_with_a_huge_count_is_more_than_one_call)
 {
     enum { MANY = 10000 };
@@ -208,7 +208,7 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
 #define LONG_NAMES 60
 #define NAME_BYTES 60000
 
-/* Patterns that made other matchers take for ever are answered, while SAVE gets its turn between many of them, and
+/* Patterns that made other matchers take forever are answered, while SAVE gets its turn between many of them, and
  * clients that are killed in the middle do no harm. */
 DAEMON_TEST(the_daemon, keys, hostile_patterns)
 {

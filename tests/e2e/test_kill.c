@@ -66,7 +66,7 @@ static const char *const *arguments(const struct game *game)
     return args;
 }
 
-/* Of a run that is to be ended: the traffic goes on for a random time, then the process is no more. Returns when. */
+/* Of a run that is to be ended: the traffic continues for a random time, then the process is no more. Returns when. */
 static int64_t run_and_kill(const struct game *game, struct traffic *traffic)
 {
     traffic_start(traffic, daemon_under_test.port);

@@ -1,4 +1,4 @@
-/* A process that is killed right behind a reply loses nothing of what it has answered, whatever appendfsync says: what
+/* A process that is killed right after a reply loses nothing of what it has answered, whatever appendfsync says: what
  * has not been written to the log yet is in the file of pending records. Only a crash of the machine may lose it. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static void begin(const char *policy)
     daemon_start(&the_daemon, args);
 }
 
-/* 0 ms behind the last reply. */
+/* 0 ms after the last reply. */
 static redisContext *kill_at_once(redisContext *client)
 {
     const char *output;
@@ -117,7 +117,7 @@ Test(kill_at_once, changes_of_filters_survive)
     }
 }
 
-/* Long names make control records that go on from one chunk of the file to the next. */
+/* Long names make control records that continue from one chunk of the file to the next. */
 Test(kill_at_once, many_large_control_records_survive)
 {
     enum { NAME = 50000, FILTERS = 25 };
@@ -137,7 +137,7 @@ Test(kill_at_once, many_large_control_records_survive)
     redisFree(client);
 }
 
-/* The clients go on sending while it is killed: all that was answered is there, and BF.CARD counts it exactly. */
+/* The clients continue sending while it is killed: all that was answered is there, and BF.CARD counts it exactly. */
 Test(kill_at_once, writers_in_full_swing_lose_nothing)
 {
     for (int p = 0; p < 2; p++) {
@@ -158,7 +158,7 @@ Test(kill_at_once, writers_in_full_swing_lose_nothing)
     }
 }
 
-/* A kill during the start, which has taken over what was pending, and before or behind its first writes. */
+/* A kill during the start, which has taken over what was pending, and before or after its first writes. */
 Test(kill_at_once, starts_that_are_killed_lose_and_repeat_nothing)
 {
     begin("no");

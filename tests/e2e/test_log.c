@@ -142,7 +142,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_s
     for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++) {
         expect(client, "+OK", "CONFIG SET auto-aof-rewrite-min-size %s auto-aof-rewrite-percentage %s", never[i].size,
                never[i].percentage);
-        usleep(400000); /* it is looked at ten times a second */
+        usleep(400000); /* it is checked ten times a second */
         cr_assert_eq(info_number(PORT, "persistence", "aof_rewrites"), 0, "%s, %s", never[i].size, never[i].percentage);
         cr_assert_eq(info_number(PORT, "persistence", "rdb_bgsave_in_progress"), 0);
     }
@@ -361,7 +361,7 @@ static void send_now(redisContext *client)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
 }
 
-/* BF.MADD f <first> <first + 1> ..., and a PING behind it. */
+/* BF.MADD f <first> <first + 1> ..., and a PING after it. */
 static void send_madd(redisContext *client, int first, int n)
 {
     char *command = malloc(64 + (size_t)n * 16);
@@ -527,7 +527,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
 
 /* ---- loading ---- */
 
-/* A client that comes while it loads. What it finds is looked at afterwards, by the test's own thread. */
+/* A client that comes while it loads. What it finds is checked afterwards, by the test's own thread. */
 static char while_loading[4][4096];
 
 static void *ask_while_it_loads(void *arg)

@@ -110,8 +110,8 @@ static void stop_the_daemon(void)
     cr_assert(WIFSTOPPED(status));
 }
 
-/* A client's command is read, and it takes what had been in its way: the loop, which has more to look at than it is
- * told at a time, hears in the same iteration that the client can be written to. The reply is not due yet. */
+/* A client's command is read, and it takes what had been in its way: the loop, which has more to check than it is told
+ * at a time, hears in the same iteration that the client can be written to. The reply is not due yet. */
 Test(log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iteration_of_its_write)
 {
     static struct wire crowd[CROWD];

@@ -118,7 +118,7 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
 
 /* ---- losses ---- */
 
-/* A log that was copied while a save went on, with a MANIFEST that was copied when it had ended. */
+/* A log that was copied while a save continued, with a MANIFEST that was copied when it had ended. */
 DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_refused)
 {
     const char *output;

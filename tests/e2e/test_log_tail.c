@@ -89,7 +89,7 @@ static void expect_frames(int frames, bool cut, const char *what, size_t at)
     cr_assert_eq(client_number(client, "BF.CARD f"), frames, "%s %zu", what, at);
     for (int i = 1; i <= FRAMES; i++)
         cr_assert_eq(client_number(client, "BF.EXISTS f item:%d", i), i <= frames, "%s %zu: item %d", what, at, i);
-    if (at % 8 == 0) { /* it goes on */
+    if (at % 8 == 0) { /* it continues */
         expect(client, ":1", "BF.ADD f more");
         client = client_after_kill(client, &daemon_under_test, NULL);
         cr_assert_eq(client_number(client, "BF.CARD f"), frames + 1, "%s %zu", what, at);

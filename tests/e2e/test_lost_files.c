@@ -101,7 +101,7 @@ Test(lost_files, a_manifest_that_was_removed_is_noticed_and_made_again)
     double began = seconds_now();
     daemon_wait_output(&the_daemon, "MANIFEST: has been removed or replaced; saving");
     cr_assert(DAEMON_SANITIZED || seconds_now() < began + 2);
-    wait_for_reply(the_daemon.port, "+OK", "SAVE"); /* behind the one that runs */
+    wait_for_reply(the_daemon.port, "+OK", "SAVE"); /* after the one that runs */
     expect_safe();
 }
 
@@ -121,7 +121,7 @@ Test(lost_files, a_manifest_that_was_replaced_is_noticed_and_made_again)
 
 /* ---- the log ---- */
 
-/* Adds are not lost: those before in the save that follows, those behind it in the new log. */
+/* Adds are not lost: those before in the save that follows, those after it in the new log. */
 static void lose_log(const char *appendfsync, const char *command, const char *says)
 {
     begin("yes", appendfsync);

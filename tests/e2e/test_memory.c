@@ -37,7 +37,7 @@ static const char *name_of(int i)
     return name;
 }
 
-/* Memory is given back, and looked at, a moment later. */
+/* Memory is given back, and checked, a moment later. */
 static void ask_until(redisContext *client, const char *expected, const char *command)
 {
     wait_until(strcmp(client_ask(client, command), expected) == 0);
@@ -117,7 +117,7 @@ DAEMON_TEST(the_daemon, memory, connections_count_but_not_against_maxmemory)
     cr_expect_geq(client_info(client, "memory", "mem_clients_normal"), 100 * NAME);
     cr_expect_geq(client_info(client, "memory", "used_memory"), before + 100 * NAME);
     expect(client, "+OK", "CONFIG SET maxmemory %lld", before + 50 * NAME);
-    for (int i = 0; i < 20; i++, usleep(10000)) /* a worker looks at the sum in each iteration */
+    for (int i = 0; i < 20; i++, usleep(10000)) /* a worker checks the sum in each iteration */
         expect(client, ":1", "BF.ADD f %d", i);
     cr_expect_geq(client_info(client, "memory", "mem_not_counted_for_evict"), 100 * NAME);
     expect(other, "+OK", "DISCARD");

@@ -123,7 +123,7 @@ static void *destroyer(void *arg)
     return NULL;
 }
 
-/* For nobody: its counts go on, WATCH and the log see no change. Also of a window, and of a large filter. */
+/* For nobody: its counts continue, WATCH and the log see no change. Also of a window, and of a large filter. */
 DAEMON_TEST(the_daemon, merges, a_union_that_adds_nothing_changes_nothing)
 {
     static const char *const shapes[] = {"CAPACITY 100 EXPANSION 2", "CAPACITY 2000000 ERROR 0.001",

@@ -66,7 +66,7 @@ PAIR_TEST(migrate, several_keys)
     expect(from, "+OK", "MIGRATE 127.0.0.1 %d %s 0 5000 KEYS f0 missing f1 f2", target.port, "");
     cr_assert_eq(client_number(from, "DBSIZE"), 17);
     cr_assert_eq(client_number(to, "DBSIZE"), 3);
-    /* The second is refused: the first has moved, the second and those behind it stay. */
+    /* The second is refused: the first has moved, the second and those after it stay. */
     expect(to, ":1", "BF.ADD f4 x");
     expect(from, "-ERR Target instance replied with error: BUSYKEY Target key name already exists.",
            "MIGRATE 127.0.0.1 %d %s 0 5000 KEYS f3 f4 f5", target.port, "");
@@ -405,7 +405,7 @@ PAIR_TEST(migrate_tls, says_what_is_wrong)
 }
 
 /* The limit is one of the whole handshake: the target sends bytes of a long record now and then. Other clients, and the
- * other threads of the pool, go on meanwhile. */
+ * other threads of the pool, continue meanwhile. */
 PAIR_TEST(migrate_tls, a_handshake_that_does_not_end_is_given_up)
 {
     int port, listener = listen_on(&port), done = 0;

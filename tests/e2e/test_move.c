@@ -217,7 +217,7 @@ PAIR_TEST(move, a_taken_name_is_skipped_unless_it_is_to_be_replaced)
     expect(to, ":1", "BF.EXISTS small later");
 }
 
-/* A filter with the same BF.INFO and other items counts as moved: it is --verify that looks at the bits. */
+/* A filter with the same BF.INFO and other items counts as moved: it is --verify that checks the bits. */
 PAIR_TEST(move, verify_finds_a_planted_difference)
 {
     make_small_filters(50);
@@ -245,7 +245,7 @@ static int temporary_names(void)
     return n;
 }
 
-/* SIGKILL at many moments: the target has whole filters only, and the next run goes on. */
+/* SIGKILL at many moments: the target has whole filters only, and the next run continues. */
 PAIR_TEST(move, a_killed_run_goes_on)
 {
     const int n = SMALL(3000);
@@ -290,7 +290,7 @@ PAIR_TEST(move, sigint_ends_with_a_summary_and_the_next_run_goes_on)
     expect_small_filters(200);
 }
 
-/* The target dies in the middle, comes back, and the same run goes on. */
+/* The target dies in the middle, comes back, and the same run continues. */
 PAIR_TEST(move, a_target_that_dies_and_returns_is_waited_for)
 {
     const int n = SMALL(4000);

@@ -62,7 +62,7 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
     expect(client, ":1", "BF.EXISTS %b x", "a/b\0..%\xff", (size_t)7);
     expect(client, ":1", "BF.EXISTS %b x", "", (size_t)0);
     expect(client, ":1", "BF.EXISTS %b x", name, sizeof(name));
-    /* It goes on: the loaded chain grows further and is saved again. */
+    /* It continues: the loaded chain grows further and is saved again. */
     client_add_items(client, "scaled", 5000, 20000);
     expect(client, "+OK", "SAVE");
     redisFree(client);
@@ -217,7 +217,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     redisFree(client);
 }
 
-/* An end that cannot save is none, but for who insists. */
+/* An end that cannot save is none, except for who insists. */
 DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
 {
     redisContext *client = client_open(PORT);

@@ -17,7 +17,7 @@
 
 DAEMON_SUITE(the_daemon, pipeline, "--threads", "2", "--bf-error-rate", "0.0001");
 
-/* What a watched name stands for: which filter, and how many items it has counted. */
+/* What a watched name represents: which filter, and how many items it has counted. */
 struct version {
     unsigned filter; /* 0: none */
     long long added;

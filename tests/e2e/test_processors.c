@@ -26,7 +26,7 @@ static int processors_of_test(int cpus_out[2])
     return n;
 }
 
-/* A line of a thread's status, without its name and the blanks behind that. */
+/* A line of a thread's status, without its name and the blanks after that. */
 static void read_status(const char *task, const char *field, char *value_out, size_t size)
 {
     char path[300], line[512];
@@ -143,7 +143,8 @@ DAEMON_TEST(the_daemon, processors, there_are_as_many_threads_as_processors_in_t
     redisFree(client);
 }
 
-/* A list with nothing in it that there is ends the start; where some are missing the daemon says which, and goes on. */
+/* A list with nothing in it that there is ends the start; where some are missing the daemon says which, and
+ * continues. */
 DAEMON_TEST(the_daemon, processors, processors_that_are_not_there)
 {
     int cpus[2];

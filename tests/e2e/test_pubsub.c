@@ -84,14 +84,14 @@ DAEMON_TEST(the_daemon, pubsub, shapes_in_resp3)
     expect_ask(&pub, "PUBLISH a x", ":2");
     expect_text(&sub, ">[\"message\",\"a\",\"x\"]");
     expect_text(&sub, ">[\"pmessage\",\"*\",\"a\",\"x\"]");
-    /* Everything is allowed, and a message of one's own comes behind the reply. */
+    /* Everything is allowed, and a message of one's own comes after the reply. */
     expect_ask(&sub, "PING", "+PONG");
     expect_ask(&sub, "BF.ADD f x", "#t");
     expect_ask(&sub, "PUBLISH b y", ":1");
     expect_text(&sub, ">[\"pmessage\",\"*\",\"b\",\"y\"]");
     expect_ask(&sub, "PUNSUBSCRIBE", ">[\"punsubscribe\",\"*\",:1]");
     expect_ask(&sub, "PUNSUBSCRIBE", ">[\"punsubscribe\",nil,:1]");
-    /* A transaction's own subscription is answered in EXEC's array, its messages come behind it. */
+    /* A transaction's own subscription is answered in EXEC's array, its messages come after it. */
     expect_ask(&sub, "MULTI", "+OK");
     expect_ask(&sub, "SUBSCRIBE c", "+QUEUED");
     expect_ask(&sub, "PUBLISH c z", "+QUEUED");
@@ -492,7 +492,7 @@ DAEMON_TEST(the_daemon, pubsub, fast_publishers_to_a_costly_channel_wait)
     wire_close(&sub);
 }
 
-/* A message with many receivers is more than a loop delivers in one turn; what has arrived behind it has the next. */
+/* A message with many receivers is more than a loop delivers in one turn; what has arrived after it has the next. */
 DAEMON_TEST(the_daemon, pubsub, much_is_delivered_in_turns)
 {
     enum { PATTERNS = 200, MESSAGES = 3, LEN = 20000 };

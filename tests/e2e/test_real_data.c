@@ -319,7 +319,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_4_0_and_later)
     import_real("cassandra-oa-legacy_oa_clust", "oa-1-big-Filter.db");
 }
 
-/* What the log has and the files do not, adds or anything else, has to be saved first: names and ids depend on it. */
+/* What the log has and the files do not, adds or anything else, must be saved first: names and ids depend on it. */
 DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_changes)
 {
     static const char *const changes[] = {"BF.ADD f y", "BF.RESERVE x 0.01 100", "PEXPIREAT f 33177117420123"};

@@ -156,7 +156,7 @@ static void expect_state(const char *name, const char *state)
     free(now);
 }
 
-/* In a pack, in a file of its own that goes past the page cache, and grown. */
+/* In a pack, in its own file that goes past the page cache, and grown. */
 static const struct {
     const char *name, *reserve;
     int items;
@@ -295,7 +295,7 @@ static const char *tool(int *status_out, const char *command, const char *a, con
     return output;
 }
 
-/* check calls the directory whole, list names the files, and export writes the bits behind their numbers, under a name
+/* check calls the directory whole, list names the files, and export writes the bits after their numbers, under a name
  * that import does not take for a Filter.db. */
 DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
 {

@@ -96,7 +96,7 @@ static void expect_items(const char *filter, const char *key)
     golden_lines_close(&lines);
 }
 
-/* BF.INFO says what RedisBloom's said, but for the size in memory. */
+/* BF.INFO says what RedisBloom's said, except for the size in memory. */
 static void expect_info(const char *filter, const char *section, const char *key)
 {
     static const struct {
@@ -144,7 +144,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_restored_filter_answers_as_it_did_in
     redisFree(client);
 }
 
-/* DUMP gives back what RESTORE took, to the byte; but for RDB's version and with it the checksum, and for the filter
+/* DUMP gives back what RESTORE took, to the byte; except for RDB's version and with it the checksum, and for the filter
  * whose bits Redis had compressed. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
 {
@@ -358,7 +358,7 @@ static uint64_t crc64_bit_by_bit(const unsigned char *bytes, size_t len)
     return crc;
 }
 
-/* The value with what a DUMP has behind it. */
+/* The value with what a DUMP has after it. */
 static size_t seal(unsigned char *out, const void *value, size_t len)
 {
     memcpy(out, value, len);
@@ -376,7 +376,7 @@ static size_t seal(unsigned char *out, const void *value, size_t len)
     "\5\x10" \
     "0123456789abcdef" /* 128 */
 
-/* Each has a right checksum. The error names the field, nothing is made, and the daemon goes on. */
+/* Each has a right checksum. The error names the field, nothing is made, and the daemon continues. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_dump_is_refused_by_the_name_of_its_field)
 {
     static const struct {
@@ -430,7 +430,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_dump_is_refused_by_the_name_
     redisFree(client);
 }
 
-/* MIGRATE sends a large filter in one piece. What the client has sent behind it is run afterwards, in order, and other
+/* MIGRATE sends a large filter in one piece. What the client has sent after it is run afterwards, in order, and other
  * clients are served while it is read: the longest wait of one is printed. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_large_dump_is_restored_in_one_piece)
 {

@@ -16,7 +16,7 @@
 
 #define FILTERS 60 /* of 59 kB: 3.6 MB, six times as much as there may be */
 #define CLIENTS 24
-#define LIMIT   "900kb" /* beside the bits some 250 kB are in use */
+#define LIMIT   "900kb" /* in addition to the bits some 250 kB are in use */
 
 static struct daemon the_daemon;
 
@@ -77,7 +77,7 @@ static int next_away(redisContext *client, int i)
     return i;
 }
 
-/* At run time and in the file; what has left memory comes back under noeviction, too, when there is room. */
+/* At run time and in the file; what has been evicted comes back under noeviction, too, when there is room. */
 DAEMON_TEST(the_daemon, residency, the_policy_is_a_setting_like_others)
 {
     daemon_prepare(&the_daemon);
@@ -480,7 +480,7 @@ DAEMON_TEST(the_daemon, residency, other_clients_go_on_while_a_large_filter_is_r
     redisFree(client);
 }
 
-/* Filters that are deleted while BF.FIND reads others: each is asked, or named as one that is not there. */
+/* Filters that are deleted while BF.FIND reads others: each is asked, or named as one that is missing. */
 DAEMON_TEST(the_daemon, residency, filters_are_deleted_while_bf_find_reads_others)
 {
     redisContext *client = start(lazy);

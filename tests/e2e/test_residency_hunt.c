@@ -20,9 +20,9 @@
 #include "rng.h"
 
 #define CLIENTS   4
-#define FILTERS   160 /* each fourth has 108 kB and a file of its own, the others 29 kB and a place in a pack: 7.8 MB */
+#define FILTERS   160 /* each fourth has 108 kB and its own file, the others 29 kB and a place in a pack: 7.8 MB */
 #define DATABASES 3
-#define LIMIT     "1000kb" /* of which 250 kB are in use beside the bits */
+#define LIMIT     "1000kb" /* of which 250 kB are in use in addition to the bits */
 #define MOST      1200000  /* with what commands that run at the same time may pass the limit by */
 #define BATCH     20
 #define ROUND_MS  (DAEMON_SANITIZED ? 1500 : 700)
@@ -240,7 +240,7 @@ static void find(struct hunter *hunter)
     freeReplyObject(reply);
 }
 
-/* Meanwhile the client's filter may leave memory. */
+/* Meanwhile the client's filter may be evicted. */
 static void ask_others(struct hunter *hunter, int home)
 {
     for (int i = any(hunter, 12); i > 0 && goes_on(); i--)
@@ -411,7 +411,7 @@ static void check_filters(redisContext *client)
             cr_assert_str_eq(client_reply(client), ":1", "f%d: item %d of %d is lost", f, n, answered);
         filter->ones = card;
         atomic_store(&filter->answered, sent);
-        /* Those of the last batch that are not there are added, and counted. */
+        /* Those of the last batch that are missing are added, and counted. */
         for (int n = answered; n < sent; n++)
             filter->ones += client_number(client, "BF.ADD f%d %d", f, n);
     }

@@ -100,7 +100,7 @@ DAEMON_TEST(the_daemon, rights, no_secret_is_shown_to_anybody)
     expect_ask(&monitor, "MONITOR", "+OK");
     send_all(&client);
     int shown = expect_no_secret_in_lines(&monitor);
-    cr_assert_geq(shown, 2 * 11, "%d", shown); /* all but administration */
+    cr_assert_geq(shown, 2 * 11, "%d", shown); /* all except administration */
     http_get(the_daemon.web_port, "/api/slowlog", "Authorization: Basic OnMzY3JldA==\r\n", &page); /* :s3cret */
     cr_assert_eq(page.status, 200);
     cr_assert(strstr(page.body, "[\"AUTH\",\"(redacted)\",\"(redacted)\"]"), "%s", page.body);

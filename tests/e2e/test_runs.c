@@ -30,7 +30,7 @@ struct model {
     unsigned count;
 };
 
-/* What one connection sends, and what it has to get. */
+/* What one connection sends, and what it must get. */
 struct stream {
     struct wire wire;
     unsigned number;

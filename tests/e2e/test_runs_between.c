@@ -172,7 +172,7 @@ DAEMON_TEST(the_daemon, runs_between, the_end_of_a_connection)
     }
 }
 
-/* Replies that pass reply-buffer-limit in the middle of a run end its connection; others' runs go on. */
+/* Replies that pass reply-buffer-limit in the middle of a run end its connection; others' runs continue. */
 DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only)
 {
     static const char full[] = "-ERR non scaling filter is full";
@@ -352,7 +352,7 @@ DAEMON_TEST(the_daemon, runs_between, items_and_names_that_look_like_requests)
 
 /* ---- who counts and watches ---- */
 
-/* A filter that is full in the middle of a run, and one that is not there, in each way to say so. */
+/* A filter that is full in the middle of a run, and one that is missing, in each way to say so. */
 DAEMON_TEST(the_daemon, runs_between, counters_count_commands)
 {
     struct wire wire = {0};

@@ -161,7 +161,7 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
         cr_expect(strstr(printed, cases[i].text), "%s: %s", cases[i].text, printed);
     }
 
-    /* A daemon with the same settings goes on, and no file comes. */
+    /* A daemon with the same settings continues, and no file comes. */
     the_daemon.with_web = true;
     daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--unixsocket", socket, NULL});
     char port[16], web_port[16];

@@ -116,7 +116,7 @@ static void hang_up_until(const char *text)
     }
 }
 
-/* A log that is rotated while the daemon starts, or ends: it goes on, and in the end writes to the new file. */
+/* A log that is rotated while the daemon starts, or ends: it continues, and in the end writes to the new file. */
 Test(signals, a_log_can_be_rotated_at_any_moment)
 {
     daemon_prepare(&the_daemon);

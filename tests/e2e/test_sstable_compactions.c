@@ -200,7 +200,7 @@ Test(sstable_compactions, lose_no_key)
     daemon_deinit(&the_daemon);
 }
 
-/* Faster than directories can be looked at: SSTables come and go between two looks. */
+/* Faster than directories can be checked: SSTables come and go between two looks. */
 Test(sstable_compactions, lose_no_key_without_a_pause)
 {
     begin(2);
@@ -234,7 +234,7 @@ Test(sstable_compactions, lose_no_key_when_events_are_lost)
     daemon_deinit(&the_daemon);
 }
 
-/* Without watches all directories are looked at every 10 s. */
+/* Without watches all directories are checked every 10 s. */
 Test(sstable_compactions, lose_no_key_without_watches)
 {
     disk_attach();

@@ -68,7 +68,7 @@ Test(sstable_names, filters_of_other_databases_do_not_hide_them)
 
 #define BOTH 300
 
-/* A name that is there throughout a SCAN is met once, also if its SSTable appears behind the place that SCAN is at. */
+/* A name that is there throughout a SCAN is met once, also if its SSTable appears after the place that SCAN is at. */
 Test(sstable_names, scan_meets_each_name_once)
 {
     char cursor[32] = "0", path[128];

@@ -1,4 +1,4 @@
-/* sstable-dir: what the daemon answers before it has looked at all directories for the first time. */
+/* sstable-dir: what the daemon answers before it has checked all directories for the first time. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>

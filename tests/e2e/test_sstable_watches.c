@@ -99,7 +99,7 @@ Test(sstable_watches, a_link_that_leads_elsewhere_is_followed)
 
 /* ---- a directory of sstable-dir that is lost ---- */
 
-#define LATER_S 22 /* two looks at all directories */
+#define LATER_S 22 /* two scans of all directories */
 
 static char lost[400];
 

@@ -19,7 +19,7 @@ TestSuite(sstables, .fini = discard, .timeout = 1000);
 /* ---- names ---- */
 
 /* As Cassandra and ScyllaDB lay files out: live ones, those of indexes, in the versions of each layout, and what is not
- * read by queries of the table under names of its own. What is being written, or deleted, is not there. */
+ * read by queries of the table under names of its own. What is being written, or deleted, is missing. */
 Test(sstables, names_follow_the_folders)
 {
     prepare();
@@ -306,7 +306,7 @@ static void expect_error(const char *name, const char *part)
 }
 
 /* A file comes with its TOC and goes; it is replaced, cut, filled with garbage, and made whole again. No answer is one
- * from bytes that are not there, and the daemon lives. */
+ * from bytes that are missing, and the daemon lives. */
 Test(sstables, files_change_under_the_daemon)
 {
     static const char path[] = "data/ks/t-" ID "/nb-1-big-Filter.db";

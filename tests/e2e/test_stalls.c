@@ -30,9 +30,9 @@ DAEMON_SUITE(the_daemon, stalls, "--threads", "1", "--enable-debug-command", "ye
 
 struct row {
     const char *call; /* words separated by single spaces */
-    int words;        /* so many words behind them, all different */
-    size_t bytes;     /* one word of so many bytes behind those */
-    int large;        /* so many words of a megabyte instead */
+    int words;        /* this many words after them, all different */
+    size_t bytes;     /* one word of this many bytes after those */
+    int large;        /* this many words of a megabyte instead */
     int times;        /* so many calls in one write; 0: one */
     bool in_multi;    /* between MULTI, PING and EXEC */
 };

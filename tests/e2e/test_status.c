@@ -59,7 +59,7 @@ Test(status, quarantined_filters_are_named)
 {
     daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     redisContext *client = client_open(the_daemon.port);
-    expect(client, "+OK", "BF.RESERVE good 0.01 100000"); /* large: a file of its own */
+    expect(client, "+OK", "BF.RESERVE good 0.01 100000"); /* large: its own file */
     expect(client, "+OK", "BF.RESERVE bad 0.01 200000");
     expect(client, "+OK", "SAVE");
     redisFree(client);
@@ -71,7 +71,7 @@ Test(status, quarantined_filters_are_named)
     cr_expect_null(strstr(output, "good"), "%s", output);
 }
 
-/* Their names are asked for without a use of the others: what has left memory stays out. */
+/* Their names are asked for without a use of the others: what has been evicted stays out. */
 Test(status, naming_reads_no_bits_from_the_disk)
 {
     daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--lazy-load", "yes", NULL});
@@ -134,13 +134,13 @@ Test(status, many_quarantined_filters)
     redisFree(client);
 }
 
-/* What clients hold does not count against maxmemory, and where bits may leave memory it is meant to be full. */
+/* What clients hold does not count against maxmemory, and where bits may be evicted it is meant to be full. */
 Test(status, memory_as_maxmemory_counts_it)
 {
     static char large[4 << 20];
     daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
-    for (int i = 0; i < 500; i++) /* 2 MB, all too small to leave memory */
+    for (int i = 0; i < 500; i++) /* 2 MB, all too small to be evicted */
         expect(client, "+OK", "BF.RESERVE f%d 0.01 3000", i);
     expect(other, "+OK", "MULTI");
     expect(other, "+QUEUED", "BF.ADD f0 %b", large, sizeof(large));

@@ -109,7 +109,7 @@ DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
     expect(client, ":1", "BF.ADD sparse item");
     long before = resident(), after = before;
     cr_expect_eq(client_for_items(client, "BF.MEXISTS", "sparse", "other", 100000), 0);
-    for (int i = 0; i < 20; i++) { /* the daemon looks at its large filters each 100 ms */
+    for (int i = 0; i < 20; i++) { /* the daemon checks its large filters each 100 ms */
         usleep(100000);
         after = resident() > after ? resident() : after;
     }

@@ -293,7 +293,7 @@ DAEMON_TEST(the_daemon, tls, a_crowd_gets_through)
     wire_close(&other);
 }
 
-/* A session goes on in the next connection, by TLS 1.3 and 1.2. */
+/* A session continues in the next connection, by TLS 1.3 and 1.2. */
 DAEMON_TEST(the_daemon, tls, sessions_are_resumed)
 {
     static const char *const protocols[] = {"TLSv1.3", "TLSv1.2"};

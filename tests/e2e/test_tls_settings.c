@@ -115,7 +115,7 @@ DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
     redisFree(client);
 }
 
-/* New certificates by CONFIG SET and by SIGHUP: for new connections, while present ones go on. */
+/* New certificates by CONFIG SET and by SIGHUP: for new connections, while present ones continue. */
 DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
 {
     struct wire old, wire;
@@ -299,7 +299,7 @@ DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
     redisFree(client);
 }
 
-/* The pages ask for no certificate, and a session from there is none that the other port takes in the place of one. */
+/* The pages ask for no certificate, and a session from there is none that the other port takes instead of one. */
 DAEMON_TEST(the_daemon, tls_settings, sessions_of_pages_stay_there)
 {
     static const char *const protocols[] = {"TLSv1.3", "TLSv1.2"};

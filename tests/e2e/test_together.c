@@ -1,8 +1,8 @@
 /* More workers than processors, and everything at once: filters come and go, settings change, clients are killed and
- * paused, saves and the log go on. Whoever is not killed gets his replies in order, and in the end what a kill -9
+ * paused, saves and the log continue. Whoever is not killed gets his replies in order, and in the end what a kill -9
  * leaves is what was there. Under ThreadSanitizer the daemon is watched meanwhile.
  *
- * BLOOMERY_TOGETHER_SECONDS=<n> goes on for so long, BLOOMERY_TOGETHER_SEED=<n> with these random numbers. */
+ * BLOOMERY_TOGETHER_SECONDS=<n> continues for so long, BLOOMERY_TOGETHER_SEED=<n> with these random numbers. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>

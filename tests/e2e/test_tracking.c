@@ -1,5 +1,5 @@
-/* CLIENT TRACKING: a client that keeps answers is told of every change of a filter that it has read, and an answer from
- * before the change never comes behind that message. */
+/* CLIENT TRACKING: a client that keeps answers is informed of every change of a filter that it has read, and an answer
+ * from before the change never comes after that message. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -306,7 +306,7 @@ DAEMON_TEST(the_daemon, tracking, the_table_of_all_clients_is_bounded)
 
 #define BATCH 1000
 
-/* More than a connection may note: the client is told to forget everything, behind the replies. */
+/* More than a connection may note: the client is told to forget everything, after the replies. */
 DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
 {
     static char names[BATCH][64];
@@ -314,7 +314,7 @@ DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
     begin("CLIENT TRACKING ON");
     for (int batch = 0, told = 0; !told; batch++) {
         cr_assert_lt(batch, 3000, "the notes have no bound");
-        if (batch > 60) /* the notes are full by then; a connection with a command under way is not looked at */
+        if (batch > 60) /* the notes are full by then; a connection with a command under way is not checked */
             usleep(20000);
         for (int i = 0; i < BATCH; i++) {
             int len = snprintf(names[i], sizeof(names[i]), "a-name-of-some-length-that-takes-memory-%d-%d", batch, i);
@@ -350,7 +350,7 @@ DAEMON_TEST(the_daemon, tracking, every_change_is_told_to_who_has_read_nothing)
         client_ask(other, changes[i].before);
         snprintf(mark, sizeof(mark), "mark:%d", i);
         expect(other, ":1", "BF.ADD %s x", mark);
-        expect_told(mark); /* what comes behind it is about the change */
+        expect_told(mark); /* what comes after it is about the change */
         cr_assert_neq(client_ask(other, changes[i].change)[0], '-', "%s", changes[i].change);
         expect_told(changes[i].name);
     }
@@ -403,7 +403,7 @@ DAEMON_TEST(the_daemon, tracking, adds_of_many_connections_are_told)
     end();
 }
 
-/* A change while a command of the client is under way, even one that reads nothing, is told behind its reply. */
+/* A change while a command of the client is under way, even one that reads nothing, is told after its reply. */
 DAEMON_TEST(the_daemon, tracking, a_message_waits_for_the_reply_of_a_command_under_way)
 {
     begin("CLIENT TRACKING ON BCAST");

@@ -70,7 +70,7 @@ DAEMON_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
     redisFree(c);
 }
 
-/* The words of `call` between single spaces, and one more with so many bytes. */
+/* The words of `call` between single spaces, and one more with this many bytes. */
 static void append_with_word(redisContext *c, const char *call, const char *word, int bytes)
 {
     char copy[64], *rest = copy;
@@ -302,7 +302,7 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo
     redisFree(c);
 }
 
-/* Sends MULTI and an add to each of so many filters, n0, n1 and so on, and asks for EXEC. */
+/* Sends MULTI and an add to each of this many filters, n0, n1 and so on, and asks for EXEC. */
 static const char *exec_of_adds(redisContext *c, int filters)
 {
     redisAppendCommand(c, "MULTI");

@@ -161,7 +161,7 @@ DAEMON_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
     redisFree(c);
 }
 
-/* The log gets what EXEC writes when it ends: a wait for the disk inside would be for ever. */
+/* The log gets what EXEC writes when it ends: a wait for the disk inside would be forever. */
 DAEMON_TEST(the_daemon, transactions, nothing_waits_for_the_log_inside)
 {
     redisContext *c = client_open(the_daemon.port);
@@ -396,7 +396,7 @@ static bool exec_long(redisContext *c)
     return before;
 }
 
-/* The clock stands still: what is there for its first command is there for its last, and gone behind it. */
+/* The clock stands still: what is there for its first command is there for its last, and gone after it. */
 DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
 {
     redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);

@@ -85,7 +85,7 @@ DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
     expect_status(200, "/metrics", BASIC "OnM6Y3JldA==\r\n");     /* :s:cret */
     const char *const wrong[] = {
         BASIC "YW55OnM6Y3JlZA==\r\n", /* any:s:cred */
-        BASIC "YW55OnM6Y3JldAA=\r\n", /* with a NUL behind it */
+        BASIC "YW55OnM6Y3JldAA=\r\n", /* with a NUL after it */
         BASIC "YW55OnM6Y3Jl\r\n",
         BASIC "YW55Og==\r\n",
         BASIC "YW55\r\n",
@@ -177,7 +177,7 @@ DAEMON_TEST(the_daemon, web, wrong_requests_are_refused)
     expect_status(200, "/metrics", "");
 }
 
-/* What could smuggle a second request to a server behind a proxy, and what says two things at once. */
+/* What could smuggle a second request to a server after a proxy, and what says two things at once. */
 DAEMON_TEST(the_daemon, web, ambiguous_requests_are_refused)
 {
 #define LINE "GET /healthz HTTP/1.1\r\n"
@@ -197,7 +197,7 @@ DAEMON_TEST(the_daemon, web, ambiguous_requests_are_refused)
     cr_expect_eq(raw_status("GET http://evil.example/metrics HTTP/1.1\r\n" HOST "\r\n"), 403);
 }
 
-/* A second request gets no answer, and what comes behind the first one does not destroy its reply. */
+/* A second request gets no answer, and what comes after the first one does not destroy its reply. */
 DAEMON_TEST(the_daemon, web, a_connection_has_one_request)
 {
     size_t size = 4 << 20;
@@ -389,7 +389,7 @@ DAEMON_TEST(the_daemon, web, slow_readers_are_cut_off)
     redisFree(client);
 }
 
-/* A request that comes a byte at a time, for ever, is cut off. */
+/* A request that comes a byte at a time, forever, is cut off. */
 DAEMON_TEST(the_daemon, web, slow_requests_are_cut_off)
 {
     char byte = 'x';
@@ -516,7 +516,7 @@ DAEMON_TEST(the_daemon, web, wrong_ports_stop_the_start)
     cr_assert(strstr(output, "'metrics-port' is the same as 'port'"), "%s", output);
 }
 
-/* It ends at once, whoever is connected. */
+/* It ends immediately, whoever is connected. */
 DAEMON_TEST(the_daemon, web, the_end_does_not_wait_for_its_clients)
 {
     int fds[20];

@@ -266,8 +266,8 @@ DAEMON_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
     redisFree(client);
 }
 
-/* The count of a union: with room it is right but for a few; a layer that is full counts no more than its capacity, and
- * yet every item is there (docs/WINDOWS.md). */
+/* The count of a union: with room it is right except for a few; a layer that is full counts no more than its capacity,
+ * and yet every item is there (docs/WINDOWS.md). */
 DAEMON_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its_layers)
 {
     redisContext *client = client_open(daemon_under_test.port);

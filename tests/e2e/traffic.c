@@ -406,7 +406,7 @@ void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, co
 
 void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what)
 {
-    traffic->moves = check_all(traffic, port, crash_ns, true, what); /* the mover goes on from there */
+    traffic->moves = check_all(traffic, port, crash_ns, true, what); /* the mover continues from there */
     traffic->keeps = 0;
     for (unsigned move = 0; move < traffic->moves; move++)
         traffic->moved_ns[move] = 0;

@@ -84,7 +84,7 @@ void traffic_end(struct traffic *traffic);
  * `what` is for messages. */
 void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
-/* The same, and what is not there is forgotten: from now on what this daemon has is what it must have. */
+/* The same, and what is missing is forgotten: from now on what this daemon has is what it must have. */
 void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
 int64_t traffic_now_ns(void); /* CLOCK_MONOTONIC */

@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A number that stands for all replies, and for the end. */
+/* A number that represents all replies, and for the end. */
 static uint64_t read_all(const char *data, size_t size, size_t step)
 {
     struct resp_reply_reader reader = {0};

@@ -32,7 +32,7 @@ static unsigned failures;
         }                                                                                        \
     } while (0)
 
-/* Layers of three kinds: behind the header, on shared pages, mapped. */
+/* Layers of three kinds: after the header, on shared pages, mapped. */
 static void run(const char *layout, uint64_t capacity)
 {
     bloomery_filter *filter = NULL, *other = NULL, *opened = NULL;

@@ -236,7 +236,7 @@ static void fills(const char *layout)
     bloomery_free(filter);
 }
 
-/* Layers one behind the other are one filter; none at all is a window that has forgotten everything. */
+/* Layers one after the other are one filter; none at all is a window that has forgotten everything. */
 static void chains(const char *layout)
 {
     bloomery_filter *one, *two, *chain;
@@ -253,7 +253,7 @@ static void chains(const char *layout)
     DEMAND(bloomery_write(one, bytes, first, TEXT) == BLOOMERY_OK);
     DEMAND(bloomery_write(two, bytes + first, second, TEXT) == BLOOMERY_OK);
     bloomery_free(two);
-    /* RedisBloom has a flag for filters that do not grow, and growth beside it. */
+    /* RedisBloom has a flag for filters that do not grow, and growth next to it. */
     for (size_t at = 0; layout[0] == 'r' && at < first + second; at += first) {
         bytes[at + 12] = 5;
         bytes[at + 16] = 2;

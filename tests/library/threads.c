@@ -1,5 +1,5 @@
-/* One filter of libbloomery that several threads ask, and its numbers; each has a filter of its own beside it. The tsan
- * preset looks on. */
+/* One filter of libbloomery that several threads ask, and its numbers; each has a filter of its own next to it. The
+ * tsan preset looks on. */
 #include <bloomery.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -36,7 +36,7 @@ struct entry {
 };
 
 struct engine_key {
-    struct entry *entry; /* NULL: there is none */
+    struct entry *entry; /* NULL: none */
     unsigned long moves;
     char name[64];
     int mode;
@@ -75,11 +75,11 @@ struct emitted {
 };
 
 struct host {
-    struct engine_ctx ctx; /* of the one call that is going on */
+    struct engine_ctx ctx; /* of the one call that is continuing */
     enum place place;
     long owed; /* replies */
     bool verbatim, replicates;
-    size_t open_keys, strings, infos; /* that the module has, and has to give back */
+    size_t open_keys, strings, infos; /* that the module has, and must give back */
     bool registers, configured;       /* settings */
     struct emitted emitted[64];
     size_t nemitted;
@@ -98,7 +98,7 @@ struct host {
     size_t nfields;
     char *bytes;
     size_t bytes_len;
-    engine_timer_fn timer; /* NULL: there is none */
+    engine_timer_fn timer; /* NULL: none */
     void *timer_data;
     bool obey;
     size_t allocations, fail_at;
@@ -144,8 +144,7 @@ extern const size_t nfakes;
 
 struct engine_string *make_string(const char *ptr, size_t len);
 void free_string(struct engine_string *string);
-struct entry *find_entry(const char *name); /* NULL: there is none */
-void put_entry(const char *name, struct engine_type *type,
-               void *value); /* in the place of what is there, which is freed */
+struct entry *find_entry(const char *name);                              /* NULL: none */
+void put_entry(const char *name, struct engine_type *type, void *value); /* instead of what is there, which is freed */
 
 #endif

@@ -1,5 +1,5 @@
 /* The module in a stand-in engine, under sanitizers, too: without each of the engine's functions, without memory at
- * each allocation, with values that come short or damaged. Every step has a fresh module, in a process of its own. */
+ * each allocation, with values that come short or damaged. Every step has a fresh module, in its own process. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

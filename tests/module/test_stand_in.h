@@ -20,7 +20,7 @@
 extern const char *step;                               /* the name of the test that runs */
 extern const char *const prefix[], *const take_over[]; /* two words behind loadmodule */
 
-/* Runs a test in a process of its own, with a fresh module. */
+/* Runs a test in its own process, with a fresh module. */
 void in_a_process(const char *name, void (*run)(const void *data), const void *data);
 
 /* Runs a command, and expects this reply. */

@@ -13,7 +13,7 @@
 
 #include "rng.h"
 
-#define JUMP_IN    64 /* at one in so many choices the threads that could go on are late */
+#define JUMP_IN    64 /* at one in so many choices the threads that could continue are late */
 #define JUMP_NS    UINT64_C(3000000)
 #define FIRST_ID   UINT64_C(0x51000000)
 #define STACK_SIZE (512 * 1024)
@@ -43,11 +43,11 @@ static struct {
     struct schedule_options options;
     struct rng order, clients;
     uint64_t now_ns, points, trace, end_point, io;
-    uint64_t branches; /* up to the next switch; 0: there is none */
+    uint64_t branches; /* up to the next switch; 0: none */
     uint64_t started;  /* threads ever */
     void (*end)(void);
     struct thread *client;
-    struct thread *gone; /* has ended, and is joined by the next that goes on */
+    struct thread *gone; /* has ended, and is joined by the next that continues */
 } run;
 
 static _Thread_local struct thread *self;
@@ -90,7 +90,7 @@ static void release(struct thread *thread)
     thread->state = FREE;
 }
 
-/* The C library ends a thread after its function; it has done so before another goes on. */
+/* The C library ends a thread after its function; it has done so before another continues. */
 static void join_gone(void)
 {
     static int (*join)(pthread_t, void **);
@@ -127,7 +127,7 @@ static void fail(const char *why)
     abort();
 }
 
-/* ---- who goes on ---- */
+/* ---- who continues ---- */
 
 static int (*real_epoll)(int, struct epoll_event *, int, int);
 static int (*real_poll)(struct pollfd *, nfds_t, int);
@@ -342,7 +342,7 @@ static void *begin_thread(void *arg)
     return NULL;
 }
 
-/* AddressSanitizer has to know its threads; it is asked where the program has it linked in. */
+/* AddressSanitizer must know its threads; it is asked where the program has it linked in. */
 int __interceptor_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) __attribute__((weak));
 
 int schedule_start_thread(pthread_t *id_out, const pthread_attr_t *attr, void *(*body)(void *arg), void *arg)

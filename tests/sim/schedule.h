@@ -1,7 +1,7 @@
 /* schedule: runs the threads of this process one at a time, in an order that a seed chooses, under a clock that only
  * the schedule moves. The program's own definitions of the C library's calls for threads, time and sockets
  * (schedule_threads.c, schedule_calls.c) lead here; libuv and liburcu call them, too. So the daemon runs as it is: its
- * locks, waits, sleeps and polls are the points at which another thread may go on.
+ * locks, waits, sleeps and polls are the points at which another thread may continue.
  *
  * A thread that was started outside of a run is left alone: its calls go to the C library.
  *
@@ -21,14 +21,14 @@
 
 struct schedule_options {
     uint64_t seed;
-    unsigned switch_in;  /* at one in so many points another thread goes on; 0: only where a thread waits */
+    unsigned switch_in;  /* at one in so many points another thread continues; 0: only where a thread waits */
     unsigned branch_in;  /* and at one in so many branches of the rooms that are compiled for it; 0: at none */
     unsigned point_ns;   /* time that passes between two points */
     uint64_t begin_ns;   /* the time at the beginning */
     uint64_t max_points; /* more are a thread that never ends: the process aborts */
 };
 
-/* The calling thread becomes a thread of the run. Threads that have stayed from the last run go on waiting. */
+/* The calling thread becomes a thread of the run. Threads that have stayed from the last run continue waiting. */
 void schedule_begin(const struct schedule_options *options);
 void schedule_end(void);
 
@@ -38,7 +38,7 @@ bool schedule_is_on(void);
 /* Whether it has begun the run: the clients' thread. */
 bool schedule_is_client(void);
 
-/* Another thread may go on here. */
+/* Another thread may continue here. */
 void schedule_point(void);
 
 /* A branch of the rooms that are compiled for it: at some of them another thread goes on. */

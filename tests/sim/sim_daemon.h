@@ -21,7 +21,7 @@ const char *sim_daemon_reason(void); /* the text of it */
 /* Waits for the end of a daemon that ends by itself. */
 void sim_daemon_join(void);
 
-/* As SIGTERM asks: an end by the rules of saves; or one that goes on. Waits for it. */
+/* As SIGTERM asks: an end by the rules of saves; or one that continues. Waits for it. */
 void sim_daemon_stop(void);
 
 /* The end of a daemon whose disk is frozen: nothing holds it up. */

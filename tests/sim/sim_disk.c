@@ -12,7 +12,7 @@
 
 /* A part of a file that is mapped. Its bytes are the file's when the daemon has ended: nobody reads them before. */
 struct map {
-    int fd; /* a descriptor of its own */
+    int fd; /* its own descriptor */
     uint64_t offset;
     size_t len;
     void *memory;

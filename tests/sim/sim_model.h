@@ -3,7 +3,7 @@
  * by all clients at once: of these it is known which items were acknowledged, and who won.
  *
  * After an end of the daemon the states that the disk may have are those from a floor on, which follows from the policy
- * of the log; what the next daemon has must lie between them, and is the one state from then on.
+ * of the log; what the next daemon has must be between them, and is the one state from then on.
  *
  * It lives in the arena. A contradiction is reported by model_fail().
  *
@@ -120,7 +120,7 @@ struct model_seen {
 void model_check(struct model *model, const char *name, const struct model_bounds *bounds,
                  const struct model_seen *seen);
 
-/* The state goes on from what was seen; nothing is under way. */
+/* The state continues from what was seen; nothing is under way. */
 void model_restart(struct model *model, const struct model_seen names[MODEL_CLIENTS][MODEL_NAMES],
                    const struct model_seen shared[MODEL_SHARED], uint64_t now_ns);
 

@@ -2,7 +2,7 @@
  * filter is in place. Exactly one of them gets BLOOM_ADDED for each item that no source has; an item that was
  * acknowledged is in every filter published afterwards; the sources' items are in every union.
  *
- * The same of windows, whose clock goes on with the adds: parts begin during the merges, and none is over at the end.
+ * The same of windows, whose clock continues with the adds: parts begin during the merges, and none is over at the end.
  *
  * The error rate is so low that no item seems to be present before somebody has added it. */
 #include <pthread.h>

@@ -108,7 +108,7 @@ static void *write_full(void *arg)
     return NULL;
 }
 
-/* The items that stay are added among others that go again, so that they lie in all layers and in both buckets. */
+/* The items that stay are added among others that go again, so that they are in all layers and in both buckets. */
 static void fill(struct rng *rng)
 {
     uint64_t going[STAYING];
@@ -165,7 +165,7 @@ static void *read_one(void *arg)
 }
 
 /* One more of the item goes into its second bucket, and the deletion takes the one in the first; with the other item it
- * goes back. At each moment the item has been added once more than deleted. */
+ * goes back. At each moment the item has been added again than deleted. */
 static void *swap_buckets(void *arg)
 {
     (void)arg;

@@ -1,4 +1,4 @@
-/* loops: threads of a stress program that stand for event loops: they sleep until a hub wakes them. Include it in one
+/* loops: threads of a stress program that represent event loops: they sleep until a hub wakes them. Include it in one
  * file of a program. */
 #ifndef BLOOMERY_TEST_LOOPS_H
 #define BLOOMERY_TEST_LOOPS_H

@@ -25,7 +25,7 @@ static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool exists[IDS + 1]; /* a filter that others may add to */
 static _Atomic uint64_t announced[THREADS];
 static _Atomic unsigned failures, states;
-static struct fsops ops; /* the real one, but for syncs that fail */
+static struct fsops ops; /* the real one, except for syncs that fail */
 static _Atomic uint64_t syncs;
 
 static int flaky_sync(void *ctx, int fd)
@@ -62,7 +62,7 @@ static void on_state(void *ctx, bool failed, const char *text)
     atomic_fetch_add(&states, 1);
 }
 
-/* The filter can be seen before its record is in the queue, as in the registry: the barrier has to see to it. */
+/* The filter can be seen before its record is in the queue, as in the registry: the barrier must see to it. */
 static void make_filter(uint64_t id)
 {
     struct log_control control = {

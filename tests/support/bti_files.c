@@ -218,7 +218,7 @@ static void compress_data(struct bti_files *out, const struct bti_bytes *plain, 
         const unsigned char *from = plain->bytes + at;
         size_t n = plain->len - at < length ? plain->len - at : length, got = pack(compressor, from, n, packed, room);
         put_number(&out->info, out->data.len, 8);
-        if (got >= most) { /* with zeros behind it up to that length, as databases do */
+        if (got >= most) { /* with zeros after it up to that length, as databases do */
             memset(packed, 0, room);
             memcpy(packed, from, n);
             got = n < most ? most : n;

@@ -65,7 +65,7 @@ long long client_for_items(redisContext *client, const char *command, const char
 /* The reply as a number; fails the test when it is not an integer. */
 long long client_number(redisContext *client, const char *format, ...);
 
-/* A number of a section of INFO; fails the test when it is not there. And the same on a connection of its own. */
+/* A number of a section of INFO; fails the test when it is missing. And the same on its own connection. */
 long long client_info(redisContext *client, const char *section, const char *field);
 long long info_number(int port, const char *section, const char *field);
 

@@ -39,8 +39,8 @@ void compat_load(struct compat *compat, const char *path, const char *file);
 void compat_add(struct compat *compat, const char *path, const char *section, const char *file);
 void compat_deinit(struct compat *compat);
 
-/* The row about this line of a corpus file (an exact one first, then the longest prefix), NULL if there is none. The
- * caller notes in it when it explains a difference. */
+/* The row about this line of a corpus file (an exact one first, then the longest prefix), or NULL. The caller notes in
+ * it when it explains a difference. */
 struct compat_row *compat_find(struct compat *compat, const char *command);
 
 #endif

@@ -95,7 +95,7 @@ static int hex_digit(char c)
     return found == NULL ? -1 : found - digits < 16 ? (int)(found - digits) : (int)(found - digits) - 6;
 }
 
-/* Copies a text in double quotes from behind the opening one; returns the place behind the closing one, or NULL. */
+/* Copies a text in double quotes from after the opening one; returns the place after the closing one, or NULL. */
 static const char *copy_quoted(const char *in, char **out)
 {
     static const char letters[] = "nrtba", bytes[] = "\n\r\t\b\a";
@@ -148,7 +148,7 @@ bool corpus_split(const char *line, struct word *words, size_t max, size_t *n_ou
         }
         cr_assert_lt(n, max);
         words[n++] = (struct word){word, (size_t)(out - word)};
-        *out++ = '\0'; /* in the place of the space behind the word, or of the line's end */
+        *out++ = '\0'; /* instead of the space after the word, or of the line's end */
     }
     *n_out = n;
     return true;
@@ -379,7 +379,7 @@ static void copy_filter(struct wire *wire, const char *text, const char *mark, s
     free(bytes);
 }
 
-/* `@raw N "bytes"` and `@inline N text`, from behind the directive. */
+/* `@raw N "bytes"` and `@inline N text`, from after the directive. */
 static void play_bytes(struct player *player, const char *rest, bool is_raw, const char *mark,
                        const struct lines *recorded, struct lines *out)
 {
@@ -480,8 +480,8 @@ static void wait_for_line(int port, const char *section, const char *line)
     wire_close(&wire);
 }
 
-/* A recording goes on as if what runs in the background were done: what is deleted is freed by a thread of its own,
- * which matters under a limit of memory; a save on a busy disk outlasts the pause that is recorded behind it. */
+/* A recording continues as if what runs in the background were done: what is deleted is freed by its own thread, which
+ * matters under a limit of memory; a save on a busy disk outlasts the pause that is recorded after it. */
 static void wait_for_background(int port, const char *command)
 {
     if (strncmp(command, "DEL ", 4) == 0)
@@ -509,7 +509,7 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, const ch
         struct compat_row *row = compat_find(compat, the_case->command);
 
         player.patient = row == NULL;
-        /* The pause of the recording behind a save: here its end has been waited for. */
+        /* The pause of the recording after a save: here its end has been waited for. */
         if (i == 0 || !starts_save(the_case[-1].command) || !corpus_behind(the_case->command, "@sleep "))
             play_case(&player, the_case, &got);
         result.cases++;

@@ -1,15 +1,13 @@
 /* corpus: plays a recorded conversation (tests/golden/corpus) against a server and compares its replies, line by line.
  *
- * A recording has `> ` and what was sent, a command in redis-cli's quoting or one of these:
- *   @nd, @srv             the reply differs from run to run, or is the recorded server's own: only its kind is compared
- *   @raw N "bytes"        sent as they are, N replies follow; 0 or *: as many as come until silence or the end
- *   @inline N text        the same for text and CRLF
- *   @conn NAME            goes on with the connection of that name
- *   @new, @new raw        a new connection in place of the current one; raw: without the HELLO 3 of a RESP3 play
- *   @range CMD key p A B  CMD key pA ... p(B-1) as one command
- *   @each CMD key p A B   CMD key pI for each I of A..B-1, one after another: how often each reply came, and a digest
- *   @copy SRC DST         BF.SCANDUMP of SRC and BF.LOADCHUNK of every chunk into DST, with all replies
- *   @sleep S              a pause, in seconds
+ * A recording has `> ` and what was sent, a command in redis-cli's quoting or one of these: @nd, @srv             the
+ *   reply differs from run to run, or is the recorded server's own: only its kind is compared @raw N "bytes"
+ *   sent as they are, N replies follow; 0 or *: as many as come until silence or the end @inline N text        the same
+ *   for text and CRLF @conn NAME            continues with the connection of that name @new, @new raw        a new
+ *   connection in place of the current one; raw: without the HELLO 3 of a RESP3 play @range CMD key p A B  CMD key pA
+ *   ... p(B-1) as one command @each CMD key p A B   CMD key pI for each I of A..B-1, one after another: how often each
+ *   reply came, and a digest @copy SRC DST         BF.SCANDUMP of SRC and BF.LOADCHUNK of every chunk into DST, with
+ *   all replies @sleep S              a pause, in seconds
  *
  * then the reply: `< ` and each line of it, `<~ ` and `<^ ` for @nd and @srv (the first line only), `<! closed` where
  * the server closed the connection, `<! silence` where nothing came. Thread: one at a time. */
@@ -40,7 +38,7 @@ struct corpus_result {
     size_t differs; /* different otherwise; each has been printed */
 };
 
-/* The server that a recording is played against has so many threads: each is asked whether more is to come, where the
+/* The server that a recording is played against has this many threads: each is asked whether more is to come, where the
  * recording has nothing. */
 #define CORPUS_THREADS 2
 
@@ -60,7 +58,7 @@ void corpus_judge(const char *topic, const struct corpus_result *sum, const stru
  * *bytes_out. */
 bool corpus_split(const char *line, struct word *words, size_t max, size_t *n_out, char **bytes_out);
 
-/* Whether two replies, as lines with their marks, are the same but for the bytes of dumps, their iterators, and the
+/* Whether two replies, as lines with their marks, are the same except for the bytes of dumps, their iterators, and the
  * number of chunks in a copy. */
 bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got);
 

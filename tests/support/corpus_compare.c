@@ -85,7 +85,7 @@ bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got
     return same;
 }
 
-/* The same error, and behind it ": " and an explanation, or one in parentheses. */
+/* The same error, and after it ": " and an explanation, or one in parentheses. */
 static bool differ_in_more_words(const struct lines *recorded, const struct lines *got)
 {
     const char *more =

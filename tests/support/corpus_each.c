@@ -27,7 +27,7 @@ static void count_reply(struct sum *sum, const char *reply, bool first)
     cr_assert_eq(EVP_DigestUpdate(sum->digest, reply, strlen(reply)), 1);
 }
 
-/* The lines of one reply, with spaces in between. False: there is none. */
+/* The lines of one reply, with spaces in between. False: none. */
 static bool take_joined(struct wire *wire, char *out, size_t size)
 {
     struct lines reply = {NULL, 0, 0};

@@ -6,7 +6,7 @@
 
 #include "corpus.h"
 
-/* The text behind the prefix; NULL if it does not begin with it. */
+/* The text after the prefix; NULL if it does not begin with it. */
 const char *corpus_behind(const char *text, const char *prefix);
 
 /* Replies are lines with their marks. */
@@ -15,7 +15,7 @@ bool corpus_same(const struct lines *recorded, const struct lines *got);
 /* Whether a difference is what the row, which may be NULL, allows. */
 bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got);
 
-/* Plays `@each` from behind the directive. */
+/* Plays `@each` from after the directive. */
 void corpus_each(struct wire *wire, const char *text, const char *mark, struct lines *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* The crash part of fault_fs.h.
  *
- * Inodes are files or directories; a name is (directory, text) and stands for an inode. There are two tables of names:
+ * Inodes are files or directories; a name is (directory, text) and represents an inode. There are two tables of names:
  * as they are now, and as they are on disk. A change of a name is applied to the first at once and put on a list; a
  * sync of its directory applies it to the second. A file likewise has its bytes now and its bytes on disk, and the
  * range in which they may differ. */

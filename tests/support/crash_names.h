@@ -1,4 +1,4 @@
-/* crash_names: the tables of names of crash_fs. A name is (directory, text) and stands for an inode. */
+/* crash_names: the tables of names of crash_fs. A name is (directory, text) and represents an inode. */
 #ifndef BLOOMERY_TEST_CRASH_NAMES_H
 #define BLOOMERY_TEST_CRASH_NAMES_H
 
@@ -42,14 +42,14 @@ char *crash_copy_text(const char *text);
  * Of "..", which is used to sync the parent of the data directory, there is only "x/..": the working directory. */
 bool names_resolve(const struct names *names, const char *path, struct place *out);
 
-struct name *names_find(const struct names *names, const char *path); /* NULL: there is none */
+struct name *names_find(const struct names *names, const char *path); /* NULL: none */
 
 /* The directory that the path is in exists. */
 bool names_has_dir(const struct names *names, const char *path);
 
 bool names_has_children(const struct names *names, int dir);
 
-/* The name stands for the inode from now on. */
+/* The name represents the inode from now on. */
 void names_set(struct names *names, int dir, const char *text, int inode);
 
 /* A change that cannot be, because another one it builds on is not on disk, is not. A name may be on disk before that

@@ -137,7 +137,7 @@ static pid_t spawn(char *const *argv, int in, int out, bool unprivileged)
     return pid;
 }
 
-/* Waits for the end of a process; its status as waitpid() gives it. False when it goes on. */
+/* Waits for the end of a process; its status as waitpid() gives it. False when it continues. */
 static bool wait_exit(pid_t pid, int timeout_ms, int *status_out)
 {
     long deadline = now_ms() + timeout_ms;

@@ -1,6 +1,6 @@
-/* daemon: the real bloomeryd for a test: started on a free port of 127.0.0.1 with a directory of its own, its output
- * kept in a file, stopped with SIGTERM. Stopping demands exit status 0 and no report of a sanitizer. It never outlives
- * the test process.
+/* daemon: the real bloomeryd for a test: started on a free port of 127.0.0.1 with its own directory, its output kept in
+ * a file, stopped with SIGTERM. Stopping demands exit status 0 and no report of a sanitizer. It never outlives the test
+ * process.
  *
  * A failure of any of this fails the test and prints the end of the daemon's output.
  *
@@ -125,7 +125,7 @@ const char *daemon_output(const struct daemon *daemon);
 /* Waits until the log of the current start has the text. */
 void daemon_wait_output(const struct daemon *daemon, const char *text);
 
-/* Where a layer of a filter is, as the MANIFEST of the data directory says: a file of its own, or a pack. The name has
+/* Where a layer of a filter is, as the MANIFEST of the data directory says: its own file, or a pack. The name has
  * nothing that would be encoded. */
 struct daemon_layer {
     char file[80];  /* below the data directory */

@@ -30,10 +30,10 @@ struct disk {
     _Atomic int read_ms;        /* each read there takes so long */
     _Atomic int no_watches;     /* the kernel watches no directories (inotify) */
     _Atomic int hold_watches;   /* a watch of a directory "held" is made only when this is 0 again */
-    _Atomic int clock_s;        /* the time of day is so many seconds later than it is */
+    _Atomic int clock_s;        /* the time of day is this many seconds later than it is */
 
     _Atomic size_t
-        no_memory; /* malloc() of so many bytes fails, but under a sanitizer, which has its own; 0: none does */
+        no_memory; /* malloc() of this many bytes fails, but under a sanitizer, which has its own; 0: none does */
     _Atomic int memory_refused; /* how often it has */
 
     _Atomic long calls;   /* operations so far */

@@ -12,7 +12,7 @@ extern struct disk *disk;
 void disk_attach(void);
 void disk_detach(void);
 
-/* All well again, but for the trace. */
+/* All well again, except for the trace. */
 void disk_mend(void);
 
 /* The `in`-th operation from now on will fail. */

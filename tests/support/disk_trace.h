@@ -24,7 +24,7 @@ size_t disk_trace_count(const struct disk_trace *trace);
 /* Plays until `count` operations have been played; back is not possible. */
 void disk_trace_play(struct disk_trace *trace, size_t count);
 
-/* When operation `n` (from 0) began: whatever was seen before rests on the operations before it. INT64_MAX behind the
+/* When operation `n` (from 0) began: whatever was seen before rests on the operations before it. INT64_MAX after the
  * last. */
 int64_t disk_trace_began_ns(const struct disk_trace *trace, size_t n);
 

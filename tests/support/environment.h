@@ -1,4 +1,4 @@
-/* environment: numbers for a test from its environment, by which a developer has it go on for longer, or again. */
+/* environment: numbers for a test from its environment, by which a developer has it continue for longer, or again. */
 #ifndef BLOOMERY_TEST_ENVIRONMENT_H
 #define BLOOMERY_TEST_ENVIRONMENT_H
 

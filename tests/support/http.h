@@ -7,7 +7,7 @@
 struct http_reply {
     int status;    /* 0: the connection ended without a reply */
     char *headers; /* "\r\nName: value\r\n...\r\n" */
-    char *body;    /* with a NUL behind it */
+    char *body;    /* with a NUL after it */
     size_t len;
     char *text; /* all of it; malloc'ed */
 };

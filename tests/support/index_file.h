@@ -13,7 +13,7 @@ struct index_file {
     uint64_t place;
 };
 
-/* An entry with this key, behind which `behind` bytes of an index of rows follow. */
+/* An entry with this key, after which `behind` bytes of an index of rows follow. */
 void index_file_add(struct index_file *file, const void *key, size_t len, size_t behind);
 
 #endif

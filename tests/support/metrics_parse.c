@@ -62,7 +62,7 @@ static void read_comment(struct metrics_parsed *parsed, char *line)
     family->type = end + 1;
 }
 
-/* What may stand behind the family's name in that of a sample. */
+/* What may stand after the family's name in that of a sample. */
 static void check_suffix(const struct metrics_family *family, const char *suffix, size_t len, bool openmetrics)
 {
     const char *const histogram[] = {"_bucket", "_sum", "_count", NULL}, *const total[] = {"_total", NULL},

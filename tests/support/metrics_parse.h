@@ -27,10 +27,10 @@ struct metrics_parsed {
 void metrics_parse(struct metrics_parsed *parsed, const char *text, bool openmetrics);
 void metrics_parse_free(struct metrics_parsed *parsed);
 
-/* The value of a series; false if it is not there. */
+/* The value of a series; false if it is missing. */
 bool metrics_find(const struct metrics_parsed *parsed, const char *series, double *value_out);
 
-/* The same; a series that is not there fails the test. */
+/* The same; a series that is missing fails the test. */
 double metrics_get(const struct metrics_parsed *parsed, const char *series);
 
 #endif

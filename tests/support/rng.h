@@ -29,7 +29,7 @@ static inline uint64_t rng_next(struct rng *rng)
     return result;
 }
 
-/* Uniform over 0..n-1, n >= 1 (but for a bias below n / 2^64). */
+/* Uniform over 0..n-1, n >= 1 (except for a bias below n / 2^64). */
 static inline uint64_t rng_below(struct rng *rng, uint64_t n)
 {
     return (uint64_t)(((unsigned __int128)rng_next(rng) * n) >> 64);

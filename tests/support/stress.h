@@ -18,7 +18,7 @@
         }                                                                   \
     } while (0)
 
-/* Runs each function in a thread of its own, which is given its number from 1 on, until all have returned. At most 16.
+/* Runs each function in its own thread, which is given its number from 1 on, until all have returned. At most 16.
  */
 static inline void run_threads(void *(*const *fns)(void *), size_t n)
 {

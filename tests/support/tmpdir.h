@@ -24,7 +24,7 @@ void file_copy(const char *from, const char *to);
 void file_truncate(const char *path, size_t len);
 void file_flip_bit(const char *path, size_t bit);
 void file_change_byte(const char *path, long at);              /* from the end where it is negative */
-size_t file_end(const char *path);                             /* behind the last byte that is not 0 */
+size_t file_end(const char *path);                             /* after the last byte that is not 0 */
 bool file_is(const char *path, const void *bytes, size_t len); /* has exactly these bytes */
 size_t dir_count(const char *path);                            /* entries, 0 also when there is no such directory */
 

@@ -214,7 +214,7 @@ static enum wire_status fill(struct wire *wire, int timeout_ms)
     return WIRE_OK;
 }
 
-/* Makes sure that `n` bytes are there from `offset` behind the start on. */
+/* Makes sure that `n` bytes are there from `offset` after the start on. */
 static enum wire_status need(struct wire *wire, size_t offset, size_t n, int timeout_ms)
 {
     enum wire_status status = WIRE_OK;
@@ -242,7 +242,7 @@ static enum wire_status read_line(struct wire *wire, size_t offset, int timeout_
     return status;
 }
 
-/* Adds the lines of the reply at *offset and moves it behind them. Nothing is taken from the wire yet, so that a reply
+/* Adds the lines of the reply at *offset and moves it after them. Nothing is taken from the wire yet, so that a reply
  * of which only a part came can be waited for again. */
 static enum wire_status read_reply(struct wire *wire, int timeout_ms, size_t *offset, struct lines *out)
 {

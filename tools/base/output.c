@@ -12,7 +12,7 @@ void output_begin(struct output *out, const struct tool_args *args, bool array)
         buf_append(&out->buf, "[", 1);
 }
 
-/* Writes all but the last `kept` bytes. */
+/* Writes all except the last `kept` bytes. */
 static void flush(struct output *out, size_t kept)
 {
     size_t len = buf_len(&out->buf) - kept;
@@ -27,7 +27,7 @@ struct buf *output_object(struct output *out)
     if (out->array && buf_head(&out->buf)[buf_len(&out->buf) - 1] == '}')
         buf_append(&out->buf, ",\n", 2);
     if (out->array)
-        flush(out, 1); /* the writer of JSON looks at the last byte */
+        flush(out, 1); /* the writer of JSON checks the last byte */
     json_begin(&out->buf, NULL, '{');
     return &out->buf;
 }

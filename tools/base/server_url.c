@@ -9,7 +9,7 @@
 
 #define MAX_DATABASE 1000000 /* more than any server has */
 
-/* Splits `whole` at the first `c`, or the last: *before gets the text in front of it. False if there is none. */
+/* Splits `whole` at the first `c`, or the last: *before gets the text before it. False if there is none. */
 static bool split(struct slice *whole, char c, bool last, struct slice *before)
 {
     const char *at = last ? memrchr(whole->ptr, c, whole->len) : memchr(whole->ptr, c, whole->len);

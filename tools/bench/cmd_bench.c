@@ -76,7 +76,7 @@ static int get_real(const struct bench *bench, const char *option, double max, d
     return tool_real(bench->args, option, max, out);
 }
 
-/* Reads the number before the first `separator`; *rest is the text behind it, or NULL. */
+/* Reads the number before the first `separator`; *rest is the text after it, or NULL. */
 static bool split_number(const char *text, char separator, uint64_t max, uint64_t *number, const char **rest)
 {
     char first[24];
@@ -291,7 +291,7 @@ static int load_filter(struct bench *bench, struct load_result *result)
 
 /* ---- the run ---- */
 
-/* The value of a field of INFO, -1 if it is not there. */
+/* The value of a field of INFO, -1 if it is missing. */
 static double info_number(const char *info, const char *field)
 {
     const char *at = strstr(info, field);

@@ -1,7 +1,8 @@
 /* load: threads that send requests to a RESP server over connections and record the latencies.
  *
- * Closed loop (no rate): each connection writes `pipeline` requests at once, waits for all their replies, and goes on.
- * A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is read.
+ * Closed loop (no rate): each connection writes `pipeline` requests at once, waits for all their replies, and
+ * continues. A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is
+ * read.
  *
  * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later
  * if all connections have `pipeline` requests under way. Its latency begins when it was due (schedule.h), so a stalled

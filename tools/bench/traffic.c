@@ -114,7 +114,7 @@ static char *write_number(char *out, uint64_t number)
     return out;
 }
 
-/* Writes "$<len>\r\n", and "\r\n" behind the place of the bytes; returns that place. */
+/* Writes "$<len>\r\n", and "\r\n" after the place of the bytes; returns that place. */
 static char *open_bulk(char *out, size_t len)
 {
     *out++ = '$';

@@ -25,7 +25,7 @@ struct request_template {
     size_t max_size;    /* bytes of a request at most */
 };
 
-/* 0 or -ENOMEM, -EINVAL: the line is empty. `batch` is what {items} stands for. */
+/* 0 or -ENOMEM, -EINVAL: the line is empty. `batch` is what {items} represents. */
 int request_template_init(struct request_template *t, const char *line, const char *filter, uint64_t nfilters,
                           unsigned batch, unsigned max_item_size);
 void request_template_deinit(struct request_template *t);

@@ -10,7 +10,7 @@
 #include "tool.h"
 
 struct need {
-    const struct key_file *keys; /* NULL: there is none */
+    const struct key_file *keys; /* NULL: none */
     uint64_t without;
 };
 

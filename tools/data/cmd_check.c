@@ -297,7 +297,7 @@ static int on_written(void *ctx, const struct log_control *control, struct errbu
 
     if (rc != 0)
         return rc == STORE_DAMAGED ? LOG_DAMAGED : rc;
-    drop_contents(check, id); /* the same record once more */
+    drop_contents(check, id); /* the same record again */
     struct contents *contents = calloc(1, sizeof(*contents));
     char *record = malloc(control->record_len + 1);
     if (!contents || !record || id_map_set(&check->contents, id, contents) != 0) {

@@ -108,8 +108,8 @@ struct export
     int status;
 };
 
-/* Copies a layer from a file of its own, or from its pack, and verifies its checksum on the way. `from` is the file's
- * path for messages. */
+/* Copies a layer from its own file, or from its pack, and verifies its checksum on the way. `from` is the file's path
+ * for messages. */
 static int copy_layer(struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
                       struct writing *writing, const char *from, struct errbuf *why)
 {

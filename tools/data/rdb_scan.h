@@ -21,7 +21,7 @@ struct rdb_found {
     uint64_t at;   /* offset of the value */
 
     /* The filter, or the reason why it cannot be imported. */
-    char *reason; /* NULL: there is none */
+    char *reason; /* NULL: none */
     struct bloom_params params;
     unsigned nlayers;
     uint64_t items, capacity; /* of a cuckoo filter: slots */
@@ -48,8 +48,8 @@ struct rdb_scan {
     uint64_t bytes; /* of the bits of all filters without a reason */
 };
 
-/* Reads the whole file, which is then known to be undamaged, and looks at each filter. 0; or -1 with the reason in
- * `err`. To be closed in any case. */
+/* Reads the whole file, which is then known to be undamaged, and checks each filter. 0; or -1 with the reason in `err`.
+ * To be closed in any case. */
 int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err);
 void rdb_scan_close(struct rdb_scan *scan);
 

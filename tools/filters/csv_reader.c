@@ -9,7 +9,7 @@ enum state {
     AT_FIELD, /* where one begins */
     PLAIN,
     QUOTED,
-    QUOTE, /* behind one within QUOTED: the end, or the first of two */
+    QUOTE, /* after one within QUOTED: the end, or the first of two */
     RETURN,
 };
 
@@ -164,7 +164,7 @@ static enum csv_status at_end(struct csv_reader *csv, char *bytes, struct errbuf
         return bad(csv->quoted, "a quote is not closed", err);
     if (csv->state == RETURN)
         return bad(csv->line, "a carriage return outside of quotes", err);
-    if (csv->state == AT_FIELD) /* behind a comma */
+    if (csv->state == AT_FIELD) /* after a comma */
         csv->begin = csv->pos;
     if (csv->state != QUOTE)
         csv->end = csv->pos;

@@ -5,7 +5,7 @@
  * with the line number. Violations are a quote within an unquoted field, text after a closing quote, a missing closing
  * quote, a carriage return outside of quotes, and a record with another number of fields than the header.
  *
- * The caller keeps the bytes of an incomplete record contiguous and passes them again with more behind them; none is
+ * The caller keeps the bytes of an incomplete record contiguous and passes them again with more after them; none is
  * parsed twice. They may move between calls.
  *
  * Lifetime: caller's storage; `column` is borrowed. Thread: one. */

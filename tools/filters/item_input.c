@@ -167,7 +167,7 @@ static bool fill(struct item_input *input)
     return true;
 }
 
-/* The next line or prefixed item within the buffer: the bytes it takes, 0 if it is not there whole. `*from` and `*len`
+/* The next line or prefixed item within the buffer: the bytes it takes, 0 if it is missing whole. `*from` and `*len`
  * are the item. */
 static size_t whole_item(const struct item_input *input, size_t *from, size_t *len)
 {

@@ -53,7 +53,7 @@ static void on_signal(int number)
     atomic_store(&interrupted, true);
 }
 
-/* The same signal once more ends the command at once. What is ignored, as under nohup, stays so. */
+/* The same signal again ends the command at once. What is ignored, as under nohup, stays so. */
 static void watch_signals(struct fill *fill)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -108,7 +108,7 @@ static int refuse_pipe(void)
     return tool_misused(COMMAND, "--capacity is missing: the items of a pipe cannot be counted in advance");
 }
 
-/* The new filter is as the one that it will replace, but for what the options say. */
+/* The new filter is as the one that it will replace, except for what the options say. */
 static int take_over(struct fill *fill)
 {
     bool keyed = fill->old.keyed;

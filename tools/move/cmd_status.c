@@ -136,7 +136,7 @@ static uint64_t limited_memory(const struct status *status)
     return used > uncounted ? used - uncounted : 0;
 }
 
-/* Where bits may leave memory, it is meant to be nearly full. */
+/* Where bits may be evicted, it is meant to be nearly full. */
 static void look_at_memory(struct status *status)
 {
     uint64_t most = number(status, "maxmemory"), used = limited_memory(status);

@@ -29,7 +29,7 @@ static void read_expansion(struct filter_kind *kind, const struct value *value)
     snprintf(kind->expansion, sizeof(kind->expansion), "%" PRId64, value->number);
 }
 
-/* Filters of files may have layouts that no new filter has; all but RedisBloom's are made as Cassandra's. */
+/* Filters of files may have layouts that no new filter has; all except RedisBloom's are made as Cassandra's. */
 static void read_layout(struct filter_kind *kind, const struct value *value)
 {
     bool redisbloom = strncmp(value->text, "redisbloom", strlen("redisbloom")) == 0;

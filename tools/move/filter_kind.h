@@ -25,7 +25,7 @@ struct filter_kind {
 /* Asks the server. TOOL_OK, also if there is no such filter; or TOOL_FAILED after a message. */
 int filter_kind_read(struct server_call *call, struct slice name, struct filter_kind *out);
 
-/* The options behind the capacity, which point into `kind`. Returns their number. */
+/* The options after the capacity, which point into `kind`. Returns their number. */
 size_t filter_kind_options(const struct filter_kind *kind, struct slice words[FILTER_KIND_WORDS]);
 
 #endif

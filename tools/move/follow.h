@@ -11,8 +11,8 @@
  *   2. one more round
  *   3. the source becomes read-only, which a refused DEL proves
  *   4. CLIENT KILL of all other clients: a write that the pause caught half way is never acknowledged
- *   5. CLIENT UNPAUSE: clients who come back are refused
- * The pause ends by itself 15 s after this process has died. Whatever fails before 4 is undone, and clients go on.
+ *   5. CLIENT UNPAUSE: clients who come back are refused The pause ends by itself 15 s after this process has died.
+ * Whatever fails before 4 is undone, and clients continue.
  *
  * Thread: the caller's, which takes SIGINT and SIGTERM. */
 #ifndef BLOOMERY_FOLLOW_H
@@ -24,7 +24,7 @@
 struct follow_options {
     struct move_options move; /* `replace` unless `merge` */
     int64_t behind_ms;        /* so far behind at most is the target when it counts as caught up */
-    bool cutover;             /* and ends then; otherwise it goes on until a signal */
+    bool cutover;             /* and ends then; otherwise it continues until a signal */
 };
 
 struct follow_summary {

@@ -92,7 +92,7 @@ static int open_connection(struct follow_watch *watch, struct errbuf *err)
     return status;
 }
 
-/* One PING, with CLIENT PAUSE in front of it now and then while the writers are held back. */
+/* One PING, with CLIENT PAUSE before it now and then while the writers are held back. */
 static int look(struct follow_watch *watch, struct errbuf *err)
 {
     int64_t now = clock_ms();

@@ -216,7 +216,7 @@ bool followed_sends(struct followed *followed, struct slice name)
     return entry != NULL;
 }
 
-/* With the lock. One that is marked is looked at again. */
+/* With the lock. One that is marked is checked again. */
 static void forget(struct followed *followed, struct followed_name *entry)
 {
     entry->sent = entry->ended = false;
@@ -245,7 +245,7 @@ bool followed_ended(struct followed *followed, struct slice name, enum move_outc
     if (entry && outcome == MOVE_DELETED) {
         forget(followed, entry);
     } else if (entry && outcome == MOVE_GONE) {
-        mark(followed, entry); /* the next round finds that it has vanished */
+        mark(followed, entry); /* the next round finds that it has disappeared */
     } else if (entry) {
         news = !entry->ended || entry->outcome != outcome;
         entry->ended = true;

@@ -43,8 +43,8 @@ void followed_count(struct followed *followed, uint64_t filters[MOVE_OUTCOMES]);
 
 /* ---- within a round ---- */
 
-/* The next name of the round, which is no longer marked. False: there is none. The slice is valid until
- * the name has been handed on or has vanished. */
+/* The next name of the round, which is no longer marked. False: none. The slice is valid until the name has been handed
+ * on or has disappeared. */
 bool followed_next(struct followed *followed, struct slice *name_out);
 
 bool followed_knows(struct followed *followed, struct slice name);

@@ -1,6 +1,6 @@
 /* move: copies the filters of a running server to another, once; follow.h repeats what changes. Payloads are opaque:
  * the replies to DUMP or BF.SCANDUMP of the source go to RESTORE or BF.LOADCHUNK of the target. The source is only
- * read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS in the place of BF.INFO and so on.
+ * read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS instead of BF.INFO and so on.
  *
  * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
  * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an

@@ -19,7 +19,7 @@
 
 #define MOVE_BATCH       64        /* small filters that are moved together: one round trip for each step */
 #define MOVE_BATCH_BYTES (4 << 20) /* their sizes in sum */
-#define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP holds up a Redis for as long as it takes */
+#define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP delays a Redis for as long as it takes */
 
 /* Cuckoo filters go in one piece up to Bloomery's limit. It is of one moment, while chunks are void when an item is
  * added or deleted meanwhile; and RedisBloom does not tell its replicas of chunks. */
@@ -150,7 +150,7 @@ static inline bool move_is_error(const struct resp_reply *reply)
 
 bool move_text_has(struct slice text, const char *part);
 
-/* Reads "run_id:", which is another one for each process, out of a reply to INFO; "" if it is not there. */
+/* Reads "run_id:", which is another one for each process, out of a reply to INFO; "" if it is missing. */
 #define MOVE_PROCESS_SIZE 64
 void move_read_process(const struct resp_reply *reply, char out[MOVE_PROCESS_SIZE]);
 
@@ -188,7 +188,7 @@ struct slice move_temporary(const struct move_filter *filter, char text[MOVE_TEM
 
 #define MOVE_TEMP_EXPIRES "86400000" /* ms: longer than any filter takes */
 
-/* Deletes the vanished ones of the NEW filters in the target, and finishes them. */
+/* Deletes the disappeared ones of the NEW filters in the target, and finishes them. */
 int move_delete(struct move_link *link, struct move_filter **filters, size_t n);
 
 /* Puts the requests that unite the target's filter with the temporary one and delete that; then reads both replies. The

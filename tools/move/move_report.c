@@ -13,7 +13,7 @@
 
 #define BAR_WIDTH 20
 
-/* A filter costs about as much as so many bytes, beside its own. */
+/* A filter costs about as much as this many bytes, beside its own. */
 #define FILTER_COST 4096
 
 /* ---- lines ---- */

@@ -117,7 +117,7 @@ static void ask_directory(struct find_report *report, const struct tool_args *ar
         report->status = tool_failed(FIND_COMMAND, "%s: no SSTable below it", args->positional[0]);
 }
 
-/* Asks for the block's keys; `server`: NULL for a directory. False: it is no use to go on. */
+/* Asks for the block's keys; `server`: NULL for a directory. False: it is no use to continue. */
 static bool find_block(struct find_report *report, struct find_server *server, const struct tool_args *args)
 {
     bool go_on = true;

@@ -30,7 +30,7 @@ struct rebuild {
     struct bloom_shape shape;
     struct bloom_alone loaded;
     uint64_t keys, missing;
-    struct stat old; /* st_nlink 0: there is none */
+    struct stat old; /* st_nlink 0: none */
 };
 
 static int failed(const struct rebuild *rebuild, const char *why)

@@ -42,7 +42,7 @@ struct look {
     char problems[PROBLEMS][600];
     unsigned nproblems;
     bool without_filter, ended; /* all keys have been read */
-    char not_read[600];         /* why it could not be looked at; empty: it was */
+    char not_read[600];         /* why it could not be checked; empty: it was */
 };
 
 __attribute__((format(printf, 2, 3))) static void problem(struct look *look, const char *fmt, ...)

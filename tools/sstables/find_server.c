@@ -31,7 +31,7 @@ void find_server_close(struct find_server *server)
 
 /* ---- replies ---- */
 
-/* The node behind this one and all that is in it; at most the number of nodes. */
+/* The node after this one and all that is in it; at most the number of nodes. */
 static size_t node_behind(const struct resp_reply *reply, size_t at)
 {
     for (uint64_t due = 1; due > 0 && at < reply->count; at++) {

@@ -22,7 +22,7 @@ static bool is_below(const struct search *search, const char *path)
     return strncmp(path, search->directory, search->len) == 0;
 }
 
-/* 1: it has one open; 0: no; -errno: it cannot be looked at. */
+/* 1: it has one open; 0: no; -errno: it cannot be checked. */
 static int has_open(const struct search *search, const char *pid)
 {
     char path[300], target[PATH_SIZE];
@@ -70,7 +70,7 @@ static void name_of(const char *pid, char out[64])
         fclose(file);
 }
 
-/* Whether the process uses the directory, or may be a database that nobody may look at. */
+/* Whether the process uses the directory, or may be a database that nobody may check. */
 static bool uses(const struct search *search, const char *pid, struct errbuf *err)
 {
     char name[64];

@@ -31,13 +31,13 @@ int table_last_key(const struct table *table, struct bloom_hash *hash_out);
 /* TOC.txt: the components of the SSTable, a line each. */
 struct table_toc {
     size_t len;
-    char text[4096]; /* with a NUL behind it */
+    char text[4096]; /* with a NUL after it */
 };
 
 /* 0; -ENOENT: there is none; -EFBIG: it is longer than any database writes it; or -errno. */
 int table_read_toc(const struct table *table, struct table_toc *toc_out);
 
-/* The next line behind `at`, which begins at the text, of *len_out bytes; NULL: there are no more. */
+/* The next line after `at`, which begins at the text, of *len_out bytes; NULL: there are no more. */
 const char *table_next_component(const char **at, size_t *len_out);
 bool table_toc_names(const struct table_toc *toc, const char *component);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What stands behind the name and the colon, if the line is of this name; NULL: it is of another. */
+/* What stands after the name and the colon, if the line is of this name; NULL: it is of another. */
 static char *value_of(char *line, const char *name)
 {
     line += strspn(line, " \t");

@@ -301,7 +301,7 @@ static bool is_replaced(const struct acl_user *user)
     return atomic_load_explicit(&user->replaced, memory_order_acquire);
 }
 
-/* Puts copies in the place of users that have been replaced meanwhile: as what they are they would never be in force.
+/* Puts copies instead of users that have been replaced meanwhile: as what they are they would never be in force.
  */
 static bool renew(struct acl_list *list)
 {

@@ -48,8 +48,8 @@ bool acl_list(struct acl *acl, struct acl_list *list_out);
 void acl_list_free(struct acl_list *list);
 size_t acl_count(struct acl *acl);
 
-/* Puts other users in the place of all; takes over their references. They are sorted by name, and "default" is one of
- * them. Users that are described the same stay, with their sessions. False without memory, with nothing changed. */
+/* Puts other users instead of all; takes over their references. They are sorted by name, and "default" is one of them.
+ * Users that are described the same stay, with their sessions. False without memory, with nothing changed. */
 bool acl_replace_all(struct acl *acl, struct acl_list *list);
 
 int acl_compare_names(struct slice name, const struct acl_user *user); /* as memcmp() */

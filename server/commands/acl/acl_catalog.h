@@ -49,7 +49,7 @@ const struct acl_command *acl_command(size_t index);
 /* The names of the categories, in the order in which ACL CAT lists them; NULL past the last one. */
 const char *acl_category_name(size_t category);
 
-/* The number of a category, -1 if there is none; ASCII case is ignored. */
+/* The number of a category, or -1; ASCII case is ignored. */
 int acl_category(struct slice name);
 
 #endif

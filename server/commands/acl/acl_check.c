@@ -67,7 +67,7 @@ static bool allows_key(const struct acl_selector *selector, struct slice key, ui
     return selector->flags & ACL_ALL_KEYS;
 }
 
-/* Whether the pattern is bytes that stand for themselves, with a star behind them; how many they are. */
+/* Whether the pattern is bytes that represent themselves, with a star after them; how many they are. */
 static bool is_beginning(const struct acl_pattern *pattern, size_t *len_out)
 {
     size_t len = pattern->len;

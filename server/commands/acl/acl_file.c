@@ -124,7 +124,7 @@ static int compare_users(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* Sorts the users, says which come twice, and adds the default user if he is not there. */
+/* Sorts the users, says which come twice, and adds the default user if he is missing. */
 static void complete(struct reading *in, const struct config *config)
 {
     bool has_default = false;

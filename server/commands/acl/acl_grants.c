@@ -9,7 +9,7 @@ static bool may_call(const struct acl_selector *selector, size_t command)
     return (selector->allowed[command / 64] >> command % 64 & 1) || acl_command(command)->always;
 }
 
-/* Whether the selector need not look at arguments of the command. */
+/* Whether the selector need not check arguments of the command. */
 static bool is_plain(const struct acl_selector *selector, const struct acl_command *command)
 {
     bool has_keys = command->special != ACL_BY_ROW ||

@@ -15,7 +15,7 @@
 
 #include "acl_user.h"
 
-/* Makes them from the selectors, in the place of those before. False without memory: then there are none. */
+/* Makes them from the selectors, instead of those before. False without memory: then there are none. */
 bool acl_grants_make(struct acl_user *user);
 void acl_grants_clear(struct acl_user *user);
 

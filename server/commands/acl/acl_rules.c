@@ -39,7 +39,7 @@ static void remove_rule(struct acl_selector *selector, size_t i)
     memmove(selector->rules + i, selector->rules + i + 1, (selector->nrules - i) * sizeof(*selector->rules));
 }
 
-/* Takes away the rules with this name behind their sign, and those on its subcommands. */
+/* Takes away the rules with this name after their sign, and those on its subcommands. */
 static void remove_rules(struct acl_selector *selector, struct slice name)
 {
     for (size_t i = 0; i < selector->nrules;) {
@@ -230,7 +230,7 @@ static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, stru
     return ACL_GOOD;
 }
 
-/* "~key*", "%RW~key*"; a '%' may also end behind its letters, as in Redis: it then has the empty pattern. */
+/* "~key*", "%RW~key*"; a '%' may also end after its letters, as in Redis: it then has the empty pattern. */
 static enum acl_fault apply_keys(struct acl_selector *selector, struct slice rule)
 {
     uint8_t perms = 0;

@@ -33,7 +33,7 @@ struct acl_pattern {
 
 /* A rule on commands as it was given, "+@read" or "-config|set"; or a first argument, "+select|0". */
 struct acl_rule {
-    char *text;       /* with its sign, in lower case but for a first argument */
+    char *text;       /* with its sign, in lower case except for a first argument */
     int first_arg_of; /* -1, or the number of the command that it allows with one first argument */
 };
 
@@ -85,7 +85,7 @@ struct acl_user {
     char *name; /* NUL-terminated */
 };
 
-/* A new user with one reference: off, without passwords and rights, but for the channels if `all_channels`. NULL
+/* A new user with one reference: off, without passwords and rights, except for the channels if `all_channels`. NULL
  * without memory. */
 struct acl_user *acl_user_create(struct slice name, bool all_channels);
 
@@ -122,7 +122,7 @@ int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_
                          struct buf *scratch, struct slice *fault_out);
 
 /* Rules as files have them; or as ACL LIST and GETUSER show them, as in Redis: with ~* for %RW~*. Read again, ~* would
- * be `allkeys`, which allows no other pattern behind it. */
+ * be `allkeys`, which allows no other pattern after it. */
 enum acl_form { ACL_STORED, ACL_SHOWN };
 
 /* Appends the rules that make this user out of a new one: without the name. */

@@ -182,7 +182,7 @@ static bool arg_is_group(const struct command_arg *arg)
     return strcmp(arg->type, "oneof") == 0 || strcmp(arg->type, "block") == 0;
 }
 
-/* `keys` counts the key arguments so far: the n-th stands for the n-th key specification. */
+/* `keys` counts the key arguments so far: the n-th represents the n-th key specification. */
 static void reply_args(struct reply *reply, const struct command_arg *args, size_t nargs, int *keys)
 {
     reply_array(reply, nargs);
@@ -221,7 +221,7 @@ static void reply_args(struct reply *reply, const struct command_arg *args, size
     }
 }
 
-/* The name and the map behind it. */
+/* The name and the map after it. */
 static void reply_docs(struct reply *reply, const struct command *row)
 {
     bool module = (row->flags & CMD_MODULE) != 0;

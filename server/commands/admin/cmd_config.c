@@ -197,7 +197,7 @@ static bool change_settings(const struct change *change)
 
 struct files_change {
     size_t n;
-    struct slice words[]; /* and behind them their bytes */
+    struct slice words[]; /* and after them their bytes */
 };
 
 static const struct config_row *first_with(unsigned flags, struct slice const *words, size_t n)

@@ -111,7 +111,7 @@ static void run_latency_histogram(struct command_job *job)
     reply_map_end(&job->reply, token, n);
 }
 
-/* Sums up the histograms of all threads, so not on the loop. A container stands for its subcommands. */
+/* Sums up the histograms of all threads, so not on the loop. A container represents its subcommands. */
 void cmd_latency_histogram(struct command_ctx *ctx)
 {
     struct histogram_request request = {.all = command_argc(ctx) == 2};

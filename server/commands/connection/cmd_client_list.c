@@ -1,4 +1,4 @@
-/* CLIENT LIST and CLIENT KILL: what looks at all connections, off the loops. */
+/* CLIENT LIST and CLIENT KILL: what checks all connections, off the loops. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +143,7 @@ struct kill {
     uint64_t id;   /* 0: any */
     int64_t age_s; /* at least so old */
     enum client_type type;
-    const char *user; /* behind the array below; NULL: any */
+    const char *user; /* after the array below; NULL: any */
     bool skip_self;
     bool old_form; /* CLIENT KILL addr */
     char addr[sizeof(((struct session *)0)->origin.addr)];

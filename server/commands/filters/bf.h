@@ -51,7 +51,7 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 
 /* The filter of a call for reading, looked up again if needed; for what needs no bits, which may not be in memory
- * (entry_is_evicted()). NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
+ * (entry_is_evicted()). NULL: none, or it is quarantined, after an error reply (*replied_out). */
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
 struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and an error reply if there is none */
 

@@ -41,7 +41,7 @@ void cf_add_one(struct bf_call *call, struct slice item);
 /* The journal of the call's operations; NULL: none. */
 const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_journal *journal);
 
-/* The call has changed its filter, so many times. */
+/* The call has changed its filter, this many times. */
 void cf_changed(struct bf_call *call, uint64_t changes);
 
 #endif

@@ -46,7 +46,7 @@ struct loading {
     struct slice name;
     struct bf_chunk chunk;
     struct bf_out out;
-    struct half_load *half; /* taken; NULL: there is none under the name */
+    struct half_load *half; /* taken; NULL: none under the name */
 };
 
 /* Answers that another thread works on this load, which is therefore dropped. */
@@ -156,7 +156,7 @@ static void go_on(struct loading *it)
     }
 }
 
-/* False: it must be tried once more, because another client has just begun a load. */
+/* False: it must be tried again, because another client has just begun a load. */
 static bool load_chunk(struct loading *it)
 {
     it->half = NULL;
@@ -177,7 +177,7 @@ static bool load_chunk(struct loading *it)
     }
 }
 
-/* A chunk for a filter that exists may have come once more, after the last one has made the filter. */
+/* A chunk for a filter that exists may have come again, after the last one has made the filter. */
 static void reply_existing(struct loading *it)
 {
     struct errbuf why;

@@ -47,7 +47,7 @@ static void run_info_job(struct command_job *job)
 
 /* ---- BF.INFO key FILE: the path of an SSTable's filter ---- */
 
-/* In the pool, because the paths are locked while directories are looked at. */
+/* In the pool, because the paths are locked while directories are checked. */
 static void run_file_job(struct command_job *job)
 {
     const struct job_args *args = job->data;

@@ -207,7 +207,7 @@ static bool is_empty(struct entry *entry)
            bloom_filter_is_blank(filter);
 }
 
-/* A running add came before the BF.CLEAR and goes with the old filter. So no add has to be passed on. */
+/* A running add came before the BF.CLEAR and goes with the old filter. So no add needs to be passed on. */
 static int try_clear(struct command_job *job, struct entry *old, struct slice name, struct errbuf *err)
 {
     struct content_publication publication = {

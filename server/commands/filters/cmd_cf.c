@@ -428,7 +428,7 @@ void cmd_cf_count(struct command_ctx *ctx)
 
 /* ---- deleting ---- */
 
-/* The first turn of a compaction, or a further one. False: it goes on. */
+/* The first turn of a compaction, or a further one. False: it continues. */
 static bool compact(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;

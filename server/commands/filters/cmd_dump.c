@@ -129,7 +129,7 @@ struct restore {
     int64_t ttl;
 };
 
-/* Reads the integer behind an option, within a range. False after replying `error`. */
+/* Reads the integer after an option, within a range. False after replying `error`. */
 static bool option_integer(struct command_job *job, struct slice value, int64_t min, int64_t max, const char *error,
                            int64_t *value_out)
 {

@@ -58,7 +58,7 @@ struct content_publication {
  *
  * With a log small contents are in its next frame, as any change is. Others are written to files of the store and
  * synced first, which takes its time; so are small ones while the log has too much to do. With `absorbs`, adds to the
- * old filter go on meanwhile, and some end after the new one has been published. Each sets its bits in both
+ * old filter continue meanwhile, and some end after the new one has been published. Each sets its bits in both
  * (bloom_merge.h) and, from the moment the two are twins, is recorded for both ids: so what the contents lack is in the
  * log. */
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
@@ -78,7 +78,7 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 
 /* ---- finding ---- */
 
-/* Pins the filter of that name. NULL: there is none, or it is quarantined, after an error reply (*replied_out). */
+/* Pins the filter of that name. NULL: none, or it is quarantined, after an error reply (*replied_out). */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
 /* The same, and an error reply if there is none. */

@@ -42,12 +42,12 @@ struct pattern {
     char prefix[GLOB_COMPILED_MAX];
     size_t prefix_len;
     bool left;         /* names that were visited in this step: for the next one */
-    struct slice last; /* in this step: the key looked at last */
+    struct slice last; /* in this step: the key checked last */
     struct buf after;  /* between two steps: the same */
 };
 
 struct step {
-    size_t most;             /* names looked at */
+    size_t most;             /* names checked */
     size_t budget;           /* layers asked */
     size_t nmaybe;           /* filters that the last step has answered "maybe" for */
     size_t nchosen, nlayers; /* in this step, and their layers */
@@ -68,7 +68,7 @@ struct answers {
 };
 
 struct reads {
-    struct buf unread;    /* keys of filters that are to be read, each behind its length */
+    struct buf unread;    /* keys of filters that are to be read, each after its length */
     struct buf reading;   /* the part of them that find_read() works on */
     size_t taken;         /* bytes of `reading` whose filters were chosen last */
     bool was_read;        /* find_read() chooses */
@@ -203,7 +203,7 @@ void find_destroy(struct find *find)
     free(find);
 }
 
-/* Whether it is no use to go on: no memory, or the reply is too long. */
+/* Whether it is no use to continue: no memory, or the reply is too long. */
 static bool find_failed(const struct find *find)
 {
     return find->failed || find->answers.bytes > find->cap || buf_failed(&find->answers.unknown);

@@ -16,7 +16,7 @@
 #include "reply.h"
 #include "server.h"
 
-#define FIND_STEP 1024 /* names looked at in a step, at most */
+#define FIND_STEP 1024 /* names checked in a step, at most */
 
 struct find;
 
@@ -35,7 +35,7 @@ bool find_read_keys(struct find *find, struct errbuf *error);
 bool find_choose(struct find *find, size_t *layers_out);
 
 /* Among the words are SSTables' filters that have not been read (sstables.h), or filters whose bits are not in memory
- * (residency.h); they are chosen by find_read(). Under the policy `maybe` the latter are answered at once. */
+ * (residency.h); they are chosen by find_read(). Under the policy `maybe` the latter are answered immediately. */
 bool find_has_unread(const struct find *find);
 
 /* Reads one of these, offline, and chooses it, as find_choose() does. One at a time, because the next one may take its

@@ -1,6 +1,6 @@
 /* MIGRATE: filters into another server, as Redis does it: DUMP here, RESTORE there, and, without COPY, DEL here.
  *
- * Redis stands still meanwhile; this daemon does not. A pool thread talks to the target while clients go on. An add
+ * Redis stands still meanwhile; this daemon does not. A pool thread talks to the target while clients continue. An add
  * after the dump must not be lost with the filter. So a filter is deleted only while all workers are stopped, and if
  * its version equals the version before the dump. Otherwise it stays, and the reply says so: the target has a copy
  * then.

@@ -18,10 +18,10 @@
 #include "server.h"
 #include "registry_key.h"
 
-#define SCAN_INLINE_COUNT 100  /* up to so many names are collected on the loop */
-#define SCAN_MAX_COUNT    4096 /* names looked at by one SCAN at most, however large its COUNT */
-#define STEP_NAMES        64   /* looked at between two looks at the clock */
-#define PREFIX_NAMES      1000 /* if no more names have the pattern's beginning, one SCAN looks at all of them */
+#define SCAN_INLINE_COUNT 100  /* up to this many names are collected on the loop */
+#define SCAN_MAX_COUNT    4096 /* names checked by one SCAN at most, however large its COUNT */
+#define STEP_NAMES        64   /* checked between two readings of the clock */
+#define PREFIX_NAMES      1000 /* if no more names have the pattern's beginning, one SCAN checks all of them */
 #define TURN_MS           5
 #define SWEEP_COUNT       4096 /* RANDOMKEY goes through all names on the loop if they are no more */
 
@@ -47,7 +47,7 @@ static void beginning_of(struct beginning *beginning, struct slice pattern)
     beginning->whole = glob_prefix(pattern, beginning->text, &beginning->len).len == 0;
 }
 
-/* Visits at most `max` names with this beginning, those behind `after`. Returns how many there were; fewer than `max`:
+/* Visits at most `max` names with this beginning, those after `after`. Returns how many there were; fewer than `max`:
  * there are no more. */
 static size_t walk_names(const struct server *server, unsigned database, const struct beginning *beginning,
                          const struct slice *after, size_t max,
@@ -69,7 +69,7 @@ struct name_list {
     struct reply *reply;
     const struct glob *glob; /* NULL: all match */
     size_t found;
-    struct slice last; /* the key that was looked at last */
+    struct slice last; /* the key that was checked last */
     enum scan_kind kind;
 };
 
@@ -144,7 +144,7 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
     return true;
 }
 
-/* Collects names until `count` have been looked at or the turn is over. */
+/* Collects names until `count` have been checked or the turn is over. */
 static uint64_t scan_names(struct server *server, unsigned database, const struct scan_options *options,
                            struct name_list *list)
 {
@@ -161,8 +161,8 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
     }
 }
 
-/* A first SCAN whose pattern has a beginning that few names share. False: there are more of them than it may look at,
- * and none is in the list. */
+/* A first SCAN whose pattern has a beginning that few names share. False: there are more of them than it may check, and
+ * none is in the list. */
 static bool scan_beginning(struct server *server, unsigned database, const struct scan_options *options,
                            struct name_list *list)
 {
@@ -209,7 +209,7 @@ static void scan(struct server *server, unsigned database, struct reply *reply, 
 }
 
 struct scan_job {
-    struct scan_options options; /* its pattern is not there any more */
+    struct scan_options options; /* its pattern is missing any more */
     struct glob glob;
 };
 
@@ -256,7 +256,7 @@ struct keys_job {
     size_t token; /* of the array in the reply */
     size_t found;
     struct beginning beginning;
-    struct buf after; /* between two turns: the key that was looked at last */
+    struct buf after; /* between two turns: the key that was checked last */
     struct glob glob;
 };
 

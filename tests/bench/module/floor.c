@@ -4,7 +4,7 @@
 
 int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int argc);
 
-/* Reads every item, as a command that looks at them must. */
+/* Reads every item, as a command that checks them must. */
 static int answer(struct engine_ctx *ctx, struct engine_string **argv, int argc, int mode, bool array)
 {
     struct engine_key *key = engine.OpenKey(ctx, argv[1], mode);

@@ -1,4 +1,4 @@
-/* Dumps of filters. Checksums are put right first, so that what lies behind them is reached. The first byte chooses: a
+/* Dumps of filters. Checksums are put right first, so that what is behind them is reached. The first byte chooses: a
  * piece (DUMP), a header, or a chunk that follows a header. What is accepted is the same bytes when it is written
  * again. */
 #include <stdint.h>
@@ -76,7 +76,7 @@ static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len
     }
 }
 
-/* Bytes in the place of chunk 1 or 2 of a dump that began well. */
+/* Bytes instead of chunk 1 or 2 of a dump that began well. */
 static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint32_t index)
 {
     struct dump_plan plan = {.params = {100, 0.01, 2}, .nlayers = 1, .shapes = {{4, 5, BLOOM_NA}}, .bytes = 32};

@@ -1,5 +1,5 @@
 /* The log's reader. The input is tried as it is: as a segment's header, as a payload, and as a segment's frames, which
- * are searched as behind damage. Then with right checksums, so that the code behind them is reached: as the fields of a
+ * are searched as behind damage. Then with right checksums, so that the code after them is reached: as the fields of a
  * header, and as the payload of valid frames. Whatever is accepted says the same when it is encoded again. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -102,7 +102,7 @@ static void try_framed(const uint8_t *data, size_t size)
     free(bytes);
 }
 
-#define HEADER_FIELDS 16 /* where they begin, behind the magic and the version */
+#define HEADER_FIELDS 16 /* where they begin, after the magic and the version */
 #define HEADER_SUMMED 80
 
 /* The first bytes of the input are the fields. */

@@ -1,8 +1,8 @@
 /* A MANIFEST, in pieces of the size that the first byte says: what is accepted is the same bytes when written again,
  * and the size of the pieces does not matter.
  *
- * Few inputs have a right checksum. So that the lines before it are looked at, too, a last line that begins with "end"
- * is replaced by the right one when the second byte is odd. */
+ * Few inputs have a right checksum. So that the lines before it are checked, too, a last line that begins with "end" is
+ * replaced by the right one when the second byte is odd. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The files of an SSTable of any bytes. Of Index.db, in both forms: keys lie one behind the other in the file, and it
+/* The files of an SSTable of any bytes. Of Index.db, in both forms: keys lie one after the other in the file, and it
  * ends or is damaged. Of a trie: a walk ends, forwards and backwards. */
 #include <errno.h>
 #include <stdbool.h>

@@ -12,7 +12,7 @@
  * - `!k`, `!p SEED`, `!s`: a kill, a loss of power, a stop; the next line is for the next daemon
  * - `!d N`, `!m N`: one in N operations of the disk, or allocations, fails; 0: none
  *
- * Replies must be RESP; the daemon must go on, and start again on what is left. */
+ * Replies must be RESP; the daemon must continue, and start again on what is left. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

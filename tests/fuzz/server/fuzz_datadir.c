@@ -1,5 +1,5 @@
 /* Whole data directories. The input is a recipe: it makes a directory by the store and the log's own code, then changes
- * it, with checksums put right. The daemon's start and `bloomery check` look at it: each comes to an end, they agree,
+ * it, with checksums put right. The daemon's start and `bloomery check` check it: each comes to an end, they agree,
  * what has not been changed is all there; what a start has found the next ones find, too, and a save keeps it. Each
  * says on stdout what it has found (-close_fd_mask=3). */
 #include <dirent.h>
@@ -40,7 +40,7 @@ static void remove_base(void)
 }
 
 /* "bloomery-fuzz-<process>-XXXXXX" whose process is no more. What ends by a signal or by a sanitizer, and so each of
- * libFuzzer's finds, removes nothing: the directory is there to be looked at until the next start. */
+ * libFuzzer's finds, removes nothing: the directory is there to be checked until the next start. */
 static bool is_left_over(const char *name)
 {
     static const char prefix[] = "bloomery-fuzz-";

@@ -104,7 +104,7 @@ static void give(struct end *end, const char *bytes, size_t len)
     size_t done = 0, n = 0;
     if (is_over(end))
         return;
-    char *copy = malloc(len ? len : 1); /* so that a sanitizer sees what is read behind it */
+    char *copy = malloc(len ? len : 1); /* so that a sanitizer sees what is read after it */
     CHECK(copy);
     if (len)
         memcpy(copy, bytes, len);
@@ -120,7 +120,7 @@ static void give(struct end *end, const char *bytes, size_t len)
     free(copy);
 }
 
-/* All that an end has to say goes to the other, unchanged. */
+/* All that an end must say goes to the other, unchanged. */
 static void carry(struct end *from, struct end *to)
 {
     while (buf_len(&from->out)) {

@@ -105,8 +105,8 @@ Test(buf, grows_by_doubling)
     buf_deinit(&buf);
 }
 
-/* Content up to the cap is taken, also when consumed bytes lie in front of it; one more byte fails for good, and what
- * was there stays. */
+/* Content up to the cap is taken, also when consumed bytes are before it; one more byte fails for good, and what was
+ * there stays. */
 Test(buf, cap_is_exact_and_failure_sticky)
 {
     static const size_t caps[] = {1, 10, 255, 256, 257, 300, 1000, 4096};

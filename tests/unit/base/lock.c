@@ -78,7 +78,7 @@ static void take_locks_of_adds_downwards(void)
     lock_check_take(RANK_ADDS, &adds[0]);
 }
 
-/* `fault` in a process of its own ends it by SIGABRT, and that says `text`. */
+/* `fault` in its own process ends it by SIGABRT, and that says `text`. */
 static void expect_abort(void (*fault)(void), const char *text)
 {
     char said[256] = "";

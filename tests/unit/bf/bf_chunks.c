@@ -1,4 +1,4 @@
-/* What a chunk of BF.LOADCHUNK is, before it is looked at. */
+/* What a chunk of BF.LOADCHUNK is, before it is checked. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -95,7 +95,7 @@ static unsigned fill(struct bloom_filter *filter)
 }
 
 /* Pool, classes with and without shape, filters with inline, medium and mapped words, growth from inline to heap words,
- * a mapped layer appended, words that leave and come back. Returns how many calls failed for want of memory, each of
+ * a mapped layer appended, words that leave and come back. Returns how many calls failed for lack of memory, each of
  * which is then repeated and must succeed. */
 static unsigned scenario(void)
 {

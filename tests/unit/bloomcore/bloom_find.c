@@ -15,7 +15,7 @@ static struct bloom_pool *pool;
 static struct bloom_filter *filters[FILTERS];
 static struct rng rng;
 
-/* Filters of all kinds: words behind the header and mapped, any k and variant, fixed and grown. */
+/* Filters of all kinds: words after the header and mapped, any k and variant, fixed and grown. */
 static struct bloom_filter *some_filter(unsigned i)
 {
     struct bloom_params params = {.capacity = 10, .error_rate = 0.3, .expansion = i % 3 == 0 ? 2 : 0};

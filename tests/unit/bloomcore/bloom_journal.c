@@ -1,4 +1,5 @@
-/* What a log is told of adds, and that a filter can be brought back from it, whatever part of it a saved state holds.
+/* What a log is informed of adds, and that a filter can be brought back from it, whatever part of it a saved state
+ * holds.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -24,7 +25,7 @@ struct call {
 static struct bloom_pool *pool;
 static struct call calls[CALLS_MAX];
 static size_t ncalls;
-static struct bloom_filter *watched; /* must not have the item yet when its add is told of */
+static struct bloom_filter *watched; /* must not have the item yet when its add is informed of */
 static int grow_status;
 
 static void setup(void)

@@ -1,4 +1,4 @@
-/* KEYED filters: their bits are those of a plain filter of the 16 bytes that items stand for; keys come and go. */
+/* KEYED filters: their bits are those of a plain filter of the 16 bytes that items represent; keys come and go. */
 #include "bloom_ahead.h"
 #include "bloom_batch.h"
 #include "bloom_find.h"
@@ -45,7 +45,7 @@ static size_t item_text(char text[64], unsigned i)
     return (size_t)snprintf(text, 64, "%.*shttps://example.org/%u", (int)(i % 9), "xxxxxxxxx", i);
 }
 
-/* Adds items in batches of n, and the bytes that they stand for one by one to a plain filter. */
+/* Adds items in batches of n, and the bytes that they represent one by one to a plain filter. */
 static void add_both(struct bloom_filter *keyed, struct bloom_filter *plain, unsigned items, unsigned n)
 {
     for (unsigned first = 0; first < items; first += n) {

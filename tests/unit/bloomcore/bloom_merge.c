@@ -150,7 +150,7 @@ Test(bloom_merge, more_than_the_capacity_is_refused)
     filter_free(copy);
 }
 
-/* A destination that is too full already (its adds went on while it was united before, say) may be united with what
+/* A destination that is too full already (its adds continued while it was united before, say) may be united with what
  * brings it nothing; with what makes it clearly fuller it may not. */
 Test(bloom_merge, a_destination_that_is_too_full_is_not_the_fault_of_a_union)
 {

@@ -187,7 +187,7 @@ Test(bloom_pool, the_limit_for_all_filters_is_exact_and_room_given_back_is_used_
     bloom_class_release(class);
 }
 
-/* Growth counts all layers of the filter, refuses with the limit's name, and goes on once there is room. */
+/* Growth counts all layers of the filter, refuses with the limit's name, and continues once there is room. */
 Test(bloom_pool, limits_hold_for_growth_too)
 {
     struct bloom_class *class = class_of(10, 0.01, 2, NULL);

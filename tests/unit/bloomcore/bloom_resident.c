@@ -1,4 +1,4 @@
-/* Words that leave memory and come back: what is counted, what stays, what is refused. */
+/* Words that are evicted and come back: what is counted, what stays, what is refused. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void leave(struct held *held)
     cr_assert(bloom_filter_is_dropped(held->filter));
 }
 
-/* Fills those that are zero; what lies in the filter's own memory has stayed. */
+/* Fills those that are zero; what is in the filter's own memory has stayed. */
 static void fill(struct held *held)
 {
     const uint64_t *from = held->saved;

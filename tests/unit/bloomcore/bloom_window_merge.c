@@ -230,7 +230,7 @@ Test(bloom_window_merge, a_ring_has_the_living_parts_and_goes_on_with_their_numb
     struct bloom_window_state state, other;
     struct bloom_ring ring;
 
-    now_us += 3 * SECOND; /* nobody has looked at the filter since */
+    now_us += 3 * SECOND; /* nobody has checked the filter since */
     struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);
     bloom_window_state(filter, &state);
     bloom_window_state(made, &other);
@@ -262,7 +262,7 @@ Test(bloom_window_merge, a_ring_has_an_end_and_keeps_all_items)
         struct bloom_filter *made = ring_of(&params, order ? late : early, order ? early : late, &ring);
 
         cr_assert_eq(ring.nparts, BLOOM_RING_PARTS);
-        cr_assert_eq(ring.turn, 60); /* it lies behind the parts */
+        cr_assert_eq(ring.turn, 60); /* it is behind the parts */
         cr_assert_eq(ring.started_us[BLOOM_RING_PARTS - 1], youngest);
         bloom_ring_take(&ring, last);
         cr_assert_eq(ring.nparts, BLOOM_RING_PARTS);
@@ -308,7 +308,7 @@ Test(bloom_window_merge, a_ring_goes_on_behind_the_highest_number_and_is_as_youn
     filter_free(young);
 }
 
-/* The other window began a part after the ring was made, and the clock has gone back behind that since. */
+/* The other window began a part after the ring was made, and the clock has gone back after that since. */
 Test(bloom_window_merge, a_part_from_the_future_goes_into_the_youngest)
 {
     struct bloom_params params = window_of(100, 64 * SECOND, 4, 0);
@@ -348,7 +348,7 @@ Test(bloom_window_merge, parts_that_are_over_by_then_are_left_out)
 
 /* ---- twins ---- */
 
-/* A window whose part has taken a layer for the second time: its count goes on from `before`. */
+/* A window whose part has taken a layer for the second time: its count continues from `before`. */
 static struct bloom_filter *taken_again(const struct bloom_params *params, uint64_t before)
 {
     struct bloom_filter *filter = filter_make(pool, params, NULL);
@@ -403,7 +403,7 @@ Test(bloom_window_merge, a_twin_that_is_full_grows_first)
     }
 }
 
-/* The union has grown as its source has, and nobody has looked at it since. */
+/* The union has grown as its source has, and nobody has checked it since. */
 Test(bloom_window_merge, a_twin_goes_on_in_the_layer_that_it_has_grown_to)
 {
     struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);
@@ -439,7 +439,7 @@ Test(bloom_window_merge, adds_go_on_in_the_layer_that_a_part_has_grown_to)
         cr_assert_eq(bloom_filter_add(filter, hash_of(filter, item), NULL), BLOOM_ADDED);
     cr_assert_eq(bloom_filter_nlayers(filter), 2);
     struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);
-    bloom_window_forget(made); /* it has been looked at before it grows */
+    bloom_window_forget(made); /* it has been checked before it grows */
     unite(made, filter, NULL);
     cr_assert_eq(bloom_filter_nlayers(made), 2);
     for (uint64_t item = 15; item < 25; item++)
@@ -472,7 +472,7 @@ Test(bloom_window_merge, a_union_of_disjoint_windows_counts_both)
 {
     struct bloom_params params = window_of(100, 60 * SECOND, 1, 0);
     struct bloom_filter *a = filter_make(pool, &params, NULL), *b = filter_make(pool, &params, NULL);
-    struct bloom_filter *made = taken_again(&params, 80); /* in a layer whose count goes on from 80 */
+    struct bloom_filter *made = taken_again(&params, 80); /* in a layer whose count continues from 80 */
     for (uint64_t item = 0; item < 30; item++) {
         cr_assert_eq(bloom_filter_add(a, hash_of(a, item), NULL), BLOOM_ADDED);
         cr_assert_eq(bloom_filter_add(b, hash_of(b, 1000 + item), NULL), BLOOM_ADDED);

@@ -98,7 +98,7 @@ static uint64_t bits_of(const struct bloom_filter *filter)
     return bits;
 }
 
-/* One look: a filling that goes on is not disturbed. A second one finds it at rest. */
+/* One look: a filling that continues is not disturbed. A second one finds it at rest. */
 static void settle(void)
 {
     bloom_pool_settle(pool, NULL, NULL);

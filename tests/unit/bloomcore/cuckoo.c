@@ -105,7 +105,7 @@ static void expect_equal(const struct bloom_filter *a, const struct bloom_filter
     free(slots_b);
 }
 
-/* Does again what was journaled behind this ordinal. */
+/* Does again what was journaled after this ordinal. */
 static void replay(struct bloom_filter *filter, uint64_t behind)
 {
     for (size_t i = behind; i < noperations; i++)
@@ -211,7 +211,7 @@ static void step(struct pair *pair, struct rng *rng, uint64_t nitems, unsigned a
         compare(pair);
 }
 
-/* A filter in our layout, of slots of 8, 12 or 16 bits, that may have so many layers. */
+/* A filter in our layout, of slots of 8, 12 or 16 bits, that may have this many layers. */
 static void make_rate(struct pair *pair, struct rng *rng, struct cuckoo_numbers *numbers)
 {
     static const unsigned all_bits[] = {8, 12, 16};
@@ -475,7 +475,7 @@ Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
 
 /* ---- the work of a compaction ---- */
 
-/* All slots of a filter with so many layers are taken; a compaction moves nothing. Returns the calls that it took. */
+/* All slots of a filter with this many layers are taken; a compaction moves nothing. Returns the calls that it took. */
 static unsigned compact_full(unsigned size, uint64_t slots, unsigned nlayers)
 {
     struct bloom_filter *filter = make(&(struct cuckoo_numbers){slots, size, 20, 1});

@@ -67,7 +67,7 @@ static inline void model_init(struct model *model, uint64_t capacity, unsigned b
     model_grow(model);
 }
 
-/* Ours: the first layer has so many slots. */
+/* Ours: the first layer has this many slots. */
 static inline void model_init_rate(struct model *model, uint64_t slots, unsigned bits, unsigned iterations,
                                    uint64_t expansion, unsigned most)
 {

@@ -1,4 +1,4 @@
-/* model_hash: the hash of cuckoo filters, written down once more for their model. */
+/* model_hash: the hash of cuckoo filters, written down again for their model. */
 #ifndef BLOOMERY_TEST_MODEL_HASH_H
 #define BLOOMERY_TEST_MODEL_HASH_H
 

@@ -25,7 +25,7 @@ struct slow_server {
     atomic_bool ends;
 };
 
-/* Sends "$1000000\r\n" and as many bytes, for ever. */
+/* Sends "$1000000\r\n" and as many bytes, forever. */
 static void *serve(void *arg)
 {
     struct slow_server *server = arg;

@@ -422,7 +422,7 @@ Test(dump, other_bytes_are_told_apart)
 }
 
 /* A half-loaded filter keeps its chunks without their iterators: with the identity and the nonce of the header they are
- * written once more, as they were, and taken without iterators; a chunk out of order is refused there, too. */
+ * written again, as they were, and taken without iterators; a chunk out of order is refused there, too. */
 Test(dump, chunks_that_have_come_are_written_again_as_they_were)
 {
     struct bloom_filter *filter = filled(500000, 0.01, 2, 700000);

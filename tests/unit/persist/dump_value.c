@@ -104,7 +104,7 @@ static int64_t driven_clock(void)
     return now_us;
 }
 
-/* Other threads turn the window while one dumps it: a part may have begun after the dump has looked at the clock. */
+/* Other threads turn the window while one dumps it: a part may have begun after the dump has checked the clock. */
 Test(dump_value, a_part_that_began_while_the_dump_began_is_new)
 {
     const struct bloom_params params = {.capacity = 10, .error_rate = 0.01, .window = 60000000, .window_parts = 1};

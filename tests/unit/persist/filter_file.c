@@ -74,7 +74,7 @@ Test(filter_file, an_item_is_in_the_file_as_in_its_words)
         cr_assert_gt(found, 20);
         free((void *)words);
         filter_file_close(&file);
-        filter_file_close(&file); /* once more is fine */
+        filter_file_close(&file); /* again is fine */
     }
 }
 

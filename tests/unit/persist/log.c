@@ -117,7 +117,7 @@ static void move(const char *from, const char *to)
     cr_assert_eq(ops->rename(ops->ctx, from, to), 0, "%s", from);
 }
 
-/* The file that is named is the one that is not there. */
+/* The file that is named is the one that is missing. */
 Test(log, a_missing_segment_is_refused)
 {
     struct log_rig_read read;
@@ -190,7 +190,7 @@ Test(log, a_missing_last_segment_is_refused)
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is empty"), "%s", read.err.text);
 
-    /* Whoever accepts the loss goes on behind it. */
+    /* Whoever accepts the loss continues after it. */
     cr_assert_eq(ops->unlink(ops->ctx, segment(last)), 0);
     read_log(true, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
@@ -423,7 +423,7 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
 
 /* ---- space ---- */
 
-static unsigned grown; /* frames that were written behind the end of the file */
+static unsigned grown; /* frames that were written after the end of the file */
 
 static int watched_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out)
 {

@@ -168,7 +168,7 @@ Test(log_contents, more_than_a_record_may_have_is_refused)
         *at++ = (unsigned char)nlayers;
         for (unsigned i = 0; i < nlayers; i++) {
             at[0] = 3;
-            at[2] = (unsigned char)(WORDS | 0x80); /* behind the layout na */
+            at[2] = (unsigned char)(WORDS | 0x80); /* after the layout na */
             at[3] = WORDS >> 7;
             at += LAYER;
         }

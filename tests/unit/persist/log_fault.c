@@ -95,7 +95,7 @@ static struct crash_fs *new_fs(void)
     return synced;
 }
 
-/* A start after the crash goes on writing; then it crashes too. */
+/* A start after the crash continues writing; then it crashes too. */
 static void go_on(const struct fsops *ops, const struct outcome *outcome, size_t at)
 {
     struct log_rig_read read;
@@ -286,7 +286,7 @@ static struct crash_fs *work_and_lose(size_t fail_at, size_t stop, struct outcom
     return losing.fs;
 }
 
-/* The process ends at any moment of the repair: what it had written is there for the next one, which goes on with it.
+/* The process ends at any moment of the repair: what it had written is there for the next one, which continues with it.
  * That one must not believe that the disk has what can be read: then the machine stops. */
 static void end_after_failure(size_t fail_at, size_t stop)
 {
@@ -399,8 +399,8 @@ static void append_synced(struct log_writer *writer, uint64_t from, uint64_t to)
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
 }
 
-/* A segment whose note cannot be written may be needed, or not. While that goes on there is one of them, and afterwards
- * none; whether there was something to write meanwhile or not. */
+/* A segment whose note cannot be written may be needed, or not. While that continues there is one of them, and
+ * afterwards none; whether there was something to write meanwhile or not. */
 static void fail_to_note(bool writes)
 {
     struct crash_fs *fs = new_fs();
@@ -428,7 +428,7 @@ static void fail_to_note(bool writes)
         cr_assert_leq(files_of_log(noting.below), 3u, "after %d tries", i + 1);
     }
     noting.fails = false;
-    fault_fs_arm(&fault, 4, FAULT_ERROR, -EIO, false); /* and once more, after the note */
+    fault_fs_arm(&fault, 4, FAULT_ERROR, -EIO, false); /* and again, after the note */
     for (int i = 0; log_writer_repair(writer, &err) != 0; i++)
         cr_assert_lt(i, 4, "%s", err.text);
     cr_assert(fault.hit);

@@ -26,7 +26,8 @@ static void write_marked(uint64_t first, uint64_t last)
     log_writer_destroy(writer);
 }
 
-/* A mark says of the last frame what a next one would: nothing has to be written again, and damage in it is damage. */
+/* A mark says of the last frame what a next one would: nothing needs to be written again, and damage in it is damage.
+ */
 Test(log_mark, a_mark_says_that_the_last_frame_is_synced)
 {
     struct log_rig_read read;
@@ -66,7 +67,7 @@ static void lose_power(void)
     log_case_go_on_with(crash_fs_after(fs, CRASH_DROP_ALL, 0));
 }
 
-/* What a sync has returned for is on the disk; and a mark of it, too, without a frame behind it. */
+/* What a sync has returned for is on the disk; and a mark of it, too, without a frame after it. */
 Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
 {
     struct log_rig_read before, read;
@@ -88,7 +89,7 @@ Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
     }
 }
 
-/* The bytes behind the end of the log are in a file of their own, also when the segment is deleted. */
+/* The bytes after the end of the log are in a file of their own, also when the segment is deleted. */
 Test(log_mark, what_is_cut_is_kept)
 {
     struct log_rig_read read;

@@ -99,7 +99,7 @@ static void bf_options(struct bloom_params *params)
 
 static struct log_control some_control(struct rng *rng, const char *text)
 {
-    static unsigned char contents[RECORDS][CONTENTS_MAX]; /* as many as are looked at together */
+    static unsigned char contents[RECORDS][CONTENTS_MAX]; /* as many as are checked together */
     static unsigned next;
     struct log_control c = {.kind = (enum log_control_kind)(1 + rng_below(rng, LOG_FILLED))};
 

@@ -45,7 +45,7 @@ Test(log_reach, a_log_that_ends_before_the_save_knows_is_refused)
               "%s", read.err.text);
 }
 
-/* Whoever accepts the loss goes on behind it, so that nothing written from then on is taken for what is missing. */
+/* Whoever accepts the loss continues after it, so that nothing written from then on is taken for what is missing. */
 Test(log_reach, a_log_that_ends_too_early_goes_on_behind_what_is_missing)
 {
     struct log_rig_read read;
@@ -101,7 +101,7 @@ Test(log_reach, a_log_of_which_the_save_knows_and_nothing_is_left_is_refused)
     cr_assert(read.status == 0 && read.summary.damages == 1 && read.summary.next_sequence == 8, "%s", read.err.text);
 }
 
-/* A frame that is whole, and says nothing that makes sense: it is not written once more, where it would be new damage.
+/* A frame that is whole, and says nothing that makes sense: it is not written again, where it would be new damage.
  */
 Test(log_reach, a_frame_without_sense_is_accepted_once)
 {

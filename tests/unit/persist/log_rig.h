@@ -24,10 +24,11 @@ struct log_rig_read {
 /* Reads the log of the file system and compares. With `from` above 1 the log begins with that segment. */
 void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out);
 
-/* The same with the options that have to do with a save: from, reached, accepted, and accept_loss. */
+/* The same with the options that must do with a save: from, reached, accepted, and accept_loss. */
 void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *save, struct log_rig_read *read_out);
 
-/* A writer on a file system, with small segments, that goes on after what was read: the tail has been written again. */
+/* A writer on a file system, with small segments, that continues after what was read: the tail has been written
+ * again. */
 struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_read *read);
 
 #endif

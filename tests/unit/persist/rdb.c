@@ -478,7 +478,7 @@ static size_t put(unsigned char *file, size_t at, const char *bytes, size_t len)
     return at + len;
 }
 
-/* A file with a value between two strings; each value has been read to its end if the second is found behind it. */
+/* A file with a value between two strings; each value has been read to its end if the second is found after it. */
 static size_t make_file(unsigned char *file, const struct value *value)
 {
     size_t at = put(file, 0, value->engine, 9);

@@ -256,7 +256,7 @@ static int open_dump(const unsigned char *dump, size_t len, struct errbuf *err)
     return rc == RDB_OK ? rdb_close_dump(&reader) : rc;
 }
 
-/* A value and what a DUMP has behind it. */
+/* A value and what a DUMP has after it. */
 static size_t seal(unsigned char *out, const char *bytes, size_t len)
 {
     memcpy(out, bytes, len);

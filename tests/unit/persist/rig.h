@@ -38,7 +38,7 @@ struct rig {
 
     /* walking */
     size_t at;
-    const struct store_item *extra; /* yielded behind all others */
+    const struct store_item *extra; /* yielded after all others */
     size_t nextra;
     bool keep_unlisted;
     size_t released;

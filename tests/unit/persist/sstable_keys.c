@@ -86,7 +86,7 @@ Test(sstable_keys, all_keys_of_both_forms)
     }
 }
 
-/* A file that ends within an entry is damaged; one that ends behind an entry cannot be told from a shorter one. */
+/* A file that ends within an entry is damaged; one that ends after an entry cannot be told from a shorter one. */
 Test(sstable_keys, cut_at_every_byte)
 {
     for (size_t form = 0; form < 4; form++) {

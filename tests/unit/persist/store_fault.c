@@ -265,7 +265,7 @@ static bool has_quarantined_file(const struct fsops *ops)
     return ops->list(ops->ctx, DIR "/quarantine/8", count_one, &count) == 0 && count > 0;
 }
 
-/* A crash after any operation, with any part of what was not synced. What is loaded is then saved and loaded once more.
+/* A crash after any operation, with any part of what was not synced. What is loaded is then saved and loaded again.
  */
 static void check_crash(struct run *run, enum crash_mode mode, uint64_t seed, uint64_t old_digest)
 {

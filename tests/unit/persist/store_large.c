@@ -31,7 +31,7 @@ static void set_up(void)
 
 TestSuite(store_large, .init = set_up, .fini = stage_tear_down, .timeout = 120);
 
-/* A filter of one layer with so many words; there is something in the first of them and in the last. */
+/* A filter of one layer with this many words; there is something in the first of them and in the last. */
 static void add(const char *name, enum bloom_variant variant, uint64_t nwords)
 {
     struct bloom_shape shape = {.nwords = nwords, .k = 5, .variant = (uint8_t)variant};
@@ -115,7 +115,7 @@ Test(store_large, a_large_file_and_a_chain_come_back)
     cr_assert_gt(bloom_filter_nlayers(rig_find(&rig, "chain")->filter), 1);
     save();
     stage_expect_saved(&fault.ops);
-    rig_fill(rig_find(&rig, "chain"), 2000000, 1000); /* it goes on */
+    rig_fill(rig_find(&rig, "chain"), 2000000, 1000); /* it continues */
     cr_assert(rig_has(rig_find(&rig, "chain"), 2000999));
 }
 

@@ -10,7 +10,7 @@
 #include "stage.h"
 
 static struct fault_fs fault;
-static struct fsops ops; /* those of `fault`, but for packs that cannot be read */
+static struct fsops ops; /* those of `fault`, except for packs that cannot be read */
 static bool unreadable;
 
 static int open_or_fail(void *ctx, const char *path, unsigned flags, int *fd_out)

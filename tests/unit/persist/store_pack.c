@@ -170,7 +170,7 @@ Test(store_pack, a_renamed_filter_and_one_with_another_expiry_stay_in_their_pack
     assert_saved();
 }
 
-/* Yielded as changed, then deleted or renamed behind the walk's back. */
+/* Yielded as changed, then deleted or renamed after the walk's back. */
 Test(store_pack, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
 {
     add_many(0, 3);

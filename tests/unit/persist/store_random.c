@@ -87,7 +87,7 @@ static void drop_record(size_t i)
     h.record_ids[i] = h.record_ids[h.nrecords];
 }
 
-/* A save has been committed: its checkpoint may be behind a record. */
+/* A save has been committed: its checkpoint may be after a record. */
 static void cut_records(void)
 {
     for (size_t i = h.nrecords; i-- > 0;) {

@@ -1,4 +1,4 @@
-/* The bits of single filters, which leave memory when the last save has them and are read again: whatever is saved,
+/* The bits of single filters, which are evicted when the last save has them and are read again: whatever is saved,
  * fails, moves and changes in between, nothing is lost. */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "stage.h"
 
 static const struct bloom_params packed = {.capacity = 5000, .error_rate = 0.01}; /* 6 kB, not in the entry */
-static const struct bloom_params alone = {.capacity = 60000, .error_rate = 0.01}; /* 72 kB, a file of its own */
+static const struct bloom_params alone = {.capacity = 60000, .error_rate = 0.01}; /* 72 kB, its own file */
 static const struct bloom_params chain = {.capacity = 300, .error_rate = 0.01, .expansion = 4};
 
 static struct fault_fs fault;
@@ -177,7 +177,7 @@ Test(store_reading_model, what_may_leave_is_read_again_whole)
 
 /* ---- faults ---- */
 
-/* "f" in a pack and "g" in a file of its own, both dropped. */
+/* "f" in a pack and "g" in its own file, both dropped. */
 static void make_away(void)
 {
     rig_fill(rig_add(&rig, "f", &packed, NULL), 0, 100);
@@ -255,7 +255,7 @@ Test(store_reading, a_file_that_is_not_what_was_written_is_damage)
     cr_assert_eq(store_read_bits(store, 12345, rig.filters[0].filter, &err), STORE_NOT_FOUND);
 }
 
-/* ---- while a save goes on ---- */
+/* ---- while a save continues ---- */
 
 static struct fsops hooked; /* calls `on_pack` once, before a pack is opened for reading */
 static void (*on_pack)(void);

@@ -248,7 +248,7 @@ Test(store_save, removed_filters_go_and_their_ids_are_not_used_again)
     cr_assert_eq(store_next_id(store), 3);
 }
 
-/* The last item with an id holds: 1 is renamed behind the walk's back, 2 is deleted, 3 takes the first one's old name.
+/* The last item with an id holds: 1 is renamed after the walk's back, 2 is deleted, 3 takes the first one's old name.
  */
 Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
 {
@@ -276,7 +276,7 @@ Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
     cr_assert_eq(store_next_id(store), 100);
 }
 
-/* Yielded as changed, then once more, as not changed since, under another name: the change must not get lost. */
+/* Yielded as changed, then again, as not changed since, under another name: the change must not get lost. */
 Test(store_save, a_changed_filter_that_is_renamed_during_the_walk_is_saved_with_the_change)
 {
     struct store_item extra = {.id = 1, .name = "b", .name_len = 1};
@@ -353,7 +353,7 @@ Test(store_save, a_failed_save_removes_its_files)
         rig_fill(rig_add(&rig, "b", &small, NULL), 0, 50);
         fault_fs_arm(&fault, at, FAULT_ERROR, -28, false);
         int rc = rig_save(&rig, store, &summary, &err);
-        if (rc == 0 && strcmp(fault.hit_op, "stat") == 0) { /* a file that cannot be looked at is written again */
+        if (rc == 0 && strcmp(fault.hit_op, "stat") == 0) { /* a file that cannot be checked is written again */
             rig_remove(&rig, "b");
             save();
             continue;

@@ -275,7 +275,7 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
     }
 }
 
-/* What has gone may come again, also with the same file: so a filter that is renamed behind the walk's back is written.
+/* What has gone may come again, also with the same file: so a filter that is renamed after the walk's back is written.
  */
 Test(store_trouble, what_has_gone_may_come_again)
 {

@@ -36,7 +36,7 @@ static uint64_t item_of(size_t thread, uint64_t i)
     return (uint64_t)thread << 40 | i;
 }
 
-/* Every item goes to every filter. When a save takes long, on a slow disk or a busy machine, adding goes on, but
+/* Every item goes to every filter. When a save takes long, on a slow disk or a busy machine, adding continues, but
  * slowly: what has been added is to be checked, and who adds takes the time that the save needs. */
 static void *add(void *arg)
 {
@@ -59,7 +59,7 @@ struct writer {
     uint64_t written;
 };
 
-/* Filters that are discarded, or published and deleted at once. Their ids are none of the others'. */
+/* Filters that are discarded, or published and deleted immediately. Their ids are none of the others'. */
 static void *write_and_drop(void *arg)
 {
     struct writer *writer = arg;

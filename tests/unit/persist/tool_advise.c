@@ -58,7 +58,7 @@ static void make_table(const char *prefix, int first, int n, const char *sized)
                first, first + n - 1, prefix, sized);
 }
 
-/* The number behind the first `key` after `behind`, in JSON. */
+/* The number after the first `key` after `behind`, in JSON. */
 static double number(const char *behind, const char *key)
 {
     const char *at = strstr(output, behind);

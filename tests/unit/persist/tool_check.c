@@ -74,7 +74,7 @@ static void note(struct log_bytes *records, const struct log_control *control)
     cr_assert_eq(log_control_encode(records, control), 0);
 }
 
-/* A filter with contents, behind a record of the kind `before` (0: none); and whether it is deleted again. */
+/* A filter with contents, after a record of the kind `before` (0: none); and whether it is deleted again. */
 static void write_contents(enum log_control_kind before, bool deleted)
 {
     struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
@@ -167,7 +167,7 @@ Test(tool_check, contents_in_the_log_need_no_file)
     expect_check(0, "whole");
 }
 
-/* What follows holds with a save that was not made: a start does not look at it either. */
+/* What follows holds with a save that was not made: a start does not check it either. */
 Test(tool_check, contents_behind_a_break_are_of_no_interest)
 {
     struct tmp_path file =
@@ -298,7 +298,7 @@ Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
     }
 }
 
-/* The record of the one filter once more, changed, and with another file; the last line put right. */
+/* The record of the one filter again, changed, and with another file; the last line put right. */
 static void append_to_manifest(const char *from, const char *to)
 {
     size_t len;

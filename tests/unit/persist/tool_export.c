@@ -121,7 +121,7 @@ Test(tool_export, list_says_which_files_are_whose)
     cr_assert(strstr(output, "damaged: data/MANIFEST: line "), "%s", output);
 }
 
-/* Nobody writes to the pipe: whoever waited for that would wait for ever. */
+/* Nobody writes to the pipe: whoever waited for that would wait forever. */
 Test(tool_export, a_manifest_that_is_a_pipe_is_refused_at_once, .timeout = 60)
 {
     unlink(AT("data/MANIFEST"));

@@ -161,7 +161,7 @@ Test(tool_filters, the_umask_says_who_may_read_what_is_built)
     }
 }
 
-/* FILE is looked at before the input, which may take hours. */
+/* FILE is checked before the input, which may take hours. */
 Test(tool_filters, a_file_that_cannot_be_made_is_refused_before_the_input_is_read)
 {
     ASSERT_RUN(0, "", "echo x | " TOOL "build %s/a.db --error 0.01", dir);

@@ -321,7 +321,7 @@ Test(tool_sstables, a_crash_leaves_the_old_or_the_new_filter)
     ASSERT_RUN(0, "", TOOL "rebuild --error 0.0001 --output new nb-1-big-Data.db", dir);
     clock_gettime(CLOCK_MONOTONIC, &ended);
     double whole = (double)(ended.tv_sec - began.tv_sec) + 1e-9 * (double)(ended.tv_nsec - began.tv_nsec);
-    for (int round = 0; round < ROUNDS; round++) { /* some of them behind its end */
+    for (int round = 0; round < ROUNDS; round++) { /* some of them after its end */
         ASSERT_RUN(0, "", "cp old nb-1-big-Filter.db && rm -f *.part *.before-rebuild", dir);
         program_run(output, sizeof(output),
                     "cd '%s' && timeout -s KILL %f " TOOL "rebuild --error 0.0001 nb-1-big-Data.db", dir,
@@ -403,7 +403,7 @@ Test(tool_sstables, real_statistics)
     cr_expect_str_eq(output, "all noticed\n", "%s", output);
 }
 
-/* Each Summary.db is understood: a key behind the last one is noticed. */
+/* Each Summary.db is understood: a key after the last one is noticed. */
 Test(tool_sstables, real_summaries)
 {
     if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)

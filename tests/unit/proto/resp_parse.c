@@ -170,7 +170,7 @@ static const struct vector vectors[] = {
     MALFORMED("*1\r\n$:1\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$1/\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$ 4\r\nPING\r\n", "invalid bulk length"),
-    /* with enough behind them for whatever a wrong reading makes of them */
+    /* with enough after them for whatever a wrong reading makes of them */
     MALFORMED("*1\r\n$:0\r\n" X120, "invalid bulk length"),
     MALFORMED("*1\r\n$1:\r\n" X120, "invalid bulk length"),
     MALFORMED("*1\r\n$0:\r\n" X120, "invalid bulk length"),

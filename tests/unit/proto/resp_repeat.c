@@ -1,4 +1,4 @@
-/* A stream of requests is the same to the parser alone and to the parser behind the recogniser of repeated requests. */
+/* A stream of requests is the same to the parser alone and to the parser after the recogniser of repeated requests. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -101,7 +101,7 @@ ParameterizedTest(struct vector *vector, resp_reply, is_read_however_it_is_cut)
         enum resp_reply_status status = RESP_REPLY_NEED_MORE;
         char text[128] = "";
         for (size_t have = by_byte ? 1 : len; have <= len && status == RESP_REPLY_NEED_MORE; have++) {
-            char *copy = malloc(have ? have : 1); /* of its own size: a sanitizer sees what is read behind it */
+            char *copy = malloc(have ? have : 1); /* of its own size: a sanitizer sees what is read after it */
             memcpy(copy, vector->bytes, have);
             status = resp_reply_next(&reader, copy, have, &consumed, &needs, &reply);
             if (status == RESP_REPLY_WHOLE)

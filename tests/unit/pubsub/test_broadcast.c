@@ -1,5 +1,5 @@
-/* The hub of changes without threads: who is told of what, against a model that compares every name with every prefix;
- * authors, bounds, and what is left after a failed allocation. Loops are numbers here. */
+/* The hub of changes without threads: who is informed of what, against a model that compares every name with every
+ * prefix; authors, bounds, and what is left after a failed allocation. Loops are numbers here. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

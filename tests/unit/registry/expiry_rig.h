@@ -1,4 +1,4 @@
-/* expiry_rig: a registry with a clock of its own, whose effects are noted, for tests in one thread. */
+/* expiry_rig: a registry with its own clock, whose effects are noted, for tests in one thread. */
 #ifndef BLOOMERY_TEST_EXPIRY_RIG_H
 #define BLOOMERY_TEST_EXPIRY_RIG_H
 

@@ -1,4 +1,4 @@
-/* Expiry in one thread and with a clock of its own: who is gone when, what is told, what is counted. */
+/* Expiry in one thread and with its own clock: who is gone when, what is told, what is counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -335,7 +335,7 @@ Test(expiry, publish)
     expect_all_freed();
 }
 
-/* What has expired is not there to be replaced. */
+/* What has expired is missing to be replaced. */
 Test(expiry, publish_over_an_expired_one)
 {
     struct entry *old = create("a");
@@ -493,7 +493,7 @@ static void model_step(unsigned *state)
     }
 }
 
-/* Random changes and a clock that goes on agree with an array, at each step for one name and at the end for all; the
+/* Random changes and a clock that continues agree with an array, at each step for one name and at the end for all; the
  * heap has exactly those that have a time. */
 Test(expiry, agrees_with_a_model)
 {

@@ -1,5 +1,4 @@
-/* Expiry in one thread and with a clock of its own: what a walk yields, quarantined filters, random names, times of
- * use. */
+/* Expiry in one thread and with its own clock: what a walk yields, quarantined filters, random names, times of use. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -218,7 +218,7 @@ Test(registry, scan_guarantee)
         cr_assert_leq(seen[i], 1, "filter:%u was returned %u times", i, seen[i]);
 }
 
-/* A full scan of nothing ends at once, and one of few names in one call. */
+/* A full scan of nothing ends immediately, and one of few names in one call. */
 Test(registry, scan_of_few)
 {
     memset(seen, 0, sizeof(seen));

@@ -150,7 +150,7 @@ static void churn(unsigned step, unsigned pace)
     }
 }
 
-/* Several sweeps, of so many names at a time. Who stays is met once by each, who comes and goes at most once. */
+/* Several sweeps, of this many names at a time. Who stays is met once by each, who comes and goes at most once. */
 static void sweep(size_t count, unsigned pace)
 {
     static unsigned step;
@@ -199,7 +199,7 @@ static uint64_t one_position(unsigned i)
     return SHARD(77) | TAG(123456) | (uint64_t)1234 << 16 | i;
 }
 
-/* A cursor stands for all of them, so that none may be left for the next call. */
+/* A cursor represents all of them, so that none may be left for the next call. */
 Test(scan, names_at_one_position)
 {
     play(one_position);
@@ -230,13 +230,13 @@ static uint64_t last_of_all(unsigned i)
     return UINT64_MAX - i;
 }
 
-/* The cursor behind them would be one beyond the last. */
+/* The cursor after them would be one beyond the last. */
 Test(scan, names_at_the_last_position)
 {
     play(last_of_all);
 }
 
-/* Rows from the table's end go on at its beginning, among those that are at home there. */
+/* Rows from the table's end continue at its beginning, among those that are at home there. */
 static uint64_t both_ends(unsigned i)
 {
     return SHARD(4000) | TAG(i % 2 ? TAG_LAST - i % 5 : i % 5) | (uint64_t)i << 8;

@@ -147,7 +147,7 @@ Test(table, any_hashes)
     come_and_go(all, COUNT);
 }
 
-/* One home for all: the first place, one in the middle, the last, from where looking goes on at the beginning. */
+/* One home for all: the first place, one in the middle, the last, from where looking continues at the beginning. */
 Test(table, equal_tags)
 {
     static const uint64_t tags[] = {0, 1, (1u << TAG_BITS) / 2, (1u << TAG_BITS) - 2, (1u << TAG_BITS) - 1};

@@ -1,4 +1,4 @@
-/* What a walk keeps while clients change the registry behind it: memory, pins, filters that are deleted. */
+/* What a walk keeps while clients change the registry after it: memory, pins, filters that are deleted. */
 #include <criterion/criterion.h>
 #include <malloc.h>
 #include <signal.h>
@@ -103,7 +103,7 @@ Test(walk, two_million_expires_take_no_memory)
     cr_expect_leq(left, NFILTERS + 1, "one more at the most: %u", left);
 }
 
-/* Nor do filters that come and go: the walk has not yielded them, so nobody has to learn that they are gone. */
+/* Nor do filters that come and go: the walk has not yielded them, so nobody needs to learn that they are gone. */
 Test(walk, filters_that_come_and_go_take_no_memory)
 {
     unsigned left, gone;
@@ -124,7 +124,7 @@ Test(walk, filters_that_come_and_go_take_no_memory)
     cr_expect_eq(gone, 0);
 }
 
-/* Deleted while the walk goes on, whether they have been taken, noted or neither: only the one that is held stays. */
+/* Deleted while the walk continues, whether they have been taken, noted or neither: only the one that is held stays. */
 Test(walk, deleted_filters_give_their_memory_back_at_once)
 {
     unsigned left, gone;

@@ -145,7 +145,7 @@ Test(config_file, refusals_name_the_line)
     cr_assert_eq(config_load_text(&cfg, "test.conf", (struct slice){"port 1\0002\n", 9}, &err), CONFIG_REFUSED);
 }
 
-/* A comment behind a value is part of the value, as in redis.conf; the refusal says so. */
+/* A comment after a value is part of the value, as in redis.conf; the refusal says so. */
 Test(config_file, a_comment_behind_a_value_is_explained)
 {
     refuses("port 1 # the port\n", "test.conf:1: 'port' takes one value; put a value with spaces in quotes; a comment "

@@ -267,7 +267,7 @@ Test(config_rewrite, a_symbolic_link_stays)
     tmpdir_remove(dir);
 }
 
-/* What an include says later must not win: settings are then written behind it. Includes themselves are not touched. */
+/* What an include says later must not win: settings are then written after it. Includes themselves are not touched. */
 Test(config_rewrite, settings_go_behind_includes)
 {
     char dir[TMPDIR_SIZE];
@@ -330,7 +330,7 @@ Test(config_rewrite, any_failure_leaves_the_file)
     tmpdir_remove(dir);
 }
 
-/* A file that is not there is not made up. */
+/* A file that is missing is not made up. */
 Test(config_rewrite, a_missing_file_is_an_error)
 {
     char dir[TMPDIR_SIZE];

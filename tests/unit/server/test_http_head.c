@@ -7,7 +7,7 @@
 
 static struct http_head head;
 
-/* Parses a copy of the text, which is exactly as long as the head, so that a sanitizer sees a byte read behind it. */
+/* Parses a copy of the text, which is exactly as long as the head, so that a sanitizer sees a byte read after it. */
 static char *parse(const char *text, size_t len, const char **status_out)
 {
     char *copy = malloc(len);
@@ -99,7 +99,7 @@ Test(http_head, targets_in_absolute_form)
     REFUSED(HTTP_BAD_REQUEST, "GET http://there/a HTTP/1.1\r\n\r\n");
 }
 
-/* Forms that another program could read in another way, and those that smuggle a request behind one. */
+/* Forms that another program could read in another way, and those that smuggle a request after one. */
 Test(http_head, ambiguous_heads_are_refused)
 {
     cr_expect_null(STATUS("GET / HTTP/1.1\r\n" HOST "\r\n"));

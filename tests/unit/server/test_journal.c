@@ -150,7 +150,7 @@ static void expect_log(const char *records)
 
 /* ---- rounds ---- */
 
-/* On a slow disk a round waits for those whom the last one has served, but not for ever. */
+/* On a slow disk a round waits for those whom the last one has served, but not forever. */
 Test(journal, who_does_not_come_back_keeps_nobody_waiting)
 {
     journal_record(journal, true);
@@ -274,7 +274,7 @@ Test(journal, a_break_that_was_owed_to_a_save_needs_another)
 
 /* ---- starts ---- */
 
-/* What nothing says was synced is read once more. Who cannot start learns of the file and the place. */
+/* What nothing says was synced is read again. Who cannot start learns of the file and the place. */
 Test(journal, a_tail_that_has_changed_since_it_was_read_is_named)
 {
     struct log_reader_options options = {.dir = dir};
@@ -341,7 +341,7 @@ static uint64_t rotate(void)
     return segment;
 }
 
-/* Contents from elsewhere are published behind a save's back: it has looked before. What has been added to them since
+/* Contents from elsewhere are published after a save's back: it has looked before. What has been added to them since
  * they were written is in segments from before the save, and nowhere else until there is another one. */
 Test(journal, a_save_keeps_what_was_published_behind_its_back)
 {

@@ -148,7 +148,7 @@ static struct found read_now(uint64_t last_frame)
     return read_path(tmp_path(dir, "log/00000003.pending").text, last_frame);
 }
 
-/* A kill finds everything behind the last frame that the log has, however much that is. */
+/* A kill finds everything after the last frame that the log has, however much that is. */
 Test(pending, all_that_the_log_has_not_got_is_there)
 {
     struct rng rng;
@@ -229,7 +229,7 @@ Test(pending, a_transaction_is_there_as_a_whole_or_not_at_all)
     }
 }
 
-/* cp reads the file front to back while the process goes on: the head is of before a transaction, what follows of its
+/* cp reads the file front to back while the process continues: the head is of before a transaction, what follows of its
  * middle. Half of the transaction would be taken for what a kill has left. */
 Test(pending, a_copy_that_was_made_while_a_transaction_began_is_not_used)
 {

@@ -74,7 +74,7 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
     free(data);
 }
 
-/* Nothing in these tests has to be read first. */
+/* Nothing in these tests needs to be read first. */
 bool command_do_first(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data)
 {
     (void)run;

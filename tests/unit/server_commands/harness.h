@@ -1,6 +1,6 @@
 /* harness: calls command handlers without a loop or a socket: a server that has settings, filters and sessions but no
  * worker, one session, and replies into a buffer. A call goes through table look-up and arity check as the dispatcher
- * would do it; deferred work runs at once. */
+ * would do it; deferred work runs immediately. */
 #ifndef BLOOMERY_TEST_COMMAND_HARNESS_H
 #define BLOOMERY_TEST_COMMAND_HARNESS_H
 

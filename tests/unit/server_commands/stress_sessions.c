@@ -1,4 +1,4 @@
-/* Sessions come, change their texts and go on several threads, as on workers, while others list them: every session
+/* Sessions come, change their texts and continue several threads, as on workers, while others list them: every session
  * that is there throughout is in every listing, once, in order, with a whole text. */
 #include <inttypes.h>
 #include <pthread.h>

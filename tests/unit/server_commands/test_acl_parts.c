@@ -70,7 +70,7 @@ Test(acl_parts, many_names_and_patterns)
     }
     acl_user_unref(user);
 
-    /* A selector behind the first one goes over the names again. */
+    /* A selector after the first one goes over the names again. */
     strcpy(rules[PATTERNS + 1], "(+exists ~name-899:*)");
     strcpy(rules[PATTERNS], "~other:*");
     user = user_of(rules, PATTERNS + 2);

@@ -213,7 +213,7 @@ Test(commands, slices_are_as_long_as_items_are_fast)
     cr_assert_eq(command_slice_items(COMMAND_SLICE_MIN, 1000000, 0), 2 * COMMAND_SLICE_MIN);
 }
 
-/* A slice that takes too long ends where its handler has come to; what is not sliced goes on. */
+/* A slice that takes too long ends where its handler has come to; what is not sliced continues. */
 Test(commands, slices_end_when_their_time_is_over)
 {
     struct command_slice slice = {0};
@@ -294,7 +294,7 @@ static void call(struct harness *h, const char *line)
     cr_assert_neq(reply[0], '-', "%s: %s", line, reply);
 }
 
-/* For OBJECT IDLETIME: what looks at a name only is no use of a filter, and whoever has said CLIENT NO-TOUCH leaves
+/* For OBJECT IDLETIME: what checks a name only is no use of a filter, and whoever has said CLIENT NO-TOUCH leaves
  * none. */
 Test(commands, uses_of_a_filter_are_noted)
 {

@@ -279,7 +279,7 @@ static const char *skip_reply(const char *at, const char *word, unsigned *count)
     return NULL;
 }
 
-/* The number of times the word is in a well-formed reply that has nothing behind it. */
+/* The number of times the word is in a well-formed reply that has nothing after it. */
 static unsigned count_in_reply(const char *reply, size_t len, const char *word)
 {
     unsigned count = 0;

@@ -141,7 +141,7 @@ static bool publish(struct entry *entry, size_t fails_at, bool *failed_out)
     return status == REGISTRY_OK;
 }
 
-/* digest 0: it is not there. */
+/* digest 0: it is missing. */
 static void expect_filter(const char *name, uint64_t expected, size_t fails_at)
 {
     struct entry *entry = registry_lookup(server->registry, text(name));
@@ -156,8 +156,8 @@ static void expect_filter(const char *name, uint64_t expected, size_t fails_at)
 
 /* ---- the sweeps ---- */
 
-/* Between two others, or in the place of one. Where the record was what there was no memory for, the log says so, and
- * the save that it asks for makes up for it; otherwise the log alone brings all back. */
+/* Between two others, or instead of one. Where the record was what there was no memory for, the log says so, and the
+ * save that it asks for makes up for it; otherwise the log alone brings all back. */
 static bool publish_round(const char *name, const struct bloom_params *params, bool replaces, size_t fails_at)
 {
     uint64_t before, faulted, after;

@@ -90,7 +90,7 @@ Test(glob, bytes_of_any_value_are_bytes)
 
 /* ---- the model: by recursion over the definition ---- */
 
-/* Reads the set behind '['; the number of pattern bytes it takes. */
+/* Reads the set after '['; the number of pattern bytes it takes. */
 static size_t model_set(const char *p, size_t n, char c, bool *in_out)
 {
     size_t i = 0;
@@ -211,7 +211,7 @@ Test(glob, compiled_long_patterns_agree)
 
 /* ---- taken apart at the stars ---- */
 
-/* The text has just the bytes that it needs, so that a sanitizer sees each that is read behind them. */
+/* The text has just the bytes that it needs, so that a sanitizer sees each that is read after them. */
 static void expect_parts_agree(struct slice pattern, struct slice text, unsigned long *matched)
 {
     struct glob_parts parts;
@@ -286,7 +286,7 @@ static struct slice text_for(struct slice pattern, unsigned *seed, char *out)
     return (struct slice){out, len};
 }
 
-/* Parts shorter than a word, as long and longer, with NUL bytes and those above 127, before, behind and between stars.
+/* Parts shorter than a word, as long and longer, with NUL bytes and those above 127, before, after and between stars.
  */
 Test(glob, parts_of_random_patterns_agree)
 {
@@ -371,7 +371,7 @@ Test(glob, prefixes)
 
 /* ---- the clock ---- */
 
-/* Patterns that make a matcher with recursion or with a stack of stars take for ever, or overflow the stack. */
+/* Patterns that make a matcher with recursion or with a stack of stars take forever, or overflow the stack. */
 Test(glob, hostile_patterns_take_no_more_than_length_times_length)
 {
     static char pattern[GLOB_MAX_PATTERN], text[8192];

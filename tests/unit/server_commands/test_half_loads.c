@@ -81,7 +81,7 @@ Test(half_loads, one_owner_at_a_time)
     cr_assert_null(registry_lookup(registry, text("a")));
 }
 
-/* Whoever has the last chunk takes it off the list instead of keeping it, and has to learn of it there. */
+/* Whoever has the last chunk takes it off the list instead of keeping it, and must learn of it there. */
 Test(half_loads, the_last_chunk_can_be_spoilt_too)
 {
     struct half_load *load = begin("a"), *other;

@@ -154,7 +154,7 @@ Test(errorstats, codes_are_first_words)
     cr_assert_eq(errors_of(&errors, "0123456789012345678901234567890"), 1);
 }
 
-/* Clients' words in front of errors cannot take more than the table. */
+/* Clients' words before errors cannot take more than the table. */
 Test(errorstats, the_rest_is_counted_together)
 {
     static struct errorstats errors, sum;

@@ -13,7 +13,7 @@
 
 #define MAX_TRIES 4
 
-/* How a word is tried as an option of a command: '?' stands for the word. One of the lines must be taken if it is an
+/* How a word is tried as an option of a command: '?' represents the word. One of the lines must be taken if it is an
  * option; a reply with `unknown` in it says that it is none. */
 static const struct probe {
     const char *command, *unknown;

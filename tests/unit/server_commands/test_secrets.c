@@ -71,7 +71,7 @@ Test(secrets, auth_and_hello)
     expect_shown("HELLO 3 SETNAME auth AUTH u pw", "HELLO 3 SETNAME auth x x x");
 }
 
-/* A mistyped option may have a password behind it. */
+/* A mistyped option may have a password after it. */
 Test(secrets, hello_shows_its_version_and_a_name_only)
 {
     expect_shown("HELLO 3 AUTHX inf SECRET", "HELLO 3 x x x");

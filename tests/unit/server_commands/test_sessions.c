@@ -66,7 +66,7 @@ Test(sessions, a_line_has_the_fields_of_redis_with_real_values)
     sessions_destroy(sessions);
 }
 
-/* A clock that is read on another thread may be behind the session's. */
+/* A clock that is read on another thread may be after the session's. */
 Test(sessions, ages_are_never_negative)
 {
     struct sessions *sessions;

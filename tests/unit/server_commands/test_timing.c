@@ -60,7 +60,7 @@ static uint64_t time_of(const struct command *row)
     return stats_get(&worker->runner.io.stats.time_ns[command_index(row)]);
 }
 
-/* The words of a command, one behind the other. */
+/* The words of a command, one after the other. */
 struct words {
     char bytes[256];
     struct resp_span spans[8];
@@ -195,7 +195,7 @@ Test(timing, a_deferred_command_is_timed_as_a_whole)
     timing_deferred_done(&deferred, &worker->runner.io.timing);
 }
 
-/* Without histograms the sums go on. */
+/* Without histograms the sums continue. */
 Test(timing, histograms_can_be_done_without)
 {
     struct words words;

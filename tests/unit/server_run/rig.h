@@ -40,7 +40,7 @@ void rig_end_of_input(int fd); /* the client has sent its last byte */
 void rig_expect(int fd, const char *bytes);
 void rig_call(int fd, const char *line, const char *reply); /* rig_send(), rig_expect() */
 
-/* Reads exactly so many bytes; the caller frees them. They end with a NUL. */
+/* Reads exactly this many bytes; the caller frees them. They end with a NUL. */
 char *rig_read(int fd, size_t len);
 
 /* The replies to `requests`, which ends with "PING end": all bytes before "+PONG" of that. The caller frees them. */

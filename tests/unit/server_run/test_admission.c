@@ -1,5 +1,5 @@
-/* Which commands run, wait or are refused while the server is in one of its states, and that those that wait go on in
- * their order when it ends. */
+/* Which commands run, wait or are refused while the server is in one of its states, and that those that wait continue
+ * in their order when it ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ Test(admission, a_pause_of_writes_holds_writes_and_what_is_behind_them)
     rig_call(admin, "CLIENT PAUSE 1000000 WRITE", "+OK\r\n");
     rig_send(writer, "BF.EXISTS f a"); /* through the window, before the write */
     rig_send(writer, "BF.ADD f a");
-    rig_send(writer, "BF.EXISTS f a"); /* waits behind the write */
+    rig_send(writer, "BF.EXISTS f a"); /* waits after the write */
     rig_expect(writer, ":0\r\n");
     rig_call(reader, "BF.EXISTS f a", ":0\r\n");
     rig_call(reader, "BF.MEXISTS f a b", "*2\r\n:0\r\n:0\r\n");

@@ -1,5 +1,5 @@
 /* Exclusive sections, with real workers and jobs of the pool: who is inside is alone, everyone has a turn, and nobody
- * waits for ever. */
+ * waits forever. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 TestSuite(exclusive, .timeout = 300);
 
-/* A transaction that adds the item to both filters, and one that looks at both. */
+/* A transaction that adds the item to both filters, and one that checks both. */
 static void request_both(const char *command, unsigned item)
 {
     char line[64];
@@ -132,7 +132,7 @@ Test(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
     rig_on_loop(1, begin_job, &call);
     cr_assert_not(call.answer, "a job begins though a section is asked for");
     rig_send(other, "BF.MERGE g f");                     /* likewise: it is kept */
-    rig_call(rig_connect(1), "BF.EXISTS f a", ":0\r\n"); /* others go on */
+    rig_call(rig_connect(1), "BF.EXISTS f a", ":0\r\n"); /* others continue */
     rig_expect_silence(fd);
     exclusive_job_end(server);
     rig_expect(fd, "*2\r\n:1\r\n:1\r\n");

@@ -315,7 +315,7 @@ Test(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
     unsigned rounds_over = 0;
     struct rng rng;
     server = rig_begin(2, NULL, (const char *const[]){"maxmemory-clients", "64mb", NULL});
-    rig_hold(); /* the loops themselves have no client, and look at nothing */
+    rig_hold(); /* the loops themselves have no client, and check nothing */
     rcu_reader_begin();
     for (unsigned of = 0; of < 2; of++)
         client_limit_init(&limits[of], server, of, close_client);

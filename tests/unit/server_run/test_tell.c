@@ -1,5 +1,5 @@
-/* What clients are told of the commands of others, by MONITOR and by CLIENT TRACKING: each change reaches all who need
- * it, and nobody else. */
+/* What clients are informed of the commands of others, by MONITOR and by CLIENT TRACKING: each change reaches all who
+ * need it, and nobody else. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -192,7 +192,7 @@ Test(web, a_page_that_is_not_there_is_no_secret_for_those_who_may_ask)
     expect_status(get("/nosuch"), 401, "with one");
 }
 
-/* A name that no user has stands for the user default; a wrong password is noted as that of AUTH is. */
+/* A name that no user has represents the user default; a wrong password is noted as that of AUTH is. */
 Test(web, passwords_of_unknown_names_and_wrong_ones)
 {
     rig_call(client, "CONFIG SET requirepass pw", "+OK\r\n");
@@ -313,7 +313,7 @@ static void make_filters(unsigned n)
     buf_deinit(&requests);
 }
 
-/* The keys of the page, in their order, with a space behind each. */
+/* The keys of the page, in their order, with a space after each. */
 static void keys_of(const char *reply, char *keys_out, size_t size)
 {
     size_t used = 0;

@@ -228,7 +228,7 @@ static void random_request(struct rng *rng)
         request("CLIENT REPLY SKIP");
 }
 
-/* Sends pieces that are cut at random, behind a SELECT 0 and a FLUSHALL; 0: one piece. */
+/* Sends pieces that are cut at random, after a SELECT 0 and a FLUSHALL; 0: one piece. */
 static char *in_pieces(int fd, const struct buf *all, size_t piece, struct rng *rng, size_t *len_out)
 {
     const char *at = buf_head(all);

@@ -78,7 +78,7 @@ static void end_deinit(struct end *end)
     buf_deinit(&end->plain);
 }
 
-/* Gives bytes of the network to an end, as the daemon does. They are freed behind their last one, for ASan. */
+/* Gives bytes of the network to an end, as the daemon does. They are freed after their last one, for ASan. */
 static void give(struct end *end, const char *bytes, size_t len)
 {
     static char plain[65536 + TLS_RECORD_MAX];
@@ -98,7 +98,7 @@ static void give(struct end *end, const char *bytes, size_t len)
     free(copy);
 }
 
-/* Carries all that one end has to say to the other, in pieces of `piece` bytes, the first one of `first`. True if there
+/* Carries all that one end must say to the other, in pieces of `piece` bytes, the first one of `first`. True if there
  * was anything. */
 static bool carry(struct end *from, struct end *to, size_t first, size_t piece)
 {
@@ -256,7 +256,7 @@ Test(tls_stream, long_data_are_few_records)
     end_deinit(&server);
 }
 
-/* Without room for what it has to say a connection fails, and says so. */
+/* Without room for what it must say a connection fails, and says so. */
 Test(tls_stream, without_room_it_fails)
 {
     struct end client, server;

@@ -7,7 +7,7 @@
 
 TestSuite(csv_reader, .timeout = 60);
 
-/* The items as "[a][b]", and the error behind them. Each call gets `piece` bytes more than the one before. */
+/* The items as "[a][b]", and the error after them. Each call gets `piece` bytes more than the one before. */
 static const char *read_all(const char *table, const char *column, size_t piece)
 {
     static char out[1024];

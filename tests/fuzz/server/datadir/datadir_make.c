@@ -477,7 +477,7 @@ static void step_filter(struct maker *m, struct filter *filter, unsigned what)
     }
 }
 
-/* The numbers are in the kept recipes: what one stands for stays. */
+/* The numbers are in the kept recipes: what one represents stays. */
 static bool step(struct maker *m)
 {
     unsigned what = (unsigned)recipe_below(m->recipe, 32), which = (unsigned)recipe_below(m->recipe, FILTERS);

@@ -9,7 +9,7 @@
 #include "recipe.h"
 
 struct made {
-    uint64_t digest; /* of the filters that a start has to find: the sum of datadir_digest() over them */
+    uint64_t digest; /* of the filters that a start must find: the sum of datadir_digest() over them */
     size_t filters;
     bool wild; /* the log has records that no daemon would have written: nobody knows what is to be found */
 };

@@ -16,7 +16,7 @@ struct started {
     struct errbuf err;
     uint64_t digest; /* of what there is, as of datadir_make() */
     size_t filters, quarantined;
-    bool out_of_memory; /* refused, or a filter is in quarantine, for want of it */
+    bool out_of_memory; /* refused, or a filter is in quarantine, for lack of it */
     uint64_t bytes;     /* of bits */
     bool saved;         /* asked to, and it succeeded */
 };

@@ -5,6 +5,7 @@
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
 #include "bloom_part.h"
+#include "bloom_run.h"
 #include "bloom_window.h"
 #include "check.h"
 
@@ -199,6 +200,35 @@ static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_
     return present;
 }
 
+/* bloom_run_test() of the `wanted` items. */
+static uint32_t query_run(const struct bloom_batch *batch, const struct bloom_layer *layer, uint32_t wanted)
+{
+    uint32_t present = 0;
+
+    for (; wanted; wanted &= wanted - 1) {
+        unsigned i = (unsigned)__builtin_ctz(wanted);
+        present |= (uint32_t)bloom_run_test(layer, hash_of(batch, i)) << i;
+    }
+    return present;
+}
+
+/* `present`, the items that are in the layer, and those that are in one of the layers below. */
+static inline uint32_t query_below(const struct bloom_batch *batch, const struct bloom_layer *layer, uint32_t present)
+{
+    uint32_t all = all_of(batch);
+
+    while (present != all && layer->geometry->index != 0) {
+        if (bloom_layer_has_run(layer->geometry)) {
+            present |= query_run(batch, layer, all & ~present);
+            layer = bloom_layer_run(layer)->oldest;
+        } else {
+            layer = bloom_layer_older(layer);
+            present |= query_layer(batch, layer, all & ~present);
+        }
+    }
+    return present;
+}
+
 void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
@@ -253,10 +283,8 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
 
     if (__builtin_expect(layer->geometry->window, 0))
         return query_window(batch, filter);
-    uint32_t all = all_of(batch), present = query_layer(batch, layer, all);
+    uint32_t present = query_below(batch, layer, query_layer(batch, layer, all_of(batch)));
 
-    while (present != all && (layer = bloom_layer_older(layer)))
-        present |= query_layer(batch, layer, all & ~present);
     bloom_found();
     return present;
 }
@@ -312,8 +340,7 @@ static unsigned keep_missing(const struct bloom_layer *layer, uint64_t bit[BLOOM
 /* Returns the items that are in the filter, and collects the missing bits of the others. */
 static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer *newest, struct missing *missing)
 {
-    const struct bloom_layer *layer = newest;
-    uint32_t all = all_of(batch), present = 0;
+    uint32_t present = 0;
 
     missing->stride = bloom_vector_stride(newest->geometry);
     if (bloom_vector_fits(newest->geometry)) {
@@ -326,8 +353,7 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
             present |= (uint32_t)(missing->n[i] == 0) << i;
         }
     }
-    while (present != all && (layer = bloom_layer_older(layer)))
-        present |= query_layer(batch, layer, all & ~present);
+    present = query_below(batch, newest, present);
     bloom_found();
     return present;
 }

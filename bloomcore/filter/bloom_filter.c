@@ -11,6 +11,7 @@
 #include "bloom_layer_add.h"
 #include "bloom_part.h"
 #include "bloom_resident.h"
+#include "bloom_run.h"
 #include "bloom_twins.h"
 #include "bloom_window.h"
 #include "cuckoo_part.h"
@@ -86,10 +87,11 @@ void bloom_filter_deinit(struct bloom_filter *filter)
     while (layer != &filter->first) {
         struct bloom_chained_layer *chained = bloom_layer_chained(layer);
 
+        atomic_fetch_sub_explicit(&class->pool->header_bytes, bloom_chained_bytes(layer->geometry),
+                                  memory_order_relaxed);
         bloom_layer_deinit(class->pool, layer);
         layer = chained->older;
         bloom_chained_free(class->pool, chained);
-        atomic_fetch_sub_explicit(&class->pool->header_bytes, sizeof(*chained), memory_order_relaxed);
     }
     bloom_layer_deinit(class->pool, layer);
     atomic_fetch_sub_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
@@ -163,7 +165,7 @@ uint64_t bloom_filter_memory(const struct bloom_filter *filter)
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_geometry *geometry = layer->geometry;
 
-        bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : sizeof(struct bloom_chained_layer);
+        bytes += geometry->index == 0 ? sizeof(struct bloom_layer) : bloom_chained_bytes(geometry);
         bytes += bloom_layer_tail_bytes(geometry);
         if (!geometry->words_inline && bloom_layer_words_or_null(layer))
             bytes += bloom_geometry_nwords(geometry) * 8;

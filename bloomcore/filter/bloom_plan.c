@@ -4,6 +4,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_part.h"
+#include "bloom_run.h"
 #include "bloom_scaling.h"
 #include "bloom_state.h"
 #include "bloom_window_times.h"
@@ -111,10 +112,12 @@ static void add_up(const struct bloom_params *params, struct bloom_plan *plan)
 
     for (unsigned i = 0; i < plan->nlayers; i++) {
         const struct bloom_plan_layer *layer = &plan->layers[i];
+        struct bloom_geometry geometry = {.index = (uint16_t)i, .window = window};
 
+        geometry.variant = params->redisbloom ? BLOOM_REDISBLOOM : BLOOM_NA;
         log_absent += log1p(-layer->predicted_rate);
         plan->bits += layer->nwords * 64;
-        part_memory += sizeof(struct bloom_chained_layer) + (window ? sizeof(struct bloom_part) : 0);
+        part_memory += bloom_chained_bytes(&geometry) + (window ? sizeof(struct bloom_part) : 0);
         part_memory += layer->nwords * 8 + (layer->nwords <= BLOOM_INLINE_WORDS ? 0 : sizeof(void *));
     }
     plan->part_rate = 0 - expm1(log_absent); /* a difference: of an empty filter it is 0, not -0 */

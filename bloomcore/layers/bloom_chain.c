@@ -10,6 +10,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_part.h"
+#include "bloom_run.h"
 #include "bloom_scaling.h"
 #include "check.h"
 #include "cuckoo_part.h"
@@ -89,6 +90,7 @@ void bloom_filter_expect_fill(struct bloom_filter *filter)
                 (struct bloom_layer *)layer,
                 bloom_words_fill(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry)));
     }
+    bloom_filter_follow_words(filter);
 }
 
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items)
@@ -112,18 +114,30 @@ uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter)
 
 /* ---- growth ---- */
 
-/* The header of a layer made by growth, with the words of a small one. */
-static struct bloom_chained_layer *chained_alloc(const struct bloom_pool *pool, size_t bytes)
+/* The header of a layer made by growth, with its run in front of it, and the words of a small layer behind. */
+static struct bloom_chained_layer *chained_alloc(const struct bloom_pool *pool, const struct bloom_geometry *geometry)
 {
-    return pool->maps.memory ? pool->maps.memory->zeroed(bytes) : malloc(bytes);
+    size_t front = bloom_run_bytes(geometry);
+    size_t bytes = front + sizeof(struct bloom_chained_layer) + bloom_layer_tail_bytes(geometry) +
+                   (geometry->window ? sizeof(struct bloom_part) : 0);
+    char *memory = pool->maps.memory ? pool->maps.memory->zeroed(bytes) : malloc(bytes);
+
+    if (!memory)
+        return NULL;
+    struct bloom_chained_layer *chained = (void *)(memory + front);
+    chained->geometry = *geometry;
+    return chained;
 }
 
 void bloom_chained_free(const struct bloom_pool *pool, struct bloom_chained_layer *chained)
 {
-    if (pool->maps.memory && chained)
-        pool->maps.memory->release(chained);
-    else if (!pool->maps.memory)
-        free(chained);
+    if (!chained)
+        return;
+    void *memory = (char *)chained - bloom_run_bytes(&chained->geometry);
+    if (pool->maps.memory)
+        pool->maps.memory->release(memory);
+    else
+        free(memory);
 }
 
 /* The target of the jump of the layer above `below`: two jumps of equal length below it become one. */
@@ -149,8 +163,7 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
     bloom_geometry_init(&geometry, shape, newest->geometry->index + 1u, capacity, rate);
     geometry.window = bloom_filter_is_window(filter);
     geometry.key = newest->geometry->key;
-    chained = chained_alloc(pool, sizeof(*chained) + bloom_layer_tail_bytes(&geometry) +
-                                      (geometry.window ? sizeof(struct bloom_part) : 0));
+    chained = chained_alloc(pool, &geometry);
     if (!chained) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
         rc = -ENOMEM;
@@ -158,12 +171,13 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
     }
     chained->older = newest;
     chained->jump = (struct bloom_layer *)jump_above(newest);
-    chained->geometry = geometry;
     rc = bloom_layer_init(pool, filter, &chained->layer, &chained->geometry, err);
     if (rc != 0)
         goto err_charged;
     if (geometry.window)
         bloom_part_init(&chained->layer);
+    if (bloom_layer_has_run(&geometry))
+        bloom_run_init(&chained->layer);
     if (journal && turn)
         rc = journal->ops->turn(journal->ctx, journal->id, geometry.index, shape, turn, err);
     else if (journal)
@@ -172,7 +186,7 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
         bloom_layer_deinit(pool, &chained->layer);
         goto err_charged;
     }
-    atomic_fetch_add_explicit(&pool->header_bytes, sizeof(*chained), memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->header_bytes, bloom_chained_bytes(&geometry), memory_order_relaxed);
     atomic_store_explicit(&filter->newest, &chained->layer, memory_order_release);
     return 0;
 

@@ -4,6 +4,7 @@
 #define BLOOMERY_BLOOM_LAYER_ADD_H
 
 #include "bloom_layer.h"
+#include "bloom_run.h"
 
 /* Sets bits of a layer to which no other thread writes. A reader of a word finds its old or its new value. A reader
  * that sees the bits also sees all earlier writes of this thread. */
@@ -51,27 +52,27 @@ static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
     return items + 1;
 }
 
-/* Whether the item is in one of the layers below `newest`, if it was in none while `tested` was the newest. Layers
- * below the newest one do not change any more, because a layer is published when the one before is full and all adds to
- * that have set their bits. That does not hold for twins, which note items without the filter's lock: with `tested`
- * NULL all layers are tested. */
-static inline bool bloom_layer_test_since(const struct bloom_layer *newest, const struct bloom_layer *tested,
-                                          struct bloom_hash hash)
-{
-    const struct bloom_layer *layer = newest;
-
-    while (layer != tested && (layer = bloom_layer_older(layer))) {
-        if (bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash))
-            return true;
-    }
-    VERIFY(!tested || !bloom_layer_test_since(tested, NULL, hash));
-    return false;
-}
-
 /* Whether the item is in one of the layers below. */
 static inline bool bloom_layer_test_below(const struct bloom_layer *layer, struct bloom_hash hash)
 {
-    return bloom_layer_test_since(layer, NULL, hash);
+    return layer->geometry->index != 0 && bloom_layer_test_older(layer, hash);
+}
+
+/* The same, if the item was in no layer while `tested` was the newest. Layers below the newest one do not change any
+ * more, because a layer is published when the one before is full and all adds to that have set their bits. That does
+ * not hold for twins, which note items without the filter's lock: with `tested` NULL all layers are tested. */
+static inline bool bloom_layer_test_since(const struct bloom_layer *newest, const struct bloom_layer *tested,
+                                          struct bloom_hash hash)
+{
+    if (!tested)
+        return bloom_layer_test_below(newest, hash);
+    for (const struct bloom_layer *layer = newest; layer != tested;) {
+        layer = bloom_layer_chained(layer)->older;
+        if (bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash))
+            return true;
+    }
+    VERIFY(!bloom_layer_test_below(tested, hash));
+    return false;
 }
 
 /* Gives an item a place in the newest layer, under the filter's lock; after BLOOM_ADDED the caller sets its bits.

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "bloom_layer.h"
+#include "bloom_run.h"
 #include "bloom_words.h"
 #include "check.h"
 #include "cuckoo_part.h"
@@ -43,6 +44,7 @@ static void drop_above(struct bloom_filter *filter, const struct bloom_layer *la
         bloom_layer_set_words((struct bloom_layer *)layer, NULL);
         bloom_words_free(&pool->maps, words, bloom_geometry_nwords(layer->geometry));
     }
+    bloom_filter_follow_words(filter);
 }
 
 void bloom_filter_drop(struct bloom_filter *filter)
@@ -79,6 +81,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
         }
         bloom_layer_set_words((struct bloom_layer *)layer, words);
     }
+    bloom_filter_follow_words(filter);
     return 0;
 }
 

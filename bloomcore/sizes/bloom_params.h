@@ -17,7 +17,7 @@ enum bloom_status {
 
 #define BLOOM_MAX_EXPANSION 32768
 
-/* Layers of one filter. A query may read all of them, for some twenty nanoseconds each. A filter that needs more has a
+/* Layers of one filter. A query may read all of them, for some five nanoseconds each. A filter that needs more has a
  * wrong first capacity or expansion. */
 #define BLOOM_MAX_LAYERS 1024
 

@@ -1,4 +1,4 @@
-/* handlers: the functions after the rows of the command table. Each runs one call: it reads the arguments, whose number
+/* handlers: the functions of the rows of the command table. Each runs one call: it reads the arguments, whose number
  * fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, in an RCU read
  * section. */
 #ifndef BLOOMERY_HANDLERS_H

@@ -341,7 +341,7 @@ static uint64_t rotate(void)
     return segment;
 }
 
-/* Contents from elsewhere are published after a save's back: it has looked before. What has been added to them since
+/* Contents from elsewhere appear after a save has passed them. What has been added to them since
  * they were written is in segments from before the save, and nowhere else until there is another one. */
 Test(journal, a_save_keeps_what_was_published_behind_its_back)
 {

@@ -188,17 +188,18 @@ static bool take_own(struct model_state *state, const struct op *op, const struc
     case OP_EXISTS:
         return take_exists(filter, op, reply);
     case OP_CARD:
-        return node->kind != RESP_REPLY_INTEGER || node->number == __builtin_popcountll(filter->items);
+        return node->kind != RESP_REPLY_INTEGER ||
+               node->number == __builtin_popcountll(filter->items) + filter->surplus;
     case OP_DEL:
         if (node->kind != RESP_REPLY_INTEGER)
             return true;
-        *filter = (struct model_filter){ABSENT, 0};
+        *filter = (struct model_filter){ABSENT, 0, 0};
         return node->number ? !not : !was;
     case OP_RENAME:
         if (!ok)
             return !was || !says(reply, "no such key");
-        state->names[op->to] = (struct model_filter){PRESENT, filter->items};
-        *filter = (struct model_filter){ABSENT, 0};
+        state->names[op->to] = (struct model_filter){PRESENT, filter->items, filter->surplus};
+        *filter = (struct model_filter){ABSENT, 0, 0};
         return !not ;
     default:
         return true;
@@ -301,10 +302,10 @@ static void apply(struct model_state *least, struct model_state *most, const str
             filter->presence = PRESENT;
             filter->items |= i == 1 ? bits_of(op) : 0;
         } else if (op->kind == OP_DEL) {
-            *filter = (struct model_filter){ABSENT, 0};
+            *filter = (struct model_filter){ABSENT, 0, 0};
         } else if (op->kind == OP_RENAME && filter->presence != ABSENT) {
             both[i]->names[op->to] = *filter;
-            *filter = (struct model_filter){ABSENT, 0};
+            *filter = (struct model_filter){ABSENT, 0, 0};
         }
     }
 }
@@ -382,7 +383,8 @@ void model_restart(struct model *model, const struct model_seen names[MODEL_CLIE
         client->steps[0].acked_ns = now_ns;
         for (int j = 0; j < MODEL_NAMES; j++)
             client->steps[0].state.names[j] =
-                (struct model_filter){names[i][j].present ? PRESENT : ABSENT, names[i][j].items};
+                (struct model_filter){names[i][j].present ? PRESENT : ABSENT, names[i][j].items,
+                                      names[i][j].count - __builtin_popcountll(names[i][j].items)};
     }
     for (int i = 0; i < MODEL_SHARED; i++) {
         uint64_t items = shared[i].items;

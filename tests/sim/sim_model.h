@@ -28,7 +28,8 @@ enum presence { ABSENT, PRESENT, UNSURE };
 
 struct model_filter {
     enum presence presence;
-    uint64_t items; /* a bit for each */
+    uint64_t items;  /* a bit for each */
+    int64_t surplus; /* the count that it came with from a start without a log, above these */
 };
 
 struct model_state {

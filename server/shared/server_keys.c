@@ -23,7 +23,8 @@ int server_keys_load(struct server *server, const struct config *config, bool ma
         rc = key_file_read(fs, own.text, out, err);
     if (rc != -ENOENT)
         return rc;
-    if (!make && !config->filters.keyed)
+    /* While keys are in memory, a file without them would make their filters unreadable. */
+    if ((!make && !config->filters.keyed) || bloom_keyring_first(server->pool))
         return 0;
     rc = key_file_make(fs, dir, own.text, err);
     if (rc == 0)

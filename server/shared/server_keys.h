@@ -15,7 +15,8 @@ struct key_file;
 struct server;
 
 /* Reads the key file of these settings; a missing one in the data directory is made if `bf-keyed` asks for a key, or
- * `make` does. *out is the caller's; NULL: none, and none is needed. 0 or -errno with the reason. */
+ * `make` does, but not while keys are in memory. *out is the caller's; NULL: there is none, and it is not needed, or
+ * must be restored. 0 or -errno with the reason. */
 int server_keys_load(struct server *server, const struct config *config, bool make, struct key_file **out,
                      struct errbuf *err) __attribute__((warn_unused_result));
 

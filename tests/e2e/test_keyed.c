@@ -2,10 +2,12 @@
  * no more than chance against a KEYED one: in the daemon, after a restart, in the module, after a move. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "attacks.h"
 #include "client.h"
@@ -264,6 +266,26 @@ KEYED_TEST(the_first_filter_makes_the_key_file_for_its_owner_only)
     expect(client, "+OK", "CONFIG SET bf-keyed no");
     expect(client, ":1", "BF.ADD e 1");
     expect(client, "[nil]", "BF.INFO e KEY");
+}
+
+/* Another file would make the filters unreadable. */
+KEYED_TEST(a_lost_key_file_is_not_replaced_while_its_keys_are_in_memory)
+{
+    char path[512];
+    struct stat st;
+
+    key_file(path);
+    expect(client, "+OK", "BF.RESERVE a 0.01 100 KEYED");
+    expect(client, ":1", "BF.ADD a 1");
+    cr_assert_eq(unlink(path), 0);
+    const char *refused = client_ask(client, "CONFIG SET bf-keyed yes");
+    cr_expect(strstr(refused, "/KEYS, and the keys in memory stay in use: restore it from a backup"), "%s", refused);
+    expect(client, ":1", "BF.EXISTS a 1");
+    expect(client, "+OK", "BF.RESERVE b 0.01 100 KEYED");
+    cr_assert_eq(kill(the_daemon.pid, SIGHUP), 0);
+    daemon_wait_output(&the_daemon, "the key file is missing; its keys are in memory only");
+    cr_assert_neq(stat(path, &st), 0);
+    expect(client, ":1", "BF.EXISTS a 1");
 }
 
 /* The pages with keys are left out of core dumps (MADV_DONTDUMP: "dd" among the flags), and no file but the key file

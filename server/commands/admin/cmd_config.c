@@ -233,11 +233,13 @@ static void take_files(struct server *server, struct files *files)
 }
 
 /* KEYED filters would be lost with keys that are in memory only. */
-static bool would_forget_keys(const struct change *change, const struct key_file *keys, struct errbuf *err)
+static bool would_forget_keys(const struct change *change, const struct config *cfg, const struct key_file *keys,
+                              struct errbuf *err)
 {
     bool requested = false;
     for (size_t i = 0; i < change->n; i += 2)
-        requested |= slice_is(change->words[i], "bf-key-file");
+        requested |=
+            slice_is(change->words[i], "bf-key-file") || (cfg->filters.keyed && slice_is(change->words[i], "bf-keyed"));
     if (!requested || keys || !bloom_keyring_first(change->server->pool))
         return false;
     errbuf_set(err,
@@ -254,7 +256,7 @@ static int read_files(const struct change *change, const struct config *cfg, str
         status = server_keys_load(change->server, cfg, false, &files->keys, err);
     if (status == 0 && files->tls && !server_tls_may_replace(change->server, files->tls, err))
         status = -EINVAL;
-    if (status == 0 && would_forget_keys(change, files->keys, err))
+    if (status == 0 && would_forget_keys(change, cfg, files->keys, err))
         status = -ENOENT;
     return status;
 }

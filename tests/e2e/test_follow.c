@@ -367,6 +367,11 @@ PAIR_TEST(follow, a_cutover_waits_for_the_keys_of_keyed_filters)
     expect(from, ":1", "BF.ADD secret x");
     expect_move(0, "warning: KEYED filters in the target answer errors until its key file has the keys ", "");
     expect_move(1, "no cutover: the target lacks keys of KEYED filters: ", "--cutover");
+    expect(to, "+OK", "ACL SETUSER default -info");
+    expect_move(1, "INFO, which names the missing keys of KEYED filters, is refused: NOPERM", "--cutover");
+    expect(to, "+OK", "ACL SETUSER default +info");
+    program_expect(output, sizeof(output), 1, "KEYED filters answer errors: the key file lacks the keys ",
+                   "'%s' status redis://127.0.0.1:%d 2>&1", BLOOMERY_TOOL_PATH, target.port);
     expect(from, ":1", "BF.ADD secret y");
     program_expect(output, sizeof(output), 0, "", "cp '%s/KEYS' '%s/KEYS'", source.data, target.data);
     expect(to, "+OK", "CONFIG SET bf-key-file %s/KEYS", target.data);

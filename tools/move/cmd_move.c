@@ -125,8 +125,7 @@ static void warn_of_keys(const struct move_options *options)
     char ids[MOVE_KEYS_SIZE];
     struct errbuf err;
     if (move_missing_keys(options, ids, sizeof(ids), &err) > 0)
-        tool_failed(COMMAND, "warning: KEYED filters in the target answer errors until its key file has the keys %s",
-                    ids);
+        tool_failed(COMMAND, MOVE_KEYS_WARNING, ids);
 }
 
 static int move_filters(const struct move_options *options, bool all_databases)

@@ -107,6 +107,14 @@ static void look_at_log(struct status *status)
                 why);
 }
 
+static void look_at_keys(struct status *status)
+{
+    int len;
+    const char *ids = field(status, "bf_missing_keys", &len);
+    if (ids && len > 0)
+        problem(status, "KEYED filters answer errors: the key file lacks the keys %.*s", len, ids);
+}
+
 static void look_at_data(struct status *status)
 {
     int percent_len;
@@ -118,6 +126,7 @@ static void look_at_data(struct status *status)
         problem(status, "it refuses writes: its setting read-only is yes");
     look_at_saves(status);
     look_at_log(status);
+    look_at_keys(status);
     if (number(status, "sstable_scanning"))
         problem(status, "it scans sstable-dir for the first time: %s so far; BF.FIND lists unknown filters",
                 log_count(number(status, "sstable_filters"), "filter").text);

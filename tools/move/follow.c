@@ -102,9 +102,14 @@ static int run_round(struct follow *follow, struct errbuf *err)
 
 static void tell_once(struct follow *follow)
 {
-    if (!follow->caught_up)
-        fprintf(stderr, "%scaught up: the target is at most %.1f s behind\n",
-                follow->options->move.progress ? CLEAR_LINE : "", (double)follow->options->behind_ms / 1000);
+    char ids[MOVE_KEYS_SIZE];
+    struct errbuf err;
+    if (follow->caught_up)
+        return;
+    fprintf(stderr, "%scaught up: the target is at most %.1f s behind\n",
+            follow->options->move.progress ? CLEAR_LINE : "", (double)follow->options->behind_ms / 1000);
+    if (!follow->options->cutover && move_missing_keys(&follow->options->move, ids, sizeof(ids), &err) > 0)
+        fprintf(stderr, MOVE_KEYS_WARNING "\n", ids);
     follow->caught_up = true;
 }
 

@@ -41,8 +41,9 @@ struct move_options {
     bool marked_only; /* of these, those of the round, instead of a scan of the source for others */
 };
 
-#define MOVE_MAX_JOBS  64
-#define MOVE_KEYS_SIZE 85 /* ids of missing keys as people read them: five, and the rest is cut */
+#define MOVE_MAX_JOBS     64
+#define MOVE_KEYS_SIZE    85 /* ids of missing keys as people read them: five, and the rest is cut */
+#define MOVE_KEYS_WARNING "warning: KEYED filters in the target answer errors until its key file has the keys %s"
 
 /* How it ended for a filter. */
 enum move_outcome {
@@ -81,8 +82,8 @@ void move_summary_add(struct move_summary *sum, const struct move_summary *one);
 int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
 
 /* Asks the target for keys of KEYED filters that it lacks, so that these filters answer errors. Their ids, with commas
- * between them, into `ids_out`, cut at `size`. 1; 0: none, or the target does not tell (a module, a user who may not
- * run INFO); or -errno. */
+ * between them, into `ids_out`, cut at `size`. 1; 0: none, or the target is an engine, which does not tell; or -errno,
+ * as for a user who may not run INFO. */
 int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err);
 
 /* Finds a database of the source other than that of its address with keys in it. 1; 0: there is none; or -errno. */

@@ -55,7 +55,12 @@ int move_missing_keys(const struct move_options *options, char *ids_out, size_t 
         PEER_PUT(&peer, PEER_WORD("INFO"), PEER_WORD("bf"));
         status = peer_reply(&peer, &reply, err);
     }
-    if (status == 0 && reply.nodes[0].kind == RESP_REPLY_TEXT) {
+    if (status == 0 && reply.nodes[0].kind == RESP_REPLY_ERROR) {
+        struct slice text = resp_reply_text(&reply, 0);
+        errbuf_set(err, "INFO, which names the missing keys of KEYED filters, is refused: %.*s", (int)text.len,
+                   text.ptr);
+        status = -EACCES;
+    } else if (status == 0 && reply.nodes[0].kind == RESP_REPLY_TEXT) {
         struct slice text = resp_reply_text(&reply, 0);
         const char *at = memmem(text.ptr, text.len, field, strlen(field)), *end = text.ptr + text.len;
         at = at ? at + strlen(field) : end;

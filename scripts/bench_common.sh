@@ -51,7 +51,7 @@ processors() { # the numbers of those that this script may use, one a line
 machine="$(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), $(nproc) processors, $(uname -s) $(uname -r)"
 
 info() { # PORT FIELD: a number of INFO
-    redis-cli -p "$1" info everything | awk -F: -v field="$2" '$1 == field {print $2 + 0}'
+    redis-cli -p "$1" info everything | awk -F: -v field="$2" '$1 == field {printf "%.15g\n", $2}' # mawk prints 4.1e+09
 }
 
 json_number() { # FILE FIELD

@@ -66,7 +66,7 @@ Test(exclusive, transactions_of_several_workers_are_whole)
 /* Connections that get no turn at a gate, as it has been closed for too long, ask for the next one. */
 Test(exclusive, of_many_long_transactions_each_has_its_turn)
 {
-    enum { CONNECTIONS = 30, ADDS = 50 };
+    enum { CONNECTIONS = 40, ADDS = 200 }; /* far longer than a gate may be closed */
     int fds[CONNECTIONS];
     rig_begin(2, NULL, NULL);
     for (int i = 0; i < CONNECTIONS; i++)
@@ -90,9 +90,9 @@ Test(exclusive, of_many_long_transactions_each_has_its_turn)
         rig_expect(fds[i], "+OK\r\n");
         for (int k = 0; k < ADDS; k++)
             rig_expect(fds[i], "+QUEUED\r\n");
-        rig_expect(fds[i], "*50\r\n*20\r\n:1\r\n");
+        rig_expect(fds[i], "*200\r\n*20\r\n:1\r\n");
         free(rig_read(fds[i], (size_t)(ADDS * (5 + 20 * 4) - 9)));
-        snprintf(line, sizeof(line), "BF.EXISTS f%d 49-19", i);
+        snprintf(line, sizeof(line), "BF.EXISTS f%d 199-19", i);
         rig_call(fds[i], line, ":1\r\n");
     }
     rig_end();

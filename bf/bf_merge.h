@@ -27,8 +27,8 @@ struct bf_merge {
     } * sources;
     size_t nsources;
     uint64_t bytes; /* of all these filters */
-    struct bloom_layer_map
-        *places; /* of a union of windows: where the bits of each source went, and of the destination */
+    /* of a union of windows: where the bits of each source went, and of the destination */
+    struct bloom_layer_map *places;
 };
 
 /* Finds the filters. False after an error reply. bf_merge_end() in either case. */

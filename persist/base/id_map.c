@@ -66,7 +66,7 @@ void *id_map_remove(struct id_map *map, uint64_t id)
     void *value = map->slots[gap].value;
 
     for (size_t at = (gap + 1) & mask; map->slots[at].id != 0; at = (at + 1) & mask) {
-        /* What is at home between the gap and its place must stay after the gap. */
+        /* An entry whose home lies between the gap and its place must stay after the gap. */
         if (((at - home(map, map->slots[at].id)) & mask) < ((at - gap) & mask))
             continue;
         map->slots[gap] = map->slots[at];

@@ -91,14 +91,14 @@ struct dump_load {
 int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Takes the next chunk into `filter`, which was made after load->plan. DUMP_OK or DUMP_BAD, after which the load must
+/* Takes the next chunk into `filter`, which was made by load->plan. DUMP_OK or DUMP_BAD, after which the load must
  * be given up. *complete_out: that was the last one. */
 int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
                     bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
 
 bool dump_is_header(const void *data, size_t len); /* whether these bytes say of themselves that they begin a dump */
 
-/* The same for chunks that were kept one after the other, without their iterators. */
+/* dump_load_begin() and dump_load_chunk() for chunks without their iterators. */
 int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const void *data, size_t len,

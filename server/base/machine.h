@@ -11,7 +11,7 @@
 /* Bytes, more than 0. Reads some small files of the kernel: not on a loop. Thread: any. */
 uint64_t machine_memory(void);
 
-/* The same for other files instead of /proc/self/cgroup and /sys/fs/cgroup, and a machine of this size. */
+/* Reads other files instead of /proc/self/cgroup and /sys/fs/cgroup, for a machine of this size. */
 uint64_t machine_memory_of(const char *groups, const char *root, uint64_t physical);
 
 #endif

@@ -161,7 +161,7 @@ struct command_job {
  * all clients would wait for the job; commands that always defer have CMD_DEFERS and are refused there before. */
 void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
 
-/* The same with a copy of the data. */
+/* command_defer() with a copy of the data, which is freed like other data. */
 void command_defer_copy(struct command_ctx *ctx, void (*run)(struct command_job *job), const void *data, size_t size);
 
 /* Before command_defer(): whether the arguments lie in memory of the connection's own, as large ones do. That then

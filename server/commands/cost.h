@@ -88,7 +88,7 @@ enum cost_by cost_by(const struct command *row);
  * compared; 0: it may use all names. */
 uint64_t cost_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns);
 
-/* What a call with this many items costs more than its words. `made`: the filter that it makes if there is none.
+/* The cost of a call with this many items, beyond that of its words. `made`: the filter that it makes if there is none.
  * Changes `filter` as the call may do. */
 uint64_t cost_of_filter(const struct command *row, struct cost_filter *filter, size_t items,
                         const struct cost_filter *made);

@@ -36,8 +36,8 @@ struct move_options {
     bool progress; /* a line on stderr */
     bool met;      /* both servers have just answered: a failure is retried from the start */
     bool merge;    /* a Bloom filter of the target is united with the source's; goes without `replace` and `verify` */
-    struct followed
-        *followed;    /* the names of --follow (followed.h): filters are sent whatever the target has; or NULL */
+    /* the names of --follow (followed.h): filters are sent whatever the target has; or NULL */
+    struct followed *followed;
     bool marked_only; /* of these, those of the round, instead of a scan of the source for others */
 };
 

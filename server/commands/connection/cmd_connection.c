@@ -196,7 +196,7 @@ void cmd_hello(struct command_ctx *ctx)
     reply_modules(reply);
 }
 
-/* What the connection itself must forget (transaction, CLIENT REPLY) it forgets by dispatch.c. */
+/* dispatch.c resets the state of the connection itself (transaction, CLIENT REPLY). */
 void cmd_reset(struct command_ctx *ctx)
 {
     struct session *session = ctx->session;

@@ -33,6 +33,13 @@ static void teardown(void)
 
 TestSuite(bloom_keyed, .init = setup, .fini = teardown);
 
+static struct bloom_filter *keyed_chain(const struct bloom_secret *secret, uint64_t capacity, uint32_t expansion)
+{
+    const struct bloom_params params = {
+        .capacity = capacity, .error_rate = 0.001, .expansion = expansion, .key = secret ? secret->id : 0};
+    return filter_make(pool, &params, NULL);
+}
+
 static struct bloom_filter *keyed_filter(const struct bloom_secret *secret, uint8_t redisbloom)
 {
     const struct bloom_params params = {
@@ -98,13 +105,17 @@ Test(bloom_keyed, bits_are_those_of_the_16_bytes)
     }
 }
 
-Test(bloom_keyed, all_ways_to_ask_agree)
+/* The layers of the filters that get items are at least so many. */
+static void expect_agreement(uint64_t capacity, uint32_t expansion, unsigned nlayers)
 {
-    struct bloom_filter *filters[] = {keyed_filter(&secrets[0], 0), keyed_filter(NULL, 0), keyed_filter(&secrets[1], 0),
-                                      keyed_filter(&secrets[0], 0)};
+    struct bloom_filter *filters[] = {
+        keyed_chain(&secrets[0], capacity, expansion), keyed_chain(NULL, capacity, expansion),
+        keyed_chain(&secrets[1], capacity, expansion), keyed_chain(&secrets[0], capacity, expansion)};
     struct bloom_ahead ahead;
 
     add_both(filters[0], filters[1], 960, 32);
+    expect_same_bits(filters[0], filters[1]);
+    cr_assert_geq(bloom_filter_nlayers(filters[0]), nlayers);
     bloom_ahead_take(&ahead, filters[0]);
     for (unsigned i = 0; i < 2000; i++) {
         char text[64];
@@ -127,6 +138,17 @@ Test(bloom_keyed, all_ways_to_ask_agree)
     }
     for (unsigned f = 0; f < 4; f++)
         filter_free(filters[f]);
+}
+
+Test(bloom_keyed, all_ways_to_ask_agree)
+{
+    expect_agreement(300, 2, 2);
+}
+
+/* Their layers are tested in runs (bloom_run.h). */
+Test(bloom_keyed, all_ways_to_ask_agree_in_deep_chains)
+{
+    expect_agreement(20, 1, 40);
 }
 
 Test(bloom_keyed, merges_take_equal_keys_only)

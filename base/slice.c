@@ -1,6 +1,7 @@
 #include "slice.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +46,36 @@ bool slice_to_int64(struct slice arg, int64_t *value_out)
     return true;
 }
 
+/* "0.01", "100": a significand below 2^53 and a power of ten up to 10^22 are exact doubles, so one division of them
+ * rounds as strtod() does, in a tenth of its instructions (W. D. Clinger, How to Read Floating Point Numbers
+ * Accurately, 1990). False for another form or more digits. */
+static bool short_decimal(struct slice arg, double *value_out)
+{
+    static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    uint64_t significand = 0;
+    size_t point = arg.len;
+    if (FLT_EVAL_METHOD != 0 || arg.len == 0 || arg.len > 16)
+        return false;
+    for (size_t i = 0; i < arg.len; i++) {
+        if (arg.ptr[i] == '.' && point == arg.len)
+            point = i;
+        else if (arg.ptr[i] >= '0' && arg.ptr[i] <= '9')
+            significand = significand * 10 + (uint64_t)(arg.ptr[i] - '0');
+        else
+            return false;
+    }
+    size_t decimals = arg.len - point - (point < arg.len);
+    if (arg.len - (point < arg.len) == 0 || significand >> 53)
+        return false;
+    *value_out = (double)significand / powers[decimals];
+    return true;
+}
+
 bool slice_to_double(struct slice arg, double *value_out)
 {
+    if (short_decimal(arg, value_out))
+        return true;
     char text[DOUBLE_TEXT], *end;
     if (arg.len == 0 || arg.len >= sizeof(text) || strchr(" \t\n\v\f\r", arg.ptr[0]) || memchr(arg.ptr, '\0', arg.len))
         return false;

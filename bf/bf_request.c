@@ -279,7 +279,7 @@ static bool ttl_option(const struct bf_args *args, struct slice value, void *int
 static bool too_many_args(const struct bf_args *args)
 {
     size_t most = 7;
-    for (size_t i = 4; i < args->argc; i++) {
+    for (size_t i = 4; i < args->argc && args->argc > 7; i++) {
         struct slice word = bf_arg(args, i);
         most += slice_is(word, "TTL") || slice_is(word, "LAYOUT") || slice_is(word, "WINDOW") || slice_is(word, "PARTS")
                     ? 2

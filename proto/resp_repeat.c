@@ -5,8 +5,7 @@
 
 #include "resp_internal.h"
 
-#define HEAD_MIN 16 /* minimum of same(); useful commands are longer */
-#define TAIL_MIN 7  /* a length of up to three digits and its line end, and two bytes more, are in bounds at least */
+#define TAIL_MIN 7 /* a length of up to three digits and its line end, and two bytes more, are in bounds at least */
 
 static bool is_digit(char c)
 {
@@ -18,12 +17,12 @@ bool resp_repeat_note(struct resp_repeat *repeat, const struct resp_command *cmd
     if (cmd->argc < 2 || cmd->base[0] != '*')
         return false;
     const char *at = resp_arg(cmd, cmd->argc - 1).ptr, *first = cmd->base;
-    if (at - first < HEAD_MIN + 3 || at[-1] != '\n' || at[-2] != '\r')
+    if (at - first < RESP_REPEAT_MIN_HEAD + 3 || at[-1] != '\n' || at[-2] != '\r')
         return false;
     for (at -= 3; at > first && is_digit(*at); at--)
         ;
     size_t len = (size_t)(at + 1 - first);
-    if (*at != '$' || len < HEAD_MIN || len > RESP_REPEAT_MAX_HEAD)
+    if (*at != '$' || len < RESP_REPEAT_MIN_HEAD || len > RESP_REPEAT_MAX_HEAD)
         return false;
     memcpy(repeat->head, first, len);
     repeat->len = len;
@@ -39,7 +38,7 @@ static inline pair load_pair(const char *p)
     return x;
 }
 
-/* memcmp() == 0 for at least HEAD_MIN bytes; without a call and without a branch for each piece. */
+/* memcmp() == 0 for at least RESP_REPEAT_MIN_HEAD bytes; without a call and without a branch for each piece. */
 static inline bool same(const char *a, const char *b, size_t len)
 {
     pair difference = load_pair(a + len - 16) ^ load_pair(b + len - 16);

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "resp_parse.h"
 
@@ -33,6 +34,14 @@ bool resp_repeat_note(struct resp_repeat *repeat, const struct resp_command *cmd
  * request. Between requests only (resp_parser_idle()). `max_bulk` as in the parser's limits. */
 size_t resp_repeat_match(const struct resp_repeat *repeat, const char *data, size_t len, size_t max_bulk,
                          struct slice *last_out, size_t max, size_t *consumed_out);
+
+#define RESP_REPEAT_MIN_HEAD 16 /* useful commands are longer */
+
+/* False: the data begins with another request. A cheap question before resp_repeat_match(). */
+static inline bool resp_repeat_may_match(const struct resp_repeat *repeat, const char *data, size_t len)
+{
+    return len > RESP_REPEAT_MIN_HEAD && repeat->len != 0 && memcmp(repeat->head, data, RESP_REPEAT_MIN_HEAD) == 0;
+}
 
 /* Whether the parser is between two requests. */
 static inline bool resp_parser_idle(const struct resp_parser *parser)

@@ -14,12 +14,14 @@
 #include "slab.h"
 
 /* A link is an address of 48 bits, to a node if the lowest bit is set, otherwise to an entry. The 16 bits above it hold
- * a half of the bit number of the node that the link is in: a node is two words. */
+ * a part of the bit number of the node that the link is in: the byte's number in the first link, the bit's number
+ * within the byte in the second one. So a node is two words. */
 #define ADDRESS ((UINT64_C(1) << 48) - 1)
 #define IS_NODE UINT64_C(1)
 #define NO_BIT  UINT32_MAX
 
 #define AHEAD 16 /* holders whose cache lines are fetched together */
+#define PATH  64 /* links on the way to a leaf, the last ones, that an insertion remembers; a power of two */
 
 struct name_node {
     _Atomic uint64_t child[2];
@@ -49,13 +51,13 @@ static struct entry *entry_of(uint64_t link)
 
 static uint32_t node_bit(const struct name_node *node)
 {
-    return (uint32_t)(load(&node->child[0]) >> 48 | load(&node->child[1]) >> 48 << 16);
+    return (uint32_t)(load(&node->child[0]) >> 48 << 4 | load(&node->child[1]) >> 48);
 }
 
 static void node_init(struct name_node *node, uint32_t bit, uint64_t zero, uint64_t one)
 {
-    atomic_init(&node->child[0], (zero & ADDRESS) | (uint64_t)(bit & 0xffff) << 48);
-    atomic_init(&node->child[1], (one & ADDRESS) | (uint64_t)(bit >> 16) << 48);
+    atomic_init(&node->child[0], (zero & ADDRESS) | (uint64_t)(bit >> 4) << 48);
+    atomic_init(&node->child[1], (one & ADDRESS) | (uint64_t)(bit & 15) << 48);
 }
 
 /* Exchanges the address in a link. */
@@ -67,13 +69,14 @@ static void link_set(_Atomic uint64_t *link, uint64_t address)
 
 /* ---- bits of names ---- */
 
+static unsigned bit_within(struct slice name, size_t byte, unsigned within)
+{
+    return byte < name.len ? (0x100u | (unsigned char)name.ptr[byte]) >> (8 - within) & 1 : 0;
+}
+
 static unsigned name_bit(struct slice name, uint32_t bit)
 {
-    size_t byte = bit >> 4;
-    unsigned within = bit & 15;
-    if (byte >= name.len)
-        return 0;
-    return within == 0 ? 1 : (unsigned)(unsigned char)name.ptr[byte] >> (8 - within) & 1;
+    return bit_within(name, bit >> 4, bit & 15);
 }
 
 /* The first bit in which the names differ; NO_BIT if they are the same. */
@@ -93,11 +96,17 @@ static uint32_t first_difference(struct slice a, struct slice b)
 
 /* ---- going down ---- */
 
+/* The child of a node on the name's path. */
+static _Atomic uint64_t *child_for(struct name_node *node, struct slice name)
+{
+    return &node->child[bit_within(name, load(&node->child[0]) >> 48, (unsigned)(load(&node->child[1]) >> 48))];
+}
+
 /* A leaf below the link, that of the name if it is there. */
 static struct entry *descend(uint64_t link, struct slice name)
 {
     while (is_node(link))
-        link = load(&node_of(link)->child[name_bit(name, node_bit(node_of(link)))]);
+        link = load(child_for(node_of(link), name));
     return entry_of(link);
 }
 
@@ -109,7 +118,7 @@ static _Atomic uint64_t *place_of(struct name_index *index, struct slice name, u
         uint64_t link = load(at);
         if (!is_node(link) || node_bit(node_of(link)) >= bit)
             return at;
-        at = &node_of(link)->child[name_bit(name, node_bit(node_of(link)))];
+        at = child_for(node_of(link), name);
     }
 }
 
@@ -122,28 +131,104 @@ bool name_index_reserve(struct name_index *index)
     return index->spare;
 }
 
-void name_index_put(struct name_index *index, struct entry *holder)
+/* Walks down to a leaf, that of the name if it is there. Returns the link to it; the links before it are in the ring of
+ * `path`, from number 0 on, and `depth` is the number of the returned one. */
+static _Atomic uint64_t *descend_by(struct name_index *index, struct slice name, _Atomic uint64_t *path[PATH],
+                                    size_t *depth)
+{
+    _Atomic uint64_t *at = &index->root;
+    uint64_t link;
+    for (*depth = 0; is_node(link = load(at)); (*depth)++) {
+        path[*depth % PATH] = at;
+        at = child_for(node_of(link), name);
+    }
+    return at;
+}
+
+/* Puts a holder into a tree that is not empty. Returns whether the node was used: not if the name was there. */
+static bool insert(struct name_index *index, struct entry *holder, struct name_node *node)
 {
     struct slice name = entry_name(holder);
-    uint64_t leaf = (uint64_t)(uintptr_t)holder, root = load(&index->root);
-    if (root == 0) {
-        link_set(&index->root, leaf);
-        return;
-    }
-    uint32_t bit = first_difference(name, entry_name(descend(root, name)));
-    _Atomic uint64_t *at = place_of(index, name, bit);
+    uint64_t leaf = (uint64_t)(uintptr_t)holder;
+    _Atomic uint64_t *path[PATH];
+    size_t depth, known;
+    _Atomic uint64_t *at = descend_by(index, name, path, &depth);
+    uint32_t bit = first_difference(name, entry_name(entry_of(load(at))));
     if (bit == NO_BIT) {
         link_set(at, leaf);
-        return;
+        return false;
     }
-    struct name_node *node = index->spare;
-    index->spare = NULL;
+    /* The new node belongs above those with later bits: mostly a few steps back. */
+    for (known = depth < PATH ? depth : PATH; known > 0; known--) {
+        if (node_bit(node_of(load(path[(depth - 1) % PATH]))) < bit)
+            break;
+        at = path[--depth % PATH];
+    }
+    if (known == 0 && depth > 0)
+        at = place_of(index, name, bit);
     uint64_t other = load(at);
     if (name_bit(name, bit))
         node_init(node, bit, other, leaf);
     else
         node_init(node, bit, leaf, other);
     link_set(at, (uint64_t)(uintptr_t)node | IS_NODE);
+    return true;
+}
+
+/* ---- new names ----
+ *
+ * A descent waits for some ten nodes that are in no near cache, one after the other. So new names are collected, and
+ * walk down side by side: the waits of all are one. Then each is inserted along nodes that are near. */
+
+static void fetch_paths(const struct name_index *index, unsigned n)
+{
+    uint64_t links[NAME_INDEX_NEW];
+    struct slice names[NAME_INDEX_NEW];
+    for (unsigned i = 0; i < n; i++) {
+        links[i] = load(&index->root);
+        names[i] = entry_name(index->added[i].holder);
+    }
+    for (bool more = true; more;) {
+        more = false;
+        for (unsigned i = 0; i < n; i++) {
+            if (!is_node(links[i]))
+                continue;
+            links[i] = load(child_for(node_of(links[i]), names[i]));
+            __builtin_prefetch(is_node(links[i]) ? (const void *)node_of(links[i]) : (const void *)entry_of(links[i]));
+            more = true;
+        }
+    }
+}
+
+void name_index_settle(struct name_index *index)
+{
+    unsigned n = atomic_load_explicit(&index->nadded, memory_order_relaxed);
+    fetch_paths(index, n);
+    for (unsigned i = 0; i < n; i++) {
+        struct name_new *added = &index->added[i];
+        bool used = load(&index->root) != 0 && insert(index, added->holder, added->node);
+        if (load(&index->root) == 0)
+            link_set(&index->root, (uint64_t)(uintptr_t)added->holder);
+        if (!used)
+            slab_free(added->node);
+    }
+    atomic_store_explicit(&index->nadded, 0, memory_order_release);
+}
+
+void name_index_add(struct name_index *index, struct entry *holder)
+{
+    unsigned n = atomic_load_explicit(&index->nadded, memory_order_relaxed);
+    index->added[n] = (struct name_new){holder, index->spare};
+    index->spare = NULL;
+    atomic_store_explicit(&index->nadded, n + 1, memory_order_release);
+    if (n + 1 == NAME_INDEX_NEW)
+        name_index_settle(index);
+}
+
+void name_index_replace(struct name_index *index, struct entry *holder)
+{
+    name_index_settle(index);
+    (void)insert(index, holder, NULL);
 }
 
 /* ---- many at once ----
@@ -227,19 +312,17 @@ void name_index_remove(struct name_index *index, struct slice name)
 {
     _Atomic uint64_t *at = &index->root, *at_parent = NULL;
     uint64_t link;
-    unsigned side = 0;
+    name_index_settle(index);
     while (is_node(link = load(at))) {
-        struct name_node *node = node_of(link);
-        side = name_bit(name, node_bit(node));
         at_parent = at;
-        at = &node->child[side];
+        at = child_for(node_of(link), name);
     }
     if (!at_parent) {
         link_set(&index->root, 0);
         return;
     }
     struct name_node *parent = node_of(load(at_parent));
-    link_set(at_parent, load(&parent->child[!side]));
+    link_set(at_parent, load(&parent->child[at == &parent->child[0]]));
     reclaimer_defer(index->reclaimer, reclaim_node, parent, 0);
 }
 
@@ -277,6 +360,8 @@ bool name_index_build(struct name_index *index, struct name_item *items, size_t 
 
 void name_index_clear(struct name_index *index)
 {
+    for (unsigned i = atomic_exchange(&index->nadded, 0); i > 0; i--)
+        slab_free(index->added[i - 1].node);
     uint64_t root = atomic_exchange(&index->root, 0);
     if (is_node(root))
         reclaimer_defer(index->reclaimer, reclaim_tree, node_of(root), 0);
@@ -324,7 +409,7 @@ static bool subtree_of(const struct name_index *index, struct slice prefix, uint
     if (link == 0)
         return false;
     while (is_node(link) && node_bit(node_of(link)) < prefix.len << 4)
-        link = load(&node_of(link)->child[name_bit(prefix, node_bit(node_of(link)))]);
+        link = load(child_for(node_of(link), prefix));
     struct slice name =
         entry_name(descend(link, prefix)); /* one for all: they share what comes before the node's bit */
     *link_out = link;

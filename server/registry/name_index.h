@@ -16,6 +16,7 @@
 #ifndef BLOOMERY_NAME_INDEX_H
 #define BLOOMERY_NAME_INDEX_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,23 +31,43 @@ struct slab;
 
 struct name_node;
 
+#define NAME_INDEX_NEW 32
+
+struct name_new {
+    struct entry *holder;
+    struct name_node *node; /* for its place in the tree */
+};
+
 /* Zero-initialise, with `slab` and `reclaimer` set. */
 struct name_index {
     _Atomic uint64_t root; /* a link; 0: no names */
     struct name_node *spare;
     struct slab *slab;
     struct reclaimer *reclaimer;
+    _Atomic unsigned nadded;               /* names that are in the index, and not yet in the tree */
+    struct name_new added[NAME_INDEX_NEW]; /* they */
 };
 
-/* Makes sure that the next name_index_put() succeeds. False without memory. */
+/* Makes sure that the next name_index_add() succeeds. False without memory. */
 bool name_index_reserve(struct name_index *index);
 
-/* Puts the holder of a name into the index, instead of a former holder of the same name. A new name needs
- * name_index_reserve() before. */
-void name_index_put(struct name_index *index, struct entry *holder);
+/* Adds the holder of a new name, after name_index_reserve(). */
+void name_index_add(struct name_index *index, struct entry *holder);
+
+/* Puts the holder of a name that is in the index in the place of the former one. */
+void name_index_replace(struct name_index *index, struct entry *holder);
+
+/* Walks see the names that were added before the latest name_index_settle(). */
+void name_index_settle(struct name_index *index);
+
+/* Whether walks see all names. Any thread. */
+static inline bool name_index_is_settled(const struct name_index *index)
+{
+    return atomic_load_explicit(&index->nadded, memory_order_acquire) == 0;
+}
 
 /* Fills an empty index with the holders of `n` names, no two of which are the same; a million in a quarter of the time
- * of as many name_index_put(). `bits` is for its own use. False without memory, and the index is empty. */
+ * of as many name_index_add(). `bits` is for its own use. False without memory, and the index is empty. */
 struct name_item {
     uint64_t bits;
     struct entry *holder;

@@ -100,17 +100,12 @@ static bool registry_reserve(struct registry *r, uint64_t hash)
            shard_reserve(&space->shards[hash_shard(hash)], &r->env);
 }
 
-static void put_in_order(struct registry *r, uint64_t hash, struct entry *holder)
-{
-    if (!r->keyspaces.unordered)
-        name_index_put(&registry_space(r, hash_database(hash))->names, holder);
-}
-
 static void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
     registry_begin_unrecorded(r);
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
-    put_in_order(r, hash, holder);
+    if (!r->keyspaces.unordered)
+        name_index_add(&registry_space(r, hash_database(hash))->names, holder);
 }
 
 bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
@@ -125,7 +120,8 @@ void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
 {
     registry_begin_unrecorded(r);
     slot_replace(slot, hash, holder);
-    put_in_order(r, hash, holder);
+    if (!r->keyspaces.unordered)
+        name_index_replace(&registry_space(r, hash_database(hash))->names, holder);
 }
 
 /* Takes the name, that of the slot, out of the table and the index. */

@@ -142,12 +142,26 @@ static void visit_holder(void *ctx, struct entry *holder)
     walk->visit(walk->ctx, entry_name(holder), over ? NULL : entry_owner(holder));
 }
 
+/* Names that were added lately come into their order with the first walk: no change that a caller sees, so `const`. */
+static void settle(const struct registry *r, struct keyspace *space)
+{
+    struct lock *lock = (struct lock *)(uintptr_t)&r->lock;
+    if (name_index_is_settled(&space->names))
+        return;
+    lock_take(lock);
+    name_index_settle(&space->names);
+    lock_give(lock);
+}
+
 size_t registry_scan_prefix(const struct registry *r, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
 {
     struct prefix_walk walk = {r, visit, ctx};
-    const struct keyspace *space = registry_space(r, key_database(prefix));
-    return space ? name_index_walk(&space->names, prefix, after, max, visit_holder, &walk) : 0;
+    struct keyspace *space = registry_space(r, key_database(prefix));
+    if (!space)
+        return 0;
+    settle(r, space);
+    return name_index_walk(&space->names, prefix, after, max, visit_holder, &walk);
 }
 
 /* ---- all names in their order at once ---- */

@@ -339,7 +339,7 @@ size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn
                             const char *data, size_t len)
 {
     const struct window_memo *memo = &w->memos[kind];
-    if (memo->database != database)
+    if (memo->database != database || !resp_repeat_may_match(&memo->repeat, data, len))
         return 0;
     struct window_run *run = make_room(w);
     size_t used,

@@ -49,13 +49,14 @@ void cmd_bf_reserve(struct command_ctx *ctx)
 {
     struct bf_args args = bf_args_of(ctx);
     struct bf_defaults defaults = bf_defaults_of(ctx->server);
+    struct bf_call call = bf_call_of(ctx);
     struct bf_reserve reserve;
     struct errbuf error;
+    registry_prefetch(ctx->server->registry, call.name_hash);
     if (!bf_read_reserve(&args, &defaults, &reserve, &error)) {
         reply_error(ctx->reply, error.text);
         return;
     }
-    struct bf_call call = bf_call_of(ctx);
     struct entry *before = registry_find(ctx->server->registry, call.name_hash, call.name);
     bool existed = before != NULL;
     if (before && entry_is_cuckoo(before)) {

@@ -64,14 +64,20 @@ struct visit {
     struct name names[NAMES];
 };
 
-static void note(void *ctx, struct slice name, struct entry *entry)
+static void note_order(void *ctx, struct slice name, struct entry *entry)
 {
     struct visit *visit = ctx;
     cr_assert_eq(entry, registry_lookup(registry, name));
-    visit->disorder |= visit->n > 0 && compare(visit->last, name) >= 0;
+    visit->disorder |= visit->n++ > 0 && compare(visit->last, name) >= 0;
     visit->last = name;
+}
+
+static void note(void *ctx, struct slice name, struct entry *entry)
+{
+    struct visit *visit = ctx;
     visit->names[visit->n].len = name.len;
-    memcpy(visit->names[visit->n++].bytes, name.ptr, name.len);
+    memcpy(visit->names[visit->n].bytes, name.ptr, name.len);
+    note_order(ctx, name, entry);
 }
 
 /* All names with the prefix, `most` at a time. */
@@ -175,7 +181,53 @@ Test(names, are_put_in_order_at_once)
     }
 }
 
+/* New names wait for one another before they are inserted: any number of them may come between two walks. */
+Test(names, any_number_comes_between_walks)
+{
+    unsigned state = 64;
+    struct entry *entry;
+    size_t removed;
+    for (int round = 0; round < 300; round++) {
+        int n = rand_r(&state) % 100;
+        while (n-- > 0 && nthere < NAMES) {
+            struct name name = any_name(&state, MAX_LEN);
+            if (registry_create_filter(registry, of(&name), 0, small_class, &entry, NULL) == REGISTRY_OK)
+                there[nthere++] = name;
+        }
+        qsort(there, nthere, sizeof(there[0]), by_name);
+        if (rand_r(&state) % 4 == 0) {
+            cr_assert_eq(registry_clear(registry, &removed), 0);
+            cr_assert_eq(removed, nthere);
+            nthere = 0;
+        }
+        expect_visits((struct slice){"", 0}, 1 + (size_t)rand_r(&state) % 50);
+    }
+}
+
 /* ---- long paths ---- */
+
+/* The new name walks down hundreds of nodes, and differs in its first byte: its place is far above the end. */
+Test(names, a_name_that_differs_early_finds_its_place_above_a_long_path)
+{
+    static char text[300];
+    struct entry *entry;
+    struct visit *visit = calloc(1, sizeof(*visit));
+    cr_assert_not_null(visit);
+    memset(text, 'a', sizeof(text));
+    for (size_t len = 1; len < sizeof(text); len++)
+        cr_assert_eq(registry_create_filter(registry, (struct slice){text, len}, 0, small_class, &entry, NULL),
+                     REGISTRY_OK);
+    cr_assert_eq(registry_scan_prefix(registry, (struct slice){"a", 1}, NULL, SIZE_MAX, note_order, visit), 299);
+    text[0] = 'b';
+    cr_assert_eq(registry_create_filter(registry, (struct slice){text, 290}, 0, small_class, &entry, NULL),
+                 REGISTRY_OK);
+    *visit = (struct visit){0};
+    cr_assert_eq(registry_scan_prefix(registry, (struct slice){"", 0}, NULL, SIZE_MAX, note_order, visit), 300);
+    cr_assert_not(visit->disorder);
+    cr_assert_eq(visit->last.ptr[0], 'b');
+    cr_assert_eq(registry_scan_prefix(registry, (struct slice){"a", 1}, NULL, SIZE_MAX, note_order, visit), 299);
+    free(visit);
+}
 
 #define DEPTH 600
 

@@ -48,6 +48,16 @@ processors() { # the numbers of those that this script may use, one a line
     done
 }
 
+# For latencies: the server gets the first of two processors. On the other one the load generator, which is to send each request
+# when it is due, goes before everything else ("${first[@]}"), and other clients go last ("${last[@]}").
+two_processors() {
+    mapfile -t cpus < <(processors)
+    [ "${#cpus[@]}" -ge 2 ] || fail "needs two processors: one for the server, one for its clients"
+    first=(taskset -c "${cpus[1]}")
+    chrt -f 1 true 2>/dev/null && first+=(chrt -f 1)
+    last=(taskset -c "${cpus[1]}" nice -n 19)
+}
+
 machine="$(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), $(nproc) processors, $(uname -s) $(uname -r)"
 
 info() { # PORT FIELD: a number of INFO

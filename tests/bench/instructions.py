@@ -105,6 +105,18 @@ def in_the_module(build, counts):
     server.stop()
 
 
+def created(build, counts):
+    server = Server([daemon(build), *QUIET])
+    rng = random.Random(1)
+    pipelines = [[("BF.RESERVE", item(rng), "0.01", "100", "NONSCALING") for _ in range(PIPELINE)] for _ in range(FILTERS // PIPELINE)]
+    requests = [(b"".join(map(encode, each)), sum(map(lines_of_reply, each))) for each in pipelines]
+    server.start()
+    for each in requests:
+        server.admin.send_bytes(*each)
+    counts[f"daemon: BF.RESERVE of {FILTERS} filters"] = server.so_far()[0] / sum(map(len, pipelines))
+    server.stop()
+
+
 def saved_and_loaded(build, counts):
     directory = tempfile.mkdtemp(prefix="bloomery-instructions-")
     server = Server([daemon(build), *QUIET], directory)
@@ -135,7 +147,7 @@ def count_parts(build, only, expected):
     """The counts. A part that seems to need more instructions is counted in a second process, as a process has a state of its own
     (seeds of hash tables, places of its memory) that makes some per cent."""
     counts = {}
-    for part in (plain, keyed, with_a_user, with_tls, in_the_module, saved_and_loaded):
+    for part in (plain, keyed, with_a_user, with_tls, created, in_the_module, saved_and_loaded):
         if only not in part.__name__:
             continue
         first, second = {}, {}

@@ -114,7 +114,6 @@ void wait_scanned(void)
 void start(void)
 {
     const char *const args[] = {"--sstable-dir", root, NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_scanned();
 }

@@ -170,8 +170,7 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/the.conf", the_daemon.dir);
     write_file(the_daemon.file, "# mine\nuser alice on \">pass word\" ~a* +@all\nuser bob off\ntimeout 0\n");
-    daemon_start(&the_daemon, NULL);
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, NULL);
     expect(admin, "+OK", "AUTH alice %s", "pass word");
     expect(admin, "+OK", "AUTH default x");
     expect(admin, "[]", "CONFIG GET user");
@@ -260,8 +259,7 @@ DAEMON_TEST(the_daemon, acl, pipelines_are_checked)
 /* Names are those that the client gives, whatever database it has chosen. */
 DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
 {
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "ACL SETUSER bob on nopass ~b* +@all -select +select|3");
     expect(client, "+OK", "AUTH bob x");
     expect(client, "-NOPERM this user has no permissions to run the 'select' command", "SELECT 1");
@@ -318,8 +316,7 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     pthread_t threads[ASKERS];
     atomic_bool stop = false;
     atomic_ulong answers = 0;
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     for (int i = 0; i < 2; i++)
         expect(admin, "+OK", "ACL SETUSER user%d on nopass ~* &* +@all", i);
     for (int i = 0; i < ASKERS; i++) {
@@ -381,8 +378,7 @@ static int status_of(const char *credentials)
 DAEMON_TEST(the_daemon, acl, pages_are_for_users_who_may_ask_for_info)
 {
     the_daemon.with_web = true;
-    daemon_start(&the_daemon, (const char *const[]){"--requirepass", "top", NULL});
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--requirepass", "top", NULL});
     expect(admin, "+OK", "AUTH top");
     expect(admin, "+OK", "ACL SETUSER watch on >pw +info");
     expect(admin, "+OK", "ACL SETUSER crawl on >pw +@read ~*");
@@ -443,8 +439,7 @@ static long long logged_number(const redisReply *entry, const char *name)
 /* As in Redis since 7.2: an entry has its own number, and the times of the first and the last refusal in it. */
 DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
 {
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     long long before_ms = time(NULL) * 1000LL;
     (void)client_ask(client, "AUTH first x");
     (void)client_ask(client, "AUTH second x");
@@ -497,8 +492,7 @@ DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
     snprintf(path, sizeof(path), "%s/users of here.acl", the_daemon.data);
     write_file(path, "user alice on >pw +@all\n");
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, (const char *const[]){"--aclfile", "users of here.acl", NULL});
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--aclfile", "users of here.acl", NULL});
     expect(admin, "+OK", "AUTH alice pw");
     expect(admin, "+OK", "ACL SETUSER bob on nopass +ping");
     expect(admin, "+OK", "ACL SAVE");
@@ -531,8 +525,7 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
     write_file(the_daemon.file, "appendonly yes\n");
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET requirepass %b", password, len);
     redisReply *reply = redisCommand(client, "CONFIG GET requirepass");
     cr_assert(reply && reply->elements == 2 && reply->element[1]->len == len);

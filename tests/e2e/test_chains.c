@@ -117,8 +117,7 @@ DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     redisFree(client);
     daemon_stop(&daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
-    timed("a start", daemon_restart(&daemon_under_test));
-    client = client_open(daemon_under_test.port);
+    timed("a start", client = client_restart(&daemon_under_test));
     cr_assert_eq(client_number(client, "BF.CARD large"), items + 1);
     cr_assert_eq(client_number(client, "BF.CARD packed"), few);
     timed("4,000 queries", client_expect_items(client, "large", 0, all));
@@ -130,9 +129,8 @@ DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
 }
 
 /* The text names the limit; what is there continues answering. */
-DAEMON_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
+CLIENT_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     char item[32];
 
     expect(client, "+OK", "BF.RESERVE f 0.001 1 EXPANSION 1");
@@ -146,5 +144,4 @@ DAEMON_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
         cr_assert(strstr(answer, "a filter has at most 1024 layers"), "%s", answer);
     }
     expect(client, ":1", "BF.EXISTS f item-0");
-    redisFree(client);
 }

@@ -29,17 +29,14 @@ static void ask(struct wire *wire, const char *expected, const char *command)
 }
 
 /* The plainest exchange there is, through a real client library. */
-DAEMON_TEST(the_daemon, connection, answers_ping_and_echo)
+CLIENT_TEST(the_daemon, connection, answers_ping_and_echo)
 {
-    redisContext *client = client_open(the_daemon.port);
-
     expect(client, "+PONG", "PING");
     expect(client, "\"hello\"", "PING hello");
     expect(client, "\"a\\x00\\xff\\x0d\\x0a\"", "ECHO %b", "a\0\xff\r\n", (size_t)5);
     expect(client, "-ERR wrong number of arguments for 'echo' command", "ECHO");
     expect(client, "-ERR unknown command 'NOSUCH', with args beginning with: 'a' ", "NOSUCH a");
     expect(client, "+PONG", "PING");
-    redisFree(client);
 }
 
 /* HELLO changes the version of the protocol, and what a boolean looks like with it. */
@@ -63,9 +60,8 @@ DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
 }
 
 /* Replies come in the order of the commands, whatever the size of the pipeline. */
-DAEMON_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
+CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
 {
-    redisContext *client = client_open(the_daemon.port);
     enum { COMMANDS = 5000 };
 
     for (int i = 0; i < COMMANDS; i++) {
@@ -89,7 +85,6 @@ DAEMON_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
         }
         freeReplyObject(reply);
     }
-    redisFree(client);
 }
 
 /* A command cut into single bytes, each in a packet of its own. */
@@ -166,10 +161,9 @@ DAEMON_TEST(the_daemon, connection, clients_have_names_and_ids)
 }
 
 /* As in Redis. */
-DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
+CLIENT_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
 {
     static const char *const selects[] = {"SELECT 16", "SELECT -1", "SELECT x"};
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "SELECT 5");
     expect(client, ":1", "BF.ADD f a");
     for (size_t s = 0; s < sizeof(selects) / sizeof(selects[0]); s++) {
@@ -178,13 +172,11 @@ DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
     }
     expect(client, "+RESET", "RESET");
     expect(client, ":0", "EXISTS f");
-    redisFree(client);
 }
 
 /* Who takes it for Redis is told what it is; libraries compare the beginning. */
-DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
+CLIENT_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
 {
-    redisContext *client = client_open(the_daemon.port);
 #define WHY "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS queries one; it has no GET, no SET and no Lua)"
     expect(client, "-ERR unknown command 'GET', with args beginning with: 'x' " WHY, "GET x");
     expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
@@ -203,7 +195,6 @@ DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_
            "bf.add explains one)",
            "BF.HELP");
     expect(client, "-ERR unknown command 'BF.', with args beginning with: ", "BF.");
-    redisFree(client);
 }
 
 /* More connections than threads or batches: all are served, and all are gone afterwards. */
@@ -259,8 +250,7 @@ DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
     redisContext *client;
 
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, "-NOAUTH Authentication required.", "PING");
     expect(client, "-NOAUTH Authentication required.", "BF.ADD f x");
     expect(client, "-WRONGPASS invalid username-password pair or user is disabled.", "AUTH wrong");
@@ -323,8 +313,7 @@ DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
     struct wire wire;
 
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     expect(client, "+OK", "AUTH sesame");
     redisReply *rows = redisCommand(client, "COMMAND");
     cr_assert(rows && rows->type == REDIS_REPLY_ARRAY);
@@ -337,10 +326,9 @@ DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
 
 /* What is kept of a command that has not come as a whole is bounded; other clients notice nothing of one that goes
  * beyond. */
-DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
+CLIENT_TEST(the_daemon, connection, the_query_buffer_is_bounded)
 {
     enum { MB = 1024 * 1024 };
-    redisContext *client = client_open(the_daemon.port);
     char *item = malloc(2 * MB);
     struct wire wire;
 
@@ -357,7 +345,6 @@ DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
     expect(client, ":1", "BF.ADD f %b", item, (size_t)MB / 2);
     expect(client, ":1", "BF.EXISTS f %b", item, (size_t)MB / 2);
     free(item);
-    redisFree(client);
 }
 
 /* An address of this machine that is not the loopback's; false if it has none. */
@@ -399,8 +386,7 @@ DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
     if (!own_address(address))
         cr_skip_test("this machine has no address but the loopback's");
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    redisContext *local = client_open(the_daemon.port);
+    redisContext *local = client_start(&the_daemon, args);
     expect(local, ":1", "BF.ADD f x");
     cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0, "%s",
               ask_from(address, "BF.EXISTS f x"));
@@ -433,9 +419,8 @@ static int timer_of(int daemon_port, int client_port)
 }
 
 /* The kernel probes whether a silent peer still lives, unless it is told not to. */
-DAEMON_TEST(the_daemon, connection, silent_peers_are_probed)
+CLIENT_TEST(the_daemon, connection, silent_peers_are_probed)
 {
-    redisContext *client = client_open(the_daemon.port);
     struct sockaddr_in own;
     socklen_t len = sizeof(own);
 
@@ -453,7 +438,6 @@ DAEMON_TEST(the_daemon, connection, silent_peers_are_probed)
         redisFree(other);
         expect(client, "+OK", "CONFIG SET tcp-keepalive 0");
     }
-    redisFree(client);
 }
 
 /* SHUTDOWN ends the process in good order. */

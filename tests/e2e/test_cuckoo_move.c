@@ -149,8 +149,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
     /* And after the target's restart. */
     redisFree(to);
     daemon_kill(&target);
-    daemon_restart(&target);
-    to = client_open(target.port);
+    to = client_restart(&target);
     static const char *const asks[] = {"EXISTS", "MEXISTS", "COUNT", "ADD", "ADDNX", "DEL"};
     for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
         cr_assert(strstr(client_ask(to, "CF.%s rate-12 x", asks[i]), "of this filter is missing"), "%s", asks[i]);
@@ -200,8 +199,7 @@ PAIR_TEST(cuckoo_move, chunks_serve_where_a_dump_is_not_allowed)
     expect(to, ":3", "DBSIZE");
     redisFree(to);
     daemon_kill(&target);
-    daemon_restart(&target);
-    to = client_open(target.port);
+    to = client_restart(&target);
     expect_same("rate");
     expect(to, "+OK", "ACL SETUSER default +@all");
 }

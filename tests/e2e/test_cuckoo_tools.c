@@ -35,8 +35,7 @@ static void add_items(redisContext *client, const char *name, int n)
 static redisContext *make_filters(void)
 {
     the_daemon.with_web = true;
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CF.RESERVE cf-small 1000");
     add_items(client, "cf-small", 300);
     expect(client, "+OK", "CF.RESERVE cf-several 1000 EXPANSION 2");
@@ -122,8 +121,7 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
     daemon_damage_layer(&the_daemon, "cf-small", 100);
     TOOL(1, "damaged: filter 'cf-small'", "check '%s'", the_daemon.data);
     daemon_damage_layer(&the_daemon, "cf-small", 100); /* the same bit again */
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     cr_expect_eq(client_info(client, "bf", "bf_items"), 4949);
     redisFree(client);
 }

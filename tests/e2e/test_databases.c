@@ -39,9 +39,8 @@ static const char *keyspace(redisContext *client)
         cr_assert_str_eq(seen, expected, "'%s' instead of '%s'", seen, expected); \
     } while (0)
 
-DAEMON_TEST(the_daemon, databases, each_has_names_of_its_own)
+CLIENT_TEST(the_daemon, databases, each_has_names_of_its_own)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 0, ":1", "BF.ADD f zero");
     expect_in(client, 5, ":1", "BF.ADD f five");
     expect_in(client, 5, "[:0,:1]", "BF.MEXISTS f zero five");
@@ -64,7 +63,6 @@ DAEMON_TEST(the_daemon, databases, each_has_names_of_its_own)
     cr_assert_not_null(strstr(client_ask(client, "CLIENT LIST"), " db=5 "));
     expect(client, "\"raw\"", "OBJECT ENCODING united");
     cr_assert_gt(client_number(client, "MEMORY USAGE united"), 0);
-    redisFree(client);
 }
 
 /* The window's runs, whose heads are the same in two databases. */
@@ -130,10 +128,9 @@ DAEMON_TEST(the_daemon, databases, names_that_look_like_keys_are_names)
     redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
+CLIENT_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
 {
     static char name[65536];
-    redisContext *client = client_open(the_daemon.port);
     memset(name, 'n', sizeof(name));
     expect(client, ":1", "BF.ADD %b x", name, (size_t)65535);
     expect(client, "-ERR the name has 65535 bytes; at most 65529 are allowed in a database other than 0", "MOVE %b 1",
@@ -144,7 +141,6 @@ DAEMON_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
            name, (size_t)65530);
     expect(client, ":1", "MOVE %b 2", name, (size_t)65529);
     expect(client, "-ERR source and destination objects are the same", "MOVE %b 1", name, (size_t)10);
-    redisFree(client);
 }
 
 /* ---- SWAPDB ---- */
@@ -232,10 +228,9 @@ DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_
 }
 
 /* Names of a client's number mean other filters afterwards. */
-DAEMON_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
+CLIENT_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
 {
     struct wire wire;
-    redisContext *client = client_open(the_daemon.port);
     wire_open(&wire, the_daemon.port);
     cr_assert_not_null(strstr(wire_ask(&wire, "HELLO 3"), "proto"));
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
@@ -245,7 +240,6 @@ DAEMON_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answ
     expect_text(&wire, ">[\"invalidate\",nil]");
     expect_ask(&wire, "BF.EXISTS f x", "#t");
     wire_close(&wire);
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, databases, transactions_go_through_several)
@@ -457,8 +451,7 @@ DAEMON_TEST(the_daemon, databases, the_tool_knows_them)
     TOOL(1, "the filter 'f' already exists", "import '%s' f '%s/out/na-0-big-Filter.db' --db 6", the_daemon.data,
          the_daemon.dir);
     TOOL(0, "", "check '%s'", the_daemon.data);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect_keyspace(client, "0:1 6:1 7:1");
     expect_in(client, 7, "[:1,:0]", "BF.MEXISTS f one zero");
     redisFree(client);
@@ -466,10 +459,9 @@ DAEMON_TEST(the_daemon, databases, the_tool_knows_them)
 
 /* ---- what is told ---- */
 
-DAEMON_TEST(the_daemon, databases, events_and_monitors_name_them)
+CLIENT_TEST(the_daemon, databases, events_and_monitors_name_them)
 {
     struct wire sub, monitor;
-    redisContext *client = client_open(the_daemon.port);
     wire_open(&sub, the_daemon.port);
     wire_open(&monitor, the_daemon.port);
     expect(client, "+OK", "CONFIG SET notify-keyspace-events KA");
@@ -490,5 +482,4 @@ DAEMON_TEST(the_daemon, databases, events_and_monitors_name_them)
     cr_assert_not_null(strstr(line, " [6 127.0.0.1:"), "%s", line);
     wire_close(&monitor);
     wire_close(&sub);
-    redisFree(client);
 }

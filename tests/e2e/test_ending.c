@@ -30,8 +30,7 @@ TestSuite(ending, .fini = discard, .timeout = 300);
 static void begin(const char *const *args)
 {
     disk_attach();
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     client_add_items(client, "f", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "f", 10, 20);
@@ -61,8 +60,7 @@ static void expect_said(const char *text)
 static void expect_after_restart(int items)
 {
     disk_mend();
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     client_expect_items(client, "f", 0, items);
     expect(client, items == 20 ? ":20" : ":10", "BF.CARD f");
     redisFree(client);
@@ -274,8 +272,7 @@ static void end_on_a_full_file_system(const char *const *args, bool lost, const 
 
     if (!mount_small())
         return;
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     client_add_items(client, "f", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "f", 10, 20);
@@ -284,8 +281,7 @@ static void end_on_a_full_file_system(const char *const *args, bool lost, const 
     expect_said(says);
     snprintf(path, sizeof(path), "%s/ballast", mounted);
     cr_assert_eq(unlink(path), 0);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     client_expect_items(client, "f", 0, items);
     redisFree(client);
     daemon_stop(&the_daemon);

@@ -139,22 +139,20 @@ DAEMON_TEST(the_daemon, expiry, replies_are_those_of_redis)
 }
 
 /* What was set is what is asked for, in all units. */
-DAEMON_TEST(the_daemon, expiry, times_agree)
+CLIENT_TEST(the_daemon, expiry, times_agree)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD k x");
+    expect(client, ":1", "BF.ADD k x");
     long long before = now_ms();
-    expect(c, ":1", "EXPIRE k 1000");
+    expect(client, ":1", "EXPIRE k 1000");
     long long after = now_ms();
-    long long at = client_number(c, "PEXPIRETIME k");
+    long long at = client_number(client, "PEXPIRETIME k");
     cr_expect(at >= before + 1000000 && at <= after + 1000000, "%lld", at);
-    cr_expect_eq(client_number(c, "EXPIRETIME k"), (at + 500) / 1000);
-    long long ttl = client_number(c, "PTTL k");
+    cr_expect_eq(client_number(client, "EXPIRETIME k"), (at + 500) / 1000);
+    long long ttl = client_number(client, "PTTL k");
     cr_expect(ttl <= 1000000 && ttl >= at - now_ms(), "%lld", ttl);
-    cr_expect_leq(client_number(c, "TTL k"), 1000);
-    expect(c, ":0", "BF.ADD k x"); /* use does not change it */
-    cr_expect_eq(client_number(c, "PEXPIRETIME k"), at);
-    redisFree(c);
+    cr_expect_leq(client_number(client, "TTL k"), 1000);
+    expect(client, ":0", "BF.ADD k x"); /* use does not change it */
+    cr_expect_eq(client_number(client, "PEXPIRETIME k"), at);
 }
 
 /* ---- vanishing ---- */
@@ -165,23 +163,21 @@ static void wait_gone(redisContext *c, const char *name)
 }
 
 /* At its millisecond by the clock of TIME a filter is gone, not a tick of the kernel later. */
-DAEMON_TEST(the_daemon, expiry, gone_at_its_millisecond)
+CLIENT_TEST(the_daemon, expiry, gone_at_its_millisecond)
 {
-    redisContext *c = client_open(the_daemon.port);
     for (int i = 0; i < 100; i++) {
-        expect(c, ":1", "BF.ADD k x");
+        expect(client, ":1", "BF.ADD k x");
         long long at = now_ms() + 5 + i % 11, seconds, micros, exists = 1;
-        expect(c, ":1", "PEXPIREAT k %lld", at);
+        expect(client, ":1", "PEXPIREAT k %lld", at);
         while (exists) {
-            redisAppendCommand(c, "TIME");
-            redisAppendCommand(c, "EXISTS k");
-            cr_assert_eq(sscanf(client_reply(c), "[\"%lld\",\"%lld\"]", &seconds, &micros), 2);
-            cr_assert_eq(sscanf(client_reply(c), ":%lld", &exists), 1);
+            redisAppendCommand(client, "TIME");
+            redisAppendCommand(client, "EXISTS k");
+            cr_assert_eq(sscanf(client_reply(client), "[\"%lld\",\"%lld\"]", &seconds, &micros), 2);
+            cr_assert_eq(sscanf(client_reply(client), ":%lld", &exists), 1);
             cr_assert(!exists || seconds * 1000 + micros / 1000 < at, "round %d: %lld us late", i,
                       seconds * 1000000 + micros - at * 1000);
         }
     }
-    redisFree(c);
 }
 
 /* An expired filter is gone from every answer at once, on all threads, and its memory soon. */
@@ -227,45 +223,41 @@ static long long keyspace_number(redisContext *c, const char *text)
 }
 
 /* Nobody asks for it, and still its memory is given back; INFO counts what has expired and what will. */
-DAEMON_TEST(the_daemon, expiry, memory_comes_back_unasked)
+CLIENT_TEST(the_daemon, expiry, memory_comes_back_unasked)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD small x");
-    long long bytes = client_info(c, "bf", "bf_bytes");
-    expect(c, "+OK", "BF.RESERVE big 0.001 10000000");
-    expect(c, ":1", "BF.ADD big x");
-    cr_expect_gt(client_info(c, "bf", "bf_bytes"), bytes + 10000000);
-    expect(c, ":1", "EXPIRE small 1000");
-    expect(c, ":1", "PEXPIRE big 100000");
-    cr_expect_eq(keyspace_number(c, ",expires="), 2);
-    long long avg = keyspace_number(c, ",avg_ttl=");
+    expect(client, ":1", "BF.ADD small x");
+    long long bytes = client_info(client, "bf", "bf_bytes");
+    expect(client, "+OK", "BF.RESERVE big 0.001 10000000");
+    expect(client, ":1", "BF.ADD big x");
+    cr_expect_gt(client_info(client, "bf", "bf_bytes"), bytes + 10000000);
+    expect(client, ":1", "EXPIRE small 1000");
+    expect(client, ":1", "PEXPIRE big 100000");
+    cr_expect_eq(keyspace_number(client, ",expires="), 2);
+    long long avg = keyspace_number(client, ",avg_ttl=");
     cr_expect(avg > 400000 && avg <= 550000, "%lld", avg);
-    expect(c, ":1", "PEXPIRE big 1");
-    wait_until(client_info(c, "bf", "bf_bytes") <= bytes);
-    cr_expect_eq(client_info(c, "stats", "expired_keys"), 1);
-    cr_expect_eq(keyspace_number(c, "db0:keys="), 1);
-    cr_expect_eq(keyspace_number(c, ",expires="), 1);
-    expect(c, "+OK", "CONFIG RESETSTAT");
-    cr_expect_eq(client_info(c, "stats", "expired_keys"), 0);
-    redisFree(c);
+    expect(client, ":1", "PEXPIRE big 1");
+    wait_until(client_info(client, "bf", "bf_bytes") <= bytes);
+    cr_expect_eq(client_info(client, "stats", "expired_keys"), 1);
+    cr_expect_eq(keyspace_number(client, "db0:keys="), 1);
+    cr_expect_eq(keyspace_number(client, ",expires="), 1);
+    expect(client, "+OK", "CONFIG RESETSTAT");
+    cr_expect_eq(client_info(client, "stats", "expired_keys"), 0);
 }
 
 /* RENAME takes the time along, a filter that is replaced loses its, as in Redis. */
-DAEMON_TEST(the_daemon, expiry, renames)
+CLIENT_TEST(the_daemon, expiry, renames)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD a x");
-    expect(c, ":1", "PEXPIREAT a 33177117420123");
-    expect(c, "+OK", "RENAME a b");
-    expect(c, ":33177117420123", "PEXPIRETIME b");
-    expect(c, "+OK", "RENAME b b");
-    expect(c, ":33177117420123", "PEXPIRETIME b");
-    expect(c, ":1", "BF.ADD a y");
-    expect(c, ":0", "RENAMENX a b");
-    expect(c, "+OK", "RENAME a b");
-    expect(c, ":-1", "TTL b");
-    expect(c, "[:1,:0]", "BF.MEXISTS b y x");
-    redisFree(c);
+    expect(client, ":1", "BF.ADD a x");
+    expect(client, ":1", "PEXPIREAT a 33177117420123");
+    expect(client, "+OK", "RENAME a b");
+    expect(client, ":33177117420123", "PEXPIRETIME b");
+    expect(client, "+OK", "RENAME b b");
+    expect(client, ":33177117420123", "PEXPIRETIME b");
+    expect(client, ":1", "BF.ADD a y");
+    expect(client, ":0", "RENAMENX a b");
+    expect(client, "+OK", "RENAME a b");
+    expect(client, ":-1", "TTL b");
+    expect(client, "[:1,:0]", "BF.MEXISTS b y x");
 }
 
 /* ---- restarts ---- */
@@ -315,8 +307,7 @@ DAEMON_TEST(the_daemon, expiry, restart)
     cr_assert(filter_files_exist("short"));
     while (now_ms() <= at)
         usleep(10000);
-    daemon_restart(&the_daemon);
-    c = client_open(the_daemon.port);
+    c = client_restart(&the_daemon);
     expect(c, ":-1", "TTL never");
     expect(c, ":33177117420125", "PEXPIRETIME far");
     expect(c, ":33177117420124", "PEXPIRETIME other");
@@ -336,8 +327,7 @@ DAEMON_TEST(the_daemon, expiry, restart)
     cr_expect(filter_files_exist("short"), "those of the new one");
     cr_expect_not(filter_files_exist("far"));
     daemon_kill(&the_daemon);
-    daemon_restart(&the_daemon);
-    c = client_open(the_daemon.port);
+    c = client_restart(&the_daemon);
     expect(c, ":0", "EXISTS far");
     expect(c, ":-1", "TTL short");
     expect(c, "[:1,:0]", "BF.MEXISTS short y x");
@@ -375,8 +365,7 @@ DAEMON_TEST(the_daemon, expiry, restart_without_a_save)
     while (now_ms() <= at)
         usleep(10000);
     for (int i = 0; i < 2; i++) {
-        daemon_restart(&the_daemon);
-        c = client_open(the_daemon.port);
+        c = client_restart(&the_daemon);
         expect(c, ":33177117420123", "PEXPIRETIME set");
         expect(c, ":33177117420124", "PEXPIRETIME changed");
         expect(c, ":-1", "TTL removed");

@@ -178,8 +178,7 @@ DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
     static struct info info;
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     work(client);
     info_get(&info, client, "INFO everything");
     cr_assert_eq(info.nsections, sizeof(sections) / sizeof(sections[0]));
@@ -230,8 +229,7 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     static struct info info;
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     work(client);
     wait_until(client_info(client, "clients", "connected_clients") == 1); /* the start had looked with another one */
     info_get(&info, client, "INFO everything");
@@ -274,8 +272,7 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
     static struct info info;
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     info_get(&info, client, "INFO");
     cr_expect_eq(info.nsections, 12);
     cr_expect_null(info_value(&info, "cmdstat_info"));
@@ -337,8 +334,7 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
     redisContext *client, *other;
     char text[64];
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     other = client_open(the_daemon.port);
     for (int round = 0; round < 2; round++) {
         expect(client, "+OK", "CONFIG RESETSTAT");
@@ -411,8 +407,7 @@ DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
     size_t missing = 0;
 
     cr_assert_not_null(document);
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     work(client);
     info_get(&info, client, "INFO everything");
     FILE *list = fopen(BLOOMERY_GOLDEN_DIR "/info/redis-8.0.fields", "r");
@@ -456,8 +451,7 @@ static double info_double(redisContext *client, const char *field)
 /* What the event loops do is counted: iterations, their time, and of it that of commands. */
 DAEMON_TEST(the_daemon, info, event_loops_are_counted)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     double cycles = info_double(client, "eventloop_cycles"), worked = info_double(client, "eventloop_duration_sum");
     double commands = info_double(client, "eventloop_duration_cmd_sum");
     for (int i = 0; i < 1000; i++)

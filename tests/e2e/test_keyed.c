@@ -21,8 +21,7 @@ static void begin(void)
 {
     static const char *const args[] = {"--appendonly", "yes", NULL};
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
 }
 
 static void discard(void)
@@ -63,8 +62,7 @@ static void start_engine(void)
     static const char *const args[] = {"--loadmodule", MODULE_PATH, NULL};
 
     engine.engine = true;
-    daemon_start(&engine, args);
-    in_engine = client_open(engine.port);
+    in_engine = client_start(&engine, args);
     key_file(path);
     expect(in_engine, "+OK", "CONFIG SET bloomery.bf-key-file %s", path);
 }
@@ -341,8 +339,7 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
     snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
     cr_assert_eq(rename(path, away), 0);
     redisFree(client);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     static const char *const names[] = {"a", "w", "r"};
     for (size_t i = 0; i < 3; i++) {
         expect(client, error, "BF.EXISTS %s item:0", names[i]);
@@ -421,8 +418,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
     cr_assert_eq(rename(path, away), 0);
     redisFree(client);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, ":1", "COPY a copy");
     redisReply *dump = redisCommand(client, "DUMP a");
     cr_assert(dump && dump->type == REDIS_REPLY_STRING);
@@ -520,8 +516,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     snprintf(file, sizeof(file), "out/na-0-big-Filter.db.keyed-%s", id);
     expect_no_plain_use(file, id);
     TOOL(0, "imported", "bloomery import data imported %s", the_daemon.dir, file);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     cr_assert(strstr(client_ask(client, "BF.EXISTS imported 17"), id));
     snprintf(url, sizeof(url), "redis://127.0.0.1:%d", the_daemon.port);
     TOOL(0, "about", "bloomery load %s again %s", the_daemon.dir, url, file);

@@ -294,8 +294,7 @@ static void kill_starts(unsigned count, uint64_t round)
             daemon_launch(&daemon_under_test);
             power_await(&power);
         } else {
-            daemon_restart(&daemon_under_test);
-            client = client_open(daemon_under_test.port);
+            client = client_restart(&daemon_under_test);
             expect(client, "+Background saving started", "BGSAVE");
         }
         usleep(pause);

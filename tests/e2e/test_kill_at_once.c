@@ -173,8 +173,7 @@ Test(kill_at_once, starts_that_are_killed_lose_and_repeat_nothing)
         usleep((useconds_t)(i * 2500 * (DAEMON_SANITIZED ? 10 : 1)));
         daemon_kill(&the_daemon);
     }
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, ":100", "BF.CARD f");
     for (int i = 0; i < 100; i++)
         expect(client, ":1", "BF.EXISTS f item:%d", i);

@@ -36,8 +36,7 @@ TestSuite(log_daemon, .fini = stop, .timeout = 1000);
 /* Everything that can happen to a filter, then kill -9. */
 DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, "+OK", "BF.RESERVE made 0.001 10 EXPANSION 4");
     for (int i = 0; i < 200; i++)
         client_ask(client, "BF.ADD made item:%d", i);
@@ -90,8 +89,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
 /* Ids are not used twice, or adds to a filter that was deleted would come back in another one. */
 DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_in_the_next)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 100; i++)
         client_ask(client, "BF.ADD f old:%d", i);
     expect(client, ":1", "DEL f");
@@ -268,8 +266,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
     redisContext *waiting[WAITING];
     redisReply *reply = NULL;
     disk_attach();
-    daemon_start(&daemon_under_test, NULL);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f before");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     atomic_store(&disk->hold_syncs, 1);
@@ -303,8 +300,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
 DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_that_fails_lacks)
 {
     disk_attach();
-    daemon_start(&daemon_under_test, NULL);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f before");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     atomic_store(&disk->write_error, ENOSPC);
@@ -316,8 +312,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_tha
     cr_assert(strstr(daemon_output(&daemon_under_test), "the file of pending records has the missing changes"), "%s",
               daemon_output(&daemon_under_test));
     disk_mend();
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
     redisFree(client);
 }
@@ -327,8 +322,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
 {
     enum { NAME = 60000, BATCH = 200 };
     disk_attach();
-    daemon_start(&daemon_under_test, NULL);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, NULL);
     char *names[2];
     for (int i = 0; i < 2; i++) {
         names[i] = malloc(NAME + 1);
@@ -425,8 +419,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
 DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_writes)
 {
     const char *const args[] = {"--appendonly", "no", "--save", "3600 1000000", NULL};
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     expect(client, ":1", "BF.ADD f x");
     daemon_block_saves(&daemon_under_test);
     cr_assert(strncmp(client_ask(client, "SAVE"), "-ERR", 4) == 0);
@@ -448,8 +441,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
 /* A data directory with a log of 50 frames, killed. */
 static void make_log(void)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 50; i++)
         expect(client, ":1", "BF.ADD f item:%d", i);
     redisFree(client);
@@ -479,15 +471,13 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
                   strstr(output, "--aof-load-damaged"),
               "%s", output);
     /* Whoever accepts the loss loses what cannot be read and nothing else, and need accept it only once. */
-    daemon_start(&daemon_under_test, lossy);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, lossy);
     expect(client, ":49", "BF.CARD f");
     redisFree(client);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
     daemon_kill(&daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
-    daemon_start(&daemon_under_test, always);
-    client = client_open(PORT);
+    client = client_start(&daemon_under_test, always);
     expect(client, ":49", "BF.CARD f");
     redisFree(client);
 }

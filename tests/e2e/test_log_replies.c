@@ -131,8 +131,7 @@ Test(log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iterat
     const char *const args[] = {
         "--threads", "1", "--appendfsync", "always", "--reply-buffer-high-water", "16mb", "--unixsocket",
         path.text,   NULL};
-    daemon_start(&the_daemon, args);
-    redisContext *other = client_open(the_daemon.port);
+    redisContext *other = client_start(&the_daemon, args);
     expect(other, ":1", "BF.ADD f old");
     for (int i = 0; i < CROWD; i++)
         wire_open(&crowd[i], the_daemon.port);

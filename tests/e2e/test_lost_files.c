@@ -32,8 +32,7 @@ static void begin(const char *appendonly, const char *appendfsync)
 {
     const char *const args[] = {"--appendonly", appendonly, "--appendfsync", appendfsync, "--threads", "2", NULL};
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, "+OK", "BF.RESERVE alone 0.001 60000");
     client_add_items(client, "alone", 0, 200);
     client_add_items(client, "packed", 0, 20);
@@ -187,8 +186,7 @@ static void lose_saved_log(const char *command, bool kills)
 {
     const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "2", "--save", "", NULL};
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     client_add_items(client, "packed", 0, 20);
     expect(client, "+OK", "SAVE");
     shell(command);

@@ -332,8 +332,7 @@ static void tls_start(void)
     tls_make_files(target.dir);
     target.with_tls = true;
     daemon_start(&target, NULL);
-    daemon_start(&source, (const char *const[]){"--tls-cluster", "yes", NULL});
-    from = client_open(source.port);
+    from = client_start(&source, (const char *const[]){"--tls-cluster", "yes", NULL});
     to = client_open(target.port);
     expect(from, ":1", "BF.ADD f a");
 }

@@ -68,8 +68,7 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
     redisFree(client);
     free(info);
     daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     client_expect_items(client, "scaled", 0, 20000);
     redisFree(client);
 }
@@ -96,9 +95,8 @@ DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
 }
 
 /* BGSAVE works beside everything else and LASTSAVE and INFO tell of it. */
-DAEMON_TEST(daemon_under_test, persistence, bgsave)
+CLIENT_TEST(daemon_under_test, persistence, bgsave)
 {
-    redisContext *client = client_open(PORT);
     client_add_items(client, "f", 0, 1000);
     expect(client, "+OK", "BF.RESERVE empty 0.01 100");
     long long before = client_number(client, "LASTSAVE");
@@ -111,7 +109,6 @@ DAEMON_TEST(daemon_under_test, persistence, bgsave)
     expect(client, "+OK", "BF.CLEAR empty"); /* this is no change */
     info = client_ask(client, "INFO persistence");
     cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
-    redisFree(client);
 }
 
 /* A `save` rule saves by itself; the rules can be changed at run time. */
@@ -134,8 +131,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
     for (int how = 0; how < 4; how++) {
         char filter[16];
         sprintf(filter, "f%d", how);
-        daemon_start(&daemon_under_test, args);
-        redisContext *client = client_open(PORT);
+        redisContext *client = client_start(&daemon_under_test, args);
         client_add_items(client, filter, 0, 100);
         if (how == 0) {
             daemon_stop(&daemon_under_test);
@@ -149,8 +145,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
         }
         redisFree(client);
     }
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     for (int how = 0; how < 3; how++) {
         char filter[16];
         sprintf(filter, "f%d", how);
@@ -206,8 +201,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     daemon_stop(&daemon_under_test);
     for (size_t i = 0; i < ENDERS; i++)
         pthread_join(threads[i], NULL);
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     for (int i = 0; i < ENDERS; i++) {
         char filter[16];
         sprintf(filter, "end:%d", i);
@@ -233,8 +227,7 @@ DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
     redisFree(client);
     daemon_wait(&daemon_under_test);
     daemon_unblock_saves(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     client_expect_items(client, "f", 0, 10);
     expect(client, ":10", "BF.CARD f");
     redisFree(client);
@@ -320,8 +313,7 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_som
     cr_expect_neq(redisGetReply(client, (void **)&reply), REDIS_OK, "the connection ends with the daemon");
     redisFree(client);
     daemon_wait(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     expect(client, ":1", "BF.EXISTS large y");
     redisFree(client);
 }

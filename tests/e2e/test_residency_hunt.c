@@ -436,14 +436,12 @@ static void play(bool maybe)
         hunt.hunters[c].number = c;
         rng_init(&hunt.hunters[c].rng, seed + c);
     }
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     make_filters(client);
     for (uint64_t round = 0; round < rounds; round++) {
         redisFree(client);
         run_and_kill();
-        daemon_restart(&the_daemon);
-        client = client_open(the_daemon.port);
+        client = client_restart(&the_daemon);
         check_filters(client);
     }
     unsigned refused = 0;

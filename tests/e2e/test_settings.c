@@ -247,8 +247,7 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
 {
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     expect(client, "[\"maxmemory\",\"0\"]", "CONFIG GET maxmemory");
     expect(client, "[\"maxmemory-policy\",\"noeviction\"]", "CONFIG GET MAX*policy");
     expect(client, "[]", "CONFIG GET nosuch");
@@ -270,8 +269,7 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
 DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
 {
     static const char *const names[] = {"client-output-buffer-limit", "save", "notify-keyspace-events"};
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     char *text = malloc(65537 + 16), expected[160];
     for (size_t i = 0; text && i < sizeof(names) / sizeof(names[0]); i++) {
         for (size_t at = 0; at <= 65536; at += 13)
@@ -295,8 +293,7 @@ DAEMON_TEST(the_daemon, settings, filter_defaults_apply_to_new_filters)
     const char *const args[] = {"--bf-initial-size", "1000", "--bf-expansion-factor", "0", NULL};
     redisContext *client;
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, ":1", "BF.ADD f x");
     expect(client, "[:1000]", "BF.INFO f CAPACITY");
     expect(client, "[nil]", "BF.INFO f EXPANSION");
@@ -313,8 +310,7 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
 {
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     expect(client, ":1", "BF.ADD f x");
     expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 1kb");
     cr_assert_eq(client_ask(client, "BF.RESERVE g 0.001 100000")[0], '-');
@@ -513,8 +509,7 @@ DAEMON_TEST(the_daemon, settings, the_log_level_can_be_changed)
 {
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET loglevel warning");
     expect(client, "[\"loglevel\",\"warning\"]", "CONFIG GET loglevel");
     redisFree(client);

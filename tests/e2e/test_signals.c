@@ -41,8 +41,7 @@ TestSuite(signals, .init = begin, .fini = discard, .timeout = 1000);
 /* Some filters in a save, and some more in the log. */
 static void fill(const char *const *args)
 {
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     for (int i = 0; i < 200; i++)
         expect(client, ":1", "BF.ADD f%d saved", i);
     expect(client, "+OK", "SAVE");

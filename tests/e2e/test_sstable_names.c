@@ -137,8 +137,7 @@ Test(sstable_names, of_several_files_follow_from_their_paths)
     write_sstable("b/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
     snprintf(dirs, sizeof(dirs), "%s/a/:%s/b:%s/none", root, root, root);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_scanned();
     expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
     expect(client, ":1", "BF.EXISTS ks.t/1 k");

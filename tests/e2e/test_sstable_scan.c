@@ -41,8 +41,7 @@ static void start_and_hold(void)
     snprintf(dirs, sizeof(dirs), "%s/data:%s/held", root, root);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
     the_daemon.with_web = true;
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_for("[\"ks.t/1\"]", "KEYS *");
 }
 

@@ -122,8 +122,7 @@ static void start_with_two_roots(void)
     snprintf(lost, sizeof(lost), "%s/b", root);
     snprintf(dirs, sizeof(dirs), "%s/a:%s", root, lost);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_scanned();
     expect_find("[\"asked\",:2,\"found\",[[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
     expect_unreachable(0);

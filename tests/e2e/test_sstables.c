@@ -187,8 +187,7 @@ Test(sstables, writes_are_refused)
     daemon_stop(&the_daemon);
     const char *const without[] = {"--sstable-dir", "", NULL};
     redisFree(client);
-    daemon_start(&the_daemon, without);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, without);
     expect(client, "[]", "KEYS *");
     daemon_deinit(&the_daemon);
 }

@@ -132,8 +132,7 @@ Test(supervisor, a_failed_end_is_not_announced)
 
     listen_abstract();
     watch(WATCHDOG_MS);
-    daemon_start(&the_daemon, no_log);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, no_log);
     expect(client, ":1", "BF.ADD f x");
     daemon_block_saves(&the_daemon);
     const char *reply = client_ask(client, "SHUTDOWN SAVE");

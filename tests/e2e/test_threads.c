@@ -37,8 +37,7 @@ static unsigned threads_named(const char *prefix)
 
 DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     cr_expect_eq(threads_named("pool"), 16);
     cr_expect_eq(threads_named("worker"), 2);
     expect(client, "+OK", "SAVE"); /* in the pool */
@@ -103,8 +102,7 @@ DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
 {
     if (DAEMON_SANITIZED) /* without AVX-512 each read is noted in ThreadSanitizer's own memory */
         cr_skip_test("a sanitizer's memory would be measured");
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     expect(client, "+OK", "BF.RESERVE sparse 0.01 1000000000");
     expect(client, ":1", "BF.ADD sparse item");
     long before = resident(), after = before;

@@ -68,10 +68,9 @@ static int raw_status(const char *request)
 #define BASIC "Authorization: Basic "
 
 /* With a password everything but the two checks asks for it, with any user name; a new password counts at once. */
-DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
+CLIENT_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
 {
     struct http_reply reply;
-    redisContext *client = client_open(the_daemon.port);
     expect_status(200, "/metrics", "");
     expect(client, "+OK", "CONFIG SET requirepass s:cret");
     http_get(the_daemon.web_port, "/metrics", "", &reply);
@@ -114,13 +113,11 @@ DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
     cr_expect_eq(strncmp(log->element[0]->element[13]->str, "addr=127.0.0.1:", 15), 0, "%s",
                  log->element[0]->element[13]->str);
     freeReplyObject(log);
-    redisFree(client);
 }
 
 /* Without one, a page from elsewhere that a browser here has loaded gets nothing: it comes under its own name. */
-DAEMON_TEST(the_daemon, web, protected_mode_serves_own_names_only)
+CLIENT_TEST(the_daemon, web, protected_mode_serves_own_names_only)
 {
-    redisContext *client = client_open(the_daemon.port);
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9379\r\n\r\n"), 200);
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: [::1]:9379\r\n\r\n"), 200);
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: LocalHost:80\r\n\r\n"), 200);
@@ -129,7 +126,6 @@ DAEMON_TEST(the_daemon, web, protected_mode_serves_own_names_only)
     cr_assert_eq(raw_status("GET /readyz HTTP/1.1\r\nHost: evil.example:9379\r\n\r\n"), 200);
     expect(client, "+OK", "CONFIG SET protected-mode no");
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: some.name:9379\r\n\r\n"), 200);
-    redisFree(client);
 }
 
 /* Every reply tells browsers to keep to what comes from here. */
@@ -295,10 +291,9 @@ DAEMON_TEST(the_daemon, web, huge_headers_are_refused)
 #define CROWD 300
 
 /* Those who open connections and say nothing, or a byte at a time, keep nobody out, neither here nor from RESP. */
-DAEMON_TEST(the_daemon, web, silent_connections_keep_nobody_out)
+CLIENT_TEST(the_daemon, web, silent_connections_keep_nobody_out)
 {
     int fds[CROWD];
-    redisContext *client = client_open(the_daemon.port);
     double slowest = 0;
     for (int i = 0; i < CROWD; i++) {
         fds[i] = http_connect(the_daemon.web_port);
@@ -319,7 +314,6 @@ DAEMON_TEST(the_daemon, web, silent_connections_keep_nobody_out)
     http_free(&reply);
     for (int i = 0; i < CROWD; i++)
         close(fds[i]);
-    redisFree(client);
 }
 
 static double metric(const char *name)
@@ -362,12 +356,11 @@ DAEMON_TEST(the_daemon, web, many_connections_take_no_memory)
 }
 
 /* A client that takes no reply is cut off, and its reply is freed. */
-DAEMON_TEST(the_daemon, web, slow_readers_are_cut_off)
+CLIENT_TEST(the_daemon, web, slow_readers_are_cut_off)
 {
     static const char request[] = "GET /metrics HTTP/1.1\r\n" HOST "\r\n";
     unsigned char name[120] = "";
     int fds[4], small = 4096;
-    redisContext *client = client_open(the_daemon.port);
     for (int i = 0; i < 1000; i++) {
         memcpy(name, &i, sizeof(i)); /* all bytes are control characters or no UTF-8: each is shown as five */
         expect(client, "+OK", "BF.RESERVE %b 0.01 1", name, sizeof(name));
@@ -386,7 +379,6 @@ DAEMON_TEST(the_daemon, web, slow_readers_are_cut_off)
     cr_log_info("clients that take nothing were cut off after %.1f s", now_s() - began);
     for (int i = 0; i < 4; i++)
         close(fds[i]);
-    redisFree(client);
 }
 
 /* A request that comes a byte at a time, forever, is cut off. */
@@ -461,8 +453,7 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     struct http_reply reply;
     daemon_stop(&the_daemon);
     disk_attach();
-    daemon_start(&the_daemon, (const char *const[]){"--appendfsync", "always", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--appendfsync", "always", NULL});
     expect(client, ":1", "BF.ADD f x");
     expect_status(200, "/readyz", "");
     atomic_store(&disk->write_error, ENOSPC);
@@ -484,10 +475,9 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
+CLIENT_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
 {
     struct http_reply reply;
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET read-only yes");
     http_get(the_daemon.web_port, "/readyz", "", &reply);
     cr_assert_eq(reply.status, 503);
@@ -495,7 +485,6 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
     http_free(&reply);
     expect(client, "+OK", "CONFIG SET read-only no");
     expect_status(200, "/readyz", "");
-    redisFree(client);
 }
 
 /* ---- settings ---- */

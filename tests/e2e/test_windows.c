@@ -84,10 +84,8 @@ static void expect_forgotten(redisContext *client, const char *name, const struc
     expect(client, ":0", "BF.CARD %s", name);
 }
 
-DAEMON_TEST(daemon_under_test, windows, by_time)
+CLIENT_TEST(daemon_under_test, windows, by_time)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE w 0.001 %d WINDOW 1 PARTS 4", ITEMS);
     struct added added = add(client, "w");
     add_again(client, "w", "item:0", &added);
@@ -95,13 +93,11 @@ DAEMON_TEST(daemon_under_test, windows, by_time)
     expect_forgotten(client, "w", &added);
     expect(client, ":1", "BF.ADD w item:0");
     expect(client, ":1", "BF.CARD w");
-    redisFree(client);
 }
 
 /* An item that is added again and again stays, and another one goes. */
-DAEMON_TEST(daemon_under_test, windows, a_refreshed_item_stays)
+CLIENT_TEST(daemon_under_test, windows, a_refreshed_item_stays)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     struct added kept = {.first = now_s()};
 
     expect(client, "[:1,:1]", "BF.INSERT w CAPACITY 100 WINDOW 1 PARTS 4 REFRESH ITEMS kept gone");
@@ -115,7 +111,6 @@ DAEMON_TEST(daemon_under_test, windows, a_refreshed_item_stays)
     expect(client, ":0", "BF.EXISTS w gone");
     bool answer = strcmp(client_ask(client, "BF.EXISTS w kept"), ":1") == 0;
     cr_assert(answer || may_go(&kept));
-    redisFree(client);
 }
 
 DAEMON_TEST(daemon_under_test, windows, by_items)
@@ -245,9 +240,8 @@ DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
 }
 
 /* Two full windows are too much for one; what is merged is then as it was. */
-DAEMON_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
+CLIENT_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     char state[1024];
 
     for (int i = 0; i < 2; i++) {
@@ -263,15 +257,12 @@ DAEMON_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "w0", "w0:", 45), 45);
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "w0", "w1:", 45), 45);
     cr_assert(client_ask(client, "BF.ADD w0 more")[0] == '-');
-    redisFree(client);
 }
 
 /* The count of a union: with room it is right except for a few; a layer that is full counts no more than its capacity,
  * and yet every item is there (docs/WINDOWS.md). */
-DAEMON_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its_layers)
+CLIENT_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its_layers)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     for (int capacity = 100; capacity <= 10000; capacity *= 100) {
         for (int w = 0; w < 2; w++) {
             expect(client, "+OK", "BF.RESERVE w%d 0.001 %d WINDOW 86400", w, capacity);
@@ -288,13 +279,10 @@ DAEMON_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its
             cr_expect(n >= 38 && n <= 40, "%lld", n);
         expect(client, "+OK", "FLUSHALL");
     }
-    redisFree(client);
 }
 
-DAEMON_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
+CLIENT_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE w 0.001 50 WINDOW ITEMS 1000");
     add(client, "w");
     expect(client, "+OK", "BF.CLEAR w");
@@ -304,13 +292,10 @@ DAEMON_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
     expect(client, "[:8]", "BF.INFO w PARTS");
     expect(client, "+OK", "BF.RESERVE plain 0.001 50");
     expect(client, "[nil]", "BF.INFO plain WINDOW");
-    redisFree(client);
 }
 
-DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
+CLIENT_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
            "BF.RESERVE w 0.01 9 WINDOW");
     expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
@@ -334,5 +319,4 @@ DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
            "BF.MERGE plain w");
     cr_assert(strstr(client_ask(client, "BF.MERGE free last last"), "no common order"));
     expect(client, ":0", "EXISTS free");
-    redisFree(client);
 }

@@ -60,4 +60,7 @@ const char *ask(const char *format, ...);
         cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'", text_got, expected); \
     } while (0)
 
+/* Of a processor, that the daemon has used: what else the machine does is no part of it. */
+double daemon_seconds(void);
+
 #endif

@@ -15,28 +15,11 @@
 #include "client.h"
 #include "daemon.h"
 #include "http.h"
+#include "tmpdir.h"
 #include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, acl);
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file, "%s", path);
-    cr_assert_geq(fputs(text, file), 0);
-    cr_assert_eq(fclose(file), 0);
-}
-
-static const char *read_file(const char *path)
-{
-    static char text[1 << 16];
-    FILE *file = fopen(path, "r");
-    cr_assert_not_null(file, "%s", path);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
 
 /* ---- the file of users ---- */
 
@@ -46,7 +29,7 @@ static void start_with_file(const char *text)
 {
     daemon_prepare(&the_daemon);
     snprintf(acl_path, sizeof(acl_path), "%s/users.acl", the_daemon.dir);
-    write_file(acl_path, text);
+    file_write_text(acl_path, text);
     daemon_start(&the_daemon, (const char *const[]){"--aclfile", acl_path, "--requirepass", "top", NULL});
 }
 
@@ -62,14 +45,14 @@ static void write_files_beside(char left[512], char alive[512])
     cr_assert_eq(waitpid(killed, NULL, 0), killed);
     snprintf(left, 512, "%s.%ld.tmp", acl_path, (long)killed);
     snprintf(alive, 512, "%s.%ld.tmp", acl_path, (long)getpid());
-    write_file(left, "user half");
-    write_file(alive, "user half");
+    file_write_text(left, "user half");
+    file_write_text(alive, "user half");
 }
 
 /* By ACL SAVE: no password as it was, with the mode of the file before, and nothing next to it. */
 static void expect_saved(void)
 {
-    const char *text = read_file(acl_path);
+    const char *text = file_text(acl_path);
     cr_expect_not_null(strstr(text, "user alice on #"), "%s", text);
     cr_expect_not_null(strstr(text, "user zoe on #"), "%s", text);
     cr_expect_not_null(strstr(text, "(%R~q* resetchannels -@all +bf.info)"), "%s", text);
@@ -95,7 +78,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(alice, "+OK", "AUTH alice pw");
     expect(bob, "+OK", "AUTH bob x");
 
-    write_file(acl_path, "user alice on >pw ~a* +@all\nuser bob on nopass +nosuch\nuser eve on\nmischief\n");
+    file_write_text(acl_path, "user alice on >pw ~a* +@all\nuser bob on nopass +nosuch\nuser eve on\nmischief\n");
     const char *text = client_ask(admin, "ACL LOAD");
     cr_expect_eq(strncmp(text, "-ERR ", 5), 0, "%s", text);
     cr_expect_not_null(strstr(text, "users.acl:2: Error in applying operation '+nosuch'"), "%s", text);
@@ -105,7 +88,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(bob, "+PONG", "PING");
 
     /* alice stays as she is, and so does her connection; bob has gone, and so has his. */
-    write_file(acl_path, "user alice on >pw ~a* +@all\nuser eve on >pw +@read ~e*\n");
+    file_write_text(acl_path, "user alice on >pw ~a* +@all\nuser eve on >pw +@read ~e*\n");
     expect(admin, "+OK", "ACL LOAD");
     expect(admin, "[\"alice\",\"default\",\"eve\"]", "ACL USERS");
     expect(alice, "+PONG", "PING");
@@ -148,7 +131,7 @@ Test(acl, wrong_users_stop_the_start)
     const char *with_file[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--aclfile", path, NULL};
     cr_expect_eq(daemon_run(with_file, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "cannot open"), "%s", output);
-    write_file(path, "user bob on\nuser alice +nosuch\n");
+    file_write_text(path, "user bob on\nuser alice +nosuch\n");
     cr_expect_eq(daemon_run(with_file, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "users:2: Error in applying operation '+nosuch'"), "%s", output);
     const char *both[] = {"--port",    "0",  "--unixsocket", "x",   "--dir", data,
@@ -169,7 +152,7 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
 {
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/the.conf", the_daemon.dir);
-    write_file(the_daemon.file, "# mine\nuser alice on \">pass word\" ~a* +@all\nuser bob off\ntimeout 0\n");
+    file_write_text(the_daemon.file, "# mine\nuser alice on \">pass word\" ~a* +@all\nuser bob off\ntimeout 0\n");
     redisContext *admin = client_start(&the_daemon, NULL);
     expect(admin, "+OK", "AUTH alice %s", "pass word");
     expect(admin, "+OK", "AUTH default x");
@@ -177,7 +160,7 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     expect(admin, "+OK", "ACL SETUSER carol on >pw (%%R~c* +@read)");
     expect(admin, ":1", "ACL DELUSER bob");
     expect(admin, "+OK", "CONFIG REWRITE");
-    const char *text = read_file(the_daemon.file);
+    const char *text = file_text(the_daemon.file);
     cr_expect_not_null(strstr(text, "# mine\n"), "%s", text);
     cr_expect_not_null(strstr(text, "user carol on"), "%s", text);
     cr_expect_null(strstr(text, "bob"), "%s", text);
@@ -188,7 +171,7 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     expect(admin, before, "ACL LIST");
     expect(admin, "+OK", "ACL SETUSER default >top");
     expect(admin, "+OK", "CONFIG REWRITE");
-    cr_expect_not_null(strstr(read_file(the_daemon.file), "user default on"));
+    cr_expect_not_null(strstr(file_text(the_daemon.file), "user default on"));
     free(before);
     redisFree(admin);
 }
@@ -490,13 +473,13 @@ DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
     daemon_start(&the_daemon, NULL);
     char path[400];
     snprintf(path, sizeof(path), "%s/users of here.acl", the_daemon.data);
-    write_file(path, "user alice on >pw +@all\n");
+    file_write_text(path, "user alice on >pw +@all\n");
     daemon_stop(&the_daemon);
     redisContext *admin = client_start(&the_daemon, (const char *const[]){"--aclfile", "users of here.acl", NULL});
     expect(admin, "+OK", "AUTH alice pw");
     expect(admin, "+OK", "ACL SETUSER bob on nopass +ping");
     expect(admin, "+OK", "ACL SAVE");
-    cr_expect_not_null(strstr(read_file(path), "user bob on nopass"), "%s", read_file(path));
+    cr_expect_not_null(strstr(file_text(path), "user bob on nopass"), "%s", file_text(path));
     expect(admin, ":1", "ACL DELUSER bob");
     expect(admin, "+OK", "ACL LOAD");
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
@@ -510,7 +493,7 @@ DAEMON_TEST(the_daemon, acl, a_user_with_two_lines_stops_the_start)
 {
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
-    write_file(the_daemon.file, "user alice on\nuser bob on\nuser alice off\n");
+    file_write_text(the_daemon.file, "user alice on\nuser bob on\nuser alice off\n");
     cr_assert_not(daemon_try(&the_daemon, NULL));
     const char *text = daemon_output(&the_daemon);
     cr_expect_not_null(strstr(text, "user 'alice' appears twice: a user has one line"), "%s", text);
@@ -524,7 +507,7 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     const size_t len = sizeof(password) - 1;
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
-    write_file(the_daemon.file, "appendonly yes\n");
+    file_write_text(the_daemon.file, "appendonly yes\n");
     redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET requirepass %b", password, len);
     redisReply *reply = redisCommand(client, "CONFIG GET requirepass");

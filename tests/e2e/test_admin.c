@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wait.h"
 #include "wire.h"
 
@@ -445,26 +446,6 @@ DAEMON_TEST(the_daemon, admin, each_container_helps)
 
 /* ---- CONFIG REWRITE ---- */
 
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static const char *read_file(const char *path)
-{
-    static char text[65536];
-    FILE *file = fopen(path, "r");
-
-    cr_assert_not_null(file, "%s", path);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
-
 /* Changed settings are in the file afterwards, comments stay, and a start with it has them. */
 DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
 {
@@ -473,7 +454,7 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     cr_assert_not_null(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/b.conf", dir);
     snprintf(link_path, sizeof(link_path), "%s/link.conf", dir);
-    write_file(path, "# mine\nmaxclients 100\n");
+    file_write_text(path, "# mine\nmaxclients 100\n");
     cr_assert_eq(symlink("b.conf", link_path), 0);
 
     start();
@@ -486,7 +467,7 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     wire_open(&resp2, the_daemon.port);
     expect_reply(&resp2, "+OK", "CONFIG SET maxclients 200 timeout 33");
     expect_reply(&resp2, "+OK", "CONFIG REWRITE");
-    const char *text = read_file(path);
+    const char *text = file_text(path);
     cr_assert_eq(strncmp(text, "# mine\nmaxclients 200\n", 22), 0, "%s", text);
     cr_assert_not_null(strstr(text, "# Added by CONFIG REWRITE\n"), "%s", text);
     cr_assert_not_null(strstr(text, "\ntimeout 33\n"), "%s", text);
@@ -499,9 +480,9 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     wire_open(&resp2, the_daemon.port);
     expect_reply(&resp2, "[\"timeout\",\"33\",\"maxclients\",\"200\"]", "CONFIG GET timeout maxclients");
 
-    write_file(path, "nosuch 1\n");
+    file_write_text(path, "nosuch 1\n");
     expect_like(&resp2, "-ERR Rewriting config file: ", "CONFIG REWRITE");
-    cr_assert_str_eq(read_file(path), "nosuch 1\n");
+    cr_assert_str_eq(file_text(path), "nosuch 1\n");
     unlink(path);
     expect_like(&resp2, "No such file or directory", "CONFIG REWRITE");
     wire_close(&resp2);

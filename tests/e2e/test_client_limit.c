@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wire.h"
 
 #define MB ((long long)1 << 20)
@@ -386,8 +387,7 @@ Test(client_limit_file, is_read_and_rewritten)
 {
     daemon_prepare(&own);
     snprintf(own.file, sizeof(own.file), "%s/redis.conf", own.dir);
-    FILE *file = fopen(own.file, "w");
-    cr_assert(file && fputs("# clients\nmaxmemory 1gb\nmaxmemory-clients 10%\n", file) >= 0 && fclose(file) == 0);
+    file_write_text(own.file, "# clients\nmaxmemory 1gb\nmaxmemory-clients 10%\n");
     redisContext *client = client_start(&own, NULL);
     expect(client, "[\"maxmemory-clients\",\"10%\"]", "CONFIG GET maxmemory-clients");
     expect(client, "+OK", "CONFIG SET maxmemory-clients 20%%");

@@ -14,6 +14,7 @@
 #include "daemon.h"
 #include "log_clients.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 static struct daemon the_daemon;
 static redisContext *client;
@@ -44,12 +45,12 @@ static void fill_disk(void)
 /* Seconds until it has ended; `lost`: as its exit status must say. */
 static double end(bool lost)
 {
-    double began = seconds_now();
+    double began = wait_clock();
 
     redisFree(client);
     cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
     cr_assert_eq(daemon_wait_loss(&the_daemon), lost, "%s", daemon_output(&the_daemon));
-    return seconds_now() - began;
+    return wait_clock() - began;
 }
 
 static void expect_said(const char *text)

@@ -11,6 +11,7 @@
 
 #include "daemon_pair.h"
 #include "program.h"
+#include "tmpdir.h"
 #include "wait.h"
 
 static char output[16384]; /* of the last run */
@@ -418,12 +419,7 @@ PAIR_TEST(follow, what_changes_is_repeated_until_a_signal)
 
 static bool has_said(const char *path, const char *text)
 {
-    FILE *file = fopen(path, "r");
-    size_t len = file ? fread(output, 1, sizeof(output) - 1, file) : 0;
-    output[len] = '\0';
-    if (file)
-        fclose(file);
-    return strstr(output, text) != NULL;
+    return file_exists(path) && strstr(file_text(path), text);
 }
 
 PAIR_TEST(follow, a_target_that_does_not_catch_up_is_told)

@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wait.h"
 #include "wire.h"
 
@@ -385,24 +386,13 @@ static bool left_out(const char *document, const char *name)
     return strstr(document, row) != NULL;
 }
 
-static char *read_text(const char *path)
-{
-    static char text[64 * 1024];
-    FILE *file = fopen(path, "r");
-
-    cr_assert_not_null(file, "%s", path);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
-
 /* Every field of redis-server 8.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and
  * what is listed there is missing. */
 DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
 {
     static struct info info;
     char line[128], section[64] = "";
-    const char *document = strstr(read_text(BLOOMERY_DOCS_DIR "/INFO.md"), "## Fields of Redis 8.0 that are left out");
+    const char *document = strstr(file_text(BLOOMERY_DOCS_DIR "/INFO.md"), "## Fields of Redis 8.0 that are left out");
     redisContext *client;
     size_t missing = 0;
 

@@ -175,20 +175,15 @@ DAEMON_TEST(the_daemon, listen, rewrite_keeps_the_port)
 {
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
-    FILE *file = fopen(the_daemon.file, "w");
-    cr_assert_not_null(file);
-    fclose(file);
+    file_write_text(the_daemon.file, "");
     START("--timeout", "0");
     int port = port_claim();
-    char line[40], text[1000];
+    char line[40];
     redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET port %d", port);
     expect(client, "+OK", "CONFIG REWRITE");
     redisFree(client);
-    file = fopen(the_daemon.file, "r");
-    cr_assert_not_null(file);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
+    const char *text = file_text(the_daemon.file);
     snprintf(line, sizeof(line), "port %d\n", port);
     cr_assert_not_null(strstr(text, line), "%s", text);
 }

@@ -279,9 +279,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
         for (int done = 0; !done;)
             cr_assert_eq(redisBufferWrite(waiting[i], &done), REDIS_OK);
     }
-    double until = seconds_now() + 60;
-    while (info_number(PORT, "clients", "blocked_clients") != WAITING)
-        cr_assert_lt(seconds_now(), until);
+    wait_until(info_number(PORT, "clients", "blocked_clients") == WAITING);
     expect(client, "[\"f\"]", "KEYS *");
     expect(client, "[:0,:0]", "WAITAOF 1 0 1");
     disk_mend();
@@ -332,9 +330,9 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
     expect(client, "+OK", "BF.RESERVE f 0.01 10");
     expect(client, "+OK", "RENAME f %s", names[0]);
     atomic_store(&disk->delay_ms, 500);
-    double until = seconds_now() + 120;
+    double until = wait_clock() + 120;
     while (info_number(PORT, "persistence", "aof_delayed_fsync") == 0) {
-        cr_assert_lt(seconds_now(), until, "nobody has waited");
+        cr_assert_lt(wait_clock(), until, "nobody has waited");
         for (int i = 0; i < BATCH; i++)
             cr_assert_eq(redisAppendCommand(client, "RENAME %s %s", names[i % 2], names[1 - i % 2]), REDIS_OK);
         client_skip(client, BATCH);

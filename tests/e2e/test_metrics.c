@@ -11,6 +11,7 @@
 #include "http.h"
 #include "metrics_parse.h"
 #include "program.h"
+#include "tmpdir.h"
 
 static struct daemon the_daemon;
 static struct metrics_parsed metrics;
@@ -252,12 +253,9 @@ DAEMON_TEST(the_daemon, metrics, the_process)
 /* docs/METRICS.md has each family with its type and help, and no other. */
 DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
 {
-    static char docs[64 * 1024], row[1024];
+    static char row[1024];
     size_t rows = 0;
-    FILE *file = fopen(BLOOMERY_DOCS_DIR "/METRICS.md", "r");
-    cr_assert_not_null(file);
-    docs[fread(docs, 1, sizeof(docs) - 1, file)] = '\0';
-    fclose(file);
+    const char *docs = file_text(BLOOMERY_DOCS_DIR "/METRICS.md");
     scrape("", false);
     for (size_t i = 0; i < metrics.nfamilies; i++) {
         const struct metrics_family *family = &metrics.families[i];
@@ -284,8 +282,7 @@ DAEMON_TEST(the_daemon, metrics, promtool_finds_nothing)
     make_hostile(client);
     http_get(the_daemon.web_port, "/metrics", "", &reply);
     snprintf(path, sizeof(path), "%s/metrics", the_daemon.dir);
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fwrite(reply.body, 1, reply.len, file) == reply.len && fclose(file) == 0);
+    file_write(path, reply.body, reply.len);
     int status = program_run(output, sizeof(output), "promtool check metrics < %s", path);
     cr_assert(status == 0 && output[0] == '\0', "%d: %s", status, output);
     http_free(&reply);

@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wait.h"
 
 static struct daemon daemon_under_test;
@@ -278,8 +279,7 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
     expect(client, "+OK", "CONFIG SET save-memory 8mb");
     expect(client, ":1", "BF.ADD large once-more");
     snprintf(path, sizeof(path), "/proc/%d/clear_refs", (int)daemon_under_test.pid);
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fputs("5", file) >= 0 && fclose(file) == 0); /* the peak begins anew */
+    file_write_text(path, "5"); /* the peak begins anew */
     long before = status_kb("VmRSS:");
     expect(client, "+OK", "SAVE");
     long grown = status_kb("VmHWM:") - before;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon.h"
@@ -319,13 +318,6 @@ DAEMON_TEST(the_daemon, pubsub, a_slow_subscriber_is_disconnected)
     wire_close(&pub);
 }
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* The soft limit gives a subscriber time: it is there until its second is over. */
 DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
 {
@@ -337,10 +329,10 @@ DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
     expect_text(&pub, "+OK");
     setsockopt(slow.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     expect_ask(&slow, "SUBSCRIBE ch", "[\"subscribe\",\"ch\",:1]");
-    double began = now_s();
+    double began = wait_clock();
     publish_large(&pub, "ch", 8000000, ":1");
     const char *receivers = wire_ask(&pub, "PUBLISH ch x");
-    cr_assert(strcmp(receivers, ":1") == 0 || now_s() - began >= 1, "%s", receivers);
+    cr_assert(strcmp(receivers, ":1") == 0 || wait_clock() - began >= 1, "%s", receivers);
     wait_until(strcmp(wire_ask(&pub, "PUBSUB NUMSUB ch"), "[\"ch\",:0]") == 0);
     daemon_wait_output(&the_daemon, "soft client-output-buffer-limit");
     wire_close(&slow);

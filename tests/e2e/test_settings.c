@@ -20,19 +20,6 @@ DAEMON_SUITE_IDLE(the_daemon, settings);
 
 static const char *printed;
 
-static const char *read_file(const char *path)
-{
-    static char content[65536];
-    FILE *file = fopen(path, "r");
-    size_t len;
-
-    cr_assert_not_null(file, "%s", path);
-    len = fread(content, 1, sizeof(content) - 1, file);
-    content[len] = '\0';
-    fclose(file);
-    return content;
-}
-
 /* The printouts go to stdout and end with status 0. */
 DAEMON_TEST(the_daemon, settings, printouts_end_well)
 {
@@ -41,7 +28,7 @@ DAEMON_TEST(the_daemon, settings, printouts_end_well)
     cr_assert_eq(RUN(NULL, "--help"), 0, "%s", printed);
     cr_assert_not_null(strstr(printed, "--threads"), "%s", printed);
     cr_assert_eq(RUN(NULL, "--print-config"), 0, "%s", printed);
-    cr_assert_str_eq(printed, read_file(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
+    cr_assert_str_eq(printed, file_text(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
 }
 
 /* What a start would refuse is named, nothing is written, and a daemon with the same settings may run. */
@@ -446,9 +433,9 @@ DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
     kill(the_daemon.pid, SIGHUP);
     wait_until(access(log, F_OK) == 0);
     daemon_stop(&the_daemon);
-    cr_assert_not_null(strstr(read_file(moved), " notice ready: listening on 127.0.0.1:"));
-    cr_assert_null(strstr(read_file(moved), "bye"));
-    cr_assert_not_null(strstr(read_file(log), " notice bye"), "%s", read_file(log));
+    cr_assert_not_null(strstr(file_text(moved), " notice ready: listening on 127.0.0.1:"));
+    cr_assert_null(strstr(file_text(moved), "bye"));
+    cr_assert_not_null(strstr(file_text(log), " notice bye"), "%s", file_text(log));
     unlink(log);
     unlink(moved);
     rmdir(dir);
@@ -527,7 +514,7 @@ DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
     cr_assert_geq(fd, 0);
     close(fd);
     daemon_start(&the_daemon, args);
-    cr_assert_eq(atol(read_file(path)), (long)the_daemon.pid);
+    cr_assert_eq(atol(file_text(path)), (long)the_daemon.pid);
     daemon_stop(&the_daemon);
     cr_assert_neq(access(path, F_OK), 0, "the pid file is left behind");
 }

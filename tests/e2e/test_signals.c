@@ -103,10 +103,10 @@ Test(signals, a_start_can_be_ended_at_any_moment)
 static void hang_up_until(const char *text)
 {
     siginfo_t info = {.si_pid = 0};
-    double patience = seconds_now() + 60;
+    double patience = wait_clock() + 60;
 
     while (!strstr(daemon_output(&the_daemon), text)) {
-        cr_assert_lt(seconds_now(), patience, "it goes on:\n%s", daemon_output(&the_daemon));
+        cr_assert_lt(wait_clock(), patience, "it goes on:\n%s", daemon_output(&the_daemon));
         cr_assert_eq(waitid(P_PID, (id_t)the_daemon.pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
         if (info.si_pid)
             return;

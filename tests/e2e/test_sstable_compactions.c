@@ -13,6 +13,7 @@
 #include "disk_control.h"
 #include "rng.h"
 #include "sstables_rig.h"
+#include "tmpdir.h"
 
 static void end(void)
 {
@@ -61,9 +62,7 @@ static void write_component(const char *filter, const char *name, const void *by
 {
     char path[600];
     component(path, filter, name);
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(bytes, 1, len, file) != len || fclose(file) != 0)
-        abort();
+    file_write(path, bytes, len);
 }
 
 static void remove_component(const char *filter, const char *name)

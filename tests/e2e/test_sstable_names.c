@@ -181,16 +181,6 @@ Test(sstable_names, stay_when_a_file_is_moved)
 
 #define NODES 3000
 
-/* Of a processor, that the daemon has used. */
-static double daemon_seconds(void)
-{
-    clockid_t clock;
-    struct timespec used;
-    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
-    cr_assert_eq(clock_gettime(clock, &used), 0);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
 /* Many backups of one table below a directory. A file costs what it costs alone. */
 Test(sstable_names, of_very_many_files_cost_no_more)
 {

@@ -386,16 +386,6 @@ Test(sstables, directories_come_and_go)
 
 /* ---- many ---- */
 
-/* Of a processor, that the daemon has used: what else the machine does is no part of it. */
-static double daemon_seconds(void)
-{
-    clockid_t clock;
-    struct timespec used;
-    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
-    cr_assert_eq(clock_gettime(clock, &used), 0);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
 #define MANY 10000
 
 /* Nothing is read at the start. A second is the aim; a slow machine and sanitizers get more. */

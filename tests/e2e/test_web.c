@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -31,13 +30,6 @@ static void discard(void)
 }
 
 TestSuite(web, .init = begin, .fini = discard, .timeout = 1000);
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static int status_of(const char *path, const char *headers)
 {
@@ -300,9 +292,9 @@ CLIENT_TEST(the_daemon, web, silent_connections_keep_nobody_out)
         (void)!send(fds[i], "GET /metr", (size_t)(i % 10), MSG_NOSIGNAL);
     }
     for (int i = 0; i < 30; i++) {
-        double began = now_s();
+        double began = wait_clock();
         expect_status(200, i % 2 ? "/metrics" : "/healthz", "");
-        slowest = now_s() - began > slowest ? now_s() - began : slowest;
+        slowest = wait_clock() - began > slowest ? wait_clock() - began : slowest;
         expect(client, i ? ":0" : ":1", "BF.ADD f x");
     }
     cr_log_info("the slowest of 30 requests among %d silent connections took %.3f s", CROWD, slowest);
@@ -372,11 +364,11 @@ CLIENT_TEST(the_daemon, web, slow_readers_are_cut_off)
         setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
         (void)!send(fds[i], request, strlen(request), MSG_NOSIGNAL);
     }
-    double began = now_s();
+    double began = wait_clock();
     (void)metric("\nbloomery_ready "); /* its pass over the names is behind those of the four */
     expect(client, "+OK", "CONFIG SET metrics-filters %s", "");
     wait_until(metric("\nbloomery_http_closed_total ") >= closed + 4);
-    cr_log_info("clients that take nothing were cut off after %.1f s", now_s() - began);
+    cr_log_info("clients that take nothing were cut off after %.1f s", wait_clock() - began);
     for (int i = 0; i < 4; i++)
         close(fds[i]);
 }
@@ -386,11 +378,11 @@ DAEMON_TEST(the_daemon, web, slow_requests_are_cut_off)
 {
     char byte = 'x';
     int fd = http_connect(the_daemon.web_port);
-    double began = now_s();
+    double began = wait_clock();
     (void)!send(fd, "GET / HTTP/1.1\r\nX: ", 19, MSG_NOSIGNAL);
-    while (send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && now_s() - began < 60)
+    while (send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && wait_clock() - began < 60)
         usleep(200000);
-    double took = now_s() - began;
+    double took = wait_clock() - began;
     close(fd);
     cr_log_info("a request of a byte every 0.2 s was cut off after %.1f s", took);
     cr_assert(took > 5 && took < 45, "%g", took);
@@ -513,9 +505,9 @@ DAEMON_TEST(the_daemon, web, the_end_does_not_wait_for_its_clients)
         fds[i] = http_connect(the_daemon.web_port);
         (void)!send(fds[i], "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", i % 2 ? 43 : 20, MSG_NOSIGNAL);
     }
-    double began = now_s();
+    double began = wait_clock();
     daemon_stop(&the_daemon);
-    double took = now_s() - began;
+    double took = wait_clock() - began;
     cr_log_info("the end took %.3f s", took);
     cr_assert_lt(took, 10);
     for (int i = 0; i < 20; i++)

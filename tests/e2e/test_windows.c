@@ -4,25 +4,17 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
+#include "wait.h"
 
 #define ITEMS  200
 #define WINDOW 1.0 /* seconds of the windows by time */
 
 DAEMON_SUITE(daemon_under_test, windows, "--appendonly", "yes");
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static long long present(redisContext *client, const char *name)
 {
@@ -36,17 +28,17 @@ struct added {
 
 static struct added add(redisContext *client, const char *name)
 {
-    struct added added = {.first = now_s()};
+    struct added added = {.first = wait_clock()};
 
     cr_assert_eq(client_for_items(client, "BF.MADD", name, "item:", ITEMS), ITEMS);
-    added.last = now_s();
+    added.last = wait_clock();
     return added;
 }
 
 /* Whether their window may be over by now. */
 static bool may_go(const struct added *added)
 {
-    return now_s() - added->first >= WINDOW;
+    return wait_clock() - added->first >= WINDOW;
 }
 
 /* Adds one of the items again: it is known as long as its window lasts, otherwise it is as young as this. */
@@ -56,7 +48,7 @@ static void add_again(redisContext *client, const char *name, const char *item, 
 
     cr_assert(!is_new || may_go(added), "%s has lost %s", name, item);
     if (is_new)
-        added->last = now_s();
+        added->last = wait_clock();
 }
 
 /* All items are there, unless the answer may have come too late. Returns whether it may. */
@@ -78,7 +70,7 @@ static void expect_kept(redisContext *client, const char *name, const struct add
 /* At most a part longer than a window; then, false positives apart, they are gone. */
 static void expect_forgotten(redisContext *client, const char *name, const struct added *added)
 {
-    while (now_s() - added->last < WINDOW * 1.25)
+    while (wait_clock() - added->last < WINDOW * 1.25)
         usleep(20000);
     cr_assert_leq(present(client, name), 10, "%s keeps items", name);
     expect(client, ":0", "BF.CARD %s", name);
@@ -98,16 +90,16 @@ CLIENT_TEST(daemon_under_test, windows, by_time)
 /* An item that is added again and again stays, and another one goes. */
 CLIENT_TEST(daemon_under_test, windows, a_refreshed_item_stays)
 {
-    struct added kept = {.first = now_s()};
+    struct added kept = {.first = wait_clock()};
 
     expect(client, "[:1,:1]", "BF.INSERT w CAPACITY 100 WINDOW 1 PARTS 4 REFRESH ITEMS kept gone");
-    double both_added = now_s();
+    double both_added = wait_clock();
     do {
-        double again = now_s();
+        double again = wait_clock();
         add_again(client, "w", "kept", &kept);
         kept.first = again;
         usleep(50000);
-    } while (now_s() - both_added < WINDOW * 1.3);
+    } while (wait_clock() - both_added < WINDOW * 1.3);
     expect(client, ":0", "BF.EXISTS w gone");
     bool answer = strcmp(client_ask(client, "BF.EXISTS w kept"), ":1") == 0;
     cr_assert(answer || may_go(&kept));
@@ -218,7 +210,7 @@ DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
 
     expect(client, "+OK", "BF.RESERVE first 0.001 500 WINDOW 1 PARTS 4");
     expect(client, "+OK", "BF.RESERVE second 0.001 500 WINDOW 1 PARTS 4");
-    struct added first = {.first = now_s()};
+    struct added first = {.first = wait_clock()};
     cr_assert_eq(client_for_items(client, "BF.MADD", "first", "first:", 100), 100);
     usleep(300000); /* so that they are in different parts */
     struct added added = add(client, "second");
@@ -232,7 +224,7 @@ DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
     client = client_after_kill(client, &daemon_under_test, NULL);
     all_or_late(client, "free", &added);
     expect_kept(client, "second", &added);
-    while (now_s() - added.last < WINDOW * 1.5) /* a part longer than in its own window */
+    while (wait_clock() - added.last < WINDOW * 1.5) /* a part longer than in its own window */
         usleep(20000);
     expect_forgotten(client, "second", &added);
     expect_forgotten(client, "free", &added);

@@ -37,11 +37,6 @@ static void tear_down(void)
     broadcast_destroy(hub);
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 /* ---- against the model ---- */
 
 #define CLIENTS  6
@@ -127,7 +122,7 @@ static void change(struct rng *rng)
     uint64_t author = rng_below(rng, CLIENTS + 1);
     authors[i] = !changed[i] || authors[i] == author ? author : 0;
     changed[i] = true;
-    broadcast_change(hub, text(some_names[i]), author);
+    broadcast_change(hub, slice_of(some_names[i]), author);
 }
 
 static void change_client(struct rng *rng, size_t i)
@@ -143,10 +138,10 @@ static void change_client(struct rng *rng, size_t i)
         model->id = model->id ? 0 : i + 1;
         broadcast_client_leave_out(model->client, model->id);
     } else if (model->has[j] && rng_below(rng, 2) == 0) {
-        broadcast_unsubscribe(model->client, text(some_prefixes[j]));
+        broadcast_unsubscribe(model->client, slice_of(some_prefixes[j]));
         model->has[j] = false;
     } else {
-        cr_assert_eq(broadcast_subscribe(model->client, text(some_prefixes[j])),
+        cr_assert_eq(broadcast_subscribe(model->client, slice_of(some_prefixes[j])),
                      model->has[j] ? BROADCAST_SAME : BROADCAST_OK);
         model->has[j] = true;
     }
@@ -202,7 +197,7 @@ static struct broadcast_client *client_of(unsigned loop, const char *prefix)
 {
     struct broadcast_client *client;
     cr_assert_eq(broadcast_client_create(&client, hub, loop, NULL), 0);
-    cr_assert_eq(broadcast_subscribe(client, text(prefix)), BROADCAST_OK);
+    cr_assert_eq(broadcast_subscribe(client, slice_of(prefix)), BROADCAST_OK);
     return client;
 }
 
@@ -211,13 +206,13 @@ Test(broadcast, a_round_has_each_name_once_in_the_order_of_the_first_changes)
     struct broadcast_client *client = client_of(1, "k");
     const char *const names[] = {"k2", "k1", "k2", "other", "k3", "k1"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        broadcast_change(hub, text(names[i]), 0);
+        broadcast_change(hub, slice_of(names[i]), 0);
     cr_assert_eq(wakes[1], 1u);
     cr_assert_eq(wakes[0] + wakes[2], 0u);
     broadcast_deliver(hub, 1, write_down);
     cr_assert_str_eq(got, "*3\r\n$2\r\nk2\r\n$2\r\nk1\r\n$2\r\nk3\r\n;");
     broadcast_deliver(hub, 1, write_down);
-    broadcast_change(hub, text("k1"), 0);
+    broadcast_change(hub, slice_of("k1"), 0);
     cr_assert_eq(wakes[1], 2u);
     broadcast_client_destroy(client); /* with what it was not told of */
     tear_down();
@@ -227,14 +222,14 @@ Test(broadcast, overlaps_are_named_in_the_order_of_bytes)
 {
     struct broadcast_client *client = client_of(0, "bc");
     struct slice with = {NULL, 0};
-    cr_assert_eq(broadcast_subscribe(client, text("ba")), BROADCAST_OK);
-    cr_assert_not(broadcast_overlaps(client, text("c"), &with));
-    cr_assert_not(broadcast_overlaps(client, text("bb"), &with));
-    cr_assert(broadcast_overlaps(client, text("b"), &with));
+    cr_assert_eq(broadcast_subscribe(client, slice_of("ba")), BROADCAST_OK);
+    cr_assert_not(broadcast_overlaps(client, slice_of("c"), &with));
+    cr_assert_not(broadcast_overlaps(client, slice_of("bb"), &with));
+    cr_assert(broadcast_overlaps(client, slice_of("b"), &with));
     cr_assert(with.len == 2 && memcmp(with.ptr, "ba", 2) == 0);
-    cr_assert(broadcast_overlaps(client, text("bcd"), &with));
+    cr_assert(broadcast_overlaps(client, slice_of("bcd"), &with));
     cr_assert(with.len == 2 && memcmp(with.ptr, "bc", 2) == 0);
-    cr_assert(broadcast_overlaps(client, text(""), &with));
+    cr_assert(broadcast_overlaps(client, slice_of(""), &with));
     cr_assert_eq(memcmp(broadcast_client_prefix(client, 0).ptr, "ba", 2), 0);
     broadcast_client_destroy(client);
     tear_down();
@@ -250,13 +245,13 @@ Test(broadcast, more_changes_than_a_loop_can_write_become_one_message)
         broadcast_change(hub, (struct slice){name, sizeof(name)}, 0);
         cr_assert_lt(broadcast_bytes(hub), BROADCAST_MAX_BYTES);
     }
-    broadcast_change(hub, text("a"), 0);
+    broadcast_change(hub, slice_of("a"), 0);
     broadcast_deliver(hub, 0, write_down);
     cr_assert_eq(told_all, 2u);
     broadcast_deliver(hub, 1, write_down);
     cr_assert_not_null(strstr(got, "$1\r\na\r\n"));
     cr_assert_eq(told_all, 2u);
-    broadcast_change(hub, text("b"), 0);
+    broadcast_change(hub, slice_of("b"), 0);
     got[0] = '\0';
     broadcast_deliver(hub, 0, write_down);
     cr_assert_str_eq(got, "*1\r\n$1\r\nb\r\n;*1\r\n$1\r\nb\r\n;");
@@ -273,12 +268,12 @@ Test(broadcast, prefixes_are_bounded)
     cr_assert_eq(broadcast_client_create(&other, hub, 1, NULL), 0);
     for (size_t i = 1; i < BROADCAST_MAX_PREFIXES; i++) {
         snprintf(prefix, sizeof(prefix), "p%zu:", i);
-        cr_assert_eq(broadcast_subscribe(client, text(prefix)), BROADCAST_OK);
+        cr_assert_eq(broadcast_subscribe(client, slice_of(prefix)), BROADCAST_OK);
     }
-    cr_assert_eq(broadcast_subscribe(client, text("more")), BROADCAST_LIMIT);
-    cr_assert_eq(broadcast_subscribe(other, text("more")), BROADCAST_LIMIT);
-    cr_assert_eq(broadcast_subscribe(other, text("first")), BROADCAST_OK);
-    broadcast_change(hub, text("p77:x"), 0);
+    cr_assert_eq(broadcast_subscribe(client, slice_of("more")), BROADCAST_LIMIT);
+    cr_assert_eq(broadcast_subscribe(other, slice_of("more")), BROADCAST_LIMIT);
+    cr_assert_eq(broadcast_subscribe(other, slice_of("first")), BROADCAST_OK);
+    broadcast_change(hub, slice_of("p77:x"), 0);
     broadcast_deliver(hub, 0, write_down);
     cr_assert_str_eq(got, "*1\r\n$5\r\np77:x\r\n;");
     broadcast_client_destroy(client);
@@ -294,9 +289,9 @@ Test(broadcast, without_memory_no_change_is_lost)
     for (size_t n = 0; failed; n++) {
         struct broadcast_client *client = client_of(0, "a");
         alloc_countdown_start(n);
-        int status = broadcast_subscribe(client, text("b"));
-        broadcast_change(hub, text("abc"), 0);
-        broadcast_change(hub, text("b"), 0);
+        int status = broadcast_subscribe(client, slice_of("b"));
+        broadcast_change(hub, slice_of("abc"), 0);
+        broadcast_change(hub, slice_of("b"), 0);
         got[0] = '\0';
         told_all = 0;
         broadcast_deliver(hub, 0, write_down);

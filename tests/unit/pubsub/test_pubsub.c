@@ -41,11 +41,6 @@ static void tear_down(void)
     pubsub_destroy(hub);
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 static struct pubsub_client *client(unsigned loop, const char *name)
 {
     struct pubsub_client *c;
@@ -55,13 +50,13 @@ static struct pubsub_client *client(unsigned loop, const char *name)
 
 static int subscribe(struct pubsub_client *c, enum pubsub_kind kind, const char *name)
 {
-    return pubsub_subscribe(c, kind, text(name), UNBOUNDED);
+    return pubsub_subscribe(c, kind, slice_of(name), UNBOUNDED);
 }
 
 static uint64_t publish(enum pubsub_kind kind, const char *channel, const char *payload)
 {
     struct pubsub_receipt receipt;
-    cr_assert_eq(pubsub_publish(hub, kind, text(channel), text(payload), &receipt), 0);
+    cr_assert_eq(pubsub_publish(hub, kind, slice_of(channel), slice_of(payload), &receipt), 0);
     return receipt.receivers;
 }
 
@@ -163,8 +158,8 @@ Test(pubsub, a_subscription_begins_where_it_begins)
     publish(PUBSUB_CHANNEL, "ch", "1");
     subscribe(b, PUBSUB_CHANNEL, "ch");
     publish(PUBSUB_CHANNEL, "ch", "2");
-    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("ch")), PUBSUB_OK);
-    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("ch")), PUBSUB_SAME);
+    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("ch")), PUBSUB_OK);
+    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("ch")), PUBSUB_SAME);
     cr_assert_eq(publish(PUBSUB_CHANNEL, "ch", "3"), 1);
     subscribe(a, PUBSUB_CHANNEL, "ch");
     publish(PUBSUB_CHANNEL, "ch", "4");
@@ -187,7 +182,7 @@ Test(pubsub, the_tail_is_encoded_once)
     struct pubsub_client *a = client(0, "A");
     struct pubsub_receipt receipt;
     subscribe(a, PUBSUB_CHANNEL, "c");
-    cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, text("c"), (struct slice){"a\0\n", 3}, &receipt), 0);
+    cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, slice_of("c"), (struct slice){"a\0\n", 3}, &receipt), 0);
     pubsub_deliver(hub, 0, SIZE_MAX, check_tail);
     pubsub_client_destroy(a);
     tear_down();
@@ -209,7 +204,7 @@ Test(pubsub, unsubscribe_next_goes_from_the_oldest)
     subscribe(a, PUBSUB_PATTERN, "p");
     subscribe(a, PUBSUB_CHANNEL, "y");
     subscribe(a, PUBSUB_CHANNEL, "z");
-    pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("y"));
+    pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("y"));
     while (pubsub_unsubscribe_next(a, PUBSUB_CHANNEL, append_name, names))
         ;
     cr_assert_str_eq(names, "x z ");
@@ -231,11 +226,11 @@ Test(pubsub, many_channels)
     }
     for (int i = 0; i < 1000; i += 2) {
         snprintf(name, sizeof(name), "ch:%d", i);
-        cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, text(name)), PUBSUB_OK);
+        cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of(name)), PUBSUB_OK);
     }
     for (int i = 0; i < 1000; i++) {
         snprintf(name, sizeof(name), "ch:%d", i);
-        cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, text(name)), i % 2 ? 2 : 1);
+        cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, slice_of(name)), i % 2 ? 2 : 1);
         cr_assert_eq(publish(PUBSUB_CHANNEL, name, ""), i % 2 ? 2 : 1);
     }
     pubsub_client_destroy(b);
@@ -244,7 +239,7 @@ Test(pubsub, many_channels)
     cr_assert_eq(totals.topics[PUBSUB_CHANNEL], 500);
     cr_assert_eq(totals.clients, 1);
     char names[256] = "";
-    struct slice pattern = text("ch:99?");
+    struct slice pattern = slice_of("ch:99?");
     cr_assert_eq(pubsub_list(hub, PUBSUB_CHANNEL, &pattern, append_name, names), 0);
     cr_assert_eq(strlen(names), 5 * strlen("ch:990 "), "%s", names);
     names[0] = '\0';
@@ -270,7 +265,7 @@ Test(pubsub, monitors_are_apart)
     cr_assert(totals.monitors == 1 && totals.clients == 2);
     cr_assert_eq(publish(PUBSUB_MONITOR, "", "+line\r\n"), 1);
     cr_assert_str_eq(deliver(0), "M:m:::+line\r\n ");
-    pubsub_unsubscribe(m, PUBSUB_CHANNEL, text("c"));
+    pubsub_unsubscribe(m, PUBSUB_CHANNEL, slice_of("c"));
     pubsub_totals(hub, &totals);
     cr_assert(totals.monitors == 1 && totals.clients == 1);
     pubsub_client_destroy(m);
@@ -282,16 +277,16 @@ Test(pubsub, monitors_are_apart)
 Test(pubsub, memory_of_a_client_is_bounded)
 {
     struct pubsub_client *a = client(0, "A");
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("one"), UNBOUNDED), PUBSUB_OK);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("one"), UNBOUNDED), PUBSUB_OK);
     size_t each = pubsub_client_bytes(a);
     cr_assert_gt(each, 3);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("two"), 2 * each - 1), PUBSUB_LIMIT);
-    cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, text("two")), 0);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("two"), 2 * each), PUBSUB_OK);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("two"), 2 * each), PUBSUB_SAME);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("six"), 2 * each), PUBSUB_LIMIT);
-    pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("one"));
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("six"), 2 * each), PUBSUB_OK);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("two"), 2 * each - 1), PUBSUB_LIMIT);
+    cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, slice_of("two")), 0);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("two"), 2 * each), PUBSUB_OK);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("two"), 2 * each), PUBSUB_SAME);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("six"), 2 * each), PUBSUB_LIMIT);
+    pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("one"));
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("six"), 2 * each), PUBSUB_OK);
     pubsub_client_destroy(a);
     tear_down();
 }
@@ -308,7 +303,7 @@ Test(pubsub, an_inbox_is_bounded)
     struct pubsub_receipt receipt;
     bool was_slow = false;
     while (pubsub_take_lost(hub, 0) == 0 && n < 1000) {
-        cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, text("c"), (struct slice){payload, piece}, &receipt), 0);
+        cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, slice_of("c"), (struct slice){payload, piece}, &receipt), 0);
         n++;
         cr_assert(!was_slow || receipt.slow);
         was_slow = receipt.slow;
@@ -360,7 +355,7 @@ Test(pubsub, hostile_patterns_match_off_the_lock)
     char *channel = malloc(len + 1), pattern[PUBSUB_MAX_PATTERN + 1];
     memset(channel, 'a', len);
     channel[len] = '\0';
-    cr_assert_not(pubsub_is_costly(hub, text(channel)));
+    cr_assert_not(pubsub_is_costly(hub, slice_of(channel)));
     for (unsigned i = 0; i < 3; i++) {
         snprintf(pattern, sizeof(pattern), "*%u", i);
         subscribe(a, PUBSUB_PATTERN, pattern);
@@ -371,8 +366,8 @@ Test(pubsub, hostile_patterns_match_off_the_lock)
         snprintf(pattern + 300, sizeof(pattern) - 300, "*%.*s", (int)i + 1, "aaa");
         subscribe(a, PUBSUB_PATTERN, pattern);
     }
-    cr_assert(pubsub_is_costly(hub, text(channel)));
-    cr_assert_not(pubsub_is_costly(hub, text("a short one")));
+    cr_assert(pubsub_is_costly(hub, slice_of(channel)));
+    cr_assert_not(pubsub_is_costly(hub, slice_of("a short one")));
     cr_assert_eq(publish(PUBSUB_CHANNEL, channel, "x"), 3);
     free(channel);
     pubsub_client_destroy(a);
@@ -400,7 +395,7 @@ static int life(void)
         if (status == PUBSUB_SAME)
             status = 0;
         if (!status)
-            status = pubsub_publish(hub, PUBSUB_CHANNEL, text(name), text("payload"), &receipt);
+            status = pubsub_publish(hub, PUBSUB_CHANNEL, slice_of(name), slice_of("payload"), &receipt);
         if (!status)
             cr_assert_eq(receipt.receivers, i % 2 ? 4 : 3, "%u: %lu", i, (unsigned long)receipt.receivers);
     }

@@ -66,11 +66,6 @@ static struct residency_info info(void)
     return now;
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 /* ---- waits ---- */
 
 static void on_end(void *ctx)
@@ -86,7 +81,7 @@ static struct residency_wait *wait_for(size_t most, const char *const *names)
     cr_assert_not_null(wait);
     rcu_reader_online();
     for (; *names; names++)
-        residency_wait_add(wait, text(*names));
+        residency_wait_add(wait, slice_of(*names));
     rcu_reader_offline();
     return wait;
 }
@@ -103,7 +98,7 @@ static int wait_out(struct residency_wait *wait)
 static bool is_evicted(const char *name)
 {
     rcu_reader_online();
-    struct entry *entry = registry_lookup(server->registry, text(name));
+    struct entry *entry = registry_lookup(server->registry, slice_of(name));
     bool away = entry && entry_is_evicted(entry);
     rcu_reader_offline();
     return away;

@@ -14,21 +14,9 @@
 #include "saver.h"
 #include "tmpdir.h"
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, saver);
 static struct server *server;
 static struct saver *saver;
-
-static void make_dir(void)
-{
-    tmpdir_create(dir);
-}
-
-static void remove_dir(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(saver, .init = make_dir, .fini = remove_dir, .timeout = 300);
 
 /* Without a log: only what is saved comes back. */
 static int begin(const char *rate_limit)

@@ -119,3 +119,11 @@ double daemon_seconds(void)
     cr_assert_eq(clock_gettime(clock, &used), 0);
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
+
+void link_to_first(char *path)
+{
+    make_directories(below_root(path));
+    cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
+    strcpy(strstr(path, "Filter.db"), "TOC.txt");
+    cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
+}

@@ -28,6 +28,9 @@ const char *below_root(const char *path);
 
 void make_directories(const char *path); /* above the file */
 
+/* Links a Filter.db below the root, and its TOC.txt, to those of first/nb-1-big. Changes `path`. */
+void link_to_first(char *path);
+
 void write_data(const char *path); /* an empty Data.db */
 
 /* Write a file whose path below the directory ends with Filter.db, the second one with its TOC.txt. */

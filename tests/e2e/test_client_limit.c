@@ -383,7 +383,7 @@ CLIENT_TEST(the_daemon, client_limit, percentages_and_bytes)
 static struct daemon own;
 TestSuite(client_limit_file, .timeout = 300);
 
-Test(client_limit_file, is_read_and_rewritten)
+DAEMON_TEST(own, client_limit_file, is_read_and_rewritten)
 {
     daemon_prepare(&own);
     snprintf(own.file, sizeof(own.file), "%s/redis.conf", own.dir);
@@ -399,5 +399,4 @@ Test(client_limit_file, is_read_and_rewritten)
     client = client_after_stop(client, &own, NULL);
     expect(client, "[\"maxmemory-clients\",\"67108864\"]", "CONFIG GET maxmemory-clients");
     redisFree(client);
-    daemon_deinit(&own);
 }

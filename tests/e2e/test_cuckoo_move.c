@@ -4,21 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon_pair.h"
-#include "program.h"
-
-static char output[16384];
+#include "move_runs.h"
 
 DAEMON_PAIR(cuckoo_move);
-
-static void expect_move(int status, const char *text, const char *options)
-{
-    int got =
-        program_run(output, sizeof(output), "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1",
-                    BLOOMERY_TOOL_PATH, source.port, target.port, options);
-    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
-    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
-}
 
 static void each(redisContext *client, const char *command, const char *name, int first, int n)
 {

@@ -11,15 +11,8 @@
 #include "program.h"
 #include "tmpdir.h"
 
-static struct daemon the_daemon;
+DAEMON_SUITE_IDLE(the_daemon, cuckoo_tools);
 static char output[65536];
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(cuckoo_tools, .fini = discard, .timeout = 300);
 
 #define TOOL(code, text, ...) \
     program_expect(output, sizeof(output), code, text, "exec 2>&1; '" BLOOMERY_TOOL_PATH "' " __VA_ARGS__)

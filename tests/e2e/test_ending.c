@@ -16,17 +16,9 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-static struct daemon the_daemon;
+DISK_SUITE(the_daemon, ending);
 static redisContext *client;
 static char mounted[400];
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(ending, .fini = discard, .timeout = 300);
 
 static void begin(const char *const *args)
 {
@@ -160,7 +152,7 @@ Test(ending, sigint_has_a_setting_of_its_own)
 }
 
 /* As at run time. */
-Test(ending, save_and_nosave_together_are_refused)
+DAEMON_TEST(the_daemon, ending, save_and_nosave_together_are_refused)
 {
     begin(NULL);
     expect(client, "+OK", "CONFIG SET shutdown-on-sigterm %s", "nosave force");
@@ -174,7 +166,6 @@ Test(ending, save_and_nosave_together_are_refused)
            "CONFIG SET shutdown-on-sigint %s", "save never");
     expect(client, "[\"shutdown-on-sigterm\",\"nosave force\"]", "CONFIG GET shutdown-on-sigterm");
     redisFree(client);
-    daemon_deinit(&the_daemon);
 }
 
 Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)

@@ -11,38 +11,20 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "text.h"
 #include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, fairness, "--threads", "1"); /* everybody is on the same worker */
 
-/* A text that grows. */
-struct text {
-    char *data;
-    size_t len, size;
-};
-
-static void add(struct text *text, const char *data, size_t len)
-{
-    if (text->len + len > text->size) {
-        text->size = (text->len + len) * 2;
-        text->data = realloc(text->data, text->size);
-        cr_assert(text->data);
-    }
-    memcpy(text->data + text->len, data, len);
-    text->len += len;
-}
-
 /* Adds the command `name f item-0 item-1 ...`. */
 static void add_batch(struct text *text, const char *name, int n)
 {
-    char line[128];
-    add(text, line,
-        (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name));
+    text_print(text, "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name);
     for (int i = 0; i < n; i++) {
         char item[32];
         int len = snprintf(item, sizeof(item), "item-%d", i);
-        add(text, line, (size_t)snprintf(line, sizeof(line), "$%d\r\n%s\r\n", len, item));
+        text_print(text, "$%d\r\n%s\r\n", len, item);
     }
 }
 
@@ -70,7 +52,7 @@ DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
         add_batch(&text, "BF.MADD", sizes[i]);
         add_batch(&text, "BF.MEXISTS", sizes[i]);
         add_batch(&text, "BF.MADD", sizes[i]);
-        add(&text, "BF.CARD f\r\nPING\r\n", 17);
+        text_print(&text, "BF.CARD f\r\nPING\r\n");
         cr_assert(wire_send(&wire, text.data, text.len));
         snprintf(expected, sizeof(expected), "*%d", sizes[i]);
         for (int command = 0; command < 3; command++) {
@@ -260,7 +242,7 @@ CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
     size_t length = 0;
     wire_open(&greedy, the_daemon.port);
     for (int i = 0; i < N; i++)
-        add(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n", 14);
+        text_print(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n");
     cr_assert(wire_send(&greedy, text.data, text.len));
     for (int i = 0; i < 20; i++) /* nothing has been read of the replies: they fill the sockets and wait */
         expect(client, "+PONG", "PING");
@@ -286,7 +268,7 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
     unsigned state = 4711;
     struct text text = {0};
     struct wire wire;
-    char line[1200], item[1024];
+    char item[1024];
     memset(item, 'z', sizeof(item));
     wire_open(&wire, the_daemon.port);
     cr_assert_str_eq(wire_ask(&wire, "BF.RESERVE f 0.0000001 100000"), "+OK");
@@ -295,9 +277,8 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
         int len = snprintf(item, sizeof(item), "%d", i / 2); /* added, then asked for */
         item[len] = 'z';
         len = 16 + (i / 2 * 37) % 500;
-        add(&text, line,
-            (size_t)snprintf(line, sizeof(line), "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
-                             i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item));
+        text_print(&text, "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
+                   i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item);
     }
     for (size_t at = 0; at < text.len;) {
         size_t n = 1 + (size_t)rand_r(&state) % (rand_r(&state) % 3 ? 150000 : 700);
@@ -424,11 +405,10 @@ static void begin_restricted(struct wire *wire, redisContext *admin)
 /* `n` names that the 999th pattern matches, and another one. */
 static void add_names(struct text *text, const char *name, int n, const char *last)
 {
-    char line[64];
-    add(text, line, (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n", n + 2, strlen(name), name));
+    text_print(text, "*%d\r\n$%zu\r\n%s\r\n", n + 2, strlen(name), name);
     for (int i = 0; i < n; i++)
-        add(text, "$13\r\npattern-999:f\r\n", 20);
-    add(text, line, (size_t)snprintf(line, sizeof(line), "$%zu\r\n%s\r\n", strlen(last), last));
+        text_print(text, "$13\r\npattern-999:f\r\n");
+    text_print(text, "$%zu\r\n%s\r\n", strlen(last), last);
 }
 
 /* Names are compared with rights in turns, in which others are served; nothing is done before all of them have been. */

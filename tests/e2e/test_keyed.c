@@ -54,6 +54,19 @@ static void key_file(char path[512])
     snprintf(path, 512, "%s/KEYS", the_daemon.data);
 }
 
+/* Moves the key file to `away` while the daemon is down. */
+static void restart_without_keys(char away[600])
+{
+    char path[512];
+
+    daemon_kill(&the_daemon);
+    key_file(path);
+    snprintf(away, 600, "%s/away", the_daemon.dir);
+    cr_assert_eq(rename(path, away), 0);
+    redisFree(client);
+    client = client_restart(&the_daemon);
+}
+
 /* redis-server with the module and the daemon's keys. */
 static void start_engine(void)
 {
@@ -320,7 +333,7 @@ KEYED_TEST(the_key_is_in_no_core_dump_and_no_other_file)
 /* Without its key a filter is saved, copied, moved, and never asked. */
 KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
 {
-    char path[512], away[600], error[160], id[17], warning[100];
+    char away[600], error[160], id[17], warning[100];
 
     expect(client, "+OK", "BF.RESERVE a 1e-9 100 KEYED");
     expect(client, "+OK", "BF.RESERVE w 1e-9 100 WINDOW 1000 KEYED");
@@ -334,12 +347,7 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
              "CONFIG SET bf-key-file again or SIGHUP",
              id);
 
-    daemon_kill(&the_daemon);
-    key_file(path);
-    snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
-    cr_assert_eq(rename(path, away), 0);
-    redisFree(client);
-    client = client_restart(&the_daemon);
+    restart_without_keys(away);
     static const char *const names[] = {"a", "w", "r"};
     for (size_t i = 0; i < 3; i++) {
         expect(client, error, "BF.EXISTS %s item:0", names[i]);
@@ -392,7 +400,7 @@ static void cuckoo_key(const char *name, char id[17])
 
 KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
 {
-    char path[512], away[600], error[160], id[17] = "", other[17] = "", output[4096];
+    char away[600], error[160], id[17] = "", other[17] = "", output[4096];
     static const char *const commands[] = {"EXISTS a x", "MEXISTS a x y", "COUNT a x",          "ADD a x",
                                            "ADDNX a x",  "DEL a x",       "INSERT a ITEMS x y", "INSERTNX copy ITEMS x",
                                            "EXISTS r x", "ADD chunks x"};
@@ -413,12 +421,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     each_item("CF.ADD", ":1", "a", 0, 500); /* it grows */
     each_item("CF.DEL", ":1", "a", 0, 100);
 
-    daemon_kill(&the_daemon);
-    key_file(path);
-    snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
-    cr_assert_eq(rename(path, away), 0);
-    redisFree(client);
-    client = client_restart(&the_daemon);
+    restart_without_keys(away);
     expect(client, ":1", "COPY a copy");
     redisReply *dump = redisCommand(client, "DUMP a");
     cr_assert(dump && dump->type == REDIS_REPLY_STRING);

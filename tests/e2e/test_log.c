@@ -18,18 +18,10 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-static struct daemon daemon_under_test;
+DISK_SUITE(daemon_under_test, log_daemon);
 #define PORT (daemon_under_test.port)
 
 static const char *const always[] = {"--appendfsync", "always", NULL};
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-    disk_detach();
-}
-
-TestSuite(log_daemon, .fini = stop, .timeout = 1000);
 
 /* ---- what is logged ---- */
 

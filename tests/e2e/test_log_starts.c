@@ -18,19 +18,11 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-static struct daemon daemon_under_test;
+DISK_SUITE(daemon_under_test, log_starts);
 #define PORT (daemon_under_test.port)
 
 static const char *const always[] = {"--appendfsync", "always", NULL};
 static const char *const accepting[] = {"--appendfsync", "always", "--aof-load-damaged", "yes", NULL};
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-    disk_detach();
-}
-
-TestSuite(log_starts, .fini = stop, .timeout = 1000);
 
 /* ---- counts ---- */
 

@@ -18,15 +18,7 @@
 #define CLIENTS 24
 #define LIMIT   "900kb" /* in addition to the bits some 250 kB are in use */
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(residency, .fini = discard, .timeout = 1000);
+DISK_SUITE(the_daemon, residency);
 
 static redisContext *start(const char *const *args)
 {

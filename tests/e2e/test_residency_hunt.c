@@ -27,14 +27,7 @@
 #define BATCH     20
 #define ROUND_MS  (DAEMON_SANITIZED ? 1500 : 700)
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(residency_hunt, .fini = discard, .timeout = 1000);
+DAEMON_SUITE_IDLE(the_daemon, residency_hunt);
 
 /* Item n of filter f is "n"; those below `answered` are there. One client adds to it. */
 struct filter {

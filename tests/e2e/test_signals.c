@@ -76,7 +76,7 @@ static void launch_masked(void)
 
 /* In every other round at a moment from the program's very beginning on, in the others from its first word on, without
  * a mask that it has inherited. */
-Test(signals, a_start_can_be_ended_at_any_moment)
+DAEMON_TEST(the_daemon, signals, a_start_can_be_ended_at_any_moment)
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
     const char *output;
@@ -96,7 +96,6 @@ Test(signals, a_start_can_be_ended_at_any_moment)
     }
     daemon_restart(&the_daemon);
     expect_filled();
-    daemon_deinit(&the_daemon);
 }
 
 /* Until the log has the text, or the daemon has ended. */
@@ -116,7 +115,7 @@ static void hang_up_until(const char *text)
 }
 
 /* A log that is rotated while the daemon starts, or ends: it continues, and in the end writes to the new file. */
-Test(signals, a_log_can_be_rotated_at_any_moment)
+DAEMON_TEST(the_daemon, signals, a_log_can_be_rotated_at_any_moment)
 {
     daemon_prepare(&the_daemon);
     struct tmp_path log = tmp_path(the_daemon.dir, "log"), rotated = tmp_path(the_daemon.dir, "log.1");
@@ -137,5 +136,4 @@ Test(signals, a_log_can_be_rotated_at_any_moment)
     }
     daemon_restart(&the_daemon);
     expect_filled();
-    daemon_deinit(&the_daemon);
 }

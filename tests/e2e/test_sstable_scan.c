@@ -46,7 +46,7 @@ static void start_and_hold(void)
 }
 
 /* Nobody is told "certainly not" of what has not been met yet. */
-Test(sstable_scan, the_port_answers_meanwhile)
+DAEMON_TEST(the_daemon, sstable_scan, the_port_answers_meanwhile)
 {
     static char output[4096];
     start_and_hold();
@@ -70,7 +70,6 @@ Test(sstable_scan, the_port_answers_meanwhile)
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/3\",\"not found\"]]", "BF.FIND ks.t/3 ITEMS k");
     expect(client, ":0", "BF.EXISTS ks.t/3 k");
     expect_readiness(200, "ready");
-    daemon_deinit(&the_daemon);
 }
 
 /* The disk comes back when the daemon has been told to end. */

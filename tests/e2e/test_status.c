@@ -19,15 +19,7 @@
 #include "wait.h"
 #include "wire_tls.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(status, .fini = discard, .timeout = 300);
+DISK_SUITE(the_daemon, status);
 
 static char output[16384];
 

@@ -48,7 +48,7 @@ DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
 
 /* A thread's stack takes as much of the address space as the limit of stacks says: there are limits of the address
  * space with which all threads can be but those of the pool. libuv aborts when it cannot start them. */
-Test(threads, a_start_fails_where_the_pool_cannot_have_its_threads)
+DAEMON_TEST(the_daemon, threads, a_start_fails_where_the_pool_cannot_have_its_threads)
 {
     struct rlimit stack, space, small;
     unsigned failed = 0;
@@ -79,7 +79,6 @@ Test(threads, a_start_fails_where_the_pool_cannot_have_its_threads)
         }
     }
     cr_expect_gt(failed, 0);
-    daemon_deinit(&the_daemon);
 }
 
 /* kB */

@@ -115,9 +115,6 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
            "-ERR 'acl|load' may take long, and all clients wait while a transaction runs: send it outside of MULTI",
            "ACL LOAD");
     free(before);
-    redisFree(admin);
-    redisFree(alice);
-    redisFree(bob);
 }
 
 /* A start with users that are wrong says why and does not happen. */
@@ -173,7 +170,6 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     expect(admin, "+OK", "CONFIG REWRITE");
     cr_expect_not_null(strstr(file_text(the_daemon.file), "user default on"));
     free(before);
-    redisFree(admin);
 }
 
 /* ---- the window ---- */
@@ -235,8 +231,6 @@ DAEMON_TEST(the_daemon, acl, pipelines_are_checked)
     const char *text = client_ask(bob, "EXEC");
     cr_expect_eq(strncmp(text, "[-NOPERM ACLs rules changed", 27), 0, "%s", text);
     cr_expect_str_eq(text + strlen(text) - 4, ",:0]", "%s", text);
-    redisFree(admin);
-    redisFree(bob);
 }
 
 /* Names are those that the client gives, whatever database it has chosen. */
@@ -253,7 +247,6 @@ DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
     expect_all(client, 50, NO_KEY);
     expect(client, NO_KEY, "DEL b1 c1");
     expect(client, ":1", "DEL b1");
-    redisFree(client);
 }
 
 /* ---- threads ---- */
@@ -333,7 +326,6 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     }
     cr_expect_gt(allowed + refused, 0);
     expect(admin, "+PONG", "PING");
-    redisFree(admin);
 }
 
 /* ---- the status page, and what is secret ---- */
@@ -380,7 +372,6 @@ DAEMON_TEST(the_daemon, acl, pages_are_for_users_who_may_ask_for_info)
     expect(admin, "+OK", "ACL SETUSER default -info");
     cr_expect_eq(status_of(NULL), 401);
     cr_expect_eq(status_of(WATCH_PW), 200);
-    redisFree(admin);
 }
 
 DAEMON_TEST(the_daemon, acl, nothing_secret_is_shown)
@@ -407,8 +398,6 @@ DAEMON_TEST(the_daemon, acl, nothing_secret_is_shown)
     cr_expect_null(strstr(text, "hidden"), "%s", text);
     text = daemon_output(&the_daemon);
     cr_expect_null(strstr(text, "hidden"), "%s", text);
-    wire_close(&monitor);
-    redisFree(client);
 }
 
 static long long logged_number(const redisReply *entry, const char *name)
@@ -447,7 +436,6 @@ DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
     cr_assert(log && log->elements == 1);
     cr_expect_eq(logged_number(log->element[0], "entry-id"), 2, "numbers are not given twice");
     freeReplyObject(log);
-    redisFree(client);
 }
 
 /* As in Redis; in the file another form stands, which means the same with other patterns after it. */
@@ -464,7 +452,6 @@ DAEMON_TEST(the_daemon, acl, all_names_by_a_pattern_are_shown_as_redis_does)
     expect(admin, "+OK", "ACL LOAD");
     text = client_ask(admin, "ACL GETUSER alice");
     cr_expect_not_null(strstr(text, "\"keys\",\"~* ~b\""), "%s", text);
-    redisFree(admin);
 }
 
 /* As in Redis, whose working directory `dir` is; ACL SAVE, ACL LOAD and a start find the same file. */
@@ -485,7 +472,6 @@ DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
     admin = client_after_stop(admin, &the_daemon, NULL);
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
-    redisFree(admin);
 }
 
 /* Lines of settings are told by the name, since they have no number here. */
@@ -525,7 +511,6 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     expect(client, "+OK", "CONFIG SET requirepass %s", "");
     client = client_after_stop(client, &the_daemon, NULL);
     expect(client, "+OK", "AUTH %b", password, len); /* the file has it still */
-    redisFree(client);
 }
 
 /* A long log is written in the background, and as it was at one moment. */
@@ -556,6 +541,4 @@ DAEMON_TEST(the_daemon, acl, a_long_log_is_written_off_the_loop)
         freeReplyObject(log);
         expect(admin, "+OK", "ACL LOG RESET");
     }
-    redisFree(client);
-    redisFree(admin);
 }

@@ -23,8 +23,6 @@ static void start(void)
 
 static void discard(void)
 {
-    redisFree(client);
-    wire_close(&wire);
     daemon_discard(&the_daemon);
 }
 

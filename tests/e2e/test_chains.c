@@ -81,9 +81,8 @@ static void load_chunks(redisContext *client, const char *from, const char *to)
 }
 
 /* Through the log, a save in files and in packs, each kind of copy, and the tool. */
-DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_others)
+CLIENT_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_others)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     const char *output;
     int all;
 
@@ -117,7 +116,6 @@ DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     client_expect_items(client, "merged", 0, all);
     client_expect_items(client, "loaded", 0, all);
     client_expect_items(client, "packed", 0, all_small);
-    redisFree(client);
 }
 
 /* The text names the limit; what is there continues answering. */

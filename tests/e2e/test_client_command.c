@@ -136,8 +136,6 @@ DAEMON_TEST(the_daemon, client_command, kill_refuses)
         cr_expect_str_eq(reply, wrong[i][1], "%s: %s", wrong[i][0], reply);
     }
     expect(other, "+PONG", "PING");
-    redisFree(other);
-    redisFree(me);
 }
 
 /* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they
@@ -261,7 +259,6 @@ CLIENT_TEST(the_daemon, client_command, a_write_that_a_pause_held_back_is_refuse
         wire_close(&held[i]);
     }
     cr_expect_str_eq(wire_ask(&queue, "EXEC"), "[:1]");
-    wire_close(&queue);
 }
 
 /* Who has only closed his side for sending gets his replies when the pause ends soon. */
@@ -278,7 +275,6 @@ CLIENT_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its
     cr_expect_str_eq(wire_text(&half), ":1");
     cr_expect_str_eq(wire_text(&half), ":0");
     cr_expect_str_eq(wire_text(&half), "(closed)");
-    wire_close(&half);
 }
 
 /* PAUSE holds every command until its time is over; an inline command with quotes, too, is run as it was sent. */
@@ -295,8 +291,6 @@ DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
     cr_expect_geq(wait_clock(), began + 0.2, "it was not held");
     cr_expect_str_eq(wire_text(&b), ":1");
     cr_expect_str_eq(wire_text(&b), ":1");
-    wire_close(&a);
-    wire_close(&b);
 }
 
 /* REPLY OFF and SKIP leave out exactly the replies they are about, those of the window and of deferred commands too. */
@@ -313,7 +307,6 @@ DAEMON_TEST(the_daemon, client_command, replies_off)
     static const char *const expected[] = {"\"1\"", ":1", "[\"f\"]", "+OK", ":5", "+RESET", "\"3\""};
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         cr_expect_str_eq(wire_text(&wire), expected[i], "%zu", i);
-    wire_close(&wire);
 }
 
 /* What CLIENT LIST says of a connection is true. */
@@ -352,5 +345,4 @@ CLIENT_TEST(the_daemon, client_command, the_list_tells_the_truth)
     cr_expect_str_eq(client_ask(client, "CLIENT LIST TYPE pubsub"), "\"\"");
     cr_expect_str_eq(client_ask(client, "CLIENT LIST TYPE replica"), "\"\"");
     cr_expect_eq(connections(client), 2);
-    wire_close(&wire);
 }

@@ -109,7 +109,6 @@ CLIENT_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
     cr_assert(log && strstr(log, "addr=127.0.0.1:") && strstr(log, "name=greedy user=stranger closed: it uses ") &&
                   strstr(log, "maxmemory-clients allows 67 MB"),
               "%s", log);
-    wire_close(&half);
 }
 
 /* One client of 400 MB made all filters are evicted, and ten held 3 GB. */
@@ -174,7 +173,6 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
     cr_expect(!is_closed(&last) && !is_closed(&halves[0]) && !is_closed(&halves[2]));
     for (int i = 0; i < CLIENTS; i++)
         wire_close(&halves[i]);
-    wire_close(&last);
 }
 
 /* Idle connections hold nothing: their number has a limit of its own. */
@@ -198,8 +196,6 @@ DAEMON_TEST(the_daemon, client_limit, idle_clients_stay)
         expect(idle[i], "+PONG", "PING");
         redisFree(idle[i]);
     }
-    wire_close(&half);
-    redisFree(client);
 }
 
 CLIENT_TEST(the_daemon, client_limit, no_evict_stays)
@@ -231,7 +227,6 @@ CLIENT_TEST(the_daemon, client_limit, no_evict_stays)
     cr_assert(wire_send_text(&stays, "*2\r\n$4\r\nECHO\r\n$100000000\r\n"));
     (void)send_some(&stays, 32 * sizeof(zeros));
     wait_until_evicted(client, 2);
-    wire_close(&stays);
 }
 
 /* ---- what counts ---- */
@@ -273,7 +268,6 @@ DAEMON_TEST(the_daemon, client_limit, queues_and_subscriptions_and_notes_count)
     }
     expect(client, "+OK", "CONFIG SET maxmemory-clients 16mb");
     expect(client, ":1", "BF.ADD f x");
-    redisFree(client);
 }
 
 /* A client that does not read: replies, and messages to a subscriber. */
@@ -296,7 +290,6 @@ CLIENT_TEST(the_daemon, client_limit, replies_and_messages_count)
     for (int i = 0; i < 1000 && client_number(client, "PUBLISH news %b", zeros, (size_t)100000) == 1; i++)
         ;
     wait_until_evicted(client, 2);
-    wire_close(&reader);
 }
 
 /* KEYS is closed while it runs, before its reply is whole. */
@@ -313,8 +306,6 @@ DAEMON_TEST(the_daemon, client_limit, a_running_keys_counts)
     const char *log = strstr(daemon_output(&the_daemon), "closed: it uses ");
     cr_assert_not_null(log);
     cr_expect_lt(strtod(log + strlen("closed: it uses "), NULL), 160, "%s", log);
-    redisFree(other);
-    redisFree(client);
 }
 
 /* ---- strangers ---- */
@@ -338,7 +329,6 @@ CLIENT_TEST(the_daemon, client_limit, strangers_hold_little)
     for (int i = 0; i < 3000 && client_info(client, "stats", "client_output_buffer_limit_disconnections") == 0; i++)
         usleep(10000);
     cr_expect_eq(client_info(client, "stats", "client_output_buffer_limit_disconnections"), 1);
-    wire_close(&stranger);
 }
 
 /* ---- the setting ---- */
@@ -398,5 +388,4 @@ DAEMON_TEST(own, client_limit_file, is_read_and_rewritten)
     expect(client, "+OK", "CONFIG REWRITE");
     client = client_after_stop(client, &own, NULL);
     expect(client, "[\"maxmemory-clients\",\"67108864\"]", "CONFIG GET maxmemory-clients");
-    redisFree(client);
 }

@@ -54,7 +54,6 @@ DAEMON_TEST(the_daemon, cluster, a_node_at_an_ipv6_address_says_so)
         snprintf(node, sizeof(node), " ::1:%d@%d myself", the_daemon.port, the_daemon.port + 10000);
         cr_assert_not_null(strstr(client_ask(client, "CLUSTER NODES"), node));
     }
-    redisFree(client);
 }
 
 CLIENT_TEST(the_daemon, cluster, the_settings_say_where_it_is)
@@ -94,11 +93,10 @@ CLIENT_TEST(the_daemon, cluster, slots_are_those_of_redis)
     expect(client, ":2", "DEL {foo}1 elsewhere"); /* of two slots */
 }
 
-DAEMON_TEST(the_daemon, cluster, there_is_database_0_only)
+CLIENT_TEST(the_daemon, cluster, there_is_database_0_only)
 {
     const char *const alone[] = {"--cluster-emulation", "no", NULL}, *const yes[] = {"--cluster-emulation", "yes",
                                                                                      NULL};
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "SELECT 0");
     expect(client, "-ERR SELECT is not allowed in cluster mode", "SELECT 1");
     expect(client, "-ERR MOVE is not allowed in cluster mode", "MOVE f 1");

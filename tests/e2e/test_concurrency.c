@@ -377,6 +377,4 @@ DAEMON_TEST(daemon_under_test, concurrency, a_slow_reader_stalls_nobody)
     cr_expect_eq(got, want);
     expect(quick, "+PONG", "PING");
     free(command);
-    redisFree(slow);
-    redisFree(quick);
 }

@@ -195,7 +195,6 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
             }
     }
     cr_assert_eq(atomic_load(&too_low), 0, "%d times while the daemon ran", atomic_load(&too_low));
-    redisFree(client);
 }
 
 /* ---- exact counts ---- */

@@ -158,9 +158,8 @@ DAEMON_TEST(daemon_under_test, damage, second_daemon_is_refused)
 }
 
 /* A file that the daemon did not make is not overwritten, whatever its name is. */
-DAEMON_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
+CLIENT_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
 {
-    redisContext *client = client_open(PORT);
     for (int i = 1; i < 10; i++)
         file_write(tmp_path(daemon_under_test.data, "filters/na-%d-big-Filter.db", i).text, "precious", 8);
     cr_assert_eq(mkdir(AT("filters/mine"), 0755), 0);
@@ -172,7 +171,6 @@ DAEMON_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "other", 0, 10);
     client_expect_items(client, "mine", 0, 10);
-    redisFree(client);
 }
 
 /* The directory is removed under a daemon, and another one makes it anew: the first writes nothing into it, neither

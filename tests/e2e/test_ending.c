@@ -165,7 +165,6 @@ DAEMON_TEST(the_daemon, ending, save_and_nosave_together_are_refused)
            "of the following: default, save, nosave, now, force",
            "CONFIG SET shutdown-on-sigint %s", "save never");
     expect(client, "[\"shutdown-on-sigterm\",\"nosave force\"]", "CONFIG GET shutdown-on-sigterm");
-    redisFree(client);
 }
 
 Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)

@@ -135,7 +135,6 @@ DAEMON_TEST(the_daemon, expiry, replies_are_those_of_redis)
     wire_ask(&wire, "DEL k");
     cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');
     converse(&wire);
-    wire_close(&wire);
 }
 
 /* What was set is what is asked for, in all units. */
@@ -210,8 +209,6 @@ DAEMON_TEST(the_daemon, expiry, gone_from_every_answer)
     wait_gone(other, "k");
     expect(c, ":1", "RENAMENX new k");
     expect(c, ":-1", "TTL k");
-    redisFree(c);
-    redisFree(other);
 }
 
 /* The number after this text. */
@@ -281,100 +278,97 @@ static void save(redisContext *c)
 
 /* A save keeps the times; what expires while the daemon is down is missing afterwards, and the next save removes its
  * files; what expires later does so. */
-DAEMON_TEST(the_daemon, expiry, restart)
+CLIENT_TEST(the_daemon, expiry, restart)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD never x");
-    expect(c, ":1", "BF.ADD far x");
-    expect(c, ":1", "BF.ADD renamed x");
-    expect(c, ":1", "BF.ADD persisted x");
-    expect(c, ":1", "BF.ADD short x");
-    expect(c, ":1", "PEXPIREAT far 33177117420123");
-    expect(c, ":1", "PEXPIREAT renamed 33177117420124");
-    expect(c, ":1", "EXPIRE persisted 100");
-    save(c);
-    expect(c, "+OK", "RENAME renamed other");
-    expect(c, ":1", "PERSIST persisted");
-    expect(c, ":1", "PEXPIREAT far 33177117420125"); /* its bits have not changed since the last save */
-    save(c);
+    expect(client, ":1", "BF.ADD never x");
+    expect(client, ":1", "BF.ADD far x");
+    expect(client, ":1", "BF.ADD renamed x");
+    expect(client, ":1", "BF.ADD persisted x");
+    expect(client, ":1", "BF.ADD short x");
+    expect(client, ":1", "PEXPIREAT far 33177117420123");
+    expect(client, ":1", "PEXPIREAT renamed 33177117420124");
+    expect(client, ":1", "EXPIRE persisted 100");
+    save(client);
+    expect(client, "+OK", "RENAME renamed other");
+    expect(client, ":1", "PERSIST persisted");
+    expect(client, ":1", "PEXPIREAT far 33177117420125"); /* its bits have not changed since the last save */
+    save(client);
     long long at = now_ms() + 1500;
     char time[32];
     snprintf(time, sizeof(time), "%lld", at);
-    expect(c, ":1", "PEXPIREAT short %s", time);
-    save(c);
-    redisFree(c);
+    expect(client, ":1", "PEXPIREAT short %s", time);
+    save(client);
+    redisFree(client);
     daemon_kill(&the_daemon);
     cr_assert(filter_files_exist("short"));
     while (now_ms() <= at)
         usleep(10000);
-    c = client_restart(&the_daemon);
-    expect(c, ":-1", "TTL never");
-    expect(c, ":33177117420125", "PEXPIRETIME far");
-    expect(c, ":33177117420124", "PEXPIRETIME other");
-    expect(c, ":-1", "TTL persisted");
-    expect(c, ":0", "EXISTS short");
-    expect(c, ":4", "DBSIZE");
-    cr_expect_eq(keyspace_number(c, ",expires="), 2);
-    cr_expect_eq(client_info(c, "persistence", "rdb_last_load_keys_expired"), 1);
-    expect(c, ":1", "BF.EXISTS far x");
-    expect(c, ":1", "BF.ADD short y");
-    expect(c, ":0", "BF.EXISTS short x");
-    save(c);
-    expect(c, ":1", "PEXPIRE far 20");
-    wait_gone(c, "far");
-    save(c);
-    redisFree(c);
+    client = client_restart(&the_daemon);
+    expect(client, ":-1", "TTL never");
+    expect(client, ":33177117420125", "PEXPIRETIME far");
+    expect(client, ":33177117420124", "PEXPIRETIME other");
+    expect(client, ":-1", "TTL persisted");
+    expect(client, ":0", "EXISTS short");
+    expect(client, ":4", "DBSIZE");
+    cr_expect_eq(keyspace_number(client, ",expires="), 2);
+    cr_expect_eq(client_info(client, "persistence", "rdb_last_load_keys_expired"), 1);
+    expect(client, ":1", "BF.EXISTS far x");
+    expect(client, ":1", "BF.ADD short y");
+    expect(client, ":0", "BF.EXISTS short x");
+    save(client);
+    expect(client, ":1", "PEXPIRE far 20");
+    wait_gone(client, "far");
+    save(client);
+    redisFree(client);
     cr_expect(filter_files_exist("short"), "those of the new one");
     cr_expect_not(filter_files_exist("far"));
     daemon_kill(&the_daemon);
-    c = client_restart(&the_daemon);
-    expect(c, ":0", "EXISTS far");
-    expect(c, ":-1", "TTL short");
-    expect(c, "[:1,:0]", "BF.MEXISTS short y x");
-    redisFree(c);
+    client = client_restart(&the_daemon);
+    expect(client, ":0", "EXISTS far");
+    expect(client, ":-1", "TTL short");
+    expect(client, "[:1,:0]", "BF.MEXISTS short y x");
 }
 
 /* What was answered is kept without a save as well: times that were set, changed and removed, and that a filter is
  * gone. */
-DAEMON_TEST(the_daemon, expiry, restart_without_a_save)
+CLIENT_TEST(the_daemon, expiry, restart_without_a_save)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "CONFIG SET appendfsync always");
-    expect(c, ":1", "BF.ADD set x");
-    expect(c, ":1", "PEXPIREAT set 33177117420123");
-    expect(c, ":1", "BF.ADD changed x");
-    expect(c, ":1", "EXPIRE changed 1000");
-    expect(c, ":1", "PEXPIREAT changed 33177117420124");
-    expect(c, ":1", "BF.ADD removed x");
-    expect(c, ":1", "EXPIRE removed 1000");
-    expect(c, ":1", "PERSIST removed");
-    expect(c, ":1", "BF.ADD renamed x");
-    expect(c, ":1", "PEXPIREAT renamed 33177117420125");
-    expect(c, "+OK", "RENAME renamed other");
-    expect(c, ":1", "BF.ADD expired x");
-    expect(c, ":1", "PEXPIRE expired 10");
-    wait_gone(c, "expired");
-    expect(c, ":1", "BF.ADD expired y");
-    expect(c, ":1", "BF.ADD meanwhile x");
-    expect(c, ":1", "BF.ADD past x");
-    expect(c, ":1", "EXPIRE past -1");
+    expect(client, "+OK", "CONFIG SET appendfsync always");
+    expect(client, ":1", "BF.ADD set x");
+    expect(client, ":1", "PEXPIREAT set 33177117420123");
+    expect(client, ":1", "BF.ADD changed x");
+    expect(client, ":1", "EXPIRE changed 1000");
+    expect(client, ":1", "PEXPIREAT changed 33177117420124");
+    expect(client, ":1", "BF.ADD removed x");
+    expect(client, ":1", "EXPIRE removed 1000");
+    expect(client, ":1", "PERSIST removed");
+    expect(client, ":1", "BF.ADD renamed x");
+    expect(client, ":1", "PEXPIREAT renamed 33177117420125");
+    expect(client, "+OK", "RENAME renamed other");
+    expect(client, ":1", "BF.ADD expired x");
+    expect(client, ":1", "PEXPIRE expired 10");
+    wait_gone(client, "expired");
+    expect(client, ":1", "BF.ADD expired y");
+    expect(client, ":1", "BF.ADD meanwhile x");
+    expect(client, ":1", "BF.ADD past x");
+    expect(client, ":1", "EXPIRE past -1");
     long long at = now_ms() + 300;
-    expect(c, ":1", "PEXPIREAT meanwhile %lld", at);
-    redisFree(c);
+    expect(client, ":1", "PEXPIREAT meanwhile %lld", at);
+    redisFree(client);
     daemon_kill(&the_daemon);
     while (now_ms() <= at)
         usleep(10000);
     for (int i = 0; i < 2; i++) {
-        c = client_restart(&the_daemon);
-        expect(c, ":33177117420123", "PEXPIRETIME set");
-        expect(c, ":33177117420124", "PEXPIRETIME changed");
-        expect(c, ":-1", "TTL removed");
-        expect(c, ":33177117420125", "PEXPIRETIME other");
-        expect(c, ":-1", "TTL expired");
-        expect(c, "[:0,:1]", "BF.MEXISTS expired x y");
-        expect(c, ":0", "EXISTS meanwhile past renamed");
-        expect(c, ":5", "DBSIZE");
-        redisFree(c);
+        client = client_restart(&the_daemon);
+        expect(client, ":33177117420123", "PEXPIRETIME set");
+        expect(client, ":33177117420124", "PEXPIRETIME changed");
+        expect(client, ":-1", "TTL removed");
+        expect(client, ":33177117420125", "PEXPIRETIME other");
+        expect(client, ":-1", "TTL expired");
+        expect(client, "[:0,:1]", "BF.MEXISTS expired x y");
+        expect(client, ":0", "EXISTS meanwhile past renamed");
+        expect(client, ":5", "DBSIZE");
+        redisFree(client);
         daemon_kill(&the_daemon);
     }
     daemon_restart(&the_daemon);
@@ -417,6 +411,4 @@ DAEMON_TEST(the_daemon, expiry, many_at_once)
         usleep(1000);
     }
     expect(c, "+PONG", "PING");
-    redisFree(c);
-    redisFree(other);
 }

@@ -68,7 +68,6 @@ DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
         lines_deinit(&lines);
         free(text.data);
     }
-    wire_close(&wire);
 }
 
 /* An add that is refused in a later slice ends the array there, and so does one in the first. */
@@ -189,7 +188,6 @@ CLIENT_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
     }
     cr_expect_eq(seen, 4, "%d of %d batches were seen in their middle", seen, ATTEMPTS);
     free(batch.data);
-    wire_close(&wire);
 }
 
 /* The connection may end in the middle of a batch. */
@@ -257,7 +255,6 @@ CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
     cr_expect_gt(length, 5000);
     lines_deinit(&lines);
     free(text.data);
-    wire_close(&greedy);
 }
 
 /* A stream of commands that is cut anywhere, far longer than what is read at a time, is answered as one: parts of
@@ -289,7 +286,6 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
     for (int i = 0; i < N; i++)
         cr_assert_str_eq(wire_text(&wire), ":1", "command %d", i);
     free(text.data);
-    wire_close(&wire);
 }
 
 /* reply-buffer-limit applies to connections that were open before it was set. */
@@ -310,7 +306,6 @@ CLIENT_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
         }
     }
     lines_deinit(&lines);
-    wire_close(&wire);
 }
 
 /* Large deferred replies, behind others and alone, arrive whole; errors of deferred commands are counted with their
@@ -429,7 +424,6 @@ CLIENT_TEST(the_daemon, fairness, rights_to_many_names_are_checked_first)
                      "-NOPERM this user has no permissions to access one of the keys used as arguments");
     cr_expect_str_eq(wire_text(&wire), expected);
     free(text.data);
-    wire_close(&wire);
 }
 
 /* Rights that change in the middle hold for all names. */

@@ -157,5 +157,4 @@ DAEMON_TEST(the_daemon, hostile, unknown_names_are_repeated_without_control_char
         cr_assert(wire_send_command(&wire, cases[i].words, cases[i].n));
         cr_expect_str_eq(wire_text(&wire), cases[i].reply);
     }
-    wire_close(&wire);
 }

@@ -129,7 +129,6 @@ DAEMON_TEST(the_daemon, import_rdb, an_older_redis_is_read)
     redisContext *client = client_start(&the_daemon, NULL);
     for (size_t f = 0; f < sizeof(older) / sizeof(*older); f++)
         expect_as_recorded(client, "v2.8.20/", older[f]);
-    redisFree(client);
 }
 
 /* ---- what is told, and refused ---- */
@@ -164,7 +163,6 @@ Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
         expect(client, "[\"other-db:filter\"]", "KEYS *");
         expect(client, ":1", "BF.CARD other-db:filter");
     }
-    redisFree(client);
 }
 
 Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)
@@ -259,7 +257,6 @@ Test(import_rdb, cuckoo_filters_that_cannot_be_are_told_with_the_reason)
     cr_assert(strstr(output, "imported 1 filter with 3 items, 8 bytes; 3 skipped"), "%s", output);
     redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "\"bktsize:2 buckets:2 items:3 deletes:0 filters:1 max_iterations:20 expansion:1\"", "CF.DEBUG all");
-    redisFree(client);
 }
 
 Test(import_rdb, arguments_that_do_not_fit_are_refused)

@@ -202,7 +202,6 @@ DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
         for (size_t j = 0; j < i; j++)
             cr_expect_str_neq(name, info.name[j]);
     }
-    redisFree(client);
 }
 
 static long long number(const struct info *info, const char *name)
@@ -264,7 +263,6 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     cr_expect_eq(number(&info, "unknown_commands"), 1);
     cr_expect_eq(strlen(info_value(&info, "redis_build_id")), 40, "the linker's");
     cr_expect_geq(number(&info, "total_reads_processed"), 44);
-    redisFree(client);
 }
 
 /* Sections by name, several at a time, in any case; what there is none of is empty. */
@@ -290,7 +288,6 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
     cr_expect_eq(info.nsections, 13);
     expect(client, "\"\"", "INFO nosuch");
     expect(client, "\"# Keyspace\\x0d\\x0a\"", "INFO keyspace");
-    redisFree(client);
 }
 
 /* ---- under load ---- */
@@ -371,8 +368,6 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
     cr_expect_eq(number(&info, "keyspace_hits"), LOADERS * PAIRS);
     snprintf(text, sizeof(text), "[\"bf.exists\",[\"calls\",:%d,", LOADERS * PAIRS);
     cr_expect_eq(strncmp(client_ask(client, "LATENCY HISTOGRAM bf.exists"), text, strlen(text)), 0);
-    redisFree(client);
-    redisFree(other);
 }
 
 /* ---- against Redis ---- */
@@ -426,7 +421,6 @@ DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
     fclose(list);
     cr_assert_gt(fields, 150);
     cr_assert_eq(missing, 0);
-    redisFree(client);
 }
 
 static double info_double(redisContext *client, const char *field)
@@ -478,5 +472,4 @@ DAEMON_TEST(the_daemon, info, event_loops_are_counted)
         rested = info_double(client, "eventloop_duration_sum") - worked < 100000;
     }
     cr_expect(rested, "waiting for input counts as work");
-    redisFree(client);
 }

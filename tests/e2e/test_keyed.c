@@ -26,8 +26,6 @@ static void begin(void)
 
 static void discard(void)
 {
-    redisFree(client);
-    redisFree(in_engine);
     daemon_discard(&the_daemon);
     daemon_discard(&engine);
 }
@@ -40,14 +38,7 @@ static void finish(void)
     daemon_deinit(&engine);
 }
 
-#define KEYED_TEST(name)           \
-    static void name##_body(void); \
-    Test(keyed, name)              \
-    {                              \
-        name##_body();             \
-        finish();                  \
-    }                              \
-    static void name##_body(void)
+#define KEYED_TEST(name) ENDED_TEST(keyed, name, finish())
 
 static void key_file(char path[512])
 {

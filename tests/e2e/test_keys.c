@@ -196,7 +196,6 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
             cr_expect_str_eq(reply, rows[i].reply, "RESP%d: %s: %s", resp, rows[i].command, reply);
         }
     }
-    wire_close(&wire);
 }
 
 #define LONG_NAMES 60
@@ -248,5 +247,4 @@ DAEMON_TEST(the_daemon, keys, hostile_patterns)
     cr_expect_str_eq(reply->str, "ERR the pattern has 257 bytes; at most 256 are allowed");
     freeReplyObject(reply);
     free(name);
-    redisFree(c);
 }

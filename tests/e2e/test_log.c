@@ -75,7 +75,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
     expect(client, ":1", "BF.ADD after x");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[\"after\"]", "KEYS *");
-    redisFree(client);
 }
 
 /* Ids are not used twice, or adds to a filter that was deleted would come back in another one. */
@@ -92,7 +91,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_i
     for (int i = 0; i < 100; i++)
         client_ask(client, "BF.EXISTS f old:%d", i);
     expect(client, ":0", "BF.EXISTS f old:7");
-    redisFree(client);
 }
 
 /* The log is cut by a save, and a save begins when it is large. */
@@ -138,7 +136,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_s
     }
     expect(client, "+OK", "CONFIG SET auto-aof-rewrite-percentage 1");
     daemon_wait_output(&daemon_under_test, "the log has grown enough");
-    redisFree(client);
 }
 
 /* ---- waiting for the disk ---- */
@@ -283,7 +280,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
     }
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
-    redisFree(client);
 }
 
 /* Without a save rule the log is all there is: what it lacks is in the file of pending records. */
@@ -304,7 +300,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_tha
     disk_mend();
     client = client_restart(&daemon_under_test);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
-    redisFree(client);
 }
 
 /* Changes of filters come faster than the disk takes them: clients wait, memory does not grow. */
@@ -399,9 +394,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
     send_madd(client, 0, ITEMS);
     client_skip(client, 2);
     cr_assert_eq(client_number(client, "BF.CARD f"), BEFORE + 1 + ITEMS);
-    redisFree(third);
-    redisFree(other);
-    redisFree(client);
 }
 #endif
 
@@ -421,7 +413,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
     daemon_unblock_saves(&daemon_under_test);
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD f z");
-    redisFree(client);
 }
 
 /* ---- what a start finds ---- */
@@ -469,7 +460,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
     client = client_start(&daemon_under_test, always);
     expect(client, ":49", "BF.CARD f");
-    redisFree(client);
 }
 
 DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
@@ -490,7 +480,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
     expect(client, ":1", "BF.ADD f more");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":51", "BF.CARD f");
-    redisFree(client);
 }
 
 DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
@@ -549,5 +538,4 @@ DAEMON_TEST(daemon_under_test, log_daemon, clients_are_told_while_it_loads)
     expect(client, ":50", "BF.CARD f");
     const char *info = client_ask(client, "INFO persistence");
     cr_assert(strstr(info, "loading:0") != NULL, "%s", info);
-    redisFree(client);
 }

@@ -160,5 +160,4 @@ DAEMON_TEST(the_daemon, log_replies, wait_for_the_disk_when_a_client_becomes_wri
     close(slow);
     for (int i = 0; i < CROWD; i++)
         wire_close(&crowd[i]);
-    redisFree(other);
 }

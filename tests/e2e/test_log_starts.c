@@ -82,7 +82,6 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
         expect(client, ":3", "BF.CARD kept");
         expect(client, ":42", "BF.CARD f");
     }
-    redisFree(client);
 }
 
 /* A copy is known from the log alone, and its file, if it has one, is the newest there is when the next process starts:
@@ -103,7 +102,6 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
             cr_assert_eq(client_number(client, "BF.CARD copy"), 21 + again);
         }
     }
-    redisFree(client);
 }
 
 /* ---- losses ---- */
@@ -202,7 +200,6 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
             program_run(count, sizeof(count), "ls %s/quarantine/*/*-Filter.db | wc -l", daemon_under_test.data), 0);
         cr_assert_eq(strtoul(count, NULL, 10), i + 1, "%s: %s", way, count);
     }
-    redisFree(client);
 }
 
 /* ---- expiry ---- */
@@ -327,7 +324,6 @@ DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_
     daemon_unblock_saves(&daemon_under_test);
     client = client_start(&daemon_under_test, args);
     expect(client, "[:1,:1]", "BF.MEXISTS f x y");
-    redisFree(client);
 }
 
 /* ---- the lock ---- */

@@ -39,7 +39,6 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     wait_for_reply(PORT, "+OK", "SAVE");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":0", "EXISTS f");
-    redisFree(client);
 }
 
 /* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited.
@@ -59,7 +58,6 @@ DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
-    redisFree(client);
 }
 
 static void send_all(redisContext *client)
@@ -110,8 +108,6 @@ DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_l
     send_all(other);
     wait_for_blocked(1);
     daemon_stop(&daemon_under_test);
-    redisFree(other);
-    redisFree(client);
 }
 
 /* Until the log has been written to; the bytes that it has then. */
@@ -153,7 +149,6 @@ DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
         expect(client, "[:1,:0,:1]", "BF.MEXISTS c x y z");
         expect(client, ":2", "BF.CARD c");
     }
-    redisFree(client);
 }
 
 static void change_filters(redisContext *client, unsigned step)

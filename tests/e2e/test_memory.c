@@ -130,14 +130,12 @@ DAEMON_TEST(the_daemon, memory, connections_count_but_not_against_maxmemory)
     cr_expect_geq(client_info(client, "memory", "mem_overhead_pubsub"), 50 * NAME);
     redisFree(other);
     wait_until(client_info(client, "memory", "used_memory") <= before + 10 * NAME);
-    redisFree(client);
 }
 
 /* A header of a load costs nothing to send: 64 of them took 64 times the filter's memory from the start, and giving
  * that back took a minute, for which SIGTERM waited. */
-DAEMON_TEST(the_daemon, memory, announced_loads_are_bounded_by_the_machine)
+CLIENT_TEST(the_daemon, memory, announced_loads_are_bounded_by_the_machine)
 {
-    redisContext *client = client_open(the_daemon.port);
     long long machine = sysconf(_SC_PHYS_PAGES) * (long long)sysconf(_SC_PAGESIZE), announced = 0;
     expect(client, "+OK", "BF.RESERVE big 0.000001 4000000000 NONSCALING");
     long long one = client_number(client, "MEMORY USAGE big");
@@ -215,7 +213,6 @@ DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhaus
     ask_until(more[0], "+OK", again);
     for (int i = 0; i < 10; i++)
         redisFree(more[i]);
-    redisFree(client);
 }
 
 /* What BF.CLEAR replaces is freed a moment later. It waits for that rather than pile it up, and others are not refused
@@ -245,8 +242,6 @@ DAEMON_TEST(the_daemon, memory, cleared_filters_do_not_pile_up)
         }
         cr_expect_leq(most, 4 * huge, "%s limit: %lld bytes", limited ? "with a" : "without", most);
     }
-    redisFree(other);
-    redisFree(c);
 }
 
 CLIENT_TEST(the_daemon, memory, a_transaction_clears_within_maxmemory)

@@ -182,7 +182,6 @@ PAIR_TEST(migrate, an_add_behind_the_dump_keeps_the_filter)
         close(fd);
     }
     close(listener);
-    redisFree(other);
 }
 
 PAIR_TEST(migrate, a_silent_target_is_given_up)
@@ -422,5 +421,4 @@ PAIR_TEST(migrate_tls, a_handshake_that_does_not_end_is_given_up)
                                          "complete the handshake in time");
     close(fd);
     close(listener);
-    redisFree(other);
 }

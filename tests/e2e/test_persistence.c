@@ -36,9 +36,8 @@ TestSuite(persistence, .init = start, .fini = stop, .timeout = 1000);
 /* ---- what survives ---- */
 
 /* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
-DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
+CLIENT_TEST(daemon_under_test, persistence, save_and_kill)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE scaled 0.001 100 EXPANSION 3");
     client_add_items(client, "scaled", 0, 5000);
     expect(client, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
@@ -71,13 +70,11 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
     daemon_kill(&daemon_under_test);
     client = client_restart(&daemon_under_test);
     client_expect_items(client, "scaled", 0, 20000);
-    redisFree(client);
 }
 
 /* Deleted filters stay deleted, renamed ones are found under the new name, recreated ones are the new ones. */
-DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
+CLIENT_TEST(daemon_under_test, persistence, delete_rename_recreate)
 {
-    redisContext *client = client_open(PORT);
     client_add_items(client, "gone", 0, 10);
     client_add_items(client, "old", 0, 10);
     client_add_items(client, "again", 0, 10);
@@ -92,7 +89,6 @@ DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
     client_expect_items(client, "new", 0, 10);
     client_expect_items(client, "again", 100, 110);
     expect(client, ":10", "BF.CARD again");
-    redisFree(client);
 }
 
 /* BGSAVE works beside everything else and LASTSAVE and INFO tell of it. */
@@ -113,15 +109,13 @@ CLIENT_TEST(daemon_under_test, persistence, bgsave)
 }
 
 /* A `save` rule saves by itself; the rules can be changed at run time. */
-DAEMON_TEST(daemon_under_test, persistence, save_rules)
+CLIENT_TEST(daemon_under_test, persistence, save_rules)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
     client_add_items(client, "f", 0, 1000);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "f", 0, 1000);
-    redisFree(client);
 }
 
 /* SIGTERM, SIGINT and SHUTDOWN save when there are rules, and end with status 0. */
@@ -153,7 +147,6 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
         client_expect_items(client, filter, 0, 100);
     }
     expect(client, ":0", "EXISTS f3");
-    redisFree(client);
 }
 
 #define ENDERS 6
@@ -209,13 +202,11 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
         cr_expect_gt(acked[i], 0);
         client_expect_items(client, filter, 0, acked[i]);
     }
-    redisFree(client);
 }
 
 /* An end that cannot save is none, except for who insists. */
-DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
+CLIENT_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
 {
-    redisContext *client = client_open(PORT);
     client_add_items(client, "f", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "f", 10, 20);
@@ -231,7 +222,6 @@ DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
     client = client_restart(&daemon_under_test);
     client_expect_items(client, "f", 0, 10);
     expect(client, ":10", "BF.CARD f");
-    redisFree(client);
 }
 
 /* ---- what a save may take ---- */
@@ -266,9 +256,8 @@ static bool is_emulated(void)
 
 /* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory
  * grows no more. */
-DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
+CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
 {
-    redisContext *client = client_open(PORT);
     char path[64];
     if (is_emulated())
         cr_skip_test("the memory of an emulator says nothing");
@@ -284,16 +273,14 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
     expect(client, "+OK", "SAVE");
     long grown = status_kb("VmHWM:") - before;
     cr_expect_lt(grown, (8 + 2) * 1024, "%ld kB", grown);
-    redisFree(client);
 }
 
 #endif
 
 /* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends
  * when the limit goes, or when the process is to end. */
-DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
+CLIENT_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save-rate-limit 1000");
     expect(client, "+OK", "BF.RESERVE large 0.01 2000000");
     client_add_items(client, "large", 0, 10);
@@ -315,5 +302,4 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_som
     daemon_wait(&daemon_under_test);
     client = client_restart(&daemon_under_test);
     expect(client, ":1", "BF.EXISTS large y");
-    redisFree(client);
 }

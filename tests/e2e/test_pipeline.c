@@ -419,5 +419,4 @@ DAEMON_TEST(the_daemon, pipeline, written_whole_before_a_reply_is_read)
         freeReplyObject(reply);
     }
     free(text);
-    redisFree(client);
 }

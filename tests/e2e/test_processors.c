@@ -138,7 +138,6 @@ DAEMON_TEST(the_daemon, processors, there_are_as_many_threads_as_processors_in_t
     redisReply *reply = redisCommand(client, "INFO server");
     cr_assert(reply && reply->str && strstr(reply->str, "worker_threads:1\r\n"));
     freeReplyObject(reply);
-    redisFree(client);
 }
 
 /* A list with nothing in it that there is ends the start; where some are missing the daemon says which, and
@@ -176,5 +175,4 @@ DAEMON_TEST(the_daemon, processors, lists_are_shown_and_fixed)
     expect(client,
            "-ERR CONFIG SET failed (possibly related to argument 'server-cpulist') - can't set immutable config",
            "CONFIG SET server_cpulist 0");
-    redisFree(client);
 }

@@ -143,7 +143,6 @@ DAEMON_TEST(daemon_under_test, real_data, urls_through_fill)
     cr_expect_geq((double)found_new, (double)distinct - allowed, "%s", output);
     redisContext *client = client_open(PORT);
     cr_expect_eq(client_number(client, "BF.CARD urls"), (long long)found_new);
-    redisFree(client);
 }
 
 /* The same through redis-cli --pipe, which checks itself that every command was answered. */

@@ -117,8 +117,6 @@ DAEMON_TEST(the_daemon, rights, no_secret_is_shown_to_anybody)
     cr_assert_null(strstr(wire_ask(&client, "CLIENT LIST"), SECRET));
     cr_assert_null(strstr(wire_ask(&client, "INFO everything"), SECRET));
     cr_assert_null(strstr(daemon_output(&the_daemon), SECRET));
-    wire_close(&client);
-    wire_close(&monitor);
 }
 
 /* ---- the HTTP port ---- */

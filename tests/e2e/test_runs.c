@@ -325,6 +325,4 @@ DAEMON_TEST(the_daemon, runs, of_adds_wait_for_the_end_of_a_pause)
     cr_assert_str_eq(wire_ask(&other, "CLIENT UNPAUSE"), "+OK");
     for (int i = 0; i < 40; i++)
         cr_assert_str_eq(wire_text(&wire), ":1");
-    wire_close(&wire);
-    wire_close(&other);
 }

@@ -83,8 +83,6 @@ DAEMON_TEST(the_daemon, runs_between, nobody_borrows_the_authentication_of_anoth
     expect(&unknown, "+OK", 1);
     expect(&unknown, ":1", 40);
     expect(&unknown, ":0", 40);
-    wire_close(&known);
-    wire_close(&unknown);
 }
 
 DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages)
@@ -117,7 +115,6 @@ DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages
         40);
     expect(&wire, "[\"unsubscribe\",\"channel\",:0]", 1);
     expect(&wire, ":1", 50);
-    wire_close(&wire);
 }
 
 /* What comes before is answered, what comes behind is not run. */
@@ -179,7 +176,6 @@ DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only
         snprintf(line, sizeof(line), "client_output_buffer_limit_disconnections:%u\\x0d", round);
         expect_info(&other, "stats", line);
     }
-    wire_close(&other);
 }
 
 /* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and when it is
@@ -232,7 +228,6 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
     expect(&wire, ":1", 1);
     expect(&wire, ":0", 40);
     expect(&wire, ":1", 80);
-    wire_close(&wire);
 }
 
 /* ---- what a command looks like ---- */
@@ -365,7 +360,6 @@ DAEMON_TEST(the_daemon, runs_between, counters_count_commands)
     expect_info(&wire, "errorstats", "errorstat_ERR:count=134\\x0d");
     expect_info(&wire, "stats", "keyspace_hits:35\\x0d");
     expect_info(&wire, "stats", "keyspace_misses:134\\x0d");
-    wire_close(&wire);
 }
 
 DAEMON_TEST(the_daemon, runs_between, monitor_and_slowlog_see_each_command)
@@ -399,7 +393,6 @@ DAEMON_TEST(the_daemon, runs_between, monitor_and_slowlog_see_each_command)
         snprintf(words, sizeof(words), "[\"BF.EXISTS\",\"f\",\"%02u\"]", i);
         cr_assert(strstr(log, words), "no '%s' in %s", words, log);
     }
-    wire_close(&wire);
 }
 
 /* What a whole batch took is divided among its commands, which need not be of one kind: the entry of each kind shows a

@@ -162,7 +162,6 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
     redisContext *by_socket = redisConnectUnix(socket);
     cr_assert(by_socket && !by_socket->err);
     expect(by_socket, "+PONG", "PING");
-    redisFree(by_socket);
 }
 
 /* A wrong setting ends the start with a message that says where and why. */
@@ -249,7 +248,6 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
     expect(client, "-ERR CONFIG SET failed (possibly related to argument 'unixsocket') - can't set immutable config",
            "CONFIG SET unixsocket x");
     expect(client, "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'", "CONFIG SET nosuch 1");
-    redisFree(client);
 }
 
 /* Values are read on an event loop: nobody waits for megabytes of them. */
@@ -271,7 +269,6 @@ DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
             expect(client, "+OK", "CONFIG SET %s %s", names[i], text);
     }
     free(text);
-    redisFree(client);
 }
 
 /* The defaults for new filters are those in force when a filter is created. */
@@ -289,7 +286,6 @@ DAEMON_TEST(the_daemon, settings, filter_defaults_apply_to_new_filters)
     expect(client, "[:7]", "BF.INFO g CAPACITY");
     expect(client, "[:3]", "BF.INFO g EXPANSION");
     expect(client, "[:1000]", "BF.INFO f CAPACITY");
-    redisFree(client);
 }
 
 /* Memory limits refuse what is new and leave what is there. */
@@ -309,7 +305,6 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
     expect(client, ":1", "BF.EXISTS f x");
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     expect(client, ":1", "BF.ADD f y");
-    redisFree(client);
 }
 
 /* EXEC is as much as what it runs: what has been queued while there was memory is refused as a whole when there is
@@ -330,8 +325,6 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_what_was_queued_before)
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "BF.EXISTS f x");
     expect(client, "[:1]", "EXEC");
-    redisFree(other);
-    redisFree(client);
 }
 
 /* An argument over the limit ends the connection with an error. */
@@ -358,7 +351,6 @@ DAEMON_TEST(the_daemon, settings, proto_limits_are_kept)
     cr_assert(wire_send_text(&wire, line));
     cr_assert_str_eq(wire_text(&wire), "-ERR Protocol error: too big inline request");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
-    wire_close(&wire);
 }
 
 static void expect_refused(const char *sent, const char *error)
@@ -389,7 +381,6 @@ DAEMON_TEST(the_daemon, settings, limits_before_the_password)
     expect_refused("*12\r\n$20001\r\n", "-ERR Protocol error: unauthenticated bulk length");
     cr_assert_str_eq(wire_ask(&wire, "CONFIG SET proto-max-args-unauthenticated 100"), "+OK");
     expect_refused("*17\r\n", "-ERR Protocol error: unauthenticated multibulk length");
-    wire_close(&wire);
 }
 
 /* A reader that does not read: its input waits, and beyond the limit it is disconnected; others are served. */
@@ -415,8 +406,6 @@ DAEMON_TEST(the_daemon, settings, a_slow_reader_is_bounded)
     }
     cr_assert_eq(replies, 8, "a client that reads in the end gets everything");
     lines_deinit(&lines);
-    wire_close(&slow);
-    wire_close(&other);
 }
 
 /* SIGHUP continues the log in a new file after the old one was moved away. */

@@ -43,7 +43,6 @@ Test(status, healthy_and_full)
     STATUS(1, "\"healthy\":false,\"reasons\":[\"memory: ", "--json");
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     STATUS(0, ": healthy\n");
-    redisFree(client);
 }
 
 Test(status, quarantined_filters_are_named)
@@ -83,7 +82,6 @@ Test(status, naming_reads_no_bits_from_the_disk)
     expect(client, ":1", "DEL odd");
     STATUS(0, ": healthy\n");
     cr_expect(strstr(output, "; the bits of 8 filters are on the disk only\n"), "%s", output);
-    redisFree(client);
 }
 
 /* Five are named, in printable bytes, and the others counted; so are those that the user may not see. */
@@ -120,7 +118,6 @@ Test(status, many_quarantined_filters)
     expect(client, "+OK", "ACL SETUSER monitor +bf.card allkeys");
     program_expect(output, sizeof(output), 1, "\n    b%0A%1B", "'%s' status redis://monitor:secret@127.0.0.1:%d",
                    BLOOMERY_TOOL_PATH, the_daemon.port);
-    redisFree(client);
 }
 
 /* What clients hold does not count against maxmemory, and where bits may be evicted it is meant to be full. */
@@ -146,8 +143,6 @@ Test(status, memory_as_maxmemory_counts_it)
     STATUS(0, ": healthy\n");
     expect(client, "+OK", "CONFIG SET maxmemory 1");
     STATUS(1, "; evictions are too slow or impossible, ");
-    redisFree(client);
-    redisFree(other);
 }
 
 Test(status, clients_that_are_too_many)
@@ -192,7 +187,6 @@ Test(status, saves_that_fail)
     daemon_unblock_saves(&the_daemon);
     expect(client, "+OK", "SAVE");
     STATUS(0, ": healthy\n");
-    redisFree(client);
 }
 
 Test(status, a_certificate_that_has_expired)
@@ -234,7 +228,6 @@ Test(status, a_disk_that_is_full)
     disk_mend();
     wait_until(status_now() == 0);
     client_skip(client, 1);
-    redisFree(client);
 }
 
 Test(status, who_may_not_ask)

@@ -143,7 +143,6 @@ DAEMON_TEST(the_daemon, supervisor, a_failed_end_is_not_announced)
     } while (!has_line(again));
     wait_for("WATCHDOG=1");
     daemon_unblock_saves(&the_daemon);
-    redisFree(client);
 }
 
 /* A loop that does not tick any more: no sign of life, and the supervisor starts the daemon anew. */

@@ -43,7 +43,6 @@ DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
     expect(client, "+OK", "SAVE"); /* in the pool */
     cr_expect_eq(threads_named("pool"), 16);
     cr_expect_eq(threads_named("worker"), 2);
-    redisFree(client);
 }
 
 /* A thread's stack takes as much of the address space as the limit of stacks says: there are limits of the address
@@ -112,5 +111,4 @@ DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
     }
     printf("resident: %ld kB before, %ld kB after\n", before, after);
     cr_expect_lt(after, before + 64 * 1024);
-    redisFree(client);
 }

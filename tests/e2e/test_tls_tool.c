@@ -71,9 +71,8 @@ CLIENT_TEST(the_daemon, tls_tool, fill)
 }
 
 /* A filter goes in by `load`, and with others to another daemon by `move`, both with TLS. */
-DAEMON_TEST(the_daemon, tls_tool, load_and_move)
+CLIENT_TEST(the_daemon, tls_tool, load_and_move)
 {
-    redisContext *client = client_open(the_daemon.port);
     daemon_prepare(&the_other);
     tls_make_files(the_other.dir);
     the_other.with_tls = true;
@@ -106,7 +105,5 @@ DAEMON_TEST(the_daemon, tls_tool, load_and_move)
     expect(other, "+OK", "AUTH secret");
     expect(other, ":22", "DBSIZE");
     expect(other, ":1", "BF.EXISTS large x");
-    redisFree(other);
-    redisFree(client);
     daemon_deinit(&the_other);
 }

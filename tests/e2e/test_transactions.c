@@ -58,8 +58,6 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
         const char *reply = client_ask(a, "EXEC");
         cr_expect_eq(strcmp(reply, "nil") == 0, cases[i].touches, "%s: EXEC replied %s", cases[i].change, reply);
     }
-    redisFree(a);
-    redisFree(b);
 }
 
 /* What is as it was is no change, whatever happened to it in between. */
@@ -78,8 +76,6 @@ DAEMON_TEST(the_daemon, transactions, watch_does_not_see_what_was_undone)
     expect(a, "+OK", "MULTI");
     expect(a, "+QUEUED", "BF.ADD w y");
     expect(a, "[:1]", "EXEC");
-    redisFree(a);
-    redisFree(b);
 }
 
 /* A watched filter that grows by other clients' adds has changed, too. */
@@ -94,8 +90,6 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_growth)
     expect(a, "+OK", "MULTI");
     expect(a, "+QUEUED", "BF.ADD g mine");
     expect(a, "nil", "EXEC");
-    redisFree(a);
-    redisFree(b);
 }
 
 /* EXEC, DISCARD, UNWATCH and RESET end a WATCH; a null is *-1 in RESP2 and _ in RESP3. */
@@ -131,7 +125,6 @@ CLIENT_TEST(the_daemon, transactions, watches_end)
     cr_assert_eq(lines.count, 1);
     cr_expect_str_eq(lines.items[0], "_");
     lines_deinit(&lines);
-    wire_close(&wire);
 }
 
 /* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not
@@ -249,7 +242,6 @@ DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
     }
     redisContext *c = client_open(the_daemon.port);
     expect(c, "+PONG", "PING");
-    redisFree(c);
 }
 
 /* ---- isolation ---- */
@@ -409,8 +401,6 @@ DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
     }
     cr_assert_eq(in_the_middle, 3);
     free(batch);
-    redisFree(other);
-    redisFree(c);
 }
 
 #define OTHERS                                                                                                       \

@@ -105,10 +105,8 @@ CLIENT_TEST(daemon_under_test, windows, a_refreshed_item_stays)
     cr_assert(answer || may_go(&kept));
 }
 
-DAEMON_TEST(daemon_under_test, windows, by_items)
+CLIENT_TEST(daemon_under_test, windows, by_items)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE w 0.0001 100 WINDOW ITEMS 100 PARTS 10");
     for (int i = 0; i < 1000; i++) {
         long long added = client_number(client, "BF.ADD w i%d", i);
@@ -123,14 +121,11 @@ DAEMON_TEST(daemon_under_test, windows, by_items)
     long long most = client_number(client, "BF.CARD w");
     cr_assert(most >= 100 && most <= 110, "%lld", most);
     expect(client, ":0", "BF.EXISTS w i880");
-    redisFree(client);
 }
 
 /* From the log alone, from a save and the log, and from a save alone. */
-DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
+CLIENT_TEST(daemon_under_test, windows, through_kills_and_saves)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     for (int round = 0; round < 2; round++) {
         const char *name = round == 0 ? "a" : "b";
         expect(client, "+OK", "BF.RESERVE %s 0.001 50 WINDOW 1 PARTS 4", name); /* its parts grow */
@@ -150,14 +145,12 @@ DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
     client = client_after_stop(client, &daemon_under_test, NULL);
     expect_kept(client, "c", &added);
     expect_forgotten(client, "c", &added);
-    redisFree(client);
 }
 
 /* Whatever the log has of a window: 'bloomery check' reads it. */
-DAEMON_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
+CLIENT_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
 {
     char output[4096];
-    redisContext *client = client_open(daemon_under_test.port);
     expect(client, "+OK", "BF.RESERVE w 0.01 100 WINDOW 1000");
     expect(client, ":1", "BF.ADD w x");
     expect(client, ":1", "COPY w copy");
@@ -168,10 +161,9 @@ DAEMON_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
 }
 
 /* Copies are as old as what they were made of. */
-DAEMON_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
+CLIENT_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
 {
     static const char *const names[] = {"moved", "copy", "restored", "loaded"};
-    redisContext *client = client_open(daemon_under_test.port);
     long long iterator = 0;
 
     expect(client, "+OK", "BF.RESERVE w 0.001 50 WINDOW 1 PARTS 4");
@@ -200,14 +192,11 @@ DAEMON_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
     expect(client, "+OK", "RESTORE late 0 %b", dump->str, (size_t)dump->len); /* it is as old as its items */
     cr_assert_leq(present(client, "late"), 10);
     freeReplyObject(dump);
-    redisFree(client);
 }
 
 /* A union has the items of each window for as long as that would: from the log alone, from a save, from a dump. */
-DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
+CLIENT_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE first 0.001 500 WINDOW 1 PARTS 4");
     expect(client, "+OK", "BF.RESERVE second 0.001 500 WINDOW 1 PARTS 4");
     struct added first = {.first = wait_clock()};
@@ -228,7 +217,6 @@ DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
         usleep(20000);
     expect_forgotten(client, "second", &added);
     expect_forgotten(client, "free", &added);
-    redisFree(client);
 }
 
 /* Two full windows are too much for one; what is merged is then as it was. */

@@ -11,10 +11,11 @@
 
 #include "daemon.h"
 
-/* Connected to 127.0.0.1; a failure fails the test. The caller frees it with redisFree(). */
+/* Connected to 127.0.0.1; a failure fails the test. redisFree() disconnects it; what is left at the end of a test ends
+ * with it: each test is a process. */
 redisContext *client_open(int port);
 
-/* The same to a daemon that they start, as daemon_start() and daemon_restart() do. */
+/* Start the daemon, like daemon_start() and daemon_restart(), and connect. */
 redisContext *client_start(struct daemon *daemon, const char *const *args);
 redisContext *client_restart(struct daemon *daemon);
 
@@ -29,7 +30,6 @@ redisContext *client_restart(struct daemon *daemon);
     }                                                   \
     static void suite##_discard(void)                   \
     {                                                   \
-        redisFree(context);                             \
         daemon_discard(&(variable));                    \
     }                                                   \
     TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
@@ -39,9 +39,7 @@ redisContext *client_restart(struct daemon *daemon);
     static void suite##_##name##_body(redisContext *client); \
     Test(suite, name)                                        \
     {                                                        \
-        redisContext *client = client_open((daemon).port);   \
-        suite##_##name##_body(client);                       \
-        redisFree(client);                                   \
+        suite##_##name##_body(client_open((daemon).port));   \
         daemon_deinit(&(daemon));                            \
     }                                                        \
     static void suite##_##name##_body(redisContext *client)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alloc_countdown.h"
+#include "ended_test.h"
 #include "broadcast.h"
 #include "rng.h"
 
@@ -36,6 +37,8 @@ static void tear_down(void)
     cr_assert_not(broadcast_has_clients(hub));
     broadcast_destroy(hub);
 }
+
+#define HUB_TEST(name) ENDED_TEST(broadcast, name, tear_down())
 
 /* ---- against the model ---- */
 
@@ -164,7 +167,7 @@ static void expect_descriptions(void)
     cr_assert_eq(broadcast_prefixes(hub), different);
 }
 
-Test(broadcast, tells_each_client_of_the_names_with_its_prefixes)
+HUB_TEST(tells_each_client_of_the_names_with_its_prefixes)
 {
     struct rng rng;
     rng_init(&rng, 7);
@@ -177,7 +180,6 @@ Test(broadcast, tells_each_client_of_the_names_with_its_prefixes)
     }
     for (size_t i = 0; i < CLIENTS; i++)
         broadcast_client_destroy(models[i].client);
-    tear_down();
 }
 
 /* ---- one claim at a time ---- */
@@ -201,7 +203,7 @@ static struct broadcast_client *client_of(unsigned loop, const char *prefix)
     return client;
 }
 
-Test(broadcast, a_round_has_each_name_once_in_the_order_of_the_first_changes)
+HUB_TEST(a_round_has_each_name_once_in_the_order_of_the_first_changes)
 {
     struct broadcast_client *client = client_of(1, "k");
     const char *const names[] = {"k2", "k1", "k2", "other", "k3", "k1"};
@@ -215,10 +217,9 @@ Test(broadcast, a_round_has_each_name_once_in_the_order_of_the_first_changes)
     broadcast_change(hub, slice_of("k1"), 0);
     cr_assert_eq(wakes[1], 2u);
     broadcast_client_destroy(client); /* with what it was not told of */
-    tear_down();
 }
 
-Test(broadcast, overlaps_are_named_in_the_order_of_bytes)
+HUB_TEST(overlaps_are_named_in_the_order_of_bytes)
 {
     struct broadcast_client *client = client_of(0, "bc");
     struct slice with = {NULL, 0};
@@ -232,10 +233,9 @@ Test(broadcast, overlaps_are_named_in_the_order_of_bytes)
     cr_assert(broadcast_overlaps(client, slice_of(""), &with));
     cr_assert_eq(memcmp(broadcast_client_prefix(client, 0).ptr, "ba", 2), 0);
     broadcast_client_destroy(client);
-    tear_down();
 }
 
-Test(broadcast, more_changes_than_a_loop_can_write_become_one_message)
+HUB_TEST(more_changes_than_a_loop_can_write_become_one_message)
 {
     struct broadcast_client *one = client_of(0, ""), *two = client_of(0, ""), *elsewhere = client_of(1, "a");
     static char name[60000];
@@ -258,10 +258,9 @@ Test(broadcast, more_changes_than_a_loop_can_write_become_one_message)
     broadcast_client_destroy(one);
     broadcast_client_destroy(two);
     broadcast_client_destroy(elsewhere);
-    tear_down();
 }
 
-Test(broadcast, prefixes_are_bounded)
+HUB_TEST(prefixes_are_bounded)
 {
     struct broadcast_client *client = client_of(0, "first"), *other;
     char prefix[16];
@@ -278,12 +277,11 @@ Test(broadcast, prefixes_are_bounded)
     cr_assert_str_eq(got, "*1\r\n$5\r\np77:x\r\n;");
     broadcast_client_destroy(client);
     broadcast_client_destroy(other);
-    tear_down();
 }
 
 /* Each allocation in turn fails: a subscription is as before, and a change that was not collected is told as one of all
  * names. */
-Test(broadcast, without_memory_no_change_is_lost)
+HUB_TEST(without_memory_no_change_is_lost)
 {
     bool failed = true;
     for (size_t n = 0; failed; n++) {
@@ -302,5 +300,4 @@ Test(broadcast, without_memory_no_change_is_lost)
         cr_assert(told_all || status != BROADCAST_OK || strstr(got, "$1\r\nb"), "allocation %zu", n);
         broadcast_client_destroy(client);
     }
-    tear_down();
 }

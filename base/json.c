@@ -92,7 +92,7 @@ void json_text(struct buf *out, const char *key, struct slice text)
 
 void json_str(struct buf *out, const char *key, const char *text)
 {
-    json_text(out, key, (struct slice){text, strlen(text)});
+    json_text(out, key, slice_of(text));
 }
 
 static bool is_utf8(struct slice text)

@@ -33,6 +33,20 @@ function(bloomery_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 1200)
 endfunction()
 
+# bloomery_failing_allocations([MMAP] <name> ...): allocations of the programs can fail (tests/support/alloc_countdown.h), with
+# MMAP also those by mmap().
+function(bloomery_failing_allocations)
+  cmake_parse_arguments(t "MMAP" "" "" ${ARGN})
+  foreach(name ${t_UNPARSED_ARGUMENTS})
+    if(TARGET ${name})
+      target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/alloc_countdown.c)
+      target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
+      target_link_options(${name} PRIVATE
+        -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc $<$<BOOL:${t_MMAP}>:-Wl,--wrap=mmap>)
+    endif()
+  endforeach()
+endfunction()
+
 # bloomery_stress_test(<name> SOURCES ... LIBRARIES ...): a plain program with main() that exits 0 or says what went
 # wrong; built in every preset, ThreadSanitizer's included.
 function(bloomery_stress_test name)

@@ -82,13 +82,8 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        for (uint64_t done = 0, bytes = cuckoo_shape_bytes(&view.shape); done < bytes;) {
-            uint64_t left = bytes - done;
-            size_t len = left < CF_CHUNK_BYTES ? (size_t)left : CF_CHUNK_BYTES;
-            iterator += (long long)len;
-            engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, slots_of(&view) + done, len);
-            done += len;
-        }
+        value_emit_bytes(io, names.cf_loadchunk, key, &iterator, slots_of(&view), cuckoo_shape_bytes(&view.shape),
+                         CF_CHUNK_BYTES);
     }
 }
 
@@ -117,28 +112,23 @@ struct reading {
     struct errbuf err;
 };
 
-static uint64_t read_unsigned(struct reading *from)
-{
-    return engine.IsIOError(from->io) ? 0 : engine.LoadUnsigned(from->io);
-}
-
 /* Limits for clients do not apply to a file or a primary; the machine's memory does. */
 static bool read_head(struct reading *from, bool as_own, struct cuckoo_head *head)
 {
     *head = (struct cuckoo_head){0};
-    head->nlayers = read_unsigned(from);
-    head->buckets = read_unsigned(from);
-    head->items = read_unsigned(from);
-    head->deletes = read_unsigned(from);
-    head->bucket_size = read_unsigned(from);
-    head->iterations = read_unsigned(from);
-    head->expansion = read_unsigned(from);
+    head->nlayers = value_load_unsigned(from->io);
+    head->buckets = value_load_unsigned(from->io);
+    head->items = value_load_unsigned(from->io);
+    head->deletes = value_load_unsigned(from->io);
+    head->bucket_size = value_load_unsigned(from->io);
+    head->iterations = value_load_unsigned(from->io);
+    head->expansion = value_load_unsigned(from->io);
     if (as_own) {
-        head->bits = read_unsigned(from);
-        head->capacity = read_unsigned(from);
-        uint64_t rate = read_unsigned(from);
+        head->bits = value_load_unsigned(from->io);
+        head->capacity = value_load_unsigned(from->io);
+        uint64_t rate = value_load_unsigned(from->io);
         memcpy(&head->error_rate, &rate, sizeof(rate));
-        head->key = read_unsigned(from);
+        head->key = value_load_unsigned(from->io);
     }
     if (!engine.IsIOError(from->io))
         return cuckoo_head_plan(head, &from->plan, &from->err) == DUMP_OK &&
@@ -161,7 +151,7 @@ static bool make_layer(struct reading *to, unsigned index)
 static bool read_layer(struct reading *from, unsigned index)
 {
     const struct bloom_shape *shape = &from->plan.shapes[index];
-    uint64_t buckets = read_unsigned(from);
+    uint64_t buckets = value_load_unsigned(from->io);
     if (engine.IsIOError(from->io) || buckets != cuckoo_shape_buckets(shape)) {
         errbuf_set(&from->err, "sub-filter %u has %llu buckets, which do not follow from the first", index,
                    (unsigned long long)buckets);
@@ -214,10 +204,7 @@ static void *load_up_to(struct engine_io *io, int version, int newest)
         value = from->value;
     if (!value && from->value)
         value_free(from->value);
-    if (!value && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: cannot read a cuckoo filter: %s", from->err.text);
-    if (value && value_key_is_new(value, &from->err) && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: %s", from->err.text);
+    value = value_loaded(io, value, "a cuckoo filter", &from->err);
     memory_release(from);
     return value;
 }

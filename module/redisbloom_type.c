@@ -62,11 +62,6 @@ struct reading {
     struct errbuf err;
 };
 
-static uint64_t read_unsigned(struct reading *from)
-{
-    return engine.IsIOError(from->io) ? 0 : engine.LoadUnsigned(from->io);
-}
-
 static double read_double(struct reading *from)
 {
     return engine.IsIOError(from->io) ? 0 : engine.LoadDouble(from->io);
@@ -75,10 +70,11 @@ static double read_double(struct reading *from)
 static bool read_head(struct reading *from, uint64_t *items_out)
 {
     struct redisbloom_filter *numbers = &from->numbers;
-    *items_out = read_unsigned(from);
-    numbers->nlayers = read_unsigned(from);
-    numbers->options = from->version >= REDISBLOOM_ENCVER_OPTIONS ? read_unsigned(from) : 0;
-    numbers->growth = from->version >= REDISBLOOM_ENCVER_GROWTH ? read_unsigned(from) : REDISBLOOM_DEFAULT_GROWTH;
+    *items_out = value_load_unsigned(from->io);
+    numbers->nlayers = value_load_unsigned(from->io);
+    numbers->options = from->version >= REDISBLOOM_ENCVER_OPTIONS ? value_load_unsigned(from->io) : 0;
+    numbers->growth =
+        from->version >= REDISBLOOM_ENCVER_GROWTH ? value_load_unsigned(from->io) : REDISBLOOM_DEFAULT_GROWTH;
     if (engine.IsIOError(from->io)) {
         errbuf_set(&from->err, "its first fields are missing");
         return false;
@@ -93,13 +89,13 @@ static bool read_head(struct reading *from, uint64_t *items_out)
 static bool read_fields(struct reading *from, struct redisbloom_layer *layer)
 {
     *layer = (struct redisbloom_layer){0};
-    layer->entries = read_unsigned(from);
+    layer->entries = value_load_unsigned(from->io);
     layer->error = read_double(from);
-    layer->hashes = read_unsigned(from);
+    layer->hashes = value_load_unsigned(from->io);
     layer->bpe = read_double(from);
     if (from->version >= REDISBLOOM_ENCVER_BITS) {
-        layer->bits = read_unsigned(from);
-        layer->n2 = read_unsigned(from);
+        layer->bits = value_load_unsigned(from->io);
+        layer->n2 = value_load_unsigned(from->io);
     } else {
         layer->bits = redisbloom_old_bits(layer);
     }
@@ -153,7 +149,7 @@ static bool read_layer(struct reading *from, unsigned index)
         errbuf_prefix(&from->err, "layer %u", index);
         return false;
     }
-    layer->count = read_unsigned(from);
+    layer->count = value_load_unsigned(from->io);
     bloom_filter_set_items(value_filter(from->value), index, layer->count);
     if (!engine.IsIOError(from->io))
         return true;
@@ -193,8 +189,7 @@ static void *load(struct engine_io *io, int version)
         value = from->value;
     if (!value && from->value)
         value_free(from->value);
-    if (!value && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: cannot read a RedisBloom filter: %s", from->err.text);
+    value = value_loaded(io, value, "a RedisBloom filter", &from->err);
     memory_release(from);
     return value;
 }
@@ -212,15 +207,9 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
     redisbloom_write_header(&numbers, header);
     engine.EmitAOF(io, names.loadchunk, "slb", key, iterator, (const char *)header,
                    redisbloom_header_bytes(numbers.nlayers));
-    for (unsigned i = 0; i < numbers.nlayers; i++) {
-        uint64_t bytes = redisbloom_bytes(&numbers.layers[i]);
-        for (uint64_t done = 0; done < bytes;) {
-            size_t len = bytes - done < DUMP_DATA_BYTES ? (size_t)(bytes - done) : DUMP_DATA_BYTES;
-            iterator += (long long)len;
-            engine.EmitAOF(io, names.loadchunk, "slb", key, iterator, bits_of(filter, i) + done, len);
-            done += len;
-        }
-    }
+    for (unsigned i = 0; i < numbers.nlayers; i++)
+        value_emit_bytes(io, names.loadchunk, key, &iterator, bits_of(filter, i), redisbloom_bytes(&numbers.layers[i]),
+                         DUMP_DATA_BYTES);
 }
 
 bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err)

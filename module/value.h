@@ -72,5 +72,14 @@ size_t value_memory(const struct value *value);      /* bytes */
 
 /* The next string of a value that the engine reads, for Free(); NULL when there is none. */
 char *value_load_string(struct engine_io *io, size_t *len_out);
+uint64_t value_load_unsigned(struct engine_io *io); /* 0 after an error of the file */
+
+/* Returns the loaded value, or reports to the engine's log why there is none; `kind` is "a filter" or a longer name. */
+void *value_loaded(struct engine_io *io, struct value *value, const char *kind, struct errbuf *err);
+
+/* Emits bytes to the log of the engine as commands with at most `most` bytes each. The iterator of a command is that of
+ * the one before, plus its length. */
+void value_emit_bytes(struct engine_io *io, const char *command, struct engine_string *key, long long *iterator,
+                      const char *bytes, uint64_t len, size_t most);
 
 #endif

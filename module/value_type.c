@@ -164,6 +164,17 @@ static void digest(struct engine_digest *out, void *at)
     engine.DigestEndSequence(out);
 }
 
+void value_emit_bytes(struct engine_io *io, const char *command, struct engine_string *key, long long *iterator,
+                      const char *bytes, uint64_t len, size_t most)
+{
+    for (uint64_t done = 0; done < len;) {
+        size_t n = len - done < most ? (size_t)(len - done) : most;
+        *iterator += (long long)n;
+        engine.EmitAOF(io, command, "slb", key, *iterator, bytes + done, n);
+        done += n;
+    }
+}
+
 /* ---- in ---- */
 
 char *value_load_string(struct engine_io *io, size_t *len_out)
@@ -174,6 +185,20 @@ char *value_load_string(struct engine_io *io, size_t *len_out)
         return NULL;
     }
     return string;
+}
+
+uint64_t value_load_unsigned(struct engine_io *io)
+{
+    return engine.IsIOError(io) ? 0 : engine.LoadUnsigned(io);
+}
+
+void *value_loaded(struct engine_io *io, struct value *value, const char *kind, struct errbuf *err)
+{
+    if (!value && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: cannot read %s: %s", kind, err->text);
+    if (value && value_key_is_new(value, err) && engine.LogIOError)
+        engine.LogIOError(io, "warning", "bloomery: %s", err->text);
+    return value;
 }
 
 /* Limits for clients do not apply to a file or a primary; the machine's memory does. */
@@ -276,11 +301,7 @@ static void *load(struct engine_io *io, int version)
         value = read_value(io, &err);
     else
         errbuf_set(&err, "unknown encoding version %d", version);
-    if (!value && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: cannot read a filter: %s", err.text);
-    if (value && value_key_is_new(value, &err) && engine.LogIOError)
-        engine.LogIOError(io, "warning", "bloomery: %s", err.text);
-    return value;
+    return value_loaded(io, value, "a filter", &err);
 }
 
 /* ---- memory ---- */

@@ -271,13 +271,13 @@ int peer_log_in(struct peer *peer, const struct peer_address *address, struct er
     if (status != 0)
         return status;
     if (address->password && address->user)
-        PEER_PUT(peer, PEER_WORD("AUTH"), PEER_WORD(address->user), PEER_WORD(address->password));
+        PEER_PUT(peer, slice_of("AUTH"), slice_of(address->user), slice_of(address->password));
     else if (address->password)
-        PEER_PUT(peer, PEER_WORD("AUTH"), PEER_WORD(address->password));
+        PEER_PUT(peer, slice_of("AUTH"), slice_of(address->password));
     if (address->password)
         status = demand_ok(peer, "the password", err);
     if (status == 0 && address->database != 0) {
-        PEER_PUT(peer, PEER_WORD("SELECT"), peer_number(address->database, number));
+        PEER_PUT(peer, slice_of("SELECT"), peer_number(address->database, number));
         status = demand_ok(peer, "the database", err);
     }
     return status;

@@ -100,9 +100,6 @@ void peer_put(struct peer *peer, const struct slice *words, size_t n);
     peer_put((peer), (const struct slice[]){__VA_ARGS__}, \
              sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice))
 
-/* A word of a request: a literal, or a string that outlives the call. */
-#define PEER_WORD(text) ((struct slice){(text), strlen(text)})
-
 /* A number as a word; `storage` has room for it. */
 #define PEER_NUMBER_SIZE 24
 struct slice peer_number(int64_t number, char storage[PEER_NUMBER_SIZE]);

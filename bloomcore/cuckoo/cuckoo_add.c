@@ -184,7 +184,8 @@ static struct bloom_layer *spare_above(const struct bloom_filter *filter, const 
     return spare;
 }
 
-bool cuckoo_may_grow(const struct bloom_filter *filter)
+/* Whether the filter's parameters allow a further layer. */
+static bool may_grow(const struct bloom_filter *filter)
 {
     struct bloom_shape shape;
 
@@ -230,8 +231,7 @@ enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, con
             count(newest, 1);
             return BLOOM_ADDED;
         }
-        if (bloom_filter_params(filter)->expansion == 0 ||
-            (cuckoo_keeps_rate(newest->geometry) && !cuckoo_may_grow(filter)))
+        if (bloom_filter_params(filter)->expansion == 0 || (cuckoo_keeps_rate(newest->geometry) && !may_grow(filter)))
             return BLOOM_FULL;
         if (cuckoo_grow_locked(filter, journal, err) != BLOOM_OK)
             return BLOOM_NO_ROOM;

@@ -50,7 +50,9 @@ static bool move_down(struct bloom_filter *filter, struct bloom_layer *from, uin
     return false;
 }
 
-void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uint64_t to)
+/* A step of a compaction: moves the fingerprints of the slots from `from` to before `to` of a layer. Removes the layer
+ * if it is the newest, is empty, and ends at `to`. Locked. */
+static void move_slots(struct bloom_filter *filter, unsigned layer, uint64_t from, uint64_t to)
 {
     struct bloom_layer *newer = bloom_filter_layer_at(filter, layer);
 
@@ -90,7 +92,7 @@ static uint64_t step_on(struct bloom_filter *filter, struct cuckoo_compaction *c
     n = n < 1 ? 1 : n > CUCKOO_STEP ? CUCKOO_STEP : n;
     n = n < left ? n : left;
     cuckoo_record(filter, CUCKOO_STEP_DONE, compaction->at, n << LAYER_BITS | compaction->layer, journal);
-    cuckoo_step(filter, compaction->layer, compaction->at, compaction->at + n);
+    move_slots(filter, compaction->layer, compaction->at, compaction->at + n);
     compaction->at += n;
     if (compaction->at == capacity) {
         compaction->layer = goes_on(filter, compaction) ? compaction->layer - 1 : 0;
@@ -175,7 +177,7 @@ static bool replay_step(struct bloom_filter *filter, uint64_t from, uint64_t h2)
     uint64_t capacity = bloom_filter_layer_at(filter, layer)->geometry->capacity;
     if (from > capacity || n > capacity - from)
         return false;
-    cuckoo_step(filter, layer, from, from + n);
+    move_slots(filter, layer, from, from + n);
     return true;
 }
 

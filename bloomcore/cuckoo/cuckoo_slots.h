@@ -191,18 +191,11 @@ enum cuckoo_kind {
 void cuckoo_record(struct bloom_filter *filter, enum cuckoo_kind kind, uint64_t h1, uint64_t h2,
                    const struct bloom_journal *journal);
 
-/* A step of a compaction: moves the fingerprints of the slots from `from` to before `to` of a layer. Removes the layer
- * if it is the newest, is empty, and ends at `to`. Locked. */
-void cuckoo_step(struct bloom_filter *filter, unsigned layer, uint64_t from, uint64_t to);
-
 /* One occurrence is deleted. False: none. Locked; records itself. */
 bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal);
 
 enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal,
                                  struct errbuf *err);
-
-/* Whether the filter's parameters allow a further layer. */
-bool cuckoo_may_grow(const struct bloom_filter *filter);
 
 /* Adds a layer, of which a journal that has grow() is asked. BLOOM_OK, or a status of bloomcore with the reason.
  * Locked; does not record itself. */

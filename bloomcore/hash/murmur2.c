@@ -23,7 +23,7 @@ uint64_t murmur2_64a(const void *data, size_t len, uint64_t seed)
     return h ^ h >> 47;
 }
 
-uint32_t murmur2_32(const void *data, size_t len, uint32_t seed)
+static uint32_t murmur2_32(const void *data, size_t len, uint32_t seed)
 {
     const unsigned char *p = data;
     uint32_t h = seed ^ (uint32_t)len;

@@ -15,7 +15,6 @@
 
 /* `data` may be NULL when `len` is 0. */
 uint64_t murmur2_64a(const void *data, size_t len, uint64_t seed);
-uint32_t murmur2_32(const void *data, size_t len, uint32_t seed);
 
 /* Both hashes of an item: h1 with the seed above, h2 with h1 as its seed. The narrow ones have 32 bits. */
 struct bloom_hash murmur2_hash(const void *data, size_t len);

@@ -130,13 +130,6 @@ enum bloom_size_status bloom_size_cassandra(uint64_t n, double p, struct bloom_s
     return finish(n, buckets, k, size_out);
 }
 
-enum bloom_size_status bloom_size_buckets(uint64_t n, unsigned buckets, struct bloom_size *size_out)
-{
-    if (buckets < 1 || buckets > max_buckets(n))
-        return BLOOM_SIZE_UNSATISFIABLE;
-    return finish(n, buckets, best_k[buckets], size_out);
-}
-
 /* ---- the rate to expect ---- */
 
 static double expected_fill(double n, unsigned k, uint64_t bits)

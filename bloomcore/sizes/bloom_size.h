@@ -32,9 +32,6 @@ enum bloom_size_status {
 /* Cassandra's sizing for `n` expected items at rate `p`: the same (k, words) as its own code for every input. */
 enum bloom_size_status bloom_size_cassandra(uint64_t n, double p, struct bloom_size *size_out);
 
-/* Cassandra's sizing for an explicit number of buckets per element, 1..20 (its older versions used 15). */
-enum bloom_size_status bloom_size_buckets(uint64_t n, unsigned buckets, struct bloom_size *size_out);
-
 /* The daemon's sizing, for 0 < p < 1 and 1 <= n. On any status but BLOOM_SIZE_OK, `size_out` is untouched. `err` (may
  * be NULL) then has the reason and the limit: the largest n for this p, or the smallest p for this n. */
 enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *size_out, struct errbuf *err);

@@ -9,13 +9,13 @@
 #define MAGIC   "BLOOMRBL"
 #define VERSION 1
 
-uint64_t bits_file_bytes(const struct bloom_shape *shape)
+static uint64_t file_bytes(const struct bloom_shape *shape)
 {
     return BITS_FILE_HEADER_BYTES + redisbloom_layer_bytes(shape);
 }
 
-void bits_file_encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
-                             unsigned char out[BITS_FILE_HEADER_BYTES])
+static void encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
+                          unsigned char out[BITS_FILE_HEADER_BYTES])
 {
     unsigned char *at = out;
 
@@ -34,7 +34,7 @@ void bits_file_encode_header(const struct bloom_params *params, const struct blo
 
 static int check_size(const struct bloom_shape *shape, uint64_t size, struct errbuf *err)
 {
-    if (bits_file_bytes(shape) <= size)
+    if (file_bytes(shape) <= size)
         return BLOOM_OK;
     errbuf_set(err, "announces %llu bytes of bits but holds %llu", (unsigned long long)redisbloom_layer_bytes(shape),
                (unsigned long long)(size - BITS_FILE_HEADER_BYTES));
@@ -76,14 +76,14 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
 
 uint64_t export_file_bytes(const struct bloom_shape *shape)
 {
-    return bloom_variant_is_redisbloom(shape->variant) ? bits_file_bytes(shape) : filterdb_bytes(shape->nwords);
+    return bloom_variant_is_redisbloom(shape->variant) ? file_bytes(shape) : filterdb_bytes(shape->nwords);
 }
 
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES])
 {
     if (bloom_variant_is_redisbloom(shape->variant)) {
-        bits_file_encode_header(params, shape, items, out);
+        encode_header(params, shape, items, out);
         return BITS_FILE_HEADER_BYTES;
     }
     filterdb_encode_header(shape, out);

@@ -13,21 +13,14 @@
 
 #define BITS_FILE_HEADER_BYTES 72
 
-/* Size of the file of a layer. */
-uint64_t bits_file_bytes(const struct bloom_shape *shape);
-
-/* `items` are those in the layer. */
-void bits_file_encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
-                             unsigned char out[BITS_FILE_HEADER_BYTES]);
-
 /* A layer as others get it: such a file, or a Filter.db for a layout of Cassandra's. Its size; its header, whose length
- * is returned. Behind it are the words, or the beginning of them. */
+ * is returned. Behind it are the words, or the beginning of them. `items` are those in the layer. */
 uint64_t export_file_bytes(const struct bloom_shape *shape);
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES]);
 
 /* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it. Verifies every number;
- * the parameters are those of a filter whose first layer this is, and bits_file_bytes() of the shape is not above
+ * the parameters are those of a filter whose first layer this is, and export_file_bytes() of the shape is not above
  * `size`. 0, or BLOOM_REFUSED with the reason. */
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err);

@@ -110,7 +110,7 @@ int config_init(struct config *cfg)
     memset(cfg, 0, sizeof(*cfg));
     for (size_t i = 0; i < NROWS; i++) {
         enum config_fault fault =
-            config_value_parse(&table[i], config_slice(table[i].default_text), field_of(cfg, &table[i]));
+            config_value_parse(&table[i], slice_of(table[i].default_text), field_of(cfg, &table[i]));
 
         CHECK(fault == FAULT_NONE || fault == FAULT_NO_MEMORY);
         if (fault != FAULT_NONE) {

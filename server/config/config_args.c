@@ -42,10 +42,10 @@ static int read_option(struct config *cfg, struct config_merge *merge, int argc,
 
     ++*i;
     if (equals)
-        values[n++] = config_slice(equals + 1);
+        values[n++] = slice_of(equals + 1);
     else
         while (*i < argc && !is_option(argv[*i]))
-            values[n++] = config_slice(argv[(*i)++]);
+            values[n++] = slice_of(argv[(*i)++]);
     status = config_apply(cfg, merge, (struct slice){name, len}, values, n, CONFIG_ARGUMENT, err);
     if (status != CONFIG_OK)
         errbuf_prefix(err, "argument --%.*s", len < 64 ? (int)len : 64, name);
@@ -287,7 +287,7 @@ void config_print(const struct config *cfg, struct buf *out)
             buf_appendf(out, "\n# ---- %s ----\n", outline[i].section);
             continue;
         }
-        row = config_find(config_slice(outline[i].name));
+        row = config_find(slice_of(outline[i].name));
         config_append(out, "\n");
         print_comment(row->doc, out);
         print_facts(row, out);
@@ -317,7 +317,7 @@ void config_help(struct buf *out)
 
         if (outline[i].section)
             continue;
-        row = config_find(config_slice(outline[i].name));
+        row = config_find(slice_of(outline[i].name));
         buf_appendf(out, "  --%-26s %s\n", row->name, row->default_text[0] != '\0' ? row->default_text : "\"\"");
     }
 }

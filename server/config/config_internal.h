@@ -45,9 +45,4 @@ void config_format_bytes(uint64_t bytes, struct buf *out);
 
 void config_append(struct buf *out, const char *text);
 
-static inline struct slice config_slice(const char *text)
-{
-    return (struct slice){text, __builtin_strlen(text)};
-}
-
 #endif

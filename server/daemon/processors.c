@@ -27,8 +27,7 @@ static int take_list(enum thread_kind kind, const char *name, const char *list, 
 {
     cpu_set_t wanted, got, missing;
     char text[128], have[128];
-    if (list[0] == '\0' ||
-        !config_cpus((struct slice){list, strlen(list)}, &wanted)) /* checked before, it is well-formed */
+    if (list[0] == '\0' || !config_cpus(slice_of(list), &wanted)) /* checked before, it is well-formed */
         return 0;
     int status = thread_pin(kind, &wanted, &got);
     if (status == -EINVAL)

@@ -69,7 +69,7 @@ static bool append_head(struct buf *channel, const char *kind, uint32_t db)
 static void publish_record(struct notify *notify, const struct record *record, struct buf *channel)
 {
     struct slice name = {record->name, record->len};
-    struct slice event = {record->event, strlen(record->event)};
+    struct slice event = slice_of(record->event);
     if (record->flags & NOTIFY_KEYSPACE) {
         if (append_head(channel, "keyspace", record->db) && append(channel, name.ptr, name.len))
             publish(notify, (struct slice){buf_head(channel), buf_len(channel)}, event);

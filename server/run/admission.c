@@ -175,9 +175,9 @@ static __attribute__((noinline)) enum admission_answer check_rights(struct conn 
         return ADMISSION_RUN;
     if (verdict == ACL_UNDECIDED)
         return ADMISSION_AGAIN;
-    struct slice name = {command->full_name, strlen(command->full_name)};
+    struct slice name = slice_of(command->full_name);
     acl_note_denied(conn->io->server, &conn->session, verdict, verdict == ACL_DENIED_COMMAND ? name : resp_arg(cmd, at),
-                    (struct slice){user->name, strlen(user->name)});
+                    slice_of(user->name));
     if (of == ADMISSION_OF_EXEC)
         return refuse(text_out, acl_denial_of_exec(verdict));
     acl_denial(verdict, command, text_out, DISPATCH_ERROR_SIZE);

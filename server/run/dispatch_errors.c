@@ -102,8 +102,7 @@ static const char *nearest_of_ours(struct slice name)
     for (size_t i = 0; (row = command_row(i)); i++) {
         if (strncasecmp(row->full_name, name.ptr, 3) != 0)
             continue;
-        size_t distance = nearest_distance((struct slice){name.ptr + 3, name.len - 3},
-                                           (struct slice){row->full_name + 3, strlen(row->full_name + 3)});
+        size_t distance = nearest_distance((struct slice){name.ptr + 3, name.len - 3}, slice_of(row->full_name + 3));
         if (nearest_is_slip((struct slice){name.ptr + 3, name.len - 3}, distance) && distance < least) {
             least = distance;
             found = row->full_name;

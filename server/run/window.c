@@ -25,7 +25,7 @@ _Static_assert(sizeof(((struct session *)NULL)->acl.allowed_memo) == WINDOW_KIND
 
 static size_t counter_of_name(const char *name)
 {
-    return command_index(&command_table(NULL)[command_find((struct slice){name, strlen(name)})]);
+    return command_index(&command_table(NULL)[command_find(slice_of(name))]);
 }
 
 const char *const window_commands[WINDOW_KINDS] = {"bf.exists", "bf.add", "cf.exists", "cf.add"};

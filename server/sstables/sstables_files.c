@@ -25,7 +25,7 @@
 
 static struct slice name_of(const struct sstable *file)
 {
-    return (struct slice){file->name, strlen(file->name)};
+    return slice_of(file->name);
 }
 
 /* ---- finding ---- */

@@ -59,8 +59,7 @@ static struct sstable *least_used(struct sstables *s)
     int64_t longest = -1, now = clock_coarse_ms();
     for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         for (struct sstable *file = dir->files; file; file = file->next) {
-            struct entry *entry =
-                file->state == SSTABLE_READ ? sstables_find(s, (struct slice){file->name, strlen(file->name)}) : NULL;
+            struct entry *entry = file->state == SSTABLE_READ ? sstables_find(s, slice_of(file->name)) : NULL;
             int64_t idle = entry ? entry_idle_ms(entry, now) : -1;
             if (idle > longest) {
                 longest = idle;

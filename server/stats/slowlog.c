@@ -181,7 +181,7 @@ static void view_of(const struct slowlog_entry *entry, struct slowlog_view *view
                                       .unix_sec = entry->unix_sec,
                                       .usec = entry->usec,
                                       .nargs = entry->nargs,
-                                      .addr = {entry->addr, strlen(entry->addr)}};
+                                      .addr = slice_of(entry->addr)};
     for (size_t i = 0; i < entry->nargs; i++) {
         view_out->args[i] = (struct slice){text, entry->lens[i]};
         text += entry->lens[i];

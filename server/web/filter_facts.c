@@ -31,7 +31,7 @@ bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct 
     if (user->unrestricted)
         return true;
     const char *command = entry && entry_is_cuckoo(entry) ? "cf.info" : "bf.info";
-    return acl_may_read(user, (size_t)command_find((struct slice){command, strlen(command)}), key_name(key));
+    return acl_may_read(user, (size_t)command_find(slice_of(command)), key_name(key));
 }
 
 /* Field by field: the name is large, and most filters of a pass are only counted. */

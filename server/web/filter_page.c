@@ -60,8 +60,7 @@ static char *read_key(struct web_request *request, size_t end, struct slice *key
 static bool is_allowed(const struct web_request *request, const char *command, struct slice key)
 {
     const struct acl_user *user = request->user;
-    return user->unrestricted ||
-           acl_may_read(user, (size_t)command_find((struct slice){command, strlen(command)}), key_name(key));
+    return user->unrestricted || acl_may_read(user, (size_t)command_find(slice_of(command)), key_name(key));
 }
 
 /* A pin on the filter. NULL: it has been answered. */

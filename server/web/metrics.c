@@ -174,7 +174,7 @@ static void write_errors(struct metrics *m)
     for (size_t i = 0; i < used; i++) {
         struct buf label;
         buf_init(&label, 256);
-        metrics_label(&label, "code", (struct slice){m->now.errors.rows[i].code, strlen(m->now.errors.rows[i].code)});
+        metrics_label(&label, "code", slice_of(m->now.errors.rows[i].code));
         buf_append(&label, "", 1);
         if (!buf_failed(&label))
             metrics_count(&m->text, buf_head(&label), stats_get(&m->now.errors.rows[i].count));

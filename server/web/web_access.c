@@ -50,7 +50,7 @@ static void note_wrong_password(const struct web_request *request, struct slice 
     int len = snprintf(client, sizeof(client), "addr=%s:%s", host, port);
     struct acl_denied denied = {
         .reason = ACL_DENIED_AUTH,
-        .object = {"HTTP", strlen("HTTP")},
+        .object = slice_of("HTTP"),
         .user = name,
         .client = {client, (size_t)len},
         .now_ms = clock_unix_ms(),
@@ -78,7 +78,7 @@ static struct acl_user *user_of(const struct web_request *request, const char *h
 
 static bool may_run(const struct acl_user *user, const char *command)
 {
-    return acl_allows_command(user, command_index(command_find_full((struct slice){command, strlen(command)})));
+    return acl_allows_command(user, command_index(command_find_full(slice_of(command))));
 }
 
 static bool default_has_no_password(struct acl *acl)

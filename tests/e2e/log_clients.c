@@ -5,19 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "program.h"
-
-double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
+#include "wait.h"
 
 /* ---- writers ---- */
 
@@ -137,14 +129,14 @@ int check_tool(const struct daemon *daemon, const char **output_out)
 
 void wait_for_reply(int port, const char *prefix, const char *command)
 {
-    double until = seconds_now() + 60;
+    double until = wait_clock() + 60;
     redisContext *client = client_open(port);
 
     for (;;) {
         const char *text = client_ask(client, command);
         if (strncmp(text, prefix, strlen(prefix)) == 0)
             break;
-        cr_assert_lt(seconds_now(), until, "%s: still '%s'", command, text);
+        cr_assert_lt(wait_clock(), until, "%s: still '%s'", command, text);
         usleep(20000);
     }
     redisFree(client);

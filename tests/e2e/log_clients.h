@@ -28,8 +28,6 @@ void writers_join(struct writers *writers);
 /* All items that were answered are present, and BF.CARD is the number of those that are. */
 void writers_check(const struct writers *writers, int port);
 
-double seconds_now(void);
-
 /* `bloomery check` of the data directory: its exit status; what it printed is in *output_out until the next call. */
 int check_tool(const struct daemon *daemon, const char **output_out);
 

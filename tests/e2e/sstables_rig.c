@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tmpdir.h"
 #include "wait.h"
 
 struct daemon the_daemon;
@@ -55,14 +56,6 @@ void make_directories(const char *path)
     }
 }
 
-static void write_file(const char *path, const void *bytes, size_t len)
-{
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file, "%s", path);
-    cr_assert_eq(fwrite(bytes, 1, len, file), len);
-    cr_assert_eq(fclose(file), 0);
-}
-
 const char *below_root(const char *path)
 {
     static char whole[2][700];
@@ -78,19 +71,19 @@ void write_toc(const char *path)
     char toc[700];
     snprintf(toc, sizeof(toc), "%s", below_root(path));
     strcpy(strstr(toc, "Filter.db"), "TOC.txt");
-    write_file(toc, "Filter.db\n", 10);
+    file_write(toc, "Filter.db\n", 10);
 }
 
 void write_filter(const char *path, const void *bytes, size_t len)
 {
     make_directories(below_root(path));
-    write_file(below_root(path), bytes, len);
+    file_write(below_root(path), bytes, len);
 }
 
 void write_data(const char *path)
 {
     make_directories(below_root(path));
-    write_file(below_root(path), "", 0);
+    file_write(below_root(path), "", 0);
 }
 
 void write_sstable(const char *path, const void *bytes, size_t len)
@@ -114,7 +107,23 @@ void wait_scanned(void)
 void start(void)
 {
     const char *const args[] = {"--sstable-dir", root, NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_scanned();
+}
+
+double daemon_seconds(void)
+{
+    clockid_t clock;
+    struct timespec used;
+    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
+    cr_assert_eq(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+void link_to_first(char *path)
+{
+    make_directories(below_root(path));
+    cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
+    strcpy(strstr(path, "Filter.db"), "TOC.txt");
+    cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
 }

@@ -28,6 +28,9 @@ const char *below_root(const char *path);
 
 void make_directories(const char *path); /* above the file */
 
+/* Links a Filter.db below the root, and its TOC.txt, to those of first/nb-1-big. Changes `path`. */
+void link_to_first(char *path);
+
 void write_data(const char *path); /* an empty Data.db */
 
 /* Write a file whose path below the directory ends with Filter.db, the second one with its TOC.txt. */
@@ -59,5 +62,8 @@ const char *ask(const char *format, ...);
         }                                                                                       \
         cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'", text_got, expected); \
     } while (0)
+
+/* Of a processor, that the daemon has used: what else the machine does is no part of it. */
+double daemon_seconds(void);
 
 #endif

@@ -15,28 +15,11 @@
 #include "client.h"
 #include "daemon.h"
 #include "http.h"
+#include "tmpdir.h"
 #include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, acl);
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file, "%s", path);
-    cr_assert_geq(fputs(text, file), 0);
-    cr_assert_eq(fclose(file), 0);
-}
-
-static const char *read_file(const char *path)
-{
-    static char text[1 << 16];
-    FILE *file = fopen(path, "r");
-    cr_assert_not_null(file, "%s", path);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
 
 /* ---- the file of users ---- */
 
@@ -46,7 +29,7 @@ static void start_with_file(const char *text)
 {
     daemon_prepare(&the_daemon);
     snprintf(acl_path, sizeof(acl_path), "%s/users.acl", the_daemon.dir);
-    write_file(acl_path, text);
+    file_write_text(acl_path, text);
     daemon_start(&the_daemon, (const char *const[]){"--aclfile", acl_path, "--requirepass", "top", NULL});
 }
 
@@ -62,14 +45,14 @@ static void write_files_beside(char left[512], char alive[512])
     cr_assert_eq(waitpid(killed, NULL, 0), killed);
     snprintf(left, 512, "%s.%ld.tmp", acl_path, (long)killed);
     snprintf(alive, 512, "%s.%ld.tmp", acl_path, (long)getpid());
-    write_file(left, "user half");
-    write_file(alive, "user half");
+    file_write_text(left, "user half");
+    file_write_text(alive, "user half");
 }
 
 /* By ACL SAVE: no password as it was, with the mode of the file before, and nothing next to it. */
 static void expect_saved(void)
 {
-    const char *text = read_file(acl_path);
+    const char *text = file_text(acl_path);
     cr_expect_not_null(strstr(text, "user alice on #"), "%s", text);
     cr_expect_not_null(strstr(text, "user zoe on #"), "%s", text);
     cr_expect_not_null(strstr(text, "(%R~q* resetchannels -@all +bf.info)"), "%s", text);
@@ -95,7 +78,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(alice, "+OK", "AUTH alice pw");
     expect(bob, "+OK", "AUTH bob x");
 
-    write_file(acl_path, "user alice on >pw ~a* +@all\nuser bob on nopass +nosuch\nuser eve on\nmischief\n");
+    file_write_text(acl_path, "user alice on >pw ~a* +@all\nuser bob on nopass +nosuch\nuser eve on\nmischief\n");
     const char *text = client_ask(admin, "ACL LOAD");
     cr_expect_eq(strncmp(text, "-ERR ", 5), 0, "%s", text);
     cr_expect_not_null(strstr(text, "users.acl:2: Error in applying operation '+nosuch'"), "%s", text);
@@ -105,7 +88,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(bob, "+PONG", "PING");
 
     /* alice stays as she is, and so does her connection; bob has gone, and so has his. */
-    write_file(acl_path, "user alice on >pw ~a* +@all\nuser eve on >pw +@read ~e*\n");
+    file_write_text(acl_path, "user alice on >pw ~a* +@all\nuser eve on >pw +@read ~e*\n");
     expect(admin, "+OK", "ACL LOAD");
     expect(admin, "[\"alice\",\"default\",\"eve\"]", "ACL USERS");
     expect(alice, "+PONG", "PING");
@@ -132,9 +115,6 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
            "-ERR 'acl|load' may take long, and all clients wait while a transaction runs: send it outside of MULTI",
            "ACL LOAD");
     free(before);
-    redisFree(admin);
-    redisFree(alice);
-    redisFree(bob);
 }
 
 /* A start with users that are wrong says why and does not happen. */
@@ -148,7 +128,7 @@ Test(acl, wrong_users_stop_the_start)
     const char *with_file[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--aclfile", path, NULL};
     cr_expect_eq(daemon_run(with_file, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "cannot open"), "%s", output);
-    write_file(path, "user bob on\nuser alice +nosuch\n");
+    file_write_text(path, "user bob on\nuser alice +nosuch\n");
     cr_expect_eq(daemon_run(with_file, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "users:2: Error in applying operation '+nosuch'"), "%s", output);
     const char *both[] = {"--port",    "0",  "--unixsocket", "x",   "--dir", data,
@@ -169,16 +149,15 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
 {
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/the.conf", the_daemon.dir);
-    write_file(the_daemon.file, "# mine\nuser alice on \">pass word\" ~a* +@all\nuser bob off\ntimeout 0\n");
-    daemon_start(&the_daemon, NULL);
-    redisContext *admin = client_open(the_daemon.port);
+    file_write_text(the_daemon.file, "# mine\nuser alice on \">pass word\" ~a* +@all\nuser bob off\ntimeout 0\n");
+    redisContext *admin = client_start(&the_daemon, NULL);
     expect(admin, "+OK", "AUTH alice %s", "pass word");
     expect(admin, "+OK", "AUTH default x");
     expect(admin, "[]", "CONFIG GET user");
     expect(admin, "+OK", "ACL SETUSER carol on >pw (%%R~c* +@read)");
     expect(admin, ":1", "ACL DELUSER bob");
     expect(admin, "+OK", "CONFIG REWRITE");
-    const char *text = read_file(the_daemon.file);
+    const char *text = file_text(the_daemon.file);
     cr_expect_not_null(strstr(text, "# mine\n"), "%s", text);
     cr_expect_not_null(strstr(text, "user carol on"), "%s", text);
     cr_expect_null(strstr(text, "bob"), "%s", text);
@@ -189,9 +168,8 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     expect(admin, before, "ACL LIST");
     expect(admin, "+OK", "ACL SETUSER default >top");
     expect(admin, "+OK", "CONFIG REWRITE");
-    cr_expect_not_null(strstr(read_file(the_daemon.file), "user default on"));
+    cr_expect_not_null(strstr(file_text(the_daemon.file), "user default on"));
     free(before);
-    redisFree(admin);
 }
 
 /* ---- the window ---- */
@@ -253,15 +231,12 @@ DAEMON_TEST(the_daemon, acl, pipelines_are_checked)
     const char *text = client_ask(bob, "EXEC");
     cr_expect_eq(strncmp(text, "[-NOPERM ACLs rules changed", 27), 0, "%s", text);
     cr_expect_str_eq(text + strlen(text) - 4, ",:0]", "%s", text);
-    redisFree(admin);
-    redisFree(bob);
 }
 
 /* Names are those that the client gives, whatever database it has chosen. */
 DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
 {
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "ACL SETUSER bob on nopass ~b* +@all -select +select|3");
     expect(client, "+OK", "AUTH bob x");
     expect(client, "-NOPERM this user has no permissions to run the 'select' command", "SELECT 1");
@@ -272,7 +247,6 @@ DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
     expect_all(client, 50, NO_KEY);
     expect(client, NO_KEY, "DEL b1 c1");
     expect(client, ":1", "DEL b1");
-    redisFree(client);
 }
 
 /* ---- threads ---- */
@@ -318,8 +292,7 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     pthread_t threads[ASKERS];
     atomic_bool stop = false;
     atomic_ulong answers = 0;
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     for (int i = 0; i < 2; i++)
         expect(admin, "+OK", "ACL SETUSER user%d on nopass ~* &* +@all", i);
     for (int i = 0; i < ASKERS; i++) {
@@ -353,7 +326,6 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     }
     cr_expect_gt(allowed + refused, 0);
     expect(admin, "+PONG", "PING");
-    redisFree(admin);
 }
 
 /* ---- the status page, and what is secret ---- */
@@ -381,8 +353,7 @@ static int status_of(const char *credentials)
 DAEMON_TEST(the_daemon, acl, pages_are_for_users_who_may_ask_for_info)
 {
     the_daemon.with_web = true;
-    daemon_start(&the_daemon, (const char *const[]){"--requirepass", "top", NULL});
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--requirepass", "top", NULL});
     expect(admin, "+OK", "AUTH top");
     expect(admin, "+OK", "ACL SETUSER watch on >pw +info");
     expect(admin, "+OK", "ACL SETUSER crawl on >pw +@read ~*");
@@ -401,7 +372,6 @@ DAEMON_TEST(the_daemon, acl, pages_are_for_users_who_may_ask_for_info)
     expect(admin, "+OK", "ACL SETUSER default -info");
     cr_expect_eq(status_of(NULL), 401);
     cr_expect_eq(status_of(WATCH_PW), 200);
-    redisFree(admin);
 }
 
 DAEMON_TEST(the_daemon, acl, nothing_secret_is_shown)
@@ -428,8 +398,6 @@ DAEMON_TEST(the_daemon, acl, nothing_secret_is_shown)
     cr_expect_null(strstr(text, "hidden"), "%s", text);
     text = daemon_output(&the_daemon);
     cr_expect_null(strstr(text, "hidden"), "%s", text);
-    wire_close(&monitor);
-    redisFree(client);
 }
 
 static long long logged_number(const redisReply *entry, const char *name)
@@ -443,8 +411,7 @@ static long long logged_number(const redisReply *entry, const char *name)
 /* As in Redis since 7.2: an entry has its own number, and the times of the first and the last refusal in it. */
 DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
 {
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     long long before_ms = time(NULL) * 1000LL;
     (void)client_ask(client, "AUTH first x");
     (void)client_ask(client, "AUTH second x");
@@ -469,7 +436,6 @@ DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
     cr_assert(log && log->elements == 1);
     cr_expect_eq(logged_number(log->element[0], "entry-id"), 2, "numbers are not given twice");
     freeReplyObject(log);
-    redisFree(client);
 }
 
 /* As in Redis; in the file another form stands, which means the same with other patterns after it. */
@@ -486,7 +452,6 @@ DAEMON_TEST(the_daemon, acl, all_names_by_a_pattern_are_shown_as_redis_does)
     expect(admin, "+OK", "ACL LOAD");
     text = client_ask(admin, "ACL GETUSER alice");
     cr_expect_not_null(strstr(text, "\"keys\",\"~* ~b\""), "%s", text);
-    redisFree(admin);
 }
 
 /* As in Redis, whose working directory `dir` is; ACL SAVE, ACL LOAD and a start find the same file. */
@@ -495,20 +460,18 @@ DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
     daemon_start(&the_daemon, NULL);
     char path[400];
     snprintf(path, sizeof(path), "%s/users of here.acl", the_daemon.data);
-    write_file(path, "user alice on >pw +@all\n");
+    file_write_text(path, "user alice on >pw +@all\n");
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, (const char *const[]){"--aclfile", "users of here.acl", NULL});
-    redisContext *admin = client_open(the_daemon.port);
+    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--aclfile", "users of here.acl", NULL});
     expect(admin, "+OK", "AUTH alice pw");
     expect(admin, "+OK", "ACL SETUSER bob on nopass +ping");
     expect(admin, "+OK", "ACL SAVE");
-    cr_expect_not_null(strstr(read_file(path), "user bob on nopass"), "%s", read_file(path));
+    cr_expect_not_null(strstr(file_text(path), "user bob on nopass"), "%s", file_text(path));
     expect(admin, ":1", "ACL DELUSER bob");
     expect(admin, "+OK", "ACL LOAD");
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
     admin = client_after_stop(admin, &the_daemon, NULL);
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
-    redisFree(admin);
 }
 
 /* Lines of settings are told by the name, since they have no number here. */
@@ -516,7 +479,7 @@ DAEMON_TEST(the_daemon, acl, a_user_with_two_lines_stops_the_start)
 {
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
-    write_file(the_daemon.file, "user alice on\nuser bob on\nuser alice off\n");
+    file_write_text(the_daemon.file, "user alice on\nuser bob on\nuser alice off\n");
     cr_assert_not(daemon_try(&the_daemon, NULL));
     const char *text = daemon_output(&the_daemon);
     cr_expect_not_null(strstr(text, "user 'alice' appears twice: a user has one line"), "%s", text);
@@ -530,9 +493,8 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     const size_t len = sizeof(password) - 1;
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
-    write_file(the_daemon.file, "appendonly yes\n");
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    file_write_text(the_daemon.file, "appendonly yes\n");
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET requirepass %b", password, len);
     redisReply *reply = redisCommand(client, "CONFIG GET requirepass");
     cr_assert(reply && reply->elements == 2 && reply->element[1]->len == len);
@@ -549,7 +511,6 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     expect(client, "+OK", "CONFIG SET requirepass %s", "");
     client = client_after_stop(client, &the_daemon, NULL);
     expect(client, "+OK", "AUTH %b", password, len); /* the file has it still */
-    redisFree(client);
 }
 
 /* A long log is written in the background, and as it was at one moment. */
@@ -580,6 +541,4 @@ DAEMON_TEST(the_daemon, acl, a_long_log_is_written_off_the_loop)
         freeReplyObject(log);
         expect(admin, "+OK", "ACL LOG RESET");
     }
-    redisFree(client);
-    redisFree(admin);
 }

@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wait.h"
 #include "wire.h"
 
@@ -28,12 +29,6 @@ static void start_with(const char *const *args)
 static void start(void)
 {
     start_with(NULL);
-}
-
-static void hang_up(void)
-{
-    wire_close(&resp2);
-    wire_close(&resp3);
 }
 
 #define expect_reply(wire, expected, command) expect_ask(wire, command, expected)
@@ -95,7 +90,6 @@ DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
     expect_like_both("-ERR MODULE command not allowed", "MODULE UNLOAD bf");
     expect_each("[[\"name\",\"bf\",\"ver\",:80800,\"path\",\"\",\"args\",[]]]",
                 "[{\"name\":\"bf\",\"ver\"::80800,\"path\":\"\",\"args\":[]}]", "MODULE LIST");
-    hang_up();
 }
 
 /* Replicas do not exist, so whoever waits for some waits for the whole time, and nobody else does. */
@@ -125,7 +119,6 @@ DAEMON_TEST(the_daemon, admin, wait_waits_alone)
     wire_open(&resp2, the_daemon.port);
     cr_assert(wire_send_text(&resp2, "WAIT 1 0\r\n")); /* the end of the daemon does not wait for it either */
     expect_reply(&resp3, "+PONG", "PING");
-    hang_up();
 }
 
 /* DEBUG is refused unless it was allowed at the start; then it delays its own connection only. */
@@ -140,7 +133,6 @@ DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
     expect_both("+OK", "MULTI");
     expect_like_both("-ERR DEBUG command not allowed.", "DEBUG SLEEP 0");
     expect_like_both("-EXECABORT", "EXEC");
-    hang_up();
     daemon_deinit(&the_daemon);
 
     start_with(args);
@@ -169,8 +161,6 @@ DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
     wire_open(&other, the_daemon.port);
     for (int i = 0; i < 50; i++)
         expect_reply(&other, "+PONG", "PING");
-    wire_close(&other);
-    hang_up();
 }
 
 /* One user, default; its password is shown as a hash only. */
@@ -208,7 +198,6 @@ DAEMON_TEST(the_daemon, admin, acl_shows_the_first_user)
                 "+@all\"]",
                 "ACL LIST");
     expect_like(&resp3, "ba7816bf8f01cfea", "ACL GETUSER default");
-    hang_up();
 }
 
 /* The memory of a filter grows with its size, and the sum is what INFO says. */
@@ -240,8 +229,6 @@ DAEMON_TEST(the_daemon, admin, memory_is_that_of_the_filters)
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     expect(client, ":1", "DEL small");
     expect_like_both("Nothing is wrong: 1 filter, ", "MEMORY DOCTOR");
-    redisFree(client);
-    hang_up();
 }
 
 /* With a limit of 0 every command is remembered, BF.ADD and BF.EXISTS too, passwords not. */
@@ -292,8 +279,6 @@ DAEMON_TEST(the_daemon, admin, the_slow_log_remembers)
     cr_assert_eq(client_number(client, "SLOWLOG LEN"), MANY);
     expect(client, "+OK", "SLOWLOG RESET");
     cr_assert_eq(client_number(client, "SLOWLOG LEN"), 0);
-    redisFree(client);
-    hang_up();
 }
 
 /* What took long is in the slow log and in the latency monitor: here a command that sleeps. */
@@ -314,7 +299,6 @@ DAEMON_TEST(the_daemon, admin, the_latency_monitor_sees_spikes)
     expect_reply(&resp2, ":1", "LATENCY RESET nosuch command");
     expect_reply(&resp2, ":0", "LATENCY RESET");
     expect_both("[]", "LATENCY LATEST");
-    hang_up();
 }
 
 /* Calls are counted and timed whichever way they go: alone, in a pipeline, deferred; and a reset covers it all. */
@@ -344,7 +328,6 @@ DAEMON_TEST(the_daemon, admin, every_call_is_timed)
     expect_like(&resp3, "{\"bf.exists\":{\"calls\"::3,\"histogram_usec\":{:", "LATENCY HISTOGRAM bf.exists nosuch");
     expect_like(&resp2, "[\"bf.exists\",[\"calls\",:3,\"histogram_usec\",[:", "LATENCY HISTOGRAM bf.exists nosuch");
     expect_like(&resp2, "\"latency|histogram\",[\"calls\",:2", "LATENCY HISTOGRAM latency");
-    hang_up();
 }
 
 /* CONFIG RESETSTAT sets all of it to zero, and counting continues from there. */
@@ -365,7 +348,6 @@ DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
     expect_reply(&resp2, ":0", "BF.ADD f x");
     expect_like(&resp2, "[\"bf.add\",[\"calls\",:1,", "LATENCY HISTOGRAM bf.add");
     expect_like(&resp2, "cmdstat_bf.add:calls=1,", "INFO commandstats");
-    hang_up();
 }
 
 /* Settings of the measuring itself: ranges as in Redis, and percentiles that are asked for. */
@@ -390,8 +372,6 @@ DAEMON_TEST(the_daemon, admin, measuring_can_be_set)
     expect(client, ":1", "BF.CARD f");
     text = client_ask(client, "LATENCY HISTOGRAM bf.card");
     cr_assert_str_eq(text, "[]");
-    redisFree(client);
-    hang_up();
 }
 
 /* Commands of Redis that are missing are unknown, whatever their arguments. */
@@ -405,7 +385,6 @@ DAEMON_TEST(the_daemon, admin, what_is_not_there_is_unknown)
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         expect_like_both("-ERR unknown command '", unknown[i]);
     expect_both("+PONG", "PING");
-    hang_up();
 }
 
 /* As redis-server 7.0 answers them. */
@@ -422,8 +401,6 @@ DAEMON_TEST(the_daemon, admin, odd_numbers)
     expect(client, "\"\"", "CLIENT LIST ID 0");
     expect(client, "\"\"", "CLIENT LIST ID -1 999999");
     expect(client, "-ERR Invalid client ID", "CLIENT LIST ID 1 x");
-    redisFree(client);
-    hang_up();
 }
 
 /* HELP of each container is an array of lines that ends with the one about HELP. */
@@ -440,30 +417,9 @@ DAEMON_TEST(the_daemon, admin, each_container_helps)
     }
     expect_both("-ERR wrong number of arguments for 'slowlog' command", "SLOWLOG");
     expect_both("-ERR unknown subcommand 'FOO'. Try LATENCY HELP.", "LATENCY FOO");
-    hang_up();
 }
 
 /* ---- CONFIG REWRITE ---- */
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static const char *read_file(const char *path)
-{
-    static char text[65536];
-    FILE *file = fopen(path, "r");
-
-    cr_assert_not_null(file, "%s", path);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
 
 /* Changed settings are in the file afterwards, comments stay, and a start with it has them. */
 DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
@@ -473,12 +429,11 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     cr_assert_not_null(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/b.conf", dir);
     snprintf(link_path, sizeof(link_path), "%s/link.conf", dir);
-    write_file(path, "# mine\nmaxclients 100\n");
+    file_write_text(path, "# mine\nmaxclients 100\n");
     cr_assert_eq(symlink("b.conf", link_path), 0);
 
     start();
     expect_both("-ERR The server is running without a config file", "CONFIG REWRITE");
-    hang_up();
     daemon_deinit(&the_daemon);
 
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s", link_path);
@@ -486,7 +441,7 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     wire_open(&resp2, the_daemon.port);
     expect_reply(&resp2, "+OK", "CONFIG SET maxclients 200 timeout 33");
     expect_reply(&resp2, "+OK", "CONFIG REWRITE");
-    const char *text = read_file(path);
+    const char *text = file_text(path);
     cr_assert_eq(strncmp(text, "# mine\nmaxclients 200\n", 22), 0, "%s", text);
     cr_assert_not_null(strstr(text, "# Added by CONFIG REWRITE\n"), "%s", text);
     cr_assert_not_null(strstr(text, "\ntimeout 33\n"), "%s", text);
@@ -499,9 +454,9 @@ DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
     wire_open(&resp2, the_daemon.port);
     expect_reply(&resp2, "[\"timeout\",\"33\",\"maxclients\",\"200\"]", "CONFIG GET timeout maxclients");
 
-    write_file(path, "nosuch 1\n");
+    file_write_text(path, "nosuch 1\n");
     expect_like(&resp2, "-ERR Rewriting config file: ", "CONFIG REWRITE");
-    cr_assert_str_eq(read_file(path), "nosuch 1\n");
+    cr_assert_str_eq(file_text(path), "nosuch 1\n");
     unlink(path);
     expect_like(&resp2, "No such file or directory", "CONFIG REWRITE");
     wire_close(&resp2);

@@ -28,9 +28,8 @@ static double field(const char *name)
     return strtod(at + strlen(key), NULL);
 }
 
-DAEMON_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
+CLIENT_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
 {
-    redisContext *client = client_open(the_daemon.port);
     cr_assert_eq(run("add --reserve 100000:0.0001 --requests 30001 --connections 7 --pipeline 13 --threads 3 --json -"),
                  0, "%s", output);
     cr_expect_eq(field("requests"), 30001);
@@ -45,7 +44,6 @@ DAEMON_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
     cr_expect_lt(field("ones"), 100);
     cr_assert_eq(run("mexists --items 1000 --batch 50 --requests 100 --order zipf:1.1 --json -"), 0, "%s", output);
     cr_expect_eq(field("ones"), 5000);
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, bench, loads_the_filter_it_asks)
@@ -108,16 +106,14 @@ DAEMON_TEST(the_daemon, bench, errors_fail_and_are_shown)
 }
 
 /* Without a password, and with a wrong one: nothing is measured. */
-DAEMON_TEST(the_daemon, bench, a_missing_password_ends_it_at_once)
+CLIENT_TEST(the_daemon, bench, a_missing_password_ends_it_at_once)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET requirepass secret");
     cr_expect_eq(run("exists --time 300"), 1);
     cr_expect(strstr(output, "NOAUTH"), "%s", output);
     cr_expect_eq(run("exists --time 300 --password wrong"), 1);
     cr_expect(strstr(output, "WRONGPASS"), "%s", output);
     cr_expect_eq(run("ping --requests 10 --password secret"), 0, "%s", output);
-    redisFree(client);
 }
 
 /* A filter that is reserved and loaded takes as many items as fit, or the message names both options. */

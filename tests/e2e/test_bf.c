@@ -117,7 +117,6 @@ DAEMON_TEST(the_daemon, bf, resp3_has_its_own_types)
     cr_assert_str_eq(wire_ask(&wire, "BF.INFO f EXPANSION"), "{+Expansion rate:nil}");
     info = wire_ask(&wire, "BF.INFO f");
     cr_assert_eq(strncmp(info, "{+Capacity::100,+Size::", 23), 0, "%s", info);
-    wire_close(&wire);
 }
 
 /* A batch of a hundred thousand items is one command. */
@@ -150,7 +149,6 @@ DAEMON_TEST(the_daemon, bf, a_large_batch_is_one_command)
     for (size_t i = 1; i < lines.count; i++)
         cr_assert_str_eq(lines.items[i], ":1", "item %zu is lost", i - 1);
     lines_deinit(&lines);
-    wire_close(&wire);
     free(words);
     free(bytes);
 }

@@ -16,16 +16,13 @@ static struct wire wire = {.fd = -1};
 
 static void start(void)
 {
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     wire_open(&wire, the_daemon.port);
     cr_assert_neq(strncmp(wire_ask(&wire, "HELLO 3"), "-", 1), 0);
 }
 
 static void discard(void)
 {
-    redisFree(client);
-    wire_close(&wire);
     daemon_discard(&the_daemon);
 }
 

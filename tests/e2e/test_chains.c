@@ -4,30 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client.h"
 #include "daemon.h"
 #include "log_clients.h"
+#include "wait.h"
 
 #define LAYERS    1000
 #define PER_LAYER 4
 
 DAEMON_SUITE(daemon_under_test, chains, "--appendonly", "yes");
 
-static double now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-#define timed(what, statement)                                                       \
-    do {                                                                             \
-        double began = now_ms();                                                     \
-        statement;                                                                   \
-        fprintf(stderr, "%d layers: %s: %.1f ms\n", LAYERS, what, now_ms() - began); \
+#define timed(what, statement)                                                                   \
+    do {                                                                                         \
+        double began = wait_clock();                                                             \
+        statement;                                                                               \
+        fprintf(stderr, "%d layers: %s: %.1f ms\n", LAYERS, what, (wait_clock() - began) * 1e3); \
     } while (0)
 
 /* Adds items until the filter has counted so many. Returns how many have been offered. */
@@ -89,9 +81,8 @@ static void load_chunks(redisContext *client, const char *from, const char *to)
 }
 
 /* Through the log, a save in files and in packs, each kind of copy, and the tool. */
-DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_others)
+CLIENT_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_others)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     const char *output;
     int all;
 
@@ -117,8 +108,7 @@ DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     redisFree(client);
     daemon_stop(&daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
-    timed("a start", daemon_restart(&daemon_under_test));
-    client = client_open(daemon_under_test.port);
+    timed("a start", client = client_restart(&daemon_under_test));
     cr_assert_eq(client_number(client, "BF.CARD large"), items + 1);
     cr_assert_eq(client_number(client, "BF.CARD packed"), few);
     timed("4,000 queries", client_expect_items(client, "large", 0, all));
@@ -126,13 +116,11 @@ DAEMON_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     client_expect_items(client, "merged", 0, all);
     client_expect_items(client, "loaded", 0, all);
     client_expect_items(client, "packed", 0, all_small);
-    redisFree(client);
 }
 
 /* The text names the limit; what is there continues answering. */
-DAEMON_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
+CLIENT_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     char item[32];
 
     expect(client, "+OK", "BF.RESERVE f 0.001 1 EXPANSION 1");
@@ -146,5 +134,4 @@ DAEMON_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
         cr_assert(strstr(answer, "a filter has at most 1024 layers"), "%s", answer);
     }
     expect(client, ":1", "BF.EXISTS f item-0");
-    redisFree(client);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -47,70 +46,67 @@ static int connections(redisContext *asker)
 }
 
 /* Each filter of KILL finds whom it names, on all workers, and nobody else; all given filters must fit. */
-DAEMON_TEST(the_daemon, client_command, kill_by_every_filter)
+CLIENT_TEST(the_daemon, client_command, kill_by_every_filter)
 {
-    redisContext *me = client_open(the_daemon.port);
-    long long my_id = client_number(me, "CLIENT ID");
+    long long my_id = client_number(client, "CLIENT ID");
     for (int i = 0; i < 5; i++) {
         redisContext *victim = client_open(the_daemon.port), *other = client_open(the_daemon.port);
         long long id = client_number(victim, "CLIENT ID");
         char addr[256], laddr[256];
         expect(other, "+PONG", "PING"); /* it has arrived */
-        strcpy(addr, field(me, id, "addr"));
-        strcpy(laddr, field(me, id, "laddr"));
+        strcpy(addr, field(client, id, "addr"));
+        strcpy(laddr, field(client, id, "laddr"));
         switch (i) {
         case 0:
-            expect(me, "+OK", "CLIENT KILL %s", addr);
-            expect(me, "-ERR No such client", "CLIENT KILL %s", addr);
+            expect(client, "+OK", "CLIENT KILL %s", addr);
+            expect(client, "-ERR No such client", "CLIENT KILL %s", addr);
             break;
         case 1:
-            expect(me, ":1", "CLIENT KILL ID %lld", id);
-            expect(me, ":0", "CLIENT KILL ID %lld", id);
+            expect(client, ":1", "CLIENT KILL ID %lld", id);
+            expect(client, ":0", "CLIENT KILL ID %lld", id);
             break;
         case 2:
-            expect(me, ":1", "CLIENT KILL ADDR %s TYPE normal USER default SKIPME yes", addr);
+            expect(client, ":1", "CLIENT KILL ADDR %s TYPE normal USER default SKIPME yes", addr);
             break;
         case 3:
-            expect(me, ":0", "CLIENT KILL ID %lld LADDR 1.2.3.4:5", id);
-            expect(me, ":0", "CLIENT KILL ID %lld TYPE pubsub", id);
-            expect(me, ":0", "CLIENT KILL ID %lld MAXAGE 1000000", id);
-            expect(me, ":1", "CLIENT KILL ID %lld LADDR %s", id, laddr);
+            expect(client, ":0", "CLIENT KILL ID %lld LADDR 1.2.3.4:5", id);
+            expect(client, ":0", "CLIENT KILL ID %lld TYPE pubsub", id);
+            expect(client, ":0", "CLIENT KILL ID %lld MAXAGE 1000000", id);
+            expect(client, ":1", "CLIENT KILL ID %lld LADDR %s", id, laddr);
             break;
         default:
-            while (connections(me) != 3)
-                ;                                            /* those of before may take a moment to go */
-            expect(me, ":2", "CLIENT KILL LADDR %s", laddr); /* both, but not me */
+            while (connections(client) != 3)
+                ;                                                /* those of before may take a moment to go */
+            expect(client, ":2", "CLIENT KILL LADDR %s", laddr); /* both, but not client */
             cr_expect(is_gone(other));
             break;
         }
-        cr_expect_str_eq(field(me, id, "addr"), "", "killed, and still listed");
+        cr_expect_str_eq(field(client, id, "addr"), "", "killed, and still listed");
         cr_expect(is_gone(victim), "%d", i);
         if (i < 4)
             expect(other, "+PONG", "PING");
         redisFree(victim);
         redisFree(other);
     }
-    expect(me, ":0", "CLIENT KILL ID %lld", my_id);           /* SKIPME is the default */
-    expect(me, ":1", "CLIENT KILL ID %lld SKIPME no", my_id); /* replied before the end */
-    cr_expect(is_gone(me));
-    redisFree(me);
+    expect(client, ":0", "CLIENT KILL ID %lld", my_id);           /* SKIPME is the default */
+    expect(client, ":1", "CLIENT KILL ID %lld SKIPME no", my_id); /* replied before the end */
+    cr_expect(is_gone(client));
 }
 
 /* A client can be killed while a command of it is away, while it waits for EXEC or a pause, or does not read. */
-DAEMON_TEST(the_daemon, client_command, kill_in_any_state)
+CLIENT_TEST(the_daemon, client_command, kill_in_any_state)
 {
     static const char *const states[] = {"KEYS *\r\nKEYS *\r\n", "MULTI\r\nPING\r\nPING\r\nEXEC\r\n", "BF.ADD f x\r\n",
                                          "*3\r\n$6\r\nBF.ADD\r\n$1\r\n"};
-    redisContext *me = client_open(the_daemon.port);
     for (int i = 0; i < 40; i++) {
         struct wire wire;
         wire_open(&wire, the_daemon.port);
         wire_send_text(&wire, "CLIENT ID\r\n");
         long long id = atoll(wire_text(&wire) + 1);
-        expect(me, "+OK", "CLIENT PAUSE %d WRITE", i % 4 == 2 ? 60000 : 0);
+        expect(client, "+OK", "CLIENT PAUSE %d WRITE", i % 4 == 2 ? 60000 : 0);
         cr_assert(wire_send_text(&wire, states[i % 4]));
-        expect(me, ":1", "CLIENT KILL ID %lld", id);
-        expect(me, "+OK", "CLIENT UNPAUSE");
+        expect(client, ":1", "CLIENT KILL ID %lld", id);
+        expect(client, "+OK", "CLIENT UNPAUSE");
         const char *reply;
         do
             reply = wire_text(&wire);
@@ -118,7 +114,6 @@ DAEMON_TEST(the_daemon, client_command, kill_in_any_state)
         cr_expect_str_eq(reply, "(closed)");
         wire_close(&wire);
     }
-    redisFree(me);
 }
 
 /* What KILL is asked wrongly it does not do. */
@@ -141,17 +136,14 @@ DAEMON_TEST(the_daemon, client_command, kill_refuses)
         cr_expect_str_eq(reply, wrong[i][1], "%s: %s", wrong[i][0], reply);
     }
     expect(other, "+PONG", "PING");
-    redisFree(other);
-    redisFree(me);
 }
 
 /* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they
  * run when it ends, in order. */
-DAEMON_TEST(the_daemon, client_command, pause_writes)
+CLIENT_TEST(the_daemon, client_command, pause_writes)
 {
-    redisContext *me = client_open(the_daemon.port);
     struct wire wires[6], queue;
-    expect(me, ":1", "BF.ADD f before");
+    expect(client, ":1", "BF.ADD f before");
     for (int i = 0; i < 6; i++) {
         wire_open(&wires[i], the_daemon.port);
         wire_ask(&wires[i], "PING");
@@ -160,7 +152,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
     long long queue_id = strtoll(wire_ask(&queue, "CLIENT ID") + 1, NULL, 10);
     wire_ask(&queue, "MULTI");
     cr_expect_str_eq(wire_ask(&queue, "BF.ADD f queued"), "+QUEUED");
-    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    expect(client, "+OK", "CLIENT PAUSE 1000000 WRITE");
     for (int i = 0; i < 6; i++) {
         char text[256];
         snprintf(text, sizeof(text),
@@ -175,13 +167,14 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
         }
     }
     cr_assert(wire_send_text(&queue, "EXEC\r\nPING\r\n"));
-    wait_until(strcmp(field(me, queue_id, "qbuf"), "0") != 0);
-    expect(me, ":1", "BF.CARD f");              /* reading continues */
-    expect(me, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
+    wait_until(strcmp(field(client, queue_id, "qbuf"), "0") != 0);
+    expect(client, ":1", "BF.CARD f");              /* reading continues */
+    expect(client, "+OK", "CLIENT PAUSE 10 WRITE"); /* makes it neither shorter ... */
     for (int i = 0; i < 6; i++)
-        cr_expect_str_eq(field(me, client_number(me, "CLIENT ID") + 1 + i, "cmd"), i % 2 ? "ping" : "exec", "%d", i);
-    expect(me, ":1", "BF.CARD f");
-    expect(me, "+OK", "CLIENT UNPAUSE");
+        cr_expect_str_eq(field(client, client_number(client, "CLIENT ID") + 1 + i, "cmd"), i % 2 ? "ping" : "exec",
+                         "%d", i);
+    expect(client, ":1", "BF.CARD f");
+    expect(client, "+OK", "CLIENT UNPAUSE");
     cr_expect_str_eq(wire_text(&queue), "[:1]");
     cr_expect_str_eq(wire_text(&queue), "+PONG");
     wire_close(&queue);
@@ -191,8 +184,7 @@ DAEMON_TEST(the_daemon, client_command, pause_writes)
         cr_expect_str_eq(wire_text(&wires[i]), "+PONG");
         wire_close(&wires[i]);
     }
-    expect(me, ":5", "BF.CARD f");
-    redisFree(me);
+    expect(client, ":5", "BF.CARD f");
 }
 
 /* What CLIENT LIST says of a connection, until it is gone from it. */
@@ -217,80 +209,72 @@ static void wait_until_held(redisContext *asker, long long id)
 
 /* Who gives up while CLIENT PAUSE holds his command is closed, and the command is not run: at once if he breaks the
  * connection, a little later if he only closes it. */
-DAEMON_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_noticed)
+CLIENT_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_noticed)
 {
-    redisContext *me = client_open(the_daemon.port);
     struct wire broken, closed;
     struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-    expect(me, "+OK", "BF.RESERVE f 0.01 100");
-    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    expect(client, "+OK", "CLIENT PAUSE 1000000 WRITE");
     long long broken_id = open_held(&broken, "BF.ADD f broken\r\n");
     long long closed_id = open_held(&closed, "BF.ADD f closed\r\nBF.ADD f pipelined\r\n");
-    wait_until_held(me, broken_id);
-    wait_until_held(me, closed_id);
+    wait_until_held(client, broken_id);
+    wait_until_held(client, closed_id);
     wait_until(info_number(the_daemon.port, "clients", "blocked_clients") == 2); /* as Redis counts */
     setsockopt(broken.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     wire_close(&broken);
     wire_close(&closed);
-    wait_until_gone(me, broken_id);
-    wait_until_gone(me, closed_id);
+    wait_until_gone(client, broken_id);
+    wait_until_gone(client, closed_id);
     wait_until(info_number(the_daemon.port, "clients", "blocked_clients") == 0);
-    expect(me, "+OK", "CLIENT UNPAUSE");
-    expect(me, "[:0,:0,:0]", "BF.MEXISTS f broken closed pipelined");
-    redisFree(me);
+    expect(client, "+OK", "CLIENT UNPAUSE");
+    expect(client, "[:0,:0,:0]", "BF.MEXISTS f broken closed pipelined");
 }
 
 /* read-only refuses what writes and nothing else, and a write that a pause has held back as well. */
-DAEMON_TEST(the_daemon, client_command, a_write_that_a_pause_held_back_is_refused_if_the_server_is_read_only_then)
+CLIENT_TEST(the_daemon, client_command, a_write_that_a_pause_held_back_is_refused_if_the_server_is_read_only_then)
 {
     static const char refusal[] = "-READONLY You can't write against a read only server: its setting read-only is yes";
-    redisContext *me = client_open(the_daemon.port);
     struct wire held[4], queue;
-    expect(me, "+OK", "BF.RESERVE f 0.01 100");
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
     wire_open(&queue, the_daemon.port);
     wire_ask(&queue, "MULTI");
     cr_expect_str_eq(wire_ask(&queue, "BF.ADD f queued"), "+QUEUED");
-    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    expect(client, "+OK", "CLIENT PAUSE 1000000 WRITE");
     for (int i = 0; i < 4; i++)
-        wait_until_held(me, open_held(&held[i], "BF.ADD f x\r\nPING\r\n"));
-    expect(me, "+OK", "CONFIG SET read-only yes");
-    expect(me, "+OK", "CLIENT UNPAUSE");
+        wait_until_held(client, open_held(&held[i], "BF.ADD f x\r\nPING\r\n"));
+    expect(client, "+OK", "CONFIG SET read-only yes");
+    expect(client, "+OK", "CLIENT UNPAUSE");
     for (int i = 0; i < 4; i++) {
         cr_expect_str_eq(wire_text(&held[i]), refusal);
         cr_expect_str_eq(wire_text(&held[i]), "+PONG");
     }
-    expect(me, refusal, "BF.ADD f y");
-    expect(me, refusal, "CF.ADD g y");
-    expect(me, refusal, "DEL f");
-    expect(me, refusal, "FLUSHALL");
-    expect(me, "[:0,:0,:0]", "BF.MEXISTS f x y queued");
-    expect(me, "+OK", "CONFIG SET read-only no");
+    expect(client, refusal, "BF.ADD f y");
+    expect(client, refusal, "CF.ADD g y");
+    expect(client, refusal, "DEL f");
+    expect(client, refusal, "FLUSHALL");
+    expect(client, "[:0,:0,:0]", "BF.MEXISTS f x y queued");
+    expect(client, "+OK", "CONFIG SET read-only no");
     for (int i = 0; i < 4; i++) {
         cr_expect_str_eq(wire_ask(&held[i], "BF.ADD f x"), i ? ":0" : ":1");
         wire_close(&held[i]);
     }
     cr_expect_str_eq(wire_ask(&queue, "EXEC"), "[:1]");
-    wire_close(&queue);
-    redisFree(me);
 }
 
 /* Who has only closed his side for sending gets his replies when the pause ends soon. */
-DAEMON_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its_replies)
+CLIENT_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its_replies)
 {
-    redisContext *me = client_open(the_daemon.port);
     struct wire half;
-    expect(me, "+OK", "BF.RESERVE f 0.01 100");
-    expect(me, "+OK", "CLIENT PAUSE 1000000 WRITE");
+    expect(client, "+OK", "BF.RESERVE f 0.01 100");
+    expect(client, "+OK", "CLIENT PAUSE 1000000 WRITE");
     long long id = open_held(&half, "BF.ADD f x\r\nBF.ADD f x\r\n");
-    wait_until_held(me, id);
+    wait_until_held(client, id);
     cr_assert_eq(shutdown(half.fd, SHUT_WR), 0);
-    expect(me, "+OK", "CLIENT UNPAUSE");
+    expect(client, "+OK", "CLIENT UNPAUSE");
     wait_until(info_number(the_daemon.port, "clients", "blocked_clients") == 0);
     cr_expect_str_eq(wire_text(&half), ":1");
     cr_expect_str_eq(wire_text(&half), ":0");
     cr_expect_str_eq(wire_text(&half), "(closed)");
-    wire_close(&half);
-    redisFree(me);
 }
 
 /* PAUSE holds every command until its time is over; an inline command with quotes, too, is run as it was sent. */
@@ -300,18 +284,13 @@ DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
     wire_open(&a, the_daemon.port);
     wire_open(&b, the_daemon.port);
     wire_ask(&b, "PING");
-    struct timespec began, ended;
-    clock_gettime(CLOCK_MONOTONIC, &began);
+    double began = wait_clock();
     cr_expect_str_eq(wire_ask(&a, "CLIENT PAUSE 300"), "+OK");
     cr_assert(wire_send_text(&b, "ECHO \"a\\x41\\\"\\n b\"\r\nBF.ADD f x\r\nEXISTS f\r\n"));
     cr_expect_str_eq(wire_text(&b), "\"aA\"\\x0a b\"");
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    cr_expect_geq((ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000, 200,
-                  "it was not held");
+    cr_expect_geq(wait_clock(), began + 0.2, "it was not held");
     cr_expect_str_eq(wire_text(&b), ":1");
     cr_expect_str_eq(wire_text(&b), ":1");
-    wire_close(&a);
-    wire_close(&b);
 }
 
 /* REPLY OFF and SKIP leave out exactly the replies they are about, those of the window and of deferred commands too. */
@@ -328,46 +307,42 @@ DAEMON_TEST(the_daemon, client_command, replies_off)
     static const char *const expected[] = {"\"1\"", ":1", "[\"f\"]", "+OK", ":5", "+RESET", "\"3\""};
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         cr_expect_str_eq(wire_text(&wire), expected[i], "%zu", i);
-    wire_close(&wire);
 }
 
 /* What CLIENT LIST says of a connection is true. */
-DAEMON_TEST(the_daemon, client_command, the_list_tells_the_truth)
+CLIENT_TEST(the_daemon, client_command, the_list_tells_the_truth)
 {
-    redisContext *me = client_open(the_daemon.port);
     struct wire wire;
     wire_open(&wire, the_daemon.port);
     wire_send_text(&wire, "CLIENT ID\r\n");
     long long id = atoll(wire_text(&wire) + 1);
-    cr_expect_str_eq(field(me, id, "flags"), "N");
-    cr_expect_str_eq(field(me, id, "multi"), "-1");
+    cr_expect_str_eq(field(client, id, "flags"), "N");
+    cr_expect_str_eq(field(client, id, "multi"), "-1");
     wire_ask(&wire, "WATCH a b c");
-    cr_expect_str_eq(field(me, id, "watch"), "3");
+    cr_expect_str_eq(field(client, id, "watch"), "3");
     wire_ask(&wire, "MULTI");
-    cr_expect_str_eq(field(me, id, "multi"), "0");
+    cr_expect_str_eq(field(client, id, "multi"), "0");
     wire_ask(&wire, "BF.ADD f x");
     wire_ask(&wire, "PING");
-    cr_expect_str_eq(field(me, id, "multi"), "2");
-    cr_expect_str_eq(field(me, id, "flags"), "x");
-    cr_expect_gt(atoi(field(me, id, "multi-mem")), 50);
+    cr_expect_str_eq(field(client, id, "multi"), "2");
+    cr_expect_str_eq(field(client, id, "flags"), "x");
+    cr_expect_gt(atoi(field(client, id, "multi-mem")), 50);
     wire_ask(&wire, "EXEC");
-    cr_expect_str_eq(field(me, id, "multi"), "-1");
-    cr_expect_str_eq(field(me, id, "watch"), "0");
-    cr_expect_str_eq(field(me, id, "multi-mem"), "0");
-    cr_expect_str_eq(field(me, id, "cmd"), "exec");
+    cr_expect_str_eq(field(client, id, "multi"), "-1");
+    cr_expect_str_eq(field(client, id, "watch"), "0");
+    cr_expect_str_eq(field(client, id, "multi-mem"), "0");
+    cr_expect_str_eq(field(client, id, "cmd"), "exec");
     wire_ask(&wire, "CLIENT NO-EVICT on");
     wire_ask(&wire, "CLIENT NO-TOUCH on");
-    cr_expect_str_eq(field(me, id, "flags"), "eT");
+    cr_expect_str_eq(field(client, id, "flags"), "eT");
     wire_ask(&wire, "HELLO 3 SETNAME somebody");
-    cr_expect_str_eq(field(me, id, "name"), "somebody");
-    cr_expect_str_eq(field(me, id, "resp"), "3");
+    cr_expect_str_eq(field(client, id, "name"), "somebody");
+    cr_expect_str_eq(field(client, id, "resp"), "3");
     cr_expect_str_eq(wire_ask(&wire, "RESET"), "+RESET");
-    cr_expect_str_eq(field(me, id, "flags"), "N");
-    cr_expect_str_eq(field(me, id, "name"), "");
-    cr_expect_str_eq(field(me, id, "resp"), "2");
-    cr_expect_str_eq(client_ask(me, "CLIENT LIST TYPE pubsub"), "\"\"");
-    cr_expect_str_eq(client_ask(me, "CLIENT LIST TYPE replica"), "\"\"");
-    cr_expect_eq(connections(me), 2);
-    wire_close(&wire);
-    redisFree(me);
+    cr_expect_str_eq(field(client, id, "flags"), "N");
+    cr_expect_str_eq(field(client, id, "name"), "");
+    cr_expect_str_eq(field(client, id, "resp"), "2");
+    cr_expect_str_eq(client_ask(client, "CLIENT LIST TYPE pubsub"), "\"\"");
+    cr_expect_str_eq(client_ask(client, "CLIENT LIST TYPE replica"), "\"\"");
+    cr_expect_eq(connections(client), 2);
 }

@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wire.h"
 
 #define MB ((long long)1 << 20)
@@ -90,9 +91,8 @@ static void wait_until_evicted(redisContext *client, long long n)
 /* ---- filters lose nothing ---- */
 
 /* 150 MB of a command that never ends refused everybody's adds. */
-DAEMON_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
+CLIENT_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
 {
-    redisContext *client = client_open(the_daemon.port);
     struct wire half;
     expect(client, "+OK", "CONFIG SET maxmemory 100mb");
     expect(client, "+OK", "BF.RESERVE f 0.001 30000000"); /* 57 MB */
@@ -109,15 +109,12 @@ DAEMON_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
     cr_assert(log && strstr(log, "addr=127.0.0.1:") && strstr(log, "name=greedy user=stranger closed: it uses ") &&
                   strstr(log, "maxmemory-clients allows 67 MB"),
               "%s", log);
-    wire_close(&half);
-    redisFree(client);
 }
 
 /* One client of 400 MB made all filters are evicted, and ten held 3 GB. */
-DAEMON_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
+CLIENT_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
 {
     enum { FILTERS = 8, CLIENTS = 10 };
-    redisContext *client = client_open(the_daemon.port);
     struct wire halves[CLIENTS];
     bool open[CLIENTS];
     long long most = 0;
@@ -145,16 +142,14 @@ DAEMON_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
     cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 0);
     for (int i = 0; i < CLIENTS; i++)
         wire_close(&halves[i]);
-    redisFree(client);
 }
 
 /* ---- who is closed ---- */
 
-DAEMON_TEST(the_daemon, client_limit, the_largest_is_closed_first)
+CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
 {
     static const int sizes[] = {5, 9, 3, 7, 8}; /* MB; the second is the largest, by far not the last */
     enum { CLIENTS = sizeof(sizes) / sizeof(sizes[0]) };
-    redisContext *client = client_open(the_daemon.port);
     struct wire halves[CLIENTS], last;
     make_stranger(client);
     expect(client, "+OK", "CONFIG SET maxmemory-clients 120mb"); /* buffers may have twice the bytes in them */
@@ -178,8 +173,6 @@ DAEMON_TEST(the_daemon, client_limit, the_largest_is_closed_first)
     cr_expect(!is_closed(&last) && !is_closed(&halves[0]) && !is_closed(&halves[2]));
     for (int i = 0; i < CLIENTS; i++)
         wire_close(&halves[i]);
-    wire_close(&last);
-    redisFree(client);
 }
 
 /* Idle connections hold nothing: their number has a limit of its own. */
@@ -203,13 +196,10 @@ DAEMON_TEST(the_daemon, client_limit, idle_clients_stay)
         expect(idle[i], "+PONG", "PING");
         redisFree(idle[i]);
     }
-    wire_close(&half);
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, client_limit, no_evict_stays)
+CLIENT_TEST(the_daemon, client_limit, no_evict_stays)
 {
-    redisContext *client = client_open(the_daemon.port);
     struct wire stays, goes;
     expect(client, "+OK", "CONFIG SET maxmemory-clients 16mb");
     wire_open(&stays, the_daemon.port);
@@ -237,8 +227,6 @@ DAEMON_TEST(the_daemon, client_limit, no_evict_stays)
     cr_assert(wire_send_text(&stays, "*2\r\n$4\r\nECHO\r\n$100000000\r\n"));
     (void)send_some(&stays, 32 * sizeof(zeros));
     wait_until_evicted(client, 2);
-    wire_close(&stays);
-    redisFree(client);
 }
 
 /* ---- what counts ---- */
@@ -280,13 +268,11 @@ DAEMON_TEST(the_daemon, client_limit, queues_and_subscriptions_and_notes_count)
     }
     expect(client, "+OK", "CONFIG SET maxmemory-clients 16mb");
     expect(client, ":1", "BF.ADD f x");
-    redisFree(client);
 }
 
 /* A client that does not read: replies, and messages to a subscriber. */
-DAEMON_TEST(the_daemon, client_limit, replies_and_messages_count)
+CLIENT_TEST(the_daemon, client_limit, replies_and_messages_count)
 {
-    redisContext *client = client_open(the_daemon.port);
     struct wire reader;
     expect(client, "+OK", "CONFIG SET maxmemory-clients 4mb");
     expect(client, "+OK", "CONFIG SET reply-buffer-high-water 64mb");
@@ -304,8 +290,6 @@ DAEMON_TEST(the_daemon, client_limit, replies_and_messages_count)
     for (int i = 0; i < 1000 && client_number(client, "PUBLISH news %b", zeros, (size_t)100000) == 1; i++)
         ;
     wait_until_evicted(client, 2);
-    wire_close(&reader);
-    redisFree(client);
 }
 
 /* KEYS is closed while it runs, before its reply is whole. */
@@ -322,16 +306,13 @@ DAEMON_TEST(the_daemon, client_limit, a_running_keys_counts)
     const char *log = strstr(daemon_output(&the_daemon), "closed: it uses ");
     cr_assert_not_null(log);
     cr_expect_lt(strtod(log + strlen("closed: it uses "), NULL), 160, "%s", log);
-    redisFree(other);
-    redisFree(client);
 }
 
 /* ---- strangers ---- */
 
 /* A client that has not given its password gets an error for each word that it sends, and reads none of them. */
-DAEMON_TEST(the_daemon, client_limit, strangers_hold_little)
+CLIENT_TEST(the_daemon, client_limit, strangers_hold_little)
 {
-    redisContext *client = client_open(the_daemon.port);
     struct wire stranger;
     static char pings[60000];
     for (size_t i = 0; i + 6 <= sizeof(pings); i += 6)
@@ -348,15 +329,12 @@ DAEMON_TEST(the_daemon, client_limit, strangers_hold_little)
     for (int i = 0; i < 3000 && client_info(client, "stats", "client_output_buffer_limit_disconnections") == 0; i++)
         usleep(10000);
     cr_expect_eq(client_info(client, "stats", "client_output_buffer_limit_disconnections"), 1);
-    wire_close(&stranger);
-    redisFree(client);
 }
 
 /* ---- the setting ---- */
 
-DAEMON_TEST(the_daemon, client_limit, percentages_and_bytes)
+CLIENT_TEST(the_daemon, client_limit, percentages_and_bytes)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "[\"maxmemory-clients\",\"auto\"]", "CONFIG GET maxmemory-clients");
     long long machine = client_info(client, "memory", "maxmemory_clients");
     cr_expect(machine >= 64 * MB && machine <= sysconf(_SC_PHYS_PAGES) * (long long)sysconf(_SC_PAGESIZE) / 4);
@@ -389,21 +367,18 @@ DAEMON_TEST(the_daemon, client_limit, percentages_and_bytes)
     expect(client,
            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value",
            "CONFIG SET maxmemory 5%%");
-    redisFree(client);
 }
 
 /* As in a redis.conf, and back into it. */
 static struct daemon own;
 TestSuite(client_limit_file, .timeout = 300);
 
-Test(client_limit_file, is_read_and_rewritten)
+DAEMON_TEST(own, client_limit_file, is_read_and_rewritten)
 {
     daemon_prepare(&own);
     snprintf(own.file, sizeof(own.file), "%s/redis.conf", own.dir);
-    FILE *file = fopen(own.file, "w");
-    cr_assert(file && fputs("# clients\nmaxmemory 1gb\nmaxmemory-clients 10%\n", file) >= 0 && fclose(file) == 0);
-    daemon_start(&own, NULL);
-    redisContext *client = client_open(own.port);
+    file_write_text(own.file, "# clients\nmaxmemory 1gb\nmaxmemory-clients 10%\n");
+    redisContext *client = client_start(&own, NULL);
     expect(client, "[\"maxmemory-clients\",\"10%\"]", "CONFIG GET maxmemory-clients");
     expect(client, "+OK", "CONFIG SET maxmemory-clients 20%%");
     expect(client, "+OK", "CONFIG REWRITE");
@@ -413,6 +388,4 @@ Test(client_limit_file, is_read_and_rewritten)
     expect(client, "+OK", "CONFIG REWRITE");
     client = client_after_stop(client, &own, NULL);
     expect(client, "[\"maxmemory-clients\",\"67108864\"]", "CONFIG GET maxmemory-clients");
-    redisFree(client);
-    daemon_deinit(&own);
 }

@@ -24,10 +24,9 @@ static void expect_slots(redisContext *client, const char *endpoint, int port, c
     expect(client, expected, "CLUSTER SLOTS");
 }
 
-DAEMON_TEST(the_daemon, cluster, the_node_is_where_the_client_has_found_it)
+CLIENT_TEST(the_daemon, cluster, the_node_is_where_the_client_has_found_it)
 {
     char expected[512];
-    redisContext *client = client_open(the_daemon.port);
     learn_id(client);
     expect_slots(client, "\"127.0.0.1\"", the_daemon.port, "");
     snprintf(expected, sizeof(expected), "\"%s 127.0.0.1:%d@%d myself,master - 0 0 0 connected 0-16383\\x0a\"", id,
@@ -39,7 +38,6 @@ DAEMON_TEST(the_daemon, cluster, the_node_is_where_the_client_has_found_it)
              "\"role\",\"master\",\"replication-offset\",:0,\"health\",\"online\"]]]]",
              id, the_daemon.port);
     expect(client, expected, "CLUSTER SHARDS");
-    redisFree(client);
 }
 
 /* Where the machine has IPv6. */
@@ -56,12 +54,10 @@ DAEMON_TEST(the_daemon, cluster, a_node_at_an_ipv6_address_says_so)
         snprintf(node, sizeof(node), " ::1:%d@%d myself", the_daemon.port, the_daemon.port + 10000);
         cr_assert_not_null(strstr(client_ask(client, "CLUSTER NODES"), node));
     }
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, cluster, the_settings_say_where_it_is)
+CLIENT_TEST(the_daemon, cluster, the_settings_say_where_it_is)
 {
-    redisContext *client = client_open(the_daemon.port);
     learn_id(client);
     expect(client, "+OK", "CONFIG SET cluster-announce-ip 192.0.2.7 cluster-announce-port 7000");
     expect_slots(client, "\"192.0.2.7\"", 7000, "");
@@ -74,12 +70,10 @@ DAEMON_TEST(the_daemon, cluster, the_settings_say_where_it_is)
     expect_slots(client, "nil", 7000, "\"ip\",\"192.0.2.7\",\"hostname\",\"filters.example.org\"");
     cr_assert_eq(client_ask(client, "CONFIG SET cluster-announce-ip %s", "192.0.2.7 x")[0], '-');
     cr_assert_eq(client_ask(client, "CONFIG SET cluster-announce-hostname %s", "a,b")[0], '-');
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, cluster, slots_are_those_of_redis)
+CLIENT_TEST(the_daemon, cluster, slots_are_those_of_redis)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, ":12739", "CLUSTER KEYSLOT 123456789");
     expect(client, ":12182", "CLUSTER KEYSLOT foo");
     expect(client, ":12182", "CLUSTER KEYSLOT a{foo}b{c}");
@@ -97,14 +91,12 @@ DAEMON_TEST(the_daemon, cluster, slots_are_those_of_redis)
     expect(client, "-ERR Invalid slot", "CLUSTER COUNTKEYSINSLOT 16384");
     expect(client, "-ERR Invalid slot or number of keys", "CLUSTER GETKEYSINSLOT 1 -1");
     expect(client, ":2", "DEL {foo}1 elsewhere"); /* of two slots */
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, cluster, there_is_database_0_only)
+CLIENT_TEST(the_daemon, cluster, there_is_database_0_only)
 {
     const char *const alone[] = {"--cluster-emulation", "no", NULL}, *const yes[] = {"--cluster-emulation", "yes",
                                                                                      NULL};
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "SELECT 0");
     expect(client, "-ERR SELECT is not allowed in cluster mode", "SELECT 1");
     expect(client, "-ERR MOVE is not allowed in cluster mode", "MOVE f 1");

@@ -73,9 +73,8 @@ static void *add_all(void *arg)
 
 /* An item has one winner at most; without one only if it looked as if it were there already (a false positive); all are
  * present afterwards; the filter's count is the number of winners. The filter grows several times meanwhile. */
-DAEMON_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
+CLIENT_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE grows 0.0001 100");
     run_clients(add_all);
     long long sum = 0;
@@ -86,7 +85,6 @@ DAEMON_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
     }
     cr_expect_geq(sum, ITEMS - 20, "%lld of %d items were won", sum, ITEMS);
     cr_expect_eq(client_number(client, "BF.CARD grows"), sum);
-    redisFree(client);
 }
 
 /* ---- one winner per creation ---- */
@@ -191,22 +189,19 @@ static void *swap_many(void *arg)
 
 /* A filter that is rebuilt under another name and swapped in with RENAME is never absent, while others around it are
  * deleted, recreated and renamed. */
-DAEMON_TEST(daemon_under_test, concurrency, a_swap_shows_no_gap)
+CLIENT_TEST(daemon_under_test, concurrency, a_swap_shows_no_gap)
 {
-    redisContext *client = client_open(PORT);
     pthread_t swapper;
     expect(client, ":1", "BF.ADD live always");
     atomic_store(&going, true);
     cr_assert_eq(pthread_create(&swapper, NULL, swap_many, client), 0);
     run_clients(mixed);
     pthread_join(swapper, NULL);
-    redisFree(client);
 }
 
 /* FLUSHALL, SAVE and KEYS while others work: the daemon stays whole and the others are answered. */
-DAEMON_TEST(daemon_under_test, concurrency, whole_server_commands_under_load)
+CLIENT_TEST(daemon_under_test, concurrency, whole_server_commands_under_load)
 {
-    redisContext *client = client_open(PORT);
     pthread_t thread[4];
     atomic_store(&going, true);
     for (size_t i = 0; i < 4; i++)
@@ -221,7 +216,6 @@ DAEMON_TEST(daemon_under_test, concurrency, whole_server_commands_under_load)
     atomic_store(&going, false);
     for (size_t i = 0; i < 4; i++)
         pthread_join(thread[i], NULL);
-    redisFree(client);
 }
 
 static void *shut_down(void *arg)
@@ -312,9 +306,8 @@ static void expect_acked(redisContext *client, size_t c)
 
 /* A filter has another name for moments, again and again, while batches are added to it in slices: each ends at one of
  * them, and says so, or continues; what was answered is in it, and it has no more than that. */
-DAEMON_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_renamed)
+CLIENT_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_renamed)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET bf-auto-create no");
     expect(client, "+OK", "BF.RESERVE f 0.0000001 1000");
     atomic_store(&going, true);
@@ -324,7 +317,6 @@ DAEMON_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_r
     printf("%ld items, %ld batches cut\n", atomic_load(&ones), atomic_load(&cut));
     for (size_t c = 0; c < CLIENTS; c++)
         expect_acked(client, c);
-    redisFree(client);
 }
 
 /* ---- connections ---- */
@@ -385,6 +377,4 @@ DAEMON_TEST(daemon_under_test, concurrency, a_slow_reader_stalls_nobody)
     cr_expect_eq(got, want);
     expect(quick, "+PONG", "PING");
     free(command);
-    redisFree(slow);
-    redisFree(quick);
 }

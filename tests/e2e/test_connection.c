@@ -29,17 +29,14 @@ static void ask(struct wire *wire, const char *expected, const char *command)
 }
 
 /* The plainest exchange there is, through a real client library. */
-DAEMON_TEST(the_daemon, connection, answers_ping_and_echo)
+CLIENT_TEST(the_daemon, connection, answers_ping_and_echo)
 {
-    redisContext *client = client_open(the_daemon.port);
-
     expect(client, "+PONG", "PING");
     expect(client, "\"hello\"", "PING hello");
     expect(client, "\"a\\x00\\xff\\x0d\\x0a\"", "ECHO %b", "a\0\xff\r\n", (size_t)5);
     expect(client, "-ERR wrong number of arguments for 'echo' command", "ECHO");
     expect(client, "-ERR unknown command 'NOSUCH', with args beginning with: 'a' ", "NOSUCH a");
     expect(client, "+PONG", "PING");
-    redisFree(client);
 }
 
 /* HELLO changes the version of the protocol, and what a boolean looks like with it. */
@@ -59,13 +56,11 @@ DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
     cr_assert_not_null(strstr(reply, "\"proto\",:2"), "%s", reply);
     ask(&wire, ":0", "BF.ADD f a");
     ask(&wire, "-NOPROTO unsupported protocol version", "HELLO 4");
-    wire_close(&wire);
 }
 
 /* Replies come in the order of the commands, whatever the size of the pipeline. */
-DAEMON_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
+CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
 {
-    redisContext *client = client_open(the_daemon.port);
     enum { COMMANDS = 5000 };
 
     for (int i = 0; i < COMMANDS; i++) {
@@ -89,7 +84,6 @@ DAEMON_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
         }
         freeReplyObject(reply);
     }
-    redisFree(client);
 }
 
 /* A command cut into single bytes, each in a packet of its own. */
@@ -102,7 +96,6 @@ DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
     for (size_t i = 0; i < sizeof(command) - 1; i++)
         cr_assert(wire_send(&wire, command + i, 1));
     cr_assert_str_eq(wire_text(&wire), ":1");
-    wire_close(&wire);
 }
 
 /* QUIT answers, then the connection ends; what was sent after it is not executed. */
@@ -118,7 +111,6 @@ DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
     wire_close(&wire);
     wire_open(&wire, the_daemon.port);
     ask(&wire, ":0", "EXISTS f");
-    wire_close(&wire);
 }
 
 /* What is not the protocol gets one error and the end; other clients notice nothing. */
@@ -135,7 +127,6 @@ DAEMON_TEST(the_daemon, connection, malformed_input_ends_only_its_connection)
     cr_assert(wire_closes(&bad, WIRE_PATIENCE_MS));
     wire_close(&bad);
     ask(&good, "+PONG", "PING");
-    wire_close(&good);
 }
 
 /* Names and ids belong to their connection. */
@@ -161,15 +152,12 @@ DAEMON_TEST(the_daemon, connection, clients_have_names_and_ids)
     expect(one, "+OK", "CLIENT SETNAME crawler");
     expect(one, "+OK", "CLIENT SETINFO LIB-NAME test");
     cr_assert_not_null(strstr(client_ask(two, "CLIENT LIST"), " name=crawler "));
-    redisFree(one);
-    redisFree(two);
 }
 
 /* As in Redis. */
-DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
+CLIENT_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
 {
     static const char *const selects[] = {"SELECT 16", "SELECT -1", "SELECT x"};
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "SELECT 5");
     expect(client, ":1", "BF.ADD f a");
     for (size_t s = 0; s < sizeof(selects) / sizeof(selects[0]); s++) {
@@ -178,13 +166,11 @@ DAEMON_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
     }
     expect(client, "+RESET", "RESET");
     expect(client, ":0", "EXISTS f");
-    redisFree(client);
 }
 
 /* Who takes it for Redis is told what it is; libraries compare the beginning. */
-DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
+CLIENT_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
 {
-    redisContext *client = client_open(the_daemon.port);
 #define WHY "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS queries one; it has no GET, no SET and no Lua)"
     expect(client, "-ERR unknown command 'GET', with args beginning with: 'x' " WHY, "GET x");
     expect(client, "-ERR unknown command 'set', with args beginning with: 'x' 'y' " WHY, "set x y");
@@ -203,7 +189,6 @@ DAEMON_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_
            "bf.add explains one)",
            "BF.HELP");
     expect(client, "-ERR unknown command 'BF.', with args beginning with: ", "BF.");
-    redisFree(client);
 }
 
 /* More connections than threads or batches: all are served, and all are gone afterwards. */
@@ -227,7 +212,6 @@ DAEMON_TEST(the_daemon, connection, hundreds_of_connections_are_served)
     client = client_open(the_daemon.port);
     for (int i = 0; strstr(client_ask(client, "INFO clients"), "connected_clients:1\\x0d") == NULL; i++)
         cr_assert_lt(i, 100000, "the clients that left are still counted");
-    redisFree(client);
 }
 
 /* Runs redis-cli against the daemon and returns what it printed; valid until the next call. */
@@ -259,8 +243,7 @@ DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
     redisContext *client;
 
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, "-NOAUTH Authentication required.", "PING");
     expect(client, "-NOAUTH Authentication required.", "BF.ADD f x");
     expect(client, "-WRONGPASS invalid username-password pair or user is disabled.", "AUTH wrong");
@@ -323,24 +306,20 @@ DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
     struct wire wire;
 
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     expect(client, "+OK", "AUTH sesame");
     redisReply *rows = redisCommand(client, "COMMAND");
     cr_assert(rows && rows->type == REDIS_REPLY_ARRAY);
     wire_open(&wire, the_daemon.port);
     cr_assert_gt(refuse_rows(&wire, rows), 100);
     freeReplyObject(rows);
-    wire_close(&wire);
-    redisFree(client);
 }
 
 /* What is kept of a command that has not come as a whole is bounded; other clients notice nothing of one that goes
  * beyond. */
-DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
+CLIENT_TEST(the_daemon, connection, the_query_buffer_is_bounded)
 {
     enum { MB = 1024 * 1024 };
-    redisContext *client = client_open(the_daemon.port);
     char *item = malloc(2 * MB);
     struct wire wire;
 
@@ -357,7 +336,6 @@ DAEMON_TEST(the_daemon, connection, the_query_buffer_is_bounded)
     expect(client, ":1", "BF.ADD f %b", item, (size_t)MB / 2);
     expect(client, ":1", "BF.EXISTS f %b", item, (size_t)MB / 2);
     free(item);
-    redisFree(client);
 }
 
 /* An address of this machine that is not the loopback's; false if it has none. */
@@ -399,8 +377,7 @@ DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
     if (!own_address(address))
         cr_skip_test("this machine has no address but the loopback's");
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    redisContext *local = client_open(the_daemon.port);
+    redisContext *local = client_start(&the_daemon, args);
     expect(local, ":1", "BF.ADD f x");
     cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0, "%s",
               ask_from(address, "BF.EXISTS f x"));
@@ -410,7 +387,6 @@ DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
     cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0);
     expect(local, "+OK", "CONFIG SET protected-mode no");
     cr_assert_str_eq(ask_from(address, "BF.EXISTS f x"), ":1");
-    redisFree(local);
 }
 
 /* What /proc/net/tcp says of the timer of the daemon's end of the connection: 0 none, 2 keepalive. */
@@ -433,9 +409,8 @@ static int timer_of(int daemon_port, int client_port)
 }
 
 /* The kernel probes whether a silent peer still lives, unless it is told not to. */
-DAEMON_TEST(the_daemon, connection, silent_peers_are_probed)
+CLIENT_TEST(the_daemon, connection, silent_peers_are_probed)
 {
-    redisContext *client = client_open(the_daemon.port);
     struct sockaddr_in own;
     socklen_t len = sizeof(own);
 
@@ -453,14 +428,11 @@ DAEMON_TEST(the_daemon, connection, silent_peers_are_probed)
         redisFree(other);
         expect(client, "+OK", "CONFIG SET tcp-keepalive 0");
     }
-    redisFree(client);
 }
 
 /* SHUTDOWN ends the process in good order. */
-DAEMON_TEST(the_daemon, connection, shutdown_ends_the_daemon)
+CLIENT_TEST(the_daemon, connection, shutdown_ends_the_daemon)
 {
-    redisContext *client = client_open(the_daemon.port);
-
     expect(client, "-ERR No shutdown in progress.", "SHUTDOWN ABORT");
     expect(client, "-ERR syntax error", "SHUTDOWN SAVE NOSAVE");
     expect(client, "-ERR syntax error", "SHUTDOWN NOW ABORT");
@@ -477,7 +449,6 @@ DAEMON_TEST(the_daemon, connection, idle_clients_time_out)
     wire_open(&wire, the_daemon.port);
     ask(&wire, "+OK", "CONFIG SET timeout 1");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
-    wire_close(&wire);
 }
 
 /* The connection by which the harness saw that the daemon was ready may still be counted for a moment. */
@@ -547,7 +518,4 @@ DAEMON_TEST(the_daemon, connection, maxclients_is_kept)
     cr_assert(wire_closes(&three, WIRE_PATIENCE_MS));
     ask(&one, "+PONG", "PING");
     ask(&two, "+PONG", "PING");
-    wire_close(&one);
-    wire_close(&two);
-    wire_close(&three);
 }

@@ -321,8 +321,7 @@ static void play_rounds(bool power_fails)
         cr_assert_not(atomic_load(&failed), "seed %llu, round %u: %s", (unsigned long long)seed, round, failure);
         if (power_fails)
             power_fail(&power, &the_daemon, rng_next(&rng));
-        daemon_restart(&the_daemon);
-        redisContext *c = client_open(the_daemon.port);
+        redisContext *c = client_restart(&the_daemon);
         for (unsigned p = 0; p < PLAYERS; p++)
             compare(c, &players[p], seed, round);
         redisFree(c);

@@ -70,8 +70,7 @@ static void crash_among_merges(const char *capacity)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "always", NULL};
     static char merge[] = "BF.MERGE f g", save[] = "SAVE";
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, "+OK", "BF.RESERVE f 0.000001 %s", capacity);
     expect(client, "+OK", "BF.RESERVE g 0.000001 %s", capacity);
     expect(client, "[:1,:1,:1]", "BF.MADD g a b c");
@@ -87,8 +86,7 @@ static void crash_among_merges(const char *capacity)
         daemon_kill(&the_daemon);
         for (int i = 0; i < ADDERS + 2; i++)
             pthread_join(threads[i], NULL);
-        daemon_restart(&the_daemon);
-        client = client_open(the_daemon.port);
+        client = client_restart(&the_daemon);
         for (int i = 0; i < ADDERS; i++)
             for (int n = 0; n < acknowledged[i]; n++)
                 expect(client, ":1", "BF.EXISTS f own%d-%d", i, n);
@@ -171,8 +169,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
     static const char *const args[] = {"--threads", "3", "--appendfsync", "always", "--bf-merge-overfull", "yes", NULL};
     static char merges[][40] = {"BF.MERGE c0 c1", "BF.MERGE c1 c2 c0", "BF.MERGE c2 c2 c2"}, save[] = "SAVE";
     unsigned rounds = (unsigned)environment_number("BLOOMERY_COUNT_ROUNDS", DAEMON_SANITIZED ? 3 : 6);
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     for (unsigned f = 0; f < COUNTED; f++) /* small enough for the log at first, then no longer */
         expect(client, "+OK", "BF.RESERVE c%u 0.0000001 300", f);
     for (unsigned round = 1; round <= rounds; round++) {
@@ -190,8 +187,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
         daemon_kill(&the_daemon);
         for (unsigned i = 0; i < n; i++)
             pthread_join(threads[i], NULL);
-        daemon_restart(&the_daemon);
-        client = client_open(the_daemon.port);
+        client = client_restart(&the_daemon);
         for (unsigned f = 0; f < COUNTED; f++)
             for (int info = 0; info < 2; info++) {
                 long long count = count_of(client, f, info), least = atomic_load(&counted[f]);
@@ -199,7 +195,6 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
             }
     }
     cr_assert_eq(atomic_load(&too_low), 0, "%d times while the daemon ran", atomic_load(&too_low));
-    redisFree(client);
 }
 
 /* ---- exact counts ---- */
@@ -250,8 +245,7 @@ static void count_exactly(const char *rate)
         daemon_kill(&the_daemon);
         for (int i = 0; i < 4; i++)
             pthread_join(threads[i], NULL);
-        daemon_restart(&the_daemon);
-        client = client_open(the_daemon.port);
+        client = client_restart(&the_daemon);
         long long card = client_number(client, "BF.CARD %s", filter);
         long long there = client_for_items(client, "BF.MEXISTS", filter, "item:", EXACT_MAX + 200);
         cr_assert_eq(card, there, "round %u: %lld items are counted and %lld there", round, card, there);

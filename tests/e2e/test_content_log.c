@@ -120,8 +120,7 @@ static void survives(bool large)
     if (*BLOOMERY_TOOL_PATH)
         cr_assert_eq(program_run(output, sizeof(output), "'%s' check %s 2>&1", BLOOMERY_TOOL_PATH, the_daemon.data), 0,
                      "%s", output);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, "+OK", "SAVE");
     client = client_after_kill(client, &the_daemon, NULL);
     expect_all(described);

@@ -38,8 +38,7 @@ static void crash_by(int number, const char *name)
     } else {
         cr_assert(DAEMON_SANITIZED);
     }
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, ":1", "BF.EXISTS crashing %s", name);
     redisFree(client);
 }

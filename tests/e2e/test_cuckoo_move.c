@@ -4,21 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon_pair.h"
-#include "program.h"
-
-static char output[16384];
+#include "move_runs.h"
 
 DAEMON_PAIR(cuckoo_move);
-
-static void expect_move(int status, const char *text, const char *options)
-{
-    int got =
-        program_run(output, sizeof(output), "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1",
-                    BLOOMERY_TOOL_PATH, source.port, target.port, options);
-    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
-    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
-}
 
 static void each(redisContext *client, const char *command, const char *name, int first, int n)
 {
@@ -149,8 +137,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
     /* And after the target's restart. */
     redisFree(to);
     daemon_kill(&target);
-    daemon_restart(&target);
-    to = client_open(target.port);
+    to = client_restart(&target);
     static const char *const asks[] = {"EXISTS", "MEXISTS", "COUNT", "ADD", "ADDNX", "DEL"};
     for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
         cr_assert(strstr(client_ask(to, "CF.%s rate-12 x", asks[i]), "of this filter is missing"), "%s", asks[i]);
@@ -200,8 +187,7 @@ PAIR_TEST(cuckoo_move, chunks_serve_where_a_dump_is_not_allowed)
     expect(to, ":3", "DBSIZE");
     redisFree(to);
     daemon_kill(&target);
-    daemon_restart(&target);
-    to = client_open(target.port);
+    to = client_restart(&target);
     expect_same("rate");
     expect(to, "+OK", "ACL SETUSER default +@all");
 }

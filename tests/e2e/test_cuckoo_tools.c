@@ -11,15 +11,8 @@
 #include "program.h"
 #include "tmpdir.h"
 
-static struct daemon the_daemon;
+DAEMON_SUITE_IDLE(the_daemon, cuckoo_tools);
 static char output[65536];
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(cuckoo_tools, .fini = discard, .timeout = 300);
 
 #define TOOL(code, text, ...) \
     program_expect(output, sizeof(output), code, text, "exec 2>&1; '" BLOOMERY_TOOL_PATH "' " __VA_ARGS__)
@@ -35,8 +28,7 @@ static void add_items(redisContext *client, const char *name, int n)
 static redisContext *make_filters(void)
 {
     the_daemon.with_web = true;
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CF.RESERVE cf-small 1000");
     add_items(client, "cf-small", 300);
     expect(client, "+OK", "CF.RESERVE cf-several 1000 EXPANSION 2");
@@ -70,7 +62,6 @@ DAEMON_TEST(the_daemon, cuckoo_tools, commands_for_bloom_filters_refuse_them)
     cr_expect_eq(client_info(client, "bf", "bf_filters"), 6);
     cr_expect_eq(client_info(client, "bf", "bf_items"), 300 + 3000 + 700 + 50);
     expect(client, ":1", "CF.EXISTS cf-several item:1");
-    redisFree(client);
 }
 
 static void expect_page(const char *path, const char *text)
@@ -84,14 +75,13 @@ static void expect_page(const char *path, const char *text)
 
 DAEMON_TEST(the_daemon, cuckoo_tools, the_status_page_knows_slots)
 {
-    redisContext *client = make_filters();
+    make_filters();
     expect_page("/api/filter?key=63662d736d616c6c", "\"name\":\"cf-small\",\"db\":0,\"quarantined\":false,"
                                                     "\"fixed\":false,\"cuckoo\":true,\"items\":300,\"capacity\":1024,");
     expect_page("/api/filter?key=63662d736d616c6c",
                 "\"each\":[{\"items\":300,\"capacity\":1024,\"bits\":8192,\"k\":2,");
     expect_page("/api/filter?key=62662d6f6e65", "\"cuckoo\":false,\"items\":50,");
     expect_page("/api/filters", "\"cuckoo\":true");
-    redisFree(client);
 }
 
 /* A directory with changes in the log, too. */
@@ -122,8 +112,6 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
     daemon_damage_layer(&the_daemon, "cf-small", 100);
     TOOL(1, "damaged: filter 'cf-small'", "check '%s'", the_daemon.data);
     daemon_damage_layer(&the_daemon, "cf-small", 100); /* the same bit again */
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     cr_expect_eq(client_info(client, "bf", "bf_items"), 4949);
-    redisFree(client);
 }

@@ -36,8 +36,7 @@ static void save_two(void)
  * makes the name free. */
 static void expect_quarantined(const char *reason)
 {
-    daemon_restart(&daemon_under_test);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_restart(&daemon_under_test);
     client_expect_items(client, "good", 0, 50);
     static const char *const commands[] = {"BF.EXISTS bad item:1", "BF.ADD bad new",        "BF.MEXISTS bad a b",
                                            "BF.MADD bad a b",      "BF.INSERT bad ITEMS a", "BF.INFO bad",
@@ -159,9 +158,8 @@ DAEMON_TEST(daemon_under_test, damage, second_daemon_is_refused)
 }
 
 /* A file that the daemon did not make is not overwritten, whatever its name is. */
-DAEMON_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
+CLIENT_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
 {
-    redisContext *client = client_open(PORT);
     for (int i = 1; i < 10; i++)
         file_write(tmp_path(daemon_under_test.data, "filters/na-%d-big-Filter.db", i).text, "precious", 8);
     cr_assert_eq(mkdir(AT("filters/mine"), 0755), 0);
@@ -173,7 +171,6 @@ DAEMON_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "other", 0, 10);
     client_expect_items(client, "mine", 0, 10);
-    redisFree(client);
 }
 
 /* The directory is removed under a daemon, and another one makes it anew: the first writes nothing into it, neither
@@ -185,8 +182,7 @@ static void replace_directory(const char *appendonly)
 
     daemon_kill(&daemon_under_test);
     const char *const first[] = {"--appendonly", appendonly, "--appendfsync", "always", "--save-pack-limit", "0", NULL};
-    daemon_start(&daemon_under_test, first);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, first);
     client_add_items(client, "mine", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "mine", 10, 20);
@@ -194,8 +190,7 @@ static void replace_directory(const char *appendonly)
     cr_assert_eq(rename(daemon_under_test.data, moved), 0);
     daemon_prepare(&other);
     const char *const args[] = {"--dir", daemon_under_test.data, "--appendfsync", "always", NULL};
-    daemon_start(&other, args);
-    redisContext *second = client_open(other.port);
+    redisContext *second = client_start(&other, args);
     client_add_items(second, "theirs", 0, 20);
     expect(second, "+OK", "SAVE");
     const char *reply;

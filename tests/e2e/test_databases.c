@@ -39,9 +39,8 @@ static const char *keyspace(redisContext *client)
         cr_assert_str_eq(seen, expected, "'%s' instead of '%s'", seen, expected); \
     } while (0)
 
-DAEMON_TEST(the_daemon, databases, each_has_names_of_its_own)
+CLIENT_TEST(the_daemon, databases, each_has_names_of_its_own)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 0, ":1", "BF.ADD f zero");
     expect_in(client, 5, ":1", "BF.ADD f five");
     expect_in(client, 5, "[:0,:1]", "BF.MEXISTS f zero five");
@@ -64,7 +63,6 @@ DAEMON_TEST(the_daemon, databases, each_has_names_of_its_own)
     cr_assert_not_null(strstr(client_ask(client, "CLIENT LIST"), " db=5 "));
     expect(client, "\"raw\"", "OBJECT ENCODING united");
     cr_assert_gt(client_number(client, "MEMORY USAGE united"), 0);
-    redisFree(client);
 }
 
 /* The window's runs, whose heads are the same in two databases. */
@@ -90,8 +88,6 @@ DAEMON_TEST(the_daemon, databases, pipelines_go_from_one_to_another)
         redisAppendCommand(other, "BF.EXISTS f %d-%d", j % 4, j);
     for (int j = 0; j < ITEMS; j++)
         cr_assert_str_eq(client_reply(other), j % 4 == 3 ? ":1" : ":0");
-    redisFree(client);
-    redisFree(other);
 }
 
 /* Inline requests have no room for the prefix of a key, and arguments in quotes come apart in place. */
@@ -107,15 +103,13 @@ DAEMON_TEST(the_daemon, databases, inline_commands_find_theirs)
         const char *got = wire_text(&wire);
         cr_assert_str_eq(got, replies[i], "%zu: %s", i, got);
     }
-    wire_close(&wire);
 }
 
 /* A name in database 0 that looks like the key of one elsewhere. */
-DAEMON_TEST(the_daemon, databases, names_that_look_like_keys_are_names)
+CLIENT_TEST(the_daemon, databases, names_that_look_like_keys_are_names)
 {
     static const char key[] = "\0\xff"
                               "db\0\5f";
-    redisContext *client = client_open(the_daemon.port);
     expect(client, ":1", "BF.ADD %b x", key, sizeof(key) - 1);
     expect_in(client, 5, ":0", "EXISTS f");
     expect_in(client, 5, ":1", "BF.ADD f y");
@@ -127,13 +121,11 @@ DAEMON_TEST(the_daemon, databases, names_that_look_like_keys_are_names)
     expect(client, ":1", "BF.EXISTS %b x", key, sizeof(key) - 1);
     expect(client, ":1", "MOVE %b 6", key, sizeof(key) - 1);
     expect_in(client, 6, "[\"\\x00\\xffdb\\x00\\x05f\"]", "KEYS *");
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
+CLIENT_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
 {
     static char name[65536];
-    redisContext *client = client_open(the_daemon.port);
     memset(name, 'n', sizeof(name));
     expect(client, ":1", "BF.ADD %b x", name, (size_t)65535);
     expect(client, "-ERR the name has 65535 bytes; at most 65529 are allowed in a database other than 0", "MOVE %b 1",
@@ -144,7 +136,6 @@ DAEMON_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
            name, (size_t)65530);
     expect(client, ":1", "MOVE %b 2", name, (size_t)65529);
     expect(client, "-ERR source and destination objects are the same", "MOVE %b 1", name, (size_t)10);
-    redisFree(client);
 }
 
 /* ---- SWAPDB ---- */
@@ -161,8 +152,6 @@ DAEMON_TEST(the_daemon, databases, an_exchange_is_seen_by_all_at_once)
     expect(two, ":0", "EXISTS f");
     expect_in(two, 9, "[:1,:0]", "BF.MEXISTS f zero one");
     expect_keyspace(one, "0:1 9:1");
-    redisFree(one);
-    redisFree(two);
 }
 
 /* WATCH is of the client's number: what it has come to represent counts. */
@@ -180,8 +169,6 @@ DAEMON_TEST(the_daemon, databases, an_exchange_changes_watched_names)
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "PING");
     expect(client, "[+PONG]", "EXEC");
-    redisFree(client);
-    redisFree(other);
 }
 
 static void send_all(redisContext *client)
@@ -224,18 +211,12 @@ DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_
                          "changed") == 0,
               "%s", reply);
     expect(swaps, ":1", "BF.EXISTS kept x");
-    redisFree(client);
-    redisFree(across);
-    redisFree(flushes);
-    redisFree(swaps);
-    redisFree(copies);
 }
 
 /* Names of a client's number mean other filters afterwards. */
-DAEMON_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
+CLIENT_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
 {
     struct wire wire;
-    redisContext *client = client_open(the_daemon.port);
     wire_open(&wire, the_daemon.port);
     cr_assert_not_null(strstr(wire_ask(&wire, "HELLO 3"), "proto"));
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
@@ -244,13 +225,10 @@ DAEMON_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answ
     expect(client, "+OK", "SWAPDB 0 1");
     expect_text(&wire, ">[\"invalidate\",nil]");
     expect_ask(&wire, "BF.EXISTS f x", "#t");
-    wire_close(&wire);
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, databases, transactions_go_through_several)
+CLIENT_TEST(the_daemon, databases, transactions_go_through_several)
 {
-    redisContext *client = client_open(the_daemon.port);
     const char *const lines[] = {"BF.ADD f a", "SELECT 2", "BF.ADD f b",   "SWAPDB 2 3",
                                  "EXISTS f",   "SELECT 3", "BF.EXISTS f b"};
     expect(client, "+OK", "MULTI");
@@ -265,15 +243,13 @@ DAEMON_TEST(the_daemon, databases, transactions_go_through_several)
     client = client_after_kill(client, &the_daemon, NULL);
     expect(client, "[:0,:1]", "BF.MEXISTS f a b");
     expect_keyspace(client, "0:1 3:1");
-    redisFree(client);
 }
 
 /* ---- what survives ---- */
 
 /* Each number of a table of databases, after a kill, a save, or both in turn. */
-DAEMON_TEST(the_daemon, databases, all_is_there_after_kills_and_saves)
+CLIENT_TEST(the_daemon, databases, all_is_there_after_kills_and_saves)
 {
-    redisContext *client = client_open(the_daemon.port);
     for (int db = 0; db < 6; db++) {
         expect(client, "+OK", "SELECT %d", db);
         expect(client, ":1", "BF.ADD f %d", db);
@@ -300,13 +276,11 @@ DAEMON_TEST(the_daemon, databases, all_is_there_after_kills_and_saves)
     expect_in(client, 9, "+OK", "SAVE");
     client = client_after_kill(client, &the_daemon, NULL);
     expect_in(client, 9, ":1", "PEXPIRE ttl 1");
-    redisFree(client);
 }
 
 /* A filter of the save, one of the log, one with contents, one that was renamed in and one out. */
-DAEMON_TEST(the_daemon, databases, a_flush_takes_what_was_in_it_alone)
+CLIENT_TEST(the_daemon, databases, a_flush_takes_what_was_in_it_alone)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 2, ":1", "BF.ADD saved x");
     expect_in(client, 2, ":1", "BF.ADD leaves x");
     expect_in(client, 1, ":1", "BF.ADD comes x");
@@ -326,15 +300,13 @@ DAEMON_TEST(the_daemon, databases, a_flush_takes_what_was_in_it_alone)
     expect(client, "+OK", "FLUSHALL");
     client = client_after_kill(client, &the_daemon, NULL);
     expect_keyspace(client, "");
-    redisFree(client);
 }
 
 /* Filters whose bits have not been read yet: what has been written over a request must not be parsed again. */
-DAEMON_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late)
+CLIENT_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late)
 {
     enum { ROUNDS = 8, QUERIES = 60 };
     const char *const lazy[] = {"--lazy-load", "yes", NULL};
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "SELECT 5");
     for (int i = 0; i < ROUNDS; i++)
         expect(client, ":1", "BF.ADD f%d x", i);
@@ -353,13 +325,11 @@ DAEMON_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late
     }
     expect(client, ":1", "BF.EXISTS f0 x");
     expect(client, ":1", "DBSIZE");
-    redisFree(client);
 }
 
 /* SWAPDB reads no bits, MOVE those of its filter. A damaged filter is taken along, and refused. */
-DAEMON_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
+CLIENT_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 0, ":1", "BF.ADD damaged x");
     expect_in(client, 0, "+OK", "BF.RESERVE large 0.001 100000"); /* has its own file */
     expect_in(client, 0, ":1", "BF.ADD large x");
@@ -388,13 +358,11 @@ DAEMON_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
     expect(client, ":1", "DEL large");
     client = client_after_kill(client, &the_daemon, NULL);
     expect_keyspace(client, "6:1 7:1");
-    redisFree(client);
 }
 
 /* Times, patterns and the log are of the filters, wherever an exchange has put them. */
-DAEMON_TEST(the_daemon, databases, an_exchange_takes_times_and_patterns_along)
+CLIENT_TEST(the_daemon, databases, an_exchange_takes_times_and_patterns_along)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 1, ":1", "BF.ADD a:1 x");
     expect_in(client, 1, ":1", "BF.ADD a:2 x");
     expect_in(client, 1, ":1", "EXPIRE a:1 10000");
@@ -411,13 +379,11 @@ DAEMON_TEST(the_daemon, databases, an_exchange_takes_times_and_patterns_along)
     expect_keyspace(client, "1:1 2:1");
     expect_in(client, 1, "[:1,:0,:1]", "BF.MEXISTS a:2 x y later");
     expect_in(client, 2, "[:0,:1,:0]", "BF.MEXISTS a:2 x y later");
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, databases, a_start_with_too_few_is_refused)
+CLIENT_TEST(the_daemon, databases, a_start_with_too_few_is_refused)
 {
     const char *const few[] = {"--databases", "4", NULL}, *const enough[] = {"--databases", "12", NULL};
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 2, ":1", "BF.ADD f x");
     expect(client, "+OK", "SWAPDB 2 11");
     redisFree(client);
@@ -430,7 +396,6 @@ DAEMON_TEST(the_daemon, databases, a_start_with_too_few_is_refused)
     client = client_open(the_daemon.port);
     expect_in(client, 11, ":1", "BF.EXISTS f x");
     expect(client, "-ERR DB index is out of range", "SELECT 12");
-    redisFree(client);
 }
 
 /* ---- the tool ---- */
@@ -438,10 +403,9 @@ DAEMON_TEST(the_daemon, databases, a_start_with_too_few_is_refused)
 #define TOOL(code, text, ...) \
     program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL_PATH "' " __VA_ARGS__)
 
-DAEMON_TEST(the_daemon, databases, the_tool_knows_them)
+CLIENT_TEST(the_daemon, databases, the_tool_knows_them)
 {
     static char output[8192];
-    redisContext *client = client_open(the_daemon.port);
     expect_in(client, 0, ":1", "BF.ADD f zero");
     expect_in(client, 1, ":1", "BF.ADD f one");
     expect(client, "+OK", "SWAPDB 1 6");
@@ -457,19 +421,16 @@ DAEMON_TEST(the_daemon, databases, the_tool_knows_them)
     TOOL(1, "the filter 'f' already exists", "import '%s' f '%s/out/na-0-big-Filter.db' --db 6", the_daemon.data,
          the_daemon.dir);
     TOOL(0, "", "check '%s'", the_daemon.data);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect_keyspace(client, "0:1 6:1 7:1");
     expect_in(client, 7, "[:1,:0]", "BF.MEXISTS f one zero");
-    redisFree(client);
 }
 
 /* ---- what is told ---- */
 
-DAEMON_TEST(the_daemon, databases, events_and_monitors_name_them)
+CLIENT_TEST(the_daemon, databases, events_and_monitors_name_them)
 {
     struct wire sub, monitor;
-    redisContext *client = client_open(the_daemon.port);
     wire_open(&sub, the_daemon.port);
     wire_open(&monitor, the_daemon.port);
     expect(client, "+OK", "CONFIG SET notify-keyspace-events KA");
@@ -488,7 +449,4 @@ DAEMON_TEST(the_daemon, databases, events_and_monitors_name_them)
         line = wire_text(&monitor);
     while (!strstr(line, "\"DEL\" \"f\""));
     cr_assert_not_null(strstr(line, " [6 127.0.0.1:"), "%s", line);
-    wire_close(&monitor);
-    wire_close(&sub);
-    redisFree(client);
 }

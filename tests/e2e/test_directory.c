@@ -315,8 +315,7 @@ static void make_template(bool packed)
     const char *const always[] = {"--appendfsync",       "always", "--threads", "1", "--save-pack-limit",
                                   packed ? "16kb" : "0", NULL};
 
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(daemon_under_test.port);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, "+OK", "BF.RESERVE one 0.0000001 100");
     expect(client, "[:1,:1,:1,:1]", "BF.MADD one a b c d");
     expect(client, "+OK", "BF.RESERVE two 0.0000001 20");
@@ -442,8 +441,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
         cr_skip_test("there is no user but root");
     shell("chmod 555 log", false);
     daemon_under_test.unprivileged = true;
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(daemon_under_test.port);
+    redisContext *client = client_start(&daemon_under_test, args);
     /* The start has something to write. A write that came before this is known would be taken in, and wait. */
     wait_until(strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err"));
     const char *reply = client_ask(client, "BF.RESERVE new 0.01 10");

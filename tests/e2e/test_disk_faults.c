@@ -17,6 +17,7 @@
 #include "environment.h"
 #include "log_clients.h"
 #include "power.h"
+#include "wait.h"
 
 #define PATIENCE_S 60
 #define HURRY_MS   20 /* then a disk that is well is asked to be tried at once, not after its second */
@@ -84,18 +85,18 @@ static bool has_reason(const char *error)
  * has been done all the same shows in its reply then. */
 static void step(const char *expected, const char *command)
 {
-    double until = seconds_now() + PATIENCE_S;
+    double until = wait_clock() + PATIENCE_S;
 
     for (;;) {
         struct pollfd readable = {.fd = client->fd, .events = POLLIN};
         int sent = 0;
 
-        cr_assert_lt(seconds_now(), until, "%s: '%s' does not succeed", what, command);
+        cr_assert_lt(wait_clock(), until, "%s: '%s' does not succeed", what, command);
         cr_assert_eq(redisAppendCommand(client, command), REDIS_OK);
         while (!sent)
             cr_assert_eq(redisBufferWrite(client, &sent), REDIS_OK, "%s: %s", what, command);
         while (poll(&readable, 1, HURRY_MS) == 0) { /* it waits for a disk that fails */
-            cr_assert_lt(seconds_now(), until, "%s: '%s' is not answered", what, command);
+            cr_assert_lt(wait_clock(), until, "%s: '%s' is not answered", what, command);
             expect_reads();
             if (atomic_load(&disk->hits))
                 mend();

@@ -28,8 +28,7 @@ static const char *const args[] = {"--appendonly", "no", "--threads", "1", "--sa
 static void begin(void)
 {
     power_attach(&power, &daemon_under_test);
-    daemon_start(&daemon_under_test, args);
-    client = client_open(daemon_under_test.port);
+    client = client_start(&daemon_under_test, args);
     items = saved = 20;
     client_add_items(client, "f", 0, items);
     expect(client, "+OK", "SAVE");
@@ -77,8 +76,7 @@ static void try_images(void)
         snprintf(what, sizeof(what), "operation %zu of %zu, %s", at, count, power.what);
         const char *output;
         cr_assert_eq(check_tool(&probe, &output), 0, "%s: %s", what, output);
-        daemon_start(&probe, args);
-        redisContext *asks = client_open(probe.port);
+        redisContext *asks = client_start(&probe, args);
         long long found = client_number(asks, "BF.CARD f");
         cr_assert(found >= saved && found <= items, "%s: %lld items, not %d to %d", what, found, saved, items);
         client_expect_items(asks, "f", 0, (int)found);
@@ -96,8 +94,7 @@ static void end_doubt(void)
     redisFree(client);
     daemon_kill(&daemon_under_test);
     try_images();
-    daemon_restart(&daemon_under_test);
-    client = client_open(daemon_under_test.port);
+    client = client_restart(&daemon_under_test);
     cr_assert_geq(client_number(client, "BF.CARD f"), saved);
     redisFree(client);
     daemon_stop(&daemon_under_test);

@@ -14,24 +14,16 @@
 #include "daemon.h"
 #include "log_clients.h"
 #include "tmpdir.h"
+#include "wait.h"
 
-static struct daemon the_daemon;
+DISK_SUITE(the_daemon, ending);
 static redisContext *client;
 static char mounted[400];
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(ending, .fini = discard, .timeout = 300);
 
 static void begin(const char *const *args)
 {
     disk_attach();
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     client_add_items(client, "f", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "f", 10, 20);
@@ -45,12 +37,12 @@ static void fill_disk(void)
 /* Seconds until it has ended; `lost`: as its exit status must say. */
 static double end(bool lost)
 {
-    double began = seconds_now();
+    double began = wait_clock();
 
     redisFree(client);
     cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
     cr_assert_eq(daemon_wait_loss(&the_daemon), lost, "%s", daemon_output(&the_daemon));
-    return seconds_now() - began;
+    return wait_clock() - began;
 }
 
 static void expect_said(const char *text)
@@ -61,8 +53,7 @@ static void expect_said(const char *text)
 static void expect_after_restart(int items)
 {
     disk_mend();
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     client_expect_items(client, "f", 0, items);
     expect(client, items == 20 ? ":20" : ":10", "BF.CARD f");
     redisFree(client);
@@ -161,7 +152,7 @@ Test(ending, sigint_has_a_setting_of_its_own)
 }
 
 /* As at run time. */
-Test(ending, save_and_nosave_together_are_refused)
+DAEMON_TEST(the_daemon, ending, save_and_nosave_together_are_refused)
 {
     begin(NULL);
     expect(client, "+OK", "CONFIG SET shutdown-on-sigterm %s", "nosave force");
@@ -174,8 +165,6 @@ Test(ending, save_and_nosave_together_are_refused)
            "of the following: default, save, nosave, now, force",
            "CONFIG SET shutdown-on-sigint %s", "save never");
     expect(client, "[\"shutdown-on-sigterm\",\"nosave force\"]", "CONFIG GET shutdown-on-sigterm");
-    redisFree(client);
-    daemon_deinit(&the_daemon);
 }
 
 Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)
@@ -274,8 +263,7 @@ static void end_on_a_full_file_system(const char *const *args, bool lost, const 
 
     if (!mount_small())
         return;
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     client_add_items(client, "f", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "f", 10, 20);
@@ -284,8 +272,7 @@ static void end_on_a_full_file_system(const char *const *args, bool lost, const 
     expect_said(says);
     snprintf(path, sizeof(path), "%s/ballast", mounted);
     cr_assert_eq(unlink(path), 0);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     client_expect_items(client, "f", 0, items);
     redisFree(client);
     daemon_stop(&the_daemon);

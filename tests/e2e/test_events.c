@@ -89,8 +89,6 @@ DAEMON_TEST(the_daemon, events, what_happens_to_filters)
                   "new e;bloom.reserve e;expire e;expire e;persist e;");
     expect_events("EXPIRE e -1|EXPIRE none 10", "del e;");
     expect_events("BF.ADD a x|FLUSHALL", "new a;bloom.reserve a;");
-    wire_close(&sub);
-    wire_close(&client);
 }
 
 /* Once for each layer, once when the last item fits, whoever of many adds it. */
@@ -129,8 +127,6 @@ DAEMON_TEST(the_daemon, events, growth_and_fullness)
         grown++;
     /* 1000 items, or a false positive or two less, in layers of 100. */
     cr_assert_eq(grown, 9, "%s", seen);
-    wire_close(&sub);
-    wire_close(&client);
 }
 
 /* Of three clients with the same items, who makes a layer often finds that its item has been added by another one. */
@@ -173,8 +169,6 @@ DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
     while (strcmp(wire_text(&sub), end) != 0)
         seen++;
     cr_assert_eq(seen, expected);
-    wire_close(&sub);
-    wire_close(&client);
 }
 
 /* Each letter has its events and its channels, and nothing else. */
@@ -227,8 +221,6 @@ DAEMON_TEST(the_daemon, events, the_setting_decides)
     cr_assert_str_eq(wire_text(&sub), cases[2].expected);
     cr_assert_eq(wire_reply(&sub, 50, &lines), WIRE_SILENCE);
     lines_deinit(&lines);
-    wire_close(&sub);
-    wire_close(&client);
 }
 
 /* A name may have any bytes; the channel has them too, and nothing in it can be taken for a reply. */
@@ -242,8 +234,6 @@ DAEMON_TEST(the_daemon, events, names_are_bytes)
     cr_assert_str_eq(wire_text(&client), ":1");
     cr_assert_str_eq(wire_text(&sub), "[\"pmessage\",\"__key*\",\"__keyspace@0__:a\\x0d\\x0a+b\\x00\"\",\"new\"]");
     cr_assert_str_eq(wire_text(&sub), "[\"pmessage\",\"__key*\",\"__keyevent@0__:new\",\"a\\x0d\\x0a+b\\x00\"\"]");
-    wire_close(&sub);
-    wire_close(&client);
 }
 
 /* Expiry makes many events at once: all of them arrive, each once. */
@@ -266,8 +256,6 @@ DAEMON_TEST(the_daemon, events, expiry_of_many)
         seen[which] = 1;
     }
     free(seen);
-    wire_close(&sub);
-    wire_close(&client);
 }
 
 /* ---- MONITOR ---- */
@@ -334,7 +322,6 @@ DAEMON_TEST(the_daemon, events, monitor_shows_commands)
     expect_line(&monitor, "\"ECHO\" \"me\"");
     wire_close(&monitor);
     expect_ask(&client, "PING", "+PONG");
-    wire_close(&client);
 }
 
 /* Some as plain lines, most as arrays, of which those that repeat the one before except for the item take a short
@@ -387,9 +374,6 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
         wire_ask(i % 2 ? &a : &b, command);
         expect_line(&monitor, expected);
     }
-    wire_close(&a);
-    wire_close(&b);
-    wire_close(&monitor);
 }
 
 /* A monitor that does not read is disconnected; nobody else notices. */
@@ -414,8 +398,6 @@ DAEMON_TEST(the_daemon, events, a_slow_monitor_is_disconnected)
             break;
     }
     free(item);
-    wire_close(&slow);
-    wire_close(&client);
 }
 
 /* A line is bounded, and says what it leaves out. */
@@ -437,6 +419,4 @@ DAEMON_TEST(the_daemon, events, a_long_command_is_cut)
                        lines.items[0] + shown - 100);
     lines_deinit(&lines);
     free(item);
-    wire_close(&monitor);
-    wire_close(&client);
 }

@@ -135,26 +135,23 @@ DAEMON_TEST(the_daemon, expiry, replies_are_those_of_redis)
     wire_ask(&wire, "DEL k");
     cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');
     converse(&wire);
-    wire_close(&wire);
 }
 
 /* What was set is what is asked for, in all units. */
-DAEMON_TEST(the_daemon, expiry, times_agree)
+CLIENT_TEST(the_daemon, expiry, times_agree)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD k x");
+    expect(client, ":1", "BF.ADD k x");
     long long before = now_ms();
-    expect(c, ":1", "EXPIRE k 1000");
+    expect(client, ":1", "EXPIRE k 1000");
     long long after = now_ms();
-    long long at = client_number(c, "PEXPIRETIME k");
+    long long at = client_number(client, "PEXPIRETIME k");
     cr_expect(at >= before + 1000000 && at <= after + 1000000, "%lld", at);
-    cr_expect_eq(client_number(c, "EXPIRETIME k"), (at + 500) / 1000);
-    long long ttl = client_number(c, "PTTL k");
+    cr_expect_eq(client_number(client, "EXPIRETIME k"), (at + 500) / 1000);
+    long long ttl = client_number(client, "PTTL k");
     cr_expect(ttl <= 1000000 && ttl >= at - now_ms(), "%lld", ttl);
-    cr_expect_leq(client_number(c, "TTL k"), 1000);
-    expect(c, ":0", "BF.ADD k x"); /* use does not change it */
-    cr_expect_eq(client_number(c, "PEXPIRETIME k"), at);
-    redisFree(c);
+    cr_expect_leq(client_number(client, "TTL k"), 1000);
+    expect(client, ":0", "BF.ADD k x"); /* use does not change it */
+    cr_expect_eq(client_number(client, "PEXPIRETIME k"), at);
 }
 
 /* ---- vanishing ---- */
@@ -165,23 +162,21 @@ static void wait_gone(redisContext *c, const char *name)
 }
 
 /* At its millisecond by the clock of TIME a filter is gone, not a tick of the kernel later. */
-DAEMON_TEST(the_daemon, expiry, gone_at_its_millisecond)
+CLIENT_TEST(the_daemon, expiry, gone_at_its_millisecond)
 {
-    redisContext *c = client_open(the_daemon.port);
     for (int i = 0; i < 100; i++) {
-        expect(c, ":1", "BF.ADD k x");
+        expect(client, ":1", "BF.ADD k x");
         long long at = now_ms() + 5 + i % 11, seconds, micros, exists = 1;
-        expect(c, ":1", "PEXPIREAT k %lld", at);
+        expect(client, ":1", "PEXPIREAT k %lld", at);
         while (exists) {
-            redisAppendCommand(c, "TIME");
-            redisAppendCommand(c, "EXISTS k");
-            cr_assert_eq(sscanf(client_reply(c), "[\"%lld\",\"%lld\"]", &seconds, &micros), 2);
-            cr_assert_eq(sscanf(client_reply(c), ":%lld", &exists), 1);
+            redisAppendCommand(client, "TIME");
+            redisAppendCommand(client, "EXISTS k");
+            cr_assert_eq(sscanf(client_reply(client), "[\"%lld\",\"%lld\"]", &seconds, &micros), 2);
+            cr_assert_eq(sscanf(client_reply(client), ":%lld", &exists), 1);
             cr_assert(!exists || seconds * 1000 + micros / 1000 < at, "round %d: %lld us late", i,
                       seconds * 1000000 + micros - at * 1000);
         }
     }
-    redisFree(c);
 }
 
 /* An expired filter is gone from every answer at once, on all threads, and its memory soon. */
@@ -214,8 +209,6 @@ DAEMON_TEST(the_daemon, expiry, gone_from_every_answer)
     wait_gone(other, "k");
     expect(c, ":1", "RENAMENX new k");
     expect(c, ":-1", "TTL k");
-    redisFree(c);
-    redisFree(other);
 }
 
 /* The number after this text. */
@@ -227,45 +220,41 @@ static long long keyspace_number(redisContext *c, const char *text)
 }
 
 /* Nobody asks for it, and still its memory is given back; INFO counts what has expired and what will. */
-DAEMON_TEST(the_daemon, expiry, memory_comes_back_unasked)
+CLIENT_TEST(the_daemon, expiry, memory_comes_back_unasked)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD small x");
-    long long bytes = client_info(c, "bf", "bf_bytes");
-    expect(c, "+OK", "BF.RESERVE big 0.001 10000000");
-    expect(c, ":1", "BF.ADD big x");
-    cr_expect_gt(client_info(c, "bf", "bf_bytes"), bytes + 10000000);
-    expect(c, ":1", "EXPIRE small 1000");
-    expect(c, ":1", "PEXPIRE big 100000");
-    cr_expect_eq(keyspace_number(c, ",expires="), 2);
-    long long avg = keyspace_number(c, ",avg_ttl=");
+    expect(client, ":1", "BF.ADD small x");
+    long long bytes = client_info(client, "bf", "bf_bytes");
+    expect(client, "+OK", "BF.RESERVE big 0.001 10000000");
+    expect(client, ":1", "BF.ADD big x");
+    cr_expect_gt(client_info(client, "bf", "bf_bytes"), bytes + 10000000);
+    expect(client, ":1", "EXPIRE small 1000");
+    expect(client, ":1", "PEXPIRE big 100000");
+    cr_expect_eq(keyspace_number(client, ",expires="), 2);
+    long long avg = keyspace_number(client, ",avg_ttl=");
     cr_expect(avg > 400000 && avg <= 550000, "%lld", avg);
-    expect(c, ":1", "PEXPIRE big 1");
-    wait_until(client_info(c, "bf", "bf_bytes") <= bytes);
-    cr_expect_eq(client_info(c, "stats", "expired_keys"), 1);
-    cr_expect_eq(keyspace_number(c, "db0:keys="), 1);
-    cr_expect_eq(keyspace_number(c, ",expires="), 1);
-    expect(c, "+OK", "CONFIG RESETSTAT");
-    cr_expect_eq(client_info(c, "stats", "expired_keys"), 0);
-    redisFree(c);
+    expect(client, ":1", "PEXPIRE big 1");
+    wait_until(client_info(client, "bf", "bf_bytes") <= bytes);
+    cr_expect_eq(client_info(client, "stats", "expired_keys"), 1);
+    cr_expect_eq(keyspace_number(client, "db0:keys="), 1);
+    cr_expect_eq(keyspace_number(client, ",expires="), 1);
+    expect(client, "+OK", "CONFIG RESETSTAT");
+    cr_expect_eq(client_info(client, "stats", "expired_keys"), 0);
 }
 
 /* RENAME takes the time along, a filter that is replaced loses its, as in Redis. */
-DAEMON_TEST(the_daemon, expiry, renames)
+CLIENT_TEST(the_daemon, expiry, renames)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD a x");
-    expect(c, ":1", "PEXPIREAT a 33177117420123");
-    expect(c, "+OK", "RENAME a b");
-    expect(c, ":33177117420123", "PEXPIRETIME b");
-    expect(c, "+OK", "RENAME b b");
-    expect(c, ":33177117420123", "PEXPIRETIME b");
-    expect(c, ":1", "BF.ADD a y");
-    expect(c, ":0", "RENAMENX a b");
-    expect(c, "+OK", "RENAME a b");
-    expect(c, ":-1", "TTL b");
-    expect(c, "[:1,:0]", "BF.MEXISTS b y x");
-    redisFree(c);
+    expect(client, ":1", "BF.ADD a x");
+    expect(client, ":1", "PEXPIREAT a 33177117420123");
+    expect(client, "+OK", "RENAME a b");
+    expect(client, ":33177117420123", "PEXPIRETIME b");
+    expect(client, "+OK", "RENAME b b");
+    expect(client, ":33177117420123", "PEXPIRETIME b");
+    expect(client, ":1", "BF.ADD a y");
+    expect(client, ":0", "RENAMENX a b");
+    expect(client, "+OK", "RENAME a b");
+    expect(client, ":-1", "TTL b");
+    expect(client, "[:1,:0]", "BF.MEXISTS b y x");
 }
 
 /* ---- restarts ---- */
@@ -289,103 +278,97 @@ static void save(redisContext *c)
 
 /* A save keeps the times; what expires while the daemon is down is missing afterwards, and the next save removes its
  * files; what expires later does so. */
-DAEMON_TEST(the_daemon, expiry, restart)
+CLIENT_TEST(the_daemon, expiry, restart)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD never x");
-    expect(c, ":1", "BF.ADD far x");
-    expect(c, ":1", "BF.ADD renamed x");
-    expect(c, ":1", "BF.ADD persisted x");
-    expect(c, ":1", "BF.ADD short x");
-    expect(c, ":1", "PEXPIREAT far 33177117420123");
-    expect(c, ":1", "PEXPIREAT renamed 33177117420124");
-    expect(c, ":1", "EXPIRE persisted 100");
-    save(c);
-    expect(c, "+OK", "RENAME renamed other");
-    expect(c, ":1", "PERSIST persisted");
-    expect(c, ":1", "PEXPIREAT far 33177117420125"); /* its bits have not changed since the last save */
-    save(c);
+    expect(client, ":1", "BF.ADD never x");
+    expect(client, ":1", "BF.ADD far x");
+    expect(client, ":1", "BF.ADD renamed x");
+    expect(client, ":1", "BF.ADD persisted x");
+    expect(client, ":1", "BF.ADD short x");
+    expect(client, ":1", "PEXPIREAT far 33177117420123");
+    expect(client, ":1", "PEXPIREAT renamed 33177117420124");
+    expect(client, ":1", "EXPIRE persisted 100");
+    save(client);
+    expect(client, "+OK", "RENAME renamed other");
+    expect(client, ":1", "PERSIST persisted");
+    expect(client, ":1", "PEXPIREAT far 33177117420125"); /* its bits have not changed since the last save */
+    save(client);
     long long at = now_ms() + 1500;
     char time[32];
     snprintf(time, sizeof(time), "%lld", at);
-    expect(c, ":1", "PEXPIREAT short %s", time);
-    save(c);
-    redisFree(c);
+    expect(client, ":1", "PEXPIREAT short %s", time);
+    save(client);
+    redisFree(client);
     daemon_kill(&the_daemon);
     cr_assert(filter_files_exist("short"));
     while (now_ms() <= at)
         usleep(10000);
-    daemon_restart(&the_daemon);
-    c = client_open(the_daemon.port);
-    expect(c, ":-1", "TTL never");
-    expect(c, ":33177117420125", "PEXPIRETIME far");
-    expect(c, ":33177117420124", "PEXPIRETIME other");
-    expect(c, ":-1", "TTL persisted");
-    expect(c, ":0", "EXISTS short");
-    expect(c, ":4", "DBSIZE");
-    cr_expect_eq(keyspace_number(c, ",expires="), 2);
-    cr_expect_eq(client_info(c, "persistence", "rdb_last_load_keys_expired"), 1);
-    expect(c, ":1", "BF.EXISTS far x");
-    expect(c, ":1", "BF.ADD short y");
-    expect(c, ":0", "BF.EXISTS short x");
-    save(c);
-    expect(c, ":1", "PEXPIRE far 20");
-    wait_gone(c, "far");
-    save(c);
-    redisFree(c);
+    client = client_restart(&the_daemon);
+    expect(client, ":-1", "TTL never");
+    expect(client, ":33177117420125", "PEXPIRETIME far");
+    expect(client, ":33177117420124", "PEXPIRETIME other");
+    expect(client, ":-1", "TTL persisted");
+    expect(client, ":0", "EXISTS short");
+    expect(client, ":4", "DBSIZE");
+    cr_expect_eq(keyspace_number(client, ",expires="), 2);
+    cr_expect_eq(client_info(client, "persistence", "rdb_last_load_keys_expired"), 1);
+    expect(client, ":1", "BF.EXISTS far x");
+    expect(client, ":1", "BF.ADD short y");
+    expect(client, ":0", "BF.EXISTS short x");
+    save(client);
+    expect(client, ":1", "PEXPIRE far 20");
+    wait_gone(client, "far");
+    save(client);
+    redisFree(client);
     cr_expect(filter_files_exist("short"), "those of the new one");
     cr_expect_not(filter_files_exist("far"));
     daemon_kill(&the_daemon);
-    daemon_restart(&the_daemon);
-    c = client_open(the_daemon.port);
-    expect(c, ":0", "EXISTS far");
-    expect(c, ":-1", "TTL short");
-    expect(c, "[:1,:0]", "BF.MEXISTS short y x");
-    redisFree(c);
+    client = client_restart(&the_daemon);
+    expect(client, ":0", "EXISTS far");
+    expect(client, ":-1", "TTL short");
+    expect(client, "[:1,:0]", "BF.MEXISTS short y x");
 }
 
 /* What was answered is kept without a save as well: times that were set, changed and removed, and that a filter is
  * gone. */
-DAEMON_TEST(the_daemon, expiry, restart_without_a_save)
+CLIENT_TEST(the_daemon, expiry, restart_without_a_save)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "CONFIG SET appendfsync always");
-    expect(c, ":1", "BF.ADD set x");
-    expect(c, ":1", "PEXPIREAT set 33177117420123");
-    expect(c, ":1", "BF.ADD changed x");
-    expect(c, ":1", "EXPIRE changed 1000");
-    expect(c, ":1", "PEXPIREAT changed 33177117420124");
-    expect(c, ":1", "BF.ADD removed x");
-    expect(c, ":1", "EXPIRE removed 1000");
-    expect(c, ":1", "PERSIST removed");
-    expect(c, ":1", "BF.ADD renamed x");
-    expect(c, ":1", "PEXPIREAT renamed 33177117420125");
-    expect(c, "+OK", "RENAME renamed other");
-    expect(c, ":1", "BF.ADD expired x");
-    expect(c, ":1", "PEXPIRE expired 10");
-    wait_gone(c, "expired");
-    expect(c, ":1", "BF.ADD expired y");
-    expect(c, ":1", "BF.ADD meanwhile x");
-    expect(c, ":1", "BF.ADD past x");
-    expect(c, ":1", "EXPIRE past -1");
+    expect(client, "+OK", "CONFIG SET appendfsync always");
+    expect(client, ":1", "BF.ADD set x");
+    expect(client, ":1", "PEXPIREAT set 33177117420123");
+    expect(client, ":1", "BF.ADD changed x");
+    expect(client, ":1", "EXPIRE changed 1000");
+    expect(client, ":1", "PEXPIREAT changed 33177117420124");
+    expect(client, ":1", "BF.ADD removed x");
+    expect(client, ":1", "EXPIRE removed 1000");
+    expect(client, ":1", "PERSIST removed");
+    expect(client, ":1", "BF.ADD renamed x");
+    expect(client, ":1", "PEXPIREAT renamed 33177117420125");
+    expect(client, "+OK", "RENAME renamed other");
+    expect(client, ":1", "BF.ADD expired x");
+    expect(client, ":1", "PEXPIRE expired 10");
+    wait_gone(client, "expired");
+    expect(client, ":1", "BF.ADD expired y");
+    expect(client, ":1", "BF.ADD meanwhile x");
+    expect(client, ":1", "BF.ADD past x");
+    expect(client, ":1", "EXPIRE past -1");
     long long at = now_ms() + 300;
-    expect(c, ":1", "PEXPIREAT meanwhile %lld", at);
-    redisFree(c);
+    expect(client, ":1", "PEXPIREAT meanwhile %lld", at);
+    redisFree(client);
     daemon_kill(&the_daemon);
     while (now_ms() <= at)
         usleep(10000);
     for (int i = 0; i < 2; i++) {
-        daemon_restart(&the_daemon);
-        c = client_open(the_daemon.port);
-        expect(c, ":33177117420123", "PEXPIRETIME set");
-        expect(c, ":33177117420124", "PEXPIRETIME changed");
-        expect(c, ":-1", "TTL removed");
-        expect(c, ":33177117420125", "PEXPIRETIME other");
-        expect(c, ":-1", "TTL expired");
-        expect(c, "[:0,:1]", "BF.MEXISTS expired x y");
-        expect(c, ":0", "EXISTS meanwhile past renamed");
-        expect(c, ":5", "DBSIZE");
-        redisFree(c);
+        client = client_restart(&the_daemon);
+        expect(client, ":33177117420123", "PEXPIRETIME set");
+        expect(client, ":33177117420124", "PEXPIRETIME changed");
+        expect(client, ":-1", "TTL removed");
+        expect(client, ":33177117420125", "PEXPIRETIME other");
+        expect(client, ":-1", "TTL expired");
+        expect(client, "[:0,:1]", "BF.MEXISTS expired x y");
+        expect(client, ":0", "EXISTS meanwhile past renamed");
+        expect(client, ":5", "DBSIZE");
+        redisFree(client);
         daemon_kill(&the_daemon);
     }
     daemon_restart(&the_daemon);
@@ -428,6 +411,4 @@ DAEMON_TEST(the_daemon, expiry, many_at_once)
         usleep(1000);
     }
     expect(c, "+PONG", "PING");
-    redisFree(c);
-    redisFree(other);
 }

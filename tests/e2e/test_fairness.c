@@ -11,38 +11,20 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "text.h"
 #include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, fairness, "--threads", "1"); /* everybody is on the same worker */
 
-/* A text that grows. */
-struct text {
-    char *data;
-    size_t len, size;
-};
-
-static void add(struct text *text, const char *data, size_t len)
-{
-    if (text->len + len > text->size) {
-        text->size = (text->len + len) * 2;
-        text->data = realloc(text->data, text->size);
-        cr_assert(text->data);
-    }
-    memcpy(text->data + text->len, data, len);
-    text->len += len;
-}
-
 /* Adds the command `name f item-0 item-1 ...`. */
 static void add_batch(struct text *text, const char *name, int n)
 {
-    char line[128];
-    add(text, line,
-        (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name));
+    text_print(text, "*%d\r\n$%zu\r\n%s\r\n$1\r\nf\r\n", n + 2, strlen(name), name);
     for (int i = 0; i < n; i++) {
         char item[32];
         int len = snprintf(item, sizeof(item), "item-%d", i);
-        add(text, line, (size_t)snprintf(line, sizeof(line), "$%d\r\n%s\r\n", len, item));
+        text_print(text, "$%d\r\n%s\r\n", len, item);
     }
 }
 
@@ -70,7 +52,7 @@ DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
         add_batch(&text, "BF.MADD", sizes[i]);
         add_batch(&text, "BF.MEXISTS", sizes[i]);
         add_batch(&text, "BF.MADD", sizes[i]);
-        add(&text, "BF.CARD f\r\nPING\r\n", 17);
+        text_print(&text, "BF.CARD f\r\nPING\r\n");
         cr_assert(wire_send(&wire, text.data, text.len));
         snprintf(expected, sizeof(expected), "*%d", sizes[i]);
         for (int command = 0; command < 3; command++) {
@@ -86,7 +68,6 @@ DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
         lines_deinit(&lines);
         free(text.data);
     }
-    wire_close(&wire);
 }
 
 /* An add that is refused in a later slice ends the array there, and so does one in the first. */
@@ -175,102 +156,94 @@ DAEMON_TEST(the_daemon, fairness, a_filter_is_replaced_in_the_middle_of_a_batch)
 
 /* What would refuse a batch at its beginning does not break into it: a limit of memory that is passed meanwhile lets
  * it end. CLIENT PAUSE holds it where it is. */
-DAEMON_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
+CLIENT_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
 {
     enum { ITEMS = DAEMON_SANITIZED ? 20000 : 100000, ATTEMPTS = 50 };
     struct text batch = {0};
-    redisContext *other = client_open(the_daemon.port);
     struct wire wire;
     int seen = 0;
     wire_open(&wire, the_daemon.port);
     add_batch(&batch, "BF.MADD", ITEMS);
     for (int attempt = 0; attempt < ATTEMPTS && seen < 4; attempt++) {
         struct lines lines = {0};
-        expect(other, "+OK", "FLUSHALL");
-        expect(other, "+OK", "BF.RESERVE f 0.000001 %d", ITEMS + 1000);
-        bool middle = seen_in_the_middle(&wire, other, &batch, ITEMS);
+        expect(client, "+OK", "FLUSHALL");
+        expect(client, "+OK", "BF.RESERVE f 0.000001 %d", ITEMS + 1000);
+        bool middle = seen_in_the_middle(&wire, client, &batch, ITEMS);
         if (attempt % 2) {
-            expect(other, "+OK", "CONFIG SET maxmemory 1");
+            expect(client, "+OK", "CONFIG SET maxmemory 1");
         } else {
-            expect(other, "+OK", "CLIENT PAUSE 600000 WRITE");
-            long long before = client_number(other, "BF.CARD f");
+            expect(client, "+OK", "CLIENT PAUSE 600000 WRITE");
+            long long before = client_number(client, "BF.CARD f");
             for (int i = 0; i < 20; i++)
-                cr_assert_eq(client_number(other, "BF.CARD f"), before, "it goes on in spite of the pause");
+                cr_assert_eq(client_number(client, "BF.CARD f"), before, "it goes on in spite of the pause");
             middle &= before < ITEMS;
-            expect(other, "+OK", "CLIENT UNPAUSE");
+            expect(client, "+OK", "CLIENT UNPAUSE");
         }
         seen += middle;
         cr_assert_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), WIRE_OK);
         cr_assert_eq(lines.count, ITEMS + 1);
         cr_assert_geq(ones(&lines), ITEMS - 10);
         lines_deinit(&lines);
-        expect(other, "+OK", "CONFIG SET maxmemory 0");
+        expect(client, "+OK", "CONFIG SET maxmemory 0");
     }
     cr_expect_eq(seen, 4, "%d of %d batches were seen in their middle", seen, ATTEMPTS);
     free(batch.data);
-    wire_close(&wire);
-    redisFree(other);
 }
 
 /* The connection may end in the middle of a batch. */
-DAEMON_TEST(the_daemon, fairness, a_client_goes_away_in_the_middle_of_its_batch)
+CLIENT_TEST(the_daemon, fairness, a_client_goes_away_in_the_middle_of_its_batch)
 {
     struct text batch = {0};
-    redisContext *other = client_open(the_daemon.port);
     add_batch(&batch, "BF.MADD", 100000);
     for (int i = 0; i < 10; i++) {
         struct wire wire;
         wire_open(&wire, the_daemon.port);
         cr_assert(wire_send(&wire, batch.data, i % 2 ? batch.len : batch.len / 2));
         wire_close(&wire);
-        expect(other, "+PONG", "PING");
+        expect(client, "+PONG", "PING");
     }
     free(batch.data);
-    redisFree(other);
 }
 
 /* Long lists of names are worked through in the same way. */
-DAEMON_TEST(the_daemon, fairness, long_lists_of_names)
+CLIENT_TEST(the_daemon, fairness, long_lists_of_names)
 {
     enum { NAMES = 5000 };
-    redisContext *c = client_open(the_daemon.port);
     const char **argv = malloc((NAMES + 1) * sizeof(*argv));
     for (int i = 0; i < NAMES; i++) {
         cr_assert_geq(asprintf((char **)&argv[i + 1], "name-%d", i), 0);
-        redisAppendCommand(c, "BF.RESERVE %s 0.01 10", argv[i + 1]);
+        redisAppendCommand(client, "BF.RESERVE %s 0.01 10", argv[i + 1]);
     }
-    client_skip(c, NAMES);
+    client_skip(client, NAMES);
     static const char *const commands[] = {"EXISTS", "TOUCH", "DEL", "UNLINK"};
     for (int i = 0; i < 4; i++) {
         argv[0] = commands[i];
-        redisReply *reply = redisCommandArgv(c, NAMES + 1, argv, NULL);
+        redisReply *reply = redisCommandArgv(client, NAMES + 1, argv, NULL);
         cr_assert(reply);
         cr_expect_eq(reply->integer, i < 3 ? NAMES : 0, "%s: %lld", commands[i], reply->integer);
         freeReplyObject(reply);
     }
-    expect(c, ":0", "DBSIZE");
+    expect(client, ":0", "DBSIZE");
     for (int i = 0; i < NAMES; i++)
         free((char *)argv[i + 1]);
     free(argv);
-    redisFree(c);
 }
 
 /* Replies that are far larger than their commands (COMMAND DOCS, a hundred times and more in one write) come one after
  * the other as they are taken, and another client is served before the last of them. */
-DAEMON_TEST(the_daemon, fairness, small_commands_with_large_replies)
+CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
 {
     enum { N = 100 };
-    redisContext *other = client_open(the_daemon.port);
     struct text text = {0};
     struct lines lines = {0};
     struct wire greedy;
     size_t length = 0;
     wire_open(&greedy, the_daemon.port);
     for (int i = 0; i < N; i++)
-        add(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n", 14);
+        text_print(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n");
     cr_assert(wire_send(&greedy, text.data, text.len));
     for (int i = 0; i < 20; i++) /* nothing has been read of the replies: they fill the sockets and wait */
-        expect(other, "+PONG", "PING");
+        expect(client, "+PONG", "PING");
     for (int i = 0; i < N; i++) {
         cr_assert_eq(wire_reply(&greedy, WIRE_PATIENCE_MS, &lines), WIRE_OK, "reply %d", i);
         if (i % 10 == 0)
@@ -282,8 +255,6 @@ DAEMON_TEST(the_daemon, fairness, small_commands_with_large_replies)
     cr_expect_gt(length, 5000);
     lines_deinit(&lines);
     free(text.data);
-    wire_close(&greedy);
-    redisFree(other);
 }
 
 /* A stream of commands that is cut anywhere, far longer than what is read at a time, is answered as one: parts of
@@ -294,7 +265,7 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
     unsigned state = 4711;
     struct text text = {0};
     struct wire wire;
-    char line[1200], item[1024];
+    char item[1024];
     memset(item, 'z', sizeof(item));
     wire_open(&wire, the_daemon.port);
     cr_assert_str_eq(wire_ask(&wire, "BF.RESERVE f 0.0000001 100000"), "+OK");
@@ -303,9 +274,8 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
         int len = snprintf(item, sizeof(item), "%d", i / 2); /* added, then asked for */
         item[len] = 'z';
         len = 16 + (i / 2 * 37) % 500;
-        add(&text, line,
-            (size_t)snprintf(line, sizeof(line), "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
-                             i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item));
+        text_print(&text, "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
+                   i % 2 ? "BF.EXISTS" : "BF.ADD", len, len, item);
     }
     for (size_t at = 0; at < text.len;) {
         size_t n = 1 + (size_t)rand_r(&state) % (rand_r(&state) % 3 ? 150000 : 700);
@@ -316,18 +286,16 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
     for (int i = 0; i < N; i++)
         cr_assert_str_eq(wire_text(&wire), ":1", "command %d", i);
     free(text.data);
-    wire_close(&wire);
 }
 
 /* reply-buffer-limit applies to connections that were open before it was set. */
-DAEMON_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
+CLIENT_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
 {
-    redisContext *other = client_open(the_daemon.port);
     struct lines lines = {0};
     struct wire wire;
     wire_open(&wire, the_daemon.port);
     for (int i = 0; i < 3; i++) {
-        expect(other, "+OK", "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit %s",
+        expect(client, "+OK", "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit %s",
                i == 1 ? "16kb" : "256mb");
         cr_assert(wire_send_text(&wire, "COMMAND DOCS\r\n"));
         cr_expect_eq(wire_reply(&wire, WIRE_PATIENCE_MS, &lines), i == 1 ? WIRE_CLOSED : WIRE_OK, "%d", i);
@@ -338,34 +306,30 @@ DAEMON_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
         }
     }
     lines_deinit(&lines);
-    wire_close(&wire);
-    redisFree(other);
 }
 
 /* Large deferred replies, behind others and alone, arrive whole; errors of deferred commands are counted with their
  * command. */
-DAEMON_TEST(the_daemon, fairness, deferred_replies)
+CLIENT_TEST(the_daemon, fairness, deferred_replies)
 {
     enum { NAMES = 3000 };
-    redisContext *c = client_open(the_daemon.port);
     for (int i = 0; i < NAMES; i++)
-        redisAppendCommand(c, "BF.RESERVE a-long-enough-name-of-a-filter-%d 0.01 10", i);
+        redisAppendCommand(client, "BF.RESERVE a-long-enough-name-of-a-filter-%d 0.01 10", i);
     for (int i = 0; i < 4; i++)
-        redisAppendCommand(c, i % 2 ? "PING" : "KEYS *");
+        redisAppendCommand(client, i % 2 ? "PING" : "KEYS *");
     for (int i = 0; i < NAMES + 4; i++) {
         redisReply *reply = NULL;
-        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
         if (i >= NAMES && (i - NAMES) % 2 == 0)
             cr_expect_eq(reply->elements, NAMES);
         freeReplyObject(reply);
     }
-    expect(c, "-ERR No such client", "CLIENT KILL 1.2.3.4:5");
-    redisReply *reply = redisCommand(c, "INFO commandstats");
+    expect(client, "-ERR No such client", "CLIENT KILL 1.2.3.4:5");
+    redisReply *reply = redisCommand(client, "INFO commandstats");
     const char *line = strstr(reply->str, "cmdstat_client|kill:");
     cr_assert(line, "%s", reply->str);
     cr_expect(strstr(line, "failed_calls=1"), "%s", line);
     freeReplyObject(reply);
-    redisFree(c);
 }
 
 /* The nice value of the daemon's thread of this name, false if there is none. */
@@ -436,56 +400,50 @@ static void begin_restricted(struct wire *wire, redisContext *admin)
 /* `n` names that the 999th pattern matches, and another one. */
 static void add_names(struct text *text, const char *name, int n, const char *last)
 {
-    char line[64];
-    add(text, line, (size_t)snprintf(line, sizeof(line), "*%d\r\n$%zu\r\n%s\r\n", n + 2, strlen(name), name));
+    text_print(text, "*%d\r\n$%zu\r\n%s\r\n", n + 2, strlen(name), name);
     for (int i = 0; i < n; i++)
-        add(text, "$13\r\npattern-999:f\r\n", 20);
-    add(text, line, (size_t)snprintf(line, sizeof(line), "$%zu\r\n%s\r\n", strlen(last), last));
+        text_print(text, "$13\r\npattern-999:f\r\n");
+    text_print(text, "$%zu\r\n%s\r\n", strlen(last), last);
 }
 
 /* Names are compared with rights in turns, in which others are served; nothing is done before all of them have been. */
-DAEMON_TEST(the_daemon, fairness, rights_to_many_names_are_checked_first)
+CLIENT_TEST(the_daemon, fairness, rights_to_many_names_are_checked_first)
 {
-    redisContext *other = client_open(the_daemon.port);
     struct wire wire;
     struct text text = {0};
-    begin_restricted(&wire, other);
-    expect(other, ":1", "BF.ADD pattern-999:f x");
+    begin_restricted(&wire, client);
+    expect(client, ":1", "BF.ADD pattern-999:f x");
     add_names(&text, "DEL", MANY_NAMES, "forbidden");
     add_names(&text, "EXISTS", MANY_NAMES, "last-f");
     char expected[32];
     snprintf(expected, sizeof(expected), ":%d", MANY_NAMES);
     cr_assert(wire_send(&wire, text.data, text.len));
     while (poll(&(struct pollfd){.fd = wire.fd, .events = POLLIN}, 1, 0) == 0)
-        expect(other, "+PONG", "PING");
+        expect(client, "+PONG", "PING");
     cr_expect_str_eq(wire_text(&wire),
                      "-NOPERM this user has no permissions to access one of the keys used as arguments");
     cr_expect_str_eq(wire_text(&wire), expected);
     free(text.data);
-    wire_close(&wire);
-    redisFree(other);
 }
 
 /* Rights that change in the middle hold for all names. */
-DAEMON_TEST(the_daemon, fairness, rights_that_change_while_they_are_checked)
+CLIENT_TEST(the_daemon, fairness, rights_that_change_while_they_are_checked)
 {
-    redisContext *other = client_open(the_daemon.port);
     struct wire wire;
     struct text text = {0};
-    expect(other, ":1", "BF.ADD pattern-999:f x");
+    expect(client, ":1", "BF.ADD pattern-999:f x");
     add_names(&text, "DEL", MANY_NAMES, "last-f");
     for (int i = 0; i < 8; i++) {
-        begin_restricted(&wire, other);
+        begin_restricted(&wire, client);
         cr_assert(wire_send(&wire, text.data, text.len));
         usleep(10000 * (unsigned)i);
-        expect(other, "+OK", "ACL SETUSER narrow resetkeys ~last-*");
+        expect(client, "+OK", "ACL SETUSER narrow resetkeys ~last-*");
         const char *reply = wire_text(&wire);
-        long long there = client_number(other, "EXISTS pattern-999:f");
+        long long there = client_number(client, "EXISTS pattern-999:f");
         cr_assert(there ? strncmp(reply, "-NOPERM", 7) == 0 : reply[0] == ':', "%s, %lld", reply, there);
         if (!there)
-            expect(other, ":1", "BF.ADD pattern-999:f x");
+            expect(client, ":1", "BF.ADD pattern-999:f x");
         wire_close(&wire);
     }
     free(text.data);
-    redisFree(other);
 }

@@ -35,7 +35,6 @@ DAEMON_TEST(the_daemon, find, is_a_map_in_resp3)
     expect_ask(&wire, "BF.ADD a x", "#t");
     expect_ask(&wire, "BF.FIND a b ITEMS x y",
                "{\"asked\"::1,\"found\":[[\"a\"],[]],\"unknown\":{\"b\":\"not found\"}}");
-    wire_close(&wire);
 }
 
 /* Words that would be options are named by patterns; a backslash takes away the meaning of a special character. */

@@ -6,62 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon_pair.h"
-#include "program.h"
+#include "move_runs.h"
+#include "tmpdir.h"
 #include "wait.h"
-
-static char output[16384]; /* of the last run */
 
 DAEMON_PAIR(follow);
 
-static int move(const char *options)
-{
-    return program_run(output, sizeof(output),
-                       "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1", BLOOMERY_TOOL_PATH,
-                       source.port, target.port, options);
-}
-
-static void expect_move(int status, const char *text, const char *options)
-{
-    int got = move(options);
-    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
-    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
-}
-
-/* Starts it beside the test, from one daemon to the other; `option` may be NULL. */
-static const char *beside_output = "/dev/null";
-
-static pid_t move_beside_urls(const char *from_url, const char *to_url, const char *how, const char *option)
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)!freopen(beside_output, "a", stdout);
-        (void)!freopen(beside_output, "a", stderr);
-        execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, how, option, (char *)NULL);
-        _exit(99);
-    }
-    cr_assert_gt(pid, 0);
-    return pid;
-}
-
-static pid_t move_beside(int from_port, int to_port, const char *how, const char *option)
-{
-    char from_url[64], to_url[64];
-    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", from_port);
-    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", to_port);
-    return move_beside_urls(from_url, to_url, how, option);
-}
-
 static void expect_end(pid_t pid, int signal_number, int expected)
 {
-    int status;
     if (signal_number)
         kill(pid, signal_number);
-    cr_assert_eq(waitpid(pid, &status, 0), pid);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == expected, "%d", status);
+    cr_assert_eq(wait_for(pid), expected);
 }
 
 /* ---- clients that continue ---- */
@@ -418,12 +375,7 @@ PAIR_TEST(follow, what_changes_is_repeated_until_a_signal)
 
 static bool has_said(const char *path, const char *text)
 {
-    FILE *file = fopen(path, "r");
-    size_t len = file ? fread(output, 1, sizeof(output) - 1, file) : 0;
-    output[len] = '\0';
-    if (file)
-        fclose(file);
-    return strstr(output, text) != NULL;
+    return file_exists(path) && strstr(file_text(path), text);
 }
 
 PAIR_TEST(follow, a_target_that_does_not_catch_up_is_told)

@@ -120,10 +120,10 @@ DAEMON_TEST(the_daemon, hostile, http_requests_cost_one_line)
     cr_expect_null(strstr(first + 1, "sent an HTTP request"), "%s", first);
 }
 
-DAEMON_TEST(the_daemon, hostile, no_argument_forges_a_reply)
+CLIENT_TEST(the_daemon, hostile, no_argument_forges_a_reply)
 {
-    redisContext *c = client_open(the_daemon.port);
-    redisReply *names = redisCommand(c, "COMMAND LIST"), *subs = redisCommand(c, "COMMAND LIST FILTERBY PATTERN *|*");
+    redisReply *names = redisCommand(client, "COMMAND LIST"),
+               *subs = redisCommand(client, "COMMAND LIST FILTERBY PATTERN *|*");
     cr_assert(names && subs && names->elements > 50 && subs->elements > 30);
     for (int protocol = 2; protocol <= 3; protocol++) {
         play(names, protocol);
@@ -131,7 +131,6 @@ DAEMON_TEST(the_daemon, hostile, no_argument_forges_a_reply)
     }
     freeReplyObject(names);
     freeReplyObject(subs);
-    redisFree(c);
 }
 
 /* Names of commands that do not exist, and of subcommands, are repeated without what could break the line. */
@@ -158,5 +157,4 @@ DAEMON_TEST(the_daemon, hostile, unknown_names_are_repeated_without_control_char
         cr_assert(wire_send_command(&wire, cases[i].words, cases[i].n));
         cr_expect_str_eq(wire_text(&wire), cases[i].reply);
     }
-    wire_close(&wire);
 }

@@ -29,8 +29,7 @@ static void start(void)
     tmpdir_create(dir);
     snprintf(in, sizeof(in), "%s/in", dir);
     cr_assert_eq(mkdir(in, 0700), 0);
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
 }
 
 static void discard(void)
@@ -240,8 +239,7 @@ DAEMON_TEST(the_daemon, import, without_the_setting_it_is_refused)
     cr_assert(strstr(client_ask(client, "CONFIG SET import-dir /"), "-ERR CONFIG SET failed"));
     daemon_stop(&the_daemon);
     redisFree(client);
-    daemon_start(&the_daemon, none);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, none);
     cr_assert(strstr(client_ask(client, "BF.IMPORT x f"), "-ERR BF.IMPORT needs the setting import-dir"));
     expect(client, "+OK", "MULTI");
     cr_assert_eq(client_ask(client, "BF.IMPORT x f")[0], '-', "it runs in the background: not in a transaction");

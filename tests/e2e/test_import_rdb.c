@@ -126,11 +126,9 @@ DAEMON_TEST(the_daemon, import_rdb, an_older_redis_is_read)
     static const char *const older[] = {"full_nonscaling", "n1000_p0.01", "scaled_6_layers"};
     RUN(0, "RDB 10 of version 7.0.15: imported 3 filters", "--rdb '" GOLDEN "/v2.8.20/mixed.rdb' '%s'",
         the_daemon.data);
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     for (size_t f = 0; f < sizeof(older) / sizeof(*older); f++)
         expect_as_recorded(client, "v2.8.20/", older[f]);
-    redisFree(client);
 }
 
 /* ---- what is told, and refused ---- */
@@ -158,15 +156,13 @@ Test(import_rdb, filters_go_into_the_databases_that_they_were_in)
     RUN(0, "imported 1 filter", "--rdb " QUOTED_MIXED " --db 1 --into 3 '%s'", the_daemon.data);
     RUN(2, "--into '1024': must be a number from 0 to 1023", "--rdb " QUOTED_MIXED " --into 1024 '%s'",
         the_daemon.data);
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, ":13", "DBSIZE");
     for (int db = 1; db <= 3; db += 2) {
         expect(client, "+OK", "SELECT %d", db);
         expect(client, "[\"other-db:filter\"]", "KEYS *");
         expect(client, ":1", "BF.CARD other-db:filter");
     }
-    redisFree(client);
 }
 
 Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)
@@ -259,10 +255,8 @@ Test(import_rdb, cuckoo_filters_that_cannot_be_are_told_with_the_reason)
     cr_assert(strstr(output, "0\tnew\tskipped: a cuckoo filter in the unknown encoding 5\n"), "%s", output);
     cr_assert(strstr(output, "0\tbad\tskipped: number of buckets: 3 is not possible\n"), "%s", output);
     cr_assert(strstr(output, "imported 1 filter with 3 items, 8 bytes; 3 skipped"), "%s", output);
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "\"bktsize:2 buckets:2 items:3 deletes:0 filters:1 max_iterations:20 expansion:1\"", "CF.DEBUG all");
-    redisFree(client);
 }
 
 Test(import_rdb, arguments_that_do_not_fit_are_refused)

@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wait.h"
 #include "wire.h"
 
@@ -178,8 +179,7 @@ DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
     static struct info info;
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     work(client);
     info_get(&info, client, "INFO everything");
     cr_assert_eq(info.nsections, sizeof(sections) / sizeof(sections[0]));
@@ -202,7 +202,6 @@ DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
         for (size_t j = 0; j < i; j++)
             cr_expect_str_neq(name, info.name[j]);
     }
-    redisFree(client);
 }
 
 static long long number(const struct info *info, const char *name)
@@ -230,8 +229,7 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     static struct info info;
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     work(client);
     wait_until(client_info(client, "clients", "connected_clients") == 1); /* the start had looked with another one */
     info_get(&info, client, "INFO everything");
@@ -265,7 +263,6 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     cr_expect_eq(number(&info, "unknown_commands"), 1);
     cr_expect_eq(strlen(info_value(&info, "redis_build_id")), 40, "the linker's");
     cr_expect_geq(number(&info, "total_reads_processed"), 44);
-    redisFree(client);
 }
 
 /* Sections by name, several at a time, in any case; what there is none of is empty. */
@@ -274,8 +271,7 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
     static struct info info;
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     info_get(&info, client, "INFO");
     cr_expect_eq(info.nsections, 12);
     cr_expect_null(info_value(&info, "cmdstat_info"));
@@ -292,7 +288,6 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
     cr_expect_eq(info.nsections, 13);
     expect(client, "\"\"", "INFO nosuch");
     expect(client, "\"# Keyspace\\x0d\\x0a\"", "INFO keyspace");
-    redisFree(client);
 }
 
 /* ---- under load ---- */
@@ -337,8 +332,7 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
     redisContext *client, *other;
     char text[64];
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     other = client_open(the_daemon.port);
     for (int round = 0; round < 2; round++) {
         expect(client, "+OK", "CONFIG RESETSTAT");
@@ -374,8 +368,6 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
     cr_expect_eq(number(&info, "keyspace_hits"), LOADERS * PAIRS);
     snprintf(text, sizeof(text), "[\"bf.exists\",[\"calls\",:%d,", LOADERS * PAIRS);
     cr_expect_eq(strncmp(client_ask(client, "LATENCY HISTOGRAM bf.exists"), text, strlen(text)), 0);
-    redisFree(client);
-    redisFree(other);
 }
 
 /* ---- against Redis ---- */
@@ -389,30 +381,18 @@ static bool left_out(const char *document, const char *name)
     return strstr(document, row) != NULL;
 }
 
-static char *read_text(const char *path)
-{
-    static char text[64 * 1024];
-    FILE *file = fopen(path, "r");
-
-    cr_assert_not_null(file, "%s", path);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
-
 /* Every field of redis-server 8.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and
  * what is listed there is missing. */
 DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
 {
     static struct info info;
     char line[128], section[64] = "";
-    const char *document = strstr(read_text(BLOOMERY_DOCS_DIR "/INFO.md"), "## Fields of Redis 8.0 that are left out");
+    const char *document = strstr(file_text(BLOOMERY_DOCS_DIR "/INFO.md"), "## Fields of Redis 8.0 that are left out");
     redisContext *client;
     size_t missing = 0;
 
     cr_assert_not_null(document);
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     work(client);
     info_get(&info, client, "INFO everything");
     FILE *list = fopen(BLOOMERY_GOLDEN_DIR "/info/redis-8.0.fields", "r");
@@ -441,7 +421,6 @@ DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
     fclose(list);
     cr_assert_gt(fields, 150);
     cr_assert_eq(missing, 0);
-    redisFree(client);
 }
 
 static double info_double(redisContext *client, const char *field)
@@ -456,8 +435,7 @@ static double info_double(redisContext *client, const char *field)
 /* What the event loops do is counted: iterations, their time, and of it that of commands. */
 DAEMON_TEST(the_daemon, info, event_loops_are_counted)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     double cycles = info_double(client, "eventloop_cycles"), worked = info_double(client, "eventloop_duration_sum");
     double commands = info_double(client, "eventloop_duration_cmd_sum");
     for (int i = 0; i < 1000; i++)
@@ -494,5 +472,4 @@ DAEMON_TEST(the_daemon, info, event_loops_are_counted)
         rested = info_double(client, "eventloop_duration_sum") - worked < 100000;
     }
     cr_expect(rested, "waiting for input counts as work");
-    redisFree(client);
 }

@@ -21,14 +21,11 @@ static void begin(void)
 {
     static const char *const args[] = {"--appendonly", "yes", NULL};
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
 }
 
 static void discard(void)
 {
-    redisFree(client);
-    redisFree(in_engine);
     daemon_discard(&the_daemon);
     daemon_discard(&engine);
 }
@@ -41,18 +38,24 @@ static void finish(void)
     daemon_deinit(&engine);
 }
 
-#define KEYED_TEST(name)           \
-    static void name##_body(void); \
-    Test(keyed, name)              \
-    {                              \
-        name##_body();             \
-        finish();                  \
-    }                              \
-    static void name##_body(void)
+#define KEYED_TEST(name) ENDED_TEST(keyed, name, finish())
 
 static void key_file(char path[512])
 {
     snprintf(path, 512, "%s/KEYS", the_daemon.data);
+}
+
+/* Moves the key file to `away` while the daemon is down. */
+static void restart_without_keys(char away[600])
+{
+    char path[512];
+
+    daemon_kill(&the_daemon);
+    key_file(path);
+    snprintf(away, 600, "%s/away", the_daemon.dir);
+    cr_assert_eq(rename(path, away), 0);
+    redisFree(client);
+    client = client_restart(&the_daemon);
 }
 
 /* redis-server with the module and the daemon's keys. */
@@ -63,8 +66,7 @@ static void start_engine(void)
     static const char *const args[] = {"--loadmodule", MODULE_PATH, NULL};
 
     engine.engine = true;
-    daemon_start(&engine, args);
-    in_engine = client_open(engine.port);
+    in_engine = client_start(&engine, args);
     key_file(path);
     expect(in_engine, "+OK", "CONFIG SET bloomery.bf-key-file %s", path);
 }
@@ -322,7 +324,7 @@ KEYED_TEST(the_key_is_in_no_core_dump_and_no_other_file)
 /* Without its key a filter is saved, copied, moved, and never asked. */
 KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
 {
-    char path[512], away[600], error[160], id[17], warning[100];
+    char away[600], error[160], id[17], warning[100];
 
     expect(client, "+OK", "BF.RESERVE a 1e-9 100 KEYED");
     expect(client, "+OK", "BF.RESERVE w 1e-9 100 WINDOW 1000 KEYED");
@@ -336,13 +338,7 @@ KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
              "CONFIG SET bf-key-file again or SIGHUP",
              id);
 
-    daemon_kill(&the_daemon);
-    key_file(path);
-    snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
-    cr_assert_eq(rename(path, away), 0);
-    redisFree(client);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    restart_without_keys(away);
     static const char *const names[] = {"a", "w", "r"};
     for (size_t i = 0; i < 3; i++) {
         expect(client, error, "BF.EXISTS %s item:0", names[i]);
@@ -395,7 +391,7 @@ static void cuckoo_key(const char *name, char id[17])
 
 KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
 {
-    char path[512], away[600], error[160], id[17] = "", other[17] = "", output[4096];
+    char away[600], error[160], id[17] = "", other[17] = "", output[4096];
     static const char *const commands[] = {"EXISTS a x", "MEXISTS a x y", "COUNT a x",          "ADD a x",
                                            "ADDNX a x",  "DEL a x",       "INSERT a ITEMS x y", "INSERTNX copy ITEMS x",
                                            "EXISTS r x", "ADD chunks x"};
@@ -416,13 +412,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     each_item("CF.ADD", ":1", "a", 0, 500); /* it grows */
     each_item("CF.DEL", ":1", "a", 0, 100);
 
-    daemon_kill(&the_daemon);
-    key_file(path);
-    snprintf(away, sizeof(away), "%s/away", the_daemon.dir);
-    cr_assert_eq(rename(path, away), 0);
-    redisFree(client);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    restart_without_keys(away);
     expect(client, ":1", "COPY a copy");
     redisReply *dump = redisCommand(client, "DUMP a");
     cr_assert(dump && dump->type == REDIS_REPLY_STRING);
@@ -520,8 +510,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     snprintf(file, sizeof(file), "out/na-0-big-Filter.db.keyed-%s", id);
     expect_no_plain_use(file, id);
     TOOL(0, "imported", "bloomery import data imported %s", the_daemon.dir, file);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     cr_assert(strstr(client_ask(client, "BF.EXISTS imported 17"), id));
     snprintf(url, sizeof(url), "redis://127.0.0.1:%d", the_daemon.port);
     TOOL(0, "about", "bloomery load %s again %s", the_daemon.dir, url, file);

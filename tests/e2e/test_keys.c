@@ -49,9 +49,8 @@ static int scan_all(redisContext *c, const char *options, int *seen, int n)
 #define NAMES 3000
 
 /* Every name exactly once, whatever COUNT is; MATCH and TYPE choose. */
-DAEMON_TEST(the_daemon, keys, scan)
+CLIENT_TEST(the_daemon, keys, scan)
 {
-    redisContext *c = client_open(the_daemon.port);
     static int seen[NAMES];
     static const char *const all[] = {"",
                                       "COUNT 1",
@@ -62,9 +61,9 @@ DAEMON_TEST(the_daemon, keys, scan)
                                       "MATCH a:* COUNT 100",
                                       "TYPE MBbloom--",
                                       "type mbbloom-- count 500"};
-    make(c, "a", NAMES);
+    make(client, "a", NAMES);
     for (size_t o = 0; o < sizeof(all) / sizeof(all[0]); o++) {
-        int calls = scan_all(c, all[o], seen, NAMES);
+        int calls = scan_all(client, all[o], seen, NAMES);
         for (int i = 0; i < NAMES; i++)
             cr_assert_eq(seen[i], 1, "%s: a:%d was returned %d times", all[o], i, seen[i]);
         if (o == 1)
@@ -72,69 +71,64 @@ DAEMON_TEST(the_daemon, keys, scan)
         if (o == 3)
             cr_expect_lt(calls, 50, "%d", calls);
     }
-    scan_all(c, "MATCH a:1?5 COUNT 500", seen, NAMES);
+    scan_all(client, "MATCH a:1?5 COUNT 500", seen, NAMES);
     for (int i = 0; i < NAMES; i++)
         cr_assert_eq(seen[i], i / 100 == 1 && i % 10 == 5, "a:%d", i);
-    cr_expect_eq(scan_all(c, "MATCH a:29*", seen, NAMES), 1, "a beginning that few names have");
+    cr_expect_eq(scan_all(client, "MATCH a:29*", seen, NAMES), 1, "a beginning that few names have");
     for (int i = 0; i < NAMES; i++)
         cr_assert_eq(seen[i], i == 29 || i / 10 == 29 || i / 100 == 29, "a:%d", i);
-    cr_expect_eq(scan_all(c, "MATCH a:29", seen, NAMES), 1);
+    cr_expect_eq(scan_all(client, "MATCH a:29", seen, NAMES), 1);
     for (int i = 0; i < NAMES; i++)
         cr_assert_eq(seen[i], i == 29, "a:%d", i);
-    scan_all(c, "TYPE string COUNT 500", seen, NAMES);
+    scan_all(client, "TYPE string COUNT 500", seen, NAMES);
     for (int i = 0; i < NAMES; i++)
         cr_assert_eq(seen[i], 0);
-    redisFree(c);
 }
 
 /* One call checks 4096 names, or few more, whatever COUNT says: 64 times 64, and each time at the rest of a shard or a
  * run of slots. */
-DAEMON_TEST(the_daemon, keys, a_scan_with_a_huge_count_is_more_than_one_call)
+CLIENT_TEST(the_daemon, keys, a_scan_with_a_huge_count_is_more_than_one_call)
 {
     enum { MANY = 10000 };
     static int seen[MANY];
-    redisContext *c = client_open(the_daemon.port);
-    make(c, "a", MANY);
-    redisReply *reply = redisCommand(c, "SCAN 0 COUNT 1000000000");
+    make(client, "a", MANY);
+    redisReply *reply = redisCommand(client, "SCAN 0 COUNT 1000000000");
     cr_assert(reply && reply->type == REDIS_REPLY_ARRAY);
     cr_assert_leq(reply->element[1]->elements, 4096 + 64 * 8);
     cr_assert_str_neq(reply->element[0]->str, "0");
     freeReplyObject(reply);
-    cr_assert_geq(scan_all(c, "COUNT 1000000000", seen, MANY), 3);
+    cr_assert_geq(scan_all(client, "COUNT 1000000000", seen, MANY), 3);
     for (int i = 0; i < MANY; i++)
         cr_assert_eq(seen[i], 1, "a:%d was returned %d times", i, seen[i]);
-    redisFree(c);
 }
 
-DAEMON_TEST(the_daemon, keys, keys_and_random)
+CLIENT_TEST(the_daemon, keys, keys_and_random)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "nil", "RANDOMKEY");
-    expect(c, "[]", "KEYS *");
-    make(c, "n", 5000);
-    make(c, "other", 2);
-    redisReply *reply = redisCommand(c, "KEYS n:*");
+    expect(client, "nil", "RANDOMKEY");
+    expect(client, "[]", "KEYS *");
+    make(client, "n", 5000);
+    make(client, "other", 2);
+    redisReply *reply = redisCommand(client, "KEYS n:*");
     cr_assert(reply && reply->type == REDIS_REPLY_ARRAY);
     cr_expect_eq(reply->elements, 5000);
     freeReplyObject(reply);
-    const char *pair = client_ask(c, "KEYS o[s-u]her:?");
+    const char *pair = client_ask(client, "KEYS o[s-u]her:?");
     cr_expect(strcmp(pair, "[\"other:0\",\"other:1\"]") == 0 || strcmp(pair, "[\"other:1\",\"other:0\"]") == 0, "%s",
               pair);
     int zeros = 0;
     for (int i = 0; i < 500; i++) {
         char name[64];
-        snprintf(name, sizeof(name), "%s", client_ask(c, "RANDOMKEY"));
+        snprintf(name, sizeof(name), "%s", client_ask(client, "RANDOMKEY"));
         zeros += strcmp(name, "\"n:0\"") == 0;
         cr_assert(strncmp(name, "\"n:", 3) == 0 || strncmp(name, "\"other:", 7) == 0, "%s", name);
     }
     cr_expect_lt(zeros, 20, "always the same");
-    expect(c, "+OK", "FLUSHALL");
-    expect(c, ":0", "DBSIZE");
-    make(c, "only", 1);
-    expect(c, "\"only:0\"", "RANDOMKEY");
-    expect(c, "+OK", "FLUSHDB ASYNC");
-    expect(c, "nil", "RANDOMKEY");
-    redisFree(c);
+    expect(client, "+OK", "FLUSHALL");
+    expect(client, ":0", "DBSIZE");
+    make(client, "only", 1);
+    expect(client, "\"only:0\"", "RANDOMKEY");
+    expect(client, "+OK", "FLUSHDB ASYNC");
+    expect(client, "nil", "RANDOMKEY");
 }
 
 struct row {
@@ -202,7 +196,6 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
             cr_expect_str_eq(reply, rows[i].reply, "RESP%d: %s: %s", resp, rows[i].command, reply);
         }
     }
-    wire_close(&wire);
 }
 
 #define LONG_NAMES 60
@@ -254,5 +247,4 @@ DAEMON_TEST(the_daemon, keys, hostile_patterns)
     cr_expect_str_eq(reply->str, "ERR the pattern has 257 bytes; at most 256 are allowed");
     freeReplyObject(reply);
     free(name);
-    redisFree(c);
 }

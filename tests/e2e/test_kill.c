@@ -294,8 +294,7 @@ static void kill_starts(unsigned count, uint64_t round)
             daemon_launch(&daemon_under_test);
             power_await(&power);
         } else {
-            daemon_restart(&daemon_under_test);
-            client = client_open(daemon_under_test.port);
+            client = client_restart(&daemon_under_test);
             expect(client, "+Background saving started", "BGSAVE");
         }
         usleep(pause);
@@ -313,7 +312,7 @@ static void kill_starts(unsigned count, uint64_t round)
 }
 
 /* With a log of several segments, some of which were numbered anew after a torn end. */
-Test(kill, starts_that_are_killed_one_after_the_other_change_nothing)
+DAEMON_TEST(daemon_under_test, kill, starts_that_are_killed_one_after_the_other_change_nothing)
 {
     const struct game game = {"always", 4, 30, 150, .traffic = {5, 0, 4, 0, true, KEEPER_NONE, 0}};
     uint64_t rounds;
@@ -332,5 +331,4 @@ Test(kill, starts_that_are_killed_one_after_the_other_change_nothing)
         traffic_adopt(traffic, daemon_under_test.port, killed_ns, what);
     }
     free(traffic);
-    daemon_deinit(&daemon_under_test);
 }

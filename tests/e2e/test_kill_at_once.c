@@ -134,7 +134,6 @@ Test(kill_at_once, many_large_control_records_survive)
         memset(name, 'a' + i, NAME);
         expect(client, ":1", "BF.EXISTS %s %d", name, i);
     }
-    redisFree(client);
 }
 
 /* The clients continue sending while it is killed: all that was answered is there, and BF.CARD counts it exactly. */
@@ -173,12 +172,10 @@ Test(kill_at_once, starts_that_are_killed_lose_and_repeat_nothing)
         usleep((useconds_t)(i * 2500 * (DAEMON_SANITIZED ? 10 : 1)));
         daemon_kill(&the_daemon);
     }
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, ":100", "BF.CARD f");
     for (int i = 0; i < 100; i++)
         expect(client, ":1", "BF.EXISTS f item:%d", i);
-    redisFree(client);
 }
 
 /* What the end has written is not pending any more. */

@@ -75,7 +75,6 @@ DAEMON_TEST(the_daemon, listen, another_port_is_open_before_the_old_one_closes)
     daemon_wait_output(&the_daemon, text);
     expect(client, "+OK", "CONFIG SET port %d", first);
     cr_assert(is_open("127.0.0.1", first));
-    redisFree(client);
 }
 
 /* Those that have connected before the port closes are clients, though nobody has accepted them yet. */
@@ -93,7 +92,6 @@ DAEMON_TEST(the_daemon, listen, a_port_that_closes_loses_no_connection)
             redisFree(others[i]);
         }
     }
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, listen, an_address_that_cannot_be_had_changes_nothing)
@@ -117,7 +115,6 @@ DAEMON_TEST(the_daemon, listen, an_address_that_cannot_be_had_changes_nothing)
     cr_assert(is_open("127.0.0.1", the_daemon.port));
     cr_assert_not(is_open("127.0.0.2", the_daemon.port));
     close(fd);
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, listen, all_addresses_take_over_from_one_and_give_back)
@@ -131,7 +128,6 @@ DAEMON_TEST(the_daemon, listen, all_addresses_take_over_from_one_and_give_back)
     cr_assert_not(is_open("127.0.0.1", the_daemon.port));
     expect(client, "+OK", "CONFIG SET bind %s", "127.0.0.1 127.0.0.2");
     cr_assert(is_open("127.0.0.1", the_daemon.port) && is_open("127.0.0.2", the_daemon.port));
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, listen, port_0_leaves_the_unix_socket)
@@ -147,8 +143,6 @@ DAEMON_TEST(the_daemon, listen, port_0_leaves_the_unix_socket)
     cr_assert_eq(client_info(local, "server", "tcp_port"), 0);
     expect(local, "+OK", "CONFIG SET port %d", the_daemon.port);
     cr_assert(is_open("127.0.0.1", the_daemon.port));
-    redisFree(local);
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, listen, a_tls_port_comes_moves_and_goes)
@@ -168,27 +162,21 @@ DAEMON_TEST(the_daemon, listen, a_tls_port_comes_moves_and_goes)
     cr_assert(serves_tls(the_daemon.port) && is_open("127.0.0.1", tls_port));
     expect(client, "+OK", "CONFIG SET port %d tls-port 0", the_daemon.port);
     cr_assert(!is_open("127.0.0.1", tls_port) && is_open("127.0.0.1", the_daemon.port));
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, listen, rewrite_keeps_the_port)
 {
     daemon_prepare(&the_daemon);
     snprintf(the_daemon.file, sizeof(the_daemon.file), "%s/bloomery.conf", the_daemon.dir);
-    FILE *file = fopen(the_daemon.file, "w");
-    cr_assert_not_null(file);
-    fclose(file);
+    file_write_text(the_daemon.file, "");
     START("--timeout", "0");
     int port = port_claim();
-    char line[40], text[1000];
+    char line[40];
     redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET port %d", port);
     expect(client, "+OK", "CONFIG REWRITE");
     redisFree(client);
-    file = fopen(the_daemon.file, "r");
-    cr_assert_not_null(file);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
+    const char *text = file_text(the_daemon.file);
     snprintf(line, sizeof(line), "port %d\n", port);
     cr_assert_not_null(strstr(text, line), "%s", text);
 }

@@ -18,26 +18,17 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-static struct daemon daemon_under_test;
+DISK_SUITE(daemon_under_test, log_daemon);
 #define PORT (daemon_under_test.port)
 
 static const char *const always[] = {"--appendfsync", "always", NULL};
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-    disk_detach();
-}
-
-TestSuite(log_daemon, .fini = stop, .timeout = 1000);
 
 /* ---- what is logged ---- */
 
 /* Everything that can happen to a filter, then kill -9. */
 DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, "+OK", "BF.RESERVE made 0.001 10 EXPANSION 4");
     for (int i = 0; i < 200; i++)
         client_ask(client, "BF.ADD made item:%d", i);
@@ -84,14 +75,12 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
     expect(client, ":1", "BF.ADD after x");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[\"after\"]", "KEYS *");
-    redisFree(client);
 }
 
 /* Ids are not used twice, or adds to a filter that was deleted would come back in another one. */
 DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_in_the_next)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 100; i++)
         client_ask(client, "BF.ADD f old:%d", i);
     expect(client, ":1", "DEL f");
@@ -102,7 +91,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_i
     for (int i = 0; i < 100; i++)
         client_ask(client, "BF.EXISTS f old:%d", i);
     expect(client, ":0", "BF.EXISTS f old:7");
-    redisFree(client);
 }
 
 /* The log is cut by a save, and a save begins when it is large. */
@@ -148,7 +136,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_s
     }
     expect(client, "+OK", "CONFIG SET auto-aof-rewrite-percentage 1");
     daemon_wait_output(&daemon_under_test, "the log has grown enough");
-    redisFree(client);
 }
 
 /* ---- waiting for the disk ---- */
@@ -268,8 +255,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
     redisContext *waiting[WAITING];
     redisReply *reply = NULL;
     disk_attach();
-    daemon_start(&daemon_under_test, NULL);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f before");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     atomic_store(&disk->hold_syncs, 1);
@@ -282,9 +268,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
         for (int done = 0; !done;)
             cr_assert_eq(redisBufferWrite(waiting[i], &done), REDIS_OK);
     }
-    double until = seconds_now() + 60;
-    while (info_number(PORT, "clients", "blocked_clients") != WAITING)
-        cr_assert_lt(seconds_now(), until);
+    wait_until(info_number(PORT, "clients", "blocked_clients") == WAITING);
     expect(client, "[\"f\"]", "KEYS *");
     expect(client, "[:0,:0]", "WAITAOF 1 0 1");
     disk_mend();
@@ -296,15 +280,13 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
     }
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
-    redisFree(client);
 }
 
 /* Without a save rule the log is all there is: what it lacks is in the file of pending records. */
 DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_that_fails_lacks)
 {
     disk_attach();
-    daemon_start(&daemon_under_test, NULL);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f before");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     atomic_store(&disk->write_error, ENOSPC);
@@ -316,10 +298,8 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_tha
     cr_assert(strstr(daemon_output(&daemon_under_test), "the file of pending records has the missing changes"), "%s",
               daemon_output(&daemon_under_test));
     disk_mend();
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
-    redisFree(client);
 }
 
 /* Changes of filters come faster than the disk takes them: clients wait, memory does not grow. */
@@ -327,8 +307,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
 {
     enum { NAME = 60000, BATCH = 200 };
     disk_attach();
-    daemon_start(&daemon_under_test, NULL);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, NULL);
     char *names[2];
     for (int i = 0; i < 2; i++) {
         names[i] = malloc(NAME + 1);
@@ -338,9 +317,9 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
     expect(client, "+OK", "BF.RESERVE f 0.01 10");
     expect(client, "+OK", "RENAME f %s", names[0]);
     atomic_store(&disk->delay_ms, 500);
-    double until = seconds_now() + 120;
+    double until = wait_clock() + 120;
     while (info_number(PORT, "persistence", "aof_delayed_fsync") == 0) {
-        cr_assert_lt(seconds_now(), until, "nobody has waited");
+        cr_assert_lt(wait_clock(), until, "nobody has waited");
         for (int i = 0; i < BATCH; i++)
             cr_assert_eq(redisAppendCommand(client, "RENAME %s %s", names[i % 2], names[1 - i % 2]), REDIS_OK);
         client_skip(client, BATCH);
@@ -415,9 +394,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
     send_madd(client, 0, ITEMS);
     client_skip(client, 2);
     cr_assert_eq(client_number(client, "BF.CARD f"), BEFORE + 1 + ITEMS);
-    redisFree(third);
-    redisFree(other);
-    redisFree(client);
 }
 #endif
 
@@ -425,8 +401,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
 DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_writes)
 {
     const char *const args[] = {"--appendonly", "no", "--save", "3600 1000000", NULL};
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     expect(client, ":1", "BF.ADD f x");
     daemon_block_saves(&daemon_under_test);
     cr_assert(strncmp(client_ask(client, "SAVE"), "-ERR", 4) == 0);
@@ -438,7 +413,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
     daemon_unblock_saves(&daemon_under_test);
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD f z");
-    redisFree(client);
 }
 
 /* ---- what a start finds ---- */
@@ -448,8 +422,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
 /* A data directory with a log of 50 frames, killed. */
 static void make_log(void)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 50; i++)
         expect(client, ":1", "BF.ADD f item:%d", i);
     redisFree(client);
@@ -479,17 +452,14 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
                   strstr(output, "--aof-load-damaged"),
               "%s", output);
     /* Whoever accepts the loss loses what cannot be read and nothing else, and need accept it only once. */
-    daemon_start(&daemon_under_test, lossy);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, lossy);
     expect(client, ":49", "BF.CARD f");
     redisFree(client);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
     daemon_kill(&daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
-    daemon_start(&daemon_under_test, always);
-    client = client_open(PORT);
+    client = client_start(&daemon_under_test, always);
     expect(client, ":49", "BF.CARD f");
-    redisFree(client);
 }
 
 DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
@@ -510,7 +480,6 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
     expect(client, ":1", "BF.ADD f more");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":51", "BF.CARD f");
-    redisFree(client);
 }
 
 DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
@@ -569,5 +538,4 @@ DAEMON_TEST(daemon_under_test, log_daemon, clients_are_told_while_it_loads)
     expect(client, ":50", "BF.CARD f");
     const char *info = client_ask(client, "INFO persistence");
     cr_assert(strstr(info, "loading:0") != NULL, "%s", info);
-    redisFree(client);
 }

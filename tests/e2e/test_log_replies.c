@@ -22,15 +22,7 @@
 #define CROWD 1300 /* more than libuv takes from the kernel at a time: then it asks again, in the same iteration */
 #define PIECE 65536
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(log_replies, .fini = discard, .timeout = 1000);
+DISK_SUITE(the_daemon, log_replies);
 
 static int connect_unix(const char *path)
 {
@@ -112,7 +104,7 @@ static void stop_the_daemon(void)
 
 /* A client's command is read, and it takes what had been in its way: the loop, which has more to check than it is told
  * at a time, hears in the same iteration that the client can be written to. The reply is not due yet. */
-Test(log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iteration_of_its_write)
+DAEMON_TEST(the_daemon, log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iteration_of_its_write)
 {
     static struct wire crowd[CROWD];
     struct rlimit limit;
@@ -131,8 +123,7 @@ Test(log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iterat
     const char *const args[] = {
         "--threads", "1", "--appendfsync", "always", "--reply-buffer-high-water", "16mb", "--unixsocket",
         path.text,   NULL};
-    daemon_start(&the_daemon, args);
-    redisContext *other = client_open(the_daemon.port);
+    redisContext *other = client_start(&the_daemon, args);
     expect(other, ":1", "BF.ADD f old");
     for (int i = 0; i < CROWD; i++)
         wire_open(&crowd[i], the_daemon.port);
@@ -169,6 +160,4 @@ Test(log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iterat
     close(slow);
     for (int i = 0; i < CROWD; i++)
         wire_close(&crowd[i]);
-    redisFree(other);
-    daemon_deinit(&the_daemon);
 }

@@ -18,19 +18,11 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-static struct daemon daemon_under_test;
+DISK_SUITE(daemon_under_test, log_starts);
 #define PORT (daemon_under_test.port)
 
 static const char *const always[] = {"--appendfsync", "always", NULL};
 static const char *const accepting[] = {"--appendfsync", "always", "--aof-load-damaged", "yes", NULL};
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-    disk_detach();
-}
-
-TestSuite(log_starts, .fini = stop, .timeout = 1000);
 
 /* ---- counts ---- */
 
@@ -52,8 +44,7 @@ static redisContext *restart_damaged(redisContext *client, const char *name, con
  * be accepted once only. */
 DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twice)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, "+OK", "CONFIG SET save-pack-limit 0");
     expect(client, ":1", "BF.ADD kept x");
     expect(client, ":1", "BF.ADD f 0");
@@ -91,15 +82,13 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
         expect(client, ":3", "BF.CARD kept");
         expect(client, ":42", "BF.CARD f");
     }
-    redisFree(client);
 }
 
 /* A copy is known from the log alone, and its file, if it has one, is the newest there is when the next process starts:
  * what had been added to the copy before that is not in its count. */
 DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_many_starts_follow)
 {
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, ":1", "BF.ADD small 0");
     expect(client, "+OK", "BF.RESERVE large 0.001 100000");
     expect(client, ":1", "BF.ADD large 0");
@@ -113,7 +102,6 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
             cr_assert_eq(client_number(client, "BF.CARD copy"), 21 + again);
         }
     }
-    redisFree(client);
 }
 
 /* ---- losses ---- */
@@ -124,8 +112,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     const char *output;
     char command[4096];
 
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, "+OK", "BF.RESERVE big 0.0000001 2000000");
     expect(client, ":1", "BF.ADD small 1");
     expect(client, "+OK", "SAVE");
@@ -171,8 +158,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with
 {
     const char *const off[] = {"--appendonly", "no", NULL};
     const char *const accepting_off[] = {"--appendonly", "no", "--aof-load-damaged", "yes", NULL};
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, ":1", "BF.ADD f x");
     redisFree(client);
     daemon_kill(&daemon_under_test);
@@ -194,8 +180,7 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
 {
     static const char *const ways[] = {"DEL bad", "RENAME good bad", "COPY good bad REPLACE", "PEXPIRE bad 0",
                                        "FLUSHALL"};
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     for (unsigned i = 0; i < 2 * sizeof(ways) / sizeof(ways[0]); i++) {
         const char *way = ways[i / 2];
         bool packed = i % 2;
@@ -215,7 +200,6 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
             program_run(count, sizeof(count), "ls %s/quarantine/*/*-Filter.db | wc -l", daemon_under_test.data), 0);
         cr_assert_eq(strtoul(count, NULL, 10), i + 1, "%s: %s", way, count);
     }
-    redisFree(client);
 }
 
 /* ---- expiry ---- */
@@ -224,8 +208,7 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
 DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_when_the_clock_is_set_back)
 {
     disk_attach();
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     expect(client, ":1", "BF.ADD saved x");
     expect(client, ":1", "EXPIRE saved 3600");
     expect(client, "+OK", "SAVE");
@@ -236,8 +219,7 @@ DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_w
 
     daemon_block_saves(&daemon_under_test);
     disk->clock_s = 7200;
-    daemon_start(&daemon_under_test, always);
-    client = client_open(PORT);
+    client = client_start(&daemon_under_test, always);
     expect(client, ":0", "EXISTS saved logged");
     expect(client, ":1", "BF.ADD saved y");
     expect(client, ":1", "BF.ADD logged y");
@@ -258,8 +240,7 @@ DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_w
 DAEMON_TEST(daemon_under_test, log_starts, a_long_start_says_how_far_it_is)
 {
     disk_attach();
-    daemon_start(&daemon_under_test, always);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 100; i++)
         expect(client, ":1", "BF.ADD f %d", i);
     redisFree(client);
@@ -278,8 +259,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_long_start_says_how_far_it_is)
 DAEMON_TEST(daemon_under_test, log_starts, the_save_at_the_end_is_reported_once)
 {
     const char *const args[] = {"--save", "3600 1", NULL};
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     expect(client, ":1", "BF.ADD f x");
     redisFree(client);
     daemon_stop(&daemon_under_test);
@@ -296,8 +276,7 @@ static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
 {
     int status;
     disk_attach();
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     expect(client, ":1", "BF.ADD f before");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     disk->delay_ms = 3600 * 1000;
@@ -311,8 +290,7 @@ static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
     daemon_under_test.pid = 0;
     disk->delay_ms = 0;
-    daemon_start(&daemon_under_test, always);
-    client = client_open(PORT);
+    client = client_start(&daemon_under_test, always);
     expect(client, ":1", "BF.EXISTS f before");
     redisFree(client);
 }
@@ -333,8 +311,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_the_wait_for_the
 DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_the_log_is_whole)
 {
     const char *const args[] = {"--save", "3600 1", NULL};
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     expect(client, ":1", "BF.ADD f x");
     daemon_block_saves(&daemon_under_test);
     cr_assert(strncmp(client_ask(client, "SHUTDOWN SAVE"), "-ERR Errors trying to SHUTDOWN: ", 32) == 0);
@@ -345,10 +322,8 @@ DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_
     cr_assert(strstr(daemon_output(&daemon_under_test), "the next start replays it"), "%s",
               daemon_output(&daemon_under_test));
     daemon_unblock_saves(&daemon_under_test);
-    daemon_start(&daemon_under_test, args);
-    client = client_open(PORT);
+    client = client_start(&daemon_under_test, args);
     expect(client, "[:1,:1]", "BF.MEXISTS f x y");
-    redisFree(client);
 }
 
 /* ---- the lock ---- */

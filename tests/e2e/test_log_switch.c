@@ -19,8 +19,7 @@ static const char *const off[] = {"--appendonly", "no", NULL};
 /* Switched off and on again at run time; what the save that follows has is what counts. */
 DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
 {
-    daemon_start(&daemon_under_test, off);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, off);
     expect(client, ":1", "BF.ADD f 1");
     expect(client, "+OK", "CONFIG SET appendonly yes");
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
@@ -40,15 +39,13 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     wait_for_reply(PORT, "+OK", "SAVE");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, ":0", "EXISTS f");
-    redisFree(client);
 }
 
 /* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited.
  */
 DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
 {
-    daemon_start(&daemon_under_test, off);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, off);
     expect(client, ":1", "BF.ADD f 1");
     daemon_block_saves(&daemon_under_test);
     expect(client, "+OK", "CONFIG SET appendonly yes");
@@ -61,7 +58,6 @@ DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
     client = client_after_kill(client, &daemon_under_test, NULL);
     expect(client, "[:1,:1]", "BF.MEXISTS f 1 2");
-    redisFree(client);
 }
 
 static void send_all(redisContext *client)
@@ -112,8 +108,6 @@ DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_l
     send_all(other);
     wait_for_blocked(1);
     daemon_stop(&daemon_under_test);
-    redisFree(other);
-    redisFree(client);
 }
 
 /* Until the log has been written to; the bytes that it has then. */
@@ -128,8 +122,7 @@ static long long wait_for_more_written(long long than)
  * holds, and nobody was told otherwise. */
 DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
 {
-    daemon_start(&daemon_under_test, off);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, off);
     expect(client, ":1", "BF.ADD a x");
     expect(client, "+OK", "SAVE");
     expect(client, "+OK", "RENAME a b");
@@ -142,8 +135,7 @@ DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
     redisFree(client);
     daemon_kill(&daemon_under_test);
     daemon_unblock_saves(&daemon_under_test);
-    daemon_start(&daemon_under_test, NULL);
-    client = client_open(PORT);
+    client = client_start(&daemon_under_test, NULL);
     expect(client, "[\"a\"]", "KEYS *");
     expect(client, "[:1,:0]", "BF.MEXISTS a x y");
     cr_assert(strstr(daemon_output(&daemon_under_test), "1 changes of filters are left out") != NULL);
@@ -157,7 +149,6 @@ DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
         expect(client, "[:1,:0,:1]", "BF.MEXISTS c x y z");
         expect(client, ":2", "BF.CARD c");
     }
-    redisFree(client);
 }
 
 static void change_filters(redisContext *client, unsigned step)
@@ -210,8 +201,7 @@ DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
     const char *const off_always[] = {"--appendonly", "no", "--appendfsync", "always", NULL};
     srand(20);
     for (unsigned step = 0; step < 40; step++) {
-        daemon_start(&daemon_under_test, rand() % 2 ? off_always : always);
-        redisContext *client = client_open(PORT);
+        redisContext *client = client_start(&daemon_under_test, rand() % 2 ? off_always : always);
         expect_sound(client, "a");
         expect_sound(client, "b");
         bool blocked = rand() % 3 != 0;
@@ -233,8 +223,7 @@ DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
             daemon_unblock_saves(&daemon_under_test);
         if (!kept)
             continue;
-        daemon_start(&daemon_under_test, off_always);
-        client = client_open(PORT);
+        client = client_start(&daemon_under_test, off_always);
         expect(client, ":1", "BF.EXISTS c %u", step);
         redisFree(client);
         daemon_kill(&daemon_under_test);

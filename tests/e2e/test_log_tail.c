@@ -222,8 +222,7 @@ Test(log_tail, everysec_a_bit_flipped_in_a_burst_that_had_been_synced_for_5_seco
 Test(log_tail, a_log_that_was_ended_well_is_known_to_be_synced)
 {
     discard();
-    daemon_start(&daemon_under_test, everysec);
-    redisContext *client = client_open(daemon_under_test.port);
+    redisContext *client = client_start(&daemon_under_test, everysec);
     client_add_items(client, "f", 0, 10);
     redisFree(client);
     daemon_stop(&daemon_under_test);

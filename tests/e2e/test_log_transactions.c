@@ -12,18 +12,11 @@
 #include "program.h"
 #include "tmpdir.h"
 
-static struct daemon daemon_under_test;
+DAEMON_SUITE_IDLE(daemon_under_test, log_transactions);
 #define PORT    (daemon_under_test.port)
 #define SEGMENT (tmp_path(daemon_under_test.data, "log/00000001.log").text)
 
 static const char *const always[] = {"--appendfsync", "always", "--threads", "1", NULL};
-
-static void stop(void)
-{
-    daemon_discard(&daemon_under_test);
-}
-
-TestSuite(log_transactions, .fini = stop, .timeout = 1000);
 
 /* Keeps the directory as it is now, of a process that was killed; its log has one segment. Returns the segment's
  * length. */

@@ -32,8 +32,7 @@ static void begin(const char *appendonly, const char *appendfsync)
 {
     const char *const args[] = {"--appendonly", appendonly, "--appendfsync", appendfsync, "--threads", "2", NULL};
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, "+OK", "BF.RESERVE alone 0.001 60000");
     client_add_items(client, "alone", 0, 200);
     client_add_items(client, "packed", 0, 20);
@@ -98,9 +97,9 @@ Test(lost_files, a_manifest_that_was_removed_is_noticed_and_made_again)
 {
     begin("no", "everysec");
     shell("rm MANIFEST");
-    double began = seconds_now();
+    double began = wait_clock();
     daemon_wait_output(&the_daemon, "MANIFEST: has been removed or replaced; saving");
-    cr_assert(DAEMON_SANITIZED || seconds_now() < began + 2);
+    cr_assert(DAEMON_SANITIZED || wait_clock() < began + 2);
     wait_for_reply(the_daemon.port, "+OK", "SAVE"); /* after the one that runs */
     expect_safe();
 }
@@ -127,9 +126,9 @@ static void lose_log(const char *appendfsync, const char *command, const char *s
     begin("yes", appendfsync);
     client_add_items(client, "packed", 20, 40); /* in the log alone */
     shell(command);
-    double began = seconds_now();
+    double began = wait_clock();
     daemon_wait_output(&the_daemon, says);
-    cr_assert(DAEMON_SANITIZED || seconds_now() < began + 2);
+    cr_assert(DAEMON_SANITIZED || wait_clock() < began + 2);
     wait_for_reply(the_daemon.port, ":", "BF.ADD packed item:40");
     client_add_items(client, "packed", 41, 60);
     client = client_after_kill(client, &the_daemon, NULL);
@@ -187,8 +186,7 @@ static void lose_saved_log(const char *command, bool kills)
 {
     const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "2", "--save", "", NULL};
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     client_add_items(client, "packed", 0, 20);
     expect(client, "+OK", "SAVE");
     shell(command);

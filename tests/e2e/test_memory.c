@@ -44,9 +44,8 @@ static void ask_until(redisContext *client, const char *expected, const char *co
 }
 
 /* 8,000 filters of 250 bytes with names of 60 kB took 463 MB under a limit of 50 MB when bits alone were counted. */
-DAEMON_TEST(the_daemon, memory, long_names_count_against_maxmemory)
+CLIENT_TEST(the_daemon, memory, long_names_count_against_maxmemory)
 {
-    redisContext *client = client_open(the_daemon.port);
     const char *const oom = "-OOM command not allowed when used memory > 'maxmemory'.";
     int made = 0;
     expect(client, "+OK", "CONFIG SET maxmemory %lld", 50 * MB);
@@ -69,14 +68,12 @@ DAEMON_TEST(the_daemon, memory, long_names_count_against_maxmemory)
     expect(client, ":1", "BF.ADD short x");
     expect(client, ":1", "EXPIRE %s 100", name_of(200));
     expect(client, "+OK", "RENAME %s %s+", name_of(201), name_of(201));
-    redisFree(client);
 }
 
 /* Filters of 1 MB share mappings. The heap kept their memory, and an empty filter in it took a whole megabyte. */
-DAEMON_TEST(the_daemon, memory, filters_of_medium_size_give_their_memory_back)
+CLIENT_TEST(the_daemon, memory, filters_of_medium_size_give_their_memory_back)
 {
     enum { N = 60, ITEMS = 2000 };
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "BF.RESERVE f 0.01 838000 NONSCALING");
     for (int i = 0; i < ITEMS; i++)
         expect(client, ":1", "BF.ADD f %d", i);
@@ -100,7 +97,6 @@ DAEMON_TEST(the_daemon, memory, filters_of_medium_size_give_their_memory_back)
         if (!DAEMON_SANITIZED)
             cr_expect_lt(resident(), before + 20 * MB, "%lld bytes are resident, %lld before", resident(), before);
     }
-    redisFree(client);
 }
 
 /* What a connection keeps counts as long as it is there: a queue, watched names, half a command, channels. It has a
@@ -134,14 +130,12 @@ DAEMON_TEST(the_daemon, memory, connections_count_but_not_against_maxmemory)
     cr_expect_geq(client_info(client, "memory", "mem_overhead_pubsub"), 50 * NAME);
     redisFree(other);
     wait_until(client_info(client, "memory", "used_memory") <= before + 10 * NAME);
-    redisFree(client);
 }
 
 /* A header of a load costs nothing to send: 64 of them took 64 times the filter's memory from the start, and giving
  * that back took a minute, for which SIGTERM waited. */
-DAEMON_TEST(the_daemon, memory, announced_loads_are_bounded_by_the_machine)
+CLIENT_TEST(the_daemon, memory, announced_loads_are_bounded_by_the_machine)
 {
-    redisContext *client = client_open(the_daemon.port);
     long long machine = sysconf(_SC_PHYS_PAGES) * (long long)sysconf(_SC_PAGESIZE), announced = 0;
     expect(client, "+OK", "BF.RESERVE big 0.000001 4000000000 NONSCALING");
     long long one = client_number(client, "MEMORY USAGE big");
@@ -219,7 +213,6 @@ DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhaus
     ask_until(more[0], "+OK", again);
     for (int i = 0; i < 10; i++)
         redisFree(more[i]);
-    redisFree(client);
 }
 
 /* What BF.CLEAR replaces is freed a moment later. It waits for that rather than pile it up, and others are not refused
@@ -249,25 +242,21 @@ DAEMON_TEST(the_daemon, memory, cleared_filters_do_not_pile_up)
         }
         cr_expect_leq(most, 4 * huge, "%s limit: %lld bytes", limited ? "with a" : "without", most);
     }
-    redisFree(other);
-    redisFree(c);
 }
 
-DAEMON_TEST(the_daemon, memory, a_transaction_clears_within_maxmemory)
+CLIENT_TEST(the_daemon, memory, a_transaction_clears_within_maxmemory)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "CONFIG SET maxmemory 1800mb");
-    expect(c, "+OK", "BF.RESERVE huge 1e-7 250000000");
-    expect(c, ":1", "BF.ADD huge x");
-    expect(c, "+OK", "MULTI");
+    expect(client, "+OK", "CONFIG SET maxmemory 1800mb");
+    expect(client, "+OK", "BF.RESERVE huge 1e-7 250000000");
+    expect(client, ":1", "BF.ADD huge x");
+    expect(client, "+OK", "MULTI");
     for (int i = 0; i < 50; i++)
-        expect(c, "+QUEUED", "BF.CLEAR huge");
-    const char *reply = client_ask(c, "EXEC");
+        expect(client, "+QUEUED", "BF.CLEAR huge");
+    const char *reply = client_ask(client, "EXEC");
     cr_expect(strstr(reply, "-EXECABORT") == reply && strstr(reply, "'maxmemory'"), "%s", reply);
-    expect(c, ":1", "BF.CARD huge");
-    expect(c, "+OK", "MULTI");
-    expect(c, "+QUEUED", "BF.CLEAR huge");
-    expect(c, "[+OK]", "EXEC"); /* as outside of a transaction */
-    expect(c, ":0", "BF.CARD huge");
-    redisFree(c);
+    expect(client, ":1", "BF.CARD huge");
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.CLEAR huge");
+    expect(client, "[+OK]", "EXEC"); /* as outside of a transaction */
+    expect(client, ":0", "BF.CARD huge");
 }

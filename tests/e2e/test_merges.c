@@ -155,7 +155,6 @@ DAEMON_TEST(the_daemon, merges, a_union_that_adds_nothing_changes_nothing)
         expect(client, "nil", "EXEC");
         expect(client, ":1", "BF.EXISTS f new");
     }
-    redisFree(other);
 }
 
 /* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is.

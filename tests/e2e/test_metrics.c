@@ -11,6 +11,7 @@
 #include "http.h"
 #include "metrics_parse.h"
 #include "program.h"
+#include "tmpdir.h"
 
 static struct daemon the_daemon;
 static struct metrics_parsed metrics;
@@ -76,9 +77,8 @@ static void make_hostile(redisContext *client)
 }
 
 /* Both formats are right, whatever filters are called, and each filter has a series of its own. */
-DAEMON_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are)
+CLIENT_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are)
 {
-    redisContext *client = client_open(the_daemon.port);
     make_hostile(client);
     for (int openmetrics = 0; openmetrics < 2; openmetrics++) {
         scrape(openmetrics ? OPENMETRICS : "", openmetrics);
@@ -92,7 +92,6 @@ DAEMON_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are
             n += strncmp(metrics.samples[i].series, "bloomery_filter_items{", 22) == 0;
         cr_assert_eq(n, HOSTILE + 3);
     }
-    redisFree(client);
 }
 
 /* Browsers and others that do not ask for OpenMetrics by name get the older format. */
@@ -108,9 +107,8 @@ DAEMON_TEST(the_daemon, metrics, openmetrics_is_for_those_who_prefer_it)
 }
 
 /* Counters and gauges say what was done. */
-DAEMON_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
+CLIENT_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "BF.RESERVE f 0.01 1000 NONSCALING");
     client_add_items(client, "f", 0, 500);
     for (int i = 0; i < 30; i++)
@@ -151,13 +149,11 @@ DAEMON_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
     expect_metric("bloomery_log_writable", 1);
     cr_assert_gt(get("bloomery_memory_bytes{part=\"bits\"}"), 1000);
     cr_assert_gt(get("bloomery_memory_resident_bytes"), 1e6);
-    redisFree(client);
 }
 
 /* Saves that fail are seen. */
-DAEMON_TEST(the_daemon, metrics, a_failed_save_is_seen)
+CLIENT_TEST(the_daemon, metrics, a_failed_save_is_seen)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, ":1", "BF.ADD f x");
     expect(client, "+OK", "SAVE");
     scrape("", false);
@@ -172,18 +168,16 @@ DAEMON_TEST(the_daemon, metrics, a_failed_save_is_seen)
     expect_metric("bloomery_save_pending_changes", 1);
     daemon_unblock_saves(&the_daemon);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
 }
 
 /* When a rule saves, for the alert that no save comes: never with `save ""`, nor with fewer changes than a rule takes.
  */
-DAEMON_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
+CLIENT_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
 {
     static const struct {
         const char *rules;
         double seconds; /* with one change */
     } cases[] = {{"", 0}, {"3600 1", 3600}, {"60 2", 0}, {"7200 1 3600 1 60 2", 3600}};
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET save %s", "3600 1");
     scrape("", false);
     expect_metric("bloomery_save_rule_seconds", 0);
@@ -193,13 +187,11 @@ DAEMON_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
         scrape("", false);
         expect_metric("bloomery_save_rule_seconds", cases[i].seconds);
     }
-    redisFree(client);
 }
 
 /* Only the filters that are asked most, and those that the setting names, have series; never more than a thousand. */
-DAEMON_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
+CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
 {
-    redisContext *client = client_open(the_daemon.port);
     double value;
     for (int i = 0; i < 1500; i++)
         redisAppendCommand(client, "BF.ADD n:%d x", i);
@@ -223,13 +215,11 @@ DAEMON_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
     expect_metric("bloomery_filters", 1500);
     const char *refused = client_ask(client, "CONFIG SET metrics-filters %s", "a b c d e f g h i j k l m n o p q");
     cr_assert(strstr(refused, "at most 16 patterns"), "%s", refused);
-    redisFree(client);
 }
 
 /* The share of bits that is set comes from a sample in large filters, and is right nevertheless. */
-DAEMON_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
+CLIENT_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET metrics-filters f");
     expect(client, "+OK", "BF.RESERVE f 0.001 400000");
     client_for_items(client, "BF.MADD", "f", "i", 300000);
@@ -239,7 +229,6 @@ DAEMON_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
     scrape("", false);
     double sampled = get("bloomery_filter_fill_ratio{db=\"0\",filter=\"f\"}");
     cr_assert(exact > 0.2 && sampled > exact - 0.01 && sampled < exact + 0.01, "%g, exactly %g", sampled, exact);
-    redisFree(client);
 }
 
 /* The process is seen as by its own files. */
@@ -264,12 +253,9 @@ DAEMON_TEST(the_daemon, metrics, the_process)
 /* docs/METRICS.md has each family with its type and help, and no other. */
 DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
 {
-    static char docs[64 * 1024], row[1024];
+    static char row[1024];
     size_t rows = 0;
-    FILE *file = fopen(BLOOMERY_DOCS_DIR "/METRICS.md", "r");
-    cr_assert_not_null(file);
-    docs[fread(docs, 1, sizeof(docs) - 1, file)] = '\0';
-    fclose(file);
+    const char *docs = file_text(BLOOMERY_DOCS_DIR "/METRICS.md");
     scrape("", false);
     for (size_t i = 0; i < metrics.nfamilies; i++) {
         const struct metrics_family *family = &metrics.families[i];
@@ -296,12 +282,10 @@ DAEMON_TEST(the_daemon, metrics, promtool_finds_nothing)
     make_hostile(client);
     http_get(the_daemon.web_port, "/metrics", "", &reply);
     snprintf(path, sizeof(path), "%s/metrics", the_daemon.dir);
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fwrite(reply.body, 1, reply.len, file) == reply.len && fclose(file) == 0);
+    file_write(path, reply.body, reply.len);
     int status = program_run(output, sizeof(output), "promtool check metrics < %s", path);
     cr_assert(status == 0 && output[0] == '\0', "%d: %s", status, output);
     http_free(&reply);
-    redisFree(client);
 }
 
 /* ---- under load ---- */
@@ -338,11 +322,10 @@ static void ask_api(const char *path)
 }
 
 /* While clients write, filters come and go, and saves run, every scrape is right and counters never fall. */
-DAEMON_TEST(the_daemon, metrics, scrapes_under_load_are_right)
+CLIENT_TEST(the_daemon, metrics, scrapes_under_load_are_right)
 {
     pthread_t threads[2];
     double commands = 0, added = 0;
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET slowlog-log-slower-than 0");
     redisFree(client);
     cr_assert_eq(pthread_create(&threads[0], NULL, keep_busy, (char[]){"a"}), 0);

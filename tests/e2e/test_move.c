@@ -7,66 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon_pair.h"
 #include "log_clients.h"
-#include "program.h"
+#include "move_runs.h"
 #include "wait.h"
 
 /* So many small filters; under a sanitizer, fewer. */
 #define SMALL(n) (DAEMON_SANITIZED ? (n) / 10 : (n))
 
-static char output[16384]; /* of the last run */
-
 DAEMON_PAIR(move);
-
-static int move(const char *options)
-{
-    return program_run(output, sizeof(output),
-                       "'%s' move --from redis://127.0.0.1:%d --to redis://127.0.0.1:%d %s 2>&1", BLOOMERY_TOOL_PATH,
-                       source.port, target.port, options);
-}
-
-static void expect_move(int status, const char *text, const char *options)
-{
-    int got = move(options);
-    cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
-    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
-}
-
-/* Starts it beside the test; its output goes nowhere. */
-static pid_t move_beside_to(const char *to_url, const char *option)
-{
-    char from_url[64];
-    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", source.port);
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)!freopen("/dev/null", "w", stdout);
-        (void)!freopen("/dev/null", "w", stderr);
-        execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, option, (char *)NULL);
-        _exit(99);
-    }
-    cr_assert_gt(pid, 0);
-    return pid;
-}
-
-static pid_t move_beside(const char *option)
-{
-    char to_url[64];
-    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", target.port);
-    return move_beside_to(to_url, option);
-}
-
-/* Its exit status, or 1000 and the signal that has ended it. */
-static int wait_for(pid_t pid)
-{
-    int status;
-    cr_assert_eq(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 static void sleep_ms(long ms)
 {
@@ -254,7 +205,7 @@ PAIR_TEST(move, a_killed_run_goes_on)
     make_large_filter("large2");
     int killed = 0;
     for (long ms = 4; ms < 4000; ms += ms / 2) {
-        pid_t pid = move_beside("--jobs=2");
+        pid_t pid = move_beside(source.port, target.port, "--jobs=2", NULL);
         sleep_ms(ms);
         kill(pid, SIGKILL);
         int status = wait_for(pid);
@@ -280,7 +231,7 @@ PAIR_TEST(move, sigint_ends_with_a_summary_and_the_next_run_goes_on)
         snprintf(name, sizeof(name), "large%d", i);
         make_large_filter(name);
     }
-    pid_t pid = move_beside("--jobs=1");
+    pid_t pid = move_beside(source.port, target.port, "--jobs=1", NULL);
     wait_until(client_number(to, "DBSIZE") > 0);
     kill(pid, SIGINT);
     int status = wait_for(pid);
@@ -296,12 +247,13 @@ PAIR_TEST(move, a_target_that_dies_and_returns_is_waited_for)
     const int n = SMALL(4000);
     make_small_filters(n);
     make_large_filter("large");
-    char path[300], url[320];
+    char path[300], url[320], from_url[64];
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", source.port);
     snprintf(path, sizeof(path), "%s/socket", target.dir);
     snprintf(url, sizeof(url), "unix://%s", path); /* the port is another after the restart */
     const char *const args[] = {"--unixsocket", path, NULL};
     to = client_after_kill(to, &target, args);
-    pid_t pid = move_beside_to(url, "--jobs=3");
+    pid_t pid = move_beside_urls(from_url, url, "--jobs=3", NULL);
     wait_until(client_number(to, "DBSIZE") > 0);
     to = client_after_kill(to, &target, NULL);
     cr_assert_eq(wait_for(pid), 0);
@@ -314,13 +266,12 @@ PAIR_TEST(move, a_target_that_stays_away_ends_the_run)
 {
     const int n = SMALL(4000);
     make_small_filters(n);
-    pid_t pid = move_beside("--retry=1");
+    pid_t pid = move_beside(source.port, target.port, "--retry=1", NULL);
     wait_until(client_number(to, "DBSIZE") > 0);
     daemon_kill(&target);
     int status = wait_for(pid);
-    daemon_restart(&target);
     redisFree(to);
-    to = client_open(target.port);
+    to = client_restart(&target);
     /* On a slow disk the target may die before its log has the first batch. */
     long long kept = client_number(to, "DBSIZE");
     cr_assert(status == 1 || (status == 0 && kept == n), "%d with %lld", status, kept);
@@ -386,11 +337,7 @@ PAIR_TEST(move, a_password_in_the_address_does_not_stay_in_the_arguments)
     char from_url[64], to_url[64];
     snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d", source.port);
     snprintf(to_url, sizeof(to_url), "redis://default:secret@127.0.0.1:%d", target.port);
-    pid_t pid = fork();
-    if (pid == 0) {
-        execl(BLOOMERY_TOOL_PATH, "bloomery", "move", "--from", from_url, "--to", to_url, (char *)NULL);
-        _exit(99);
-    }
+    pid_t pid = move_beside_urls(from_url, to_url, NULL, NULL);
     snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
     for (int tries = 0; tries < 3000 && !strstr(arguments, "default:******@"); tries++) {
         sleep_ms(10);

@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "tmpdir.h"
 #include "wait.h"
 
 static struct daemon daemon_under_test;
@@ -35,9 +36,8 @@ TestSuite(persistence, .init = start, .fini = stop, .timeout = 1000);
 /* ---- what survives ---- */
 
 /* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
-DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
+CLIENT_TEST(daemon_under_test, persistence, save_and_kill)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "BF.RESERVE scaled 0.001 100 EXPANSION 3");
     client_add_items(client, "scaled", 0, 5000);
     expect(client, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
@@ -68,16 +68,13 @@ DAEMON_TEST(daemon_under_test, persistence, save_and_kill)
     redisFree(client);
     free(info);
     daemon_kill(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     client_expect_items(client, "scaled", 0, 20000);
-    redisFree(client);
 }
 
 /* Deleted filters stay deleted, renamed ones are found under the new name, recreated ones are the new ones. */
-DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
+CLIENT_TEST(daemon_under_test, persistence, delete_rename_recreate)
 {
-    redisContext *client = client_open(PORT);
     client_add_items(client, "gone", 0, 10);
     client_add_items(client, "old", 0, 10);
     client_add_items(client, "again", 0, 10);
@@ -92,13 +89,11 @@ DAEMON_TEST(daemon_under_test, persistence, delete_rename_recreate)
     client_expect_items(client, "new", 0, 10);
     client_expect_items(client, "again", 100, 110);
     expect(client, ":10", "BF.CARD again");
-    redisFree(client);
 }
 
 /* BGSAVE works beside everything else and LASTSAVE and INFO tell of it. */
-DAEMON_TEST(daemon_under_test, persistence, bgsave)
+CLIENT_TEST(daemon_under_test, persistence, bgsave)
 {
-    redisContext *client = client_open(PORT);
     client_add_items(client, "f", 0, 1000);
     expect(client, "+OK", "BF.RESERVE empty 0.01 100");
     long long before = client_number(client, "LASTSAVE");
@@ -111,19 +106,16 @@ DAEMON_TEST(daemon_under_test, persistence, bgsave)
     expect(client, "+OK", "BF.CLEAR empty"); /* this is no change */
     info = client_ask(client, "INFO persistence");
     cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
-    redisFree(client);
 }
 
 /* A `save` rule saves by itself; the rules can be changed at run time. */
-DAEMON_TEST(daemon_under_test, persistence, save_rules)
+CLIENT_TEST(daemon_under_test, persistence, save_rules)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
     client_add_items(client, "f", 0, 1000);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "f", 0, 1000);
-    redisFree(client);
 }
 
 /* SIGTERM, SIGINT and SHUTDOWN save when there are rules, and end with status 0. */
@@ -134,8 +126,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
     for (int how = 0; how < 4; how++) {
         char filter[16];
         sprintf(filter, "f%d", how);
-        daemon_start(&daemon_under_test, args);
-        redisContext *client = client_open(PORT);
+        redisContext *client = client_start(&daemon_under_test, args);
         client_add_items(client, filter, 0, 100);
         if (how == 0) {
             daemon_stop(&daemon_under_test);
@@ -149,15 +140,13 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
         }
         redisFree(client);
     }
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     for (int how = 0; how < 3; how++) {
         char filter[16];
         sprintf(filter, "f%d", how);
         client_expect_items(client, filter, 0, 100);
     }
     expect(client, ":0", "EXISTS f3");
-    redisFree(client);
 }
 
 #define ENDERS 6
@@ -206,21 +195,18 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     daemon_stop(&daemon_under_test);
     for (size_t i = 0; i < ENDERS; i++)
         pthread_join(threads[i], NULL);
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     for (int i = 0; i < ENDERS; i++) {
         char filter[16];
         sprintf(filter, "end:%d", i);
         cr_expect_gt(acked[i], 0);
         client_expect_items(client, filter, 0, acked[i]);
     }
-    redisFree(client);
 }
 
 /* An end that cannot save is none, except for who insists. */
-DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
+CLIENT_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
 {
-    redisContext *client = client_open(PORT);
     client_add_items(client, "f", 0, 10);
     expect(client, "+OK", "SAVE");
     client_add_items(client, "f", 10, 20);
@@ -233,11 +219,9 @@ DAEMON_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
     redisFree(client);
     daemon_wait(&daemon_under_test);
     daemon_unblock_saves(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     client_expect_items(client, "f", 0, 10);
     expect(client, ":10", "BF.CARD f");
-    redisFree(client);
 }
 
 /* ---- what a save may take ---- */
@@ -272,9 +256,8 @@ static bool is_emulated(void)
 
 /* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory
  * grows no more. */
-DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
+CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
 {
-    redisContext *client = client_open(PORT);
     char path[64];
     if (is_emulated())
         cr_skip_test("the memory of an emulator says nothing");
@@ -285,22 +268,19 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
     expect(client, "+OK", "CONFIG SET save-memory 8mb");
     expect(client, ":1", "BF.ADD large once-more");
     snprintf(path, sizeof(path), "/proc/%d/clear_refs", (int)daemon_under_test.pid);
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fputs("5", file) >= 0 && fclose(file) == 0); /* the peak begins anew */
+    file_write_text(path, "5"); /* the peak begins anew */
     long before = status_kb("VmRSS:");
     expect(client, "+OK", "SAVE");
     long grown = status_kb("VmHWM:") - before;
     cr_expect_lt(grown, (8 + 2) * 1024, "%ld kB", grown);
-    redisFree(client);
 }
 
 #endif
 
 /* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends
  * when the limit goes, or when the process is to end. */
-DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
+CLIENT_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
 {
-    redisContext *client = client_open(PORT);
     expect(client, "+OK", "CONFIG SET save-rate-limit 1000");
     expect(client, "+OK", "BF.RESERVE large 0.01 2000000");
     client_add_items(client, "large", 0, 10);
@@ -320,8 +300,6 @@ DAEMON_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_som
     cr_expect_neq(redisGetReply(client, (void **)&reply), REDIS_OK, "the connection ends with the daemon");
     redisFree(client);
     daemon_wait(&daemon_under_test);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     expect(client, ":1", "BF.EXISTS large y");
-    redisFree(client);
 }

@@ -407,8 +407,7 @@ DAEMON_TEST(the_daemon, pipeline, written_whole_before_a_reply_is_read)
     enum { PINGS = 40000, BYTES = 1000 }; /* far more than what the kernel keeps for a socket */
     const char *const args[] = {"--threads", "1", "--reply-buffer-high-water", "64kb", NULL};
     daemon_stop(&the_daemon);
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     char *text = malloc(BYTES);
     memset(text, 'x', BYTES);
     for (int i = 0; i < PINGS; i++)
@@ -420,5 +419,4 @@ DAEMON_TEST(the_daemon, pipeline, written_whole_before_a_reply_is_read)
         freeReplyObject(reply);
     }
     free(text);
-    redisFree(client);
 }

@@ -86,8 +86,7 @@ static void threads_are_on(const char *server, const char *bio, const char *save
 /* So that the log and a thread of the pool have begun, too: each gives its reply. */
 static void start_and_use(const char *const *args)
 {
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     client_ask(client, "BF.ADD f x"); /* 0 where it has been started before */
     expect(client, "+OK", "SAVE");
     redisFree(client);
@@ -135,12 +134,10 @@ DAEMON_TEST(the_daemon, processors, there_are_as_many_threads_as_processors_in_t
     char first[16];
     processors_of_test(cpus);
     snprintf(first, sizeof(first), "%d", cpus[0]);
-    daemon_start(&the_daemon, (const char *const[]){"--server-cpulist", first, NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--server-cpulist", first, NULL});
     redisReply *reply = redisCommand(client, "INFO server");
     cr_assert(reply && reply->str && strstr(reply->str, "worker_threads:1\r\n"));
     freeReplyObject(reply);
-    redisFree(client);
 }
 
 /* A list with nothing in it that there is ends the start; where some are missing the daemon says which, and
@@ -169,8 +166,7 @@ DAEMON_TEST(the_daemon, processors, lists_are_shown_and_fixed)
     char list[16], expected[200];
     processors_of_test(cpus);
     snprintf(list, sizeof(list), "%d-%d:1", cpus[0], cpus[0]);
-    daemon_start(&the_daemon, (const char *const[]){"--server_cpulist", list, NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--server_cpulist", list, NULL});
     snprintf(expected, sizeof(expected), "[\"server-cpulist\",\"%s\"]", list);
     expect(client, expected, "CONFIG GET server-cpulist");
     snprintf(expected, sizeof(expected), "[\"server_cpulist\",\"%s\"]", list);
@@ -179,5 +175,4 @@ DAEMON_TEST(the_daemon, processors, lists_are_shown_and_fixed)
     expect(client,
            "-ERR CONFIG SET failed (possibly related to argument 'server-cpulist') - can't set immutable config",
            "CONFIG SET server_cpulist 0");
-    redisFree(client);
 }

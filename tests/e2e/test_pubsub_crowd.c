@@ -75,5 +75,4 @@ DAEMON_TEST(the_daemon, pubsub_crowd, clients_come_and_go)
                strcmp(wire_ask(&asker, "PUBSUB CHANNELS"), "[]") == 0 &&
                strcmp(wire_ask(&asker, "PUBSUB SHARDCHANNELS"), "[]") == 0);
     expect_ask(&asker, "PUBLISH ch0 x", ":0");
-    wire_close(&asker);
 }

@@ -143,7 +143,6 @@ DAEMON_TEST(daemon_under_test, real_data, urls_through_fill)
     cr_expect_geq((double)found_new, (double)distinct - allowed, "%s", output);
     redisContext *client = client_open(PORT);
     cr_expect_eq(client_number(client, "BF.CARD urls"), (long long)found_new);
-    redisFree(client);
 }
 
 /* The same through redis-cli --pipe, which checks itself that every command was answered. */
@@ -247,9 +246,8 @@ static void compare_with_golden(redisContext *client, const char *name)
     free_lines(&keys);
 }
 
-DAEMON_TEST(daemon_under_test, real_data, saved_files_equal_cassandras)
+CLIENT_TEST(daemon_under_test, real_data, saved_files_equal_cassandras)
 {
-    redisContext *client = client_open(PORT);
     DIR *dir = opendir(BLOOMERY_GOLDEN_DIR "/built");
     cr_assert_not_null(dir);
     struct dirent *entry;
@@ -258,7 +256,6 @@ DAEMON_TEST(daemon_under_test, real_data, saved_files_equal_cassandras)
             compare_with_golden(client, entry->d_name);
     closedir(dir);
     cr_expect_geq(client_number(client, "DBSIZE"), 10, "the golden files were not found");
-    redisFree(client);
 }
 
 /* A real file of each variant is imported by the tool, served, queried with its own keys, and written back unchanged by
@@ -272,9 +269,7 @@ static void import_real(const char *name, const char *file_name)
              daemon_under_test.data, name, path);
     daemon_stop(&daemon_under_test);
     cr_assert_eq(system(command), 0, "%s", command);
-    daemon_restart(&daemon_under_test);
-
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_restart(&daemon_under_test);
     struct lines keys = read_keys(dir);
     ask_keys(client, "BF.EXISTS", name, &keys, true);
     expect(client, "[nil]", "BF.INFO %s EXPANSION", name);
@@ -287,8 +282,7 @@ static void import_real(const char *name, const char *file_name)
     size_t saved_len = read_file(daemon_layer(&daemon_under_test, "saved", 0).path, saved, sizeof(saved));
     cr_expect(original_len == saved_len && memcmp(original, saved, saved_len) == 0, "%s was not written back as it was",
               name);
-    daemon_restart(&daemon_under_test);
-    client = client_open(PORT);
+    client = client_restart(&daemon_under_test);
     ask_keys(client, "BF.EXISTS", "saved", &keys, true);
     redisFree(client);
     free_lines(&keys);
@@ -327,8 +321,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
     char text[1024];
     daemon_stop(&daemon_under_test);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
-        daemon_start(&daemon_under_test, args);
-        redisContext *client = client_open(PORT);
+        redisContext *client = client_start(&daemon_under_test, args);
         expect(client, "+OK", "FLUSHALL");
         expect(client, ":1", "BF.ADD f x");
         expect(client, "+OK", "SAVE");
@@ -341,8 +334,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
         cr_expect_not_null(strstr(text, "the log has changes that are not in the files yet"), "%s: %s", changes[i],
                            text);
     }
-    daemon_start(&daemon_under_test, args);
-    redisContext *client = client_open(PORT);
+    redisContext *client = client_start(&daemon_under_test, args);
     expect(client, "+OK", "FLUSHALL");
     expect(client, "(Server closed the connection)", "SHUTDOWN SAVE");
     redisFree(client);

@@ -306,8 +306,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
     daemon_kill(&the_daemon);
     const char *text = tool(&status, "check", "", ""); /* the log alone */
     cr_assert_eq(status, 0, "%s", text);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, "+OK", "SAVE");
     char *debug = strdup(client_ask(client, "BF.DEBUG large"));
     redisFree(client);
@@ -332,8 +331,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
     }
     text = tool(&status, "import", "again", file);
     cr_assert_neq(status, 0);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     expect(client, debug, "BF.DEBUG large");
     free(debug);
 }
@@ -350,8 +348,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_quarantined_when_damaged)
     daemon_damage_layer(&the_daemon, "small", 20);
     const char *text = tool(&status, "check", "", "");
     cr_assert_neq(status, 0, "%s", text);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     cr_assert(strstr(client_ask(client, "BF.EXISTS large i0"), "quarantined"));
     cr_assert(strstr(client_ask(client, "BF.EXISTS small i0"), "quarantined"));
     expect(client, ":1", "BF.EXISTS grown i0");

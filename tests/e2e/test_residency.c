@@ -18,15 +18,7 @@
 #define CLIENTS 24
 #define LIMIT   "900kb" /* in addition to the bits some 250 kB are in use */
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(residency, .fini = discard, .timeout = 1000);
+DISK_SUITE(the_daemon, residency);
 
 static redisContext *start(const char *const *args)
 {
@@ -66,7 +58,6 @@ DAEMON_TEST(the_daemon, residency, without_a_policy_what_needs_memory_is_refused
     expect(client, ":1", "BF.ADD f0 x");
     expect(client, ":1", "BF.EXISTS f0 x");
     expect(client, ":0", "BF.EXISTS f1 x");
-    redisFree(client);
 }
 
 static int next_away(redisContext *client, int i)
@@ -106,7 +97,6 @@ DAEMON_TEST(the_daemon, residency, the_policy_is_a_setting_like_others)
     expect(client, "[\"maxmemory-policy\",\"maybe\"]", "CONFIG GET maxmemory-policy");
     expect(client, "[\"lazy-load\",\"yes\"]", "CONFIG GET lazy-load");
     cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 30);
-    redisFree(client);
 }
 
 /* It says 1 until there is room, and the truth then. */
@@ -126,7 +116,6 @@ DAEMON_TEST(the_daemon, residency, maybe_ends_when_there_is_room)
     }
     wait_until(strcmp(client_ask(client, "BF.EXISTS f%d nobody", away), ":0") == 0);
     expect(client, "[:1]", "BF.INFO f%d RESIDENT", away);
-    redisFree(client);
 }
 
 /* BF.FIND answers the names of filters whose bits are away, also on the loop and in a transaction. */
@@ -154,7 +143,6 @@ DAEMON_TEST(the_daemon, residency, maybe_names_the_filters_whose_bits_are_away)
     expect(client, "+OK", "CONFIG SET maxmemory-policy reload");
     expect(client, "[\"asked\",:30,\"found\",[:0],\"unknown\",[]]", "BF.FIND COUNT * ITEMS nobody");
     cr_expect_eq(client_info(client, "bf", "bf_maybe_answers"), 3 + found);
-    redisFree(client);
 }
 
 /* What an item is added to comes back first, under both policies. */
@@ -170,7 +158,6 @@ DAEMON_TEST(the_daemon, residency, an_add_brings_the_filter_back)
         expect(client, "[:0,:1]", "BF.MADD f%d first second", i);
         expect(client, ":2", "BF.CARD f%d", i);
     }
-    redisFree(client);
 }
 
 /* ---- every command ---- */
@@ -217,7 +204,6 @@ DAEMON_TEST(the_daemon, residency, what_needs_no_bits_leaves_them_on_the_disk)
     expect(client, ":1", "BF.EXISTS a in-a");
     expect(client, "[:0,:0]", "BF.MEXISTS b in-b other");
     expect(client, ":1", "BF.CARD a");
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, residency, what_needs_bits_finds_them)
@@ -243,7 +229,6 @@ DAEMON_TEST(the_daemon, residency, what_needs_bits_finds_them)
     client = start_lazily(client);
     expect(client, "[:1]", "BF.INSERT a ITEMS more");
     expect(client, ":2", "BF.CARD a");
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, residency, a_transaction_finds_all_its_bits)
@@ -261,8 +246,6 @@ DAEMON_TEST(the_daemon, residency, a_transaction_finds_all_its_bits)
     expect(client, "[:1,:1,[:1,:0],+OK]", "EXEC");
     expect(client, "[:1,:1]", "BF.MEXISTS b in-b second");
     expect(other, ":1", "BF.EXISTS d in-c");
-    redisFree(other);
-    redisFree(client);
 }
 
 DAEMON_TEST(the_daemon, residency, filters_of_other_databases_come_back)
@@ -290,7 +273,6 @@ DAEMON_TEST(the_daemon, residency, filters_of_other_databases_come_back)
     expect(client, ":1", "MOVE c 0");
     expect(client, "+OK", "SELECT 0");
     expect(client, ":1", "BF.EXISTS c in-c");
-    redisFree(client);
 }
 
 /* The log's adds to a filter whose bits are on the disk, and its growth. */
@@ -311,7 +293,6 @@ DAEMON_TEST(the_daemon, residency, a_lazy_start_brings_back_what_the_log_has)
     cr_expect_eq(client_number(client, "BF.CARD grows"), grown);
     expect(client, ":1", "BF.EXISTS a in-a");
     expect(client, ":1", "BF.EXISTS bb in-b");
-    redisFree(client);
 }
 
 /* ---- what cannot be read ---- */
@@ -363,7 +344,6 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     cr_expect_not_null(strstr(client_ask(client, "BF.EXISTS b in-b"), "quarantined"));
     expect(client, ":0", "EXISTS c");
     expect(client, ":1", "BF.EXISTS whole more");
-    redisFree(client);
 }
 
 /* Descriptors, memory: errors of the moment say nothing of the file. */
@@ -388,7 +368,6 @@ DAEMON_TEST(the_daemon, residency, an_error_of_the_moment_is_an_answer_and_no_qu
     expect(client, "[:1,:0]", "BF.MEXISTS a in-a more");
     cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 0);
     cr_expect_eq(client_info(client, "bf", "bf_reloads_failed"), 0);
-    redisFree(client);
 }
 
 /* ---- other clients ---- */
@@ -418,7 +397,6 @@ DAEMON_TEST(the_daemon, residency, all_are_answered_that_ask_for_more_than_fits)
         }
         redisFree(others[i]);
     }
-    redisFree(client);
 }
 
 /* A time and a longer name take a little memory: while bits are about to leave it, they wait as adds do. All filters
@@ -449,7 +427,6 @@ DAEMON_TEST(the_daemon, residency, a_time_and_a_name_wait_for_room)
         redisFree(others[i]);
     }
     disk_mend();
-    redisFree(client);
 }
 
 /* A filter of 60 MB is read while other clients are served; the question to it waits in its place in the pipeline, and
@@ -476,8 +453,6 @@ DAEMON_TEST(the_daemon, residency, other_clients_go_on_while_a_large_filter_is_r
     for (int i = 0; i < 100; i++)
         cr_assert_str_eq(client_reply(client), ":1");
     cr_assert_str_eq(client_reply(client), ":0");
-    redisFree(other);
-    redisFree(client);
 }
 
 /* Filters that are deleted while BF.FIND reads others: each is asked, or named as one that is missing. */
@@ -514,5 +489,4 @@ DAEMON_TEST(the_daemon, residency, filters_are_deleted_while_bf_find_reads_other
         expect(client, ":0", "DBSIZE");
     }
     cr_expect_gt(gone, 0, "BF.FIND was through before the first was deleted, ten times");
-    redisFree(client);
 }

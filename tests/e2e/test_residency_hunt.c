@@ -27,14 +27,7 @@
 #define BATCH     20
 #define ROUND_MS  (DAEMON_SANITIZED ? 1500 : 700)
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-}
-
-TestSuite(residency_hunt, .fini = discard, .timeout = 1000);
+DAEMON_SUITE_IDLE(the_daemon, residency_hunt);
 
 /* Item n of filter f is "n"; those below `answered` are there. One client adds to it. */
 struct filter {
@@ -436,14 +429,12 @@ static void play(bool maybe)
         hunt.hunters[c].number = c;
         rng_init(&hunt.hunters[c].rng, seed + c);
     }
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     make_filters(client);
     for (uint64_t round = 0; round < rounds; round++) {
         redisFree(client);
         run_and_kill();
-        daemon_restart(&the_daemon);
-        client = client_open(the_daemon.port);
+        client = client_restart(&the_daemon);
         check_filters(client);
     }
     unsigned refused = 0;

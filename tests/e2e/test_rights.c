@@ -117,8 +117,6 @@ DAEMON_TEST(the_daemon, rights, no_secret_is_shown_to_anybody)
     cr_assert_null(strstr(wire_ask(&client, "CLIENT LIST"), SECRET));
     cr_assert_null(strstr(wire_ask(&client, "INFO everything"), SECRET));
     cr_assert_null(strstr(daemon_output(&the_daemon), SECRET));
-    wire_close(&client);
-    wire_close(&monitor);
 }
 
 /* ---- the HTTP port ---- */
@@ -163,7 +161,7 @@ static const char *const paths[] = {
 #define PATHS (sizeof(paths) / sizeof(paths[0]))
 
 /* Each path is for the users who may run the commands that show the same. */
-DAEMON_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
+CLIENT_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
 {
     static const struct {
         const char *user, *rules;
@@ -185,7 +183,6 @@ DAEMON_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
         {"none", "~* +@all -info -slowlog -client -bf.info", {401, 401, 403, 403, 403, 403, 401, 401}},
     };
     struct http_reply reply;
-    redisContext *client = client_open(the_daemon.port);
     expect(client, ":1", "BF.ADD a x");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char command[200];
@@ -221,13 +218,11 @@ DAEMON_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
     expect_get(NULL, "/api/slowlog", 403);
     expect_get(NULL, "/api/clients", 403);
     expect_get("slow2", "/api/slowlog", 200);
-    redisFree(client);
 }
 
 /* Names that a user may not read are in no answer, and no count tells of them. */
-DAEMON_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
+CLIENT_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
 {
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET metrics-filters *");
     expect(client, ":1", "BF.ADD app:1 x");
     expect(client, ":1", "BF.ADD app:2 x");
@@ -258,7 +253,6 @@ DAEMON_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
     }
     expect(client, "+OK", "ACL SETUSER names resetkeys");
     cr_expect_not(body_has("names", "/metrics", "filter=\""));
-    redisFree(client);
 }
 
 /* In protected mode the name that a browser was given must be an address or localhost, all of it. */
@@ -303,9 +297,8 @@ DAEMON_TEST(the_daemon, rights, protected_mode_reads_the_host_strictly)
 /* ---- rights that are taken away ---- */
 
 /* When the reply is there, the clients that lose by it are gone from all lists, whichever thread served them. */
-DAEMON_TEST(the_daemon, rights, losers_are_gone_with_the_reply)
+CLIENT_TEST(the_daemon, rights, losers_are_gone_with_the_reply)
 {
-    redisContext *client = client_open(the_daemon.port);
     for (int round = 0; round < 300; round++) {
         bool delete = round % 2 == 1;
         struct wire loser;
@@ -320,5 +313,4 @@ DAEMON_TEST(the_daemon, rights, losers_are_gone_with_the_reply)
         expect(client, "[\"news\",:0]", "PUBSUB NUMSUB news");
         wire_close(&loser);
     }
-    redisFree(client);
 }

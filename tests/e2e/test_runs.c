@@ -10,6 +10,7 @@
 
 #include "daemon.h"
 #include "rng.h"
+#include "text.h"
 #include "wire.h"
 
 #define STREAMS  6
@@ -19,11 +20,6 @@
 #define STEPS    150
 
 DAEMON_SUITE_IDLE(the_daemon, runs);
-
-struct text {
-    char *data;
-    size_t len, size;
-};
 
 struct model {
     bool exists, fixed, has[ITEMS];
@@ -40,28 +36,18 @@ struct stream {
     struct model filters[FILTERS];
 };
 
-static void add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    if (text->size - text->len < 1024)
-        text->data = realloc(text->data, text->size = text->size * 2 + 65536);
-    text->len += (size_t)vsnprintf(text->data + text->len, text->size - text->len, format, args);
-    va_end(args);
-}
-
 /* Items of one, two and three digits of length. */
 static void add_request(struct stream *s, const char *command, unsigned filter, unsigned item)
 {
     char text[200];
     int len = snprintf(text, sizeof(text), "%0*u", item % 11 == 0 ? 120 : item % 3 == 0 ? 16 : 1, item);
-    add(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\nf:%03u%u\r\n$%d\r\n%s\r\n", strlen(command), command, s->number, filter,
-        len, text);
+    text_print(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\nf:%03u%u\r\n$%d\r\n%s\r\n", strlen(command), command, s->number,
+               filter, len, text);
 }
 
 static void expect_bool(struct stream *s, bool answer)
 {
-    add(&s->expected, "%s\r\n", s->resp3 ? answer ? "#t" : "#f" : answer ? ":1" : ":0");
+    text_print(&s->expected, "%s\r\n", s->resp3 ? answer ? "#t" : "#f" : answer ? ":1" : ":0");
 }
 
 static void expect_add(struct stream *s, struct model *f, unsigned item)
@@ -69,7 +55,7 @@ static void expect_add(struct stream *s, struct model *f, unsigned item)
     if (!f->exists)
         *f = (struct model){.exists = true};
     if (!f->has[item] && f->fixed && f->count == CAPACITY) {
-        add(&s->expected, "-ERR non scaling filter is full\r\n");
+        text_print(&s->expected, "-ERR non scaling filter is full\r\n");
         return;
     }
     expect_bool(s, !f->has[item]);
@@ -94,13 +80,13 @@ static void run_of(struct stream *s, struct rng *rng, unsigned filter, unsigned 
 
 static void transaction(struct stream *s, struct rng *rng, unsigned filter, unsigned n)
 {
-    add(&s->sent, "MULTI\r\n");
-    add(&s->expected, "+OK\r\n");
+    text_print(&s->sent, "MULTI\r\n");
+    text_print(&s->expected, "+OK\r\n");
     for (unsigned i = 0; i < n; i++)
-        add(&s->expected, "+QUEUED\r\n");
-    add(&s->expected, "*%u\r\n", n);
+        text_print(&s->expected, "+QUEUED\r\n");
+    text_print(&s->expected, "*%u\r\n", n);
     run_of(s, rng, filter, n);
-    add(&s->sent, "EXEC\r\n");
+    text_print(&s->sent, "EXEC\r\n");
 }
 
 static void step(struct stream *s, struct rng *rng)
@@ -111,32 +97,32 @@ static void step(struct stream *s, struct rng *rng)
     struct model *f = &s->filters[filter];
     switch (rng_below(rng, 20)) {
     case 0:
-        add(&s->sent, "DEL f:%03u%u\r\n", s->number, filter);
-        add(&s->expected, ":%d\r\n", f->exists);
+        text_print(&s->sent, "DEL f:%03u%u\r\n", s->number, filter);
+        text_print(&s->expected, ":%d\r\n", f->exists);
         f->exists = false;
         break;
     case 1:
     case 2:
-        add(&s->sent, "BF.RESERVE f:%03u%u 0.0000001 %d NONSCALING\r\n", s->number, filter, CAPACITY);
-        add(&s->expected, f->exists ? "-ERR item exists\r\n" : "+OK\r\n");
+        text_print(&s->sent, "BF.RESERVE f:%03u%u 0.0000001 %d NONSCALING\r\n", s->number, filter, CAPACITY);
+        text_print(&s->expected, f->exists ? "-ERR item exists\r\n" : "+OK\r\n");
         if (!f->exists)
             *f = (struct model){.exists = true, .fixed = true};
         break;
     case 3:
-        add(&s->sent, "RENAME f:%03u%u f:%03u%u\r\n", s->number, filter, s->number, other);
-        add(&s->expected, f->exists ? "+OK\r\n" : "-ERR no such key\r\n");
+        text_print(&s->sent, "RENAME f:%03u%u f:%03u%u\r\n", s->number, filter, s->number, other);
+        text_print(&s->expected, f->exists ? "+OK\r\n" : "-ERR no such key\r\n");
         if (f->exists && other != filter) {
             s->filters[other] = *f;
             f->exists = false;
         }
         break;
     case 4:
-        add(&s->sent, "BF.CARD f:%03u%u\r\n", s->number, filter);
-        add(&s->expected, ":%u\r\n", f->exists ? f->count : 0);
+        text_print(&s->sent, "BF.CARD f:%03u%u\r\n", s->number, filter);
+        text_print(&s->expected, ":%u\r\n", f->exists ? f->count : 0);
         break;
     case 5:
-        add(&s->sent, "*1\r\n$4\r\nPING\r\n");
-        add(&s->expected, "+PONG\r\n");
+        text_print(&s->sent, "*1\r\n$4\r\nPING\r\n");
+        text_print(&s->expected, "+PONG\r\n");
         break;
     case 6:
         transaction(s, rng, filter, n);
@@ -303,12 +289,12 @@ DAEMON_TEST(the_daemon, runs, cut_at_every_byte)
     wire_open(&s.wire, the_daemon.port);
     wire_open(&other, the_daemon.port);
     run_of(&s, &rng, 0, 3);
-    add(&s.sent, "DEL f:0080\r\n");
-    add(&s.expected, ":%d\r\n", s.filters[0].exists);
+    text_print(&s.sent, "DEL f:0080\r\n");
+    text_print(&s.expected, ":%d\r\n", s.filters[0].exists);
     s.filters[0].exists = false;
     run_of(&s, &rng, 0, 34);
-    add(&s.sent, "DEL f:0080\r\n");
-    add(&s.expected, ":%d\r\n", s.filters[0].exists);
+    text_print(&s.sent, "DEL f:0080\r\n");
+    text_print(&s.expected, ":%d\r\n", s.filters[0].exists);
     for (size_t cut = 1; cut < s.sent.len; cut++) {
         cr_assert(wire_send(&s.wire, s.sent.data, cut));
         cr_assert_str_eq(wire_ask(&other, "PING"), "+PONG");
@@ -339,6 +325,4 @@ DAEMON_TEST(the_daemon, runs, of_adds_wait_for_the_end_of_a_pause)
     cr_assert_str_eq(wire_ask(&other, "CLIENT UNPAUSE"), "+OK");
     for (int i = 0; i < 40; i++)
         cr_assert_str_eq(wire_text(&wire), ":1");
-    wire_close(&wire);
-    wire_close(&other);
 }

@@ -9,41 +9,18 @@
 
 #include "daemon.h"
 #include "rng.h"
+#include "text.h"
 #include "wire.h"
 
 DAEMON_SUITE_IDLE(the_daemon, runs_between);
 
-struct text {
-    char *data;
-    size_t len, size;
-};
-
-static void add_bytes(struct text *text, const void *data, size_t len)
-{
-    if (text->size - text->len < len + 1)
-        cr_assert(text->data = realloc(text->data, text->size = text->size * 2 + len + 65536));
-    if (len)
-        memcpy(text->data + text->len, data, len);
-    text->len += len;
-    text->data[text->len] = '\0';
-}
-
-static void add(struct text *text, const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    add_bytes(text, line, (size_t)vsnprintf(line, sizeof(line), format, args));
-    va_end(args);
-}
-
 static void add_command(struct text *text, const char *command, struct word name, struct word item)
 {
-    add(text, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n", strlen(command), command, name.len);
-    add_bytes(text, name.ptr, name.len);
-    add(text, "\r\n$%zu\r\n", item.len);
-    add_bytes(text, item.ptr, item.len);
-    add(text, "\r\n");
+    text_print(text, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n", strlen(command), command, name.len);
+    text_add(text, name.ptr, name.len);
+    text_print(text, "\r\n$%zu\r\n", item.len);
+    text_add(text, item.ptr, item.len);
+    text_print(text, "\r\n");
 }
 
 /* The items are numbers of two digits, from `first` on. */
@@ -98,7 +75,7 @@ DAEMON_TEST(the_daemon, runs_between, nobody_borrows_the_authentication_of_anoth
     expect(&known, ":1", 80);
     add_run(&text, "BF.EXISTS", "f", 10, 40);
     add_run(&text, "BF.ADD", "f", 50, 40);
-    add(&text, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
+    text_print(&text, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
     add_run(&text, "BF.EXISTS", "f", 10, 40);
     add_run(&text, "BF.EXISTS", "f", 50, 40);
     send_all(&unknown, &text);
@@ -106,8 +83,6 @@ DAEMON_TEST(the_daemon, runs_between, nobody_borrows_the_authentication_of_anoth
     expect(&unknown, "+OK", 1);
     expect(&unknown, ":1", 40);
     expect(&unknown, ":0", 40);
-    wire_close(&known);
-    wire_close(&unknown);
 }
 
 DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages)
@@ -117,15 +92,15 @@ DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages
     start(NULL, NULL);
     wire_open(&wire, the_daemon.port);
     add_run(&text, "BF.ADD", "f", 10, 5);
-    add(&text, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$4\r\nSKIP\r\n");
+    text_print(&text, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$4\r\nSKIP\r\n");
     add_run(&text, "BF.ADD", "f", 15, 5);
-    add(&text, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$3\r\nOFF\r\n");
+    text_print(&text, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$3\r\nOFF\r\n");
     add_run(&text, "BF.ADD", "f", 20, 40);
-    add(&text, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$2\r\nON\r\n");
+    text_print(&text, "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$2\r\nON\r\n");
     add_run(&text, "BF.EXISTS", "f", 9, 51);
-    add(&text, "SUBSCRIBE channel\r\n");
+    text_print(&text, "SUBSCRIBE channel\r\n");
     add_run(&text, "BF.EXISTS", "f", 10, 40);
-    add(&text, "UNSUBSCRIBE channel\r\n");
+    text_print(&text, "UNSUBSCRIBE channel\r\n");
     add_run(&text, "BF.EXISTS", "f", 10, 50);
     send_all(&wire, &text);
     expect(&wire, ":1", 5 + 4);
@@ -140,7 +115,6 @@ DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages
         40);
     expect(&wire, "[\"unsubscribe\",\"channel\",:0]", 1);
     expect(&wire, ":1", 50);
-    wire_close(&wire);
 }
 
 /* What comes before is answered, what comes behind is not run. */
@@ -156,9 +130,9 @@ DAEMON_TEST(the_daemon, runs_between, the_end_of_a_connection)
     for (unsigned i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
         struct text text = {0};
         wire_open(&wire, the_daemon.port);
-        add(&text, "DEL f\r\n");
+        text_print(&text, "DEL f\r\n");
         add_run(&text, "BF.ADD", "f", 10, 40);
-        add(&text, "%s", ends[i][0]);
+        text_print(&text, "%s", ends[i][0]);
         add_run(&text, "BF.ADD", "f", 50, 40);
         send_all(&wire, &text);
         expect(&wire, i ? ":1" : ":0", 1);
@@ -202,7 +176,6 @@ DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only
         snprintf(line, sizeof(line), "client_output_buffer_limit_disconnections:%u\\x0d", round);
         expect_info(&other, "stats", line);
     }
-    wire_close(&other);
 }
 
 /* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and when it is
@@ -231,7 +204,7 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
         add_run(&text, "BF.ADD", "good", 10, 40);
         add_run(&text, "BF.EXISTS", "bad", 10, 1);
         add_run(&text, "BF.EXISTS", "good", 10, 40);
-        add(&text, "CONFIG SET quarantined-filters maybe\r\n");
+        text_print(&text, "CONFIG SET quarantined-filters maybe\r\n");
         send_all(&wire, &text);
         expect(&wire, maybe ? ":1" : ":0", 40);
         expect(&wire, maybe ? ":1" : error, 40);
@@ -246,7 +219,7 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
     cr_assert(strstr(info, "cmdstat_bf.exists:calls=242,") && strstr(info, "failed_calls=41"), "%s", info);
     expect_info(&wire, "stats", "keyspace_hits:243\\x0d");
     add_run(&text, "BF.EXISTS", "bad", 10, 40);
-    add(&text, "DEL bad\r\n");
+    text_print(&text, "DEL bad\r\n");
     add_run(&text, "BF.EXISTS", "bad", 10, 40);
     add_run(&text, "BF.ADD", "bad", 10, 40);
     add_run(&text, "BF.EXISTS", "bad", 10, 40);
@@ -255,7 +228,6 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
     expect(&wire, ":1", 1);
     expect(&wire, ":0", 40);
     expect(&wire, ":1", 80);
-    wire_close(&wire);
 }
 
 /* ---- what a command looks like ---- */
@@ -302,7 +274,7 @@ static void play_run(struct player *player, struct rng *rng)
     for (size_t n = 1 + rng_below(rng, 40); n > 0; n--) {
         size_t item = rng_below(rng, most);
         add_command(&player->sent, commands[which], player->words[name], (struct word){bytes, lengths[item]});
-        add(&player->expected, ":%d\r\n", player->has[name][item] != add_it);
+        text_print(&player->expected, ":%d\r\n", player->has[name][item] != add_it);
         player->has[name][item] |= add_it;
     }
 }
@@ -365,9 +337,9 @@ DAEMON_TEST(the_daemon, runs_between, counters_count_commands)
     add_run(&text, "BF.EXISTS", "f", 10, 35);
     add_run(&text, "BF.ADD", "none", 10, 34);
     add_run(&text, "BF.EXISTS", "none", 10, 36);
-    add(&text, "CONFIG SET bf-missing-filter-reply null\r\n");
+    text_print(&text, "CONFIG SET bf-missing-filter-reply null\r\n");
     add_run(&text, "BF.EXISTS", "none", 10, 33);
-    add(&text, "CONFIG SET bf-missing-filter-reply error\r\n");
+    text_print(&text, "CONFIG SET bf-missing-filter-reply error\r\n");
     add_run(&text, "BF.EXISTS", "none", 10, 65);
     send_all(&wire, &text);
     expect(&wire, ":1", 10);
@@ -388,7 +360,6 @@ DAEMON_TEST(the_daemon, runs_between, counters_count_commands)
     expect_info(&wire, "errorstats", "errorstat_ERR:count=134\\x0d");
     expect_info(&wire, "stats", "keyspace_hits:35\\x0d");
     expect_info(&wire, "stats", "keyspace_misses:134\\x0d");
-    wire_close(&wire);
 }
 
 DAEMON_TEST(the_daemon, runs_between, monitor_and_slowlog_see_each_command)
@@ -422,7 +393,6 @@ DAEMON_TEST(the_daemon, runs_between, monitor_and_slowlog_see_each_command)
         snprintf(words, sizeof(words), "[\"BF.EXISTS\",\"f\",\"%02u\"]", i);
         cr_assert(strstr(log, words), "no '%s' in %s", words, log);
     }
-    wire_close(&wire);
 }
 
 /* What a whole batch took is divided among its commands, which need not be of one kind: the entry of each kind shows a

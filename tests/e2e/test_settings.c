@@ -20,19 +20,6 @@ DAEMON_SUITE_IDLE(the_daemon, settings);
 
 static const char *printed;
 
-static const char *read_file(const char *path)
-{
-    static char content[65536];
-    FILE *file = fopen(path, "r");
-    size_t len;
-
-    cr_assert_not_null(file, "%s", path);
-    len = fread(content, 1, sizeof(content) - 1, file);
-    content[len] = '\0';
-    fclose(file);
-    return content;
-}
-
 /* The printouts go to stdout and end with status 0. */
 DAEMON_TEST(the_daemon, settings, printouts_end_well)
 {
@@ -41,7 +28,7 @@ DAEMON_TEST(the_daemon, settings, printouts_end_well)
     cr_assert_eq(RUN(NULL, "--help"), 0, "%s", printed);
     cr_assert_not_null(strstr(printed, "--threads"), "%s", printed);
     cr_assert_eq(RUN(NULL, "--print-config"), 0, "%s", printed);
-    cr_assert_str_eq(printed, read_file(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
+    cr_assert_str_eq(printed, file_text(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
 }
 
 /* What a start would refuse is named, nothing is written, and a daemon with the same settings may run. */
@@ -175,7 +162,6 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
     redisContext *by_socket = redisConnectUnix(socket);
     cr_assert(by_socket && !by_socket->err);
     expect(by_socket, "+PONG", "PING");
-    redisFree(by_socket);
 }
 
 /* A wrong setting ends the start with a message that says where and why. */
@@ -247,8 +233,7 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
 {
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     expect(client, "[\"maxmemory\",\"0\"]", "CONFIG GET maxmemory");
     expect(client, "[\"maxmemory-policy\",\"noeviction\"]", "CONFIG GET MAX*policy");
     expect(client, "[]", "CONFIG GET nosuch");
@@ -263,15 +248,13 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
     expect(client, "-ERR CONFIG SET failed (possibly related to argument 'unixsocket') - can't set immutable config",
            "CONFIG SET unixsocket x");
     expect(client, "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'", "CONFIG SET nosuch 1");
-    redisFree(client);
 }
 
 /* Values are read on an event loop: nobody waits for megabytes of them. */
 DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
 {
     static const char *const names[] = {"client-output-buffer-limit", "save", "notify-keyspace-events"};
-    daemon_start(&the_daemon, NULL);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, NULL);
     char *text = malloc(65537 + 16), expected[160];
     for (size_t i = 0; text && i < sizeof(names) / sizeof(names[0]); i++) {
         for (size_t at = 0; at <= 65536; at += 13)
@@ -286,7 +269,6 @@ DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
             expect(client, "+OK", "CONFIG SET %s %s", names[i], text);
     }
     free(text);
-    redisFree(client);
 }
 
 /* The defaults for new filters are those in force when a filter is created. */
@@ -295,8 +277,7 @@ DAEMON_TEST(the_daemon, settings, filter_defaults_apply_to_new_filters)
     const char *const args[] = {"--bf-initial-size", "1000", "--bf-expansion-factor", "0", NULL};
     redisContext *client;
 
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     expect(client, ":1", "BF.ADD f x");
     expect(client, "[:1000]", "BF.INFO f CAPACITY");
     expect(client, "[nil]", "BF.INFO f EXPANSION");
@@ -305,7 +286,6 @@ DAEMON_TEST(the_daemon, settings, filter_defaults_apply_to_new_filters)
     expect(client, "[:7]", "BF.INFO g CAPACITY");
     expect(client, "[:3]", "BF.INFO g EXPANSION");
     expect(client, "[:1000]", "BF.INFO f CAPACITY");
-    redisFree(client);
 }
 
 /* Memory limits refuse what is new and leave what is there. */
@@ -313,8 +293,7 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
 {
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     expect(client, ":1", "BF.ADD f x");
     expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 1kb");
     cr_assert_eq(client_ask(client, "BF.RESERVE g 0.001 100000")[0], '-');
@@ -326,7 +305,6 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
     expect(client, ":1", "BF.EXISTS f x");
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     expect(client, ":1", "BF.ADD f y");
-    redisFree(client);
 }
 
 /* EXEC is as much as what it runs: what has been queued while there was memory is refused as a whole when there is
@@ -347,8 +325,6 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_what_was_queued_before)
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "BF.EXISTS f x");
     expect(client, "[:1]", "EXEC");
-    redisFree(other);
-    redisFree(client);
 }
 
 /* An argument over the limit ends the connection with an error. */
@@ -375,7 +351,6 @@ DAEMON_TEST(the_daemon, settings, proto_limits_are_kept)
     cr_assert(wire_send_text(&wire, line));
     cr_assert_str_eq(wire_text(&wire), "-ERR Protocol error: too big inline request");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
-    wire_close(&wire);
 }
 
 static void expect_refused(const char *sent, const char *error)
@@ -406,7 +381,6 @@ DAEMON_TEST(the_daemon, settings, limits_before_the_password)
     expect_refused("*12\r\n$20001\r\n", "-ERR Protocol error: unauthenticated bulk length");
     cr_assert_str_eq(wire_ask(&wire, "CONFIG SET proto-max-args-unauthenticated 100"), "+OK");
     expect_refused("*17\r\n", "-ERR Protocol error: unauthenticated multibulk length");
-    wire_close(&wire);
 }
 
 /* A reader that does not read: its input waits, and beyond the limit it is disconnected; others are served. */
@@ -432,8 +406,6 @@ DAEMON_TEST(the_daemon, settings, a_slow_reader_is_bounded)
     }
     cr_assert_eq(replies, 8, "a client that reads in the end gets everything");
     lines_deinit(&lines);
-    wire_close(&slow);
-    wire_close(&other);
 }
 
 /* SIGHUP continues the log in a new file after the old one was moved away. */
@@ -450,9 +422,9 @@ DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
     kill(the_daemon.pid, SIGHUP);
     wait_until(access(log, F_OK) == 0);
     daemon_stop(&the_daemon);
-    cr_assert_not_null(strstr(read_file(moved), " notice ready: listening on 127.0.0.1:"));
-    cr_assert_null(strstr(read_file(moved), "bye"));
-    cr_assert_not_null(strstr(read_file(log), " notice bye"), "%s", read_file(log));
+    cr_assert_not_null(strstr(file_text(moved), " notice ready: listening on 127.0.0.1:"));
+    cr_assert_null(strstr(file_text(moved), "bye"));
+    cr_assert_not_null(strstr(file_text(log), " notice bye"), "%s", file_text(log));
     unlink(log);
     unlink(moved);
     rmdir(dir);
@@ -513,8 +485,7 @@ DAEMON_TEST(the_daemon, settings, the_log_level_can_be_changed)
 {
     redisContext *client;
 
-    daemon_start(&the_daemon, NULL);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET loglevel warning");
     expect(client, "[\"loglevel\",\"warning\"]", "CONFIG GET loglevel");
     redisFree(client);
@@ -532,7 +503,7 @@ DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
     cr_assert_geq(fd, 0);
     close(fd);
     daemon_start(&the_daemon, args);
-    cr_assert_eq(atol(read_file(path)), (long)the_daemon.pid);
+    cr_assert_eq(atol(file_text(path)), (long)the_daemon.pid);
     daemon_stop(&the_daemon);
     cr_assert_neq(access(path, F_OK), 0, "the pid file is left behind");
 }

@@ -41,8 +41,7 @@ TestSuite(signals, .init = begin, .fini = discard, .timeout = 1000);
 /* Some filters in a save, and some more in the log. */
 static void fill(const char *const *args)
 {
-    daemon_start(&the_daemon, args);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, args);
     for (int i = 0; i < 200; i++)
         expect(client, ":1", "BF.ADD f%d saved", i);
     expect(client, "+OK", "SAVE");
@@ -77,7 +76,7 @@ static void launch_masked(void)
 
 /* In every other round at a moment from the program's very beginning on, in the others from its first word on, without
  * a mask that it has inherited. */
-Test(signals, a_start_can_be_ended_at_any_moment)
+DAEMON_TEST(the_daemon, signals, a_start_can_be_ended_at_any_moment)
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
     const char *output;
@@ -97,17 +96,16 @@ Test(signals, a_start_can_be_ended_at_any_moment)
     }
     daemon_restart(&the_daemon);
     expect_filled();
-    daemon_deinit(&the_daemon);
 }
 
 /* Until the log has the text, or the daemon has ended. */
 static void hang_up_until(const char *text)
 {
     siginfo_t info = {.si_pid = 0};
-    double patience = seconds_now() + 60;
+    double patience = wait_clock() + 60;
 
     while (!strstr(daemon_output(&the_daemon), text)) {
-        cr_assert_lt(seconds_now(), patience, "it goes on:\n%s", daemon_output(&the_daemon));
+        cr_assert_lt(wait_clock(), patience, "it goes on:\n%s", daemon_output(&the_daemon));
         cr_assert_eq(waitid(P_PID, (id_t)the_daemon.pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
         if (info.si_pid)
             return;
@@ -117,7 +115,7 @@ static void hang_up_until(const char *text)
 }
 
 /* A log that is rotated while the daemon starts, or ends: it continues, and in the end writes to the new file. */
-Test(signals, a_log_can_be_rotated_at_any_moment)
+DAEMON_TEST(the_daemon, signals, a_log_can_be_rotated_at_any_moment)
 {
     daemon_prepare(&the_daemon);
     struct tmp_path log = tmp_path(the_daemon.dir, "log"), rotated = tmp_path(the_daemon.dir, "log.1");
@@ -138,5 +136,4 @@ Test(signals, a_log_can_be_rotated_at_any_moment)
     }
     daemon_restart(&the_daemon);
     expect_filled();
-    daemon_deinit(&the_daemon);
 }

@@ -13,6 +13,7 @@
 #include "disk_control.h"
 #include "rng.h"
 #include "sstables_rig.h"
+#include "tmpdir.h"
 
 static void end(void)
 {
@@ -36,10 +37,7 @@ static void write_others(void)
     write_sstable("first/nb-1-big-Filter.db", empty_file, sizeof(empty_file));
     for (int i = 0; i < OTHERS; i++) { /* links: files of their own take long where the disk is busy */
         snprintf(path, sizeof(path), "%s/nb-%d-big-Filter.db", folders[i % 3], 1000 + i);
-        make_directories(below_root(path));
-        cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
-        strcpy(strstr(path, "Filter.db"), "TOC.txt");
-        cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
+        link_to_first(path);
     }
     cr_assert_eq(rename(below_root("first"), below_root("../first")), 0);
 }
@@ -61,9 +59,7 @@ static void write_component(const char *filter, const char *name, const void *by
 {
     char path[600];
     component(path, filter, name);
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(bytes, 1, len, file) != len || fclose(file) != 0)
-        abort();
+    file_write(path, bytes, len);
 }
 
 static void remove_component(const char *filter, const char *name)
@@ -190,27 +186,25 @@ static void begin(uint64_t seed)
     compact();
 }
 
-Test(sstable_compactions, lose_no_key)
+DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key)
 {
     begin(1);
     start();
     struct seen seen = {.round = 1};
     look_for_key(&seen, false);
     churn((struct work){compactions_from_environment(600), 10000});
-    daemon_deinit(&the_daemon);
 }
 
 /* Faster than directories can be checked: SSTables come and go between two looks. */
-Test(sstable_compactions, lose_no_key_without_a_pause)
+DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_without_a_pause)
 {
     begin(2);
     start();
     churn((struct work){compactions_from_environment(3000), 1});
-    daemon_deinit(&the_daemon);
 }
 
 /* More events than the kernel keeps (fs.inotify.max_queued_events), while the daemon stands still. */
-Test(sstable_compactions, lose_no_key_when_events_are_lost)
+DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_when_events_are_lost)
 {
     char path[600];
     begin(3);
@@ -231,11 +225,10 @@ Test(sstable_compactions, lose_no_key_when_events_are_lost)
             look_for_key(&seen, j % 8 == 7);
         wait_for_the_last_only();
     }
-    daemon_deinit(&the_daemon);
 }
 
 /* Without watches all directories are checked every 10 s. */
-Test(sstable_compactions, lose_no_key_without_watches)
+DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_without_watches)
 {
     disk_attach();
     atomic_store(&disk->no_watches, 1);
@@ -245,5 +238,4 @@ Test(sstable_compactions, lose_no_key_without_watches)
     struct seen seen = {.round = 1};
     look_for_key(&seen, false);
     churn((struct work){compactions_from_environment(1200), 40000});
-    daemon_deinit(&the_daemon);
 }

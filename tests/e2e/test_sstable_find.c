@@ -43,7 +43,7 @@ static size_t count_lines(const char *text)
 
 #define FIND TOOL "find redis://127.0.0.1:%d "
 
-Test(sstable_find, answers_are_those_of_the_directory)
+DAEMON_TEST(the_daemon, sstable_find, answers_are_those_of_the_directory)
 {
     start_with_two();
     const int port = the_daemon.port;
@@ -70,11 +70,10 @@ Test(sstable_find, answers_are_those_of_the_directory)
     cr_expect_eq(count_lines(output), 501 + 1101);
     ASSERT_RUN(0, "int:2001\n", "seq -f 'int:%%.0f' 5000 | " FIND "--keys-from - --absent", port);
     cr_expect_eq(count_lines(output), 3000, "%zu", count_lines(output));
-    daemon_deinit(&the_daemon);
 }
 
 /* What cannot be asked is not ruled out: an SSTable without a filter without a word, a damaged one with an error. */
-Test(sstable_find, what_cannot_be_ruled_out_is_printed)
+DAEMON_TEST(the_daemon, sstable_find, what_cannot_be_ruled_out_is_printed)
 {
     start_with_two();
     const int port = the_daemon.port;
@@ -94,10 +93,9 @@ Test(sstable_find, what_cannot_be_ruled_out_is_printed)
     cr_expect_eq(count_lines(output), 5, "%s", output);
     ASSERT_RUN(2, "", FIND "--absent int:3000 2>/dev/null", port);
     cr_expect_str_empty(output);
-    daemon_deinit(&the_daemon);
 }
 
-Test(sstable_find, what_is_wrong_is_said)
+DAEMON_TEST(the_daemon, sstable_find, what_is_wrong_is_said)
 {
     start_with_two();
     const int port = the_daemon.port;
@@ -113,7 +111,6 @@ Test(sstable_find, what_is_wrong_is_said)
     ASSERT_RUN(2, "redis://127.0.0.1:1: ", TOOL "find redis://127.0.0.1:1 int:1");
     expect(client, "+OK", "ACL SETUSER default -bf.find");
     ASSERT_RUN(2, "answers: NOPERM", FIND "int:1", port);
-    daemon_deinit(&the_daemon);
 }
 
 /* A server that answers BF.FIND with something else: an error, whatever it is. */

@@ -45,7 +45,7 @@ static void write_trie(const char *prefix, size_t n, size_t place)
 #define LACKS "keys of its SSTable: it is damaged, or its bits have the layout of another version"
 
 /* A filter that lacks keys of its own SSTable answers no question: x is in none of these filters. */
-Test(sstable_keys, those_that_lack_their_keys_are_named)
+DAEMON_TEST(the_daemon, sstable_keys, those_that_lack_their_keys_are_named)
 {
     prepare();
     static const struct {
@@ -76,11 +76,10 @@ Test(sstable_keys, those_that_lack_their_keys_are_named)
     write_index("data/ks/t-" ID "/nb-2-big-Index.db", 1, 1); /* the table is another one now, and so is its filter */
     write_filter("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
     wait_for(":1", "BF.EXISTS ks.t/2 k");
-    daemon_deinit(&the_daemon);
 }
 
 /* The keys of a trie are read from both ends. */
-Test(sstable_keys, those_of_tries_that_lack_their_keys_are_named)
+DAEMON_TEST(the_daemon, sstable_keys, those_of_tries_that_lack_their_keys_are_named)
 {
     prepare();
     static const size_t places[] = {300, 0, 99, 100, 199, 200, 299};
@@ -105,5 +104,4 @@ Test(sstable_keys, those_of_tries_that_lack_their_keys_are_named)
                  lacking[i][0], lacking[i][1]);
         cr_expect(strstr(found, reason), "'%s' is not in %s", reason, found);
     }
-    daemon_deinit(&the_daemon);
 }

@@ -12,7 +12,7 @@
 TestSuite(sstable_names, .fini = discard, .timeout = 1000);
 
 /* Which filter has a name that both an own filter and an SSTable's have: the own one, for all commands. */
-Test(sstable_names, own_filters_hide_those_of_sstables)
+DAEMON_TEST(the_daemon, sstable_names, own_filters_hide_those_of_sstables)
 {
     prepare();
     start();
@@ -43,11 +43,10 @@ Test(sstable_names, own_filters_hide_those_of_sstables)
     expect(client, "[:0,:1]", "BF.MEXISTS ks.t/1 own k");
     expect(client, ":2", "DBSIZE");
     cr_expect(strncmp(client_ask(client, "DEL ks.t/1"), "-READONLY", 9) == 0);
-    daemon_deinit(&the_daemon);
 }
 
 /* What would hide an SSTable's filter is refused, from whatever database it comes. */
-Test(sstable_names, filters_of_other_databases_do_not_hide_them)
+DAEMON_TEST(the_daemon, sstable_names, filters_of_other_databases_do_not_hide_them)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -63,13 +62,12 @@ Test(sstable_names, filters_of_other_databases_do_not_hide_them)
     expect(client, "+OK", "SELECT 0");
     expect(client, "[:1,:0]", "BF.MEXISTS ks.t/1 k own");
     expect(client, "[:0,:1]", "BF.MEXISTS ks.t/2 k own");
-    daemon_deinit(&the_daemon);
 }
 
 #define BOTH 300
 
 /* A name that is there throughout a SCAN is met once, also if its SSTable appears after the place that SCAN is at. */
-Test(sstable_names, scan_meets_each_name_once)
+DAEMON_TEST(the_daemon, sstable_names, scan_meets_each_name_once)
 {
     char cursor[32] = "0", path[128];
     int met[2 * BOTH] = {0}, written = 0;
@@ -99,7 +97,6 @@ Test(sstable_names, scan_meets_each_name_once)
     for (size_t i = 1; i < keys->elements; i++)
         cr_assert_lt(strcmp(keys->element[i - 1]->str, keys->element[i]->str), 0, "in order, each once");
     freeReplyObject(keys);
-    daemon_deinit(&the_daemon);
 }
 
 /* ---- names that several files would have ---- */
@@ -130,15 +127,14 @@ static void expect_two_nodes(void)
 
 /* The same table of two nodes, whose files have come in any order, before the start or after it: a name leads to the
  * same file each time. The one that is alone has the name alone. */
-Test(sstable_names, of_several_files_follow_from_their_paths)
+DAEMON_TEST(the_daemon, sstable_names, of_several_files_follow_from_their_paths)
 {
     char dirs[1200];
     prepare();
     write_sstable("b/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
     snprintf(dirs, sizeof(dirs), "%s/a/:%s/b:%s/none", root, root, root);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_scanned();
     expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
     expect(client, ":1", "BF.EXISTS ks.t/1 k");
@@ -155,11 +151,10 @@ Test(sstable_names, of_several_files_follow_from_their_paths)
     cr_assert_eq(unlink(below_root("a/ks/t-" ID "/nb-1-big-Filter.db")), 0);
     wait_for("[\"ks.t/1\"]", "KEYS *");
     expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
-    daemon_deinit(&the_daemon);
 }
 
 /* An SSTable that was moved keeps its name. */
-Test(sstable_names, stay_when_a_file_is_moved)
+DAEMON_TEST(the_daemon, sstable_names, stay_when_a_file_is_moved)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/staging/me-4-big-Filter.db", me_file, sizeof(me_file));
@@ -177,33 +172,19 @@ Test(sstable_names, stay_when_a_file_is_moved)
     snprintf(expected, sizeof(expected), "[\"%s\"]", below_root("data/ks/t-" ID "/me-4-big-Filter.db"));
     wait_for(expected, "BF.INFO ks.t/4 FILE");
     wait_for("[\"ks.t/4\"]", "KEYS *");
-    daemon_deinit(&the_daemon);
 }
 
 #define NODES 3000
 
-/* Of a processor, that the daemon has used. */
-static double daemon_seconds(void)
-{
-    clockid_t clock;
-    struct timespec used;
-    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
-    cr_assert_eq(clock_gettime(clock, &used), 0);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
 /* Many backups of one table below a directory. A file costs what it costs alone. */
-Test(sstable_names, of_very_many_files_cost_no_more)
+DAEMON_TEST(the_daemon, sstable_names, of_very_many_files_cost_no_more)
 {
     char path[128];
     prepare();
     write_sstable("first/nb-1-big-Filter.db", na_file, sizeof(na_file));
     for (int i = 0; i < NODES; i++) {
         snprintf(path, sizeof(path), "node%d/ks/t-" ID "/nb-1-big-Filter.db", i);
-        make_directories(below_root(path));
-        cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
-        strcpy(strstr(path, "Filter.db"), "TOC.txt");
-        cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
+        link_to_first(path);
     }
     cr_assert_eq(rename(below_root("first"), below_root("../first")), 0);
     start();
@@ -214,11 +195,10 @@ Test(sstable_names, of_very_many_files_cost_no_more)
     expect_find("[\"asked\",:3000,\"found\",[:3000,:0],\"unknown\",[]]", "BF.FIND COUNT ks.t/1#* ITEMS k kk");
     cr_assert_eq(rename(below_root("node7"), below_root("../node7")), 0);
     wait_for(":2999", "DBSIZE");
-    daemon_deinit(&the_daemon);
 }
 
 /* A symbolic link that leads back is not followed. */
-Test(sstable_names, links_in_a_circle_end)
+DAEMON_TEST(the_daemon, sstable_names, links_in_a_circle_end)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -226,7 +206,6 @@ Test(sstable_names, links_in_a_circle_end)
     cr_assert_eq(symlink("data/ks", below_root("elsewhere")), 0);
     start();
     expect(client, "[\"elsewhere.t/1\",\"ks.t/1\"]", "KEYS *"); /* each way to it once */
-    daemon_deinit(&the_daemon);
 }
 
 /* As a user who may not read everything. */
@@ -244,7 +223,7 @@ static void start_as_nobody(void)
 
 /* The log names a directory that may not be read, and an error the file. When they may be read, they are, and meanwhile
  * what has gone elsewhere is gone. */
-Test(sstable_names, permissions_come_later)
+DAEMON_TEST(the_daemon, sstable_names, permissions_come_later)
 {
     static const char *const file = "data/ks/t-" ID "/nb-1-big-Filter.db", *const closed = "data/ks/closed-" ID;
     prepare();
@@ -263,5 +242,4 @@ Test(sstable_names, permissions_come_later)
     cr_assert_eq(chmod(below_root(closed), 0755), 0);
     wait_for(":1", "BF.EXISTS ks.t/1 k");
     wait_for(":1", "BF.EXISTS ks.closed/1 k");
-    daemon_deinit(&the_daemon);
 }

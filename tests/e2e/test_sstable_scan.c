@@ -41,13 +41,12 @@ static void start_and_hold(void)
     snprintf(dirs, sizeof(dirs), "%s/data:%s/held", root, root);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
     the_daemon.with_web = true;
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_for("[\"ks.t/1\"]", "KEYS *");
 }
 
 /* Nobody is told "certainly not" of what has not been met yet. */
-Test(sstable_scan, the_port_answers_meanwhile)
+DAEMON_TEST(the_daemon, sstable_scan, the_port_answers_meanwhile)
 {
     static char output[4096];
     start_and_hold();
@@ -71,7 +70,6 @@ Test(sstable_scan, the_port_answers_meanwhile)
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/3\",\"not found\"]]", "BF.FIND ks.t/3 ITEMS k");
     expect(client, ":0", "BF.EXISTS ks.t/3 k");
     expect_readiness(200, "ready");
-    daemon_deinit(&the_daemon);
 }
 
 /* The disk comes back when the daemon has been told to end. */

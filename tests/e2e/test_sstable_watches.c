@@ -48,7 +48,7 @@ static void expect_watched(const char *path)
 }
 
 /* Without a watch of its own what comes into the new directory would be seen by the regular scans only. */
-Test(sstable_watches, a_directory_that_takes_anothers_place_is_watched)
+DAEMON_TEST(the_daemon, sstable_watches, a_directory_that_takes_anothers_place_is_watched)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -62,11 +62,10 @@ Test(sstable_watches, a_directory_that_takes_anothers_place_is_watched)
     expect_watched("data/ks/t-" ID);
     write_sstable("data/ks/t-" ID "/nb-3-big-Filter.db", na_file, sizeof(na_file));
     wait_for("[\"ks.t/2\",\"ks.t/3\"]", "KEYS *");
-    daemon_deinit(&the_daemon);
 }
 
 /* The same of directories in it, which nobody has renamed. */
-Test(sstable_watches, directories_in_it_are_watched_too)
+DAEMON_TEST(the_daemon, sstable_watches, directories_in_it_are_watched_too)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -78,11 +77,10 @@ Test(sstable_watches, directories_in_it_are_watched_too)
     wait_for("[\"ks.t/2\"]", "KEYS *");
     expect_watched("data/ks/t-" ID);
     expect_watched("data/ks");
-    daemon_deinit(&the_daemon);
 }
 
 /* A symbolic link that is set to another directory, as one deploys a new version. */
-Test(sstable_watches, a_link_that_leads_elsewhere_is_followed)
+DAEMON_TEST(the_daemon, sstable_watches, a_link_that_leads_elsewhere_is_followed)
 {
     prepare();
     write_sstable("../one/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -94,7 +92,6 @@ Test(sstable_watches, a_link_that_leads_elsewhere_is_followed)
     cr_assert_eq(rename(below_root("next"), below_root("now")), 0);
     wait_for("[\"ks.t/2\"]", "KEYS *");
     expect_watched("now/ks/t-" ID);
-    daemon_deinit(&the_daemon);
 }
 
 /* ---- a directory of sstable-dir that is lost ---- */
@@ -122,8 +119,7 @@ static void start_with_two_roots(void)
     snprintf(lost, sizeof(lost), "%s/b", root);
     snprintf(dirs, sizeof(dirs), "%s/a:%s", root, lost);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
-    daemon_start(&the_daemon, args);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, args);
     wait_scanned();
     expect_find("[\"asked\",:2,\"found\",[[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
     expect_unreachable(0);
@@ -166,18 +162,17 @@ static void expect_normal_again(void)
     wait_for("[\"ks.t/1\",\"ks.u/3\"]", "KEYS *");
 }
 
-Test(sstable_watches, a_root_that_vanishes_keeps_its_filters_until_it_returns)
+DAEMON_TEST(the_daemon, sstable_watches, a_root_that_vanishes_keeps_its_filters_until_it_returns)
 {
     start_with_two_roots();
     cr_assert_eq(rename(below_root("b"), below_root("../bx")), 0);
     expect_kept("No such file or directory");
     cr_assert_eq(rename(below_root("../bx"), below_root("b")), 0);
     expect_normal_again();
-    daemon_deinit(&the_daemon);
 }
 
 /* As where a file system is not mounted any more, and then is again. */
-Test(sstable_watches, an_empty_directory_in_the_place_of_a_root_keeps_its_filters)
+DAEMON_TEST(the_daemon, sstable_watches, an_empty_directory_in_the_place_of_a_root_keeps_its_filters)
 {
     start_with_two_roots();
     cr_assert_eq(rename(below_root("b"), below_root("../bx")), 0);
@@ -186,11 +181,10 @@ Test(sstable_watches, an_empty_directory_in_the_place_of_a_root_keeps_its_filter
     cr_assert_eq(rmdir(below_root("b")), 0);
     cr_assert_eq(rename(below_root("../bx"), below_root("b")), 0);
     expect_normal_again();
-    daemon_deinit(&the_daemon);
 }
 
 /* What is removed from where the root has gone is no news of the root; nor is it when that comes back. */
-Test(sstable_watches, events_of_a_root_that_was_moved_away_forget_nothing)
+DAEMON_TEST(the_daemon, sstable_watches, events_of_a_root_that_was_moved_away_forget_nothing)
 {
     start_with_two_roots();
     make_directories(below_root("../away/"));
@@ -200,11 +194,10 @@ Test(sstable_watches, events_of_a_root_that_was_moved_away_forget_nothing)
     expect_kept("No such file or directory");
     cr_assert_eq(rename(below_root("../away/b"), below_root("b")), 0);
     expect_kept("another directory without SSTables has replaced it");
-    daemon_deinit(&the_daemon);
 }
 
 /* One with other SSTables is there on purpose: the others are gone. */
-Test(sstable_watches, a_root_with_other_sstables_takes_the_place_of_one)
+DAEMON_TEST(the_daemon, sstable_watches, a_root_with_other_sstables_takes_the_place_of_one)
 {
     start_with_two_roots();
     write_sstable("../new/ks/t-" ID "/nb-5-big-Filter.db", na_file, sizeof(na_file));
@@ -212,15 +205,13 @@ Test(sstable_watches, a_root_with_other_sstables_takes_the_place_of_one)
     cr_assert_eq(rename(below_root("../new"), below_root("b")), 0);
     wait_for("[\"ks.t/1\",\"ks.t/5\"]", "KEYS *");
     expect_unreachable(0);
-    daemon_deinit(&the_daemon);
 }
 
 /* The same directory, whose files were removed. */
-Test(sstable_watches, a_root_that_is_emptied_is_empty)
+DAEMON_TEST(the_daemon, sstable_watches, a_root_that_is_emptied_is_empty)
 {
     start_with_two_roots();
     cr_assert_eq(rename(below_root("b/ks"), below_root("../ksx")), 0);
     wait_for("[\"ks.t/1\"]", "KEYS *");
     expect_unreachable(0);
-    daemon_deinit(&the_daemon);
 }

@@ -20,7 +20,7 @@ TestSuite(sstables, .fini = discard, .timeout = 1000);
 
 /* As Cassandra and ScyllaDB lay files out: live ones, those of indexes, in the versions of each layout, and what is not
  * read by queries of the table under names of its own. What is being written, or deleted, is missing. */
-Test(sstables, names_follow_the_folders)
+DAEMON_TEST(the_daemon, sstables, names_follow_the_folders)
 {
     prepare();
     write_sstable("data/ks/users-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -56,13 +56,12 @@ Test(sstables, names_follow_the_folders)
     cr_assert(strstr(text, "Murmur2"), "%s", text);
     text = client_ask(client, "BF.EXISTS ks.users/5 k");
     cr_assert(strstr(text, "-ERR the filter could not be loaded and is quarantined: ") == text, "%s", text);
-    daemon_deinit(&the_daemon);
 }
 
 #define NO_FILTER "the SSTable has no Filter.db: it may hold the key"
 
 /* An SSTable that was written without a filter may have any key: it is named. So is one that loses its filter. */
-Test(sstables, those_without_a_filter_are_named)
+DAEMON_TEST(the_daemon, sstables, those_without_a_filter_are_named)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -90,11 +89,10 @@ Test(sstables, those_without_a_filter_are_named)
     cr_assert_eq(unlink(below_root("other/ks/t-" ID "/nb-2-big-Data.db")), 0);
     cr_assert_eq(unlink(below_root("other/ks/t-" ID "/nb-2-big-TOC.txt")), 0);
     wait_for("[\"ks.t/1\",\"ks.t/2\"]", "KEYS *");
-    daemon_deinit(&the_daemon);
 }
 
 /* What has the name of a filter and cannot be one hides no SSTable. */
-Test(sstables, filters_that_are_no_files_are_named)
+DAEMON_TEST(the_daemon, sstables, filters_that_are_no_files_are_named)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -113,7 +111,6 @@ Test(sstables, filters_that_are_no_files_are_named)
     cr_assert_eq(rmdir(below_root("data/ks/t-" ID "/nb-2-big-Filter.db")), 0);
     write_filter("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
     wait_for("[\"asked\",:1,\"found\",[[\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/2 ITEMS k");
-    daemon_deinit(&the_daemon);
 }
 
 static void make_old(const char *path)
@@ -124,7 +121,7 @@ static void make_old(const char *path)
 
 /* The databases load SSTables without a TOC.txt, too, as a restored copy may lack it. A file that has just been written
  * may be getting one, and is waited for; what ScyllaDB marks as unfinished never counts. */
-Test(sstables, those_without_a_toc_are_taken_when_they_are_old)
+DAEMON_TEST(the_daemon, sstables, those_without_a_toc_are_taken_when_they_are_old)
 {
     prepare();
     write_filter("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -141,13 +138,12 @@ Test(sstables, those_without_a_toc_are_taken_when_they_are_old)
                 "BF.FIND ks.t/* ITEMS k");
     write_filter("data/ks/t-" ID "/nb-5-big-Filter.db", na_file, sizeof(na_file));
     wait_for("[\"ks.t/1\",\"ks.t/2\",\"ks.t/4\",\"ks.t/5\"]", "KEYS *");
-    daemon_deinit(&the_daemon);
 }
 
 /* ---- reading only ---- */
 
 /* What would change them is an error, and nothing of them is saved. */
-Test(sstables, writes_are_refused)
+DAEMON_TEST(the_daemon, sstables, writes_are_refused)
 {
     static const char *const writes[] = {
         "BF.ADD f/1 x",         "BF.MADD f/1 x", "BF.INSERT f/1 ITEMS x", "DEL f/1",
@@ -187,14 +183,12 @@ Test(sstables, writes_are_refused)
     daemon_stop(&the_daemon);
     const char *const without[] = {"--sstable-dir", "", NULL};
     redisFree(client);
-    daemon_start(&the_daemon, without);
-    client = client_open(the_daemon.port);
+    client = client_start(&the_daemon, without);
     expect(client, "[]", "KEYS *");
-    daemon_deinit(&the_daemon);
 }
 
 /* `bloomery move` says so, and moves the others. */
-Test(sstables, have_no_dump_and_no_end)
+DAEMON_TEST(the_daemon, sstables, have_no_dump_and_no_end)
 {
     static char output[4096];
     struct daemon other = {0};
@@ -219,11 +213,10 @@ Test(sstables, have_no_dump_and_no_end)
     cr_assert(strstr(output, "moved    1 filter"), "%s", output);
     cr_assert(strstr(output, "skipped  1 that the source refused to send"), "%s", output);
     daemon_deinit(&other);
-    daemon_deinit(&the_daemon);
 }
 
 /* In a transaction nothing waits for a file; once it has been read, it is a filter like others. */
-Test(sstables, transactions_do_not_read_files)
+DAEMON_TEST(the_daemon, sstables, transactions_do_not_read_files)
 {
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
@@ -239,11 +232,10 @@ Test(sstables, transactions_do_not_read_files)
     expect(client, "+QUEUED", "BF.EXISTS ks.t/1 k");
     expect(client, "+QUEUED", "BF.FIND * ITEMS k");
     expect_find("[:1,[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[]]]", "EXEC");
-    daemon_deinit(&the_daemon);
 }
 
 /* What the file says, by the commands that describe filters. */
-Test(sstables, are_described)
+DAEMON_TEST(the_daemon, sstables, are_described)
 {
     char expected[800];
     prepare();
@@ -261,11 +253,10 @@ Test(sstables, are_described)
     expect(client, ":1", "BF.CARD ks.t/1");
     info = client_ask(client, "INFO bf");
     cr_assert(strstr(info, "sstable_filters:1\\x0d\\x0asstable_filters_read:1"), "%s", info);
-    daemon_deinit(&the_daemon);
 }
 
 /* The round is the last one that found a change: the same as long as nothing comes, changes or goes. */
-Test(sstables, bf_find_tells_the_round)
+DAEMON_TEST(the_daemon, sstables, bf_find_tells_the_round)
 {
     struct wire wire;
     prepare();
@@ -288,7 +279,6 @@ Test(sstables, bf_find_tells_the_round)
     cr_assert_str_eq(reply->element[6]->str, "round");
     cr_assert_gt(reply->element[7]->integer, 1);
     freeReplyObject(reply);
-    daemon_deinit(&the_daemon);
 }
 
 /* ---- files that change ---- */
@@ -307,7 +297,7 @@ static void expect_error(const char *name, const char *part)
 
 /* A file comes with its TOC and goes; it is replaced, cut, filled with garbage, and made whole again. No answer is one
  * from bytes that are missing, and the daemon lives. */
-Test(sstables, files_change_under_the_daemon)
+DAEMON_TEST(the_daemon, sstables, files_change_under_the_daemon)
 {
     static const char path[] = "data/ks/t-" ID "/nb-1-big-Filter.db";
     static unsigned char large[8 + 8 * 40000] = {0, 0, 0, 3, 0, 0, 0x9c, 0x40};
@@ -335,12 +325,11 @@ Test(sstables, files_change_under_the_daemon)
     cr_assert_eq(unlink(below_root(path)), 0);
     wait_for("[]", "KEYS *");
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.*\",\"no filter matches\"]]", "BF.FIND ks.* ITEMS k");
-    daemon_deinit(&the_daemon);
 }
 
 /* Where maxmemory has no room for another filter, one that can be read again makes some; where it never has, the error
  * says so. */
-Test(sstables, memory_goes_from_one_filter_to_another)
+DAEMON_TEST(the_daemon, sstables, memory_goes_from_one_filter_to_another)
 {
     static unsigned char large[8 + 8 * 40000] = {0, 0, 0, 3, 0, 0, 0x9c, 0x40},
                                        huge[8 + 8 * 400000] = {0, 0, 0, 3, 0, 6, 0x1a, 0x80};
@@ -364,11 +353,10 @@ Test(sstables, memory_goes_from_one_filter_to_another)
     expect_error("ks.huge/1", "maxmemory");
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     wait_for(":1", "BF.EXISTS ks.huge/1 k");
-    daemon_deinit(&the_daemon);
 }
 
 /* Directories that are made and removed while the daemon runs are watched, too. */
-Test(sstables, directories_come_and_go)
+DAEMON_TEST(the_daemon, sstables, directories_come_and_go)
 {
     prepare();
     start();
@@ -382,36 +370,21 @@ Test(sstables, directories_come_and_go)
     cr_assert_eq(unlink(below_root("n/ks/one-" ID "/nb-1-big-TOC.txt")), 0);
     cr_assert_eq(rmdir(below_root("n/ks/one-" ID)), 0);
     wait_for("[\"ks.three/1\"]", "KEYS *");
-    daemon_deinit(&the_daemon);
 }
 
 /* ---- many ---- */
 
-/* Of a processor, that the daemon has used: what else the machine does is no part of it. */
-static double daemon_seconds(void)
-{
-    clockid_t clock;
-    struct timespec used;
-    cr_assert_eq(clock_getcpuclockid(the_daemon.pid, &clock), 0);
-    cr_assert_eq(clock_gettime(clock, &used), 0);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
 #define MANY 10000
 
 /* Nothing is read at the start. A second is the aim; a slow machine and sanitizers get more. */
-Test(sstables, ten_thousand_start_at_once)
+DAEMON_TEST(the_daemon, sstables, ten_thousand_start_at_once)
 {
     char path[128];
     prepare();
     write_sstable("first/nb-1-big-Filter.db", na_file, sizeof(na_file));
     for (int i = 0; i < MANY; i++) { /* links: files of their own take a minute where the disk is busy */
         snprintf(path, sizeof(path), "data/ks/t%d-" ID "/nb-%d-big-Filter.db", i / 500, i);
-        if (i % 500 == 0)
-            make_directories(below_root(path));
-        cr_assert_eq(link(below_root("first/nb-1-big-Filter.db"), below_root(path)), 0);
-        strcpy(strstr(path, "Filter.db"), "TOC.txt");
-        cr_assert_eq(link(below_root("first/nb-1-big-TOC.txt"), below_root(path)), 0);
+        link_to_first(path);
     }
     cr_assert_eq(rename(below_root("first"), below_root("../first")), 0);
     start();
@@ -431,7 +404,6 @@ Test(sstables, ten_thousand_start_at_once)
         freeReplyObject(reply);
     } while (strcmp(cursor, "0") != 0);
     cr_assert_eq(met, MANY);
-    daemon_deinit(&the_daemon);
 }
 
 /* ---- files of real tables ---- */
@@ -529,7 +501,7 @@ static void expect_real(const struct real_file *file)
 }
 
 /* Each file answers for its table's keys, and for others, as the database that wrote it does. */
-Test(sstables, files_of_real_tables_answer_as_their_databases_do)
+DAEMON_TEST(the_daemon, sstables, files_of_real_tables_answer_as_their_databases_do)
 {
     static struct real_file files[200];
     unsigned n = 0;
@@ -549,5 +521,4 @@ Test(sstables, files_of_real_tables_answer_as_their_databases_do)
     for (unsigned i = 0; i < n; i++)
         expect_real(&files[i]);
     cr_assert_gt(n, 60);
-    daemon_deinit(&the_daemon);
 }

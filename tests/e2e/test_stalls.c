@@ -18,6 +18,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "text.h"
 #include "wire.h"
 
 #define GOAL_MS  20
@@ -82,28 +83,11 @@ static const struct row rows[] = {
 
 /* ---- a growing text ---- */
 
-struct text {
-    char *data;
-    size_t len, size;
-};
-
-static char *room(struct text *text, size_t n)
-{
-    if (text->len + n > text->size) {
-        text->size = (text->len + n) * 2;
-        text->data = realloc(text->data, text->size);
-        cr_assert(text->data);
-    }
-    return text->data + text->len;
-}
-
 static void add_word(struct text *text, const char *ptr, size_t len)
 {
-    char *at = room(text, len + 32);
-    size_t n = (size_t)sprintf(at, "$%zu\r\n", len);
-    memcpy(at + n, ptr, len);
-    memcpy(at + n + len, "\r\n", 2);
-    text->len += n + len + 2;
+    text_print(text, "$%zu\r\n", len);
+    text_add(text, ptr, len);
+    text_add(text, "\r\n", 2);
 }
 
 static void add_call(struct text *text, const char *call, int words, size_t bytes, int large)
@@ -114,7 +98,7 @@ static void add_call(struct text *text, const char *call, int words, size_t byte
     strcpy(copy, call);
     for (const char *at = copy; (at = strchr(at, ' ')); at++)
         n++;
-    text->len += (size_t)sprintf(room(text, 32), "*%zu\r\n", n);
+    text_print(text, "*%zu\r\n", n);
     for (char *word; (word = strsep(&rest, " "));)
         add_word(text, word, strlen(word));
     for (int i = 0; i < words; i++)

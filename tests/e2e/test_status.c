@@ -19,15 +19,7 @@
 #include "wait.h"
 #include "wire_tls.h"
 
-static struct daemon the_daemon;
-
-static void discard(void)
-{
-    daemon_discard(&the_daemon);
-    disk_detach();
-}
-
-TestSuite(status, .fini = discard, .timeout = 300);
+DISK_SUITE(the_daemon, status);
 
 static char output[16384];
 
@@ -37,8 +29,7 @@ static char output[16384];
 
 Test(status, healthy_and_full)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     client_add_items(client, "f", 0, 50);
     expect(client, "+OK", "BF.RESERVE full 0.01 1 NONSCALING");
     expect(client, ":1", "BF.ADD full x");
@@ -52,13 +43,11 @@ Test(status, healthy_and_full)
     STATUS(1, "\"healthy\":false,\"reasons\":[\"memory: ", "--json");
     expect(client, "+OK", "CONFIG SET maxmemory 0");
     STATUS(0, ": healthy\n");
-    redisFree(client);
 }
 
 Test(status, quarantined_filters_are_named)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     expect(client, "+OK", "BF.RESERVE good 0.01 100000"); /* large: its own file */
     expect(client, "+OK", "BF.RESERVE bad 0.01 200000");
     expect(client, "+OK", "SAVE");
@@ -74,8 +63,8 @@ Test(status, quarantined_filters_are_named)
 /* Their names are asked for without a use of the others: what has been evicted stays out. */
 Test(status, naming_reads_no_bits_from_the_disk)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--lazy-load", "yes", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client =
+        client_start(&the_daemon, (const char *const[]){"--threads", "1", "--lazy-load", "yes", NULL});
     for (int i = 0; i < 8; i++)
         expect(client, "+OK", "BF.RESERVE good%d 0.01 100000", i);
     expect(client, "+OK", "BF.RESERVE odd 0.01 200000");
@@ -83,8 +72,7 @@ Test(status, naming_reads_no_bits_from_the_disk)
     cr_assert_eq(unlink(daemon_layer(&the_daemon, "odd", 0).path), 0);
     redisFree(client);
     daemon_kill(&the_daemon);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     cr_assert(strstr(client_ask(client, "BF.EXISTS odd x"), "quarantined: ")); /* its file is missed at the first use */
     wait_until(client_info(client, "bf", "bf_away_filters") == 8);
     STATUS(1, ": unhealthy\n  1 filter in quarantine; restore the files and restart the server, or DEL\n    odd: ");
@@ -94,7 +82,6 @@ Test(status, naming_reads_no_bits_from_the_disk)
     expect(client, ":1", "DEL odd");
     STATUS(0, ": healthy\n");
     cr_expect(strstr(output, "; the bits of 8 filters are on the disk only\n"), "%s", output);
-    redisFree(client);
 }
 
 /* Five are named, in printable bytes, and the others counted; so are those that the user may not see. */
@@ -104,8 +91,8 @@ Test(status, many_quarantined_filters)
     char sstables[sizeof(the_daemon.dir) + 16];
     snprintf(sstables, sizeof(sstables), "%s/sstables", the_daemon.dir);
     cr_assert_eq(mkdir(sstables, 0755), 0);
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--sstable-dir", sstables, NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client =
+        client_start(&the_daemon, (const char *const[]){"--threads", "1", "--sstable-dir", sstables, NULL});
     for (char i = '0'; i < '6'; i++)
         expect(client, "+OK", "BF.RESERVE %b 0.01 200000", (char[]){'b', '\n', '\33', i}, (size_t)4);
     expect(client, "+OK", "SAVE");
@@ -131,7 +118,6 @@ Test(status, many_quarantined_filters)
     expect(client, "+OK", "ACL SETUSER monitor +bf.card allkeys");
     program_expect(output, sizeof(output), 1, "\n    b%0A%1B", "'%s' status redis://monitor:secret@127.0.0.1:%d",
                    BLOOMERY_TOOL_PATH, the_daemon.port);
-    redisFree(client);
 }
 
 /* What clients hold does not count against maxmemory, and where bits may be evicted it is meant to be full. */
@@ -157,8 +143,6 @@ Test(status, memory_as_maxmemory_counts_it)
     STATUS(0, ": healthy\n");
     expect(client, "+OK", "CONFIG SET maxmemory 1");
     STATUS(1, "; evictions are too slow or impossible, ");
-    redisFree(client);
-    redisFree(other);
 }
 
 Test(status, clients_that_are_too_many)
@@ -181,8 +165,7 @@ Test(status, clients_that_are_too_many)
 /* The reason, the time of the last good save, and that without a log it may be the end of writes. */
 Test(status, saves_that_fail)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     client_add_items(client, "f", 0, 50);
     daemon_block_saves(&the_daemon);
     cr_assert_eq(client_ask(client, "SAVE")[0], '-');
@@ -204,7 +187,6 @@ Test(status, saves_that_fail)
     daemon_unblock_saves(&the_daemon);
     expect(client, "+OK", "SAVE");
     STATUS(0, ": healthy\n");
-    redisFree(client);
 }
 
 Test(status, a_certificate_that_has_expired)
@@ -233,8 +215,8 @@ Test(status, a_disk_that_is_full)
 {
     daemon_prepare(&the_daemon);
     disk_attach();
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--appendfsync", "always", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client =
+        client_start(&the_daemon, (const char *const[]){"--threads", "1", "--appendfsync", "always", NULL});
     expect(client, ":1", "BF.ADD f x");
     STATUS(0, ": healthy\n");
     atomic_store(&disk->write_error, ENOSPC);
@@ -246,7 +228,6 @@ Test(status, a_disk_that_is_full)
     disk_mend();
     wait_until(status_now() == 0);
     client_skip(client, 1);
-    redisFree(client);
 }
 
 Test(status, who_may_not_ask)
@@ -264,8 +245,7 @@ Test(status, while_it_loads)
 {
     daemon_prepare(&the_daemon);
     disk_attach();
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     client_add_items(client, "f", 0, 50);
     redisFree(client);
     daemon_kill(&the_daemon);

@@ -99,7 +99,7 @@ static void wait_for(const char *line)
     while (!has_line(line));
 }
 
-Test(supervisor, hears_of_the_start_of_life_and_of_the_end)
+DAEMON_TEST(the_daemon, supervisor, hears_of_the_start_of_life_and_of_the_end)
 {
     listen_abstract();
     watch(WATCHDOG_MS);
@@ -109,10 +109,9 @@ Test(supervisor, hears_of_the_start_of_life_and_of_the_end)
         wait_for("WATCHDOG=1");
     daemon_stop(&the_daemon);
     wait_for("STOPPING=1");
-    daemon_deinit(&the_daemon);
 }
 
-Test(supervisor, a_path_is_as_good_as_an_abstract_name)
+DAEMON_TEST(the_daemon, supervisor, a_path_is_as_good_as_an_abstract_name)
 {
     char path[400];
 
@@ -122,18 +121,16 @@ Test(supervisor, a_path_is_as_good_as_an_abstract_name)
     daemon_start(&the_daemon, NULL);
     wait_for("READY=1");
     cr_assert_not(receive(2 * WATCHDOG_MS), "without a watchdog: %s", message);
-    daemon_deinit(&the_daemon);
 }
 
 /* An end that is refused is none, and the watchdog's time is what it was. */
-Test(supervisor, a_failed_end_is_not_announced)
+DAEMON_TEST(the_daemon, supervisor, a_failed_end_is_not_announced)
 {
     static const char *const no_log[] = {"--appendonly", "no", NULL};
 
     listen_abstract();
     watch(WATCHDOG_MS);
-    daemon_start(&the_daemon, no_log);
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, no_log);
     expect(client, ":1", "BF.ADD f x");
     daemon_block_saves(&the_daemon);
     const char *reply = client_ask(client, "SHUTDOWN SAVE");
@@ -146,8 +143,6 @@ Test(supervisor, a_failed_end_is_not_announced)
     } while (!has_line(again));
     wait_for("WATCHDOG=1");
     daemon_unblock_saves(&the_daemon);
-    redisFree(client);
-    daemon_deinit(&the_daemon);
 }
 
 /* A loop that does not tick any more: no sign of life, and the supervisor starts the daemon anew. */

@@ -37,19 +37,17 @@ static unsigned threads_named(const char *prefix)
 
 DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
 {
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
     cr_expect_eq(threads_named("pool"), 16);
     cr_expect_eq(threads_named("worker"), 2);
     expect(client, "+OK", "SAVE"); /* in the pool */
     cr_expect_eq(threads_named("pool"), 16);
     cr_expect_eq(threads_named("worker"), 2);
-    redisFree(client);
 }
 
 /* A thread's stack takes as much of the address space as the limit of stacks says: there are limits of the address
  * space with which all threads can be but those of the pool. libuv aborts when it cannot start them. */
-Test(threads, a_start_fails_where_the_pool_cannot_have_its_threads)
+DAEMON_TEST(the_daemon, threads, a_start_fails_where_the_pool_cannot_have_its_threads)
 {
     struct rlimit stack, space, small;
     unsigned failed = 0;
@@ -80,7 +78,6 @@ Test(threads, a_start_fails_where_the_pool_cannot_have_its_threads)
         }
     }
     cr_expect_gt(failed, 0);
-    daemon_deinit(&the_daemon);
 }
 
 /* kB */
@@ -103,8 +100,7 @@ DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
 {
     if (DAEMON_SANITIZED) /* without AVX-512 each read is noted in ThreadSanitizer's own memory */
         cr_skip_test("a sanitizer's memory would be measured");
-    daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     expect(client, "+OK", "BF.RESERVE sparse 0.01 1000000000");
     expect(client, ":1", "BF.ADD sparse item");
     long before = resident(), after = before;
@@ -115,5 +111,4 @@ DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
     }
     printf("resident: %ld kB before, %ld kB after\n", before, after);
     cr_expect_lt(after, before + 64 * 1024);
-    redisFree(client);
 }

@@ -76,7 +76,6 @@ DAEMON_TEST(the_daemon, tls, everything_is_answered)
     cr_assert(wire_send_command(&wire, add, 4));
     expect_text(&wire, "[:1,:1]");
     free(bytes);
-    wire_close(&wire);
 }
 
 /* The replies to a pipeline leave together: one write for all that one turn has answered, which is a millisecond. */
@@ -95,7 +94,6 @@ DAEMON_TEST(the_daemon, tls, replies_of_a_turn_are_one_write)
         expect_text(&wire, ":1");
     long long writes = info_number(the_daemon.port, "stats", "total_writes_processed") - before;
     cr_assert_leq(writes, 20, "%lld writes", writes); /* 2 where nothing else runs: the other one is INFO's */
-    wire_close(&wire);
 }
 
 /* A client that writes more than it reads is served as without TLS: nothing is lost, and its replies come in order. */
@@ -117,7 +115,6 @@ DAEMON_TEST(the_daemon, tls, a_client_that_reads_late_gets_everything)
         lines_deinit(&lines);
     }
     expect_ask(&wire, "PING", "+PONG");
-    wire_close(&wire);
 }
 
 /* A client that has ended its side of TLS still gets its replies, and then the end. */
@@ -138,7 +135,6 @@ DAEMON_TEST(the_daemon, tls, a_client_that_ends_its_side_gets_its_replies)
     cr_assert_eq(shutdown(wire.fd, SHUT_WR), 0); /* of TCP alone */
     expect_text(&wire, "+PONG");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
-    wire_close(&wire);
 }
 
 /* Messages, MONITOR, transactions, CLIENT LIST and CLIENT KILL. */
@@ -160,9 +156,6 @@ DAEMON_TEST(the_daemon, tls, messages_and_monitors_reach_it)
     expect_ask(&other, "CLIENT KILL TYPE pubsub", ":1");
     cr_assert(wire_closes(&subscriber, WIRE_PATIENCE_MS));
     cr_assert(strstr(wire_ask(&other, "HELLO 3"), "proto"));
-    wire_close(&subscriber);
-    wire_close(&monitor);
-    wire_close(&other);
 }
 
 /* Who does not speak TLS on this port can read why it is closed; who speaks it on the other port is named in the log.
@@ -197,7 +190,6 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named_to_a_client_that_goes_on_se
     cr_assert_eq(n, 0, "%s", strerror(errno));
     text[len] = 0;
     cr_assert(strstr(text, "accepts connections with TLS only"), "%s", text);
-    wire_close(&wire);
 }
 
 /* Hostile beginnings: silence, a byte, a first message that is announced as huge, or damaged. Each ends that connection
@@ -239,7 +231,6 @@ DAEMON_TEST(the_daemon, tls, hostile_handshakes_end_alone)
     daemon_wait_output(&the_daemon, "it exceeded tls-handshake-timeout");
     cr_assert_geq(info_number(the_daemon.port, "stats", "tls_failed_connections"), 8);
     expect_ask(&good, "PING", "+PONG");
-    wire_close(&good);
 }
 
 /* Damaged records and floods of messages without data end an established connection. */
@@ -266,7 +257,6 @@ DAEMON_TEST(the_daemon, tls, hostile_records_end_the_connection)
     wire_close(&wire);
     daemon_wait_output(&the_daemon, "it sends too many messages without data");
     expect_ask(&good, "PING", "+PONG");
-    wire_close(&good);
 }
 
 /* A crowd that comes at once: all get through, others are served meanwhile, and the memory is given back. */
@@ -290,7 +280,6 @@ DAEMON_TEST(the_daemon, tls, a_crowd_gets_through)
         wire_close(&crowd[i]);
     cr_assert_eq(info_number(the_daemon.port, "stats", "tls_handshakes"), CROWD + 1);
     wait_until(info_number(the_daemon.port, "memory", "mem_clients_normal") <= before + 50000);
-    wire_close(&other);
 }
 
 /* A session continues in the next connection, by TLS 1.3 and 1.2. */

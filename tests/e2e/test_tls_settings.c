@@ -82,7 +82,6 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_of_clients)
     expect(client, "+OK", "CONFIG SET tls-auth-clients yes tls-ca-cert-file %s tls-ca-cert-dir %s", "", FILE_OF("ca"));
     cr_assert(is_served("client.crt", NULL));
     cr_assert(!is_served("stranger.crt", NULL));
-    redisFree(client);
 }
 
 /* Versions and ciphers are those of the settings. */
@@ -112,7 +111,6 @@ DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
         the_daemon.dir, the_daemon.tls_port);
     expect(client, "+OK", "CONFIG SET tls-session-caching no");
     cr_assert(is_served(NULL, NULL));
-    redisFree(client);
 }
 
 /* New certificates by CONFIG SET and by SIGHUP: for new connections, while present ones continue. */
@@ -161,8 +159,6 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
     cr_assert_str_eq(wire_tls_server(&wire), "server");
     wire_close(&wire);
     expect_ask(&old, "PING", "+PONG");
-    wire_close(&old);
-    redisFree(client);
 }
 
 /* What CONFIG SET refuses changes nothing, of none of the settings that it names. */
@@ -208,7 +204,6 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
     cr_assert(is_served(NULL, NULL));
     expect(client, "+OK", "CONFIG SET tls-key-file %s tls-key-file-pass %s", FILE_OF("secret.key"), "correct horse");
     cr_assert(is_served(NULL, NULL));
-    redisFree(client);
 }
 
 /* A start with wrong files ends with a reason; one with an expired certificate warns. */
@@ -229,7 +224,6 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_the_start)
     SAYS("warning TLS: the certificate has expired: it was valid until 2020-01-01T00:00:00Z");
     redisContext *client = client_open(the_daemon.port); /* whose other settings can change */
     expect(client, "+OK", "CONFIG SET tls-session-caching no");
-    redisFree(client);
 }
 
 /* Without a port but that of TLS everything works, and the port is named as Redis does. */
@@ -249,7 +243,6 @@ DAEMON_TEST(the_daemon, tls_settings, a_port_of_tls_alone)
     cr_assert(strstr(wire_ask(&wire, "INFO server"), text));
     cr_assert(strstr(wire_ask(&wire, "INFO server"), "listener0:name=tls,bind=127.0.0.1,port="));
     expect_ask(&wire, "CONFIG GET tls-key-file-pass", "[\"tls-key-file-pass\",\"\"]");
-    wire_close(&wire);
 }
 
 /* redis-cli speaks to it. */
@@ -296,7 +289,6 @@ DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
     cr_assert_str_eq(reply.body, "this port accepts HTTPS only\n");
     http_free(&reply);
     PAGE(0, "alive", "/healthz", "ca.crt");
-    redisFree(client);
 }
 
 /* The pages ask for no certificate, and a session from there is none that the other port takes instead of one. */

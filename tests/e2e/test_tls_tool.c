@@ -55,10 +55,8 @@ DAEMON_TEST(the_daemon, tls_tool, bench)
          "bench ping --tls --cert client.crt --key server.key --port %d", port);
 }
 
-DAEMON_TEST(the_daemon, tls_tool, fill)
+CLIENT_TEST(the_daemon, tls_tool, fill)
 {
-    redisContext *client = client_open(the_daemon.port);
-
     expect(client, "+OK", "ACL SETUSER writer on >secret ~f* +bf.reserve +bf.insert");
     file_write(tmp_path(the_daemon.dir, "items").text, "a\nb\nc\n", 6);
     TOOL(0, "rediss://localhost:", "fill rediss://writer:secret@localhost:%d f --new --from items " MINE,
@@ -70,13 +68,11 @@ DAEMON_TEST(the_daemon, tls_tool, fill)
     TOOL(1, "TLS: the certificate is not accepted: ", "fill rediss://localhost:%d f --from items", the_daemon.tls_port);
     TOOL(2, "--cacert needs TLS: rediss://", "fill redis://localhost:%d f --cacert ca.crt", the_daemon.port);
     expect(client, ":3", "BF.CARD f");
-    redisFree(client);
 }
 
 /* A filter goes in by `load`, and with others to another daemon by `move`, both with TLS. */
-DAEMON_TEST(the_daemon, tls_tool, load_and_move)
+CLIENT_TEST(the_daemon, tls_tool, load_and_move)
 {
-    redisContext *client = client_open(the_daemon.port);
     daemon_prepare(&the_other);
     tls_make_files(the_other.dir);
     the_other.with_tls = true;
@@ -109,7 +105,5 @@ DAEMON_TEST(the_daemon, tls_tool, load_and_move)
     expect(other, "+OK", "AUTH secret");
     expect(other, ":22", "DBSIZE");
     expect(other, ":1", "BF.EXISTS large x");
-    redisFree(other);
-    redisFree(client);
     daemon_deinit(&the_other);
 }

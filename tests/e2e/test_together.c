@@ -281,8 +281,7 @@ static void expect_to_survive(void)
     redisFree(client);
     daemon_kill(&the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
-    daemon_restart(&the_daemon);
-    client = client_open(the_daemon.port);
+    client = client_restart(&the_daemon);
     count_all(client, after);
     for (int i = 0; i < 2 * FILTERS; i++)
         cr_expect_eq(after[i], before[i], "%s%d had %lld items, and has %lld", i % 2 ? "u" : "f", i / 2, before[i],

@@ -30,12 +30,6 @@ static void begin(const char *how)
     open_tracking(&wire, how);
 }
 
-static void end(void)
-{
-    redisFree(other);
-    wire_close(&wire);
-}
-
 static const char *forget(const char *name)
 {
     static char text[128];
@@ -75,7 +69,6 @@ DAEMON_TEST(the_daemon, tracking, every_change_of_what_was_read_is_told)
         const char *got = wire_text(&wire);
         cr_assert_str_eq(got, forget(changes[i].name), "%s, %s: %s", changes[i].read, changes[i].change, got);
     }
-    end();
 }
 
 /* In transactions, and for the client's own changes, too. */
@@ -89,7 +82,6 @@ DAEMON_TEST(the_daemon, tracking, own_changes_and_reads_in_transactions_count)
     expect_ask(&wire, "EXEC", "[#f,:1]");
     expect_ask(&wire, "BF.ADD f y", "#t");
     expect_text(&wire, forget("f"));
-    end();
 }
 
 /* What changes nothing is not told: the next message is about another filter, though that was read later. */
@@ -105,7 +97,6 @@ DAEMON_TEST(the_daemon, tracking, clearing_what_is_empty_is_not_told)
     expect_text(&wire, forget("g"));
     expect(other, ":1", "BF.ADD f x");
     expect_text(&wire, forget("f"));
-    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, an_add_of_what_is_there_is_not_told)
@@ -121,7 +112,6 @@ DAEMON_TEST(the_daemon, tracking, an_add_of_what_is_there_is_not_told)
     expect(other, ":1", "BF.ADD g z"); /* forgotten names are not told again */
     expect(other, ":1", "BF.ADD f z");
     expect_text(&wire, forget("f"));
-    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
@@ -143,7 +133,6 @@ DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
     expect_ask(&wire, "RESET", "+RESET");
     cr_assert_not_null(strstr(client_ask(other, "INFO clients"), "tracking_clients:0\\x0d"));
-    end();
 }
 
 /* ---- options ---- */
@@ -159,7 +148,6 @@ DAEMON_TEST(the_daemon, tracking, a_flush_is_one_message_without_names)
     expect(other, ":1", "BF.ADD f x");
     expect(other, "+OK", "FLUSHDB");
     expect_text(&wire, ">[\"invalidate\",nil]");
-    end();
 }
 
 /* The names of two databases are told apart; the message has the name. */
@@ -173,7 +161,6 @@ DAEMON_TEST(the_daemon, tracking, a_name_of_another_database_is_another)
     expect(other, "+OK", "SELECT 4");
     expect(other, ":1", "BF.ADD g x");
     expect_text(&wire, forget("g"));
-    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, optin_and_optout_take_exceptions)
@@ -211,7 +198,6 @@ DAEMON_TEST(the_daemon, tracking, optin_and_optout_take_exceptions)
     expect(other, ":1", "DEL a");
     expect(other, ":1", "DEL b");
     expect_text(&wire, forget("b"));
-    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, with_noloop_own_changes_are_not_told)
@@ -235,7 +221,6 @@ DAEMON_TEST(the_daemon, tracking, with_noloop_own_changes_are_not_told)
     expect(other, ":1", "BF.ADD d x");
     expect_text(&wire, forget("d"));
     cr_assert_not_null(strstr(client_ask(other, "INFO stats"), "tracking_total_keys:0\\x0d"));
-    end();
 }
 
 static long long id_of(struct wire *client)
@@ -281,9 +266,6 @@ DAEMON_TEST(the_daemon, tracking, another_connection_can_be_told)
     snprintf(expected, sizeof(expected), ">[\"tracking-redir-broken\",:%lld]", id);
     expect_text(&data, expected);
     cr_assert_not_null(strstr(wire_ask(&data, "CLIENT TRACKINGINFO"), "broken_redirect"));
-    wire_close(&messages);
-    wire_close(&data);
-    redisFree(other);
 }
 
 DAEMON_TEST(the_daemon, tracking, the_table_of_all_clients_is_bounded)
@@ -299,9 +281,6 @@ DAEMON_TEST(the_daemon, tracking, the_table_of_all_clients_is_bounded)
     expect_ask(&two, "EXISTS d e", ":0");
     expect(other, ":1", "BF.ADD e x");
     expect_text(&two, forget("e"));
-    redisFree(other);
-    wire_close(&one);
-    wire_close(&two);
 }
 
 #define BATCH 1000
@@ -325,7 +304,6 @@ DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
         told = strcmp(got, ">[\"invalidate\",nil]") == 0;
         cr_assert(told || strcmp(got, ":0") == 0, "%s", got);
     }
-    end();
 }
 
 /* ---- BCAST ---- */
@@ -354,7 +332,6 @@ DAEMON_TEST(the_daemon, tracking, every_change_is_told_to_who_has_read_nothing)
         cr_assert_neq(client_ask(other, changes[i].change)[0], '-', "%s", changes[i].change);
         expect_told(changes[i].name);
     }
-    end();
 }
 
 /* By pipelines of several connections, whose adds go through the window. A name may come several times. */
@@ -400,7 +377,6 @@ DAEMON_TEST(the_daemon, tracking, adds_of_many_connections_are_told)
     }
     expect(other, ":1", "BF.ADD of:last y");
     expect_text(&wire, forget("of:last"));
-    end();
 }
 
 /* A change while a command of the client is under way, even one that reads nothing, is told after its reply. */
@@ -413,7 +389,6 @@ DAEMON_TEST(the_daemon, tracking, a_message_waits_for_the_reply_of_a_command_und
     expect(other, ":1", "BF.ADD g x");
     expect_text(&wire, ":0");
     expect_told("f");
-    end();
 }
 
 /* The changes of a transaction come together, each name once. */
@@ -430,7 +405,6 @@ DAEMON_TEST(the_daemon, tracking, a_transaction_is_one_message)
     expect(other, ":1", "BF.ADD h z");
     expect(other, ":1", "BF.ADD g z");
     expect_text(&wire, forget("g"));
-    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, who_goes_takes_prefixes_along_and_who_does_not_read_is_closed)
@@ -453,9 +427,6 @@ DAEMON_TEST(the_daemon, tracking, who_goes_takes_prefixes_along_and_who_does_not
     daemon_wait_output(&the_daemon, "client-output-buffer-limit");
     expect(other, ":1", "BF.ADD f x");
     expect_text(&wire, forget("f"));
-    wire_close(&slow);
-    wire_close(&admin);
-    end();
 }
 
 /* ---- adds and reads at the same time ---- */
@@ -501,7 +472,6 @@ static void race(const char *how)
     }
     pthread_join(adder, NULL);
     fprintf(stderr, "tracking: %d of %d reads came before the add\n", absent, ROUNDS);
-    end();
 }
 
 DAEMON_TEST(the_daemon, tracking, no_absent_outlives_the_add)

@@ -10,7 +10,7 @@
 DAEMON_SUITE(the_daemon, transaction_limits, "--threads", "2");
 
 /* All clients wait while a transaction runs. So what may take long is refused when it is queued, and with it all. */
-DAEMON_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queued)
+CLIENT_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queued)
 {
     static const char *const refused[] = {
         "SAVE",
@@ -38,36 +38,32 @@ DAEMON_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queu
         "PUBSUB CHANNELS",
         "PUBSUB SHARDCHANNELS",
     };
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD f x");
+    expect(client, ":1", "BF.ADD f x");
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        expect(c, "+OK", "MULTI");
-        expect(c, "+QUEUED", "BF.ADD f y");
-        const char *reply = client_ask(c, refused[i]);
+        expect(client, "+OK", "MULTI");
+        expect(client, "+QUEUED", "BF.ADD f y");
+        const char *reply = client_ask(client, refused[i]);
         cr_expect(strstr(reply, "-ERR") == reply && (i < 2 || strstr(reply, "send it outside of MULTI")), "%s: %s",
                   refused[i], reply);
-        expect(c, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
+        expect(client, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
     }
-    expect(c, ":1", "BF.CARD f");
-    redisFree(c);
+    expect(client, ":1", "BF.CARD f");
 }
 
 /* Of those that defer in some forms only, these forms are errors in their place; they write nothing. The others run. */
-DAEMON_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
+CLIENT_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, ":1", "BF.ADD f x");
-    expect(c, "+OK", "MULTI");
-    expect(c, "+QUEUED", "SCAN 0 COUNT 100");
-    expect(c, "+QUEUED", "SCAN 0 MATCH f* COUNT 100");
-    expect(c, "+QUEUED", "BF.INFO f ITEMS");
-    expect(c, "+QUEUED", "BF.CLEAR f");
-    expect(c, "+QUEUED", "BF.CARD f");
-    expect(c,
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "SCAN 0 COUNT 100");
+    expect(client, "+QUEUED", "SCAN 0 MATCH f* COUNT 100");
+    expect(client, "+QUEUED", "BF.INFO f ITEMS");
+    expect(client, "+QUEUED", "BF.CLEAR f");
+    expect(client, "+QUEUED", "BF.CARD f");
+    expect(client,
            "[[\"0\",[\"f\"]],-ERR this call of 'scan' may take long: it cannot run in a transaction,"
            "[:1],+OK,:0]",
            "EXEC");
-    redisFree(c);
 }
 
 /* The words of `call` between single spaces, and one more with this many bytes. */
@@ -104,7 +100,7 @@ static int queued_of(redisContext *c, const char *call, int times)
 }
 
 /* So many words, or so many slow commands, that others would wait for long: refused when it is one too many. */
-DAEMON_TEST(the_daemon, transaction_limits, long_ones_are_refused)
+CLIENT_TEST(the_daemon, transaction_limits, long_ones_are_refused)
 {
     static const struct {
         const char *call;
@@ -128,32 +124,28 @@ DAEMON_TEST(the_daemon, transaction_limits, long_ones_are_refused)
         {"AUTH", 30, 65536},
     };
     static char word[65536];
-    redisContext *c = client_open(the_daemon.port);
     memset(word, 'x', sizeof(word));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int times = rows[i].most + rows[i].most / 16 + 10;
-        expect(c, "+OK", "MULTI");
+        expect(client, "+OK", "MULTI");
         for (int j = 0; j < times; j++)
-            append_with_word(c, rows[i].call, word, rows[i].bytes);
-        int queued = queued_of(c, rows[i].call, times);
+            append_with_word(client, rows[i].call, word, rows[i].bytes);
+        int queued = queued_of(client, rows[i].call, times);
         cr_expect_leq(queued, rows[i].most, "%s: %d", rows[i].call, queued);
         cr_expect_gt(queued, rows[i].most / 2, "%s: %d", rows[i].call, queued);
-        expect(c, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
+        expect(client, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
     }
-    redisFree(c);
 }
 
 /* EXEC compares all names that are watched while everybody waits: they are few. */
-DAEMON_TEST(the_daemon, transaction_limits, watched_names_are_bounded)
+CLIENT_TEST(the_daemon, transaction_limits, watched_names_are_bounded)
 {
-    redisContext *c = client_open(the_daemon.port);
     for (int i = 0; i < 4096; i++)
-        redisAppendCommand(c, "WATCH w%d", i);
-    client_skip(c, 4096);
-    expect(c, "-ERR a client can watch at most 4096 names", "WATCH one-more");
-    expect(c, "+OK", "UNWATCH");
-    expect(c, "+OK", "WATCH one-more");
-    redisFree(c);
+        redisAppendCommand(client, "WATCH w%d", i);
+    client_skip(client, 4096);
+    expect(client, "-ERR a client can watch at most 4096 names", "WATCH one-more");
+    expect(client, "+OK", "UNWATCH");
+    expect(client, "+OK", "WATCH one-more");
 }
 
 /* ---- work, not words: layers times items, pages, filters that the transaction itself makes ---- */
@@ -223,7 +215,7 @@ static void expect_refused(redisContext *c, const char *reply, const char *what)
 }
 
 /* The row's words fit. With the filters as they are the whole is refused, and nothing of it has been run. */
-DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_nothing)
+CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_nothing)
 {
     static const struct {
         const char *before, *call;
@@ -259,29 +251,27 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
         {"SELECT 1", "BF.DEBUG layers", 6000, 0},
         {"SWAPDB 0 1", "BF.DEBUG layers", 6000, 0},
     };
-    redisContext *c = client_open(the_daemon.port);
-    has_1000_layers(c, "layers");
-    expect(c, "+OK", "BF.RESERVE huge 1e-7 300000000"); /* 1.2 GB of address space */
-    expect(c, "+OK", "BF.RESERVE scales 0.01 1 EXPANSION 1");
-    make_cuckoo_filters(c);
+    has_1000_layers(client, "layers");
+    expect(client, "+OK", "BF.RESERVE huge 1e-7 300000000"); /* 1.2 GB of address space */
+    expect(client, "+OK", "BF.RESERVE scales 0.01 1 EXPANSION 1");
+    make_cuckoo_filters(client);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
+        const char *reply = exec_of(client, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
         if (strcmp(rows[i].call, "SELECT 1") == 0) {
             cr_assert_str_eq(reply, "[:1,:1,+OK,:1]");
-            expect(c, "+OK", "SELECT 0");
-            expect(c, ":1", "DEL witness");
-            expect(c, ":0", "EXISTS layers");
+            expect(client, "+OK", "SELECT 0");
+            expect(client, ":1", "DEL witness");
+            expect(client, ":0", "EXISTS layers");
             continue;
         }
-        expect_refused(c, reply, rows[i].call);
+        expect_refused(client, reply, rows[i].call);
     }
-    expect(c, ":0", "BF.CARD huge");
-    expect(c, ":0", "EXISTS new other");
-    redisFree(c);
+    expect(client, ":0", "BF.CARD huge");
+    expect(client, ":0", "EXISTS new other");
 }
 
 /* What transactions usually have. */
-DAEMON_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo_filters)
+CLIENT_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo_filters)
 {
     static const struct {
         const char *before, *call;
@@ -292,14 +282,12 @@ DAEMON_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo
         {NULL, "CF.DEL list item-7", 10, 0},     {"CF.RESERVE large 100000000", "CF.ADD large item-x", 500, 0},
         {NULL, "CF.INFO list", 1000, 0},
     };
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "CF.RESERVE one 1000000");
+    expect(client, "+OK", "CF.RESERVE one 1000000");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
+        const char *reply = exec_of(client, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
         cr_expect(strncmp(reply, "[:1,", 4) == 0, "%s: %.200s", rows[i].call, reply);
-        expect(c, ":1", "DEL witness");
+        expect(client, ":1", "DEL witness");
     }
-    redisFree(c);
 }
 
 /* Sends MULTI and an add to each of this many filters, n0, n1 and so on, and asks for EXEC. */
@@ -313,30 +301,26 @@ static const char *exec_of_adds(redisContext *c, int filters)
 }
 
 /* Each of the filters is fresh, so that its pages do not exist yet: 56 us for an add. */
-DAEMON_TEST(the_daemon, transaction_limits, pages_of_many_fresh_filters_count)
+CLIENT_TEST(the_daemon, transaction_limits, pages_of_many_fresh_filters_count)
 {
     enum { FILTERS = 400 };
-    redisContext *c = client_open(the_daemon.port);
     for (int i = 0; i < FILTERS; i++)
-        expect(c, "+OK", "BF.RESERVE n%d 1e-6 100000", i);
-    expect_refused(c, exec_of_adds(c, FILTERS), "BF.ADD");
-    expect(c, ":0", "BF.CARD n0");
-    cr_expect(strstr(exec_of_adds(c, 40), "[:1,:1,") != NULL);
-    redisFree(c);
+        expect(client, "+OK", "BF.RESERVE n%d 1e-6 100000", i);
+    expect_refused(client, exec_of_adds(client, FILTERS), "BF.ADD");
+    expect(client, ":0", "BF.CARD n0");
+    cr_expect(strstr(exec_of_adds(client, 40), "[:1,:1,") != NULL);
 }
 
-DAEMON_TEST(the_daemon, transaction_limits, users_count)
+CLIENT_TEST(the_daemon, transaction_limits, users_count)
 {
-    redisContext *c = client_open(the_daemon.port);
     for (int i = 0; i < 3000; i++)
-        expect(c, "+OK", "ACL SETUSER u%d on >password +@read ~a* ~b* ~c*", i);
-    expect_refused(c, exec_of(c, NULL, "ACL LIST", 2, 0), "ACL LIST");
-    expect_refused(c, exec_of(c, NULL, "ACL USERS", 2, 0), "ACL USERS");
-    redisFree(c);
+        expect(client, "+OK", "ACL SETUSER u%d on >password +@read ~a* ~b* ~c*", i);
+    expect_refused(client, exec_of(client, NULL, "ACL LIST", 2, 0), "ACL LIST");
+    expect_refused(client, exec_of(client, NULL, "ACL USERS", 2, 0), "ACL USERS");
 }
 
 /* The same words with less work to do. */
-DAEMON_TEST(the_daemon, transaction_limits, what_is_quick_runs_whole)
+CLIENT_TEST(the_daemon, transaction_limits, what_is_quick_runs_whole)
 {
     static const struct {
         const char *before, *call;
@@ -352,32 +336,28 @@ DAEMON_TEST(the_daemon, transaction_limits, what_is_quick_runs_whole)
         {"EXPIRE small 1000", "BF.MADD small", 1, 20000},
         {"RENAME fixed small", "BF.MADD small", 1, 2000}, /* a filter that never grows has no next layer */
     };
-    redisContext *c = client_open(the_daemon.port);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        expect(c, "+OK", "FLUSHALL");
-        expect(c, "+OK", "BF.RESERVE small 0.01 50000");
-        expect(c, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
-        const char *reply = exec_of(c, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
+        expect(client, "+OK", "FLUSHALL");
+        expect(client, "+OK", "BF.RESERVE small 0.01 50000");
+        expect(client, "+OK", "BF.RESERVE fixed 0.01 1000 NONSCALING");
+        const char *reply = exec_of(client, rows[i].before, rows[i].call, rows[i].times, rows[i].items);
         cr_expect(strstr(reply, "[:1,") == reply, "%s: %.200s", rows[i].call, reply);
-        expect(c, "[:1,:1]", "BF.MEXISTS witness first last");
+        expect(client, "[:1,:1]", "BF.MEXISTS witness first last");
     }
-    redisFree(c);
 }
 
 /* A client that is closed because of its replies: what its transaction changes is there as a whole, and what would only
  * have been answered is not done any more. */
-DAEMON_TEST(the_daemon, transaction_limits, a_full_reply_buffer_ends_the_questions_of_exec)
+CLIENT_TEST(the_daemon, transaction_limits, a_full_reply_buffer_ends_the_questions_of_exec)
 {
-    redisContext *c = client_open(the_daemon.port);
-    has_1000_layers(c, "layers"); /* a BF.DEBUG of it has 90 KB */
-    expect(c, "+OK", "CONFIG SET reply-buffer-high-water 65536 reply-buffer-limit 131072");
-    expect(c, "+OK", "CONFIG RESETSTAT");
+    has_1000_layers(client, "layers"); /* a BF.DEBUG of it has 90 KB */
+    expect(client, "+OK", "CONFIG SET reply-buffer-high-water 65536 reply-buffer-limit 131072");
+    expect(client, "+OK", "CONFIG RESETSTAT");
     redisContext *limited = client_open(the_daemon.port);
     cr_expect_str_eq(exec_of(limited, NULL, "BF.DEBUG layers", 12, 0), "(Server closed the connection)");
     redisFree(limited);
-    expect(c, "[:1,:1]", "BF.MEXISTS witness first last");
-    const char *calls = strstr(client_ask(c, "INFO commandstats"), "cmdstat_bf.debug:calls=");
+    expect(client, "[:1,:1]", "BF.MEXISTS witness first last");
+    const char *calls = strstr(client_ask(client, "INFO commandstats"), "cmdstat_bf.debug:calls=");
     cr_assert(calls);
     cr_expect_leq(atoi(strchr(calls, '=') + 1), 3, "%.60s", calls);
-    redisFree(c);
 }

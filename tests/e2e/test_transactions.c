@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 #include "wire.h"
 
 DAEMON_SUITE(the_daemon, transactions, "--threads", "3");
@@ -58,8 +58,6 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
         const char *reply = client_ask(a, "EXEC");
         cr_expect_eq(strcmp(reply, "nil") == 0, cases[i].touches, "%s: EXEC replied %s", cases[i].change, reply);
     }
-    redisFree(a);
-    redisFree(b);
 }
 
 /* What is as it was is no change, whatever happened to it in between. */
@@ -78,8 +76,6 @@ DAEMON_TEST(the_daemon, transactions, watch_does_not_see_what_was_undone)
     expect(a, "+OK", "MULTI");
     expect(a, "+QUEUED", "BF.ADD w y");
     expect(a, "[:1]", "EXEC");
-    redisFree(a);
-    redisFree(b);
 }
 
 /* A watched filter that grows by other clients' adds has changed, too. */
@@ -94,21 +90,18 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_growth)
     expect(a, "+OK", "MULTI");
     expect(a, "+QUEUED", "BF.ADD g mine");
     expect(a, "nil", "EXEC");
-    redisFree(a);
-    redisFree(b);
 }
 
 /* EXEC, DISCARD, UNWATCH and RESET end a WATCH; a null is *-1 in RESP2 and _ in RESP3. */
-DAEMON_TEST(the_daemon, transactions, watches_end)
+CLIENT_TEST(the_daemon, transactions, watches_end)
 {
     static const char *const ends[] = {"UNWATCH", "MULTI;EXEC", "MULTI;DISCARD", "RESET"};
-    redisContext *b = client_open(the_daemon.port);
     struct wire wire;
     wire_open(&wire, the_daemon.port);
     for (size_t i = 0; i < 4; i++) {
         char text[64], *rest = text, *word;
         wire_ask(&wire, "WATCH w");
-        expect(b, ":1", "BF.ADD w x%d", (int)i);
+        expect(client, ":1", "BF.ADD w x%d", (int)i);
         strcpy(text, ends[i]);
         if (strcmp(ends[i], "MULTI;EXEC") == 0) {
             wire_ask(&wire, "MULTI");
@@ -123,7 +116,7 @@ DAEMON_TEST(the_daemon, transactions, watches_end)
     }
     wire_ask(&wire, "HELLO 3");
     wire_ask(&wire, "WATCH w");
-    expect(b, ":1", "BF.ADD w more");
+    expect(client, ":1", "BF.ADD w more");
     wire_ask(&wire, "MULTI");
     wire_ask(&wire, "PING");
     struct lines lines = {0};
@@ -132,78 +125,71 @@ DAEMON_TEST(the_daemon, transactions, watches_end)
     cr_assert_eq(lines.count, 1);
     cr_expect_str_eq(lines.items[0], "_");
     lines_deinit(&lines);
-    wire_close(&wire);
-    redisFree(b);
 }
 
 /* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not
  * be in a transaction. What fails when it runs does not stop the rest. */
-DAEMON_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
+CLIENT_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
 {
     static const char *const refused[] = {"NOSUCH", "BF.ADD f",        "CONFIG NOSUCH",   "CLIENT",
                                           "SAVE",   "SHUTDOWN NOSAVE", "CLIENT REPLY OFF"};
-    redisContext *c = client_open(the_daemon.port);
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        expect(c, "+OK", "MULTI");
-        cr_expect_eq(client_ask(c, refused[i])[0], '-', "%s", refused[i]);
-        expect(c, "+QUEUED", "BF.ADD f x");
-        expect(c, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
-        expect(c, ":0", "EXISTS f");
+        expect(client, "+OK", "MULTI");
+        cr_expect_eq(client_ask(client, refused[i])[0], '-', "%s", refused[i]);
+        expect(client, "+QUEUED", "BF.ADD f x");
+        expect(client, "-EXECABORT Transaction discarded because of previous errors.", "EXEC");
+        expect(client, ":0", "EXISTS f");
     }
-    expect(c, "+OK", "MULTI");
-    expect(c, "+QUEUED", "BF.RESERVE f 0.01 nonsense");
-    expect(c, "+QUEUED", "BF.ADD f x");
-    expect(c, "+QUEUED", "RENAME none f");
-    expect(c, "+QUEUED", "BF.EXISTS f x");
-    expect(c, "[-ERR bad capacity,:1,-ERR no such key,:1]", "EXEC");
-    expect(c, "-ERR EXEC without MULTI", "EXEC");
-    expect(c, "-ERR DISCARD without MULTI", "DISCARD");
-    redisFree(c);
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.RESERVE f 0.01 nonsense");
+    expect(client, "+QUEUED", "BF.ADD f x");
+    expect(client, "+QUEUED", "RENAME none f");
+    expect(client, "+QUEUED", "BF.EXISTS f x");
+    expect(client, "[-ERR bad capacity,:1,-ERR no such key,:1]", "EXEC");
+    expect(client, "-ERR EXEC without MULTI", "EXEC");
+    expect(client, "-ERR DISCARD without MULTI", "DISCARD");
 }
 
 /* The log gets what EXEC writes when it ends: a wait for the disk inside would be forever. */
-DAEMON_TEST(the_daemon, transactions, nothing_waits_for_the_log_inside)
+CLIENT_TEST(the_daemon, transactions, nothing_waits_for_the_log_inside)
 {
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "MULTI");
-    expect(c, "+QUEUED", "BF.ADD f one");
-    expect(c, "+QUEUED", "WAITAOF 1 0 0");
-    expect(c, "+QUEUED", "BF.ADD f two");
-    expect(c, "[:1,[:0,:0],:1]", "EXEC");
-    expect(c, "[:1,:0]", "WAITAOF 1 0 0");
-    redisFree(c);
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "BF.ADD f one");
+    expect(client, "+QUEUED", "WAITAOF 1 0 0");
+    expect(client, "+QUEUED", "BF.ADD f two");
+    expect(client, "[:1,[:0,:0],:1]", "EXEC");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
 }
 
 /* redis-py's pipeline(): a thousand commands in one transaction; items that are longer than usual, and a batch that is
  * run in slices elsewhere. */
-DAEMON_TEST(the_daemon, transactions, large_ones)
+CLIENT_TEST(the_daemon, transactions, large_ones)
 {
     enum { ADDS = 3000, BATCH = 5000 };
-    redisContext *c = client_open(the_daemon.port);
     char item[600];
     const char **argv = malloc((BATCH + 2) * sizeof(*argv));
     memset(item, 'x', sizeof(item));
-    redisAppendCommand(c, "BF.RESERVE f 0.000001 100000");
-    redisAppendCommand(c, "MULTI");
+    redisAppendCommand(client, "BF.RESERVE f 0.000001 100000");
+    redisAppendCommand(client, "MULTI");
     for (int i = 0; i < ADDS; i++) {
         int len = snprintf(item, sizeof(item), "%d", i);
         item[len] = 'x';
-        redisAppendCommand(c, "BF.ADD f %b", item, (size_t)(i % 600 + 8));
+        redisAppendCommand(client, "BF.ADD f %b", item, (size_t)(i % 600 + 8));
     }
     argv[0] = "BF.MADD";
     argv[1] = "f";
     for (int i = 0; i < BATCH; i++)
         cr_assert_geq(asprintf((char **)&argv[i + 2], "batch-%d", i), 0);
-    redisAppendCommandArgv(c, BATCH + 2, argv, NULL);
-    redisAppendCommand(c, "BF.CARD f");
-    redisAppendCommand(c, "EXEC");
+    redisAppendCommandArgv(client, BATCH + 2, argv, NULL);
+    redisAppendCommand(client, "BF.CARD f");
+    redisAppendCommand(client, "EXEC");
     redisReply *reply = NULL;
     for (int i = 0; i < ADDS + 4; i++) {
-        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
         cr_assert_str_eq(reply->str, i < 2 ? "OK" : "QUEUED");
         freeReplyObject(reply);
     }
-    cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+    cr_assert_eq(redisGetReply(client, (void **)&reply), REDIS_OK);
     cr_assert_eq(reply->elements, ADDS + 2);
     for (int i = 0; i < ADDS; i++)
         cr_assert_eq(reply->element[i]->integer, 1);
@@ -213,14 +199,12 @@ DAEMON_TEST(the_daemon, transactions, large_ones)
     for (int i = 0; i < BATCH; i++)
         free((char *)argv[i + 2]);
     free(argv);
-    redisFree(c);
 }
 
 /* A queue that passes client-query-buffer-limit ends the connection, and only that; watched names count as well. */
-DAEMON_TEST(the_daemon, transactions, the_queue_is_bounded)
+CLIENT_TEST(the_daemon, transactions, the_queue_is_bounded)
 {
-    redisContext *other = client_open(the_daemon.port);
-    expect(other, "+OK", "CONFIG SET client-query-buffer-limit 1mb");
+    expect(client, "+OK", "CONFIG SET client-query-buffer-limit 1mb");
     for (int watch = 0; watch < 2; watch++) {
         redisContext *c = client_open(the_daemon.port);
         char *text = malloc(50000);
@@ -238,8 +222,7 @@ DAEMON_TEST(the_daemon, transactions, the_queue_is_bounded)
         free(text);
         redisFree(c);
     }
-    expect(other, "+PONG", "PING");
-    redisFree(other);
+    expect(client, "+PONG", "PING");
 }
 
 /* Connections that go away in any state of a transaction leave nothing behind. */
@@ -259,7 +242,6 @@ DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
     }
     redisContext *c = client_open(the_daemon.port);
     expect(c, "+PONG", "PING");
-    redisFree(c);
 }
 
 /* ---- isolation ---- */
@@ -347,13 +329,12 @@ static void *make_noise(void *arg)
 }
 
 /* No client ever sees half of a transaction, on whichever worker it is. */
-DAEMON_TEST(the_daemon, transactions, nobody_sees_half)
+CLIENT_TEST(the_daemon, transactions, nobody_sees_half)
 {
     pthread_t writers[WRITERS], others[4];
     int who[WRITERS];
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "BF.RESERVE f 0.0000001 10000");
-    expect(c, "+OK", "BF.RESERVE g 0.0000001 10000");
+    expect(client, "+OK", "BF.RESERVE f 0.0000001 10000");
+    expect(client, "+OK", "BF.RESERVE g 0.0000001 10000");
     for (int i = 0; i < 4; i++)
         pthread_create(&others[i], NULL, i < 3 ? read_pairs : make_noise, NULL);
     for (int i = 0; i < WRITERS; i++) {
@@ -365,10 +346,9 @@ DAEMON_TEST(the_daemon, transactions, nobody_sees_half)
     atomic_store(&isolation.stop, true);
     for (int i = 0; i < 4; i++)
         pthread_join(others[i], NULL);
-    cr_assert_eq(client_number(c, "BF.CARD f"), WRITERS * ROUNDS * 3);
+    cr_assert_eq(client_number(client, "BF.CARD f"), WRITERS * ROUNDS * 3);
     cr_expect_gt(atomic_load(&isolation.seen[0]), 0);
     cr_expect_gt(atomic_load(&isolation.seen[1]), 0);
-    redisFree(c);
 }
 
 #define LONG_QUEUE 10
@@ -401,7 +381,6 @@ DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
 {
     redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);
     const char **batch = malloc((LONG_BATCH + 2) * sizeof(*batch));
-    struct timespec began, ended;
     int in_the_middle = 0;
     batch[0] = "BF.MEXISTS";
     batch[1] = "g";
@@ -409,10 +388,9 @@ DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
         batch[i + 2] = "some item or other";
     expect(c, ":1", "BF.ADD g x");
     queue_long(c, batch);
-    clock_gettime(CLOCK_MONOTONIC, &began);
+    double began = wait_clock();
     exec_long(c);
-    clock_gettime(CLOCK_MONOTONIC, &ended);
-    double took_ms = (double)(ended.tv_sec - began.tv_sec) * 1e3 + (double)(ended.tv_nsec - began.tv_nsec) / 1e6;
+    double took_ms = (wait_clock() - began) * 1e3;
     for (int round = 0; round < 5000 && in_the_middle < 3; round++) {
         queue_long(c, batch);
         expect(other, ":1", "BF.ADD f x");
@@ -423,8 +401,6 @@ DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
     }
     cr_assert_eq(in_the_middle, 3);
     free(batch);
-    redisFree(other);
-    redisFree(c);
 }
 
 #define OTHERS                                                                                                       \
@@ -460,17 +436,15 @@ static void *increment(void *arg)
     return arg;
 }
 
-DAEMON_TEST(the_daemon, transactions, watch_is_optimistic_locking)
+CLIENT_TEST(the_daemon, transactions, watch_is_optimistic_locking)
 {
     pthread_t threads[4];
-    redisContext *c = client_open(the_daemon.port);
-    expect(c, "+OK", "BF.RESERVE counter 0.0000001 1000");
+    expect(client, "+OK", "BF.RESERVE counter 0.0000001 1000");
     for (int i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, increment, NULL);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    expect(c, ":200", "BF.CARD counter");
-    redisFree(c);
+    expect(client, ":200", "BF.CARD counter");
 }
 
 /* The end of the daemon and transactions meet all workers in the same order: it ends. */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -31,13 +30,6 @@ static void discard(void)
 }
 
 TestSuite(web, .init = begin, .fini = discard, .timeout = 1000);
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static int status_of(const char *path, const char *headers)
 {
@@ -68,10 +60,9 @@ static int raw_status(const char *request)
 #define BASIC "Authorization: Basic "
 
 /* With a password everything but the two checks asks for it, with any user name; a new password counts at once. */
-DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
+CLIENT_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
 {
     struct http_reply reply;
-    redisContext *client = client_open(the_daemon.port);
     expect_status(200, "/metrics", "");
     expect(client, "+OK", "CONFIG SET requirepass s:cret");
     http_get(the_daemon.web_port, "/metrics", "", &reply);
@@ -114,13 +105,11 @@ DAEMON_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
     cr_expect_eq(strncmp(log->element[0]->element[13]->str, "addr=127.0.0.1:", 15), 0, "%s",
                  log->element[0]->element[13]->str);
     freeReplyObject(log);
-    redisFree(client);
 }
 
 /* Without one, a page from elsewhere that a browser here has loaded gets nothing: it comes under its own name. */
-DAEMON_TEST(the_daemon, web, protected_mode_serves_own_names_only)
+CLIENT_TEST(the_daemon, web, protected_mode_serves_own_names_only)
 {
-    redisContext *client = client_open(the_daemon.port);
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9379\r\n\r\n"), 200);
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: [::1]:9379\r\n\r\n"), 200);
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: LocalHost:80\r\n\r\n"), 200);
@@ -129,7 +118,6 @@ DAEMON_TEST(the_daemon, web, protected_mode_serves_own_names_only)
     cr_assert_eq(raw_status("GET /readyz HTTP/1.1\r\nHost: evil.example:9379\r\n\r\n"), 200);
     expect(client, "+OK", "CONFIG SET protected-mode no");
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: some.name:9379\r\n\r\n"), 200);
-    redisFree(client);
 }
 
 /* Every reply tells browsers to keep to what comes from here. */
@@ -295,19 +283,18 @@ DAEMON_TEST(the_daemon, web, huge_headers_are_refused)
 #define CROWD 300
 
 /* Those who open connections and say nothing, or a byte at a time, keep nobody out, neither here nor from RESP. */
-DAEMON_TEST(the_daemon, web, silent_connections_keep_nobody_out)
+CLIENT_TEST(the_daemon, web, silent_connections_keep_nobody_out)
 {
     int fds[CROWD];
-    redisContext *client = client_open(the_daemon.port);
     double slowest = 0;
     for (int i = 0; i < CROWD; i++) {
         fds[i] = http_connect(the_daemon.web_port);
         (void)!send(fds[i], "GET /metr", (size_t)(i % 10), MSG_NOSIGNAL);
     }
     for (int i = 0; i < 30; i++) {
-        double began = now_s();
+        double began = wait_clock();
         expect_status(200, i % 2 ? "/metrics" : "/healthz", "");
-        slowest = now_s() - began > slowest ? now_s() - began : slowest;
+        slowest = wait_clock() - began > slowest ? wait_clock() - began : slowest;
         expect(client, i ? ":0" : ":1", "BF.ADD f x");
     }
     cr_log_info("the slowest of 30 requests among %d silent connections took %.3f s", CROWD, slowest);
@@ -319,7 +306,6 @@ DAEMON_TEST(the_daemon, web, silent_connections_keep_nobody_out)
     http_free(&reply);
     for (int i = 0; i < CROWD; i++)
         close(fds[i]);
-    redisFree(client);
 }
 
 static double metric(const char *name)
@@ -362,12 +348,11 @@ DAEMON_TEST(the_daemon, web, many_connections_take_no_memory)
 }
 
 /* A client that takes no reply is cut off, and its reply is freed. */
-DAEMON_TEST(the_daemon, web, slow_readers_are_cut_off)
+CLIENT_TEST(the_daemon, web, slow_readers_are_cut_off)
 {
     static const char request[] = "GET /metrics HTTP/1.1\r\n" HOST "\r\n";
     unsigned char name[120] = "";
     int fds[4], small = 4096;
-    redisContext *client = client_open(the_daemon.port);
     for (int i = 0; i < 1000; i++) {
         memcpy(name, &i, sizeof(i)); /* all bytes are control characters or no UTF-8: each is shown as five */
         expect(client, "+OK", "BF.RESERVE %b 0.01 1", name, sizeof(name));
@@ -379,14 +364,13 @@ DAEMON_TEST(the_daemon, web, slow_readers_are_cut_off)
         setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
         (void)!send(fds[i], request, strlen(request), MSG_NOSIGNAL);
     }
-    double began = now_s();
+    double began = wait_clock();
     (void)metric("\nbloomery_ready "); /* its pass over the names is behind those of the four */
     expect(client, "+OK", "CONFIG SET metrics-filters %s", "");
     wait_until(metric("\nbloomery_http_closed_total ") >= closed + 4);
-    cr_log_info("clients that take nothing were cut off after %.1f s", now_s() - began);
+    cr_log_info("clients that take nothing were cut off after %.1f s", wait_clock() - began);
     for (int i = 0; i < 4; i++)
         close(fds[i]);
-    redisFree(client);
 }
 
 /* A request that comes a byte at a time, forever, is cut off. */
@@ -394,11 +378,11 @@ DAEMON_TEST(the_daemon, web, slow_requests_are_cut_off)
 {
     char byte = 'x';
     int fd = http_connect(the_daemon.web_port);
-    double began = now_s();
+    double began = wait_clock();
     (void)!send(fd, "GET / HTTP/1.1\r\nX: ", 19, MSG_NOSIGNAL);
-    while (send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && now_s() - began < 60)
+    while (send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && wait_clock() - began < 60)
         usleep(200000);
-    double took = now_s() - began;
+    double took = wait_clock() - began;
     close(fd);
     cr_log_info("a request of a byte every 0.2 s was cut off after %.1f s", took);
     cr_assert(took > 5 && took < 45, "%g", took);
@@ -435,10 +419,9 @@ static void *look_while_it_loads(void *arg)
 }
 
 /* While the data directory is read the daemon is alive and not ready. */
-DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_loads)
+CLIENT_TEST(the_daemon, web, it_is_not_ready_while_it_loads)
 {
     pthread_t looker;
-    redisContext *client = client_open(the_daemon.port);
     client_add_items(client, "f", 0, 50);
     redisFree(client);
     daemon_kill(&the_daemon);
@@ -461,8 +444,7 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     struct http_reply reply;
     daemon_stop(&the_daemon);
     disk_attach();
-    daemon_start(&the_daemon, (const char *const[]){"--appendfsync", "always", NULL});
-    redisContext *client = client_open(the_daemon.port);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--appendfsync", "always", NULL});
     expect(client, ":1", "BF.ADD f x");
     expect_status(200, "/readyz", "");
     atomic_store(&disk->write_error, ENOSPC);
@@ -481,13 +463,11 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
     disk_mend();
     wait_until(status_of("/readyz", "") == 200);
     client_skip(client, 1);
-    redisFree(client);
 }
 
-DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
+CLIENT_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
 {
     struct http_reply reply;
-    redisContext *client = client_open(the_daemon.port);
     expect(client, "+OK", "CONFIG SET read-only yes");
     http_get(the_daemon.web_port, "/readyz", "", &reply);
     cr_assert_eq(reply.status, 503);
@@ -495,7 +475,6 @@ DAEMON_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
     http_free(&reply);
     expect(client, "+OK", "CONFIG SET read-only no");
     expect_status(200, "/readyz", "");
-    redisFree(client);
 }
 
 /* ---- settings ---- */
@@ -524,9 +503,9 @@ DAEMON_TEST(the_daemon, web, the_end_does_not_wait_for_its_clients)
         fds[i] = http_connect(the_daemon.web_port);
         (void)!send(fds[i], "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", i % 2 ? 43 : 20, MSG_NOSIGNAL);
     }
-    double began = now_s();
+    double began = wait_clock();
     daemon_stop(&the_daemon);
-    double took = now_s() - began;
+    double took = wait_clock() - began;
     cr_log_info("the end took %.3f s", took);
     cr_assert_lt(took, 10);
     for (int i = 0; i < 20; i++)

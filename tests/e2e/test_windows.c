@@ -4,25 +4,17 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
+#include "wait.h"
 
 #define ITEMS  200
 #define WINDOW 1.0 /* seconds of the windows by time */
 
 DAEMON_SUITE(daemon_under_test, windows, "--appendonly", "yes");
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static long long present(redisContext *client, const char *name)
 {
@@ -36,17 +28,17 @@ struct added {
 
 static struct added add(redisContext *client, const char *name)
 {
-    struct added added = {.first = now_s()};
+    struct added added = {.first = wait_clock()};
 
     cr_assert_eq(client_for_items(client, "BF.MADD", name, "item:", ITEMS), ITEMS);
-    added.last = now_s();
+    added.last = wait_clock();
     return added;
 }
 
 /* Whether their window may be over by now. */
 static bool may_go(const struct added *added)
 {
-    return now_s() - added->first >= WINDOW;
+    return wait_clock() - added->first >= WINDOW;
 }
 
 /* Adds one of the items again: it is known as long as its window lasts, otherwise it is as young as this. */
@@ -56,7 +48,7 @@ static void add_again(redisContext *client, const char *name, const char *item, 
 
     cr_assert(!is_new || may_go(added), "%s has lost %s", name, item);
     if (is_new)
-        added->last = now_s();
+        added->last = wait_clock();
 }
 
 /* All items are there, unless the answer may have come too late. Returns whether it may. */
@@ -78,16 +70,14 @@ static void expect_kept(redisContext *client, const char *name, const struct add
 /* At most a part longer than a window; then, false positives apart, they are gone. */
 static void expect_forgotten(redisContext *client, const char *name, const struct added *added)
 {
-    while (now_s() - added->last < WINDOW * 1.25)
+    while (wait_clock() - added->last < WINDOW * 1.25)
         usleep(20000);
     cr_assert_leq(present(client, name), 10, "%s keeps items", name);
     expect(client, ":0", "BF.CARD %s", name);
 }
 
-DAEMON_TEST(daemon_under_test, windows, by_time)
+CLIENT_TEST(daemon_under_test, windows, by_time)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE w 0.001 %d WINDOW 1 PARTS 4", ITEMS);
     struct added added = add(client, "w");
     add_again(client, "w", "item:0", &added);
@@ -95,33 +85,28 @@ DAEMON_TEST(daemon_under_test, windows, by_time)
     expect_forgotten(client, "w", &added);
     expect(client, ":1", "BF.ADD w item:0");
     expect(client, ":1", "BF.CARD w");
-    redisFree(client);
 }
 
 /* An item that is added again and again stays, and another one goes. */
-DAEMON_TEST(daemon_under_test, windows, a_refreshed_item_stays)
+CLIENT_TEST(daemon_under_test, windows, a_refreshed_item_stays)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-    struct added kept = {.first = now_s()};
+    struct added kept = {.first = wait_clock()};
 
     expect(client, "[:1,:1]", "BF.INSERT w CAPACITY 100 WINDOW 1 PARTS 4 REFRESH ITEMS kept gone");
-    double both_added = now_s();
+    double both_added = wait_clock();
     do {
-        double again = now_s();
+        double again = wait_clock();
         add_again(client, "w", "kept", &kept);
         kept.first = again;
         usleep(50000);
-    } while (now_s() - both_added < WINDOW * 1.3);
+    } while (wait_clock() - both_added < WINDOW * 1.3);
     expect(client, ":0", "BF.EXISTS w gone");
     bool answer = strcmp(client_ask(client, "BF.EXISTS w kept"), ":1") == 0;
     cr_assert(answer || may_go(&kept));
-    redisFree(client);
 }
 
-DAEMON_TEST(daemon_under_test, windows, by_items)
+CLIENT_TEST(daemon_under_test, windows, by_items)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE w 0.0001 100 WINDOW ITEMS 100 PARTS 10");
     for (int i = 0; i < 1000; i++) {
         long long added = client_number(client, "BF.ADD w i%d", i);
@@ -136,14 +121,11 @@ DAEMON_TEST(daemon_under_test, windows, by_items)
     long long most = client_number(client, "BF.CARD w");
     cr_assert(most >= 100 && most <= 110, "%lld", most);
     expect(client, ":0", "BF.EXISTS w i880");
-    redisFree(client);
 }
 
 /* From the log alone, from a save and the log, and from a save alone. */
-DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
+CLIENT_TEST(daemon_under_test, windows, through_kills_and_saves)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     for (int round = 0; round < 2; round++) {
         const char *name = round == 0 ? "a" : "b";
         expect(client, "+OK", "BF.RESERVE %s 0.001 50 WINDOW 1 PARTS 4", name); /* its parts grow */
@@ -163,14 +145,12 @@ DAEMON_TEST(daemon_under_test, windows, through_kills_and_saves)
     client = client_after_stop(client, &daemon_under_test, NULL);
     expect_kept(client, "c", &added);
     expect_forgotten(client, "c", &added);
-    redisFree(client);
 }
 
 /* Whatever the log has of a window: 'bloomery check' reads it. */
-DAEMON_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
+CLIENT_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
 {
     char output[4096];
-    redisContext *client = client_open(daemon_under_test.port);
     expect(client, "+OK", "BF.RESERVE w 0.01 100 WINDOW 1000");
     expect(client, ":1", "BF.ADD w x");
     expect(client, ":1", "COPY w copy");
@@ -181,10 +161,9 @@ DAEMON_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
 }
 
 /* Copies are as old as what they were made of. */
-DAEMON_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
+CLIENT_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
 {
     static const char *const names[] = {"moved", "copy", "restored", "loaded"};
-    redisContext *client = client_open(daemon_under_test.port);
     long long iterator = 0;
 
     expect(client, "+OK", "BF.RESERVE w 0.001 50 WINDOW 1 PARTS 4");
@@ -213,17 +192,14 @@ DAEMON_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
     expect(client, "+OK", "RESTORE late 0 %b", dump->str, (size_t)dump->len); /* it is as old as its items */
     cr_assert_leq(present(client, "late"), 10);
     freeReplyObject(dump);
-    redisFree(client);
 }
 
 /* A union has the items of each window for as long as that would: from the log alone, from a save, from a dump. */
-DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
+CLIENT_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE first 0.001 500 WINDOW 1 PARTS 4");
     expect(client, "+OK", "BF.RESERVE second 0.001 500 WINDOW 1 PARTS 4");
-    struct added first = {.first = now_s()};
+    struct added first = {.first = wait_clock()};
     cr_assert_eq(client_for_items(client, "BF.MADD", "first", "first:", 100), 100);
     usleep(300000); /* so that they are in different parts */
     struct added added = add(client, "second");
@@ -237,17 +213,15 @@ DAEMON_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
     client = client_after_kill(client, &daemon_under_test, NULL);
     all_or_late(client, "free", &added);
     expect_kept(client, "second", &added);
-    while (now_s() - added.last < WINDOW * 1.5) /* a part longer than in its own window */
+    while (wait_clock() - added.last < WINDOW * 1.5) /* a part longer than in its own window */
         usleep(20000);
     expect_forgotten(client, "second", &added);
     expect_forgotten(client, "free", &added);
-    redisFree(client);
 }
 
 /* Two full windows are too much for one; what is merged is then as it was. */
-DAEMON_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
+CLIENT_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
 {
-    redisContext *client = client_open(daemon_under_test.port);
     char state[1024];
 
     for (int i = 0; i < 2; i++) {
@@ -263,15 +237,12 @@ DAEMON_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "w0", "w0:", 45), 45);
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "w0", "w1:", 45), 45);
     cr_assert(client_ask(client, "BF.ADD w0 more")[0] == '-');
-    redisFree(client);
 }
 
 /* The count of a union: with room it is right except for a few; a layer that is full counts no more than its capacity,
  * and yet every item is there (docs/WINDOWS.md). */
-DAEMON_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its_layers)
+CLIENT_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its_layers)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     for (int capacity = 100; capacity <= 10000; capacity *= 100) {
         for (int w = 0; w < 2; w++) {
             expect(client, "+OK", "BF.RESERVE w%d 0.001 %d WINDOW 86400", w, capacity);
@@ -288,13 +259,10 @@ DAEMON_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its
             cr_expect(n >= 38 && n <= 40, "%lld", n);
         expect(client, "+OK", "FLUSHALL");
     }
-    redisFree(client);
 }
 
-DAEMON_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
+CLIENT_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "+OK", "BF.RESERVE w 0.001 50 WINDOW ITEMS 1000");
     add(client, "w");
     expect(client, "+OK", "BF.CLEAR w");
@@ -304,13 +272,10 @@ DAEMON_TEST(daemon_under_test, windows, cleared_they_are_empty_windows)
     expect(client, "[:8]", "BF.INFO w PARTS");
     expect(client, "+OK", "BF.RESERVE plain 0.001 50");
     expect(client, "[nil]", "BF.INFO plain WINDOW");
-    redisFree(client);
 }
 
-DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
+CLIENT_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
 {
-    redisContext *client = client_open(daemon_under_test.port);
-
     expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
            "BF.RESERVE w 0.01 9 WINDOW");
     expect(client, "-ERR WINDOW takes a number of seconds, or ITEMS and a number of items",
@@ -334,5 +299,4 @@ DAEMON_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
            "BF.MERGE plain w");
     cr_assert(strstr(client_ask(client, "BF.MERGE free last last"), "no common order"));
     expect(client, ":0", "EXISTS free");
-    redisFree(client);
 }

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-from engines import Daemon, Engine, Error, encoded, in_sync, items, replica_of, run, wait_until
+from engines import (Daemon, Engine, Error, calls, chunks_of, commands_of, encoded, in_sync, items, replica_of, rewritten, run,
+                     wait_until)
 from recorded_rdb import crc64, of_version, without_types
 
 RECORDED = os.environ.get("BLOOMERY_CUCKOO_RECORDINGS")  # unset: they are not here
@@ -22,27 +23,8 @@ OTHER = ("cf-initial-size", "7", "cf-bucket-size", "3", "cf-max-iterations", "1"
          "cf-max-expansions", "1", "bf-auto-create", "no", "bf-max-filter-bytes", "1")
 
 
-def calls(engine):
-    """The numbers of calls of CF.* commands."""
-    found = {}
-    for line in engine("INFO", "commandstats").decode().split("\r\n"):
-        if line.startswith("cmdstat_cf."):
-            name, rest = line[8:].split(":", 1)
-            found[name] = int(rest.split(",")[0].split("=")[1])
-    return found
-
-
-def rewritten(engine, *by):
-    engine(*(by or ("BGREWRITEAOF",)))
-    wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and
-               engine.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
-
-
-def chunks_of(engine, key):
-    iterator, data = engine("CF.SCANDUMP", key, 0)
-    while iterator:
-        yield iterator, data
-        iterator, data = engine("CF.SCANDUMP", key, iterator)
+def cf_chunks(server, key):
+    return chunks_of(server, key, "CF.SCANDUMP")
 
 
 def test_the_recordings_of_redisbloom():
@@ -105,7 +87,7 @@ def test_a_replica_with_other_settings_has_the_same_slots():
         for preamble in (None, "no", "yes"):
             if preamble:
                 engine("CONFIG", "SET", "aof-use-rdb-preamble", preamble)
-                rewritten(engine)
+                rewritten(engine, "BGREWRITEAOF")
             engine.kill()
             engine.start()
             assert engine.digest() == digest, preamble
@@ -126,9 +108,9 @@ def test_what_changes_nothing_is_told_to_nobody():
     primary("CF.RESERVE", "full", "2", "BUCKETSIZE", "1", "EXPANSION", "0", "MAXITERATIONS", "1")
     primary("CF.INSERT", "full", "ITEMS", *items("y", 9))
     primary("SET", "other", "x")
-    header, chunk = list(chunks_of(primary, "f"))[:2]
+    header, chunk = cf_chunks(primary, "f")[:2]
     in_sync(primary, replica)
-    before, other = calls(replica), primary.connect()
+    before, other = calls(replica, "cf."), primary.connect()
     for words, changes in ((("CF.ADDNX", "f", "x1"), False), (("CF.INSERTNX", "f", "ITEMS", "x1", "x2"), False),
                            (("CF.DEL", "f", "nothing"), False), (("CF.DEL", "none", "x"), False),
                            (("CF.COMPACT", "f"), False),
@@ -147,7 +129,7 @@ def test_what_changes_nothing_is_told_to_nobody():
         primary("PING")
         assert (primary("EXEC") is None) == changes, words
         in_sync(primary, replica)
-        since, before = before, calls(replica)
+        since, before = before, calls(replica, "cf.")
         assert (since != before) == changes, (words, since, before)
 
 
@@ -297,16 +279,6 @@ def test_files_that_redisbloom_wrote():
         in_sync(engine, replica_of(engine, module=TAKE_OVER))
 
 
-def words_of(path):
-    with open(path, "rb") as file:
-        while line := file.readline():
-            words = []
-            for _ in range(int(line[1:])):
-                size = int(file.readline()[1:])
-                words.append(file.read(size + 2)[:-2])
-            yield words
-
-
 def test_a_log_that_redisbloom_can_read():
     """Its commands alone; and what its own primary says is taken, whatever the settings are."""
     engine = Engine(*ALWAYS, module=TAKE_OVER)
@@ -317,13 +289,13 @@ def test_a_log_that_redisbloom_can_read():
     for item in items("x", 100):
         engine("CF.DEL", "f", item)
     engine("CF.COMPACT", "f")
-    for iterator, data in chunks_of(engine, "f"):
+    for iterator, data in cf_chunks(engine, "f"):
         engine("CF.LOADCHUNK", "copy", iterator, data)
     assert engine("DUMP", "f") == engine("DUMP", "copy") and engine("TYPE", "f") == "MBbloomCF"
     path, told = os.path.join(engine.directory, "appendonlydir"), set()
     for name in os.listdir(path):
         if ".incr." in name:
-            told |= {words[0].upper() for words in words_of(os.path.join(path, name))}
+            told |= {words[0].upper() for words in commands_of(os.path.join(path, name))}
     assert told <= {b"SELECT", b"MULTI", b"EXEC", b"CF.RESERVE", b"CF.ADD", b"CF.INSERT", b"CF.DEL", b"CF.COMPACT",
                     b"CF.LOADCHUNK"}
     digest = engine.digest()
@@ -349,7 +321,7 @@ def test_values_of_a_time_without_take_over():
     in_sync(plain, taken)
     taken("REPLICAOF", "NO", "ONE")
     assert taken("TYPE", "f") == "bloomeryC" and taken("CF.ADD", "f", "y") == 1
-    for iterator, data in chunks_of(taken, "f"):
+    for iterator, data in cf_chunks(taken, "f"):
         taken("CF.LOADCHUNK", "g", iterator, data)
     assert taken("TYPE", "g") == "MBbloomCF" and "Bad data format" in str(
         plain.try_call("RESTORE", "h", "0", taken("DUMP", "g")))
@@ -370,8 +342,8 @@ def test_filters_that_keep_a_rate_move_between_daemon_and_engine():
         for engine in (plain, taken):
             assert engine("DUMP", "f")[:10] == daemon("DUMP", "f")[:10] and engine("TYPE", "f") == "bloomeryC"
             daemon("RESTORE", "g", "0", engine("DUMP", "f"), "REPLACE")
-            assert list(chunks_of(daemon, "g")) == list(chunks_of(daemon, "f")) == list(chunks_of(engine, "f"))
-            for iterator, data in chunks_of(daemon, "f"):
+            assert cf_chunks(daemon, "g") == cf_chunks(daemon, "f") == cf_chunks(engine, "f")
+            for iterator, data in cf_chunks(daemon, "f"):
                 engine("CF.LOADCHUNK", "g", iterator, data)
             assert engine("RESTORE", "h", "0", daemon("DUMP", "f")) == "OK"
             engine("COPY", "f", "i")
@@ -380,7 +352,7 @@ def test_filters_that_keep_a_rate_move_between_daemon_and_engine():
                 assert engine("DUMP", key) == engine("DUMP", "f"), key
             engine("DEBUG", "RELOAD")
             assert engine.digest() == digest
-        rewritten(taken)
+        rewritten(taken, "BGREWRITEAOF")
         taken.kill()
         taken.start()
         assert taken.digest() == digest
@@ -403,7 +375,7 @@ def test_the_tool_takes_them_from_a_file():
     daemon.start()
     for key in taken:
         assert daemon("CF.INFO", key, "FULL") == engine("CF.INFO", key, "FULL"), key
-        assert list(chunks_of(daemon, key)) == list(chunks_of(engine, key)), key
+        assert cf_chunks(daemon, key) == cf_chunks(engine, key), key
 
 
 def test_replicas_and_the_log_need_no_key():
@@ -457,8 +429,8 @@ def test_filters_move_between_daemon_and_engine():
             assert daemon("TYPE", key) == "MBbloomCF"
         daemon("DEL", "moves")
         assert daemon("CF.DEBUG", "g") == daemon("CF.DEBUG", "f") == engine("CF.DEBUG", "f")
-        assert list(chunks_of(daemon, "g")) == list(chunks_of(daemon, "f")) == list(chunks_of(engine, "f"))
-        for iterator, data in chunks_of(daemon, "f"):
+        assert cf_chunks(daemon, "g") == cf_chunks(daemon, "f") == cf_chunks(engine, "f")
+        for iterator, data in cf_chunks(daemon, "f"):
             engine("CF.LOADCHUNK", "g", iterator, data)
         assert engine("DUMP", "g") == engine("DUMP", "f")
     assert taken("RESTORE", "h", "0", daemon("DUMP", "f")) == "OK" and taken("DUMP", "h") == taken("DUMP", "f")

@@ -246,6 +246,46 @@ def items(prefix, n, start=0):
     return [f"{prefix}{i}" for i in range(start, start + n)]
 
 
+def calls(engine, prefix=""):
+    """The number of calls of each command whose name begins with the prefix."""
+    found = {}
+    for line in engine("INFO", "commandstats").decode().split("\r\n"):
+        if line.startswith("cmdstat_" + prefix):
+            name, rest = line[8:].split(":", 1)
+            found[name] = int(rest.split(",")[0].split("=")[1])
+    return found
+
+
+def chunks_of(server, name, command="BF.SCANDUMP"):
+    chunks, iterator = [], 0
+    while True:
+        iterator, data = server(command, name, iterator)
+        if iterator == 0:
+            return chunks
+        chunks.append((iterator, data))
+
+
+def commands_of(path):
+    """The commands in a log."""
+    with open(path, "rb") as file:
+        while line := file.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                size = int(file.readline()[1:])
+                words.append(file.read(size + 2)[:-2])
+            yield words
+
+
+def rewritten(engine, *command):
+    """Runs the command, if there is one, and waits until the log is rewritten. A replica rewrites its log after a full
+    synchronisation: until then the log lacks what the replica has."""
+    if command:
+        engine(*command)
+    wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and
+               engine.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
+    assert engine.info("persistence", "aof_last_bgrewrite_status") == "ok"
+
+
 def run(module):
     """Runs the functions test_* of a module of tests, or those named on the command line."""
     failed = 0

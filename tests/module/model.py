@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 
-from engines import Engine, Error, in_sync, replica_of, run, wait_until
+from engines import Engine, Error, in_sync, replica_of, rewritten, run, wait_until
 
 SECONDS = float(os.environ.get("BLOOMERY_MODEL_SECONDS", "6"))
 SEED = os.environ.get("BLOOMERY_MODEL_SEED", "1")
@@ -421,12 +421,6 @@ class Servers:
         happens = self.rng.choice((self.reload, self.reload, self.rewrite, self.restart, self.synchronise, self.fail_over))
         happens(commands)
         return happens.__name__
-
-
-def rewritten(server):
-    """A replica begins its log anew behind a full synchronisation: until that is done, the log is not what it has."""
-    wait_until(lambda: server.info("persistence", "aof_rewrite_in_progress") == "0" and
-               server.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
 
 
 def replica_at_once(primary, *arguments, module=(), clock_ahead_s=0):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from engines import Daemon, Engine, Error, free_port, items, run
+from engines import Daemon, Engine, Error, chunks_of, free_port, items, run
 
 TOOL = os.environ.get("BLOOMERY_TOOL", os.path.abspath("build/dev/tools/bloomery"))
 CERTIFICATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "certificates")
@@ -36,15 +36,6 @@ def described(server, name):
 
 def same(one, name, two, other=None):
     assert described(one, name) == described(two, other or name), (name, described(one, name), described(two, other or name))
-
-
-def chunks_of(server, name):
-    chunks, iterator = [], 0
-    while True:
-        iterator, data = server("BF.SCANDUMP", name, iterator)
-        if iterator == 0:
-            return chunks
-        chunks.append((iterator, data))
 
 
 def test_dump_and_restore_in_both_directions():

@@ -4,7 +4,7 @@ older one (BLOOMERY_OLDER_ENGINE)."""
 import shutil
 import sys
 
-from engines import OLDER, Engine, in_sync, items, replica_of, run, wait_until
+from engines import OLDER, Engine, in_sync, items, replica_of, rewritten, run
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 TAKE_OVER = ("take-over", "yes")
@@ -62,9 +62,7 @@ def test_a_log_of_an_older_engine_is_loaded():
             older = Engine(*ALWAYS, "--aof-use-rdb-preamble", preamble or "yes", module=module, program=OLDER)
             change(older, 0)
             if preamble:
-                older("BGREWRITEAOF")
-                wait_until(lambda: older.info("persistence", "aof_rewrite_in_progress") == "0" and
-                           older.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
+                rewritten(older, "BGREWRITEAOF")
             change(older, 1)
             digest = older.digest()
             older.kill()

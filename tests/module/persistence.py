@@ -7,7 +7,8 @@ import random
 import sys
 import threading
 
-from engines import Connection, Engine, Error, items, run, wait_until
+from engines import Connection, Engine, Error, items, rewritten, run, wait_until
+from recorded_rdb import crc64
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -30,13 +31,6 @@ def filled(engine):
 
 def aof_of(engine):
     return glob.glob(os.path.join(engine.directory, "appendonlydir", "*"))
-
-
-def rewritten(engine):
-    engine("BGREWRITEAOF")
-    wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and
-               engine.info("persistence", "aof_rewrite_scheduled") == "0", "the file is rewritten")
-    assert engine.info("persistence", "aof_last_bgrewrite_status") == "ok"
 
 
 def test_a_save_and_a_start_keep_everything():
@@ -65,7 +59,7 @@ def test_a_rewritten_log_keeps_everything():
     for preamble in ("yes", "no"):
         engine = Engine(*ALWAYS, "--aof-use-rdb-preamble", preamble)
         digest = filled(engine)
-        rewritten(engine)
+        rewritten(engine, "BGREWRITEAOF")
         base = [path for path in aof_of(engine) if ".base." in path]
         assert len(base) == 1 and base[0].endswith(".rdb" if preamble == "yes" else ".aof"), base
         with open(base[0], "rb") as file:
@@ -143,16 +137,6 @@ def test_damaged_values_are_errors():
     assert engine("PING") == "PONG"
     assert engine("RESTORE", "g", "0", good) == "OK"
     assert engine("BF.MEXISTS", "g", *items("x", 300)) == [1] * 300
-
-
-def crc64(data):
-    """The engine's: Jones' polynomial, reflected."""
-    crc = 0
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x95ac9329ac4bc9b5 if crc & 1 else 0)
-    return crc
 
 
 if __name__ == "__main__":

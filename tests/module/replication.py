@@ -6,7 +6,7 @@ import random
 import sys
 import tempfile
 
-from engines import Engine, Error, in_sync, items, replica_of, run, wait_until
+from engines import Engine, Error, calls, chunks_of, in_sync, items, replica_of, run, wait_until
 
 OTHER = ("bf-error-rate", "0.3", "bf-initial-size", "7", "bf-expansion-factor", "0", "bf-auto-create", "no",
          "bf-max-filter-bytes", "1")
@@ -20,15 +20,6 @@ def pair(*arguments, module=()):
 def commands_since(engine, before):
     """The numbers of calls of each command since."""
     return {name: n - before.get(name, 0) for name, n in calls(engine).items() if n > before.get(name, 0)}
-
-
-def calls(engine):
-    result = {}
-    for line in engine("INFO", "commandstats").decode().split("\r\n"):
-        if line.startswith("cmdstat_"):
-            name, rest = line[8:].split(":", 1)
-            result[name] = int(rest.split(",")[0].split("=")[1])
-    return result
 
 
 def test_every_change_reaches_a_replica_with_other_settings():
@@ -148,15 +139,6 @@ def test_random_changes_leave_equal_digests():
         primary.connection.pipeline(batch)
         in_sync(primary, replica)
     in_sync(primary, replica)
-
-
-def chunks_of(engine, key):
-    chunks, iterator = [], 0
-    while True:
-        iterator, data = engine("BF.SCANDUMP", key, iterator)
-        if iterator == 0:
-            return chunks
-        chunks.append((iterator, data))
 
 
 def test_a_half_loaded_filter_answers_errors_everywhere_until_it_is_complete():

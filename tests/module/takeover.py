@@ -7,7 +7,8 @@ import random
 import re
 import sys
 
-from engines import Engine, Error, in_sync, items, replica_of, run, wait_until
+from engines import Engine, Error, commands_of, encoded, in_sync, items, replica_of, rewritten, run, wait_until
+from recorded_rdb import crc64
 
 GOLDEN = os.environ["BLOOMERY_GOLDEN"]
 TAKE_OVER = ("take-over", "yes")
@@ -38,18 +39,6 @@ def rows(folder, table):
         if not line.startswith("#"):
             item, answer = line.split("\t")
             yield bytes.fromhex(item), answer
-
-
-def crc64(data):
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ (0x95ac9329ac4bc9b5 if byte & 1 else 0)
-        table.append(byte)
-    crc = 0
-    for byte in data:
-        crc = table[(crc ^ byte) & 255] ^ crc >> 8
-    return crc
 
 
 def length(n):
@@ -170,16 +159,6 @@ def rewritten_log(values, header="1"):
                 yield ("BF.LOADCHUNK", folder, header if chunk["iterator"] == 1 else str(chunk["iterator"]), data)
 
 
-def encoded(words):
-    words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
-
-
-def wait_for_rewrite(engine):
-    wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and
-               engine.info("persistence", "aof_rewrite_scheduled") == "0", "the log is rewritten")
-
-
 def engine_on_log(base, commands, *module):
     def place(engine):
         folder = os.path.join(engine.directory, "appendonlydir")
@@ -213,8 +192,7 @@ def test_a_log_of_redisbloom_is_served():
                 assert engine("TYPE", key) == "MBbloom--"
             assert engine("BF.MEXISTS", "r", *items("r", 200)) == [1] * 200
             assert engine("BF.INFO", "fixed", "ITEMS") == [10] and engine("BF.INFO", "i", "FILTERS")[0] > 2
-            engine("BGREWRITEAOF")
-            wait_for_rewrite(engine)
+            rewritten(engine, "BGREWRITEAOF")
             digest = engine.digest()
             engine.kill()
             engine.start()
@@ -238,23 +216,12 @@ def test_a_log_and_a_primary_are_refused_by_no_limit():
     engine("BF.RESERVE", "more", "0.01", "1500000")
     engine("BF.MADD", "scaling", *items("more", 3000))
     digest = in_sync(engine, replica)
-    wait_for_rewrite(replica)  # its log begins anew with what it got from the primary
+    rewritten(replica)  # its log begins anew with what it got from the primary
     replica.kill()
     replica.arguments = replica.arguments[2:]  # from its own log alone
     replica.start()
     assert replica.digest() == digest
     assert str(replica.try_call("BF.RESERVE", "x", "0.01", "1500000")).startswith("OOM")
-
-
-def commands_of(path):
-    """The commands in a log."""
-    with open(path, "rb") as file:
-        while line := file.readline():
-            words = []
-            for _ in range(int(line[1:])):
-                size = int(file.readline()[1:])
-                words.append(file.read(size + 2)[:-2])
-            yield words
 
 
 THEIRS = {b"BF.RESERVE", b"BF.ADD", b"BF.MADD", b"BF.LOADCHUNK", b"BF.INSERT", b"SELECT", b"MULTI", b"EXEC", b"DEL", b"SET",
@@ -281,7 +248,7 @@ def test_a_log_that_redisbloom_can_read():
     """Filters in its layout are logged in its commands alone, on a replica, too, and the log gives the same bits."""
     primary = Engine(*ALWAYS, module=TAKE_OVER)
     replica = replica_of(primary, *ALWAYS, module=TAKE_OVER + ("bf-layout", "na", "bf-error-rate", "0.2"))
-    wait_for_rewrite(replica)  # of what the full synchronisation has brought
+    rewritten(replica)  # of what the full synchronisation has brought
     use(primary)
     digest = in_sync(primary, replica)
     assert primary("SCAN", 0, "COUNT", 1000, "TYPE", "bloomery1")[1] == []
@@ -299,8 +266,7 @@ def test_a_log_that_redisbloom_can_read():
         assert engine.digest() == digest
         for preamble in ("no", "yes"):
             engine("CONFIG", "SET", "aof-use-rdb-preamble", preamble)
-            engine("BGREWRITEAOF")
-            wait_for_rewrite(engine)
+            rewritten(engine, "BGREWRITEAOF")
             engine.kill()
             engine.start()
             assert engine.digest() == digest
@@ -372,8 +338,7 @@ def test_half_of_a_filter():
         for preamble in ("yes", "no", None):
             if preamble:
                 engine("CONFIG", "SET", "aof-use-rdb-preamble", preamble)
-                engine("BGREWRITEAOF")
-                wait_for_rewrite(engine)
+                rewritten(engine, "BGREWRITEAOF")
             engine.kill()
             engine.start()
             assert engine.digest() == digest

@@ -5,7 +5,7 @@ import random
 import sys
 import time
 
-from engines import Daemon, Engine, Error, in_sync, items, replica_of, run, wait_until
+from engines import Daemon, Engine, Error, in_sync, items, replica_of, rewritten, run, wait_until
 
 OTHER = ("bf-error-rate", "0.3", "bf-initial-size", "7", "bf-auto-create", "no", "bf-max-filter-bytes", "1")
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
@@ -144,9 +144,7 @@ def test_restarts_keep_the_promise_and_the_ages():
                 client.add(engine, "w", 10)
                 time.sleep(0.02)
             if save:
-                engine("BGREWRITEAOF" if arguments else "SAVE")
-                wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and
-                           engine.info("persistence", "aof_rewrite_scheduled") == "0", "the file is rewritten")
+                rewritten(engine, "BGREWRITEAOF" if arguments else "SAVE")
             digest = engine.digest()
             if arguments:
                 engine.kill()

@@ -72,7 +72,7 @@ static void *change(void *arg)
 static void subscribe(struct listener *listener, unsigned loop, const char *prefix)
 {
     EXPECT(broadcast_client_create(&listener->client, hub, loop, listener) == 0, "a client");
-    EXPECT(broadcast_subscribe(listener->client, (struct slice){prefix, strlen(prefix)}) == 0, "a prefix");
+    EXPECT(broadcast_subscribe(listener->client, slice_of(prefix)) == 0, "a prefix");
 }
 
 static void churn(struct listener *listener, unsigned loop, struct rng *rng)

@@ -66,8 +66,7 @@ static void *reader(void *arg)
             strcpy(from, sweep.last);
             struct slice after = {from, strlen(from)};
             rcu_reader_online();
-            n = registry_scan_prefix(registry, (struct slice){sweep.prefix, strlen(sweep.prefix)},
-                                     sweep.n ? &after : NULL, most, visit, &sweep);
+            n = registry_scan_prefix(registry, slice_of(sweep.prefix), sweep.n ? &after : NULL, most, visit, &sweep);
             rcu_reader_offline();
         } while (n == most);
         EXPECT(sweep.stable == stable_with(sweep.prefix), "%u stable names with prefix '%s' instead of %u",

@@ -31,11 +31,6 @@ struct listener {
     unsigned subscribed; /* churn: which channels, one bit each */
 };
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 static void on_message(void *owner, const struct pubsub_delivery *d)
 {
     struct listener *listener = owner;
@@ -76,13 +71,13 @@ static void churn(struct listener *listener, unsigned loop, unsigned *state)
     switch (rand_r(state) % 4) {
     case 0:
     case 1:
-        EXPECT(pubsub_subscribe(listener->client, PUBSUB_CHANNEL, text(name), SIZE_MAX) ==
+        EXPECT(pubsub_subscribe(listener->client, PUBSUB_CHANNEL, slice_of(name), SIZE_MAX) ==
                    (listener->subscribed & (1u << n) ? PUBSUB_SAME : PUBSUB_OK),
                "subscribe");
         listener->subscribed |= 1u << n;
         break;
     case 2:
-        EXPECT(pubsub_unsubscribe(listener->client, PUBSUB_CHANNEL, text(name)) ==
+        EXPECT(pubsub_unsubscribe(listener->client, PUBSUB_CHANNEL, slice_of(name)) ==
                    (listener->subscribed & (1u << n) ? PUBSUB_OK : PUBSUB_SAME),
                "unsubscribe");
         listener->subscribed &= ~(1u << n);
@@ -104,8 +99,8 @@ static void *loop_main(void *arg)
     if (pubsub_client_create(&steady.client, hub, i, &steady) ||
         pubsub_client_create(&restless.client, hub, i, &restless))
         abort();
-    pubsub_subscribe(steady.client, PUBSUB_CHANNEL, text("steady"), SIZE_MAX);
-    pubsub_subscribe(steady.client, PUBSUB_PATTERN, text("ste?d*y"), SIZE_MAX);
+    pubsub_subscribe(steady.client, PUBSUB_CHANNEL, slice_of("steady"), SIZE_MAX);
+    pubsub_subscribe(steady.client, PUBSUB_PATTERN, slice_of("ste?d*y"), SIZE_MAX);
     atomic_fetch_add(&ready, 1);
     while (!complete(&steady)) {
         loop_sleep(i);
@@ -130,10 +125,10 @@ static void *publisher_main(void *arg)
         ;
     for (unsigned n = 0; n < MESSAGES; n++) {
         snprintf(payload, sizeof(payload), "%u %u", me, n);
-        EXPECT(pubsub_publish(hub, PUBSUB_CHANNEL, text("steady"), text(payload), &receipt) == 0, "publish");
+        EXPECT(pubsub_publish(hub, PUBSUB_CHANNEL, slice_of("steady"), slice_of(payload), &receipt) == 0, "publish");
         EXPECT(receipt.receivers == 2 * LOOPS, "%lu receivers", (unsigned long)receipt.receivers);
         snprintf(name, sizeof(name), "churn%u", n % CHURN);
-        EXPECT(pubsub_publish(hub, PUBSUB_CHANNEL, text(name), text("x"), &receipt) == 0, "publish");
+        EXPECT(pubsub_publish(hub, PUBSUB_CHANNEL, slice_of(name), slice_of("x"), &receipt) == 0, "publish");
     }
     atomic_fetch_sub(&publishing, 1);
     return NULL;
@@ -165,9 +160,9 @@ static void *asker_main(void *arg)
         pubsub_totals(hub, &totals);
         pubsub_list(hub, PUBSUB_CHANNEL, NULL, count_name, &names);
         EXPECT(names <= 1 + CHURN, "%u names", names);
-        (void)pubsub_is_costly(hub, text("steady"));
+        (void)pubsub_is_costly(hub, slice_of("steady"));
         (void)pubsub_slow(hub);
-        (void)pubsub_subscribers(hub, PUBSUB_CHANNEL, text("steady"));
+        (void)pubsub_subscribers(hub, PUBSUB_CHANNEL, slice_of("steady"));
         pubsub_client_destroy(client);
     }
     return NULL;

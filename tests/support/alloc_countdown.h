@@ -1,6 +1,6 @@
-/* alloc_countdown: makes an allocation of the code under test fail. For programs linked with --wrap=malloc,
- * --wrap=calloc, --wrap=realloc and, if they are used, --wrap=aligned_alloc and --wrap=mmap; allocations inside shared
- * libraries are not affected. Thread: the functions here one; what any other allocates meanwhile counts, too. */
+/* alloc_countdown: makes an allocation of the code under test fail, in programs of bloomery_failing_allocations
+ * (cmake/tests.cmake). Allocations inside shared libraries do not count. Thread: one calls these functions; allocations
+ * of all others count, too. */
 #ifndef BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 #define BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 

@@ -75,13 +75,21 @@ redisContext *client_open(int port)
     return client;
 }
 
+redisContext *client_start(struct daemon *daemon, const char *const *args)
+{
+    daemon_start(daemon, args);
+    return client_open(daemon->port);
+}
+
+redisContext *client_restart(struct daemon *daemon)
+{
+    daemon_restart(daemon);
+    return client_open(daemon->port);
+}
+
 static redisContext *start_again(struct daemon *daemon, const char *const *args)
 {
-    if (args)
-        daemon_start(daemon, args);
-    else
-        daemon_restart(daemon);
-    return client_open(daemon->port);
+    return args ? client_start(daemon, args) : client_restart(daemon);
 }
 
 redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args)

@@ -11,8 +11,13 @@
 
 #include "daemon.h"
 
-/* Connected to 127.0.0.1; a failure fails the test. The caller frees it with redisFree(). */
+/* Connected to 127.0.0.1; a failure fails the test. redisFree() disconnects it; what is left at the end of a test ends
+ * with it: each test is a process. */
 redisContext *client_open(int port);
+
+/* Start the daemon, like daemon_start() and daemon_restart(), and connect. */
+redisContext *client_start(struct daemon *daemon, const char *const *args);
+redisContext *client_restart(struct daemon *daemon);
 
 /* DAEMON_SUITE() with a client. Defines the file's `variable` and `context`. */
 #define CLIENT_SUITE(variable, context, suite, ...)     \
@@ -21,15 +26,23 @@ redisContext *client_open(int port);
     static void suite##_start(void)                     \
     {                                                   \
         const char *const args[] = {__VA_ARGS__, NULL}; \
-        daemon_start(&(variable), args);                \
-        (context) = client_open((variable).port);       \
+        (context) = client_start(&(variable), args);    \
     }                                                   \
     static void suite##_discard(void)                   \
     {                                                   \
-        redisFree(context);                             \
         daemon_discard(&(variable));                    \
     }                                                   \
     TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
+
+/* DAEMON_TEST() with a connection of its own, `client`. */
+#define CLIENT_TEST(daemon, suite, name)                     \
+    static void suite##_##name##_body(redisContext *client); \
+    Test(suite, name)                                        \
+    {                                                        \
+        suite##_##name##_body(client_open((daemon).port));   \
+        daemon_deinit(&(daemon));                            \
+    }                                                        \
+    static void suite##_##name##_body(redisContext *client)
 
 /* Hangs up, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
 redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args);

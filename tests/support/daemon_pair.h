@@ -30,8 +30,6 @@ static void pair_discard(void)
 
 static void pair_deinit(void)
 {
-    redisFree(from);
-    redisFree(to);
     daemon_deinit(&source);
     daemon_deinit(&target);
 }
@@ -39,13 +37,6 @@ static void pair_deinit(void)
 #define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 1000)
 
 /* Both daemons end as they must, within the test. */
-#define PAIR_TEST(suite, name)               \
-    static void suite##_##name##_body(void); \
-    Test(suite, name)                        \
-    {                                        \
-        suite##_##name##_body();             \
-        pair_deinit();                       \
-    }                                        \
-    static void suite##_##name##_body(void)
+#define PAIR_TEST(suite, name) ENDED_TEST(suite, name, pair_deinit())
 
 #endif

@@ -5,12 +5,23 @@
 
 #include <stdbool.h>
 
+#include "daemon.h"
 #include "disk.h"
 
 /* NULL while none is attached. Idempotent both. */
 extern struct disk *disk;
 void disk_attach(void);
 void disk_detach(void);
+
+/* DAEMON_SUITE_IDLE() whose tests may attach the disk. */
+#define DISK_SUITE(variable, suite)   \
+    static struct daemon variable;    \
+    static void suite##_discard(void) \
+    {                                 \
+        daemon_discard(&(variable));  \
+        disk_detach();                \
+    }                                 \
+    TestSuite(suite, .fini = suite##_discard, .timeout = 1000)
 
 /* All well again, except for the trace. */
 void disk_mend(void);

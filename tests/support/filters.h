@@ -1,4 +1,4 @@
-/* filters: makes filters for tests; whatever fails, fails the test. */
+/* filters: makes filters for tests; any failure fails the test. */
 #ifndef BLOOMERY_TEST_FILTERS_H
 #define BLOOMERY_TEST_FILTERS_H
 

@@ -1,4 +1,4 @@
-/* stress: what programs of many threads have in common. */
+/* stress: assertions and threads of the stress programs. */
 #ifndef BLOOMERY_TEST_STRESS_H
 #define BLOOMERY_TEST_STRESS_H
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Otherwise says what is wrong, as printf does, and ends the program with status 1. In any thread. */
+/* If the condition does not hold, prints a message like printf and ends the program with status 1. Any thread. */
 #define EXPECT(condition, ...)                                              \
     do {                                                                    \
         if (!(condition)) {                                                 \
@@ -18,8 +18,8 @@
         }                                                                   \
     } while (0)
 
-/* Runs each function in its own thread, which is given its number from 1 on, until all have returned. At most 16.
- */
+/* Runs each function in a thread of its own, with its number (from 1) as the argument, until all have returned. At most
+ * 16. */
 static inline void run_threads(void *(*const *fns)(void *), size_t n)
 {
     pthread_t threads[16];

@@ -73,12 +73,27 @@ unsigned char *file_read(const char *path, size_t *len_out)
     return bytes;
 }
 
+const char *file_text(const char *path)
+{
+    static unsigned char *last;
+    size_t len;
+
+    free(last);
+    last = file_read(path, &len);
+    return (const char *)last;
+}
+
 void file_write(const char *path, const void *bytes, size_t len)
 {
     FILE *file = fopen(path, "wb");
 
     if (!file || fwrite(bytes, 1, len, file) != len || fclose(file) != 0)
         die(path);
+}
+
+void file_write_text(const char *path, const char *text)
+{
+    file_write(path, text, strlen(text));
 }
 
 void file_copy(const char *from, const char *to)

@@ -11,6 +11,19 @@
 void tmpdir_create(char path[TMPDIR_SIZE]);
 void tmpdir_remove(const char *path);
 
+/* A suite of Criterion whose tests have a new directory each, the file's `variable`. */
+#define TMPDIR_SUITE(variable, suite)   \
+    static char variable[TMPDIR_SIZE];  \
+    static void suite##_set_up(void)    \
+    {                                   \
+        tmpdir_create(variable);        \
+    }                                   \
+    static void suite##_tear_down(void) \
+    {                                   \
+        tmpdir_remove(variable);        \
+    }                                   \
+    TestSuite(suite, .init = suite##_set_up, .fini = suite##_tear_down, .timeout = 600)
+
 /* A file in a directory, by a path below it that printf builds. */
 struct tmp_path {
     char text[1024];
@@ -18,8 +31,10 @@ struct tmp_path {
 struct tmp_path tmp_path(const char *dir, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 bool file_exists(const char *path);
-unsigned char *file_read(const char *path, size_t *len_out); /* to be freed */
+unsigned char *file_read(const char *path, size_t *len_out); /* with a NUL after it; to be freed */
+const char *file_text(const char *path);                     /* the same, valid until the next call */
 void file_write(const char *path, const void *bytes, size_t len);
+void file_write_text(const char *path, const char *text);
 void file_copy(const char *from, const char *to);
 void file_truncate(const char *path, size_t len);
 void file_flip_bit(const char *path, size_t bit);

@@ -1,5 +1,5 @@
-/* wait: for what certainly happens. A test waits for an event and never for a time: how long anything takes depends on
- * what else the machine does. */
+/* wait: waits for events that certainly happen. A test never waits for a time: all durations depend on the other load
+ * of the machine. */
 #ifndef BLOOMERY_TEST_WAIT_H
 #define BLOOMERY_TEST_WAIT_H
 
@@ -9,7 +9,7 @@
 
 #define WAIT_PATIENCE_S 120 /* sanitizers on a loaded machine take their time */
 
-/* Seconds that pass at the same pace whatever the time of day does. */
+/* Seconds of a monotonic clock. */
 static inline double wait_clock(void)
 {
     struct timespec now;
@@ -18,7 +18,7 @@ static inline double wait_clock(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Until the condition, which is asked for again and again, holds; fails the test when it does not. */
+/* Evaluates the condition again and again until it holds; fails the test if it does not. */
 #define wait_until(condition)                                              \
     for (double wait_began = wait_clock(); !(condition); poll(NULL, 0, 2)) \
     cr_assert_lt(wait_clock(), wait_began + WAIT_PATIENCE_S, "after %d s still not: %s", WAIT_PATIENCE_S, #condition)

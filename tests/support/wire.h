@@ -1,8 +1,7 @@
-/* wire: a plain connection to a RESP server, for tests that care about bytes: what is sent is sent as it is, and a
- * reply is kept as the lines it came in. Knows RESP2 and RESP3. Speaks to 127.0.0.1 only.
+/* wire: a plain connection to a RESP server on 127.0.0.1, for tests of the bytes: it sends bytes unchanged, and keeps a
+ * reply as the lines that were received. RESP2 and RESP3.
  *
- * Failures of the test's own means (no memory, no socket) fail the test; what the server does is returned. Thread: any,
- * on distinct objects. */
+ * Without memory or sockets the test fails; functions return what the server does. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_TEST_WIRE_H
 #define BLOOMERY_TEST_WIRE_H
 
@@ -35,15 +34,15 @@ enum wire_status {
     WIRE_SILENCE, /* nothing (more) came in time */
 };
 
-/* How long a reply may take where it is certain that one comes: slow machines and sanitizers included. */
+/* How long a certain reply may take, on slow machines and with sanitizers, too. */
 #define WIRE_PATIENCE_MS 60000
 
 void wire_open(struct wire *wire, int port);
 
-/* To a Unix socket. What is sent at a time goes byte by byte, each when the server has read the one before; only the
- * inside of a long argument goes at once. */
+/* Connects to a Unix socket. Sends byte by byte, each when the server has read the one before; only the inside of a
+ * long argument goes at once. */
 void wire_open_dripping(struct wire *wire, const char *path);
-void wire_close(struct wire *wire); /* idempotent */
+void wire_close(struct wire *wire); /* idempotent; what is left at the end of a test ends with it */
 
 /* False when the connection is gone. */
 bool wire_send(struct wire *wire, const void *data, size_t len);
@@ -65,8 +64,8 @@ bool wire_takes_line(struct wire *wire, const char *expected);
 /* Whether the server closes the connection within the time, without sending anything before. */
 bool wire_closes(struct wire *wire, int timeout_ms);
 
-/* One reply, waited for with patience, in compact form: [:1,#t,"bulk",nil,{+key:,1.5}]. "(closed)" or "(silence)" when
- * none comes. Valid until the next call on any wire. */
+/* Waits for one reply and returns it in compact form: [:1,#t,"bulk",nil,{+key:,1.5}]; "(closed)" or "(silence)" if none
+ * comes. Valid until the next call on any wire. */
 const char *wire_text(struct wire *wire);
 
 /* Sends a command given as words separated by single spaces, and returns its reply as wire_text() does. */

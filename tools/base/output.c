@@ -58,5 +58,5 @@ void output_drop(struct output *out)
 
 void output_string(struct buf *json, const char *key, const char *text)
 {
-    json_bytes(json, key, (struct slice){text, strlen(text)});
+    json_bytes(json, key, slice_of(text));
 }

@@ -14,7 +14,7 @@ static int ask(struct peer *peer, const char *const *words, unsigned nwords, str
 {
     struct slice slices[WORDS_MAX];
     for (unsigned i = 0; i < nwords; i++)
-        slices[i] = PEER_WORD(words[i]);
+        slices[i] = slice_of(words[i]);
     peer_put(peer, slices, nwords);
     int status = peer_reply(peer, reply_out, err);
     if (status != 0 || reply_out->nodes[0].kind != RESP_REPLY_ERROR)

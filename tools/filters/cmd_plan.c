@@ -165,7 +165,7 @@ static struct slice word_at(const void *ctx, size_t i)
 {
     const struct tool_args *args = ctx;
     const char *word = i ? args->positional[i - 1] : "bf.plan";
-    return (struct slice){word, strlen(word)};
+    return slice_of(word);
 }
 
 /* The text of an error reply without its code. */

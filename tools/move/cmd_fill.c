@@ -86,7 +86,7 @@ static int demand_filter(struct fill *fill)
 {
     struct resp_reply reply;
 
-    PEER_PUT(&fill->server.peer, PEER_WORD("EXISTS"), fill->target);
+    PEER_PUT(&fill->server.peer, slice_of("EXISTS"), fill->target);
     int rc = server_call_reply(&fill->server, &reply);
     if (rc == TOOL_OK && !answers_one(&reply))
         return tool_failed(COMMAND, "%s: no filter '%s'; use --error and --capacity to create it",
@@ -112,7 +112,7 @@ static int refuse_pipe(void)
 static int take_over(struct fill *fill)
 {
     bool keyed = fill->old.keyed;
-    int rc = filter_kind_read(&fill->server, PEER_WORD(fill->name), &fill->old);
+    int rc = filter_kind_read(&fill->server, slice_of(fill->name), &fill->old);
 
     if (rc != TOOL_OK)
         return rc;
@@ -128,13 +128,13 @@ static int take_over(struct fill *fill)
 
 static int make_filter(struct fill *fill)
 {
-    struct slice words[4 + FILTER_KIND_WORDS] = {PEER_WORD("BF.RESERVE"), fill->target};
+    struct slice words[4 + FILTER_KIND_WORDS] = {slice_of("BF.RESERVE"), fill->target};
     char rate[32], capacity[PEER_NUMBER_SIZE];
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
     snprintf(rate, sizeof(rate), "%.17g", fill->rate > 0 ? fill->rate : DEFAULT_RATE);
-    words[2] = PEER_WORD(rate);
+    words[2] = slice_of(rate);
     words[3] = peer_number((int64_t)fill->capacity, capacity);
     peer_put(&fill->server.peer, words, 4 + filter_kind_options(&fill->old, words + 4));
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)
@@ -161,7 +161,7 @@ static void stop(struct fill *fill, struct slice reason)
 
 static void lose_server(struct fill *fill, const struct errbuf *err)
 {
-    stop(fill, PEER_WORD(err->text));
+    stop(fill, slice_of(err->text));
     peer_close(&fill->server.peer);
 }
 
@@ -181,7 +181,7 @@ static void count_answer(struct fill *fill, const struct resp_reply *reply, size
     }
     fill->acknowledged += numbers;
     if (numbers != items || reply->count != items + 1)
-        stop(fill, PEER_WORD("the reply to BF.INSERT does not have a number for each item"));
+        stop(fill, slice_of("the reply to BF.INSERT does not have a number for each item"));
 }
 
 static void take_answer(struct fill *fill)
@@ -207,8 +207,8 @@ static void take_answers(struct fill *fill, unsigned left)
 
 static void put_batch(struct fill *fill, const struct item_batch *batch)
 {
-    struct slice words[4 + BLOOM_BATCH] = {PEER_WORD("BF.INSERT"), fill->target, PEER_WORD("NOCREATE"),
-                                           PEER_WORD("ITEMS")};
+    struct slice words[4 + BLOOM_BATCH] = {slice_of("BF.INSERT"), fill->target, slice_of("NOCREATE"),
+                                           slice_of("ITEMS")};
 
     for (size_t i = 0; i < batch->n; i++) {
         words[4 + i] = (struct slice){batch->items[i].ptr, batch->items[i].len};
@@ -255,7 +255,7 @@ static int send_items(struct fill *fill)
     if (atomic_load(&interrupted))
         errbuf_set(&fill->reason, "interrupted");
     else if (rc == TOOL_OK && fill->swaps && fill->sent == 0)
-        stop(fill, PEER_WORD("the input has no item, and an empty filter must not replace another"));
+        stop(fill, slice_of("the input has no item, and an empty filter must not replace another"));
     return fill->reason.text[0] ? TOOL_FAILED : rc;
 }
 
@@ -296,7 +296,7 @@ static bool delete_target(struct fill *fill)
         return false;
     if (!peer_is_open(&fill->server.peer))
         return false;
-    PEER_PUT(&fill->server.peer, PEER_WORD("DEL"), fill->target);
+    PEER_PUT(&fill->server.peer, slice_of("DEL"), fill->target);
     return peer_reply(&fill->server.peer, &reply, &err) == 0 && answers_one(&reply);
 }
 
@@ -322,11 +322,11 @@ static int take_over_time(struct fill *fill)
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
-    PEER_PUT(&fill->server.peer, PEER_WORD("PTTL"), PEER_WORD(fill->name));
+    PEER_PUT(&fill->server.peer, slice_of("PTTL"), slice_of(fill->name));
     int rc = peer_reply(&fill->server.peer, &reply, &err);
     int64_t ms = rc == 0 && reply.nodes[0].kind == RESP_REPLY_INTEGER ? reply.nodes[0].number : -1;
     if (rc == 0 && ms >= 0) {
-        PEER_PUT(&fill->server.peer, PEER_WORD("PEXPIRE"), fill->target, peer_number(ms, left));
+        PEER_PUT(&fill->server.peer, slice_of("PEXPIRE"), fill->target, peer_number(ms, left));
         rc = peer_reply(&fill->server.peer, &reply, &err);
     }
     if (rc != 0)
@@ -334,7 +334,7 @@ static int take_over_time(struct fill *fill)
     else if (reply.nodes[0].kind == RESP_REPLY_ERROR)
         stop(fill, resp_reply_text(&reply, 0));
     else if (ms == -2)
-        stop(fill, PEER_WORD("the filter to replace has expired or was deleted meanwhile"));
+        stop(fill, slice_of("the filter to replace has expired or was deleted meanwhile"));
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -346,7 +346,7 @@ static int swap(struct fill *fill)
 
     if (fill->old.exists && take_over_time(fill) != TOOL_OK)
         return report_failure(fill);
-    PEER_PUT(&fill->server.peer, PEER_WORD("RENAME"), fill->target, PEER_WORD(fill->name));
+    PEER_PUT(&fill->server.peer, slice_of("RENAME"), fill->target, slice_of(fill->name));
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)
         return tool_failed(COMMAND, "%s: %s; it is unknown whether '%s' was renamed to '%s'", fill->server.url.shown,
                            err.text, fill->target.ptr, fill->name);
@@ -439,7 +439,7 @@ static int read_names(struct fill *fill, const struct tool_args *args)
     if (!target)
         return tool_failed(COMMAND, "out of memory");
     snprintf(target, len + sizeof(SWAP_END), "%s%s", fill->name, fill->swaps ? SWAP_END : "");
-    fill->target = PEER_WORD(target);
+    fill->target = slice_of(target);
     return server_call_read(&fill->server, args, last ? args->positional[0] : local);
 }
 

@@ -97,7 +97,7 @@ static int ask_cuckoo(struct scan *scan, struct slice name)
     struct resp_reply reply;
     uint64_t id;
 
-    PEER_PUT(&scan->server->peer, PEER_WORD("CF.INFO"), name, PEER_WORD("FULL"));
+    PEER_PUT(&scan->server->peer, slice_of("CF.INFO"), name, slice_of("FULL"));
     int rc = server_call_any_reply(scan->server, &reply);
     if (rc != TOOL_OK || reply.nodes[0].kind != RESP_REPLY_ARRAY || reply.count < 3)
         return rc;
@@ -113,7 +113,7 @@ static int ask_filter(struct scan *scan, struct slice name)
     struct resp_reply reply;
     uint64_t id;
 
-    PEER_PUT(&scan->server->peer, PEER_WORD("BF.INFO"), name, PEER_WORD("KEY"));
+    PEER_PUT(&scan->server->peer, slice_of("BF.INFO"), name, slice_of("KEY"));
     int rc = server_call_any_reply(scan->server, &reply);
     if (rc == TOOL_OK && reply.nodes[0].kind == RESP_REPLY_ERROR)
         return ask_cuckoo(scan, name);
@@ -159,7 +159,7 @@ static int scan_page(struct scan *scan)
 {
     struct resp_reply reply;
 
-    PEER_PUT(&scan->server->peer, PEER_WORD("SCAN"), PEER_WORD(scan->cursor), PEER_WORD("COUNT"), PEER_WORD("1000"));
+    PEER_PUT(&scan->server->peer, slice_of("SCAN"), slice_of(scan->cursor), slice_of("COUNT"), slice_of("1000"));
     int rc = server_call_any_reply(scan->server, &reply);
     if (rc != TOOL_OK)
         return rc;

@@ -39,7 +39,7 @@ static int send_chunk(struct load *load, struct slice name, const struct dump_pl
     size_t len = dump_chunk_bytes(plan, place->next);
 
     dump_write_chunk(plan, load->loaded.filter, load->nonce[0], load->nonce[1], place, chunk);
-    PEER_PUT(&load->server.peer, PEER_WORD("BF.LOADCHUNK"), name, peer_number(dump_iterator(place), number),
+    PEER_PUT(&load->server.peer, slice_of("BF.LOADCHUNK"), name, peer_number(dump_iterator(place), number),
              ((struct slice){(const char *)chunk, len}));
     return server_call_reply(&load->server, &reply);
 }
@@ -72,7 +72,7 @@ static int send_chunks(struct load *load, struct slice name)
 
 static int send_filter(struct load *load)
 {
-    struct slice name = PEER_WORD(load->name), temp = PEER_WORD(load->temp);
+    struct slice name = slice_of(load->name), temp = slice_of(load->temp);
     struct resp_reply reply;
 
     if (!load->replace)
@@ -80,7 +80,7 @@ static int send_filter(struct load *load)
     int rc = send_chunks(load, temp);
     if (rc != TOOL_OK)
         return rc;
-    PEER_PUT(&load->server.peer, PEER_WORD("RENAME"), temp, name);
+    PEER_PUT(&load->server.peer, slice_of("RENAME"), temp, name);
     return server_call_reply(&load->server, &reply);
 }
 

@@ -199,7 +199,7 @@ static int ask(struct status *status)
     int rc = server_call_connect(&status->server);
     if (rc != TOOL_OK)
         return rc;
-    PEER_PUT(&status->server.peer, PEER_WORD("INFO"), PEER_WORD("everything"));
+    PEER_PUT(&status->server.peer, slice_of("INFO"), slice_of("everything"));
     rc = server_call_reply(&status->server, &reply);
     if (rc != TOOL_OK)
         return rc;

@@ -92,7 +92,7 @@ void cutover_end(struct cutover *cutover)
 static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, PEER_WORD("CONFIG"), PEER_WORD("GET"), PEER_WORD(setting));
+    int status = ASK(cutover, &reply, err, slice_of("CONFIG"), slice_of("GET"), slice_of(setting));
     if (status != 0)
         return status;
     if (move_is_error(&reply))
@@ -112,7 +112,7 @@ static int get(struct cutover *cutover, const char *setting, char value_out[VALU
 static int set(struct cutover *cutover, const char *setting, const char *value, struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, PEER_WORD("CONFIG"), PEER_WORD("SET"), PEER_WORD(setting), PEER_WORD(value));
+    int status = ASK(cutover, &reply, err, slice_of("CONFIG"), slice_of("SET"), slice_of(setting), slice_of(value));
     if (status == 0 && move_is_error(&reply))
         status = refused(cutover, "CONFIG SET", &reply, err);
     return status;
@@ -123,7 +123,7 @@ static int set(struct cutover *cutover, const char *setting, const char *value, 
 static int prove(struct cutover *cutover, struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, PEER_WORD("DEL"), PEER_WORD(MOVE_TEMP_PREFIX));
+    int status = ASK(cutover, &reply, err, slice_of("DEL"), slice_of(MOVE_TEMP_PREFIX));
     if (status != 0)
         return status;
     struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
@@ -172,8 +172,8 @@ int cutover_close_clients(struct cutover *cutover, struct errbuf *err)
     struct resp_reply reply;
     int status = 0;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && status == 0; i++) {
-        status = ASK(cutover, &reply, err, PEER_WORD("CLIENT"), PEER_WORD("KILL"), PEER_WORD("TYPE"),
-                     PEER_WORD(types[i]), PEER_WORD("SKIPME"), PEER_WORD("yes"));
+        status = ASK(cutover, &reply, err, slice_of("CLIENT"), slice_of("KILL"), slice_of("TYPE"), slice_of(types[i]),
+                     slice_of("SKIPME"), slice_of("yes"));
         if (status == 0 && move_is_error(&reply))
             status = refused(cutover, "CLIENT KILL", &reply, err);
     }
@@ -183,7 +183,7 @@ int cutover_close_clients(struct cutover *cutover, struct errbuf *err)
 int cutover_unpause(struct cutover *cutover, struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, PEER_WORD("CLIENT"), PEER_WORD("UNPAUSE"));
+    int status = ASK(cutover, &reply, err, slice_of("CLIENT"), slice_of("UNPAUSE"));
     if (status == 0 && move_is_error(&reply))
         status = refused(cutover, "CLIENT UNPAUSE", &reply, err);
     return status;

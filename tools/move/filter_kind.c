@@ -101,13 +101,13 @@ int filter_kind_read(struct server_call *call, struct slice name, struct filter_
 {
     struct resp_reply reply;
     *out = (struct filter_kind){.exists = false};
-    PEER_PUT(&call->peer, PEER_WORD("EXISTS"), name);
+    PEER_PUT(&call->peer, slice_of("EXISTS"), name);
     int rc = server_call_reply(call, &reply);
     if (rc != TOOL_OK || reply.nodes[0].number == 0)
         return rc;
     out->exists = true;
     for (size_t i = 0; i < FIELDS; i++)
-        PEER_PUT(&call->peer, PEER_WORD("BF.INFO"), name, PEER_WORD(fields[i].name));
+        PEER_PUT(&call->peer, slice_of("BF.INFO"), name, slice_of(fields[i].name));
     for (size_t i = 0; i < FIELDS; i++) {
         rc = server_call_any_reply(call, &reply);
         if (rc != TOOL_OK)
@@ -127,26 +127,26 @@ size_t filter_kind_options(const struct filter_kind *kind, struct slice words[FI
 {
     size_t n = 0;
     if (kind->exists && kind->fixed) {
-        words[n++] = PEER_WORD("NONSCALING");
+        words[n++] = slice_of("NONSCALING");
     } else if (kind->exists) {
-        words[n++] = PEER_WORD("EXPANSION");
-        words[n++] = PEER_WORD(kind->expansion);
+        words[n++] = slice_of("EXPANSION");
+        words[n++] = slice_of(kind->expansion);
     }
     if (kind->layout[0]) {
-        words[n++] = PEER_WORD("LAYOUT");
-        words[n++] = PEER_WORD(kind->layout);
+        words[n++] = slice_of("LAYOUT");
+        words[n++] = slice_of(kind->layout);
     }
     if (kind->window[0]) {
-        words[n++] = PEER_WORD("WINDOW");
+        words[n++] = slice_of("WINDOW");
         if (kind->by_items)
-            words[n++] = PEER_WORD("ITEMS");
-        words[n++] = PEER_WORD(kind->window);
-        words[n++] = PEER_WORD("PARTS");
-        words[n++] = PEER_WORD(kind->parts);
+            words[n++] = slice_of("ITEMS");
+        words[n++] = slice_of(kind->window);
+        words[n++] = slice_of("PARTS");
+        words[n++] = slice_of(kind->parts);
         if (kind->refresh)
-            words[n++] = PEER_WORD("REFRESH");
+            words[n++] = slice_of("REFRESH");
     }
     if (kind->keyed)
-        words[n++] = PEER_WORD("KEYED");
+        words[n++] = slice_of("KEYED");
     return n;
 }

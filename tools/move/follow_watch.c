@@ -82,8 +82,8 @@ static int open_connection(struct follow_watch *watch, struct errbuf *err)
     int status = peer_log_in(&watch->peer, &watch->options->from->address, err);
     if (status != 0)
         return status;
-    PEER_PUT(&watch->peer, PEER_WORD("HELLO"), PEER_WORD("3"));
-    PEER_PUT(&watch->peer, PEER_WORD("CLIENT"), PEER_WORD("TRACKING"), PEER_WORD("ON"), PEER_WORD("BCAST"));
+    PEER_PUT(&watch->peer, slice_of("HELLO"), slice_of("3"));
+    PEER_PUT(&watch->peer, slice_of("CLIENT"), slice_of("TRACKING"), slice_of("ON"), slice_of("BCAST"));
     status = take_good_reply(watch, "HELLO 3, which --follow needs", err);
     if (status == 0)
         status = take_good_reply(watch, "CLIENT TRACKING, which --follow needs", err);
@@ -99,9 +99,8 @@ static int look(struct follow_watch *watch, struct errbuf *err)
     bool asks = atomic_load(&watch->pausing) && now - watch->requested_ms >= PAUSE_ASK_MS;
     char number[PEER_NUMBER_SIZE];
     if (asks)
-        PEER_PUT(&watch->peer, PEER_WORD("CLIENT"), PEER_WORD("PAUSE"), peer_number(PAUSE_MS, number),
-                 PEER_WORD("WRITE"));
-    PEER_PUT(&watch->peer, PEER_WORD("PING"));
+        PEER_PUT(&watch->peer, slice_of("CLIENT"), slice_of("PAUSE"), peer_number(PAUSE_MS, number), slice_of("WRITE"));
+    PEER_PUT(&watch->peer, slice_of("PING"));
     int status = asks ? take_good_reply(watch, "CLIENT PAUSE ... WRITE, which --cutover needs", err) : 0;
     if (status == 0 && asks) {
         watch->requested_ms = now;

@@ -83,7 +83,7 @@ struct followed *followed_create(const char *match)
     if (!followed)
         return NULL;
     lock_init(&followed->lock, RANK_MOVE);
-    followed->match = match ? (struct slice){match, strlen(match)} : (struct slice){NULL, 0};
+    followed->match = match ? slice_of(match) : (struct slice){NULL, 0};
     followed->last = &followed->first;
     return followed;
 }

@@ -52,7 +52,7 @@ int move_missing_keys(const struct move_options *options, char *ids_out, size_t 
     struct resp_reply reply;
     int found = 0, status = connect_to(&peer, options, options->to, err);
     if (status == 0) {
-        PEER_PUT(&peer, PEER_WORD("INFO"), PEER_WORD("bf"));
+        PEER_PUT(&peer, slice_of("INFO"), slice_of("bf"));
         status = peer_reply(&peer, &reply, err);
     }
     if (status == 0 && reply.nodes[0].kind == RESP_REPLY_ERROR) {
@@ -83,7 +83,7 @@ static int find_databases(const struct move_options *options, struct databases *
     struct resp_reply reply;
     int status = connect_to(&peer, options, options->from, err);
     if (status == 0) {
-        PEER_PUT(&peer, PEER_WORD("INFO"), PEER_WORD("keyspace"));
+        PEER_PUT(&peer, slice_of("INFO"), slice_of("keyspace"));
         status = peer_reply(&peer, &reply, err);
     }
     if (status == 0) {

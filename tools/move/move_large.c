@@ -51,7 +51,7 @@ struct slice move_temporary(const struct move_filter *filter, char text[MOVE_TEM
 {
     snprintf(text, MOVE_TEMP_SIZE, MOVE_TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, filter->temporary[0],
              filter->temporary[1]);
-    return PEER_WORD(text);
+    return slice_of(text);
 }
 
 void move_choose_temporary(struct move_filter *filter)
@@ -88,9 +88,8 @@ static int give_up(struct large *large)
 {
     struct move_link *link = large->link;
     struct resp_reply reply;
-    PEER_PUT(&link->to, PEER_WORD(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp, PEER_WORD("0"),
-             PEER_WORD(""));
-    PEER_PUT(&link->to, PEER_WORD("DEL"), large->temp);
+    PEER_PUT(&link->to, slice_of(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp, slice_of("0"), slice_of(""));
+    PEER_PUT(&link->to, slice_of("DEL"), large->temp);
     int status = move_reply(link, &link->to, &reply);
     return status == 0 ? move_reply(link, &link->to, &reply) : status;
 }
@@ -114,7 +113,7 @@ static int ask_info(struct large *large, struct move_info *info_out)
 {
     struct move_link *link = large->link;
     struct resp_reply reply;
-    PEER_PUT(&link->from, PEER_WORD(MOVE_COMMAND(large->filter, "INFO")), move_name(large->filter));
+    PEER_PUT(&link->from, slice_of(MOVE_COMMAND(large->filter, "INFO")), move_name(large->filter));
     int status = move_reply(link, &link->from, &reply);
     if (status != 0)
         return status;
@@ -163,7 +162,7 @@ static int refused(struct large *large, bool by_source, struct slice text, enum 
 static void put_scandump(struct large *large, int64_t iterator)
 {
     char number[PEER_NUMBER_SIZE];
-    PEER_PUT(&large->link->from, PEER_WORD(MOVE_COMMAND(large->filter, "SCANDUMP")), move_name(large->filter),
+    PEER_PUT(&large->link->from, slice_of(MOVE_COMMAND(large->filter, "SCANDUMP")), move_name(large->filter),
              peer_number(iterator, number));
 }
 
@@ -172,10 +171,10 @@ static void put_held(struct large *large)
 {
     char number[PEER_NUMBER_SIZE];
     struct slice data = {buf_head(&large->held), buf_len(&large->held)};
-    PEER_PUT(&large->link->to, PEER_WORD(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp,
+    PEER_PUT(&large->link->to, slice_of(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp,
              peer_number(large->held_iterator, number), data);
     if (large->chunks == 0)
-        PEER_PUT(&large->link->to, PEER_WORD("PEXPIRE"), large->temp, PEER_WORD(MOVE_TEMP_EXPIRES));
+        PEER_PUT(&large->link->to, slice_of("PEXPIRE"), large->temp, slice_of(MOVE_TEMP_EXPIRES));
     note_bytes(large, data.len);
     buf_truncate(&large->held, 0);
 }
@@ -210,7 +209,7 @@ static int take_loaded(struct large *large, unsigned due_from, unsigned due_to, 
         status = move_reply(link, &link->from, &reply);
     for (; due_to > 0 && status == 0; due_to--)
         status = move_reply(link, &link->to, &reply);
-    return status == 0 ? refused(large, false, PEER_WORD(why.text), attempt_out) : status;
+    return status == 0 ? refused(large, false, slice_of(why.text), attempt_out) : status;
 }
 
 /* Holds a chunk back and asks for the next one; the target gets the previous chunk. */
@@ -354,10 +353,10 @@ static void put_name(struct large *large, int64_t ttl)
         return;
     }
     if (ttl >= 0)
-        PEER_PUT(&link->to, PEER_WORD("PEXPIRE"), large->temp, peer_number(ttl > 0 ? ttl : 1, number));
+        PEER_PUT(&link->to, slice_of("PEXPIRE"), large->temp, peer_number(ttl > 0 ? ttl : 1, number));
     else
-        PEER_PUT(&link->to, PEER_WORD("PERSIST"), large->temp);
-    PEER_PUT(&link->to, link->move->options->replace ? PEER_WORD("RENAME") : PEER_WORD("RENAMENX"), large->temp,
+        PEER_PUT(&link->to, slice_of("PERSIST"), large->temp);
+    PEER_PUT(&link->to, link->move->options->replace ? slice_of("RENAME") : slice_of("RENAMENX"), large->temp,
              move_name(large->filter));
 }
 
@@ -370,7 +369,7 @@ static int publish(struct large *large, bool *stopped, enum attempt *attempt_out
     bool together = large->chunks > 0 && !large->has_expiry;
     struct resp_reply reply;
     int64_t ttl;
-    PEER_PUT(&link->from, PEER_WORD("PTTL"), move_name(filter));
+    PEER_PUT(&link->from, slice_of("PTTL"), move_name(filter));
     int status = take_number(link, &link->from, "PTTL", &ttl);
     if (status == 0 && ttl == -2) {
         *stopped = true;

@@ -6,8 +6,8 @@
 
 void move_put_merge(struct move_link *link, const struct move_filter *filter, struct slice temporary)
 {
-    PEER_PUT(&link->to, PEER_WORD("BF.MERGE"), move_name(filter), temporary);
-    PEER_PUT(&link->to, PEER_WORD("DEL"), temporary);
+    PEER_PUT(&link->to, slice_of("BF.MERGE"), move_name(filter), temporary);
+    PEER_PUT(&link->to, slice_of("DEL"), temporary);
 }
 
 int move_take_merge(struct move_link *link, struct move_filter *filter)
@@ -23,7 +23,7 @@ int move_take_merge(struct move_link *link, struct move_filter *filter)
     }
     status = move_reply(link, &link->to, &reply); /* to DEL */
     if (status == 0 && why.text[0])
-        status = move_refused(link, &link->to, "BF.MERGE", PEER_WORD(why.text));
+        status = move_refused(link, &link->to, "BF.MERGE", slice_of(why.text));
     if (status != 0)
         return status;
     if (why.text[0])

@@ -20,7 +20,7 @@ static void ask_process(struct peer *peer, char out[MOVE_PROCESS_SIZE])
 {
     struct resp_reply reply;
     struct errbuf err;
-    PEER_PUT(peer, PEER_WORD("INFO"), PEER_WORD("server"));
+    PEER_PUT(peer, slice_of("INFO"), slice_of("server"));
     out[0] = '\0';
     if (peer_flush(peer, &err) == 0 && peer_reply(peer, &reply, &err) == 0)
         move_read_process(&reply, out);

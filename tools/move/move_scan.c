@@ -66,8 +66,8 @@ static int meet_server(struct scan *scan)
 {
     struct resp_reply reply;
     char process[MOVE_PROCESS_SIZE];
-    PEER_PUT(&scan->link.from, PEER_WORD("DBSIZE"));
-    PEER_PUT(&scan->link.from, PEER_WORD("INFO"), PEER_WORD("server"));
+    PEER_PUT(&scan->link.from, slice_of("DBSIZE"));
+    PEER_PUT(&scan->link.from, slice_of("INFO"), slice_of("server"));
     int status = move_reply(&scan->link, &scan->link.from, &reply);
     if (status != 0)
         return status;
@@ -116,16 +116,16 @@ static int take_marked(struct scan *scan)
 static void put_scan(struct scan *scan)
 {
     char count[PEER_NUMBER_SIZE];
-    struct slice words[8] = {PEER_WORD("SCAN"), PEER_WORD(scan->cursor), PEER_WORD("COUNT"),
+    struct slice words[8] = {slice_of("SCAN"), slice_of(scan->cursor), slice_of("COUNT"),
                              peer_number(PAGE_KEYS, count)};
     size_t n = 4;
     if (scan->move->options->match) {
-        words[n++] = PEER_WORD("MATCH");
-        words[n++] = PEER_WORD(scan->move->options->match);
+        words[n++] = slice_of("MATCH");
+        words[n++] = slice_of(scan->move->options->match);
     }
     if (scan->type < NTYPES) {
-        words[n++] = PEER_WORD("TYPE");
-        words[n++] = PEER_WORD(types[scan->type].name);
+        words[n++] = slice_of("TYPE");
+        words[n++] = slice_of(types[scan->type].name);
     }
     peer_put(&scan->link.from, words, n);
 }
@@ -235,8 +235,8 @@ static void put_infos(struct scan *scan, struct move_filter *filter)
 {
     filter->cuckoo = is_typed(scan) && types[scan->type].cuckoo;
     if (!is_typed(scan))
-        PEER_PUT(&scan->link.from, PEER_WORD("CF.INFO"), move_name(filter));
-    PEER_PUT(&scan->link.from, PEER_WORD(MOVE_COMMAND(filter, "INFO")), move_name(filter));
+        PEER_PUT(&scan->link.from, slice_of("CF.INFO"), move_name(filter));
+    PEER_PUT(&scan->link.from, slice_of(MOVE_COMMAND(filter, "INFO")), move_name(filter));
 }
 
 /* The reply to CF.INFO of a key of which the type is not known. */

@@ -45,7 +45,7 @@ static void put_for_merge(struct move_link *link, struct move_filter *filter, st
     char text[MOVE_TEMP_SIZE];
     move_choose_temporary(filter);
     struct slice temporary = move_temporary(filter, text);
-    PEER_PUT(&link->to, PEER_WORD("RESTORE"), temporary, PEER_WORD(MOVE_TEMP_EXPIRES), dump);
+    PEER_PUT(&link->to, slice_of("RESTORE"), temporary, slice_of(MOVE_TEMP_EXPIRES), dump);
     move_put_merge(link, filter, temporary);
     filter->state = FILTER_SENT;
 }
@@ -67,7 +67,7 @@ static int take_restored(struct move_link *link, struct move_filter *filter)
     if (status != 0)
         return status;
     if (why.text[0])
-        return refused(link, &link->to, filter, PEER_WORD(why.text));
+        return refused(link, &link->to, filter, slice_of(why.text));
     move_copied(link->move, filter, MOVE_MOVED);
     return 0;
 }
@@ -102,12 +102,12 @@ static int take_dump(struct move_link *link, struct move_filter *filter)
         put_for_merge(link, filter, resp_reply_text(&reply, 0));
         return 0;
     }
-    struct slice words[] = {PEER_WORD("RESTORE"), move_name(filter),
+    struct slice words[] = {slice_of("RESTORE"), move_name(filter),
                             peer_number(ttl < 0   ? 0
                                         : ttl > 0 ? ttl
                                                   : 1,
                                         number),
-                            resp_reply_text(&reply, 0), PEER_WORD("REPLACE")};
+                            resp_reply_text(&reply, 0), slice_of("REPLACE")};
     peer_put(&link->to, words, link->move->options->replace ? 5 : 4);
     filter->state = FILTER_SENT;
     return 0;
@@ -121,8 +121,8 @@ int move_small(struct move_link *link, struct move_filter **filters, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (!is_small(filters[i]))
             continue;
-        PEER_PUT(&link->from, PEER_WORD("PTTL"), move_name(filters[i]));
-        PEER_PUT(&link->from, PEER_WORD("DUMP"), move_name(filters[i]));
+        PEER_PUT(&link->from, slice_of("PTTL"), move_name(filters[i]));
+        PEER_PUT(&link->from, slice_of("DUMP"), move_name(filters[i]));
         requested[nasked++] = filters[i];
     }
     for (size_t i = 0; i < nasked && status == 0; i++)

@@ -46,12 +46,12 @@ struct answers {
 
 static void put_questions(const struct move *move, struct peer *peer, const struct move_filter *filter)
 {
-    struct slice words[2 + PROBES] = {PEER_WORD(MOVE_COMMAND(filter, "MEXISTS")), move_name(filter)};
+    struct slice words[2 + PROBES] = {slice_of(MOVE_COMMAND(filter, "MEXISTS")), move_name(filter)};
     for (size_t i = 0; i < PROBES; i++)
         words[2 + i] = (struct slice){move->probes->bytes[i], PROBE_SIZE};
-    PEER_PUT(peer, PEER_WORD(MOVE_COMMAND(filter, "INFO")), move_name(filter));
+    PEER_PUT(peer, slice_of(MOVE_COMMAND(filter, "INFO")), move_name(filter));
     if (!filter->cuckoo)
-        PEER_PUT(peer, PEER_WORD("BF.INFO"), move_name(filter), PEER_WORD("BITSSET"));
+        PEER_PUT(peer, slice_of("BF.INFO"), move_name(filter), slice_of("BITSSET"));
     peer_put(peer, words, 2 + PROBES);
 }
 

@@ -72,7 +72,7 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
         if (filters[i]->state == FILTER_NEW && options->followed && !options->merge)
             filters[i]->state = FILTER_WANTED; /* whatever the target has */
         if (filters[i]->state == FILTER_NEW)
-            PEER_PUT(&link->to, PEER_WORD(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
+            PEER_PUT(&link->to, slice_of(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
     }
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state != FILTER_NEW)
@@ -110,7 +110,7 @@ int move_delete(struct move_link *link, struct move_filter **filters, size_t n)
     int status = 0;
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state == FILTER_NEW && filters[i]->vanished)
-            PEER_PUT(&link->to, PEER_WORD("DEL"), move_name(filters[i]));
+            PEER_PUT(&link->to, slice_of("DEL"), move_name(filters[i]));
     }
     for (size_t i = 0; i < n && status == 0; i++) {
         if (filters[i]->state == FILTER_NEW && filters[i]->vanished)

@@ -38,7 +38,7 @@ static void keep_name(struct buf *names, struct slice name)
 static int read_page(struct peer *peer, struct page *page, struct errbuf *err)
 {
     struct resp_reply reply;
-    PEER_PUT(peer, PEER_WORD("SCAN"), PEER_WORD(page->cursor), PEER_WORD("COUNT"), PEER_WORD(PAGE_NAMES));
+    PEER_PUT(peer, slice_of("SCAN"), slice_of(page->cursor), slice_of("COUNT"), slice_of(PAGE_NAMES));
     int status = peer_reply(peer, &reply, err);
     if (status != 0)
         return status;
@@ -56,7 +56,7 @@ static int read_page(struct peer *peer, struct page *page, struct errbuf *err)
     for (size_t i = 3; i < reply.count; i++) {
         struct slice name = resp_reply_text(&reply, i);
         keep_name(&page->names, name);
-        PEER_PUT(peer, PEER_WORD("BF.CARD"), name);
+        PEER_PUT(peer, slice_of("BF.CARD"), name);
     }
     if (!buf_failed(&page->names))
         return 0;
@@ -96,7 +96,7 @@ int quarantined_find(struct peer *peer, unsigned most, quarantined_sink *sink, v
     struct resp_reply reply;
     buf_init(&page.names, SIZE_MAX);
     *named_out = 0;
-    PEER_PUT(peer, PEER_WORD("CLIENT"), PEER_WORD("NO-TOUCH"), PEER_WORD("ON"));
+    PEER_PUT(peer, slice_of("CLIENT"), slice_of("NO-TOUCH"), slice_of("ON"));
     int status = peer_reply(peer, &reply, err);
     if (status == 0 && reply.nodes[0].kind == RESP_REPLY_ERROR)
         status = refused(&reply, "CLIENT NO-TOUCH", err);

@@ -220,7 +220,7 @@ static void print_json(struct look *look, const char *result, struct buf *json)
     for (unsigned i = 0; i < look->nproblems; i++)
         json_text(json, NULL, (struct slice){look->problems[i], strlen(look->problems[i])});
     if (look->not_read[0])
-        json_text(json, NULL, (struct slice){look->not_read, strlen(look->not_read)});
+        json_text(json, NULL, slice_of(look->not_read));
     json_end(json, ']');
     json_end(json, '}');
 }

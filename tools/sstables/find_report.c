@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-static struct slice slice_of(struct sstable_part part)
+static struct slice slice_of_part(struct sstable_part part)
 {
     return (struct slice){part.ptr, part.len};
 }
@@ -29,9 +29,9 @@ void find_report_key(struct find_report *report, size_t key, const struct find_p
         json_bytes(json, "key", text);
         json_bytes(json, place->sstable ? "file" : "name", place->shown);
         if (place->sstable) {
-            json_bytes(json, "keyspace", slice_of(place->sstable->keyspace));
-            json_bytes(json, "table", slice_of(place->sstable->table));
-            json_bytes(json, "generation", slice_of(place->sstable->generation));
+            json_bytes(json, "keyspace", slice_of_part(place->sstable->keyspace));
+            json_bytes(json, "table", slice_of_part(place->sstable->table));
+            json_bytes(json, "generation", slice_of_part(place->sstable->generation));
         }
         json_str(json, "filter", filter);
         json_end(json, '}');

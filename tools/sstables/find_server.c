@@ -150,7 +150,7 @@ static void report_unknown(struct find_server *server, struct find_report *repor
 
 static void put(struct find_server *server, const struct find_report *report, size_t first, size_t n)
 {
-    struct slice words[HEAD_WORDS + BATCH] = {PEER_WORD("BF.FIND"), PEER_WORD(server->names), PEER_WORD("KEY")};
+    struct slice words[HEAD_WORDS + BATCH] = {slice_of("BF.FIND"), slice_of(server->names), slice_of("KEY")};
     for (size_t i = 0; i < n; i++)
         words[HEAD_WORDS + i] = find_keys_text(&report->keys, first + i);
     peer_put(&server->call.peer, words, HEAD_WORDS + n);

@@ -10,11 +10,6 @@
 
 static const char default_name[] = "default";
 
-static struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 int acl_compare_names(struct slice name, const struct acl_user *user)
 {
     size_t len = strlen(user->name), common = name.len < len ? name.len : len;

@@ -42,7 +42,7 @@ static uint32_t categories_of(const struct command *row)
 {
     uint32_t bits = 0;
     for (size_t i = 0; i < NAMES; i++) {
-        if (command_has_category(row, (struct slice){names[i], strlen(names[i])}))
+        if (command_has_category(row, slice_of(names[i])))
             bits |= UINT32_C(1) << i;
     }
     return bits;

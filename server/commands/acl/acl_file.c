@@ -274,7 +274,7 @@ static void print_user(const struct acl_user *user, struct buf *scratch, struct 
         out->failed = true;
         return;
     }
-    config_print_word((struct slice){user->name, strlen(user->name)}, out);
+    config_print_word(slice_of(user->name), out);
     for (size_t i = 0; i < n; i++) {
         buf_append(out, " ", 1);
         config_print_word(words[i], out);

@@ -61,8 +61,7 @@ static bool allows_subscriptions(const struct acl_user *user, const struct sessi
 
 static struct acl_user *user_in_force(struct server *server, const struct session *session)
 {
-    struct acl_user *user =
-        acl_get(server->acl, (struct slice){session->acl.user->name, strlen(session->acl.user->name)});
+    struct acl_user *user = acl_get(server->acl, slice_of(session->acl.user->name));
     if (!user || allows_subscriptions(user, session))
         return user;
     acl_user_unref(user);

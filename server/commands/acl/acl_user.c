@@ -140,7 +140,7 @@ static bool copy_selector(const struct acl_selector *from, struct acl_selector *
 
 struct acl_user *acl_user_copy(const struct acl_user *user)
 {
-    struct acl_user *copy = new_user((struct slice){user->name, strlen(user->name)}, user->nselectors);
+    struct acl_user *copy = new_user(slice_of(user->name), user->nselectors);
     if (!copy)
         return NULL;
     copy->flags = user->flags;

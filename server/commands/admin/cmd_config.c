@@ -25,9 +25,9 @@
 /* `name` may be NULL. */
 static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
 {
-    if (name == NULL || config_find((struct slice){name, strlen(name)})->flags & CONFIG_HIDDEN)
+    if (name == NULL || config_find(slice_of(name))->flags & CONFIG_HIDDEN)
         return false;
-    struct slice text = {name, strlen(name)};
+    struct slice text = slice_of(name);
 
     for (size_t i = 2; i < command_argc(ctx); i++) {
         if (glob_match(command_arg(ctx, i), text, true))

@@ -133,7 +133,7 @@ void cmd_info(struct command_ctx *ctx)
     struct info_request request = {.wanted = {false}};
 
     if (command_argc(ctx) == 1)
-        want_section(&request, (struct slice){"default", strlen("default")});
+        want_section(&request, slice_of("default"));
     for (size_t i = 1; i < command_argc(ctx); i++)
         want_section(&request, command_arg(ctx, i));
     command_defer_copy(ctx, run_info, &request, sizeof(request));

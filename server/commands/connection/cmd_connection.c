@@ -65,7 +65,7 @@ static bool default_has_no_password(struct server *server)
 
 void cmd_auth(struct command_ctx *ctx)
 {
-    struct slice user = {"default", strlen("default")};
+    struct slice user = slice_of("default");
     size_t argc = command_argc(ctx);
 
     if (argc > 3) {

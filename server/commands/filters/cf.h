@@ -31,9 +31,6 @@ bool cf_reply_unless(struct bf_call *call, enum cf_found found);
 /* The same, and an error reply if there is none. */
 struct bloom_filter *cf_existing(struct bf_call *call);
 
-/* Makes the filter of a call. NULL after an error reply. *existed_out: another client has just made it. */
-struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers *numbers, bool *existed_out);
-
 /* CF.EXISTS and CF.ADD of one item, as bf_query_one() and bf_add_one(). */
 void cf_query_one(struct bf_call *call, struct slice item);
 void cf_add_one(struct bf_call *call, struct slice item);

@@ -86,7 +86,8 @@ static struct bloom_filter *existing_or(struct bf_call *call, const char *missin
     return filter;
 }
 
-struct bloom_filter *cf_create(struct bf_call *call, const struct cuckoo_numbers *numbers, bool *existed_out)
+/* Makes the filter of a call. NULL after an error reply. *existed_out: another client has just made it. */
+static struct bloom_filter *create(struct bf_call *call, const struct cuckoo_numbers *numbers, bool *existed_out)
 {
     struct bloom_params params;
     struct bloom_shape shape;
@@ -112,7 +113,7 @@ static struct bloom_filter *for_add(struct bf_call *call, const struct cuckoo_nu
     if (!cf_reply_unless(call, found))
         return NULL;
     if (may_create && server_config(call->server)->filters.auto_create)
-        return cf_create(call, numbers, &existed);
+        return create(call, numbers, &existed);
     reply_error(call->reply, CF_NOT_FOUND);
     return NULL;
 }
@@ -173,7 +174,7 @@ void cmd_cf_reserve(struct command_ctx *ctx)
         bf_wait_for_first_key(ctx);
         return;
     }
-    if (!filter && !cf_create(&call, &numbers, &existed))
+    if (!filter && !create(&call, &numbers, &existed))
         return;
     if (existed)
         reply_error(ctx->reply, CF_EXISTS);

@@ -286,7 +286,7 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
     return unless_missing(job, entry, entry ? entry_filter(entry) : NULL, why.text, replied_out);
 }
 
-struct entry *content_pin_existing(struct command_job *job, struct slice name)
+static struct entry *pin_existing(struct command_job *job, struct slice name)
 {
     bool replied;
     struct entry *entry = content_pin(job, name, &replied);
@@ -297,7 +297,7 @@ struct entry *content_pin_existing(struct command_job *job, struct slice name)
 
 struct entry *content_pin_bloom(struct command_job *job, struct slice name)
 {
-    struct entry *entry = content_pin_existing(job, name);
+    struct entry *entry = pin_existing(job, name);
     if (!entry || !entry_is_cuckoo(entry))
         return entry;
     entry_unpin(entry);

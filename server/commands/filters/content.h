@@ -81,10 +81,7 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 /* Pins the filter of that name. NULL: none, or it is quarantined, after an error reply (*replied_out). */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
-/* The same, and an error reply if there is none. */
-struct entry *content_pin_existing(struct command_job *job, struct slice name);
-
-/* content_pin_existing() of a Bloom filter: a cuckoo filter is an error, too. */
+/* The same of a Bloom filter; an error reply if there is none, or a cuckoo filter. */
 struct entry *content_pin_bloom(struct command_job *job, struct slice name);
 
 /* content_pin() for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */

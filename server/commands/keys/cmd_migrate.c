@@ -202,16 +202,16 @@ static int meet_target(struct migration *m)
     if (status != 0)
         return fail_io(m, "connecting to the client", &err);
     if (m->address.password) {
-        struct slice words[] = {PEER_WORD("AUTH"), {NULL, 0}, {NULL, 0}};
+        struct slice words[] = {slice_of("AUTH"), {NULL, 0}, {NULL, 0}};
         size_t n = 1;
         if (m->address.user)
-            words[n++] = PEER_WORD(m->address.user);
-        words[n++] = PEER_WORD(m->address.password);
+            words[n++] = slice_of(m->address.user);
+        words[n++] = slice_of(m->address.password);
         peer_put(&m->peer, words, n);
         status = ask(m);
     }
     if (status == 0) {
-        PEER_PUT(&m->peer, PEER_WORD("SELECT"), peer_number(m->database, number));
+        PEER_PUT(&m->peer, slice_of("SELECT"), peer_number(m->database, number));
         status = ask(m);
     }
     return status;
@@ -230,11 +230,11 @@ static bool put_restore(struct migration *m, struct key *key, struct entry *entr
     int64_t ttl = key->version.expires_ms == 0 ? 0 : key->version.expires_ms - clock_unix_ms();
     if (key->version.expires_ms != 0 && ttl < 1)
         ttl = 1;
-    struct slice words[] = {PEER_WORD("RESTORE"),
+    struct slice words[] = {slice_of("RESTORE"),
                             key_name(key->name),
                             peer_number(ttl, number),
                             {(const char *)bytes, len},
-                            PEER_WORD("REPLACE")};
+                            slice_of("REPLACE")};
     peer_put(&m->peer, words, m->replace ? 5 : 4);
     free(bytes);
     return true;

@@ -8,7 +8,7 @@
 
 static size_t distance(const char *a, const char *b)
 {
-    return nearest_distance((struct slice){a, strlen(a)}, (struct slice){b, strlen(b)});
+    return nearest_distance(slice_of(a), slice_of(b));
 }
 
 Test(nearest, distances)

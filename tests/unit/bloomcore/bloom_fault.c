@@ -4,50 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "alloc_countdown.h"
 #include "bloom_filter.h"
 #include "bloom_pages.h"
 #include "bloom_resident.h"
 #include "rng.h"
-
-static long countdown = -1; /* allocations until one fails; negative: none does */
-static long allocations;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-
-static bool fails(void)
-{
-    allocations++;
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-    return fails() ? MAP_FAILED : __real_mmap(addr, len, prot, flags, fd, offset);
-}
 
 static char storage[64 * 1024];
 
@@ -152,20 +114,18 @@ static unsigned scenario(void)
 
 Test(bloom_fault, every_allocation_may_fail_once)
 {
-    long total;
+    size_t n = 0;
 
     cr_assert_eq(scenario(), 0); /* whatever the C library allocates once, it has now */
-    allocations = 0;
-    cr_assert_eq(scenario(), 0);
-    total = allocations;
+    for (bool failed = true; failed; n += failed) {
+        alloc_countdown_start(n);
+        unsigned failures = scenario();
+        failed = alloc_countdown_stop();
+        cr_assert_eq(failures, failed, "allocation %zu", n);
+    }
     /* pool 1, classes 3 and their table 1, `second` 1, `third` 1 and 1 for its filling, four layers by growth 4 + 3 for
      * words, one appended 2, words again 4 */
-    cr_assert_eq(total, 21);
-    for (long i = 0; i < total; i++) {
-        countdown = i;
-        cr_assert_eq(scenario(), 1, "allocation %ld of %ld", i, total);
-        cr_assert_eq(countdown, -1);
-    }
+    cr_assert_eq(n, 21);
 }
 
 /* The table of classes could not grow: more classes than buckets are found as well. */
@@ -178,10 +138,10 @@ Test(bloom_fault, classes_outgrow_their_table_without_memory_for_a_larger_one)
     for (uint64_t i = 0; i < 70; i++) {
         struct bloom_params params = {i + 1, 0.01, 2};
 
-        countdown = i == 0 ? 2 : 1; /* the class and a first table can be had, a larger one cannot */
+        alloc_countdown_start(i == 0 ? 2 : 1); /* the class and a first table can be had, a larger one cannot */
         cr_assert_eq(bloom_class_get(pool, &params, NULL, &classes[i], NULL), 0);
     }
-    countdown = -1;
+    alloc_countdown_stop();
     for (uint64_t i = 0; i < 70; i++) {
         struct bloom_params params = {i + 1, 0.01, 2};
         struct bloom_class *again;

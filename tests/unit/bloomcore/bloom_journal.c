@@ -9,7 +9,7 @@
 #include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "bloom_merge.h"
-#include "filters.h"
+#include "pool_rig.h"
 #include "rng.h"
 
 #define CALLS_MAX 20000
@@ -22,26 +22,20 @@ struct call {
     struct bloom_replay_item item;
 };
 
-static struct bloom_pool *pool;
 static struct call calls[CALLS_MAX];
 static size_t ncalls;
 static struct bloom_filter *watched; /* must not have the item yet when its add is informed of */
 static int grow_status;
 
-static void setup(void)
+static void begin(void)
 {
-    cr_assert_eq(bloom_pool_create(&pool), 0);
+    setup();
     ncalls = 0;
     watched = NULL;
     grow_status = 0;
 }
 
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(bloom_journal, .init = setup, .fini = teardown);
+TestSuite(bloom_journal, .init = begin, .fini = teardown);
 
 static void on_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
 {

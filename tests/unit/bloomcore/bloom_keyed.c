@@ -9,14 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "filters.h"
+#include "pool_rig.h"
 
-static struct bloom_pool *pool;
 static struct bloom_secret secrets[3];
 
-static void setup(void)
+static void begin(void)
 {
-    cr_assert_eq(bloom_pool_create(&pool), 0);
+    setup();
     for (unsigned i = 0; i < 3; i++) {
         unsigned char bytes[BLOOM_SECRET_BYTES];
 
@@ -26,12 +25,7 @@ static void setup(void)
     cr_assert_eq(bloom_keyring_set(pool, secrets, 2), 0);
 }
 
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(bloom_keyed, .init = setup, .fini = teardown);
+TestSuite(bloom_keyed, .init = begin, .fini = teardown);
 
 static struct bloom_filter *keyed_chain(const struct bloom_secret *secret, uint64_t capacity, uint32_t expansion)
 {

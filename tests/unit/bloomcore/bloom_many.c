@@ -4,18 +4,17 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "filters.h"
+#include "pool_rig.h"
 #include "redisbloom.h"
 #include "rng.h"
 
-static struct bloom_pool *pool;
 static struct rng rng;
 static uint64_t h1[BLOOM_MANY], h2[BLOOM_MANY];
 
-static void setup(void)
+static void begin(void)
 {
     rng_init(&rng, 25);
-    cr_assert_eq(bloom_pool_create(&pool), 0);
+    setup();
     for (size_t i = 0; i < BLOOM_MANY; i++) {
         h1[i] = rng_next(&rng);
         h2[i] = rng_next(&rng);
@@ -27,12 +26,7 @@ static void setup(void)
     }
 }
 
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(bloom_many, .init = setup, .fini = teardown);
+TestSuite(bloom_many, .init = begin, .fini = teardown);
 
 static void expect_same(const struct bloom_filter *filter, size_t n)
 {

@@ -11,25 +11,19 @@
 #include "bloom_plan.h"
 #include "bloom_shared.h"
 #include "bloom_state.h"
-#include "filters.h"
+#include "pool_rig.h"
 #include "rng.h"
 
-static struct bloom_pool *pool;
 static struct rng rng;
 
-static void setup(void)
+static void begin(void)
 {
-    cr_assert_eq(bloom_pool_create(&pool), 0);
+    setup();
     rng_init(&rng, 99);
 }
 
-static void teardown(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(bloom_merge, .init = setup, .fini = teardown);
-TestSuite(bloom_plan, .init = setup, .fini = teardown);
+TestSuite(bloom_merge, .init = begin, .fini = teardown);
+TestSuite(bloom_plan, .init = begin, .fini = teardown);
 
 static struct bloom_filter *filter_shaped(uint64_t capacity, double rate, uint32_t expansion,
                                           const struct bloom_shape *shape)

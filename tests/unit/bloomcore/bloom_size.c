@@ -42,24 +42,6 @@ Test(bloom_size, cassandra_meets_every_golden_vector)
     cr_assert_eq(rows, 899);
 }
 
-Test(bloom_size, buckets_meet_every_golden_vector)
-{
-    struct golden_lines lines;
-    unsigned rows = 0;
-
-    golden_lines_open(&lines, "%s/vectors/sizing_buckets.tsv", BLOOMERY_GOLDEN_DIR);
-    for (; golden_lines_next(&lines); rows++) {
-        struct bloom_size size;
-
-        cr_assert_eq(bloom_size_buckets(golden_u64(lines.fields[0]), (unsigned)golden_u64(lines.fields[1]), &size),
-                     BLOOM_SIZE_OK);
-        cr_assert_eq(size.k, golden_u64(lines.fields[2]));
-        cr_assert_eq(size.nwords, golden_u64(lines.fields[3]));
-    }
-    golden_lines_close(&lines);
-    cr_assert_eq(rows, 108);
-}
-
 Test(bloom_size, cassandra_refuses_what_is_no_probability_and_what_does_not_fit)
 {
     struct bloom_size size;
@@ -68,10 +50,6 @@ Test(bloom_size, cassandra_refuses_what_is_no_probability_and_what_does_not_fit)
     cr_assert_eq(bloom_size_cassandra(1, INFINITY, &size), BLOOM_SIZE_INVALID_PROBABILITY);
     cr_assert_eq(bloom_size_cassandra(1, -0.1, &size), BLOOM_SIZE_UNSATISFIABLE);
     cr_assert_eq(bloom_size_cassandra(UINT64_MAX, 0.5, &size), BLOOM_SIZE_TOO_BIG);
-    cr_assert_eq(bloom_size_buckets(1, 0, &size), BLOOM_SIZE_UNSATISFIABLE);
-    cr_assert_eq(bloom_size_buckets(1, 21, &size), BLOOM_SIZE_UNSATISFIABLE);
-    cr_assert_eq(bloom_size_buckets(UINT64_MAX, 1, &size), BLOOM_SIZE_UNSATISFIABLE);
-    cr_assert_eq(bloom_size_buckets(UINT64_C(1) << 62, 1, &size), BLOOM_SIZE_TOO_BIG);
 }
 
 /* ---- the plan ---- */

@@ -7,7 +7,7 @@
 #include "bloom_window_follow.h"
 #include "window_model.h"
 
-TestSuite(bloom_window, .init = setup, .fini = teardown);
+TestSuite(bloom_window, .init = window_setup, .fini = teardown);
 
 static void expect_window(struct bloom_params params, uint64_t seed)
 {

@@ -4,7 +4,7 @@
 #include "bloom_window_merge.h"
 #include "window_model.h"
 
-TestSuite(bloom_window_merge, .init = setup, .fini = teardown);
+TestSuite(bloom_window_merge, .init = window_setup, .fini = teardown);
 
 static void some_steps(struct bloom_filter *filter, struct model *model, const struct bloom_params *params,
                        struct rng *rng)

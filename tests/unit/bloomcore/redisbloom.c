@@ -8,17 +8,7 @@
 #include "redisbloom_rig.h"
 #include "rng.h"
 
-static void set_up(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void tear_down(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(redisbloom, .init = set_up, .fini = tear_down);
+TestSuite(redisbloom, .init = setup, .fini = teardown);
 
 /* ---- a model ---- */
 

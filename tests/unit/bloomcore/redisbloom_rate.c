@@ -10,7 +10,7 @@
 
 #include "bloom_plan.h"
 #include "bloom_state.h"
-#include "filters.h"
+#include "pool_rig.h"
 #include "redisbloom.h"
 #include "rng.h"
 
@@ -22,21 +22,15 @@
 #define QUERIES 2e5
 #endif
 
-static struct bloom_pool *pool;
 static struct rng rng;
 
-static void set_up(void)
+static void begin(void)
 {
-    cr_assert_eq(bloom_pool_create(&pool), 0);
+    setup();
     rng_init(&rng, 71);
 }
 
-static void tear_down(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(redisbloom_rate, .init = set_up, .fini = tear_down, .timeout = 600);
+TestSuite(redisbloom_rate, .init = begin, .fini = teardown, .timeout = 600);
 
 struct rates {
     double planned;   /* BF.PLAN's */

@@ -11,17 +11,7 @@
 
 #define RECORDED BLOOMERY_GOLDEN_DIR "/redisbloom"
 
-static void set_up(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void tear_down(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(redisbloom_recorded, .init = set_up, .fini = tear_down);
+TestSuite(redisbloom_recorded, .init = setup, .fini = teardown);
 
 static uint64_t le(const unsigned char *at, unsigned bytes)
 {

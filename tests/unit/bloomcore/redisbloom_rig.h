@@ -4,10 +4,8 @@
 
 #include <criterion/criterion.h>
 
-#include "filters.h"
+#include "pool_rig.h"
 #include "redisbloom.h"
-
-static struct bloom_pool *pool; /* of the suite */
 
 static inline struct bloom_filter *filter_from(const struct redisbloom_filter *from)
 {

@@ -9,29 +9,23 @@
 
 #include "bloom_batch.h"
 #include "bloom_window.h"
-#include "filters.h"
+#include "pool_rig.h"
 #include "rng.h"
 
 #define SECOND INT64_C(1000000)
 
 static _Atomic int64_t now_us;
-static struct bloom_pool *pool;
 
 static inline int64_t driven_clock(void)
 {
     return now_us;
 }
 
-static inline void setup(void)
+static inline void window_setup(void)
 {
-    cr_assert_eq(bloom_pool_create(&pool), 0);
+    setup();
     bloom_pool_set_clock(pool, driven_clock);
     now_us = 1000 * SECOND;
-}
-
-static inline void teardown(void)
-{
-    bloom_pool_destroy(pool);
 }
 
 static inline struct bloom_params window_of(uint64_t capacity, uint64_t window, unsigned parts, unsigned flags)

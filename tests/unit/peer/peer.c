@@ -125,7 +125,7 @@ Test(peer, one_deadline_is_for_all_calls)
     peer_set_deadline(&peer, 1000);
     int64_t before = clock_ms();
     cr_assert_eq(peer_connect(&peer, &(struct peer_address){.host = "127.0.0.1", .port = server.port}, &err), 0);
-    PEER_PUT(&peer, PEER_WORD("PING"));
+    PEER_PUT(&peer, slice_of("PING"));
     cr_expect_eq(peer_flush(&peer, &err), 0);
     cr_expect_eq(peer_reply(&peer, &reply, &err), -ETIMEDOUT);
     cr_expect_geq(clock_ms() - before, 1000);

@@ -12,19 +12,7 @@
 
 #define BUILT BLOOMERY_GOLDEN_DIR "/built/n10000_p0.01_int"
 
-static char dir[TMPDIR_SIZE];
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(filter_file, .init = set_up, .fini = tear_down);
+TMPDIR_SUITE(dir, filter_file);
 
 static struct filter_file open_built(const char *variant)
 {

@@ -5,23 +5,11 @@
 #include <string.h>
 
 #include "alloc_countdown.h"
-#include "filters.h"
 #include "log_contents.h"
+#include "pool_rig.h"
 #include "rng.h"
 
-static struct bloom_pool *pool;
-
-static void set_up(void)
-{
-    cr_assert_eq(bloom_pool_create(&pool), 0);
-}
-
-static void tear_down(void)
-{
-    bloom_pool_destroy(pool);
-}
-
-TestSuite(log_contents, .init = set_up, .fini = tear_down);
+TestSuite(log_contents, .init = setup, .fini = teardown);
 
 static struct bloom_filter *filled(const struct bloom_params *params, unsigned items)
 {

@@ -10,20 +10,8 @@
 #include "scylla_db.h"
 #include "tmpdir.h"
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, scylla_db);
 static struct errbuf err;
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(scylla_db, .init = set_up, .fini = tear_down, .timeout = 600);
 
 /* An entry of each type, with as many bytes as its number says. */
 static size_t make_file(unsigned char *out, const char *types)

@@ -10,19 +10,7 @@
 #include "sstable_keys.h"
 #include "tmpdir.h"
 
-static char dir[TMPDIR_SIZE];
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(sstable_keys, .init = set_up, .fini = tear_down, .timeout = 300);
+TMPDIR_SUITE(dir, sstable_keys);
 
 static const char *const names[] = {"nb-1-big-Index.db", "ks-t-ka-1-Index.db", "la-1-big-Index.db",
                                     "ma-1-big-Index.db"};

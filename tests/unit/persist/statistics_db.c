@@ -10,19 +10,7 @@
 #include "statistics_db.h"
 #include "tmpdir.h"
 
-static char dir[TMPDIR_SIZE];
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(statistics_db, .init = set_up, .fini = tear_down, .timeout = 600);
+TMPDIR_SUITE(dir, statistics_db);
 
 static size_t put_number(unsigned char *to, uint64_t value, unsigned bytes)
 {

@@ -16,20 +16,8 @@
 #define GOLDEN BLOOMERY_GOLDEN_DIR
 #define BUILT  GOLDEN "/built"
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, tool_filters);
 static char output[16384]; /* of the last run, stdout and stderr */
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(tool_filters, .init = set_up, .fini = tear_down, .timeout = 300);
 
 #define TOOL "'" BLOOMERY_TOOL "' "
 

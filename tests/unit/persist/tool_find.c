@@ -14,20 +14,8 @@
 #define ID   "1c6ace40fad111e7b9cf000000000002"
 #define TOOL "'" BLOOMERY_TOOL "' "
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, tool_find);
 static char output[65536]; /* of the last run, stdout and stderr */
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(tool_find, .init = set_up, .fini = tear_down, .timeout = 300);
 
 #define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, __VA_ARGS__)
 

@@ -16,20 +16,8 @@
 
 #define BUILT BLOOMERY_GOLDEN_DIR "/built/n10000_p0.01_int"
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, tool_import);
 static char output[4096]; /* of the last run, stdout and stderr */
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(tool_import, .init = set_up, .fini = tear_down);
 
 /* That the tool exits so and says so. */
 #define ASSERT_RUN(code, text, ...) \

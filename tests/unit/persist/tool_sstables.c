@@ -17,20 +17,8 @@
 #define TOOL "'" BLOOMERY_TOOL "' "
 #define KEYS 2000
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, tool_sstables);
 static char output[65536]; /* of the last run, stdout and stderr */
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(tool_sstables, .init = set_up, .fini = tear_down, .timeout = 300);
 
 #define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, "cd '%s' && " __VA_ARGS__)
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alloc_countdown.h"
+#include "ended_test.h"
 #include "broadcast.h"
 #include "rng.h"
 
@@ -37,10 +38,7 @@ static void tear_down(void)
     broadcast_destroy(hub);
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
+#define HUB_TEST(name) ENDED_TEST(broadcast, name, tear_down())
 
 /* ---- against the model ---- */
 
@@ -127,7 +125,7 @@ static void change(struct rng *rng)
     uint64_t author = rng_below(rng, CLIENTS + 1);
     authors[i] = !changed[i] || authors[i] == author ? author : 0;
     changed[i] = true;
-    broadcast_change(hub, text(some_names[i]), author);
+    broadcast_change(hub, slice_of(some_names[i]), author);
 }
 
 static void change_client(struct rng *rng, size_t i)
@@ -143,10 +141,10 @@ static void change_client(struct rng *rng, size_t i)
         model->id = model->id ? 0 : i + 1;
         broadcast_client_leave_out(model->client, model->id);
     } else if (model->has[j] && rng_below(rng, 2) == 0) {
-        broadcast_unsubscribe(model->client, text(some_prefixes[j]));
+        broadcast_unsubscribe(model->client, slice_of(some_prefixes[j]));
         model->has[j] = false;
     } else {
-        cr_assert_eq(broadcast_subscribe(model->client, text(some_prefixes[j])),
+        cr_assert_eq(broadcast_subscribe(model->client, slice_of(some_prefixes[j])),
                      model->has[j] ? BROADCAST_SAME : BROADCAST_OK);
         model->has[j] = true;
     }
@@ -169,7 +167,7 @@ static void expect_descriptions(void)
     cr_assert_eq(broadcast_prefixes(hub), different);
 }
 
-Test(broadcast, tells_each_client_of_the_names_with_its_prefixes)
+HUB_TEST(tells_each_client_of_the_names_with_its_prefixes)
 {
     struct rng rng;
     rng_init(&rng, 7);
@@ -182,7 +180,6 @@ Test(broadcast, tells_each_client_of_the_names_with_its_prefixes)
     }
     for (size_t i = 0; i < CLIENTS; i++)
         broadcast_client_destroy(models[i].client);
-    tear_down();
 }
 
 /* ---- one claim at a time ---- */
@@ -202,45 +199,43 @@ static struct broadcast_client *client_of(unsigned loop, const char *prefix)
 {
     struct broadcast_client *client;
     cr_assert_eq(broadcast_client_create(&client, hub, loop, NULL), 0);
-    cr_assert_eq(broadcast_subscribe(client, text(prefix)), BROADCAST_OK);
+    cr_assert_eq(broadcast_subscribe(client, slice_of(prefix)), BROADCAST_OK);
     return client;
 }
 
-Test(broadcast, a_round_has_each_name_once_in_the_order_of_the_first_changes)
+HUB_TEST(a_round_has_each_name_once_in_the_order_of_the_first_changes)
 {
     struct broadcast_client *client = client_of(1, "k");
     const char *const names[] = {"k2", "k1", "k2", "other", "k3", "k1"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        broadcast_change(hub, text(names[i]), 0);
+        broadcast_change(hub, slice_of(names[i]), 0);
     cr_assert_eq(wakes[1], 1u);
     cr_assert_eq(wakes[0] + wakes[2], 0u);
     broadcast_deliver(hub, 1, write_down);
     cr_assert_str_eq(got, "*3\r\n$2\r\nk2\r\n$2\r\nk1\r\n$2\r\nk3\r\n;");
     broadcast_deliver(hub, 1, write_down);
-    broadcast_change(hub, text("k1"), 0);
+    broadcast_change(hub, slice_of("k1"), 0);
     cr_assert_eq(wakes[1], 2u);
     broadcast_client_destroy(client); /* with what it was not told of */
-    tear_down();
 }
 
-Test(broadcast, overlaps_are_named_in_the_order_of_bytes)
+HUB_TEST(overlaps_are_named_in_the_order_of_bytes)
 {
     struct broadcast_client *client = client_of(0, "bc");
     struct slice with = {NULL, 0};
-    cr_assert_eq(broadcast_subscribe(client, text("ba")), BROADCAST_OK);
-    cr_assert_not(broadcast_overlaps(client, text("c"), &with));
-    cr_assert_not(broadcast_overlaps(client, text("bb"), &with));
-    cr_assert(broadcast_overlaps(client, text("b"), &with));
+    cr_assert_eq(broadcast_subscribe(client, slice_of("ba")), BROADCAST_OK);
+    cr_assert_not(broadcast_overlaps(client, slice_of("c"), &with));
+    cr_assert_not(broadcast_overlaps(client, slice_of("bb"), &with));
+    cr_assert(broadcast_overlaps(client, slice_of("b"), &with));
     cr_assert(with.len == 2 && memcmp(with.ptr, "ba", 2) == 0);
-    cr_assert(broadcast_overlaps(client, text("bcd"), &with));
+    cr_assert(broadcast_overlaps(client, slice_of("bcd"), &with));
     cr_assert(with.len == 2 && memcmp(with.ptr, "bc", 2) == 0);
-    cr_assert(broadcast_overlaps(client, text(""), &with));
+    cr_assert(broadcast_overlaps(client, slice_of(""), &with));
     cr_assert_eq(memcmp(broadcast_client_prefix(client, 0).ptr, "ba", 2), 0);
     broadcast_client_destroy(client);
-    tear_down();
 }
 
-Test(broadcast, more_changes_than_a_loop_can_write_become_one_message)
+HUB_TEST(more_changes_than_a_loop_can_write_become_one_message)
 {
     struct broadcast_client *one = client_of(0, ""), *two = client_of(0, ""), *elsewhere = client_of(1, "a");
     static char name[60000];
@@ -250,53 +245,51 @@ Test(broadcast, more_changes_than_a_loop_can_write_become_one_message)
         broadcast_change(hub, (struct slice){name, sizeof(name)}, 0);
         cr_assert_lt(broadcast_bytes(hub), BROADCAST_MAX_BYTES);
     }
-    broadcast_change(hub, text("a"), 0);
+    broadcast_change(hub, slice_of("a"), 0);
     broadcast_deliver(hub, 0, write_down);
     cr_assert_eq(told_all, 2u);
     broadcast_deliver(hub, 1, write_down);
     cr_assert_not_null(strstr(got, "$1\r\na\r\n"));
     cr_assert_eq(told_all, 2u);
-    broadcast_change(hub, text("b"), 0);
+    broadcast_change(hub, slice_of("b"), 0);
     got[0] = '\0';
     broadcast_deliver(hub, 0, write_down);
     cr_assert_str_eq(got, "*1\r\n$1\r\nb\r\n;*1\r\n$1\r\nb\r\n;");
     broadcast_client_destroy(one);
     broadcast_client_destroy(two);
     broadcast_client_destroy(elsewhere);
-    tear_down();
 }
 
-Test(broadcast, prefixes_are_bounded)
+HUB_TEST(prefixes_are_bounded)
 {
     struct broadcast_client *client = client_of(0, "first"), *other;
     char prefix[16];
     cr_assert_eq(broadcast_client_create(&other, hub, 1, NULL), 0);
     for (size_t i = 1; i < BROADCAST_MAX_PREFIXES; i++) {
         snprintf(prefix, sizeof(prefix), "p%zu:", i);
-        cr_assert_eq(broadcast_subscribe(client, text(prefix)), BROADCAST_OK);
+        cr_assert_eq(broadcast_subscribe(client, slice_of(prefix)), BROADCAST_OK);
     }
-    cr_assert_eq(broadcast_subscribe(client, text("more")), BROADCAST_LIMIT);
-    cr_assert_eq(broadcast_subscribe(other, text("more")), BROADCAST_LIMIT);
-    cr_assert_eq(broadcast_subscribe(other, text("first")), BROADCAST_OK);
-    broadcast_change(hub, text("p77:x"), 0);
+    cr_assert_eq(broadcast_subscribe(client, slice_of("more")), BROADCAST_LIMIT);
+    cr_assert_eq(broadcast_subscribe(other, slice_of("more")), BROADCAST_LIMIT);
+    cr_assert_eq(broadcast_subscribe(other, slice_of("first")), BROADCAST_OK);
+    broadcast_change(hub, slice_of("p77:x"), 0);
     broadcast_deliver(hub, 0, write_down);
     cr_assert_str_eq(got, "*1\r\n$5\r\np77:x\r\n;");
     broadcast_client_destroy(client);
     broadcast_client_destroy(other);
-    tear_down();
 }
 
 /* Each allocation in turn fails: a subscription is as before, and a change that was not collected is told as one of all
  * names. */
-Test(broadcast, without_memory_no_change_is_lost)
+HUB_TEST(without_memory_no_change_is_lost)
 {
     bool failed = true;
     for (size_t n = 0; failed; n++) {
         struct broadcast_client *client = client_of(0, "a");
         alloc_countdown_start(n);
-        int status = broadcast_subscribe(client, text("b"));
-        broadcast_change(hub, text("abc"), 0);
-        broadcast_change(hub, text("b"), 0);
+        int status = broadcast_subscribe(client, slice_of("b"));
+        broadcast_change(hub, slice_of("abc"), 0);
+        broadcast_change(hub, slice_of("b"), 0);
         got[0] = '\0';
         told_all = 0;
         broadcast_deliver(hub, 0, write_down);
@@ -307,5 +300,4 @@ Test(broadcast, without_memory_no_change_is_lost)
         cr_assert(told_all || status != BROADCAST_OK || strstr(got, "$1\r\nb"), "allocation %zu", n);
         broadcast_client_destroy(client);
     }
-    tear_down();
 }

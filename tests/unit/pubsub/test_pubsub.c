@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "alloc_countdown.h"
+#include "ended_test.h"
 #include "pubsub.h"
 
 #define LOOPS     3
@@ -41,10 +42,7 @@ static void tear_down(void)
     pubsub_destroy(hub);
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
+#define HUB_TEST(name) ENDED_TEST(pubsub, name, tear_down())
 
 static struct pubsub_client *client(unsigned loop, const char *name)
 {
@@ -55,13 +53,13 @@ static struct pubsub_client *client(unsigned loop, const char *name)
 
 static int subscribe(struct pubsub_client *c, enum pubsub_kind kind, const char *name)
 {
-    return pubsub_subscribe(c, kind, text(name), UNBOUNDED);
+    return pubsub_subscribe(c, kind, slice_of(name), UNBOUNDED);
 }
 
 static uint64_t publish(enum pubsub_kind kind, const char *channel, const char *payload)
 {
     struct pubsub_receipt receipt;
-    cr_assert_eq(pubsub_publish(hub, kind, text(channel), text(payload), &receipt), 0);
+    cr_assert_eq(pubsub_publish(hub, kind, slice_of(channel), slice_of(payload), &receipt), 0);
     return receipt.receivers;
 }
 
@@ -83,7 +81,7 @@ static const char *deliver(unsigned loop)
 }
 
 /* A message that could not be made, as at a start before the workers are there, wakes nobody but loops with clients. */
-Test(pubsub, a_lost_message_wakes_no_loop_without_clients)
+HUB_TEST(a_lost_message_wakes_no_loop_without_clients)
 {
     pubsub_lose(hub, PUBSUB_CHANNEL);
     for (unsigned i = 0; i < LOOPS; i++)
@@ -97,20 +95,18 @@ Test(pubsub, a_lost_message_wakes_no_loop_without_clients)
     pubsub_woken(hub, 1);
     cr_assert_neq(pubsub_take_lost(hub, 1), 0);
     pubsub_client_destroy(c);
-    tear_down();
 }
 
 /* Nobody listens: nobody is woken, nothing is kept. */
-Test(pubsub, publishing_to_nobody_does_nothing)
+HUB_TEST(publishing_to_nobody_does_nothing)
 {
     cr_assert_eq(publish(PUBSUB_CHANNEL, "a", "x"), 0);
     cr_assert_eq(publish(PUBSUB_MONITOR, "", "x"), 0);
     cr_assert_eq(wakes[0] + wakes[1] + wakes[2], 0);
-    tear_down();
 }
 
 /* A message goes to the subscribers of its channel on all loops, each loop is woken once until it says it was woken. */
-Test(pubsub, a_message_goes_to_all_loops_that_listen)
+HUB_TEST(a_message_goes_to_all_loops_that_listen)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(2, "B"), *c = client(2, "C");
     cr_assert_eq(subscribe(a, PUBSUB_CHANNEL, "news"), PUBSUB_OK);
@@ -132,11 +128,10 @@ Test(pubsub, a_message_goes_to_all_loops_that_listen)
     pubsub_client_destroy(c);
     cr_assert_str_eq(deliver(0), "");
     cr_assert_str_eq(deliver(2), "");
-    tear_down();
 }
 
 /* A client with the channel and two matching patterns gets the message three times, as in Redis. */
-Test(pubsub, patterns_and_channels_count_each)
+HUB_TEST(patterns_and_channels_count_each)
 {
     struct pubsub_client *a = client(1, "A");
     cr_assert_eq(subscribe(a, PUBSUB_PATTERN, "n*s"), PUBSUB_OK);
@@ -151,27 +146,25 @@ Test(pubsub, patterns_and_channels_count_each)
     cr_assert_str_eq(deliver(1), "A:p:n*:n:2 ");
     cr_assert_eq(publish(PUBSUB_SHARD, "news", "3"), 0, "patterns do not match shard channels");
     pubsub_client_destroy(a);
-    tear_down();
 }
 
 /* What was published before does not reach who subscribes after, even when it is still on its way to that loop; and
  * what was on its way to who has left is dropped. */
-Test(pubsub, a_subscription_begins_where_it_begins)
+HUB_TEST(a_subscription_begins_where_it_begins)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(0, "B");
     subscribe(a, PUBSUB_CHANNEL, "ch");
     publish(PUBSUB_CHANNEL, "ch", "1");
     subscribe(b, PUBSUB_CHANNEL, "ch");
     publish(PUBSUB_CHANNEL, "ch", "2");
-    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("ch")), PUBSUB_OK);
-    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("ch")), PUBSUB_SAME);
+    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("ch")), PUBSUB_OK);
+    cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("ch")), PUBSUB_SAME);
     cr_assert_eq(publish(PUBSUB_CHANNEL, "ch", "3"), 1);
     subscribe(a, PUBSUB_CHANNEL, "ch");
     publish(PUBSUB_CHANNEL, "ch", "4");
     cr_assert_str_eq(deliver(0), "B:c::ch:2 B:c::ch:3 A:c::ch:4 B:c::ch:4 ");
     pubsub_client_destroy(a);
     pubsub_client_destroy(b);
-    tear_down();
 }
 
 /* The tail is what both protocols have in common: channel and payload as bulk strings, any byte. */
@@ -182,15 +175,14 @@ static void check_tail(void *owner, const struct pubsub_delivery *d)
     cr_assert_arr_eq(d->tail.ptr, "$1\r\nc\r\n$3\r\na\0\n\r\n", 16);
 }
 
-Test(pubsub, the_tail_is_encoded_once)
+HUB_TEST(the_tail_is_encoded_once)
 {
     struct pubsub_client *a = client(0, "A");
     struct pubsub_receipt receipt;
     subscribe(a, PUBSUB_CHANNEL, "c");
-    cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, text("c"), (struct slice){"a\0\n", 3}, &receipt), 0);
+    cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, slice_of("c"), (struct slice){"a\0\n", 3}, &receipt), 0);
     pubsub_deliver(hub, 0, SIZE_MAX, check_tail);
     pubsub_client_destroy(a);
-    tear_down();
 }
 
 static void append_name(void *ctx, struct slice name)
@@ -201,7 +193,7 @@ static void append_name(void *ctx, struct slice name)
 }
 
 /* Ends all by age, and gives their names while it does. */
-Test(pubsub, unsubscribe_next_goes_from_the_oldest)
+HUB_TEST(unsubscribe_next_goes_from_the_oldest)
 {
     struct pubsub_client *a = client(0, "A");
     char names[256] = "";
@@ -209,18 +201,17 @@ Test(pubsub, unsubscribe_next_goes_from_the_oldest)
     subscribe(a, PUBSUB_PATTERN, "p");
     subscribe(a, PUBSUB_CHANNEL, "y");
     subscribe(a, PUBSUB_CHANNEL, "z");
-    pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("y"));
+    pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("y"));
     while (pubsub_unsubscribe_next(a, PUBSUB_CHANNEL, append_name, names))
         ;
     cr_assert_str_eq(names, "x z ");
     cr_assert_eq(pubsub_client_count(a, PUBSUB_CHANNEL), 0);
     cr_assert_eq(pubsub_client_count(a, PUBSUB_PATTERN), 1);
     pubsub_client_destroy(a);
-    tear_down();
 }
 
 /* A thousand channels on one client, half of them ended again: each is found, listed and counted as it should be. */
-Test(pubsub, many_channels)
+HUB_TEST(many_channels)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(1, "B");
     char name[32];
@@ -231,11 +222,11 @@ Test(pubsub, many_channels)
     }
     for (int i = 0; i < 1000; i += 2) {
         snprintf(name, sizeof(name), "ch:%d", i);
-        cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, text(name)), PUBSUB_OK);
+        cr_assert_eq(pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of(name)), PUBSUB_OK);
     }
     for (int i = 0; i < 1000; i++) {
         snprintf(name, sizeof(name), "ch:%d", i);
-        cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, text(name)), i % 2 ? 2 : 1);
+        cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, slice_of(name)), i % 2 ? 2 : 1);
         cr_assert_eq(publish(PUBSUB_CHANNEL, name, ""), i % 2 ? 2 : 1);
     }
     pubsub_client_destroy(b);
@@ -244,7 +235,7 @@ Test(pubsub, many_channels)
     cr_assert_eq(totals.topics[PUBSUB_CHANNEL], 500);
     cr_assert_eq(totals.clients, 1);
     char names[256] = "";
-    struct slice pattern = text("ch:99?");
+    struct slice pattern = slice_of("ch:99?");
     cr_assert_eq(pubsub_list(hub, PUBSUB_CHANNEL, &pattern, append_name, names), 0);
     cr_assert_eq(strlen(names), 5 * strlen("ch:990 "), "%s", names);
     names[0] = '\0';
@@ -253,11 +244,10 @@ Test(pubsub, many_channels)
     pubsub_client_destroy(a);
     deliver(0);
     deliver(1);
-    tear_down();
 }
 
 /* Monitors are a kind of their own: not clients of pub/sub, not reached by patterns, payload as it is. */
-Test(pubsub, monitors_are_apart)
+HUB_TEST(monitors_are_apart)
 {
     struct pubsub_client *m = client(0, "M"), *a = client(0, "A");
     struct pubsub_totals totals;
@@ -270,35 +260,33 @@ Test(pubsub, monitors_are_apart)
     cr_assert(totals.monitors == 1 && totals.clients == 2);
     cr_assert_eq(publish(PUBSUB_MONITOR, "", "+line\r\n"), 1);
     cr_assert_str_eq(deliver(0), "M:m:::+line\r\n ");
-    pubsub_unsubscribe(m, PUBSUB_CHANNEL, text("c"));
+    pubsub_unsubscribe(m, PUBSUB_CHANNEL, slice_of("c"));
     pubsub_totals(hub, &totals);
     cr_assert(totals.monitors == 1 && totals.clients == 1);
     pubsub_client_destroy(m);
     pubsub_client_destroy(a);
-    tear_down();
 }
 
 /* A client's subscriptions are refused past its limit, and one that is ended makes room again. */
-Test(pubsub, memory_of_a_client_is_bounded)
+HUB_TEST(memory_of_a_client_is_bounded)
 {
     struct pubsub_client *a = client(0, "A");
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("one"), UNBOUNDED), PUBSUB_OK);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("one"), UNBOUNDED), PUBSUB_OK);
     size_t each = pubsub_client_bytes(a);
     cr_assert_gt(each, 3);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("two"), 2 * each - 1), PUBSUB_LIMIT);
-    cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, text("two")), 0);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("two"), 2 * each), PUBSUB_OK);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("two"), 2 * each), PUBSUB_SAME);
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("six"), 2 * each), PUBSUB_LIMIT);
-    pubsub_unsubscribe(a, PUBSUB_CHANNEL, text("one"));
-    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, text("six"), 2 * each), PUBSUB_OK);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("two"), 2 * each - 1), PUBSUB_LIMIT);
+    cr_assert_eq(pubsub_subscribers(hub, PUBSUB_CHANNEL, slice_of("two")), 0);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("two"), 2 * each), PUBSUB_OK);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("two"), 2 * each), PUBSUB_SAME);
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("six"), 2 * each), PUBSUB_LIMIT);
+    pubsub_unsubscribe(a, PUBSUB_CHANNEL, slice_of("one"));
+    cr_assert_eq(pubsub_subscribe(a, PUBSUB_CHANNEL, slice_of("six"), 2 * each), PUBSUB_OK);
     pubsub_client_destroy(a);
-    tear_down();
 }
 
 /* A loop that does not deliver: publishers are told past PUBSUB_INBOX_HIGH, messages are dropped past
  * PUBSUB_INBOX_MAX, and the loop is told once. Other loops are not concerned. */
-Test(pubsub, an_inbox_is_bounded)
+HUB_TEST(an_inbox_is_bounded)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(1, "B");
     subscribe(a, PUBSUB_CHANNEL, "c");
@@ -308,7 +296,7 @@ Test(pubsub, an_inbox_is_bounded)
     struct pubsub_receipt receipt;
     bool was_slow = false;
     while (pubsub_take_lost(hub, 0) == 0 && n < 1000) {
-        cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, text("c"), (struct slice){payload, piece}, &receipt), 0);
+        cr_assert_eq(pubsub_publish(hub, PUBSUB_CHANNEL, slice_of("c"), (struct slice){payload, piece}, &receipt), 0);
         n++;
         cr_assert(!was_slow || receipt.slow);
         was_slow = receipt.slow;
@@ -330,11 +318,10 @@ Test(pubsub, an_inbox_is_bounded)
     free(payload);
     pubsub_client_destroy(a);
     pubsub_client_destroy(b);
-    tear_down();
 }
 
 /* Delivery in pieces loses nothing and keeps the order. */
-Test(pubsub, delivery_may_stop_and_go_on)
+HUB_TEST(delivery_may_stop_and_go_on)
 {
     struct pubsub_client *a = client(0, "A");
     subscribe(a, PUBSUB_CHANNEL, "c");
@@ -348,19 +335,18 @@ Test(pubsub, delivery_may_stop_and_go_on)
         ;
     cr_assert_str_eq(got, "A:c::c:0 A:c::c:1 A:c::c:2 A:c::c:3 A:c::c:4 A:c::c:5 A:c::c:6 A:c::c:7 A:c::c:8 A:c::c:9 ");
     pubsub_client_destroy(a);
-    tear_down();
 }
 
 /* Patterns that take long are matched all the same, whatever stands between them in the list; and the caller could
  * know. */
-Test(pubsub, hostile_patterns_match_off_the_lock)
+HUB_TEST(hostile_patterns_match_off_the_lock)
 {
     struct pubsub_client *a = client(0, "A");
     size_t len = 60000;
     char *channel = malloc(len + 1), pattern[PUBSUB_MAX_PATTERN + 1];
     memset(channel, 'a', len);
     channel[len] = '\0';
-    cr_assert_not(pubsub_is_costly(hub, text(channel)));
+    cr_assert_not(pubsub_is_costly(hub, slice_of(channel)));
     for (unsigned i = 0; i < 3; i++) {
         snprintf(pattern, sizeof(pattern), "*%u", i);
         subscribe(a, PUBSUB_PATTERN, pattern);
@@ -371,13 +357,12 @@ Test(pubsub, hostile_patterns_match_off_the_lock)
         snprintf(pattern + 300, sizeof(pattern) - 300, "*%.*s", (int)i + 1, "aaa");
         subscribe(a, PUBSUB_PATTERN, pattern);
     }
-    cr_assert(pubsub_is_costly(hub, text(channel)));
-    cr_assert_not(pubsub_is_costly(hub, text("a short one")));
+    cr_assert(pubsub_is_costly(hub, slice_of(channel)));
+    cr_assert_not(pubsub_is_costly(hub, slice_of("a short one")));
     cr_assert_eq(publish(PUBSUB_CHANNEL, channel, "x"), 3);
     free(channel);
     pubsub_client_destroy(a);
     deliver(0);
-    tear_down();
 }
 
 /* Every allocation of a whole life fails in turn: the call says so, nothing is left half done, and afterwards all
@@ -400,7 +385,7 @@ static int life(void)
         if (status == PUBSUB_SAME)
             status = 0;
         if (!status)
-            status = pubsub_publish(hub, PUBSUB_CHANNEL, text(name), text("payload"), &receipt);
+            status = pubsub_publish(hub, PUBSUB_CHANNEL, slice_of(name), slice_of("payload"), &receipt);
         if (!status)
             cr_assert_eq(receipt.receivers, i % 2 ? 4 : 3, "%u: %lu", i, (unsigned long)receipt.receivers);
     }
@@ -412,7 +397,7 @@ static int life(void)
     return status;
 }
 
-Test(pubsub, allocations_that_fail)
+HUB_TEST(allocations_that_fail)
 {
     struct pubsub_totals totals;
     size_t n = 0;
@@ -427,5 +412,4 @@ Test(pubsub, allocations_that_fail)
         cr_assert_eq(totals.topics[PUBSUB_CHANNEL] + totals.topics[PUBSUB_PATTERN], 0);
     } while (n < 400);
     cr_assert_eq(life(), 0);
-    tear_down();
 }

@@ -89,32 +89,27 @@ void expect_all_freed(void)
     cr_expect_eq(bloom_pool_bytes(pool), 0);
 }
 
-struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 struct entry *create(const char *name)
 {
     struct entry *entry = NULL;
-    cr_assert_eq(registry_create_filter(registry, text(name), 0, small_class, &entry, NULL), REGISTRY_OK);
+    cr_assert_eq(registry_create_filter(registry, slice_of(name), 0, small_class, &entry, NULL), REGISTRY_OK);
     return entry;
 }
 
 int expire(const char *name, int64_t at, unsigned conditions)
 {
-    return registry_expire(registry, text(name), at, conditions);
+    return registry_expire(registry, slice_of(name), at, conditions);
 }
 
 struct entry *find(const char *name)
 {
-    return registry_lookup(registry, text(name));
+    return registry_lookup(registry, slice_of(name));
 }
 
 int64_t expires(const char *name)
 {
     int64_t at = -1;
-    if (!registry_find_expiry(registry, registry_hash(registry, text(name)), text(name), &at))
+    if (!registry_find_expiry(registry, registry_hash(registry, slice_of(name)), slice_of(name), &at))
         return -2;
     return at;
 }

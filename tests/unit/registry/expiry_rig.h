@@ -29,7 +29,6 @@ void rig_teardown(void);
 
 void expect_all_freed(void); /* removes all filters: the pool counts the bytes of all words */
 
-struct slice text(const char *s);
 struct slice name_of(unsigned i); /* "f<i>", valid until the fourth call after */
 
 struct entry *create(const char *name);

@@ -45,27 +45,28 @@ Test(expiry, changes_remove_what_has_expired)
 
     expire("a", 1200, 0);
     now = 1200;
-    cr_expect_eq(registry_delete(registry, text("a")), REGISTRY_NOT_FOUND);
+    cr_expect_eq(registry_delete(registry, slice_of("a")), REGISTRY_NOT_FOUND);
     TOLD("expiry a until 1200, expired a");
 
     create("a");
     create("b");
     expire("a", 1300, 0);
     now = 1300;
-    cr_expect_eq(registry_rename(registry, text("a"), text("b"), false, NULL), REGISTRY_NOT_FOUND);
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("b"), false, NULL), REGISTRY_NOT_FOUND);
     cr_expect_not_null(find("b"));
     TOLD("created a, created b, expiry a until 1300, expired a");
 
     create("a");
     expire("b", 1400, 0);
     now = 1400;
-    cr_expect_eq(registry_rename(registry, text("a"), text("b"), true, NULL), REGISTRY_OK, "nobody is there any more");
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("b"), true, NULL), REGISTRY_OK,
+                 "nobody is there any more");
     TOLD("created a, expiry b until 1400, expired b, renamed a to b");
 
     expire("b", 1500, 0);
     now = 1500;
     cr_expect_eq(expire("b", 9999, 0), REGISTRY_NOT_FOUND, "it does not come back");
-    cr_expect_eq(registry_persist(registry, text("b")), REGISTRY_NOT_FOUND);
+    cr_expect_eq(registry_persist(registry, slice_of("b")), REGISTRY_NOT_FOUND);
     TOLD("expiry b until 1500, expired b");
     cr_expect_eq(registry_count(registry), 0);
     expect_all_freed();
@@ -136,7 +137,7 @@ Test(expiry, conditions)
             cr_assert_eq(expire("a", c->before, 0), REGISTRY_OK);
         cr_expect_eq(expire("a", c->at, c->conditions), c->status, "row %zu", i);
         cr_expect_eq(expires("a"), c->status == REGISTRY_OK ? c->at : c->before, "row %zu", i);
-        registry_delete(registry, text("a"));
+        registry_delete(registry, slice_of("a"));
     }
     cr_expect_eq(numbers().count, 0);
 }
@@ -144,11 +145,11 @@ Test(expiry, conditions)
 Test(expiry, persist)
 {
     create("a");
-    cr_expect_eq(registry_persist(registry, text("a")), REGISTRY_UNCHANGED);
+    cr_expect_eq(registry_persist(registry, slice_of("a")), REGISTRY_UNCHANGED);
     expire("a", 2000, 0);
     cr_expect_eq(numbers().count, 1);
-    cr_expect_eq(registry_persist(registry, text("a")), REGISTRY_OK);
-    cr_expect_eq(registry_persist(registry, text("a")), REGISTRY_UNCHANGED);
+    cr_expect_eq(registry_persist(registry, slice_of("a")), REGISTRY_OK);
+    cr_expect_eq(registry_persist(registry, slice_of("a")), REGISTRY_UNCHANGED);
     cr_expect_eq(numbers().count, 0);
     now = 3000;
     cr_expect_not_null(find("a"));
@@ -165,20 +166,20 @@ Test(expiry, rename_carries_the_time)
     expire("a", 2000, 0);
     expire("b", 1500, 0);
     told[0] = '\0';
-    cr_expect_eq(registry_rename(registry, text("a"), text("b"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("b"), false, NULL), REGISTRY_OK);
     cr_expect_eq(expires("b"), 2000);
     cr_expect_eq(numbers().count, 1);
     TOLD("renamed a to b for 2 until 2000");
     now = 1500;
     cr_expect_eq(find("b"), a);
     cr_expect_eq(registry_expire_due(registry, 10, NULL), 0);
-    cr_expect_eq(registry_rename(registry, text("b"), text("c"), false, NULL), REGISTRY_OK);
-    cr_expect_eq(registry_rename(registry, text("c"), text("c"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("b"), slice_of("c"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("c"), slice_of("c"), false, NULL), REGISTRY_OK);
     cr_expect_eq(expires("c"), 2000);
     (void)b;
 
     create("x");
-    cr_expect_eq(registry_rename(registry, text("x"), text("c"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("x"), slice_of("c"), false, NULL), REGISTRY_OK);
     cr_expect_eq(expires("c"), 0, "the one that had a time is gone");
     cr_expect_eq(numbers().count, 0);
     expect_all_freed();
@@ -239,13 +240,13 @@ Test(expiry, comes_while_it_is_put_off)
         expire("a", 1500, 0);
         reads_left = 1 + i / 2;
         clock_is_read = another_finds_it_gone;
-        int status = times[i % 2] ? expire("a", times[i % 2], 0) : registry_persist(registry, text("a"));
+        int status = times[i % 2] ? expire("a", times[i % 2], 0) : registry_persist(registry, slice_of("a"));
         bool looked = reads_left == 0;
         clock_is_read = NULL;
         cr_expect_eq(status, looked ? REGISTRY_NOT_FOUND : REGISTRY_OK, "read %u", 1 + i / 2);
         cr_expect_eq(find("a") != NULL, !looked, "read %u", 1 + i / 2);
         tries += looked;
-        registry_delete(registry, text("a"));
+        registry_delete(registry, slice_of("a"));
     }
     cr_expect_eq(tries, 3, "%u moments", tries);
     expect_all_freed();
@@ -260,7 +261,7 @@ Test(expiry, held_clock)
     now = 2000;
     cr_expect_eq(find("a"), entry);
     cr_expect_eq(registry_expire_due(registry, 10, NULL), 0);
-    cr_expect_eq(registry_create_filter(registry, text("a"), 0, small_class, &found, NULL), REGISTRY_EXISTS);
+    cr_expect_eq(registry_create_filter(registry, slice_of("a"), 0, small_class, &found, NULL), REGISTRY_EXISTS);
     cr_expect_eq(found, entry);
     cr_expect_eq(scan_all(), 1);
     registry_release_clock(registry);
@@ -289,7 +290,7 @@ Test(expiry, far_future)
 static struct entry *prepare(const char *name)
 {
     struct entry *entry;
-    cr_assert_eq(registry_prepare(registry, text(name), small_class, false, &entry, NULL), REGISTRY_OK);
+    cr_assert_eq(registry_prepare(registry, slice_of(name), small_class, false, &entry, NULL), REGISTRY_OK);
     return entry;
 }
 

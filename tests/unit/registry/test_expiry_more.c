@@ -73,13 +73,13 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
                 expire(name, 3000 + step, 0);
                 break;
             case 1:
-                registry_persist(registry, text(name));
+                registry_persist(registry, slice_of(name));
                 break;
             case 2:
-                registry_rename(registry, text(name), text(other), false, NULL);
+                registry_rename(registry, slice_of(name), slice_of(other), false, NULL);
                 break;
             default:
-                registry_delete(registry, text(name));
+                registry_delete(registry, slice_of(name));
                 break;
             }
         }
@@ -153,7 +153,7 @@ static void on_forget(void *ctx, uint64_t id)
 Test(expiry_more, quarantined)
 {
     registry_on_forget(registry, on_forget, NULL);
-    cr_expect_eq(registry_create_quarantined(registry, text("bad"), 7, "file is short"), REGISTRY_OK);
+    cr_expect_eq(registry_create_quarantined(registry, slice_of("bad"), 7, "file is short"), REGISTRY_OK);
     cr_expect_eq(expire("bad", 1100, 0), REGISTRY_OK);
     cr_expect_str_eq(entry_quarantine_reason(find("bad")), "file is short");
     cr_expect_eq(registry_quarantined(registry), 1);

@@ -58,24 +58,19 @@ static struct entry *create(struct slice name)
     return entry;
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 /* A created filter is found under its name and no other; creating it again yields the first one. */
 Test(registry, create_find_delete)
 {
-    struct entry *entry = create(text("a")), *again = NULL;
-    cr_expect_eq(registry_lookup(registry, text("a")), entry);
-    cr_expect_null(registry_lookup(registry, text("b")));
-    cr_expect_null(registry_lookup(registry, text("")));
-    cr_expect_eq(registry_create_filter(registry, text("a"), 0, small_class, &again, NULL), REGISTRY_EXISTS);
+    struct entry *entry = create(slice_of("a")), *again = NULL;
+    cr_expect_eq(registry_lookup(registry, slice_of("a")), entry);
+    cr_expect_null(registry_lookup(registry, slice_of("b")));
+    cr_expect_null(registry_lookup(registry, slice_of("")));
+    cr_expect_eq(registry_create_filter(registry, slice_of("a"), 0, small_class, &again, NULL), REGISTRY_EXISTS);
     cr_expect_eq(again, entry);
     cr_expect_eq(registry_count(registry), 1);
-    cr_expect_eq(registry_delete(registry, text("a")), REGISTRY_OK);
-    cr_expect_eq(registry_delete(registry, text("a")), REGISTRY_NOT_FOUND);
-    cr_expect_null(registry_lookup(registry, text("a")));
+    cr_expect_eq(registry_delete(registry, slice_of("a")), REGISTRY_OK);
+    cr_expect_eq(registry_delete(registry, slice_of("a")), REGISTRY_NOT_FOUND);
+    cr_expect_null(registry_lookup(registry, slice_of("a")));
     cr_expect_eq(registry_count(registry), 0);
 }
 
@@ -103,32 +98,32 @@ Test(registry, names_of_any_bytes_up_to_the_limit)
 Test(registry, ids_are_not_reused)
 {
     struct entry *entry;
-    uint64_t first = create(text("a"))->id;
-    registry_delete(registry, text("a"));
-    cr_expect_gt(create(text("a"))->id, first);
-    cr_expect_eq(registry_create_filter(registry, text("loaded"), 1000, small_class, &entry, NULL), REGISTRY_OK);
-    cr_expect_eq(create(text("b"))->id, 1001);
+    uint64_t first = create(slice_of("a"))->id;
+    registry_delete(registry, slice_of("a"));
+    cr_expect_gt(create(slice_of("a"))->id, first);
+    cr_expect_eq(registry_create_filter(registry, slice_of("loaded"), 1000, small_class, &entry, NULL), REGISTRY_OK);
+    cr_expect_eq(create(slice_of("b"))->id, 1001);
 }
 
 /* A rename moves the filter, the same object, also over an existing name, to and fro, and onto itself. */
 Test(registry, rename)
 {
-    struct entry *a = create(text("a")), *b = create(text("b"));
-    cr_expect_eq(registry_rename(registry, text("a"), text("b"), true, NULL), REGISTRY_EXISTS);
-    cr_expect_eq(registry_lookup(registry, text("b")), b);
-    cr_expect_eq(registry_rename(registry, text("a"), text("b"), false, NULL), REGISTRY_OK);
-    cr_expect_eq(registry_lookup(registry, text("b")), a);
-    cr_expect_null(registry_lookup(registry, text("a")));
+    struct entry *a = create(slice_of("a")), *b = create(slice_of("b"));
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("b"), true, NULL), REGISTRY_EXISTS);
+    cr_expect_eq(registry_lookup(registry, slice_of("b")), b);
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("b"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_lookup(registry, slice_of("b")), a);
+    cr_expect_null(registry_lookup(registry, slice_of("a")));
     cr_expect_eq(registry_count(registry), 1);
-    cr_expect_eq(registry_rename(registry, text("b"), text("a"), false, NULL), REGISTRY_OK);
-    cr_expect_eq(registry_rename(registry, text("a"), text("a"), false, NULL), REGISTRY_OK);
-    cr_expect_eq(registry_rename(registry, text("a"), text("a"), true, NULL), REGISTRY_EXISTS);
-    cr_expect_eq(registry_rename(registry, text("gone"), text("x"), false, NULL), REGISTRY_NOT_FOUND);
-    cr_expect_eq(registry_lookup(registry, text("a")), a);
-    cr_expect_eq(registry_rename(registry, text("a"), text("c"), false, NULL), REGISTRY_OK);
-    create(text("a"));
-    cr_expect_neq(registry_lookup(registry, text("a")), a);
-    cr_expect_eq(registry_delete(registry, text("c")), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("b"), slice_of("a"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("a"), false, NULL), REGISTRY_OK);
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("a"), true, NULL), REGISTRY_EXISTS);
+    cr_expect_eq(registry_rename(registry, slice_of("gone"), slice_of("x"), false, NULL), REGISTRY_NOT_FOUND);
+    cr_expect_eq(registry_lookup(registry, slice_of("a")), a);
+    cr_expect_eq(registry_rename(registry, slice_of("a"), slice_of("c"), false, NULL), REGISTRY_OK);
+    create(slice_of("a"));
+    cr_expect_neq(registry_lookup(registry, slice_of("a")), a);
+    cr_expect_eq(registry_delete(registry, slice_of("c")), REGISTRY_OK);
     cr_expect_eq(registry_count(registry), 1);
 }
 
@@ -326,7 +321,7 @@ Test(registry, walk_yields_one_moment)
 /* The dirty mark is taken by the walk that yields the filter and set again by the next change. */
 Test(registry, walk_takes_the_dirty_mark)
 {
-    struct entry *entry = create(text("a"));
+    struct entry *entry = create(slice_of("a"));
     struct registry_item item;
     for (int expected = 1; expected >= 0; expected--) {
         registry_walk_begin(registry);
@@ -341,7 +336,7 @@ Test(registry, walk_takes_the_dirty_mark)
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     cr_expect(item.dirty);
     /* Deleted while it is held: it stays alive until it is released. */
-    registry_delete(registry, text("a"));
+    registry_delete(registry, slice_of("a"));
     cr_expect_eq(bloom_filter_items(entry_filter(item.entry)), 0);
     registry_walk_release(&item);
     registry_walk_end(registry);
@@ -362,14 +357,14 @@ Test(registry, walk_given_up)
 /* A quarantined filter occupies its name and knows why; it counts. */
 Test(registry, quarantined)
 {
-    cr_expect_eq(registry_create_quarantined(registry, text("bad"), 7, "file is short"), REGISTRY_OK);
-    struct entry *entry = registry_lookup(registry, text("bad")), *other;
+    cr_expect_eq(registry_create_quarantined(registry, slice_of("bad"), 7, "file is short"), REGISTRY_OK);
+    struct entry *entry = registry_lookup(registry, slice_of("bad")), *other;
     cr_assert_not_null(entry);
     cr_expect_null(entry_filter(entry));
     cr_expect_str_eq(entry_quarantine_reason(entry), "file is short");
     cr_expect_eq(registry_quarantined(registry), 1);
-    cr_expect_eq(registry_create_filter(registry, text("bad"), 0, small_class, &other, NULL), REGISTRY_EXISTS);
-    cr_expect_eq(registry_delete(registry, text("bad")), REGISTRY_OK);
+    cr_expect_eq(registry_create_filter(registry, slice_of("bad"), 0, small_class, &other, NULL), REGISTRY_EXISTS);
+    cr_expect_eq(registry_delete(registry, slice_of("bad")), REGISTRY_OK);
     cr_expect_eq(registry_quarantined(registry), 0);
 }
 
@@ -395,7 +390,7 @@ static void on_effect(void *ctx, const struct registry_effect *effect)
 
 static void quarantine(const char *name, uint64_t id)
 {
-    cr_assert_eq(registry_create_quarantined(registry, text(name), id, "file is short"), REGISTRY_OK);
+    cr_assert_eq(registry_create_quarantined(registry, slice_of(name), id, "file is short"), REGISTRY_OK);
 }
 
 static void expect_told(const char *expected)
@@ -413,23 +408,23 @@ Test(registry, a_quarantined_filter_is_given_up_before_it_goes)
     registry_on_forget(registry, on_forget, NULL);
     registry_on_effect(registry, on_effect, NULL);
     quarantine("a", 7);
-    registry_delete(registry, text("a"));
+    registry_delete(registry, slice_of("a"));
     expect_told("f7 d ");
     quarantine("a", 8);
-    create(text("b"));
-    cr_assert_eq(registry_rename(registry, text("b"), text("a"), false, NULL), REGISTRY_OK);
+    create(slice_of("b"));
+    cr_assert_eq(registry_rename(registry, slice_of("b"), slice_of("a"), false, NULL), REGISTRY_OK);
     expect_told("f8 r ");
     quarantine("c", 20);
-    cr_assert_eq(registry_prepare(registry, text("c"), small_class, false, &entry, NULL), REGISTRY_OK);
+    cr_assert_eq(registry_prepare(registry, slice_of("c"), small_class, false, &entry, NULL), REGISTRY_OK);
     cr_assert_eq(registry_publish(registry, entry, &(struct registry_publication){.empty = true}), REGISTRY_OK);
     expect_told("f20 r ");
     quarantine("d", 30);
     quarantine("e", 31);
     quarantine("f", 32);
     quarantine("g", 33);
-    registry_delete(registry, text("e"));
+    registry_delete(registry, slice_of("e"));
     expect_told("f31 d ");
-    cr_assert_eq(registry_expire(registry, text("d"), 1, 0), REGISTRY_OK);
+    cr_assert_eq(registry_expire(registry, slice_of("d"), 1, 0), REGISTRY_OK);
     expect_told("f30 d ");
     cr_assert_eq(registry_clear(registry, &removed), 0);
     expect_told("f33 f32 c ");
@@ -458,10 +453,10 @@ static void *change(void *what)
     struct errbuf err;
     switch (*(const char *)what) {
     case 'c':
-        create(text("new"));
+        create(slice_of("new"));
         break;
     case 'r':
-        cr_expect_eq(registry_rename(registry, text("old"), text("new"), false, &err), REGISTRY_OK);
+        cr_expect_eq(registry_rename(registry, slice_of("old"), slice_of("new"), false, &err), REGISTRY_OK);
         break;
     default:
         registry_swap(registry, 0, 1);
@@ -481,7 +476,7 @@ static void *await(void *seen_out)
 Test(registry, what_is_seen_is_told_before_it_is_answered)
 {
     static const char *const changes[] = {"create", "rename", "swap"};
-    create(text("old"));
+    create(slice_of("old"));
     registry_on_effect(registry, tell_late, NULL);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         pthread_t changer, waiter;
@@ -493,7 +488,7 @@ Test(registry, what_is_seen_is_told_before_it_is_answered)
         while (!atomic_load(&telling))
             usleep(100);
         if (i < 2)
-            cr_expect(registry_lookup(registry, text("new")), "%s: it is seen before it is told", changes[i]);
+            cr_expect(registry_lookup(registry, slice_of("new")), "%s: it is seen before it is told", changes[i]);
         cr_assert_eq(pthread_create(&waiter, NULL, await, &was_reported), 0);
         usleep(20000); /* for the waiter to return too early */
         atomic_store(&may_tell, true);
@@ -502,6 +497,6 @@ Test(registry, what_is_seen_is_told_before_it_is_answered)
         cr_expect(was_reported, "%s: the waiter went on before it was told", changes[i]);
         registry_await_records(registry); /* at once */
         if (i == 0)
-            cr_expect_eq(registry_delete(registry, text("new")), REGISTRY_OK);
+            cr_expect_eq(registry_delete(registry, slice_of("new")), REGISTRY_OK);
     }
 }

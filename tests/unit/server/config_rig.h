@@ -21,9 +21,4 @@ static inline void tear_down(void)
     config_deinit(&cfg);
 }
 
-static inline struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 #endif

@@ -11,14 +11,14 @@ TestSuite(config, .init = set_up, .fini = tear_down);
 
 static int set(const char *name, const char *value, enum config_source source)
 {
-    return config_set(&cfg, text(name), text(value), source, &err);
+    return config_set(&cfg, slice_of(name), slice_of(value), source, &err);
 }
 
 /* The value as CONFIG GET shows it; valid until the next call. */
 static const char *get_from(const struct config *from, const char *name)
 {
     static char value[1024];
-    const struct config_row *row = config_find(text(name));
+    const struct config_row *row = config_find(slice_of(name));
     struct buf out;
     cr_assert_not_null(row, "no setting %s", name);
     buf_init(&out, SIZE_MAX);
@@ -80,7 +80,8 @@ Test(config, defaults_are_the_tables)
     for (size_t i = 0; i < n; i++) {
         if (rows[i].type != CONFIG_BYTES)
             cr_assert_str_eq(get(rows[i].name), rows[i].default_text);
-        cr_assert_eq(config_set(&cfg, text(rows[i].name), text(rows[i].default_text), CONFIG_FILE, &err), CONFIG_OK);
+        cr_assert_eq(config_set(&cfg, slice_of(rows[i].name), slice_of(rows[i].default_text), CONFIG_FILE, &err),
+                     CONFIG_OK);
     }
 }
 
@@ -94,7 +95,7 @@ Test(config, every_row_is_documented_and_unique)
         cr_assert_gt(strlen(rows[i].doc), 20, "%s", rows[i].name);
         cr_assert_eq(rows[i].doc[strlen(rows[i].doc) - 1], '.', "%s", rows[i].name);
         cr_assert_eq(strspn(rows[i].name, "abcdefghijklmnopqrstuvwxyz-"), strlen(rows[i].name));
-        cr_assert_eq(config_find(text(rows[i].name)), &rows[i], "%s is there twice", rows[i].name);
+        cr_assert_eq(config_find(slice_of(rows[i].name)), &rows[i], "%s is there twice", rows[i].name);
     }
 }
 
@@ -411,10 +412,10 @@ Test(config, strings_hold_any_bytes_but_nul)
     memset(longest, 'x', sizeof(longest) - 1);
     cr_assert_eq(set("logfile", longest, CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(strlen(cfg.process.logfile), 100000);
-    cr_assert_eq(config_set(&cfg, text("dir"), (struct slice){"a\0b", 3}, CONFIG_FILE, &err), CONFIG_REFUSED);
+    cr_assert_eq(config_set(&cfg, slice_of("dir"), (struct slice){"a\0b", 3}, CONFIG_FILE, &err), CONFIG_REFUSED);
     cr_assert_str_eq(err.text, "'dir' must not contain a NUL byte");
     cr_assert_str_eq(cfg.data.dir, "./data");
-    cr_assert_eq(config_set(&cfg, text("requirepass"), (struct slice){NULL, 0}, CONFIG_RUNTIME, &err), CONFIG_OK);
+    cr_assert_eq(config_set(&cfg, slice_of("requirepass"), (struct slice){NULL, 0}, CONFIG_RUNTIME, &err), CONFIG_OK);
     cr_assert_str_eq(cfg.network.requirepass.ptr, "");
 }
 
@@ -422,15 +423,15 @@ Test(config, strings_hold_any_bytes_but_nul)
 Test(config, a_password_is_never_longer_than_what_auth_may_send)
 {
     char longest[CONFIG_MAX_SECRET + 2];
-    const struct config_row *limit = config_find(text("proto-max-bulk-len-unauthenticated"));
+    const struct config_row *limit = config_find(slice_of("proto-max-bulk-len-unauthenticated"));
     cr_assert_geq(limit->min, CONFIG_MAX_SECRET);
-    cr_assert_geq(config_find(text("proto-max-bulk-len"))->min, CONFIG_MAX_SECRET);
+    cr_assert_geq(config_find(slice_of("proto-max-bulk-len"))->min, CONFIG_MAX_SECRET);
     memset(longest, 'x', sizeof(longest));
     for (size_t len = CONFIG_MAX_SECRET - 1; len <= CONFIG_MAX_SECRET + 1; len++) {
         int expected = len <= CONFIG_MAX_SECRET ? CONFIG_OK : CONFIG_REFUSED;
         struct slice password = {longest, len};
-        cr_assert_eq(config_set(&cfg, text("requirepass"), password, CONFIG_RUNTIME, &err), expected, "%zu", len);
-        cr_assert_eq(config_set(&cfg, text("requirepass"), password, CONFIG_FILE, &err), expected, "%zu", len);
+        cr_assert_eq(config_set(&cfg, slice_of("requirepass"), password, CONFIG_RUNTIME, &err), expected, "%zu", len);
+        cr_assert_eq(config_set(&cfg, slice_of("requirepass"), password, CONFIG_FILE, &err), expected, "%zu", len);
     }
     cr_assert_str_eq(err.text, "'requirepass' must have at most 1024 bytes");
     cr_assert_eq(strlen(cfg.network.requirepass.ptr), CONFIG_MAX_SECRET);
@@ -446,10 +447,10 @@ Test(config, a_secret_is_not_repeated)
     memcpy(secret, "sesame", 7); /* with a NUL, which only one of them may have; too long for both */
     for (int i = 0; i < 4; i++) {
         struct slice value = {secret, sizeof(secret)};
-        cr_assert_eq(config_set(&cfg, text(names[i / 2]), value, sources[i % 2], &err), CONFIG_REFUSED);
+        cr_assert_eq(config_set(&cfg, slice_of(names[i / 2]), value, sources[i % 2], &err), CONFIG_REFUSED);
         cr_assert_null(strstr(err.text, "sesame"), "%s", err.text);
         value.len = 7;
-        cr_assert_eq(config_set(&cfg, text(names[i / 2]), value, sources[i % 2], &err),
+        cr_assert_eq(config_set(&cfg, slice_of(names[i / 2]), value, sources[i % 2], &err),
                      i / 2 ? CONFIG_REFUSED : CONFIG_OK);
         cr_assert_null(strstr(err.text, "sesame"), "%s", err.text);
     }
@@ -512,7 +513,7 @@ Test(config, a_name_with_one_letter_wrong_finds_its_setting)
     }
     memset(longest, 'p', sizeof(longest) - 1);
     for (size_t len = 0; len < 70; len++)
-        cr_assert_eq(config_set(&cfg, (struct slice){longest, len}, text("1"), CONFIG_FILE, &err), CONFIG_UNKNOWN);
+        cr_assert_eq(config_set(&cfg, (struct slice){longest, len}, slice_of("1"), CONFIG_FILE, &err), CONFIG_UNKNOWN);
     cr_assert_eq(set(longest, "1", CONFIG_RUNTIME), CONFIG_UNKNOWN);
 }
 
@@ -531,9 +532,9 @@ Test(config, a_clone_is_independent)
         snprintf(mine, sizeof(mine), "%s", get(rows[i].name));
         cr_assert_str_eq(get_from(&copy, rows[i].name), mine);
     }
-    cr_assert_eq(config_set(&copy, text("requirepass"), text("two"), CONFIG_FILE, &err), CONFIG_OK);
-    cr_assert_eq(config_set(&copy, text("save"), text(""), CONFIG_FILE, &err), CONFIG_OK);
-    cr_assert_eq(config_set(&copy, text("bind"), text("10.0.0.2 10.0.0.3"), CONFIG_FILE, &err), CONFIG_OK);
+    cr_assert_eq(config_set(&copy, slice_of("requirepass"), slice_of("two"), CONFIG_FILE, &err), CONFIG_OK);
+    cr_assert_eq(config_set(&copy, slice_of("save"), slice_of(""), CONFIG_FILE, &err), CONFIG_OK);
+    cr_assert_eq(config_set(&copy, slice_of("bind"), slice_of("10.0.0.2 10.0.0.3"), CONFIG_FILE, &err), CONFIG_OK);
     cr_assert_str_eq(get("requirepass"), "one");
     cr_assert_str_eq(get("save"), "5 6");
     cr_assert_str_eq(get("bind"), "10.0.0.1");

@@ -8,7 +8,7 @@ TestSuite(config_cpus, .init = set_up, .fini = tear_down);
 
 static int set(const char *name, struct slice value)
 {
-    return config_set(&cfg, text(name), value, CONFIG_FILE, &err);
+    return config_set(&cfg, slice_of(name), value, CONFIG_FILE, &err);
 }
 
 /* Lists of processors as taskset takes them; the value is shown as it was written. */
@@ -34,9 +34,9 @@ Test(config_cpus, lists_of_processors)
         cpu_set_t cpus;
         char shown[256] = "";
 
-        cr_assert_eq(set("server-cpulist", text(good[i].list)), CONFIG_OK, "%s", err.text);
+        cr_assert_eq(set("server-cpulist", slice_of(good[i].list)), CONFIG_OK, "%s", err.text);
         cr_assert_str_eq(cfg.process.server_cpulist, good[i].list);
-        cr_assert(config_cpus(text(good[i].list), &cpus), "%s", good[i].list);
+        cr_assert(config_cpus(slice_of(good[i].list), &cpus), "%s", good[i].list);
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET((size_t)cpu, &cpus))
                 snprintf(shown + strlen(shown), sizeof(shown) - strlen(shown), "%s%d", shown[0] ? " " : "", cpu);
@@ -56,7 +56,7 @@ Test(config_cpus, what_is_no_list_of_processors)
 
         snprintf(expected, sizeof(expected),
                  "'bio-cpulist' must be a list of processors (1,3 or 0-3 or 0-7:2), all below 1024, not '%s'", bad[i]);
-        cr_assert_eq(set("bio_cpulist", text(bad[i])), CONFIG_REFUSED, "%s", bad[i]);
+        cr_assert_eq(set("bio_cpulist", slice_of(bad[i])), CONFIG_REFUSED, "%s", bad[i]);
         cr_assert_str_eq(err.text, expected);
         cr_assert_str_eq(cfg.process.bio_cpulist, "");
     }
@@ -66,8 +66,8 @@ Test(config_cpus, what_is_no_list_of_processors)
 /* Redis 7.0's names are other names of the same settings. */
 Test(config_cpus, an_alias_names_the_same_setting)
 {
-    cr_assert_eq(set("server_cpulist", text("1")), CONFIG_OK);
+    cr_assert_eq(set("server_cpulist", slice_of("1")), CONFIG_OK);
     cr_assert_str_eq(cfg.process.server_cpulist, "1");
-    cr_assert_eq(config_find(text("BGSAVE_CPULIST")), config_find(text("bgsave-cpulist")));
-    cr_assert_null(config_find(text("tcp_backlog")));
+    cr_assert_eq(config_find(slice_of("BGSAVE_CPULIST")), config_find(slice_of("bgsave-cpulist")));
+    cr_assert_null(config_find(slice_of("tcp_backlog")));
 }

@@ -35,14 +35,9 @@ TestSuite(config_file, .init = set_up, .fini = tear_down);
 TestSuite(config_args, .init = set_up, .fini = tear_down);
 TestSuite(config_print, .init = set_up, .fini = tear_down);
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 static int load(const char *content)
 {
-    return config_load_text(&cfg, "test.conf", text(content), &err);
+    return config_load_text(&cfg, "test.conf", slice_of(content), &err);
 }
 
 static void refuses(const char *content, const char *expected)
@@ -475,7 +470,7 @@ Test(config_file, running_out_of_memory_changes_nothing)
 
         cr_assert_eq(config_clone(&cfg, &copy), 0);
         alloc_countdown_start(n++);
-        status = config_load_text(&copy, "t", text("bind 1.2.3.4 ::1\nsave 1 2\nsave 3 4\ndir 'a b'\n"), &err);
+        status = config_load_text(&copy, "t", slice_of("bind 1.2.3.4 ::1\nsave 1 2\nsave 3 4\ndir 'a b'\n"), &err);
         failed = alloc_countdown_stop();
         cr_assert_eq(status, failed ? -ENOMEM : CONFIG_OK, "allocation %zu: %s", n - 1, err.text);
         cr_assert(!failed || strstr(err.text, "out of memory") != NULL, "%s", err.text);
@@ -488,7 +483,7 @@ Test(config_file, running_out_of_memory_changes_nothing)
     n = 0;
     do {
         alloc_countdown_start(n++);
-        status = config_set(&cfg, text("bind"), text("10.0.0.1 10.0.0.2"), CONFIG_FILE, &err);
+        status = config_set(&cfg, slice_of("bind"), slice_of("10.0.0.1 10.0.0.2"), CONFIG_FILE, &err);
         failed = alloc_countdown_stop();
         cr_assert_eq(status, failed ? -ENOMEM : CONFIG_OK);
         cr_assert_str_eq(cfg.network.bind.items[0], failed ? "127.0.0.1" : "10.0.0.1");

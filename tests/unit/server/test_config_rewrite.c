@@ -109,7 +109,7 @@ static const char *rewritten(const char *before)
     struct buf out;
 
     buf_init(&out, SIZE_MAX);
-    int status = config_rewrite_text(&cfg, "test.conf", (struct slice){before, strlen(before)}, &out, &err);
+    int status = config_rewrite_text(&cfg, "test.conf", slice_of(before), &out, &err);
     cr_assert_eq(status, CONFIG_OK, "%s", err.text);
     snprintf(text, sizeof(text), "%.*s", (int)buf_len(&out), buf_len(&out) ? buf_head(&out) : "");
     buf_deinit(&out);
@@ -171,7 +171,7 @@ Test(config_rewrite, odd_values_survive)
     struct config again;
     const char *text = rewritten("requirepass old\n");
     cr_assert_eq(config_init(&again), 0);
-    cr_assert_eq(config_load_text(&again, "x", (struct slice){text, strlen(text)}, &err), CONFIG_OK);
+    cr_assert_eq(config_load_text(&again, "x", slice_of(text), &err), CONFIG_OK);
     cr_assert_str_eq(again.network.requirepass.ptr, cfg.network.requirepass.ptr);
     config_deinit(&again);
 }
@@ -196,8 +196,7 @@ Test(config_rewrite, a_file_that_cannot_be_read_is_left_alone)
     static const char text[] = "port 1\nnosuch 2\n";
 
     buf_init(&out, SIZE_MAX);
-    cr_assert_eq(config_rewrite_text(&cfg, "test.conf", (struct slice){text, strlen(text)}, &out, &err),
-                 CONFIG_REFUSED);
+    cr_assert_eq(config_rewrite_text(&cfg, "test.conf", slice_of(text), &out, &err), CONFIG_REFUSED);
     cr_assert_not_null(strstr(err.text, "test.conf:2"), "%s", err.text);
     buf_deinit(&out);
 }

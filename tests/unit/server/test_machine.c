@@ -6,19 +6,7 @@
 #include "machine.h"
 #include "tmpdir.h"
 
-static char dir[TMPDIR_SIZE];
-
-static void start(void)
-{
-    tmpdir_create(dir);
-}
-
-static void stop(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(machine, .init = start, .fini = stop);
+TMPDIR_SUITE(dir, machine);
 
 static void write_limit(const char *name, const char *text)
 {

@@ -146,7 +146,7 @@ const char *harness_call(struct harness *h, size_t *len_out, ...)
     va_start(words, len_out);
     for (const char *word; (word = va_arg(words, const char *)) != NULL; argc++) {
         cr_assert_lt(argc, MAX_ARGS);
-        argv[argc] = (struct slice){word, strlen(word)};
+        argv[argc] = slice_of(word);
     }
     va_end(words);
     return harness_run(h, argv, argc, len_out);

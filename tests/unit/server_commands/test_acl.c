@@ -9,11 +9,6 @@
 #include "config.h"
 #include "rng.h"
 
-static struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 /* Words with spaces between, "-" for an empty one; at most 64. */
 static size_t split(const char *text, struct slice words[64])
 {

@@ -11,11 +11,6 @@
 #include "registry.h"
 #include "stats.h"
 
-static struct slice text_slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 static bool has_word(const char *words, const char *word)
 {
     size_t len = strlen(word);
@@ -67,16 +62,15 @@ Test(commands, names_are_lower_case_unique_and_found_in_any_case)
     const struct command *table = command_table(&n);
     for (size_t i = 0; i < n; i++) {
         cr_expect_str_eq(table[i].name, table[i].full_name);
-        cr_expect_eq(command_find(text_slice(table[i].name)), (int)i);
+        cr_expect_eq(command_find(slice_of(table[i].name)), (int)i);
         for (size_t j = 0; j <= strlen(table[i].name); j++)
             name[j] = (char)(j % 2 == 0 && table[i].name[j] >= 'a' && table[i].name[j] <= 'z' ? table[i].name[j] - 32
                                                                                               : table[i].name[j]);
-        cr_expect_eq(command_find(text_slice(name)), (int)i, "%s", name);
+        cr_expect_eq(command_find(slice_of(name)), (int)i, "%s", name);
         for (size_t j = 0; j < table[i].nsubcommands; j++) {
             snprintf(name, sizeof(name), "%s|%s", table[i].name, table[i].subcommands[j].name);
             cr_expect_str_eq(table[i].subcommands[j].full_name, name);
-            cr_expect_eq(command_find_sub(&table[i], text_slice(table[i].subcommands[j].name)),
-                         &table[i].subcommands[j]);
+            cr_expect_eq(command_find_sub(&table[i], slice_of(table[i].subcommands[j].name)), &table[i].subcommands[j]);
         }
     }
 }
@@ -94,8 +88,8 @@ Test(commands, nothing_else_is_found)
                                              "add",
                                              6}),
                  -1, "0x0e is '.' without the bit of lower case");
-    cr_expect_null(command_find_sub(&table[command_find(text_slice("ping"))], text_slice("x")));
-    cr_expect_null(command_find_sub(&table[command_find(text_slice("client"))], text_slice("client")));
+    cr_expect_null(command_find_sub(&table[command_find(slice_of("ping"))], slice_of("x")));
+    cr_expect_null(command_find_sub(&table[command_find(slice_of("client"))], slice_of("client")));
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(table[i].name);
 
@@ -260,7 +254,7 @@ Test(slice, integers_are_read_as_redis_reads_them)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = 4711;
 
-        cr_expect_eq(slice_to_int64(text_slice(cases[i].text), &value), cases[i].good, "'%s'", cases[i].text);
+        cr_expect_eq(slice_to_int64(slice_of(cases[i].text), &value), cases[i].good, "'%s'", cases[i].text);
         cr_expect_eq(value, cases[i].good ? cases[i].value : 4711, "'%s'", cases[i].text);
     }
     int64_t value;
@@ -270,14 +264,14 @@ Test(slice, integers_are_read_as_redis_reads_them)
 
 Test(slice, words_are_compared_whole_and_without_case)
 {
-    cr_expect(slice_is(text_slice("ON"), "on"));
-    cr_expect(slice_is(text_slice("on"), "ON"));
+    cr_expect(slice_is(slice_of("ON"), "on"));
+    cr_expect(slice_is(slice_of("on"), "ON"));
     cr_expect(slice_is((struct slice){NULL, 0}, ""));
-    cr_expect_not(slice_is(text_slice("o"), "on"));
-    cr_expect_not(slice_is(text_slice("onx"), "on"));
+    cr_expect_not(slice_is(slice_of("o"), "on"));
+    cr_expect_not(slice_is(slice_of("onx"), "on"));
     cr_expect_not(slice_is((struct slice){"on\0", 3}, "on"));
     cr_expect_not(slice_is((struct slice){"o\0", 2}, "o"));
-    cr_expect_not(slice_is(text_slice("`"), "@"));
+    cr_expect_not(slice_is(slice_of("`"), "@"));
     cr_expect_not(slice_is((struct slice){"\xc1", 1}, "\xe1"), "bytes above ASCII have no case");
 }
 
@@ -305,7 +299,7 @@ Test(commands, uses_of_a_filter_are_noted)
 
     harness_init(&h);
     call(&h, "BF.ADD f x");
-    struct entry *entry = registry_lookup(h.server->registry, text_slice("f"));
+    struct entry *entry = registry_lookup(h.server->registry, slice_of("f"));
     uint16_t before = atomic_load(&entry->used), stamp = (uint16_t)(before + 1000);
     atomic_store(&h.server->memory.use_stamp, stamp);
     for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {

@@ -28,25 +28,8 @@ void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object)
     alloc_countdown_spare(false);
 }
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, content_faults);
 static struct server *server;
-
-static void set_up(void)
-{
-    tmpdir_create(dir);
-}
-
-static void tear_down(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(content_faults, .init = set_up, .fini = tear_down, .timeout = 300);
-
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
 
 /* ---- a daemon without clients ---- */
 
@@ -57,7 +40,7 @@ static void on_done(struct server *unused)
 
 static void set(struct config *config, const char *name, const char *value)
 {
-    cr_assert_eq(config_set(config, text(name), text(value), CONFIG_FILE, NULL), CONFIG_OK);
+    cr_assert_eq(config_set(config, slice_of(name), slice_of(value), CONFIG_FILE, NULL), CONFIG_OK);
 }
 
 static void prepare(const char *name)
@@ -119,7 +102,7 @@ static struct entry *filled(const char *name, const struct bloom_params *params,
     struct errbuf err = {""};
 
     cr_assert_eq(bloom_class_get(server->pool, params, NULL, &class, &err), 0);
-    cr_assert_eq(registry_prepare(server->registry, text(name), class, false, &entry, &err), REGISTRY_OK);
+    cr_assert_eq(registry_prepare(server->registry, slice_of(name), class, false, &entry, &err), REGISTRY_OK);
     bloom_class_release(class);
     for (unsigned i = 0; i < ITEMS; i++)
         (void)bloom_filter_add(entry_filter(entry), murmur3_hash(&i, sizeof(i)), NULL);
@@ -144,7 +127,7 @@ static bool publish(struct entry *entry, size_t fails_at, bool *failed_out)
 /* digest 0: it is missing. */
 static void expect_filter(const char *name, uint64_t expected, size_t fails_at)
 {
-    struct entry *entry = registry_lookup(server->registry, text(name));
+    struct entry *entry = registry_lookup(server->registry, slice_of(name));
 
     cr_assert_eq(entry != NULL, expected != 0, "'%s' after allocation %zu", name, fails_at);
     if (entry) {
@@ -236,8 +219,8 @@ Test(content_faults, a_start_brings_all_back_or_refuses)
     cr_assert(publish(filled("b", &large, &digests[1]), SIZE_MAX, &none));
     cr_assert(publish(filled("c", &small, &digests[2]), SIZE_MAX, &none));
     cr_assert(publish(filled("d", &small, &digests[3]), SIZE_MAX, &none));
-    cr_assert_eq(registry_rename(server->registry, text("c"), text("e"), false, NULL), REGISTRY_OK);
-    cr_assert_eq(registry_delete(server->registry, text("d")), REGISTRY_OK);
+    cr_assert_eq(registry_rename(server->registry, slice_of("c"), slice_of("e"), false, NULL), REGISTRY_OK);
+    cr_assert_eq(registry_delete(server->registry, slice_of("d")), REGISTRY_OK);
     rcu_reader_end();
     stop();
     for (size_t n = 0; failed; n++) {
@@ -247,7 +230,7 @@ Test(content_faults, a_start_brings_all_back_or_refuses)
         refused += !ready;
         rcu_reader_begin();
         if (ready) {
-            struct entry *b = registry_lookup(server->registry, text("b"));
+            struct entry *b = registry_lookup(server->registry, slice_of("b"));
             expect_filter("a", digests[0], n);
             expect_filter("e", digests[2], n);
             expect_filter("d", 0, n);

@@ -7,11 +7,6 @@
 #include "glob_match.h"
 #include "glob_parts.h"
 
-static struct slice text_slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 /* What the documentation in glob_match.h promises, one line each. */
 Test(glob, meaning_of_each_element)
 {
@@ -66,18 +61,18 @@ Test(glob, meaning_of_each_element)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        cr_expect_eq(glob_match(text_slice(cases[i].pattern), text_slice(cases[i].text), false), cases[i].matches,
+        cr_expect_eq(glob_match(slice_of(cases[i].pattern), slice_of(cases[i].text), false), cases[i].matches,
                      "'%s' against '%s'", cases[i].pattern, cases[i].text);
 }
 
 Test(glob, case_is_ignored_on_request_in_letters_sets_and_ranges)
 {
-    cr_expect(glob_match(text_slice("MaxMemory*"), text_slice("maxmemory-policy"), true));
-    cr_expect(glob_match(text_slice("[ABC]x"), text_slice("bX"), true));
-    cr_expect(glob_match(text_slice("[A-C]"), text_slice("b"), true));
-    cr_expect(glob_match(text_slice("\\A"), text_slice("a"), true));
-    cr_expect_not(glob_match(text_slice("[^A-C]"), text_slice("b"), true));
-    cr_expect_not(glob_match(text_slice("@"), text_slice("`"), true), "only letters have case");
+    cr_expect(glob_match(slice_of("MaxMemory*"), slice_of("maxmemory-policy"), true));
+    cr_expect(glob_match(slice_of("[ABC]x"), slice_of("bX"), true));
+    cr_expect(glob_match(slice_of("[A-C]"), slice_of("b"), true));
+    cr_expect(glob_match(slice_of("\\A"), slice_of("a"), true));
+    cr_expect_not(glob_match(slice_of("[^A-C]"), slice_of("b"), true));
+    cr_expect_not(glob_match(slice_of("@"), slice_of("`"), true), "only letters have case");
 }
 
 Test(glob, bytes_of_any_value_are_bytes)
@@ -314,7 +309,7 @@ Test(glob, parts_match_nothing_longer_than_any_name)
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
         struct glob_parts parts;
         struct slice longest = {text, sizeof(text) - 1}, longer = {text, sizeof(text)};
-        cr_assert(glob_parts_make(&parts, text_slice(patterns[i])));
+        cr_assert(glob_parts_make(&parts, slice_of(patterns[i])));
         cr_expect(glob_parts_match(&parts, glob_parts_head(longest), longest), "%s", patterns[i]);
         cr_expect_not(glob_parts_match(&parts, glob_parts_head(longer), longer), "%s", patterns[i]);
         glob_parts_clear(&parts);
@@ -346,12 +341,11 @@ static void expect_prefix(const char *pattern, const char *prefix, const char *r
 {
     char room[64];
     size_t len;
-    struct slice left = glob_prefix((struct slice){pattern, strlen(pattern)}, room, &len);
+    struct slice left = glob_prefix(slice_of(pattern), room, &len);
     cr_expect(len == strlen(prefix) && memcmp(room, prefix, len) == 0, "'%s' begins with '%.*s'", pattern, (int)len,
               room);
     cr_expect(left.len == strlen(rest) && memcmp(left.ptr, rest, left.len) == 0, "'%s'", pattern);
-    cr_expect_eq(glob_is_literal((struct slice){pattern, strlen(pattern)}), !strpbrk(pattern, "*?[\\"), "'%s'",
-                 pattern);
+    cr_expect_eq(glob_is_literal(slice_of(pattern)), !strpbrk(pattern, "*?[\\"), "'%s'", pattern);
 }
 
 /* Up to the first character that may match several bytes; a backslash takes the next one as it is. */

@@ -31,11 +31,6 @@ static void teardown(void)
 
 TestSuite(half_loads, .init = setup, .fini = teardown);
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 /* The load of a dump of a small filter. */
 static struct bf_load *begun(void)
 {
@@ -52,9 +47,9 @@ static struct half_load *begin(const char *name)
     struct half_load *load;
     struct errbuf err = {""};
 
-    cr_assert_eq(half_loads_add(loads, text(name), begun(), &load), HALF_LOADS_OK);
+    cr_assert_eq(half_loads_add(loads, slice_of(name), begun(), &load), HALF_LOADS_OK);
     cr_assert_eq(bloom_class_get(pool, &params, NULL, &class, &err), 0);
-    cr_assert_eq(registry_prepare(registry, text(name), class, false, &load->entry, &err), REGISTRY_OK);
+    cr_assert_eq(registry_prepare(registry, slice_of(name), class, false, &load->entry, &err), REGISTRY_OK);
     bloom_class_release(class);
     return load;
 }
@@ -69,16 +64,16 @@ Test(half_loads, one_owner_at_a_time)
 {
     struct half_load *load = begin("a"), *other;
 
-    cr_assert_eq(half_loads_take(loads, text("b"), &other), HALF_LOADS_NONE);
+    cr_assert_eq(half_loads_take(loads, slice_of("b"), &other), HALF_LOADS_NONE);
     cr_assert(half_loads_keep(loads, load, 5));
-    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_OK);
+    cr_assert_eq(half_loads_take(loads, slice_of("a"), &other), HALF_LOADS_OK);
     cr_assert_eq(other, load);
-    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_BUSY);
+    cr_assert_eq(half_loads_take(loads, slice_of("a"), &other), HALF_LOADS_BUSY);
     cr_assert_not(half_loads_keep(loads, load, 6), "a second chunk came meanwhile");
     end(load);
-    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_NONE);
+    cr_assert_eq(half_loads_take(loads, slice_of("a"), &other), HALF_LOADS_NONE);
     cr_assert_eq(half_loads_count(loads), 0);
-    cr_assert_null(registry_lookup(registry, text("a")));
+    cr_assert_null(registry_lookup(registry, slice_of("a")));
 }
 
 /* Whoever has the last chunk takes it off the list instead of keeping it, and must learn of it there. */
@@ -87,7 +82,7 @@ Test(half_loads, the_last_chunk_can_be_spoilt_too)
     struct half_load *load = begin("a"), *other;
     struct entry *entry = load->entry;
 
-    cr_assert_eq(half_loads_take(loads, text("a"), &other), HALF_LOADS_BUSY);
+    cr_assert_eq(half_loads_take(loads, slice_of("a"), &other), HALF_LOADS_BUSY);
     cr_assert(half_loads_drop(loads, load));
     registry_abandon(registry, entry);
 
@@ -101,7 +96,7 @@ Test(half_loads, a_second_beginning_spoils_the_first)
 {
     struct half_load *load = begin("a"), *other;
 
-    cr_assert_eq(half_loads_add(loads, text("a"), begun(), &other), HALF_LOADS_BUSY);
+    cr_assert_eq(half_loads_add(loads, slice_of("a"), begun(), &other), HALF_LOADS_BUSY);
     cr_assert_not(half_loads_keep(loads, load, 5));
     end(load);
 }
@@ -120,8 +115,8 @@ Test(half_loads, pauses_end_a_load)
     cr_assert_eq(half_loads_count(loads), 2);
     reclaimer_flush(reclaimer);
     cr_assert_eq(bloom_pool_bytes(pool), bytes / 3 * 2);
-    cr_assert_eq(half_loads_take(loads, text("old"), &other), HALF_LOADS_NONE);
-    cr_assert_eq(half_loads_take(loads, text("young"), &other), HALF_LOADS_OK);
+    cr_assert_eq(half_loads_take(loads, slice_of("old"), &other), HALF_LOADS_NONE);
+    cr_assert_eq(half_loads_take(loads, slice_of("young"), &other), HALF_LOADS_OK);
     half_loads_expire(loads, registry, INT64_MAX);
     cr_assert_eq(half_loads_count(loads), 2);
     end(busy);
@@ -139,7 +134,7 @@ Test(half_loads, the_number_is_limited)
         if (i < HALF_LOADS_MAX - 1)
             cr_assert(half_loads_keep(loads, last, i));
     }
-    cr_assert_eq(half_loads_add(loads, text("one more"), begun(), &other), HALF_LOADS_FULL);
+    cr_assert_eq(half_loads_add(loads, slice_of("one more"), begun(), &other), HALF_LOADS_FULL);
     end(last);
     other = begin("one more");
     cr_assert(half_loads_keep(loads, other, 0)); /* teardown drops the rest */

@@ -109,8 +109,7 @@ static bool takes(struct harness *h, const struct probe *probe, const char *word
         size_t argc = 0;
         snprintf(line, sizeof(line), "%s", probe->tries[i]);
         for (char *arg; (arg = strsep(&rest, " "));)
-            argv[argc++] =
-                strcmp(arg, "?") == 0 ? (struct slice){word, strlen(word)} : (struct slice){arg, strlen(arg)};
+            argv[argc++] = strcmp(arg, "?") == 0 ? slice_of(word) : slice_of(arg);
         if (!strstr(harness_run(h, argv, argc, NULL), probe->unknown))
             return true;
     }

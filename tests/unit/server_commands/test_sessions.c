@@ -6,11 +6,6 @@
 
 #include "session.h"
 
-static struct slice text_slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 static void session_init(struct session *session)
 {
     memset(session, 0, sizeof(*session));
@@ -45,9 +40,9 @@ Test(sessions, a_line_has_the_fields_of_redis_with_real_values)
     cr_assert_eq(sessions_create(&sessions), 0);
     session_init(&session);
     sessions_add(sessions, &session);
-    cr_assert_eq(session_set(sessions, &session, SESSION_NAME, text_slice("me")), 0);
-    cr_assert_eq(session_set(sessions, &session, SESSION_LIB_NAME, text_slice("redis-py")), 0);
-    cr_assert_eq(session_set(sessions, &session, SESSION_LIB_VER, text_slice("5.0.1")), 0);
+    cr_assert_eq(session_set(sessions, &session, SESSION_NAME, slice_of("me")), 0);
+    cr_assert_eq(session_set(sessions, &session, SESSION_LIB_NAME, slice_of("redis-py")), 0);
+    cr_assert_eq(session_set(sessions, &session, SESSION_LIB_VER, slice_of("5.0.1")), 0);
     atomic_store(&session.meters.command, "client|list");
     atomic_store(&session.meters.input_bytes, 26);
     atomic_store(&session.meters.output_bytes, 1000);
@@ -155,9 +150,9 @@ Test(sessions, texts_take_visible_ascii_only_and_stay_when_refused)
     cr_assert_eq(sessions_create(&sessions), 0);
     session_init(&session);
     sessions_add(sessions, &session);
-    cr_expect_eq(session_set(sessions, &session, SESSION_NAME, text_slice("!good~")), 0);
+    cr_expect_eq(session_set(sessions, &session, SESSION_NAME, slice_of("!good~")), 0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        cr_expect_eq(session_set(sessions, &session, SESSION_NAME, text_slice(bad[i])), 1, "'%s'", bad[i]);
+        cr_expect_eq(session_set(sessions, &session, SESSION_NAME, slice_of(bad[i])), 1, "'%s'", bad[i]);
     cr_expect_eq(session_set(sessions, &session, SESSION_NAME, (struct slice){"a\0b", 3}), 1);
     cr_expect_str_eq(session.texts.of[SESSION_NAME], "!good~");
     cr_expect_null(session.texts.of[SESSION_LIB_NAME]);

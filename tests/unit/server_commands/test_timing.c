@@ -52,7 +52,7 @@ TestSuite(timing, .init = init, .fini = deinit);
 
 static const struct command *row_of(const char *name)
 {
-    return command_find_full((struct slice){name, strlen(name)});
+    return command_find_full(slice_of(name));
 }
 
 static uint64_t time_of(const struct command *row)

@@ -41,9 +41,8 @@ static bool shutdown_refused(struct server *unused, const struct shutdown_reques
 static void set(struct config *config, const char *name, const char *value)
 {
     struct errbuf err = {""};
-    cr_assert_eq(
-        config_set(config, (struct slice){name, strlen(name)}, (struct slice){value, strlen(value)}, CONFIG_FILE, &err),
-        CONFIG_OK, "%s %s: %s", name, value, err.text);
+    cr_assert_eq(config_set(config, slice_of(name), slice_of(value), CONFIG_FILE, &err), CONFIG_OK, "%s %s: %s", name,
+                 value, err.text);
 }
 
 static void start(enum server_parts parts)

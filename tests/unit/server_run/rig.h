@@ -1,6 +1,6 @@
 /* rig: a server in the test's process, with real workers and connections, but nothing that listens: the test has the
- * other ends of socket pairs. Workers can be held, so that all that was sent meanwhile is read in one iteration, and
- * functions can be called on their threads. Whatever fails, fails the test.
+ * other ends of socket pairs. The test can hold workers, so that they read all input since then in one iteration, and
+ * can call functions on their threads. Any failure fails the test.
  *
  * Thread: the test's. */
 #ifndef BLOOMERY_TEST_SERVER_RIG_H
@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 
 #include "buf.h"
+#include "ended_test.h"
 #include "server_create.h"
 #include "wait.h"
 #include "worker.h"
@@ -21,6 +22,8 @@ struct server *rig_begin(unsigned workers, const char *dir, const char *const *s
 extern struct buf rig_requests;
 
 void rig_end(void); /* closes the connections that are left, too */
+
+#define RIG_TEST(suite, name) ENDED_TEST(suite, name, rig_end())
 
 struct server *rig_server(void);
 
@@ -36,7 +39,7 @@ void rig_send_buf(int fd, struct buf *requests); /* which is empty then */
 
 void rig_end_of_input(int fd); /* the client has sent its last byte */
 
-/* What comes next is exactly this, byte by byte. */
+/* Expects exactly these bytes next. */
 void rig_expect(int fd, const char *bytes);
 void rig_call(int fd, const char *line, const char *reply); /* rig_send(), rig_expect() */
 

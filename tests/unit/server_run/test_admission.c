@@ -19,7 +19,7 @@ static void begin(unsigned workers, const char *const *settings)
 
 /* ---- pauses ---- */
 
-Test(admission, a_pause_of_writes_holds_writes_and_what_is_behind_them)
+RIG_TEST(admission, a_pause_of_writes_holds_writes_and_what_is_behind_them)
 {
     begin(2, NULL);
     int admin = rig_connect(1), writer = rig_connect(0), reader = rig_connect(0);
@@ -35,10 +35,9 @@ Test(admission, a_pause_of_writes_holds_writes_and_what_is_behind_them)
     rig_expect_silence(writer);
     rig_call(admin, "CLIENT UNPAUSE", "+OK\r\n");
     rig_expect(writer, ":1\r\n:1\r\n");
-    rig_end();
 }
 
-Test(admission, a_pause_of_all_ends_by_its_time_or_by_a_client)
+RIG_TEST(admission, a_pause_of_all_ends_by_its_time_or_by_a_client)
 {
     begin(2, NULL);
     int admin = rig_connect(1), client = rig_connect(0);
@@ -52,11 +51,10 @@ Test(admission, a_pause_of_all_ends_by_its_time_or_by_a_client)
     rig_call(admin, "CLIENT PAUSE 1 ALL", "+OK\r\n");
     rig_call(client, "BF.ADD f b", ":1\r\n"); /* whenever that is */
     rig_call(admin, "BF.ADD f b", ":0\r\n");
-    rig_end();
 }
 
 /* An EXEC is a write if one of its commands is. */
-Test(admission, a_transaction_waits_if_it_writes)
+RIG_TEST(admission, a_transaction_waits_if_it_writes)
 {
     begin(2, NULL);
     int admin = rig_connect(1), reads = rig_connect(0), writes = rig_connect(0);
@@ -72,11 +70,10 @@ Test(admission, a_transaction_waits_if_it_writes)
     rig_call(reads, "BF.EXISTS f a", ":0\r\n");
     rig_call(admin, "CLIENT UNPAUSE", "+OK\r\n");
     rig_expect(writes, "+QUEUED\r\n*2\r\n:0\r\n:1\r\n");
-    rig_end();
 }
 
 /* The state changes between the queue and its EXEC. */
-Test(admission, a_transaction_that_was_queued_before)
+RIG_TEST(admission, a_transaction_that_was_queued_before)
 {
     begin(2, NULL);
     int admin = rig_connect(1), reads = rig_connect(0), writes = rig_connect(0);
@@ -100,11 +97,10 @@ Test(admission, a_transaction_that_was_queued_before)
             rig_expect(writes, "-");
         }
     }
-    rig_end();
 }
 
 /* A client that goes while it waits does not run its command afterwards. */
-Test(admission, who_goes_during_a_pause_changes_nothing)
+RIG_TEST(admission, who_goes_during_a_pause_changes_nothing)
 {
     begin(2, NULL);
     int admin = rig_connect(1), client = rig_connect(0);
@@ -115,12 +111,11 @@ Test(admission, who_goes_during_a_pause_changes_nothing)
     wait_until(worker_nconns(server->threads.workers[0]) == 0);
     rig_call(admin, "CLIENT UNPAUSE", "+OK\r\n");
     rig_call(admin, "BF.EXISTS f a", ":0\r\n");
-    rig_end();
 }
 
 /* ---- loading ---- */
 
-Test(admission, while_filters_are_loaded_none_is_answered)
+RIG_TEST(admission, while_filters_are_loaded_none_is_answered)
 {
 #define LOADING "-LOADING Bloomery is loading the filters, INFO persistence shows the progress\r\n"
     begin(1, NULL);
@@ -140,12 +135,11 @@ Test(admission, while_filters_are_loaded_none_is_answered)
     atomic_store(&server->persistence->load.active, false);
     rig_call(fd, "BF.EXISTS f a", ":1\r\n");
     rig_call(fd, "BF.EXISTS f b", ":0\r\n");
-    rig_end();
 }
 
 /* ---- memory ---- */
 
-Test(admission, without_memory_only_what_needs_it_is_refused)
+RIG_TEST(admission, without_memory_only_what_needs_it_is_refused)
 {
 #define OOM "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
     begin(1, NULL);
@@ -167,7 +161,6 @@ Test(admission, without_memory_only_what_needs_it_is_refused)
     rig_call(fd, "BF.ADD f b", ":1\r\n");
     rig_call(fd, "CONFIG SET maxmemory 1", "+OK\r\n");
     rig_call(fd, "DEL f", ":1\r\n"); /* gives memory back */
-    rig_end();
 }
 
 /* ---- rights ---- */
@@ -175,7 +168,7 @@ Test(admission, without_memory_only_what_needs_it_is_refused)
 #define NO_KEY     "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n"
 #define NO_COMMAND "-NOPERM this user has no permissions to run the 'bf.add' command\r\n"
 
-Test(admission, rights_that_are_taken_between_a_command_and_its_exec)
+RIG_TEST(admission, rights_that_are_taken_between_a_command_and_its_exec)
 {
     begin(1, NULL);
     int admin = rig_connect(0), fd = rig_connect(0);
@@ -189,11 +182,10 @@ Test(admission, rights_that_are_taken_between_a_command_and_its_exec)
     rig_send(fd, "EXEC");
     rig_expect(fd, "*3\r\n:1\r\n-NOPERM ");
     rig_call(admin, "BF.EXISTS g a", ":0\r\n");
-    rig_end();
 }
 
 /* A pattern of BF.FIND may match no name that the user may not read. */
-Test(admission, patterns_that_are_wider_than_those_of_the_user)
+RIG_TEST(admission, patterns_that_are_wider_than_those_of_the_user)
 {
     static const struct {
         const char *pattern;
@@ -218,10 +210,9 @@ Test(admission, patterns_that_are_wider_than_those_of_the_user)
             }
         }
     }
-    rig_end();
 }
 
-Test(admission, before_a_password_nothing_is_answered)
+RIG_TEST(admission, before_a_password_nothing_is_answered)
 {
     begin(1, (const char *const[]){"requirepass", "secret", NULL});
     int fd = rig_connect(0);
@@ -238,10 +229,9 @@ Test(admission, before_a_password_nothing_is_answered)
     rig_call(fd, "BF.ADD f a", ":1\r\n");
     rig_call(fd, "RESET", "+RESET\r\n");
     rig_call(fd, "BF.EXISTS f a", NOAUTH); /* though the window has just seen it */
-    rig_end();
 }
 
-Test(admission, a_subscribed_client_of_resp2_gets_messages_alone)
+RIG_TEST(admission, a_subscribed_client_of_resp2_gets_messages_alone)
 {
     begin(1, NULL);
     int fd = rig_connect(0), other = rig_connect(0);
@@ -254,5 +244,4 @@ Test(admission, a_subscribed_client_of_resp2_gets_messages_alone)
     rig_expect(fd, "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n");
     rig_call(fd, "UNSUBSCRIBE c", "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n");
     rig_call(fd, "BF.EXISTS f a", ":0\r\n");
-    rig_end();
 }

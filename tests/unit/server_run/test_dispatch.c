@@ -34,7 +34,7 @@ static void expect_all(int fd, unsigned n, const char *reply)
 
 /* ---- order ---- */
 
-Test(dispatch, replies_come_in_the_order_of_the_commands_whatever_their_way)
+RIG_TEST(dispatch, replies_come_in_the_order_of_the_commands_whatever_their_way)
 {
     rig_begin(2, NULL, NULL);
     int fd = rig_connect(0);
@@ -62,11 +62,10 @@ Test(dispatch, replies_come_in_the_order_of_the_commands_whatever_their_way)
                        "-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
                        "-ERR wrong number of arguments for 'bf.add' command\r\n:0\r\n");
     }
-    rig_end();
 }
 
 /* Others have their turn between the slices, and may delete the filter there. */
-Test(dispatch, a_filter_that_goes_between_slices)
+RIG_TEST(dispatch, a_filter_that_goes_between_slices)
 {
     enum { ITEMS = 8000 }; /* as many as the socket takes while the worker stands still */
     rig_begin(1, NULL, NULL);
@@ -99,12 +98,11 @@ Test(dispatch, a_filter_that_goes_between_slices)
         rig_send(other, "DEL f");
         free(rig_read(other, 4));
     }
-    rig_end();
 }
 
 /* ---- however the input is cut ---- */
 
-Test(dispatch, requests_that_come_byte_by_byte)
+RIG_TEST(dispatch, requests_that_come_byte_by_byte)
 {
     static const char replies[] = ":1\r\n:0\r\n*2\r\n:1\r\n:0\r\n+PONG\r\n+OK\r\n+QUEUED\r\n*1\r\n:1\r\n+OK\r\n:1\r\n";
     rig_begin(1, NULL, NULL);
@@ -131,10 +129,9 @@ Test(dispatch, requests_that_come_byte_by_byte)
         rig_expect(fd, replies);
     }
     buf_truncate(&rig_requests, 0);
-    rig_end();
 }
 
-Test(dispatch, what_follows_a_malformed_request_is_not_run)
+RIG_TEST(dispatch, what_follows_a_malformed_request_is_not_run)
 {
     static const char *const bad[] = {"*1\r\n$x\r\n", "*2\r\n$3\r\nDEL\r\n:1\r\n", "*1\r\n$-1\r\n", "*x\r\n",
                                       "*99999999999\r\n"};
@@ -153,11 +150,10 @@ Test(dispatch, what_follows_a_malformed_request_is_not_run)
         rig_expect_end(fd);
         rig_call(other, "BF.EXISTS f a", ":1\r\n");
     }
-    rig_end();
 }
 
 /* A client that goes while its command runs takes nothing with it, and does not run the commands behind. */
-Test(dispatch, a_client_that_goes_in_the_middle)
+RIG_TEST(dispatch, a_client_that_goes_in_the_middle)
 {
     rig_begin(2, NULL, NULL);
     int other = rig_connect(1);
@@ -174,11 +170,10 @@ Test(dispatch, a_client_that_goes_in_the_middle)
         rig_call(other, "BF.EXISTS f nosuch", ":0\r\n");
     }
     wait_until(worker_nconns(rig_server()->threads.workers[0]) == 0);
-    rig_end();
 }
 
 /* One that has sent its last byte still wants its replies, those of the pool and of a section included. */
-Test(dispatch, a_client_that_has_sent_its_last_byte_gets_all_replies)
+RIG_TEST(dispatch, a_client_that_has_sent_its_last_byte_gets_all_replies)
 {
     rig_begin(2, NULL, NULL);
     for (unsigned round = 0; round < 6; round++) {
@@ -206,11 +201,10 @@ Test(dispatch, a_client_that_has_sent_its_last_byte_gets_all_replies)
         rig_close(fd);
     }
     wait_until(worker_nconns(rig_server()->threads.workers[0]) + worker_nconns(rig_server()->threads.workers[1]) == 0);
-    rig_end();
 }
 
 /* A client that kills itself gets its replies first; what it has sent behind is not run. */
-Test(dispatch, a_client_that_ends_itself_in_a_pipeline)
+RIG_TEST(dispatch, a_client_that_ends_itself_in_a_pipeline)
 {
     static const char *const ends[] = {"QUIT", "CLIENT KILL TYPE normal SKIPME no"};
     rig_begin(1, NULL, NULL);
@@ -229,12 +223,11 @@ Test(dispatch, a_client_that_ends_itself_in_a_pipeline)
     }
     int again = rig_connect(0); /* the other one was killed, too */
     rig_call(again, "BF.MEXISTS f before behind", "*2\r\n:1\r\n:0\r\n");
-    rig_end();
 }
 
 /* ---- CLIENT REPLY ---- */
 
-Test(dispatch, replies_that_the_client_does_not_want)
+RIG_TEST(dispatch, replies_that_the_client_does_not_want)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -254,12 +247,11 @@ Test(dispatch, replies_that_the_client_does_not_want)
     rig_let_go();
     rig_expect(fd, ":0\r\n+OK\r\n:1\r\n:1\r\n");
     rig_expect_silence(fd);
-    rig_end();
 }
 
 /* ---- transactions ---- */
 
-Test(dispatch, a_transaction_with_an_error_in_its_queue_does_nothing)
+RIG_TEST(dispatch, a_transaction_with_an_error_in_its_queue_does_nothing)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -281,5 +273,4 @@ Test(dispatch, a_transaction_with_an_error_in_its_queue_does_nothing)
     rig_expect(fd, "+OK\r\n+QUEUED\r\n-ERR wrong number of arguments for 'bf.add' command\r\n+QUEUED\r\n"
                    "-EXECABORT Transaction discarded because of previous errors.\r\n:0\r\n-ERR EXEC without MULTI\r\n"
                    "+OK\r\n-ERR MULTI calls can not be nested\r\n+QUEUED\r\n+OK\r\n:0\r\n");
-    rig_end();
 }

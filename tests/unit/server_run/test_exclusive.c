@@ -35,7 +35,7 @@ static void expect_pair(int fd, char pair_out[2])
     free(reply);
 }
 
-Test(exclusive, transactions_of_several_workers_are_whole)
+RIG_TEST(exclusive, transactions_of_several_workers_are_whole)
 {
     enum { WORKERS = 3, EACH = 4, CONNECTIONS = WORKERS * EACH, ITEMS = 60 };
     int fds[CONNECTIONS];
@@ -60,11 +60,10 @@ Test(exclusive, transactions_of_several_workers_are_whole)
     }
     for (unsigned item = 0; item < ITEMS; item++)
         cr_assert_eq(winners[item], 1, "item %u was added by %u", item, winners[item]);
-    rig_end();
 }
 
 /* Connections that get no turn at a gate, as it has been closed for too long, ask for the next one. */
-Test(exclusive, of_many_long_transactions_each_has_its_turn)
+RIG_TEST(exclusive, of_many_long_transactions_each_has_its_turn)
 {
     enum { CONNECTIONS = 40, ADDS = 200 }; /* far longer than a gate may be closed */
     int fds[CONNECTIONS];
@@ -95,7 +94,6 @@ Test(exclusive, of_many_long_transactions_each_has_its_turn)
         snprintf(line, sizeof(line), "BF.EXISTS f%d 199-19", i);
         rig_call(fds[i], line, ":1\r\n");
     }
-    rig_end();
 }
 
 /* ---- jobs ---- */
@@ -115,7 +113,7 @@ static void ask_now(struct worker *worker, void *arg)
 }
 
 /* A job that has begun is waited for; one that comes while a section is asked for starts after it. */
-Test(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
+RIG_TEST(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
 {
     struct section_call call = {false};
     struct server *server = rig_begin(2, NULL, NULL);
@@ -141,10 +139,9 @@ Test(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
     rig_on_loop(1, begin_job, &call);
     cr_assert(call.answer);
     exclusive_job_end(server);
-    rig_end();
 }
 
-Test(exclusive, one_worker_alone_needs_no_gate_but_where_a_job_runs)
+RIG_TEST(exclusive, one_worker_alone_needs_no_gate_but_where_a_job_runs)
 {
     struct section_call call = {false};
     struct server *server = rig_begin(1, NULL, NULL);
@@ -161,7 +158,6 @@ Test(exclusive, one_worker_alone_needs_no_gate_but_where_a_job_runs)
     server = rig_begin(2, NULL, NULL);
     rig_on_loop(0, ask_now, &call);
     cr_assert_not(call.answer, "the other worker runs");
-    rig_end();
 }
 
 /* ---- visits ---- */
@@ -198,7 +194,7 @@ static void begin_visits(struct visitor *visitors, int n, struct server *server,
 }
 
 /* Visits that come at any moment, beside transactions, are each called once. */
-Test(exclusive, each_visit_is_called_once_while_all_stand_still)
+RIG_TEST(exclusive, each_visit_is_called_once_while_all_stand_still)
 {
     enum { ROUNDS = 20, VISITORS = 4 };
     _Atomic int inside = 0, visits = 0;
@@ -224,11 +220,10 @@ Test(exclusive, each_visit_is_called_once_while_all_stand_still)
         }
         cr_assert_eq(atomic_load(&visits), (round + 1) * VISITORS);
     }
-    rig_end();
 }
 
 /* When the daemon ends, a visit that has found no moment ends, too, and is not called any more. */
-Test(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
+RIG_TEST(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
 {
     _Atomic int inside = 0, visits = 0;
     struct section_call call = {false};
@@ -252,13 +247,12 @@ Test(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
     rig_pass(0);
     rig_pass(1);
     cr_assert_eq(atomic_load(&visits), 0);
-    rig_end();
 }
 
 /* ---- who goes ---- */
 
 /* A client that goes while its EXEC waits for the others runs nothing. */
-Test(exclusive, a_client_that_goes_while_it_waits_for_a_section)
+RIG_TEST(exclusive, a_client_that_goes_while_it_waits_for_a_section)
 {
     struct section_call call = {false};
     struct server *server = rig_begin(2, NULL, NULL);
@@ -275,5 +269,4 @@ Test(exclusive, a_client_that_goes_while_it_waits_for_a_section)
     rig_call(other, "MULTI", "+OK\r\n");
     rig_call(other, "BF.EXISTS f a", "+QUEUED\r\n");
     rig_call(other, "EXEC", "*1\r\n:0\r\n");
-    rig_end();
 }

@@ -309,7 +309,7 @@ static uint64_t held_by_all(void)
 }
 
 /* Two loops whose clients hold what a seed says: those that hold most are closed, and no more than must be. */
-Test(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
+RIG_TEST(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
 {
     const uint64_t most = (uint64_t)64 << 20;
     unsigned rounds_over = 0;
@@ -345,12 +345,11 @@ Test(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
     cr_assert_gt(rounds_over, 20);
     rcu_reader_end();
     rig_let_go();
-    rig_end();
 }
 
 /* ---- reply buffers ---- */
 
-Test(io, reply_buffers_are_kept_up_to_a_number)
+RIG_TEST(io, reply_buffers_are_kept_up_to_a_number)
 {
     enum { BUFS = DELIVERY_SPARE_BUFS + 5 };
     static char *bufs[BUFS];
@@ -368,11 +367,10 @@ Test(io, reply_buffers_are_kept_up_to_a_number)
     }
     cr_assert_eq(delivery.nspare, DELIVERY_SPARE_BUFS);
     delivery_deinit(&delivery);
-    rig_end();
 }
 
 /* Without memory the reserve serves first; only then is there no buffer. */
-Test(io, without_memory_a_reply_buffer_comes_from_the_reserve)
+RIG_TEST(io, without_memory_a_reply_buffer_comes_from_the_reserve)
 {
     struct delivery delivery = {0};
     server = rig_begin(1, NULL, NULL);
@@ -395,7 +393,6 @@ Test(io, without_memory_a_reply_buffer_comes_from_the_reserve)
     delivery_buf_put(&delivery, first);
     delivery_deinit(&delivery);
     rig_let_go();
-    rig_end();
 }
 
 /* ---- a client that does not read ---- */
@@ -408,7 +405,7 @@ static void sum_output(struct worker *worker, void *arg)
 }
 
 /* Its commands are not read beyond the bound of unread replies; none of them is lost when it reads at last. */
-Test(io, who_does_not_read_is_not_read_and_loses_nothing)
+RIG_TEST(io, who_does_not_read_is_not_read_and_loses_nothing)
 {
     enum { COMMANDS = 400, ITEMS = 1500, REPLY = 7 + 4 * ITEMS };
     struct buf line, requests;
@@ -437,5 +434,4 @@ Test(io, who_does_not_read_is_not_read_and_loses_nothing)
     rig_call(fd, "PING", "+PONG\r\n");
     buf_deinit(&line);
     buf_deinit(&requests);
-    rig_end();
 }

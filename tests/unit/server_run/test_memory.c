@@ -61,8 +61,8 @@ static char *replies_of(int fd)
     }
 }
 
-/* Runs the commands while allocation `at` fails; whether there was such. `n` is a number that no run had before. */
-static bool run(void (*commands)(size_t n), size_t n, size_t at, char **replies_out)
+/* Runs the commands while allocation `n` fails; returns whether there was one. */
+static bool run(void (*commands)(size_t n), size_t n, char **replies_out)
 {
     int fd = rig_connect(0);
     rig_pass(0);
@@ -70,7 +70,7 @@ static bool run(void (*commands)(size_t n), size_t n, size_t at, char **replies_
     rig_request(&rig_requests, "PING the-end");
     rig_hold();
     rig_send_buf(fd, &rig_requests);
-    alloc_countdown_start(at);
+    alloc_countdown_start(n);
     rig_let_go();
     *replies_out = replies_of(fd);
     bool failed = alloc_countdown_stop();
@@ -93,6 +93,18 @@ static void begin(void)
     rig_begin(2, NULL, NULL);
 }
 
+/* Runs the commands again and again, while one allocation after the other fails, and at last none. */
+static void each_allocation(void (*commands)(size_t n), void (*check)(size_t n, bool failed, const char *replies))
+{
+    bool failed = true;
+    for (size_t n = 0; failed; n++) {
+        char *replies;
+        failed = run(commands, n, &replies);
+        check(n, failed, replies);
+        free(replies);
+    }
+}
+
 /* ---- one way after the other ---- */
 
 static void single_adds(size_t n)
@@ -104,21 +116,17 @@ static void single_adds(size_t n)
     add("DEL fresh-#", n);
 }
 
-Test(run_memory, through_the_window)
+static void check_single_adds(size_t n, bool failed, const char *replies)
 {
-    size_t n = 0;
-    bool failed;
+    if (strncmp(replies, ":1\r\n", 4) == 0)
+        expect_present("BF.EXISTS f #", n);
+    cr_assert(failed || strcmp(replies, ":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
+}
+
+RIG_TEST(run_memory, through_the_window)
+{
     begin();
-    do {
-        char *replies;
-        failed = run(single_adds, n, n, &replies);
-        if (strncmp(replies, ":1\r\n", 4) == 0)
-            expect_present("BF.EXISTS f #", n);
-        cr_assert(failed || strcmp(replies, ":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
-        free(replies);
-        n++;
-    } while (failed);
-    rig_end();
+    each_allocation(single_adds, check_single_adds);
 }
 
 static void in_slices(size_t n)
@@ -128,21 +136,17 @@ static void in_slices(size_t n)
     add("BF.MEXISTS many #-299 nosuch", n);
 }
 
-Test(run_memory, in_slices)
+static void check_in_slices(size_t n, bool failed, const char *replies)
 {
-    size_t n = 0;
-    bool failed;
+    if (strncmp(replies, "*300\r\n", 6) == 0 && !strstr(replies, "-"))
+        expect_present("BF.EXISTS many #-299", n);
+    cr_assert(failed || strstr(replies, "\r\n:1\r\n*2\r\n:1\r\n:0\r\n$7\r\nthe-end"), "%s", replies);
+}
+
+RIG_TEST(run_memory, in_slices)
+{
     begin();
-    do {
-        char *replies;
-        failed = run(in_slices, n, n, &replies);
-        if (strncmp(replies, "*300\r\n", 6) == 0 && !strstr(replies, "-"))
-            expect_present("BF.EXISTS many #-299", n);
-        cr_assert(failed || strstr(replies, "\r\n:1\r\n*2\r\n:1\r\n:0\r\n$7\r\nthe-end"), "%s", replies);
-        free(replies);
-        n++;
-    } while (failed);
-    rig_end();
+    each_allocation(in_slices, check_in_slices);
 }
 
 static void in_the_pool(size_t n)
@@ -153,24 +157,22 @@ static void in_the_pool(size_t n)
     add("DEL to-#", n);
 }
 
-Test(run_memory, in_the_pool)
+static void check_in_the_pool(size_t n, bool failed, const char *replies)
 {
-    size_t n = 0;
-    bool failed;
-    begin();
-    do {
-        char *replies;
-        failed = run(in_the_pool, n, n, &replies);
-        if (strncmp(replies, ":1\r\n", 4) == 0)
-            expect_present("BF.EXISTS from #", n);
-        if (strncmp(replies, ":1\r\n+OK\r\n", 9) == 0) /* it was there, unless the look failed */
-            cr_assert(strncmp(replies + 9, ":1\r\n", 4) == 0 || replies[9] == '-' || replies[9] == '\0', "%s", replies);
-        cr_assert(failed || strcmp(replies, ":1\r\n+OK\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
-        free(replies);
-        n++;
-    } while (failed);
-    rig_end();
+    if (strncmp(replies, ":1\r\n", 4) == 0)
+        expect_present("BF.EXISTS from #", n);
+    if (strncmp(replies, ":1\r\n+OK\r\n", 9) == 0) /* it was there, unless the look failed */
+        cr_assert(strncmp(replies + 9, ":1\r\n", 4) == 0 || replies[9] == '-' || replies[9] == '\0', "%s", replies);
+    cr_assert(failed || strcmp(replies, ":1\r\n+OK\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
 }
+
+RIG_TEST(run_memory, in_the_pool)
+{
+    begin();
+    each_allocation(in_the_pool, check_in_the_pool);
+}
+
+static int other;
 
 static void in_a_transaction(size_t n)
 {
@@ -181,31 +183,28 @@ static void in_a_transaction(size_t n)
 }
 
 /* All of it, or nothing with an error. */
-Test(run_memory, in_a_transaction)
+static void check_in_a_transaction(size_t n, bool failed, const char *replies)
 {
-    size_t n = 0;
-    bool failed;
+    char line[64];
+    snprintf(line, sizeof(line), "BF.EXISTS f t%zu", n);
+    rig_send(other, line);
+    char *in_f = rig_read(other, 4);
+    snprintf(line, sizeof(line), "BF.EXISTS g t%zu", n);
+    rig_send(other, line);
+    char *in_g = rig_read(other, 4);
+    cr_assert(strcmp(in_f, in_g) == 0 || strstr(replies, "*2\r\n"), "one of both, behind '%s'", replies);
+    if (strstr(replies, "*2\r\n:1\r\n:1\r\n"))
+        cr_assert(in_f[1] == '1' && in_g[1] == '1', "acknowledged, but not there");
+    cr_assert(failed || strstr(replies, "*2\r\n:1\r\n:1\r\n"), "%s", replies);
+    free(in_f);
+    free(in_g);
+}
+
+RIG_TEST(run_memory, in_a_transaction)
+{
     begin();
-    int other = rig_connect(1);
+    other = rig_connect(1);
     rig_call(other, "BF.RESERVE f 0.0001 1000", "+OK\r\n");
     rig_call(other, "BF.RESERVE g 0.0001 1000", "+OK\r\n");
-    do {
-        char *replies, line[64];
-        failed = run(in_a_transaction, n, n, &replies);
-        snprintf(line, sizeof(line), "BF.EXISTS f t%zu", n);
-        rig_send(other, line);
-        char *in_f = rig_read(other, 4);
-        snprintf(line, sizeof(line), "BF.EXISTS g t%zu", n);
-        rig_send(other, line);
-        char *in_g = rig_read(other, 4);
-        cr_assert(strcmp(in_f, in_g) == 0 || strstr(replies, "*2\r\n"), "one of both, behind '%s'", replies);
-        if (strstr(replies, "*2\r\n:1\r\n:1\r\n"))
-            cr_assert(in_f[1] == '1' && in_g[1] == '1', "acknowledged, but not there");
-        cr_assert(failed || strstr(replies, "*2\r\n:1\r\n:1\r\n"), "%s", replies);
-        free(in_f);
-        free(in_g);
-        free(replies);
-        n++;
-    } while (failed);
-    rig_end();
+    each_allocation(in_a_transaction, check_in_a_transaction);
 }

@@ -66,11 +66,6 @@ static struct residency_info info(void)
     return now;
 }
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 /* ---- waits ---- */
 
 static void on_end(void *ctx)
@@ -86,7 +81,7 @@ static struct residency_wait *wait_for(size_t most, const char *const *names)
     cr_assert_not_null(wait);
     rcu_reader_online();
     for (; *names; names++)
-        residency_wait_add(wait, text(*names));
+        residency_wait_add(wait, slice_of(*names));
     rcu_reader_offline();
     return wait;
 }
@@ -103,13 +98,13 @@ static int wait_out(struct residency_wait *wait)
 static bool is_evicted(const char *name)
 {
     rcu_reader_online();
-    struct entry *entry = registry_lookup(server->registry, text(name));
+    struct entry *entry = registry_lookup(server->registry, slice_of(name));
     bool away = entry && entry_is_evicted(entry);
     rcu_reader_offline();
     return away;
 }
 
-Test(residency, a_wait_ends_once_when_all_its_filters_are_there)
+RIG_TEST(residency, a_wait_ends_once_when_all_its_filters_are_there)
 {
     const char *why;
     begin_with_all_away();
@@ -135,22 +130,20 @@ Test(residency, a_wait_ends_once_when_all_its_filters_are_there)
     residency_wait_free(same);
     residency_wait_free(NULL);
     cr_assert_eq(atomic_load(&ends), begun);
-    rig_end();
 }
 
 /* Of more names than there is room for, the first ones are waited for. */
-Test(residency, a_wait_takes_no_more_names_than_it_has_room_for)
+RIG_TEST(residency, a_wait_takes_no_more_names_than_it_has_room_for)
 {
     begin_with_all_away();
     struct residency_wait *wait = wait_for(2, (const char *const[]){"f0", "f1", "f2", "f3", NULL});
     wait_out(wait);
     cr_assert(!is_evicted("f0") && !is_evicted("f1") && is_evicted("f2") && is_evicted("f3"));
     residency_wait_free(wait);
-    rig_end();
 }
 
 /* Commands of many connections for the filters at once: each has its answer, and each filter is read once. */
-Test(residency, connections_wait_and_the_loops_go_on)
+RIG_TEST(residency, connections_wait_and_the_loops_go_on)
 {
     enum { CONNECTIONS = 24 };
     int fds[CONNECTIONS];
@@ -172,12 +165,11 @@ Test(residency, connections_wait_and_the_loops_go_on)
     for (int i = 0; i < CONNECTIONS; i++)
         rig_expect(fds[i], ":1\r\n:1\r\n*3\r\n:1\r\n:1\r\n:0\r\n+PONG\r\n");
     cr_assert_eq(info().reloads, FILTERS);
-    rig_end();
 }
 
 /* ---- what goes meanwhile ---- */
 
-Test(residency, a_filter_that_is_deleted_or_renamed_while_it_is_awaited)
+RIG_TEST(residency, a_filter_that_is_deleted_or_renamed_while_it_is_awaited)
 {
     const char *why;
     int fd = begin_with_all_away();
@@ -193,10 +185,9 @@ Test(residency, a_filter_that_is_deleted_or_renamed_while_it_is_awaited)
         snprintf(line, sizeof(line), "BF.EXISTS %s%d own%d", i % 2 ? "f" : "moved", i, i);
         rig_call(fd, line, i % 2 ? ":0\r\n" : ":1\r\n");
     }
-    rig_end();
 }
 
-Test(residency, when_it_stops_waits_end_with_a_reason)
+RIG_TEST(residency, when_it_stops_waits_end_with_a_reason)
 {
     const char *why = "";
     begin_with_all_away();
@@ -208,14 +199,13 @@ Test(residency, when_it_stops_waits_end_with_a_reason)
     residency_wait_free(wait);
     cr_assert(is_evicted("f0"));
     residency_stop(server->persistence->residency);
-    rig_end();
 }
 
 /* ---- memory ---- */
 
 /* What is pinned stays, what has changed since the last save stays or is saved first; everything else may go. Answers
  * are right at any moment. */
-Test(residency, under_pressure_answers_stay_right_and_pins_hold)
+RIG_TEST(residency, under_pressure_answers_stay_right_and_pins_hold)
 {
     enum { ITEMS = 40 };
     static bool added[FILTERS][ITEMS];
@@ -254,5 +244,4 @@ Test(residency, under_pressure_answers_stay_right_and_pins_hold)
             rig_call(fd, line, added[filter][item] ? ":1\r\n" : ":0\r\n");
         }
     }
-    rig_end();
 }

@@ -14,21 +14,9 @@
 #include "saver.h"
 #include "tmpdir.h"
 
-static char dir[TMPDIR_SIZE];
+TMPDIR_SUITE(dir, saver);
 static struct server *server;
 static struct saver *saver;
-
-static void make_dir(void)
-{
-    tmpdir_create(dir);
-}
-
-static void remove_dir(void)
-{
-    tmpdir_remove(dir);
-}
-
-TestSuite(saver, .init = make_dir, .fini = remove_dir, .timeout = 300);
 
 /* Without a log: only what is saved comes back. */
 static int begin(const char *rate_limit)
@@ -56,7 +44,7 @@ static void reserve_large(int fd)
 
 /* ---- requests ---- */
 
-Test(saver, a_save_has_what_came_before_it_and_the_next_begin_finds_it)
+RIG_TEST(saver, a_save_has_what_came_before_it_and_the_next_begin_finds_it)
 {
     struct errbuf err = {""};
     int fd = begin("0");
@@ -74,10 +62,9 @@ Test(saver, a_save_has_what_came_before_it_and_the_next_begin_finds_it)
     fd = begin("0");
     rig_call(fd, "BF.MEXISTS f a c unsaved", "*3\r\n:1\r\n:1\r\n:0\r\n");
     rig_call(fd, "EXISTS g", ":0\r\n");
-    rig_end();
 }
 
-Test(saver, a_second_request_is_refused_or_scheduled_and_one_save_serves_all_who_scheduled)
+RIG_TEST(saver, a_second_request_is_refused_or_scheduled_and_one_save_serves_all_who_scheduled)
 {
     struct errbuf err = {""};
     int fd = begin("64kb");
@@ -99,7 +86,6 @@ Test(saver, a_second_request_is_refused_or_scheduled_and_one_save_serves_all_who
     rig_end();
     fd = begin("0");
     rig_call(fd, "BF.EXISTS f later", ":1\r\n");
-    rig_end();
 }
 
 /* ---- those who wait for one of their own ---- */
@@ -124,7 +110,7 @@ static void *add_and_save(void *arg)
 }
 
 /* Each returns when a save that began after its call has ended: so nothing is left over when all have returned. */
-Test(saver, whoever_waits_for_the_next_save_finds_his_changes_in_it)
+RIG_TEST(saver, whoever_waits_for_the_next_save_finds_his_changes_in_it)
 {
     struct waiter waiters[4];
     begin("0");
@@ -143,7 +129,6 @@ Test(saver, whoever_waits_for_the_next_save_finds_his_changes_in_it)
         snprintf(line, sizeof(line), "BF.EXISTS f%d %d-%d", i % 2, i % 4, i / 4);
         rig_call(fd, line, ":1\r\n");
     }
-    rig_end();
 }
 
 /* Whether the thread sleeps: nothing between its beginning and the wait for the saver does. */
@@ -169,7 +154,7 @@ static void *save_next(void *arg)
 }
 
 /* The save that runs may lack what has just been added. */
-Test(saver, the_next_save_is_not_the_one_that_runs)
+RIG_TEST(saver, the_next_save_is_not_the_one_that_runs)
 {
     struct waiter waiter = {.status = 0};
     int fd = begin("1kb");
@@ -184,11 +169,10 @@ Test(saver, the_next_save_is_not_the_one_that_runs)
     cr_assert_eq(waiter.status, 0);
     cr_assert_eq(info().saves, 2);
     cr_assert_eq(info().changes, 0);
-    rig_end();
 }
 
 /* The end of the process does not wait for the rate; bounded, it leaves the save running. */
-Test(saver, the_final_save_ignores_the_rate_and_may_be_left_behind)
+RIG_TEST(saver, the_final_save_ignores_the_rate_and_may_be_left_behind)
 {
     struct errbuf err = {""};
     int fd = begin("1kb"); /* at which it would take many minutes */
@@ -203,7 +187,6 @@ Test(saver, the_final_save_ignores_the_rate_and_may_be_left_behind)
     fd = begin("0");
     rig_call(fd, "BF.EXISTS f last", ":1\r\n");
     rig_call(fd, "BF.EXISTS large a", ":1\r\n");
-    rig_end();
 }
 
 /* ---- adds meanwhile ---- */
@@ -223,7 +206,7 @@ static void *add_all_the_time(void *arg)
 }
 
 /* A save copies words that adds change; what was acknowledged before it began is in it, and it fits its counts. */
-Test(saver, saves_under_adds_have_every_item_from_before)
+RIG_TEST(saver, saves_under_adds_have_every_item_from_before)
 {
     struct waiter adder = {.number = 0};
     struct errbuf err = {""};
@@ -247,7 +230,6 @@ Test(saver, saves_under_adds_have_every_item_from_before)
         snprintf(line, sizeof(line), "BF.EXISTS large mine%d", before[i]);
         rig_call(fd, line, ":1\r\n");
     }
-    rig_end();
 }
 
 /* ---- failures ---- */
@@ -261,7 +243,7 @@ static void limit_files(rlim_t bytes)
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-Test(saver, a_save_that_fails_says_why_and_changes_nothing_on_the_disk)
+RIG_TEST(saver, a_save_that_fails_says_why_and_changes_nothing_on_the_disk)
 {
     struct errbuf err = {""};
     int fd = begin("0");
@@ -292,5 +274,4 @@ Test(saver, a_save_that_fails_says_why_and_changes_nothing_on_the_disk)
     rig_call(fd, "BF.EXISTS f a", ":1\r\n");
     rig_call(fd, "BF.EXISTS large a", ":1\r\n");
     rig_call(fd, "BF.EXISTS f b", ":0\r\n");
-    rig_end();
 }

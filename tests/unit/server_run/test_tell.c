@@ -31,7 +31,7 @@ static void expect_invalid(int fd, const char *name)
 #define ALL_INVALID ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 
 /* Every way to change a filter, and every way to ask for it. */
-Test(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
+RIG_TEST(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
 {
     static const char *const asks[] = {"BF.EXISTS f x", "BF.MEXISTS f x y", "BF.CARD f", "BF.QUERY f ITEMS x"};
     static const struct {
@@ -69,10 +69,9 @@ Test(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
         }
         rig_close(reader);
     }
-    rig_end();
 }
 
-Test(tell, options_say_who_is_told_what)
+RIG_TEST(tell, options_say_who_is_told_what)
 {
     size_t len;
     rig_begin(2, NULL, NULL);
@@ -102,10 +101,9 @@ Test(tell, options_say_who_is_told_what)
     rig_call(writer, "BF.ADD f z", ":1\r\n");
     expect_invalid(chosen, "f");
     rig_expect_silence(chosen);
-    rig_end();
 }
 
-Test(tell, when_all_names_have_changed_all_is_invalid)
+RIG_TEST(tell, when_all_names_have_changed_all_is_invalid)
 {
     static const char *const commands[] = {"FLUSHALL", "FLUSHDB", "SWAPDB 0 1"};
     rig_begin(2, NULL, NULL);
@@ -119,13 +117,12 @@ Test(tell, when_all_names_have_changed_all_is_invalid)
         rig_call(writer, commands[i], "+OK\r\n");
         rig_expect(reader, ALL_INVALID);
     }
-    rig_end();
 }
 
 /* ---- MONITOR ---- */
 
 /* Whatever way a command takes, it is shown once, in the order of its connection; passwords are not. */
-Test(tell, a_monitor_sees_each_command_once)
+RIG_TEST(tell, a_monitor_sees_each_command_once)
 {
     static const char *const shown[] = {"\"BF.ADD\" \"f\" \"1\"",
                                         "\"BF.ADD\" \"f\" \"2\"",
@@ -167,5 +164,4 @@ Test(tell, a_monitor_sees_each_command_once)
         at = found;
     }
     cr_assert_null(strstr(text, "very-secret"));
-    rig_end();
 }

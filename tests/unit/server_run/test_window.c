@@ -36,7 +36,7 @@ static void expect_times(int fd, const char *reply, size_t n)
 
 /* Runs of 32, a window of 64 runs and 256 items: each item has its place, none comes twice, and none gets the answer of
  * another one. */
-Test(window, runs_of_any_length_are_answered_item_by_item)
+RIG_TEST(window, runs_of_any_length_are_answered_item_by_item)
 {
     static const unsigned lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 224, 225, 255, 256, 257, 1000};
     rig_begin(1, NULL, NULL);
@@ -54,11 +54,10 @@ Test(window, runs_of_any_length_are_answered_item_by_item)
                 rig_expect(fd, pass == 2 && item % 3 ? ":0\r\n" : ":1\r\n");
         }
     }
-    rig_end();
 }
 
 /* Commands of 70 connections at once: more runs than the window has places for. */
-Test(window, of_many_connections_in_one_iteration_one_wins)
+RIG_TEST(window, of_many_connections_in_one_iteration_one_wins)
 {
     enum { CONNECTIONS = 70 };
     int fds[CONNECTIONS];
@@ -83,13 +82,12 @@ Test(window, of_many_connections_in_one_iteration_one_wins)
         expect_numbers(fds[i], "11");
     }
     cr_assert_eq(winners, 1, "%u connections have added it", winners);
-    rig_end();
 }
 
 /* ---- order ---- */
 
 /* A later command of the same input changes what an earlier step has seen of the filter. */
-Test(window, what_changes_in_between_is_seen)
+RIG_TEST(window, what_changes_in_between_is_seen)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -114,11 +112,10 @@ Test(window, what_changes_in_between_is_seen)
     expect_numbers(fd, "0100");
     rig_expect(fd, "+OK\r\n");
     expect_numbers(fd, "0");
-    rig_end();
 }
 
 /* Within one run: a filter of fixed size is full in the middle of it, and one that grows has another layer. */
-Test(window, a_filter_that_fills_up_within_a_run)
+RIG_TEST(window, a_filter_that_fills_up_within_a_run)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -141,12 +138,11 @@ Test(window, a_filter_that_fills_up_within_a_run)
     expect_times(fd, ":0\r\n", 12 + 32);
     rig_call(fd, "BF.CARD grows", ":32\r\n");
     rig_call(fd, "BF.INFO grows FILTERS", "*1\r\n:2\r\n");
-    rig_end();
 }
 
 /* ---- a command that is recognised by the one before ---- */
 
-Test(window, another_connection_is_asked_for_its_own_rights)
+RIG_TEST(window, another_connection_is_asked_for_its_own_rights)
 {
     rig_begin(1, NULL, NULL);
     int owner = rig_connect(0), guest = rig_connect(0);
@@ -167,10 +163,9 @@ Test(window, another_connection_is_asked_for_its_own_rights)
     rig_call(owner, "ACL SETUSER guest resetkeys ~g", "+OK\r\n"); /* what it was once allowed counts no longer */
     rig_call(guest, "BF.EXISTS f secret",
              "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
-    rig_end();
 }
 
-Test(window, another_connection_is_in_its_own_database)
+RIG_TEST(window, another_connection_is_in_its_own_database)
 {
     rig_begin(1, NULL, NULL);
     int zero = rig_connect(0), one = rig_connect(0);
@@ -189,7 +184,6 @@ Test(window, another_connection_is_in_its_own_database)
     rig_call(one, "SWAPDB 0 1", "+OK\r\n"); /* the names are the same, the filters are not */
     rig_call(zero, "BF.EXISTS f b", ":0\r\n");
     rig_call(one, "BF.EXISTS f b", ":1\r\n");
-    rig_end();
 }
 
 /* ---- as one by one ---- */
@@ -252,7 +246,7 @@ static char *in_pieces(int fd, const struct buf *all, size_t piece, struct rng *
     return replies;
 }
 
-Test(window, answers_equal_those_of_commands_one_by_one)
+RIG_TEST(window, answers_equal_those_of_commands_one_by_one)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -274,5 +268,4 @@ Test(window, answers_equal_those_of_commands_one_by_one)
         free(one_by_one);
         buf_truncate(&rig_requests, 0);
     }
-    rig_end();
 }

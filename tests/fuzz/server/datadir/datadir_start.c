@@ -17,14 +17,9 @@
 #define SAVED_BYTES_MAX \
     (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which are not to be written here */
 
-static struct slice text(const char *s)
-{
-    return (struct slice){s, strlen(s)};
-}
-
 static void set(struct config *config, const char *name, const char *value)
 {
-    CHECK(config_set(config, text(name), text(value), CONFIG_FILE, NULL) == CONFIG_OK);
+    CHECK(config_set(config, slice_of(name), slice_of(value), CONFIG_FILE, NULL) == CONFIG_OK);
 }
 
 static struct server *create(const char *dir, bool accept_damage)

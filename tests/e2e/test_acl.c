@@ -263,8 +263,7 @@ static void *ask(void *arg)
 {
     struct asker *asker = arg;
     while (!atomic_load(asker->stop)) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         char command[64];
         snprintf(command, sizeof(command), "AUTH user%d x", asker->id % 2);
         bool open = strcmp(wire_ask(&wire, command), "(closed)") != 0;

@@ -110,15 +110,13 @@ CLIENT_TEST(the_daemon, cluster, there_is_database_0_only)
     expect(client, "+OK", "ASKING");
     expect(client, "[]", "CLUSTER LINKS");
     expect(client, "-ERR Unknown node x", "CLUSTER REPLICAS x");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert(daemon_try(&the_daemon, alone));
     client = client_open(the_daemon.port);
     expect(client, "-ERR This instance has cluster support disabled", "CLUSTER SLOTS");
     expect(client, "+OK", "SELECT 1");
     expect(client, ":1", "BF.ADD f x");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_not(daemon_try(&the_daemon, yes));
     cr_assert_not_null(strstr(daemon_output(&the_daemon), "has filters in database 1, but cluster-emulation"));
 }

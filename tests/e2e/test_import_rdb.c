@@ -114,8 +114,7 @@ DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
         cr_assert_gt(client_number(client, "PTTL g:one_item"), 0);
         expect(client, ":-1", "PTTL g:empty");
         expect(client, "+OK", "SAVE");
-        redisFree(client);
-        daemon_kill(&the_daemon);
+        client_kill(client, &the_daemon);
         daemon_restart(&the_daemon);
     }
     free(file);

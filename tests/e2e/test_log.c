@@ -425,8 +425,7 @@ static void make_log(void)
     redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 50; i++)
         expect(client, ":1", "BF.ADD f item:%d", i);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
 }
 
 static int run_damaged(const char *flag, const char **output)

@@ -54,8 +54,7 @@ static void expect_safe(void)
     client = client_after_kill(client, &the_daemon, NULL);
     expect_all();
     cr_assert_not_null(strstr(daemon_output(&the_daemon), "; 0 quarantined"), "%s", daemon_output(&the_daemon));
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
     daemon_deinit(&the_daemon);
 }

@@ -404,8 +404,7 @@ PAIR_TEST(move, all_databases)
 
     /* Into a target that has too few, nothing goes. */
     expect(to, "+OK", "FLUSHALL");
-    redisFree(to);
-    daemon_stop(&target);
+    client_stop(to, &target);
     cr_assert(daemon_try(&target, (const char *const[]){"--databases", "15", NULL}));
     to = client_open(target.port);
     expect_move(1, "/15: the database is refused: ERR DB index is out of range", "--all-databases");

@@ -302,15 +302,13 @@ DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
     char out[400], file[500];
     int status;
     fill_cases();
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     const char *text = tool(&status, "check", "", ""); /* the log alone */
     cr_assert_eq(status, 0, "%s", text);
     client = client_restart(&the_daemon);
     expect(client, "+OK", "SAVE");
     char *debug = strdup(client_ask(client, "BF.DEBUG large"));
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     text = tool(&status, "check", "", "");
     cr_assert_eq(status, 0, "%s", text);
     text = tool(&status, "list", "", "");
@@ -342,8 +340,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_quarantined_when_damaged)
     int status;
     fill_cases();
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     daemon_damage_layer(&the_daemon, "large", 100000);
     daemon_damage_layer(&the_daemon, "small", 20);
     const char *text = tool(&status, "check", "", "");

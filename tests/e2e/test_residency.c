@@ -318,8 +318,7 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     expect(client, ":1", "BF.ADD whole item");
     expect(client, ":1", "EXPIRE a 10000");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     for (int i = 0; i < 3; i++)
         damage(names[i], i);
     client = start(all);
@@ -337,8 +336,7 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "DEL c");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     client = start((const char *const[]){"--threads", "2", NULL}); /* reads all at once */
     cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 2);
     cr_expect_not_null(strstr(client_ask(client, "BF.EXISTS b in-b"), "quarantined"));

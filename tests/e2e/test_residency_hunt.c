@@ -443,8 +443,7 @@ static void play(bool maybe)
     printf("%s, %llu rounds, seed %llu: %u questions, %u lives, %u transactions refused; at most %lld bytes of bits\n",
            maybe ? "maybe" : "reload", (unsigned long long)rounds, (unsigned long long)seed, questions(), lives(),
            refused, hunt.most_bytes);
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     daemon_start(&the_daemon, unlimited); /* every answer is that of the bits */
     client = client_open(the_daemon.port);
     check_filters(client);

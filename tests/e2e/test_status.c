@@ -51,8 +51,7 @@ Test(status, quarantined_filters_are_named)
     expect(client, "+OK", "BF.RESERVE good 0.01 100000"); /* large: its own file */
     expect(client, "+OK", "BF.RESERVE bad 0.01 200000");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     cr_assert_eq(unlink(daemon_layer(&the_daemon, "bad", 0).path), 0);
     daemon_restart(&the_daemon);
     STATUS(1, ": unhealthy\n  1 filter in quarantine; restore the files and restart the server, or DEL\n    bad: ");
@@ -70,8 +69,7 @@ Test(status, naming_reads_no_bits_from_the_disk)
     expect(client, "+OK", "BF.RESERVE odd 0.01 200000");
     expect(client, "+OK", "SAVE");
     cr_assert_eq(unlink(daemon_layer(&the_daemon, "odd", 0).path), 0);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     client = client_restart(&the_daemon);
     cr_assert(strstr(client_ask(client, "BF.EXISTS odd x"), "quarantined: ")); /* its file is missed at the first use */
     wait_until(client_info(client, "bf", "bf_away_filters") == 8);
@@ -247,8 +245,7 @@ Test(status, while_it_loads)
     disk_attach();
     redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
     client_add_items(client, "f", 0, 50);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     atomic_store(&disk->hold_reads, 1); /* of the log */
     daemon_launch(&the_daemon);
     wait_until(status_now() == 1);

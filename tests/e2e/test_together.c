@@ -278,8 +278,7 @@ static void expect_to_survive(void)
     for (int i = 0; i < FILTERS; i++)
         client_ask(client, "BF.ADD f%d last", i);
     count_all(client, before);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
     client = client_restart(&the_daemon);
     count_all(client, after);

@@ -415,8 +415,7 @@ DAEMON_TEST(the_daemon, tracking, who_goes_takes_prefixes_along_and_who_does_not
     open_tracking(&slow, "CLIENT TRACKING ON BCAST PREFIX n PREFIX m");
     cr_assert_not_null(strstr(client_ask(other, "INFO stats"), "tracking_total_prefixes:3\\x0d"));
     const struct word words[] = {{"CONFIG", 6}, {"SET", 3}, {"client-output-buffer-limit", 26}, {"normal 1mb 0 0", 14}};
-    struct wire admin;
-    wire_open(&admin, the_daemon.port);
+    struct wire admin = wire_to(the_daemon.port);
     cr_assert(wire_send_command(&admin, words, 4));
     expect_text(&admin, "+OK");
     memset(name, 'n', sizeof(name));

@@ -155,8 +155,7 @@ CLIENT_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
     expect(client, ":1", "BF.ADD w x");
     expect(client, ":1", "COPY w copy");
     expect(client, "+OK", "BF.MERGE union w copy");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     program_expect(output, sizeof(output), 0, "whole", "'" BLOOMERY_TOOL_PATH "' check '%s'", daemon_under_test.data);
 }
 

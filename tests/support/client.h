@@ -44,7 +44,11 @@ redisContext *client_restart(struct daemon *daemon);
     }                                                        \
     static void suite##_##name##_body(redisContext *client)
 
-/* Hangs up, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
+/* Disconnect, then kill the daemon, or stop it as daemon_stop() does. */
+void client_kill(redisContext *client, struct daemon *daemon);
+void client_stop(redisContext *client, struct daemon *daemon);
+
+/* Disconnects, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
 redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args);
 
 /* The same, but the daemon is stopped as daemon_stop() does. */

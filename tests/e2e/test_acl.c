@@ -1,5 +1,5 @@
-/* Users and the daemon around them: files, settings, the window, other threads, the status page. What rules mean is
- * compared with redis-server by tests/clients/acl_server.py. */
+/* Users in the daemon: files, settings, the window, other threads, the status page. tests/clients/acl_server.py
+ * compares the meaning of rules with redis-server. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>

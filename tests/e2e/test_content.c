@@ -58,8 +58,8 @@ static const char *loadchunk(redisContext *c, const char *key, const struct chun
     return client_ask(c, "BF.LOADCHUNK %s %s %b", key, chunk->iterator, chunk->data, chunk->len);
 }
 
-/* Small and large, with one layer and with many: what is loaded answers as what was dumped, and says the same of
- * itself. It is missing before its last chunk. */
+/* Small and large filters, with one layer and with many: a loaded filter gives the same answers and BF.INFO as the
+ * dumped one. It is missing before its last chunk. */
 DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
 {
     static const struct {

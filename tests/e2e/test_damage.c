@@ -1,5 +1,5 @@
-/* Data directories that are damaged, in use by another, or hold what is not the daemon's; every filter has files. What
- * a start makes of every state of one is in test_directory.c. */
+/* Data directories that are damaged, in use by another daemon, or have files of others. Every filter has files of its
+ * own. test_directory.c has starts on all states of a directory. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* No connection's work keeps the others waiting, however much it asks for at once, and whatever is cut into pieces for
- * that answers as if it were not. What is tested is what happens, not how long it takes. */
+/* No connection makes the others wait, however much work it asks for, and commands that run in slices reply as if they
+ * did not. The tests check the order of events, not durations. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <poll.h>

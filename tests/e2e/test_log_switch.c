@@ -191,8 +191,8 @@ static void switch_log(redisContext *client, bool on)
     wait_until(on || !info_number(PORT, "persistence", "rdb_bgsave_in_progress"));
 }
 
-/* All of it at random: filters are renamed, copied, made anew, emptied and grow, and the daemon is killed, mostly
- * while saves cannot be made. It starts by itself each time; what WAITAOF or SAVE has answered for is there, and no
+/* Random changes: filters are renamed, copied, created again, emptied and grow, and the daemon is killed, mostly while
+ * saves fail. It starts without help each time. All changes before a WAITAOF or SAVE that succeeded are there, and no
  * item is counted twice. */
 DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
 {

@@ -1,5 +1,5 @@
-/* Somebody removes, cuts or moves files of the data directory while the daemon has it. What is in memory is written
- * again by a save; what is not safe meanwhile is refused; and all of it is said. */
+/* Somebody removes, cuts or moves files of the data directory while the daemon runs. A save writes filters in memory
+ * again; until then the daemon refuses changes that are not safe; and it reports all of this. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -254,8 +254,8 @@ static bool is_emulated(void)
     return strcmp(exe, program) != 0;
 }
 
-/* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory
- * grows no more. */
+/* The filter is nine times as large as the memory that the save may take. It is loaded from its file first, so that its
+ * own memory does not grow. */
 CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
 {
     char path[64];

@@ -122,8 +122,8 @@ static void expect_after_more(const char *name)
     expect_info(name, "\"info_after_more\"");
 }
 
-/* The filters are made by the commands of the recording. What they answer, before and after each way to start again, is
- * what RedisBloom answered. */
+/* The commands of the recording make the filters. Their answers, before and after each kind of restart, are those of
+ * RedisBloom. */
 DAEMON_TEST(the_daemon, redisbloom, answers_as_recorded_through_kills_and_saves)
 {
     cr_assert_geq(for_each_recording(fill_recorded), 11);

@@ -1,6 +1,7 @@
 /* Ten times more filters than memory, under both policies: clients add, ask, rename, copy, clear, merge and delete, in
- * several databases, while saves run and bits leave and come back, and the daemon is killed in the middle of it. What
- * was answered is there, at any moment and after each kill; counts are exact; the bits in memory stay within the limit.
+ * several databases, while saves run and bits leave and come back, and the daemon is killed in the middle of it. All
+ * acknowledged items are there at any moment and after each kill; counts are exact; the bits in memory stay within the
+ * limit.
  *
  * BLOOMERY_RESIDENCY_ROUNDS=<n> plays n rounds of each test, BLOOMERY_RESIDENCY_SEED=<n> with the same random numbers
  * (the clients' timing remains). */

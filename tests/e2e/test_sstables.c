@@ -18,8 +18,8 @@ TestSuite(sstables, .fini = discard, .timeout = 1000);
 
 /* ---- names ---- */
 
-/* As Cassandra and ScyllaDB lay files out: live ones, those of indexes, in the versions of each layout, and what is not
- * read by queries of the table under names of its own. What is being written, or deleted, is missing. */
+/* Files as Cassandra and ScyllaDB place them: live ones and those of indexes, in the versions of each layout. Files
+ * that queries of the table do not read have names of their own; files that are being written or deleted have none. */
 DAEMON_TEST(the_daemon, sstables, names_follow_the_folders)
 {
     prepare();

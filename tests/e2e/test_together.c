@@ -1,6 +1,6 @@
 /* More workers than processors, and everything at once: filters come and go, settings change, clients are killed and
- * paused, saves and the log continue. Whoever is not killed gets his replies in order, and in the end what a kill -9
- * leaves is what was there. Under ThreadSanitizer the daemon is watched meanwhile.
+ * paused, saves and the log continue. Surviving clients get their replies in order, and in the end a kill -9 loses
+ * nothing. Under ThreadSanitizer the test also finds data races of the daemon.
  *
  * BLOOMERY_TOGETHER_SECONDS=<n> continues for so long, BLOOMERY_TOGETHER_SEED=<n> with these random numbers. */
 #include <criterion/criterion.h>

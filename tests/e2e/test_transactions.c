@@ -126,8 +126,8 @@ CLIENT_TEST(the_daemon, transactions, watches_end)
     lines_deinit(&lines);
 }
 
-/* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not
- * be in a transaction. What fails when it runs does not stop the rest. */
+/* An error while queueing makes EXEC refuse the transaction: an unknown command or subcommand, a wrong number of
+ * arguments, a command that no transaction may have. A command that fails during EXEC does not stop the rest. */
 CLIENT_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
 {
     static const char *const refused[] = {"NOSUCH", "BF.ADD f",        "CONFIG NOSUCH",   "CLIENT",

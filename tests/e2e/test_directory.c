@@ -445,7 +445,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     wait_until(strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err"));
     const char *reply = client_ask(client, "BF.RESERVE new 0.01 10");
     cr_assert(strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
-    cr_assert(strstr(client_ask(client, "BF.ADD one g"), "Permission denied") != NULL);
+    expect_has(client, "Permission denied", "BF.ADD one g");
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
     shell("chmod 755 log", false);
     wait_for_reply(daemon_under_test.port, "+OK", "BF.RESERVE new 0.01 10");

@@ -271,7 +271,7 @@ DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
     cr_assert(left > 4000000 && left <= 5000000, "%lld", left);
     SHELL(0, "filter 'r': 10 items sent", "fill r --swap --error 0.01 --capacity 77 --keyed --from ten");
     cr_assert_str_neq(client_ask(client, "BF.INFO r KEY"), "[nil]");
-    cr_assert(strstr(client_ask(client, "BF.INFO r LAYOUT"), "redisbloom"));
+    expect_has(client, "redisbloom", "BF.INFO r LAYOUT");
     expect(client, "[nil]", "BF.INFO r EXPANSION");
     expect(client, "[:77]", "BF.INFO r CAPACITY");
     expect(client, "[\"0.01\"]", "BF.INFO r ERRORRATE");

@@ -346,8 +346,8 @@ DAEMON_TEST(the_daemon, redisbloom, is_quarantined_when_damaged)
     const char *text = tool(&status, "check", "", "");
     cr_assert_neq(status, 0, "%s", text);
     client = client_restart(&the_daemon);
-    cr_assert(strstr(client_ask(client, "BF.EXISTS large i0"), "quarantined"));
-    cr_assert(strstr(client_ask(client, "BF.EXISTS small i0"), "quarantined"));
+    expect_has(client, "quarantined", "BF.EXISTS large i0");
+    expect_has(client, "quarantined", "BF.EXISTS small i0");
     expect(client, ":1", "BF.EXISTS grown i0");
     expect(client, ":2", "DEL large small");
     expect(client, "+OK", "SAVE");

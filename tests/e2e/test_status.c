@@ -71,7 +71,7 @@ Test(status, naming_reads_no_bits_from_the_disk)
     cr_assert_eq(unlink(daemon_layer(&the_daemon, "odd", 0).path), 0);
     client_kill(client, &the_daemon);
     client = client_restart(&the_daemon);
-    cr_assert(strstr(client_ask(client, "BF.EXISTS odd x"), "quarantined: ")); /* its file is missed at the first use */
+    expect_has(client, "quarantined: ", "BF.EXISTS odd x"); /* its file is missed at the first use */
     wait_until(client_info(client, "bf", "bf_away_filters") == 8);
     STATUS(1, ": unhealthy\n  1 filter in quarantine; restore the files and restart the server, or DEL\n    odd: ");
     cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 8);

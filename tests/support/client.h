@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <hiredis/hiredis.h>
+#include <string.h>
 
 #include "daemon.h"
 
@@ -69,6 +70,13 @@ void client_skip(redisContext *client, int n);
         const char *reply_text = client_ask((client), __VA_ARGS__);                                               \
         cr_assert_str_eq(reply_text, (expected), "got '%s' instead of '%s'; command: %s", reply_text, (expected), \
                          #__VA_ARGS__);                                                                           \
+    } while (0)
+
+/* Demands that the reply has the text. */
+#define expect_has(client, text, ...)                                                                                \
+    do {                                                                                                             \
+        const char *reply_text = client_ask((client), __VA_ARGS__);                                                  \
+        cr_assert(strstr(reply_text, (text)), "'%s' is not in '%s'; command: %s", (text), reply_text, #__VA_ARGS__); \
     } while (0)
 
 /* Adds item:<from> .. item:<to - 1>, in one pipeline; demands that all of them are there. */

@@ -1,5 +1,5 @@
-/* attacks: what strangers who choose items can do to a filter in Cassandra's layout (na), of one layer, whose numbers
- * they know but not its key. T. Gerbet, A. Kumar, C. Lauradoux, "The power of evil choices in Bloom filters" (2015).
+/* attacks: attacks by chosen items on a filter in Cassandra's layout (na), of one layer. The attackers know its numbers
+ * but not its key. T. Gerbet, A. Kumar, C. Lauradoux, "The power of evil choices in Bloom filters" (2015).
  *
  * Thread: one at a time. */
 #ifndef BLOOMERY_TEST_ATTACKS_H

@@ -1,4 +1,4 @@
-/* log_clients: clients that write and know what was answered, and the questions that tests of the log ask. */
+/* log_clients: clients that write and remember the replies, and checks for tests of the log. */
 #ifndef BLOOMERY_TEST_LOG_CLIENTS_H
 #define BLOOMERY_TEST_LOG_CLIENTS_H
 
@@ -17,18 +17,18 @@ struct writers {
     unsigned pipeline;
     long limit;              /* items of each; 0: until the connection ends */
     long sent[WRITERS_MAX];  /* items that were sent */
-    long acked[WRITERS_MAX]; /* that were answered */
+    long acked[WRITERS_MAX]; /* items that were acknowledged */
     void *threads[WRITERS_MAX];
 };
 
-/* Reserves "w" (growing from small, at a rate at which no false positive happens) unless it is there, starts them. */
+/* Reserves "w" if it is missing (small, scaling, at a rate without false positives), and starts the writers. */
 void writers_start(struct writers *writers, int port, unsigned count, unsigned pipeline);
 void writers_join(struct writers *writers);
 
-/* All items that were answered are present, and BF.CARD is the number of those that are. */
+/* Asserts that all acknowledged items are present, and that BF.CARD is the number of present ones. */
 void writers_check(const struct writers *writers, int port);
 
-/* `bloomery check` of the data directory: its exit status; what it printed is in *output_out until the next call. */
+/* Runs `bloomery check` on the data directory; returns its exit status. *output_out is valid until the next call. */
 int check_tool(const struct daemon *daemon, const char **output_out);
 
 /* Runs the command until the reply begins with `prefix`; fails after a long time. */

@@ -1,7 +1,7 @@
-/* model: what a daemon should hold, as exact sets, beside the real one: random commands go to both, and every reply is
- * compared. After a restart the whole of it is compared.
+/* model: the expected filters of a daemon as exact sets. Random commands go to the model and to the daemon, and every
+ * reply is compared; after a restart all filters are compared.
  *
- * A failure fails the test with the seed of the model in its message. Thread: one at a time. */
+ * A failure fails the test, with the seed of the model in its message. Thread: one at a time. */
 #ifndef BLOOMERY_TEST_MODEL_H
 #define BLOOMERY_TEST_MODEL_H
 
@@ -18,16 +18,16 @@
 
 struct model_filter {
     bool exists;
-    bool adopted; /* taken from the daemon after a crash: parameters are not known */
+    bool adopted; /* taken from the daemon after a crash: parameters unknown */
     bool fixed;   /* NONSCALING */
     bool expires; /* far away */
     double rate;
     uint64_t capacity;  /* as reserved */
-    uint64_t count;     /* what BF.CARD says */
-    int64_t changed_ms; /* when it was last made, deleted, replaced or given a time */
+    uint64_t count;     /* of BF.CARD */
+    int64_t changed_ms; /* time of its last creation, deletion, replacement or new expiry */
     bool in[MODEL_ITEMS];
-    int64_t in_ms[MODEL_ITEMS];    /* when the add was answered */
-    int64_t count_ms[MODEL_ITEMS]; /* when it was answered 1 */
+    int64_t in_ms[MODEL_ITEMS];    /* time of the reply to the add */
+    int64_t count_ms[MODEL_ITEMS]; /* time of the reply 1 */
 };
 
 struct model {
@@ -41,29 +41,29 @@ struct model {
     char history[MODEL_HISTORY][64]; /* the last changes that were not mere adds, for messages */
     uint64_t changes;
     uint64_t commands;
-    uint64_t asked, present; /* queries for what was never added, and how many said "present" */
-    double expected;         /* of these at most */
+    uint64_t asked, present; /* queries for items that were never added, and those answered "present" */
+    double expected;         /* upper bound of the latter */
 };
 
 void model_init(struct model *model, uint64_t seed);
 
-/* A connection to the daemon for the model, as all that follow need it. The caller frees it. */
+/* Connects to the daemon, for the functions below. The caller frees the connection. */
 redisContext *model_connect(struct model *model, int port);
 
-/* One random command, or a transaction of some, and the comparison of its replies. */
+/* Runs one random command, or a transaction, and compares the replies. */
 void model_step(struct model *model, redisContext *client);
 
-/* The daemon holds what the model holds. */
+/* Asserts that the daemon has the filters of the model. */
 void model_check(struct model *model, redisContext *client);
 
 /* After a crash that lost everything since the last SAVE. */
 void model_revert(struct model *model);
 
-/* After a crash that may have lost what was answered after `horizon_ms` (of model_now_ms()): all before is there; what
- * came later is taken from the daemon. */
+/* After a crash that may have lost changes acknowledged after `horizon_ms` (of model_now_ms()): asserts that all
+ * earlier ones are there, and takes the later ones from the daemon. */
 void model_reconcile(struct model *model, redisContext *client, int64_t horizon_ms);
 
-/* At the end: the false positives seen are within the rates. */
+/* At the end: asserts that the false positives are within the rates. */
 void model_finish(const struct model *model);
 
 int64_t model_now_ms(void);

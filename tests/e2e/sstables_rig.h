@@ -15,11 +15,11 @@ extern char root[300]; /* the directory */
 /* The whole file of a filter with the key `k`, in each layout (docs/FORMAT.md). */
 extern const unsigned char na_file[16], me_file[16], ka_file[16];
 
-#define ID "5a1c395e5a1c395e5a1c395e5a1c395e" /* of a table, after its name in that of its directory */
+#define ID "5a1c395e5a1c395e5a1c395e5a1c395e" /* of a table, in the name of its directory */
 
 void prepare(void); /* makes the directory */
 void start(void);   /* the daemon and the client; ends when all files there are known */
-void discard(void); /* the end of a test */
+void discard(void); /* for .fini */
 
 void wait_scanned(void); /* until the daemon has checked all directories */
 
@@ -42,7 +42,7 @@ void write_toc(const char *path); /* that of such a file */
  * the next call. */
 const char *ask(const char *format, ...);
 
-/* The same must be this text, for BF.FIND. */
+/* Asserts that this is the reply, for BF.FIND. */
 #define expect_find(expected, ...)                                                                            \
     do {                                                                                                      \
         const char *text_got = ask(__VA_ARGS__);                                                              \
@@ -50,7 +50,7 @@ const char *ask(const char *format, ...);
                          #__VA_ARGS__);                                                                       \
     } while (0)
 
-/* Waits until the answer to a command is this one: the daemon notices changes by itself. */
+/* Waits until the reply to a command is this one: the daemon notices changes by itself. */
 #define wait_for(expected, ...)                                                                 \
     do {                                                                                        \
         const char *text_got = "";                                                              \
@@ -63,7 +63,7 @@ const char *ask(const char *format, ...);
         cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'", text_got, expected); \
     } while (0)
 
-/* Of a processor, that the daemon has used: what else the machine does is no part of it. */
+/* Processor time of the daemon, independent of other load on the machine. */
 double daemon_seconds(void);
 
 #endif

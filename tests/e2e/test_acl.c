@@ -1,5 +1,5 @@
-/* Users and the daemon around them: files, settings, the window, other threads, the status page. What rules mean is
- * compared with redis-server by tests/clients/acl_server.py. */
+/* Users in the daemon: files, settings, the window, other threads, the status page. tests/clients/acl_server.py
+ * compares the meaning of rules with redis-server. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
@@ -263,8 +263,7 @@ static void *ask(void *arg)
 {
     struct asker *asker = arg;
     while (!atomic_load(asker->stop)) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         char command[64];
         snprintf(command, sizeof(command), "AUTH user%d x", asker->id % 2);
         bool open = strcmp(wire_ask(&wire, command), "(closed)") != 0;

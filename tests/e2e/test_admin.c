@@ -245,7 +245,7 @@ DAEMON_TEST(the_daemon, admin, the_slow_log_remembers)
     expect(client, ":1", "BF.EXISTS f item");
     expect(client, "+OK", "CONFIG SET requirepass secret1");
     expect(client, "+OK", "AUTH secret1");
-    cr_assert_not_null(strstr(client_ask(client, "HELLO 2 AUTH default secret1"), "proto"));
+    expect_has(client, "proto", "HELLO 2 AUTH default secret1");
     client_ask(client, "ACL SETUSER default >secret1");
     expect(client, "+OK", "ACL DRYRUN default AUTH secret1");
     expect(client, "+OK", "ACL DRYRUN default HELLO 3 AUTH default secret1");

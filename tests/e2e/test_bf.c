@@ -105,10 +105,9 @@ DAEMON_TEST(the_daemon, bf, insert_creates_with_its_options)
 /* The same conversation in RESP3: booleans, maps, nulls. */
 DAEMON_TEST(the_daemon, bf, resp3_has_its_own_types)
 {
-    struct wire wire;
     const char *info;
 
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');
     cr_assert_str_eq(wire_ask(&wire, "BF.RESERVE f 0.01 100 NONSCALING"), "+OK");
     cr_assert_str_eq(wire_ask(&wire, "BF.ADD f a"), "#t");

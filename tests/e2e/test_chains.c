@@ -105,8 +105,7 @@ CLIENT_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     timed("SAVE", expect(client, "+OK", "SAVE"));
     expect(client, ":1", "BF.ADD large one-more");
     timed("SAVE of one more item", expect(client, "+OK", "SAVE"));
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
+    client_stop(client, &daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
     timed("a start", client = client_restart(&daemon_under_test));
     cr_assert_eq(client_number(client, "BF.CARD large"), items + 1);

@@ -99,8 +99,7 @@ CLIENT_TEST(the_daemon, client_command, kill_in_any_state)
     static const char *const states[] = {"KEYS *\r\nKEYS *\r\n", "MULTI\r\nPING\r\nPING\r\nEXEC\r\n", "BF.ADD f x\r\n",
                                          "*3\r\n$6\r\nBF.ADD\r\n$1\r\n"};
     for (int i = 0; i < 40; i++) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         wire_send_text(&wire, "CLIENT ID\r\n");
         long long id = atoll(wire_text(&wire) + 1);
         expect(client, "+OK", "CLIENT PAUSE %d WRITE", i % 4 == 2 ? 60000 : 0);
@@ -280,9 +279,7 @@ CLIENT_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its
 /* PAUSE holds every command until its time is over; an inline command with quotes, too, is run as it was sent. */
 DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
 {
-    struct wire a, b;
-    wire_open(&a, the_daemon.port);
-    wire_open(&b, the_daemon.port);
+    struct wire a = wire_to(the_daemon.port), b = wire_to(the_daemon.port);
     wire_ask(&b, "PING");
     double began = wait_clock();
     cr_expect_str_eq(wire_ask(&a, "CLIENT PAUSE 300"), "+OK");
@@ -296,8 +293,7 @@ DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
 /* REPLY OFF and SKIP leave out exactly the replies they are about, those of the window and of deferred commands too. */
 DAEMON_TEST(the_daemon, client_command, replies_off)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     cr_assert(wire_send_text(
         &wire, "PING 1\r\nCLIENT REPLY SKIP\r\nBF.ADD f a\r\nBF.EXISTS f a\r\n"
                "CLIENT REPLY SKIP\r\nKEYS *\r\nKEYS *\r\n"
@@ -312,8 +308,7 @@ DAEMON_TEST(the_daemon, client_command, replies_off)
 /* What CLIENT LIST says of a connection is true. */
 CLIENT_TEST(the_daemon, client_command, the_list_tells_the_truth)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     wire_send_text(&wire, "CLIENT ID\r\n");
     long long id = atoll(wire_text(&wire) + 1);
     cr_expect_str_eq(field(client, id, "flags"), "N");

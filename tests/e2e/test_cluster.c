@@ -63,7 +63,7 @@ CLIENT_TEST(the_daemon, cluster, the_settings_say_where_it_is)
     expect_slots(client, "\"192.0.2.7\"", 7000, "");
     expect(client, "+OK", "CONFIG SET cluster-announce-hostname filters.example.org");
     expect_slots(client, "\"192.0.2.7\"", 7000, "\"hostname\",\"filters.example.org\"");
-    cr_assert_not_null(strstr(client_ask(client, "CLUSTER NODES"), "192.0.2.7:7000@17000,filters.example.org myself"));
+    expect_has(client, "192.0.2.7:7000@17000,filters.example.org myself", "CLUSTER NODES");
     expect(client, "+OK", "CONFIG SET cluster-preferred-endpoint-type hostname");
     expect_slots(client, "\"filters.example.org\"", 7000, "\"ip\",\"192.0.2.7\"");
     expect(client, "+OK", "CONFIG SET cluster-preferred-endpoint-type unknown-endpoint");
@@ -102,23 +102,21 @@ CLIENT_TEST(the_daemon, cluster, there_is_database_0_only)
     expect(client, "-ERR MOVE is not allowed in cluster mode", "MOVE f 1");
     expect(client, "-ERR SWAPDB is not allowed in cluster mode", "SWAPDB 0 1");
     expect(client, "-ERR Copying to another database is not allowed in cluster mode", "COPY f f DB 1");
-    cr_assert_not_null(strstr(client_ask(client, "INFO cluster"), "cluster_enabled:1"));
-    cr_assert_not_null(strstr(client_ask(client, "INFO server"), "redis_mode:cluster"));
-    cr_assert_not_null(strstr(client_ask(client, "HELLO"), "\"mode\",\"cluster\""));
-    cr_assert_not_null(strstr(client_ask(client, "CLUSTER INFO"), "cluster_state:ok"));
+    expect_has(client, "cluster_enabled:1", "INFO cluster");
+    expect_has(client, "redis_mode:cluster", "INFO server");
+    expect_has(client, "\"mode\",\"cluster\"", "HELLO");
+    expect_has(client, "cluster_state:ok", "CLUSTER INFO");
     expect(client, "+OK", "READONLY");
     expect(client, "+OK", "ASKING");
     expect(client, "[]", "CLUSTER LINKS");
     expect(client, "-ERR Unknown node x", "CLUSTER REPLICAS x");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert(daemon_try(&the_daemon, alone));
     client = client_open(the_daemon.port);
     expect(client, "-ERR This instance has cluster support disabled", "CLUSTER SLOTS");
     expect(client, "+OK", "SELECT 1");
     expect(client, ":1", "BF.ADD f x");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_not(daemon_try(&the_daemon, yes));
     cr_assert_not_null(strstr(daemon_output(&the_daemon), "has filters in database 1, but cluster-emulation"));
 }

@@ -42,10 +42,9 @@ CLIENT_TEST(the_daemon, connection, answers_ping_and_echo)
 /* HELLO changes the version of the protocol, and what a boolean looks like with it. */
 DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
 {
-    struct wire wire;
     const char *reply;
 
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     ask(&wire, ":1", "BF.ADD f a");
     reply = wire_ask(&wire, "HELLO 3");
     cr_assert_eq(reply[0], '{', "%s", reply);
@@ -90,9 +89,8 @@ CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
 DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
 {
     const char command[] = "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$4\r\nitem\r\n";
-    struct wire wire;
 
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     for (size_t i = 0; i < sizeof(command) - 1; i++)
         cr_assert(wire_send(&wire, command + i, 1));
     cr_assert_str_eq(wire_text(&wire), ":1");
@@ -101,9 +99,8 @@ DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
 /* QUIT answers, then the connection ends; what was sent after it is not executed. */
 DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
 {
-    struct wire wire;
 
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     cr_assert(wire_send_text(&wire, "PING\r\nQUIT\r\nBF.ADD f behind\r\n"));
     cr_assert_str_eq(wire_text(&wire), "+PONG");
     cr_assert_str_eq(wire_text(&wire), "+OK");
@@ -151,7 +148,7 @@ DAEMON_TEST(the_daemon, connection, clients_have_names_and_ids)
     expect(one, "+OK", "CLIENT SETNAME %s", name + 1);
     expect(one, "+OK", "CLIENT SETNAME crawler");
     expect(one, "+OK", "CLIENT SETINFO LIB-NAME test");
-    cr_assert_not_null(strstr(client_ask(two, "CLIENT LIST"), " name=crawler "));
+    expect_has(two, " name=crawler ", "CLIENT LIST");
 }
 
 /* As in Redis. */
@@ -254,7 +251,7 @@ DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
     client = client_open(the_daemon.port);
     expect(client, "+OK", "AUTH default sesame");
     expect(client, ":1", "BF.EXISTS f x");
-    cr_assert_not_null(strstr(client_ask(client, "INFO stats"), "acl_access_denied_auth:1\\x0d"));
+    expect_has(client, "acl_access_denied_auth:1\\x0d", "INFO stats");
     redisFree(client);
     cr_assert_null(strstr(daemon_output(&the_daemon), "sesame"), "the password is in the log");
 }
@@ -331,7 +328,7 @@ CLIENT_TEST(the_daemon, connection, the_query_buffer_is_bounded)
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
     wire_close(&wire);
     daemon_wait_output(&the_daemon, "its command exceeded client-query-buffer-limit");
-    cr_assert_not_null(strstr(client_ask(client, "INFO stats"), "client_query_buffer_limit_disconnections:1\\x0d"));
+    expect_has(client, "client_query_buffer_limit_disconnections:1\\x0d", "INFO stats");
     expect(client, ":0", "EXISTS f");
     expect(client, ":1", "BF.ADD f %b", item, (size_t)MB / 2);
     expect(client, ":1", "BF.EXISTS f %b", item, (size_t)MB / 2);
@@ -444,9 +441,8 @@ CLIENT_TEST(the_daemon, connection, shutdown_ends_the_daemon)
 /* An idle client beyond the time-out is disconnected. */
 DAEMON_TEST(the_daemon, connection, idle_clients_time_out)
 {
-    struct wire wire;
 
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     ask(&wire, "+OK", "CONFIG SET timeout 1");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
 }

@@ -82,8 +82,7 @@ static void crash_among_merges(const char *capacity)
         cr_assert_eq(pthread_create(&threads[ADDERS], NULL, repeater_until_the_end, merge), 0);
         cr_assert_eq(pthread_create(&threads[ADDERS + 1], NULL, repeater_until_the_end, save), 0);
         wait_until(atomic_load(&connected) >= ADDERS + 2 && acknowledged_in_all() >= 600 * round);
-        redisFree(client);
-        daemon_kill(&the_daemon);
+        client_kill(client, &the_daemon);
         for (int i = 0; i < ADDERS + 2; i++)
             pthread_join(threads[i], NULL);
         client = client_restart(&the_daemon);
@@ -183,8 +182,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
             cr_assert_eq(pthread_create(&threads[n++], NULL, repeater_until_the_end, merges[i]), 0);
         cr_assert_eq(pthread_create(&threads[n++], NULL, repeater_until_the_end, save), 0);
         wait_until(atomic_load(&connected) >= n && atomic_load(&counted[0]) >= 700 * round);
-        redisFree(client);
-        daemon_kill(&the_daemon);
+        client_kill(client, &the_daemon);
         for (unsigned i = 0; i < n; i++)
             pthread_join(threads[i], NULL);
         client = client_restart(&the_daemon);
@@ -241,8 +239,7 @@ static void count_exactly(const char *rate)
             cr_assert_eq(pthread_create(&threads[i], NULL, adder_of_new_items, filter), 0);
         cr_assert_eq(pthread_create(&threads[3], NULL, repeater_until_the_end, merge), 0);
         wait_until(atomic_load(&connected) >= 4 && atomic_load(&next_item) >= EXACT_MAX / rounds * (round + 1));
-        redisFree(client);
-        daemon_kill(&the_daemon);
+        client_kill(client, &the_daemon);
         for (int i = 0; i < 4; i++)
             pthread_join(threads[i], NULL);
         client = client_restart(&the_daemon);

@@ -115,8 +115,7 @@ static void survives(bool large)
         for (size_t m = 0; m < MADE; m++)
             cr_assert_eq(client_for_items(client, "BF.MEXISTS", made[m], "more", 900), 900, "%s", made[m]);
     }
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     if (*BLOOMERY_TOOL_PATH)
         cr_assert_eq(program_run(output, sizeof(output), "'%s' check %s 2>&1", BLOOMERY_TOOL_PATH, the_daemon.data), 0,
                      "%s", output);

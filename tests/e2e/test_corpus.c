@@ -1,5 +1,5 @@
 /* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol,
- * each also byte by byte. What differs must be in tests/golden/corpus/DIFFERENCES.md, and what is there must differ. */
+ * each also byte by byte. The differences must be those of tests/golden/corpus/DIFFERENCES.md. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

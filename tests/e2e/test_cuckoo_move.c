@@ -135,8 +135,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
     expect_same("rate-12");
 
     /* And after the target's restart. */
-    redisFree(to);
-    daemon_kill(&target);
+    client_kill(to, &target);
     to = client_restart(&target);
     static const char *const asks[] = {"EXISTS", "MEXISTS", "COUNT", "ADD", "ADDNX", "DEL"};
     for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++)
@@ -185,8 +184,7 @@ PAIR_TEST(cuckoo_move, chunks_serve_where_a_dump_is_not_allowed)
     expect_same("empty");
     expect_same("rate");
     expect(to, ":3", "DBSIZE");
-    redisFree(to);
-    daemon_kill(&target);
+    client_kill(to, &target);
     to = client_restart(&target);
     expect_same("rate");
     expect(to, "+OK", "ACL SETUSER default +@all");

@@ -92,9 +92,8 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
     add_items(client, "cf-later", 900);
     expect(client, ":1", "CF.DEL cf-several item:7");
     TOOL(0, ": healthy\n", "status redis://127.0.0.1:%d", the_daemon.port);
-    cr_expect(strstr(output, "\n7 filters, 4949 items\n"), "%s", output);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    program_said(output, "\n7 filters, 4949 items\n");
+    client_kill(client, &the_daemon);
 
     TOOL(0, "6 filters, ", "check '%s'", the_daemon.data);
     cr_expect(strstr(output, "4050 items") && strstr(output, "\nwhole\n"), "%s", output);

@@ -1,5 +1,5 @@
-/* Data directories that are damaged, in use by another, or hold what is not the daemon's; every filter has files. What
- * a start makes of every state of one is in test_directory.c. */
+/* Data directories that are damaged, in use by another daemon, or have files of others. Every filter has files of its
+ * own. test_directory.c has starts on all states of a directory. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +27,7 @@ static void save_two(void)
     client_add_items(client, "good", 0, 50);
     client_add_items(client, "bad", 0, 50);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     bad = daemon_layer(&daemon_under_test, "bad", 0);
 }
 
@@ -203,8 +202,7 @@ static void replace_directory(const char *appendonly)
     cr_assert(!log || strstr(reply, "MISCONF"), "%s", reply);
     client_expect_items(client, "mine", 0, 20);
     client_add_items(second, "theirs", 20, 30);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     second = client_after_kill(second, &other, args);
     client_expect_items(second, "theirs", 0, 30);
     expect(second, ":1", "DBSIZE");

@@ -60,7 +60,7 @@ CLIENT_TEST(the_daemon, databases, each_has_names_of_its_own)
     expect_in(client, 5, "-ERR not found: 'none'", "BF.MERGE f none");
     expect_in(client, 5, "+OK", "BF.MERGE united f alone");
     expect_in(client, 5, "[:1,:1]", "BF.MEXISTS united five x");
-    cr_assert_not_null(strstr(client_ask(client, "CLIENT LIST"), " db=5 "));
+    expect_has(client, " db=5 ", "CLIENT LIST");
     expect(client, "\"raw\"", "OBJECT ENCODING united");
     cr_assert_gt(client_number(client, "MEMORY USAGE united"), 0);
 }
@@ -93,8 +93,7 @@ DAEMON_TEST(the_daemon, databases, pipelines_go_from_one_to_another)
 /* Inline requests have no room for the prefix of a key, and arguments in quotes come apart in place. */
 DAEMON_TEST(the_daemon, databases, inline_commands_find_theirs)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     wire_send_text(&wire,
                    "select 4\r\nbf.add f a\r\nbf.exists f a\r\nbf.madd  \"f\" b c\r\nexists f g f\r\nrename f g\r\n"
                    "bf.exists   g   c\r\nselect 0\r\nexists g\r\n");
@@ -216,8 +215,7 @@ DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_
 /* Names of a client's number mean other filters afterwards. */
 CLIENT_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     cr_assert_not_null(strstr(wire_ask(&wire, "HELLO 3"), "proto"));
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
     expect_ask(&wire, "BF.EXISTS f x", "#f");
@@ -311,8 +309,7 @@ CLIENT_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late
     for (int i = 0; i < ROUNDS; i++)
         expect(client, ":1", "BF.ADD f%d x", i);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert(daemon_try(&the_daemon, lazy));
     client = client_open(the_daemon.port);
     expect(client, "+OK", "SELECT 5");
@@ -336,8 +333,7 @@ CLIENT_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
     expect_in(client, 0, "+OK", "BF.RESERVE away 0.001 100000 TTL 10000");
     expect_in(client, 0, ":1", "BF.ADD away x");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     daemon_damage_layer(&the_daemon, "large", 1000);
     cr_assert(daemon_try(&the_daemon, (const char *const[]){"--lazy-load", "yes", NULL}));
     client = client_open(the_daemon.port);
@@ -347,14 +343,14 @@ CLIENT_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
     expect_in(client, 6, "[:1,:0]", "BF.MEXISTS away x y");
     cr_assert_geq(client_number(client, "TTL away"), 9000);
     expect(client, "+OK", "SELECT 3");
-    cr_assert_not_null(strstr(client_ask(client, "BF.EXISTS large x"), "quarantined"));
-    cr_assert_not_null(strstr(client_ask(client, "MOVE large 5"), "quarantined"));
+    expect_has(client, "quarantined", "BF.EXISTS large x");
+    expect_has(client, "quarantined", "MOVE large 5");
     expect(client, "+OK", "SWAPDB 3 7");
     client = client_after_kill(client, &the_daemon, NULL);
     expect_keyspace(client, "6:1 7:2");
     expect_in(client, 6, ":1", "BF.EXISTS away x");
     expect_in(client, 7, ":1", "BF.EXISTS damaged x");
-    cr_assert_not_null(strstr(client_ask(client, "BF.EXISTS large x"), "quarantined"));
+    expect_has(client, "quarantined", "BF.EXISTS large x");
     expect(client, ":1", "DEL large");
     client = client_after_kill(client, &the_daemon, NULL);
     expect_keyspace(client, "6:1 7:1");
@@ -386,8 +382,7 @@ CLIENT_TEST(the_daemon, databases, a_start_with_too_few_is_refused)
     const char *const few[] = {"--databases", "4", NULL}, *const enough[] = {"--databases", "12", NULL};
     expect_in(client, 2, ":1", "BF.ADD f x");
     expect(client, "+OK", "SWAPDB 2 11");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_not(daemon_try(&the_daemon, few));
     cr_assert_not_null(strstr(daemon_output(&the_daemon),
                               "has filters in database 11, and `databases` is 4: set it to at "
@@ -410,8 +405,7 @@ CLIENT_TEST(the_daemon, databases, the_tool_knows_them)
     expect_in(client, 1, ":1", "BF.ADD f one");
     expect(client, "+OK", "SWAPDB 1 6");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     TOOL(0, "database 6", "list '%s'", the_daemon.data);
     TOOL(0, "\"db\":6,\"name\":\"f\"", "list '%s' --json --db 6 --name f", the_daemon.data);
     cr_assert_null(strstr(output, "\"db\":0"), "%s", output);
@@ -430,9 +424,7 @@ CLIENT_TEST(the_daemon, databases, the_tool_knows_them)
 
 CLIENT_TEST(the_daemon, databases, events_and_monitors_name_them)
 {
-    struct wire sub, monitor;
-    wire_open(&sub, the_daemon.port);
-    wire_open(&monitor, the_daemon.port);
+    struct wire sub = wire_to(the_daemon.port), monitor = wire_to(the_daemon.port);
     expect(client, "+OK", "CONFIG SET notify-keyspace-events KA");
     expect_ask(&sub, "PSUBSCRIBE __key*", "[\"psubscribe\",\"__key*\",:1]");
     expect_ask(&monitor, "MONITOR", "+OK");

@@ -329,8 +329,7 @@ static void make_template(bool packed)
             expect(client, ":1", "BF.ADD three a");
         expect(client, ":1", i == 0 ? "BF.ADD three b" : "BF.ADD three c");
     }
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     snprintf(variables[packed], sizeof(variables[packed]), "one=%s; two=%s; later=%s; ",
              daemon_layer(&daemon_under_test, "one", 0).file, daemon_layer(&daemon_under_test, "two", 0).file,
              daemon_layer(&daemon_under_test, "two", 1).file);
@@ -446,7 +445,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     wait_until(strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err"));
     const char *reply = client_ask(client, "BF.RESERVE new 0.01 10");
     cr_assert(strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
-    cr_assert(strstr(client_ask(client, "BF.ADD one g"), "Permission denied") != NULL);
+    expect_has(client, "Permission denied", "BF.ADD one g");
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
     shell("chmod 755 log", false);
     wait_for_reply(daemon_under_test.port, "+OK", "BF.RESERVE new 0.01 10");
@@ -454,6 +453,5 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     expect(client, "[:1,:1,:0]", "BF.MEXISTS one a e g");
     expect(client, ":5", "BF.CARD one");
     expect(client, ":1", "EXISTS new");
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
+    client_stop(client, &daemon_under_test);
 }

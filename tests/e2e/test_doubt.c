@@ -80,8 +80,7 @@ static void try_images(void)
         long long found = client_number(asks, "BF.CARD f");
         cr_assert(found >= saved && found <= items, "%s: %lld items, not %d to %d", what, found, saved, items);
         client_expect_items(asks, "f", 0, (int)found);
-        redisFree(asks);
-        daemon_kill(&probe);
+        client_kill(asks, &probe);
     }
     power_end(&power, trace, &daemon_under_test, count);
 }
@@ -91,13 +90,11 @@ static void end_doubt(void)
 {
     expect(client, "+OK", "SAVE");
     cr_assert_eq(daemon_layer_files(&daemon_under_test), 1u, "the files of a save that was in doubt are still there");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     try_images();
     client = client_restart(&daemon_under_test);
     cr_assert_geq(client_number(client, "BF.CARD f"), saved);
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
+    client_stop(client, &daemon_under_test);
 }
 
 /* From the second on a save first puts the MANIFEST of the last good save into its place again: in some that fails.

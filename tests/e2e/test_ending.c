@@ -274,8 +274,7 @@ static void end_on_a_full_file_system(const char *const *args, bool lost, const 
     cr_assert_eq(unlink(path), 0);
     client = client_restart(&the_daemon);
     client_expect_items(client, "f", 0, items);
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
 }
 
 Test(ending_full, with_a_log_nothing_is_lost)

@@ -11,13 +11,6 @@
 
 DAEMON_SUITE(the_daemon, events, "--threads", "3");
 
-static struct wire connect_wire(void)
-{
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
-    return wire;
-}
-
 /* ---- keyspace events ---- */
 
 /* The events of both channels until `last` was seen on its key's channel, as "event name;..."; each comes on both, the
@@ -65,7 +58,7 @@ static const char *events_of(struct wire *sub, struct wire *client, const char *
 
 DAEMON_TEST(the_daemon, events, what_happens_to_filters)
 {
-    struct wire client = connect_wire(), sub = connect_wire();
+    struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port);
     expect_ask(&client, "CONFIG SET notify-keyspace-events KEAn", "+OK");
     expect_ask(&sub, "PSUBSCRIBE __key*", "[\"psubscribe\",\"__key*\",:1]");
     expect_events("BF.ADD f x", "new f;bloom.reserve f;");
@@ -94,7 +87,7 @@ DAEMON_TEST(the_daemon, events, what_happens_to_filters)
 /* Once for each layer, once when the last item fits, whoever of many adds it. */
 DAEMON_TEST(the_daemon, events, growth_and_fullness)
 {
-    struct wire client = connect_wire(), sub = connect_wire(), others[3];
+    struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port), others[3];
     expect_ask(&client, "CONFIG SET notify-keyspace-events KEdgn", "+OK");
     expect_ask(&sub, "PSUBSCRIBE __key*", "[\"psubscribe\",\"__key*\",:1]");
     expect_events("BF.RESERVE s 0.001 2 EXPANSION 2|BF.MADD s 1 2", "new s;bloom.reserve s;");
@@ -112,7 +105,7 @@ DAEMON_TEST(the_daemon, events, growth_and_fullness)
     for (int i = 0; i < 1000; i++)
         at += sprintf(at, "BF.ADD many item:%d\r\n", i);
     for (int i = 0; i < 3; i++) {
-        others[i] = connect_wire();
+        others[i] = wire_to(the_daemon.port);
         cr_assert(wire_send_text(&others[i], text));
     }
     for (int i = 0; i < 3; i++) {
@@ -133,7 +126,7 @@ DAEMON_TEST(the_daemon, events, growth_and_fullness)
 DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
 {
     enum { FILTERS = 100, ITEMS = 100 };
-    struct wire client = connect_wire(), sub = connect_wire(), others[3];
+    struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port), others[3];
     char *text = malloc(FILTERS * ITEMS * 40), *at = text;
     for (int f = 0; f < FILTERS; f++) {
         char reserve[64];
@@ -145,7 +138,7 @@ DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
     expect_ask(&client, "CONFIG SET notify-keyspace-events Ed", "+OK");
     expect_ask(&sub, "SUBSCRIBE __keyevent@0__:bloom.grow", "[\"subscribe\",\"__keyevent@0__:bloom.grow\",:1]");
     for (int i = 0; i < 3; i++) {
-        others[i] = connect_wire();
+        others[i] = wire_to(the_daemon.port);
         cr_assert(wire_send_text(&others[i], text));
     }
     for (int i = 0; i < 3; i++) {
@@ -174,7 +167,7 @@ DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
 /* Each letter has its events and its channels, and nothing else. */
 DAEMON_TEST(the_daemon, events, the_setting_decides)
 {
-    struct wire client = connect_wire(), sub = connect_wire();
+    struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port);
     struct lines lines = {0};
     expect_ask(&client, "CONFIG GET notify-keyspace-events", "[\"notify-keyspace-events\",\"\"]");
     static const char *const settings[][2] = {
@@ -226,7 +219,7 @@ DAEMON_TEST(the_daemon, events, the_setting_decides)
 /* A name may have any bytes; the channel has them too, and nothing in it can be taken for a reply. */
 DAEMON_TEST(the_daemon, events, names_are_bytes)
 {
-    struct wire client = connect_wire(), sub = connect_wire();
+    struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port);
     const struct word words[] = {{"BF.ADD", 6}, {"a\r\n+b\0\"", 7}, {"x", 1}};
     expect_ask(&client, "CONFIG SET notify-keyspace-events KEn", "+OK");
     expect_ask(&sub, "PSUBSCRIBE __key*", "[\"psubscribe\",\"__key*\",:1]");
@@ -239,7 +232,7 @@ DAEMON_TEST(the_daemon, events, names_are_bytes)
 /* Expiry makes many events at once: all of them arrive, each once. */
 DAEMON_TEST(the_daemon, events, expiry_of_many)
 {
-    struct wire client = connect_wire(), sub = connect_wire();
+    struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port);
     const int n = 3000;
     char *seen = calloc((size_t)n, 1), command[64];
     expect_ask(&client, "CONFIG SET notify-keyspace-events Ex", "+OK");
@@ -280,7 +273,7 @@ static const char *monitor_line(struct wire *monitor)
 
 DAEMON_TEST(the_daemon, events, monitor_shows_commands)
 {
-    struct wire monitor = connect_wire(), client = connect_wire();
+    struct wire monitor = wire_to(the_daemon.port), client = wire_to(the_daemon.port);
     expect_ask(&monitor, "MONITOR", "+OK");
     expect_ask(&client, "PING", "+PONG");
     expect_line(&monitor, "\"PING\"");
@@ -340,13 +333,13 @@ static char *put_command(char *at, const char *name, int c, int i)
 DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
 {
     enum { CLIENTS = 3, COMMANDS = 1500 };
-    struct wire monitor = connect_wire(), clients[CLIENTS];
+    struct wire monitor = wire_to(the_daemon.port), clients[CLIENTS];
     int next[CLIENTS] = {0};
     expect_ask(&monitor, "MONITOR", "+OK");
     char *text = malloc(COMMANDS * 64);
     for (int c = 0; c < CLIENTS; c++) {
         char *at = text;
-        clients[c] = connect_wire();
+        clients[c] = wire_to(the_daemon.port);
         for (int i = 0; i < COMMANDS; i++)
             at = put_command(at, i % 30 ? "BF.ADD" : "BF.EXISTS", c, i);
         cr_assert(wire_send_text(&clients[c], text));
@@ -366,7 +359,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
         wire_close(&clients[c]);
     }
     /* Whoever has a reply finds its command before all that is sent later. */
-    struct wire a = connect_wire(), b = connect_wire();
+    struct wire a = wire_to(the_daemon.port), b = wire_to(the_daemon.port);
     for (int i = 0; i < 100; i++) {
         char command[32], expected[48];
         snprintf(command, sizeof(command), "ECHO %d", i);
@@ -379,7 +372,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
 /* A monitor that does not read is disconnected; nobody else notices. */
 DAEMON_TEST(the_daemon, events, a_slow_monitor_is_disconnected)
 {
-    struct wire slow = connect_wire(), client = connect_wire();
+    struct wire slow = wire_to(the_daemon.port), client = wire_to(the_daemon.port);
     int small = 4096;
     char *item = malloc(100001);
     memset(item, 'x', 100000);
@@ -403,7 +396,7 @@ DAEMON_TEST(the_daemon, events, a_slow_monitor_is_disconnected)
 /* A line is bounded, and says what it leaves out. */
 DAEMON_TEST(the_daemon, events, a_long_command_is_cut)
 {
-    struct wire monitor = connect_wire(), client = connect_wire();
+    struct wire monitor = wire_to(the_daemon.port), client = wire_to(the_daemon.port);
     size_t len = 3000000;
     char *item = malloc(len);
     struct lines lines = {0};

@@ -129,8 +129,7 @@ static void converse(struct wire *wire)
 /* Every reply of the family is Redis's, in both protocols. */
 DAEMON_TEST(the_daemon, expiry, replies_are_those_of_redis)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     converse(&wire);
     wire_ask(&wire, "DEL k");
     cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');
@@ -298,8 +297,7 @@ CLIENT_TEST(the_daemon, expiry, restart)
     snprintf(time, sizeof(time), "%lld", at);
     expect(client, ":1", "PEXPIREAT short %s", time);
     save(client);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     cr_assert(filter_files_exist("short"));
     while (now_ms() <= at)
         usleep(10000);
@@ -354,8 +352,7 @@ CLIENT_TEST(the_daemon, expiry, restart_without_a_save)
     expect(client, ":1", "EXPIRE past -1");
     long long at = now_ms() + 300;
     expect(client, ":1", "PEXPIREAT meanwhile %lld", at);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     while (now_ms() <= at)
         usleep(10000);
     for (int i = 0; i < 2; i++) {
@@ -368,8 +365,7 @@ CLIENT_TEST(the_daemon, expiry, restart_without_a_save)
         expect(client, "[:0,:1]", "BF.MEXISTS expired x y");
         expect(client, ":0", "EXISTS meanwhile past renamed");
         expect(client, ":5", "DBSIZE");
-        redisFree(client);
-        daemon_kill(&the_daemon);
+        client_kill(client, &the_daemon);
     }
     daemon_restart(&the_daemon);
 }

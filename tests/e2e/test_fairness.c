@@ -1,5 +1,5 @@
-/* No connection's work keeps the others waiting, however much it asks for at once, and whatever is cut into pieces for
- * that answers as if it were not. What is tested is what happens, not how long it takes. */
+/* No connection makes the others wait, however much work it asks for, and commands that run in slices reply as if they
+ * did not. The tests check the order of events, not durations. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <poll.h>
@@ -41,8 +41,7 @@ static size_t ones(const struct lines *reply)
 DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
 {
     static const int sizes[] = {1, 2045, 2046, 2047, 2048, 2049, 4096, 4097, 20000};
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct text text = {0};
         struct lines lines = {0};
@@ -77,9 +76,8 @@ DAEMON_TEST(the_daemon, fairness, a_full_filter_ends_a_long_batch)
     for (int i = 0; i < 2; i++) {
         struct text text = {0};
         struct lines lines = {0};
-        struct wire wire;
         char line[64];
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         wire_ask(&wire, "FLUSHALL");
         snprintf(line, sizeof(line), "BF.RESERVE f 0.0000001 %d NONSCALING", capacities[i]);
         cr_assert_str_eq(wire_ask(&wire, line), "+OK");
@@ -113,9 +111,8 @@ static void change_in_the_middle(bool replace)
     enum { ITEMS = 100000, ATTEMPTS = 50 };
     struct text batch = {0};
     redisContext *other = client_open(the_daemon.port);
-    struct wire wire;
     bool seen = false;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     add_batch(&batch, "BF.MADD", ITEMS);
     for (int attempt = 0; attempt < ATTEMPTS && !seen; attempt++) {
         struct lines lines = {0};
@@ -160,9 +157,8 @@ CLIENT_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
 {
     enum { ITEMS = DAEMON_SANITIZED ? 20000 : 100000, ATTEMPTS = 50 };
     struct text batch = {0};
-    struct wire wire;
     int seen = 0;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     add_batch(&batch, "BF.MADD", ITEMS);
     for (int attempt = 0; attempt < ATTEMPTS && seen < 4; attempt++) {
         struct lines lines = {0};
@@ -196,8 +192,7 @@ CLIENT_TEST(the_daemon, fairness, a_client_goes_away_in_the_middle_of_its_batch)
     struct text batch = {0};
     add_batch(&batch, "BF.MADD", 100000);
     for (int i = 0; i < 10; i++) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         cr_assert(wire_send(&wire, batch.data, i % 2 ? batch.len : batch.len / 2));
         wire_close(&wire);
         expect(client, "+PONG", "PING");
@@ -236,9 +231,8 @@ CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
     enum { N = 100 };
     struct text text = {0};
     struct lines lines = {0};
-    struct wire greedy;
     size_t length = 0;
-    wire_open(&greedy, the_daemon.port);
+    struct wire greedy = wire_to(the_daemon.port);
     for (int i = 0; i < N; i++)
         text_print(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n");
     cr_assert(wire_send(&greedy, text.data, text.len));
@@ -292,8 +286,7 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
 CLIENT_TEST(the_daemon, fairness, the_reply_limit_follows_its_setting)
 {
     struct lines lines = {0};
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     for (int i = 0; i < 3; i++) {
         expect(client, "+OK", "CONFIG SET reply-buffer-high-water 16kb reply-buffer-limit %s",
                i == 1 ? "16kb" : "256mb");

@@ -29,8 +29,7 @@ DAEMON_TEST(the_daemon, find, says_which_filters_may_have_an_item)
 /* In RESP3 the reply and the filters that could not be asked are maps. */
 DAEMON_TEST(the_daemon, find, is_a_map_in_resp3)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     wire_ask(&wire, "HELLO 3");
     expect_ask(&wire, "BF.ADD a x", "#t");
     expect_ask(&wire, "BF.FIND a b ITEMS x y",

@@ -248,7 +248,7 @@ PAIR_TEST(follow, live_clients_lose_nothing_when_the_source_is_cut_over)
     wait_until(client_number(from, "BF.CARD bloom") > 1000);
     expect_move(0, "cut over writers of the source waited for ", "--cutover --behind 60");
     long long moved = client_number(to, "BF.CARD bloom");
-    cr_assert(strstr(output, "now it answers them -READONLY"), "%s", output);
+    program_said(output, "now it answers them -READONLY");
     redisFree(from); /* which was closed, too */
     from = client_open(source.port);
     pthread_join(churn.thread, NULL);
@@ -291,8 +291,8 @@ PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
     expect(from, ":1", "BF.ADD small a");
     expect(to, "+OK", "CONFIG SET bf-max-filter-bytes 100000");
     expect_move(3, "no cutover: filters are missing in the target", "--cutover");
-    cr_assert(strstr(output, "skipped large: "), "%s", output);
-    cr_assert(strstr(output, "the source continues as before"), "%s", output);
+    program_said(output, "skipped large: ");
+    program_said(output, "the source continues as before");
     expect(from, ":1", "BF.ADD small b");
     expect(from, "[\"read-only\",\"no\"]", "CONFIG GET read-only");
 
@@ -459,9 +459,8 @@ PAIR_TEST(follow, merge_unites_what_both_have)
     expect(from, ":1", "CF.ADD new-cuckoo a");
     expect(to, "[:1,:1]", "CF.INSERT cuckoo ITEMS b c");
     expect_move(3, "moved    4 filters", "--merge");
-    cr_assert(strstr(output, "skipped other: "), "%s", output);
-    cr_assert(strstr(output, "skipped cuckoo: the target has a cuckoo filter of this name, and cuckoo filters cannot "),
-              "%s", output);
+    program_said(output, "skipped other: ");
+    program_said(output, "skipped cuckoo: the target has a cuckoo filter of this name, and cuckoo filters cannot ");
     expect(to, "[:1,:1,:1]", "BF.MEXISTS both a b c");
     cr_assert_gt(client_number(to, "TTL both"), 500);
     expect(to, ":1", "BF.EXISTS here a");

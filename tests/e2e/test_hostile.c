@@ -108,8 +108,7 @@ static void play(const redisReply *names, int protocol)
 DAEMON_TEST(the_daemon, hostile, http_requests_cost_one_line)
 {
     for (int i = 0; i < 20; i++) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         cr_assert(wire_send_text(&wire, "GET /metrics HTTP/1.1\r\nHost: localhost:6379\r\nAccept: */*\r\n\r\n"));
         cr_assert_eq(wire_text(&wire)[0], '-'); /* of GET, which could be a command */
         cr_assert(wire_closes(&wire, 60000));
@@ -151,8 +150,7 @@ DAEMON_TEST(the_daemon, hostile, unknown_names_are_repeated_without_control_char
          3,
          "-ERR Client names cannot contain spaces, newlines or special characters."},
     };
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     for (size_t i = 0; i < COUNT(cases); i++) {
         cr_assert(wire_send_command(&wire, cases[i].words, cases[i].n));
         cr_expect_str_eq(wire_text(&wire), cases[i].reply);

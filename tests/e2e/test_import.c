@@ -121,7 +121,7 @@ DAEMON_TEST(the_daemon, import, capacity_and_rate_are_those_of_the_bits_or_given
     expect(client, "-ERR syntax error: the last option has no value", "BF.IMPORT g f VARIANT");
     expect(client, "-ERR unknown option 'NX': BF.IMPORT takes VARIANT, CAPACITY, ERROR and REPLACE",
            "BF.IMPORT g f NX");
-    cr_assert(strstr(client_ask(client, "BF.IMPORT g f"), "use VARIANT for a file"));
+    expect_has(client, "use VARIANT for a file", "BF.IMPORT g f");
     cr_assert_eq(client_number(client, "EXISTS g"), 0);
 }
 
@@ -173,9 +173,9 @@ DAEMON_TEST(the_daemon, import, other_files_are_out_of_reach)
 DAEMON_TEST(the_daemon, import, malformed_files_are_refused)
 {
     SHELL("cp '" BLOOMERY_GOLDEN_DIR "/malformed/'*.db \"$IN\"", dir);
-    cr_assert(strstr(client_ask(client, "BF.IMPORT x words_5_for_4.db VARIANT na"), "announces 5 words but holds 4"));
-    cr_assert(strstr(client_ask(client, "BF.IMPORT x k_21.db VARIANT na"), "every bit is set"));
-    cr_assert(strstr(client_ask(client, "BF.IMPORT x empty_file.db VARIANT na"), "empty file"));
+    expect_has(client, "announces 5 words but holds 4", "BF.IMPORT x words_5_for_4.db VARIANT na");
+    expect_has(client, "every bit is set", "BF.IMPORT x k_21.db VARIANT na");
+    expect_has(client, "empty file", "BF.IMPORT x empty_file.db VARIANT na");
     expect(client, "+OK", "BF.IMPORT x ok_4_words.db VARIANT na");
     SHELL("ls \"$IN\"", dir);
     for (char *name = strtok(output, "\n"); name; name = strtok(NULL, "\n"))
@@ -236,11 +236,11 @@ DAEMON_TEST(the_daemon, import, without_the_setting_it_is_refused)
 {
     static const char *const none[] = {NULL};
 
-    cr_assert(strstr(client_ask(client, "CONFIG SET import-dir /"), "-ERR CONFIG SET failed"));
+    expect_has(client, "-ERR CONFIG SET failed", "CONFIG SET import-dir /");
     daemon_stop(&the_daemon);
     redisFree(client);
     client = client_start(&the_daemon, none);
-    cr_assert(strstr(client_ask(client, "BF.IMPORT x f"), "-ERR BF.IMPORT needs the setting import-dir"));
+    expect_has(client, "-ERR BF.IMPORT needs the setting import-dir", "BF.IMPORT x f");
     expect(client, "+OK", "MULTI");
     cr_assert_eq(client_ask(client, "BF.IMPORT x f")[0], '-', "it runs in the background: not in a transaction");
 }

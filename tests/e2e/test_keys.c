@@ -186,8 +186,7 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
         {"FLUSHALL SYNC", "+OK"},
         {"DBSIZE", ":0"},
     };
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     for (int resp = 2; resp <= 3; resp++) {
         if (resp == 3)
             cr_assert_eq(wire_ask(&wire, "HELLO 3")[0], '{');

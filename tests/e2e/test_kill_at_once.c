@@ -37,8 +37,7 @@ static redisContext *kill_at_once(redisContext *client)
 {
     const char *output;
     kill(the_daemon.pid, SIGKILL);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
     daemon_restart(&the_daemon);
     return client_open(the_daemon.port);
@@ -165,8 +164,7 @@ Test(kill_at_once, starts_that_are_killed_lose_and_repeat_nothing)
     for (int i = 0; i < 100; i++)
         expect(client, ":1", "BF.ADD f item:%d", i);
     kill(the_daemon.pid, SIGKILL);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     for (int i = 0; i < 20; i++) {
         daemon_launch(&the_daemon);
         usleep((useconds_t)(i * 2500 * (DAEMON_SANITIZED ? 10 : 1)));

@@ -156,7 +156,7 @@ DAEMON_TEST(the_daemon, listen, a_tls_port_comes_moves_and_goes)
     expect(client, "+OK", "CONFIG SET tls-port %d tls-cert-file %s tls-key-file %s tls-auth-clients no", tls_port,
            tmp_path(the_daemon.dir, "server.crt").text, tmp_path(the_daemon.dir, "server.key").text);
     cr_assert(serves_tls(tls_port) && is_open("127.0.0.1", the_daemon.port));
-    cr_assert_not_null(strstr(client_ask(client, "INFO server"), "tls_certificate_expires:"));
+    expect_has(client, "tls_certificate_expires:", "INFO server");
     cr_assert_eq(client_ask(client, "CONFIG SET tls-port %d", the_daemon.port)[0], '-', "as the port");
     expect(client, "+OK", "CONFIG SET port %d tls-port %d", tls_port, the_daemon.port);
     cr_assert(serves_tls(the_daemon.port) && is_open("127.0.0.1", tls_port));

@@ -425,8 +425,7 @@ static void make_log(void)
     redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 50; i++)
         expect(client, ":1", "BF.ADD f item:%d", i);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
 }
 
 static int run_damaged(const char *flag, const char **output)
@@ -496,7 +495,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_second_start_is_refused)
 
 /* ---- loading ---- */
 
-/* A client that comes while it loads. What it finds is checked afterwards, by the test's own thread. */
+/* Replies to a client that connects while the daemon loads; the test's thread checks them afterwards. */
 static char while_loading[4][4096];
 
 static void *ask_while_it_loads(void *arg)

@@ -32,8 +32,7 @@ static const char *const accepting[] = {"--appendfsync", "always", "--aof-load-d
 /* As client_after_kill(), with a bit of the filter's bytes changed in between. */
 static redisContext *restart_damaged(redisContext *client, const char *name, const char *const *args)
 {
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     daemon_damage_layer(&daemon_under_test, name, 8);
     daemon_start(&daemon_under_test, args);
     return client_open(PORT);
@@ -52,8 +51,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     expect(client, ":1", "BF.ADD kept y");
     for (int i = 1; i <= 40; i++)
         expect(client, ":1", "BF.ADD f %d", i);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     file_change_byte(AT("log/00000002.log"), (long)file_end(AT("log/00000002.log")) - 600);
     daemon_damage_layer(&daemon_under_test, "kept", 8);
 
@@ -127,8 +125,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     expect(client, ":1", "BF.ADD small 4");
     expect(client, "+OK", "CONFIG SET save-rate-limit 0");
     wait_until(!info_number(PORT, "persistence", "rdb_bgsave_in_progress"));
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     snprintf(command, sizeof(command), "rm -r %s && mv %s %s", AT("log"), AT("../older"), AT("log"));
     cr_assert_eq(system(command), 0);
 
@@ -147,8 +144,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     expect(client, ":1", "BF.ADD small 5");
     client = client_after_kill(client, &daemon_under_test, always);
     expect(client, "[:1,:1,:1,:1]", "BF.MEXISTS small 1 2 3 5");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
 }
 
@@ -160,8 +156,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with
     const char *const accepting_off[] = {"--appendonly", "no", "--aof-load-damaged", "yes", NULL};
     redisContext *client = client_start(&daemon_under_test, always);
     expect(client, ":1", "BF.ADD f x");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     tmpdir_remove(AT("log"));
     cr_assert(!daemon_try(&daemon_under_test, off));
     cr_assert(strstr(daemon_output(&daemon_under_test), "00000001.log is damaged"));
@@ -214,8 +209,7 @@ DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_w
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "BF.ADD logged x");
     expect(client, ":1", "EXPIRE logged 3600");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
 
     daemon_block_saves(&daemon_under_test);
     disk->clock_s = 7200;
@@ -243,8 +237,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_long_start_says_how_far_it_is)
     redisContext *client = client_start(&daemon_under_test, always);
     for (int i = 0; i < 100; i++)
         expect(client, ":1", "BF.ADD f %d", i);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     disk->hold_reads = 1;
     daemon_launch(&daemon_under_test);
     daemon_wait_output(&daemon_under_test, "loading: 0 bytes of ");
@@ -261,8 +254,7 @@ DAEMON_TEST(daemon_under_test, log_starts, the_save_at_the_end_is_reported_once)
     const char *const args[] = {"--save", "3600 1", NULL};
     redisContext *client = client_start(&daemon_under_test, args);
     expect(client, ":1", "BF.ADD f x");
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
+    client_stop(client, &daemon_under_test);
     const char *saved = strstr(daemon_output(&daemon_under_test), " saved 1 filter (1 layer, ");
     cr_assert_not_null(saved, "%s", daemon_output(&daemon_under_test));
     cr_expect_null(strstr(saved + 1, " saved "), "%s", saved);

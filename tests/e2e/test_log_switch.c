@@ -132,8 +132,7 @@ DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
     expect(client, ":1", "BF.ADD a y");
     expect(client, "[:0,:0]", "WAITAOF 1 0 1");
     wait_for_more_written(written); /* nobody is told so, and it is in the log */
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     daemon_unblock_saves(&daemon_under_test);
     client = client_start(&daemon_under_test, NULL);
     expect(client, "[\"a\"]", "KEYS *");
@@ -192,8 +191,8 @@ static void switch_log(redisContext *client, bool on)
     wait_until(on || !info_number(PORT, "persistence", "rdb_bgsave_in_progress"));
 }
 
-/* All of it at random: filters are renamed, copied, made anew, emptied and grow, and the daemon is killed, mostly
- * while saves cannot be made. It starts by itself each time; what WAITAOF or SAVE has answered for is there, and no
+/* Random changes: filters are renamed, copied, created again, emptied and grow, and the daemon is killed, mostly while
+ * saves fail. It starts without help each time. All changes before a WAITAOF or SAVE that succeeded are there, and no
  * item is counted twice. */
 DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
 {
@@ -217,16 +216,14 @@ DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
         client_ask(client, "BF.ADD c %u", step);
         bool kept = strncmp(client_ask(client, "WAITAOF 1 0 1"), "[:1", 3) == 0 ||
                     strcmp(client_ask(client, "SAVE"), "+OK") == 0;
-        redisFree(client);
-        daemon_kill(&daemon_under_test);
+        client_kill(client, &daemon_under_test);
         if (blocked)
             daemon_unblock_saves(&daemon_under_test);
         if (!kept)
             continue;
         client = client_start(&daemon_under_test, off_always);
         expect(client, ":1", "BF.EXISTS c %u", step);
-        redisFree(client);
-        daemon_kill(&daemon_under_test);
+        client_kill(client, &daemon_under_test);
     }
     daemon_start(&daemon_under_test, always);
 }

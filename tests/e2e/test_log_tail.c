@@ -54,8 +54,7 @@ static void make_log(void)
         ends[i] = end_of_segment();
         cr_assert_gt(ends[i], ends[i - 1]);
     }
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     note = tmp_path(daemon_under_test.data, "MANIFEST.log");
     note_bytes = file_read(note.text, &note_len);
 }
@@ -95,8 +94,7 @@ static void expect_frames(int frames, bool cut, const char *what, size_t at)
         cr_assert_eq(client_number(client, "BF.CARD f"), frames + 1, "%s %zu", what, at);
         expect(client, ":1", "BF.EXISTS f more");
     }
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
 }
 
 static void expect_refusal(const char *what, size_t at)
@@ -195,8 +193,7 @@ static void flip_a_bit_of_an_idle_log(const char *const *args, int adds, unsigne
     redisContext *client = client_open(daemon_under_test.port);
     client_add_items(client, "f", 0, adds);
     sleep(idle_seconds);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     file_flip_bit(segment.text, (file_end(segment.text) - 20) * 8 + 3);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
     cr_assert(strstr(output, "states that it was synced") && !strstr(output, "accepted") && !strstr(output, "is cut"),
@@ -224,8 +221,7 @@ Test(log_tail, a_log_that_was_ended_well_is_known_to_be_synced)
     discard();
     redisContext *client = client_start(&daemon_under_test, everysec);
     client_add_items(client, "f", 0, 10);
-    redisFree(client);
-    daemon_stop(&daemon_under_test);
+    client_stop(client, &daemon_under_test);
     file_flip_bit(tmp_path(daemon_under_test.data, "log/00000001.log").text, (4096 + 30) * 8);
     cr_assert(!daemon_try(&daemon_under_test, NULL), "it starts: %s", daemon_output(&daemon_under_test));
 }

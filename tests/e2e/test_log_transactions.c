@@ -80,8 +80,7 @@ Test(log_transactions, a_log_cut_at_any_byte_has_all_of_it_or_nothing)
     cr_assert(reply[0] == '[' && !strchr(reply, '-'), "%s", reply);
     describe(with, sizeof(with));
     cr_assert_str_neq(with, without);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
 
     size_t end = keep();
     /* The first bytes and the last ones of the frame, and every seventh of those between: in the tests of the log alone
@@ -148,8 +147,7 @@ Test(log_transactions, a_long_one_is_all_there_or_not_at_all_wherever_the_log_is
 
     send_long(client);
     client_skip(client, 2 * PARTS + 2);
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     size_t end = keep();
     for (size_t i = 0; i <= CUTS; i++) {
         size_t at = from + (end - from) * i / CUTS;

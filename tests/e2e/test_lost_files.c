@@ -1,5 +1,5 @@
-/* Somebody removes, cuts or moves files of the data directory while the daemon has it. What is in memory is written
- * again by a save; what is not safe meanwhile is refused; and all of it is said. */
+/* Somebody removes, cuts or moves files of the data directory while the daemon runs. A save writes filters in memory
+ * again; until then the daemon refuses changes that are not safe; and it reports all of this. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +54,7 @@ static void expect_safe(void)
     client = client_after_kill(client, &the_daemon, NULL);
     expect_all();
     cr_assert_not_null(strstr(daemon_output(&the_daemon), "; 0 quarantined"), "%s", daemon_output(&the_daemon));
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
     daemon_deinit(&the_daemon);
 }

@@ -99,8 +99,8 @@ CLIENT_TEST(the_daemon, memory, filters_of_medium_size_give_their_memory_back)
     }
 }
 
-/* What a connection keeps counts as long as it is there: a queue, watched names, half a command, channels. It has a
- * limit of its own (test_client_limit.c), and refuses nobody's adds. */
+/* The memory of a connection counts: a queue, watched names, half a command, channels. It has a limit of its own
+ * (test_client_limit.c), and does not make the daemon refuse adds. */
 DAEMON_TEST(the_daemon, memory, connections_count_but_not_against_maxmemory)
 {
     redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
@@ -215,8 +215,8 @@ DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhaus
         redisFree(more[i]);
 }
 
-/* What BF.CLEAR replaces is freed a moment later. It waits for that rather than pile it up, and others are not refused
- * meanwhile. */
+/* Filters that BF.CLEAR replaces are freed a moment later. BF.CLEAR waits for that, so that they do not pile up, and
+ * the daemon does not refuse other commands meanwhile. */
 DAEMON_TEST(the_daemon, memory, cleared_filters_do_not_pile_up)
 {
     redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);

@@ -254,8 +254,8 @@ static bool is_emulated(void)
     return strcmp(exe, program) != 0;
 }
 
-/* The filter is nine times as large as what the save may take. It is loaded from its file first, so that its own memory
- * grows no more. */
+/* The filter is nine times as large as the memory that the save may take. It is loaded from its file first, so that its
+ * own memory does not grow. */
 CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
 {
     char path[64];
@@ -286,11 +286,11 @@ CLIENT_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_som
     client_add_items(client, "large", 0, 10);
     expect(client, "+Background saving started", "BGSAVE");
     expect(client, ":1", "BF.ADD small x");
-    cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"));
-    cr_expect_not_null(strstr(client_ask(client, "SAVE"), "in progress"));
+    expect_has(client, "rdb_bgsave_in_progress:1", "INFO persistence");
+    expect_has(client, "in progress", "SAVE");
     expect(client, "+OK", "CONFIG SET save-rate-limit 0");
     wait_until(!strstr(client_ask(client, "INFO persistence"), "rdb_bgsave_in_progress:1"));
-    cr_expect_not_null(strstr(client_ask(client, "INFO persistence"), "rdb_last_bgsave_status:ok"));
+    expect_has(client, "rdb_last_bgsave_status:ok", "INFO persistence");
 
     expect(client, "+OK", "CONFIG SET save-rate-limit 1000");
     expect(client, ":1", "BF.ADD large y");

@@ -400,8 +400,8 @@ DAEMON_TEST(the_daemon, pipeline, replies_are_those_of_one_by_one)
                  model.negatives);
 }
 
-/* Most client libraries write a whole pipeline before they read the first reply. Whatever its size, up to
- * reply-buffer-limit: the server must not stop reading for good because its replies are not taken. */
+/* Most client libraries write a whole pipeline before they read the first reply. Up to reply-buffer-limit the server
+ * must not stop reading for good because nobody reads its replies. */
 DAEMON_TEST(the_daemon, pipeline, written_whole_before_a_reply_is_read)
 {
     enum { PINGS = 40000, BYTES = 1000 }; /* far more than what the kernel keeps for a socket */

@@ -17,8 +17,7 @@ DAEMON_SUITE(the_daemon, pubsub, "--threads", "3");
 
 static struct wire connect_wire(int resp)
 {
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     if (resp == 3)
         cr_assert_eq(strncmp(wire_ask(&wire, "HELLO 3"), "{", 1), 0);
     return wire;

@@ -18,8 +18,7 @@ static void *come_and_go(void *arg)
 {
     unsigned state = (unsigned)(uintptr_t)arg;
     for (int round = 0; round < 40; round++) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         char text[4096], *at = text;
         if (rand_r(&state) % 2)
             at += sprintf(at, "HELLO 3\r\n");
@@ -58,8 +57,7 @@ static void *come_and_go(void *arg)
 DAEMON_TEST(the_daemon, pubsub_crowd, clients_come_and_go)
 {
     pthread_t threads[6];
-    struct wire asker;
-    wire_open(&asker, the_daemon.port);
+    struct wire asker = wire_to(the_daemon.port);
     for (size_t i = 0; i < 6; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, come_and_go, (void *)(i + 1)), 0);
     for (int i = 0; i < 50; i++) {

@@ -275,8 +275,7 @@ static void import_real(const char *name, const char *file_name)
     expect(client, "[nil]", "BF.INFO %s EXPANSION", name);
     expect(client, "+OK", "RENAME %s saved", name);
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     snprintf(path, sizeof(path), "%s/Filter.db", dir);
     size_t original_len = read_file(path, original, sizeof(original));
     size_t saved_len = read_file(daemon_layer(&daemon_under_test, "saved", 0).path, saved, sizeof(saved));
@@ -326,8 +325,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
         expect(client, ":1", "BF.ADD f x");
         expect(client, "+OK", "SAVE");
         cr_assert_neq(client_ask(client, changes[i])[0], '-');
-        redisFree(client);
-        daemon_kill(&daemon_under_test);
+        client_kill(client, &daemon_under_test);
         cr_expect_eq(program_run(text, sizeof(text), "'%s' import %s x '%s/malformed/ok_4_words.db' --variant na",
                                  BLOOMERY_TOOL_PATH, daemon_under_test.data, BLOOMERY_GOLDEN_DIR),
                      1, "%s: %s", changes[i], text);

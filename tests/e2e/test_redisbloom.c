@@ -122,8 +122,8 @@ static void expect_after_more(const char *name)
     expect_info(name, "\"info_after_more\"");
 }
 
-/* The filters are made by the commands of the recording. What they answer, before and after each way to start again, is
- * what RedisBloom answered. */
+/* The commands of the recording make the filters. Their answers, before and after each kind of restart, are those of
+ * RedisBloom. */
 DAEMON_TEST(the_daemon, redisbloom, answers_as_recorded_through_kills_and_saves)
 {
     cr_assert_geq(for_each_recording(fill_recorded), 11);
@@ -302,15 +302,13 @@ DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
     char out[400], file[500];
     int status;
     fill_cases();
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     const char *text = tool(&status, "check", "", ""); /* the log alone */
     cr_assert_eq(status, 0, "%s", text);
     client = client_restart(&the_daemon);
     expect(client, "+OK", "SAVE");
     char *debug = strdup(client_ask(client, "BF.DEBUG large"));
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     text = tool(&status, "check", "", "");
     cr_assert_eq(status, 0, "%s", text);
     text = tool(&status, "list", "", "");
@@ -342,15 +340,14 @@ DAEMON_TEST(the_daemon, redisbloom, is_quarantined_when_damaged)
     int status;
     fill_cases();
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     daemon_damage_layer(&the_daemon, "large", 100000);
     daemon_damage_layer(&the_daemon, "small", 20);
     const char *text = tool(&status, "check", "", "");
     cr_assert_neq(status, 0, "%s", text);
     client = client_restart(&the_daemon);
-    cr_assert(strstr(client_ask(client, "BF.EXISTS large i0"), "quarantined"));
-    cr_assert(strstr(client_ask(client, "BF.EXISTS small i0"), "quarantined"));
+    expect_has(client, "quarantined", "BF.EXISTS large i0");
+    expect_has(client, "quarantined", "BF.EXISTS small i0");
     expect(client, ":1", "BF.EXISTS grown i0");
     expect(client, ":2", "DEL large small");
     expect(client, "+OK", "SAVE");

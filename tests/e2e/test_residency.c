@@ -181,7 +181,7 @@ DAEMON_TEST(the_daemon, residency, what_needs_no_bits_leaves_them_on_the_disk)
     expect(client, "[:0]", "BF.INFO a RESIDENT");
     expect(client, "[:1]", "BF.INFO a ITEMS");
     expect(client, "[nil]", "BF.INFO a FILL");
-    cr_expect_not_null(strstr(client_ask(client, "BF.INFO a FULL"), "Resident"));
+    expect_has(client, "Resident", "BF.INFO a FULL");
     expect(client, ":1", "BF.CARD a");
     expect(client, ":1", "EXPIRE a 1000");
     expect(client, ":1000", "TTL a");
@@ -225,7 +225,7 @@ DAEMON_TEST(the_daemon, residency, what_needs_bits_finds_them)
     cr_expect_eq(client_ask(client, "BF.SCANDUMP u 0")[0], '[');
     expect(client, "[\"asked\",:5,\"found\",[:3,:0],\"unknown\",[]]", "BF.FIND COUNT cc a bb c u ITEMS in-c nothing");
     client = start_lazily(client);
-    cr_expect_not_null(strstr(client_ask(client, "BF.FIND COUNT * ITEMS in-a nothing"), "[:2,:0]"));
+    expect_has(client, "[:2,:0]", "BF.FIND COUNT * ITEMS in-a nothing");
     client = start_lazily(client);
     expect(client, "[:1]", "BF.INSERT a ITEMS more");
     expect(client, ":2", "BF.CARD a");
@@ -318,8 +318,7 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     expect(client, ":1", "BF.ADD whole item");
     expect(client, ":1", "EXPIRE a 10000");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     for (int i = 0; i < 3; i++)
         damage(names[i], i);
     client = start(all);
@@ -337,11 +336,10 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     expect(client, "+OK", "SAVE");
     expect(client, ":1", "DEL c");
     expect(client, "+OK", "SAVE");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     client = start((const char *const[]){"--threads", "2", NULL}); /* reads all at once */
     cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 2);
-    cr_expect_not_null(strstr(client_ask(client, "BF.EXISTS b in-b"), "quarantined"));
+    expect_has(client, "quarantined", "BF.EXISTS b in-b");
     expect(client, ":0", "EXISTS c");
     expect(client, ":1", "BF.EXISTS whole more");
 }

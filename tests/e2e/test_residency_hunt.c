@@ -1,6 +1,7 @@
 /* Ten times more filters than memory, under both policies: clients add, ask, rename, copy, clear, merge and delete, in
- * several databases, while saves run and bits leave and come back, and the daemon is killed in the middle of it. What
- * was answered is there, at any moment and after each kill; counts are exact; the bits in memory stay within the limit.
+ * several databases, while saves run and bits leave and come back, and the daemon is killed in the middle of it. All
+ * acknowledged items are there at any moment and after each kill; counts are exact; the bits in memory stay within the
+ * limit.
  *
  * BLOOMERY_RESIDENCY_ROUNDS=<n> plays n rounds of each test, BLOOMERY_RESIDENCY_SEED=<n> with the same random numbers
  * (the clients' timing remains). */
@@ -443,8 +444,7 @@ static void play(bool maybe)
     printf("%s, %llu rounds, seed %llu: %u questions, %u lives, %u transactions refused; at most %lld bytes of bits\n",
            maybe ? "maybe" : "reload", (unsigned long long)rounds, (unsigned long long)seed, questions(), lives(),
            refused, hunt.most_bytes);
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     daemon_start(&the_daemon, unlimited); /* every answer is that of the bits */
     client = client_open(the_daemon.port);
     check_filters(client);

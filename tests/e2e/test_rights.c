@@ -91,10 +91,8 @@ static int expect_no_secret_in_lines(struct wire *monitor)
 
 DAEMON_TEST(the_daemon, rights, no_secret_is_shown_to_anybody)
 {
-    struct wire monitor, client;
     struct http_reply page;
-    wire_open(&monitor, the_daemon.port);
-    wire_open(&client, the_daemon.port);
+    struct wire monitor = wire_to(the_daemon.port), client = wire_to(the_daemon.port);
     expect_ask(&client, "BF.ADD f x", ":1");
     expect_ask(&client, "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 1000", "+OK");
     expect_ask(&monitor, "MONITOR", "+OK");

@@ -355,9 +355,8 @@ DAEMON_TEST(the_daemon, settings, proto_limits_are_kept)
 
 static void expect_refused(const char *sent, const char *error)
 {
-    struct wire wire;
 
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     cr_assert(wire_send_text(&wire, sent));
     cr_assert_str_eq(wire_text(&wire), error);
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
@@ -473,8 +472,7 @@ DAEMON_TEST(the_daemon, settings, a_unix_socket_of_another_is_not_taken)
         redisContext *client = redisConnectUnix(path);
         cr_assert(client && client->err == 0, "%s", client ? client->errstr : "no memory");
         expect(client, "+PONG", "PING");
-        redisFree(client);
-        daemon_kill(&the_daemon);
+        client_kill(client, &the_daemon);
         cr_assert(file_exists(path));
         daemon_restart(&the_daemon);
     }
@@ -488,8 +486,7 @@ DAEMON_TEST(the_daemon, settings, the_log_level_can_be_changed)
     client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET loglevel warning");
     expect(client, "[\"loglevel\",\"warning\"]", "CONFIG GET loglevel");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_null(strstr(daemon_output(&the_daemon), "bye"));
 }
 
@@ -553,7 +550,6 @@ DAEMON_TEST(the_daemon, settings, a_unix_socket_is_served)
     redisFree(client);
     client = client_open(the_daemon.port);
     expect(client, ":1", "BF.EXISTS f x");
-    redisFree(client);
-    daemon_stop(&the_daemon);
+    client_stop(client, &the_daemon);
     cr_assert_neq(access(path, F_OK), 0, "the socket is left behind");
 }

@@ -47,8 +47,7 @@ static void fill(const char *const *args)
     expect(client, "+OK", "SAVE");
     for (int i = 0; i < 200; i++)
         expect(client, ":1", "BF.ADD f%d logged", i);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
 }
 
 static void expect_filled(void)

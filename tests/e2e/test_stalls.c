@@ -182,9 +182,8 @@ static long long now_ns(void)
 static void *ping(void *arg)
 {
     struct pinger *pinger = arg;
-    struct wire wire;
     char reply[16];
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     while (!pinger->stop) {
         long long start = now_ns(), unserved = both_unserved_ns(), took;
         if (send(wire.fd, "PING\r\n", 6, MSG_NOSIGNAL) != 6 || recv(wire.fd, reply, 7, MSG_WAITALL) != 7)
@@ -227,9 +226,8 @@ static void *read_all(void *arg)
 static double longest_ping(const struct text *text)
 {
     struct pinger pinger = {.stop = false};
-    struct wire wire;
     pthread_t reader;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     cr_assert_eq(pthread_create(&pinger.thread, NULL, ping, &pinger), 0);
     cr_assert_eq(pthread_create(&reader, NULL, read_all, &wire.fd), 0);
     (void)wire_send(&wire, text->data, text->len); /* closed by the daemon: a limit has been passed */

@@ -70,8 +70,7 @@ DAEMON_TEST(the_daemon, threads, a_start_fails_where_the_pool_cannot_have_its_th
         if (started) {
             redisContext *client = client_open(the_daemon.port);
             expect(client, "+OK", "SAVE"); /* in the pool */
-            redisFree(client);
-            daemon_stop(&the_daemon);
+            client_stop(client, &the_daemon);
         } else {
             cr_expect_not_null(strstr(daemon_output(&the_daemon), "cannot start"));
             failed += strstr(daemon_output(&the_daemon), "cannot start 16 threads") != NULL;

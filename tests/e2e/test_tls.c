@@ -162,9 +162,8 @@ DAEMON_TEST(the_daemon, tls, messages_and_monitors_reach_it)
  */
 DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named)
 {
-    struct wire wire;
     const char *why = NULL;
-    wire_open(&wire, the_daemon.tls_port);
+    struct wire wire = wire_to(the_daemon.tls_port);
     expect_ask(&wire, "PING", "-ERR this port accepts connections with TLS only (redis-cli --tls)");
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
     wire_close(&wire);
@@ -181,8 +180,7 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named_to_a_client_that_goes_on_se
     char text[256];
     size_t len = 0;
     ssize_t n;
-    struct wire wire;
-    wire_open(&wire, the_daemon.tls_port);
+    struct wire wire = wire_to(the_daemon.tls_port);
     memset(commands, '\n', sizeof(commands));
     cr_assert_gt(send(wire.fd, commands, sizeof(commands), MSG_NOSIGNAL | MSG_DONTWAIT), (ssize_t)sizeof(commands) / 2);
     while ((n = recv(wire.fd, text + len, sizeof(text) - 1 - len, 0)) > 0)

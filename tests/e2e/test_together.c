@@ -1,6 +1,6 @@
 /* More workers than processors, and everything at once: filters come and go, settings change, clients are killed and
- * paused, saves and the log continue. Whoever is not killed gets his replies in order, and in the end what a kill -9
- * leaves is what was there. Under ThreadSanitizer the daemon is watched meanwhile.
+ * paused, saves and the log continue. Surviving clients get their replies in order, and in the end a kill -9 loses
+ * nothing. Under ThreadSanitizer the test also finds data races of the daemon.
  *
  * BLOOMERY_TOGETHER_SECONDS=<n> continues for so long, BLOOMERY_TOGETHER_SEED=<n> with these random numbers. */
 #include <criterion/criterion.h>
@@ -278,8 +278,7 @@ static void expect_to_survive(void)
     for (int i = 0; i < FILTERS; i++)
         client_ask(client, "BF.ADD f%d last", i);
     count_all(client, before);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
     client = client_restart(&the_daemon);
     count_all(client, after);

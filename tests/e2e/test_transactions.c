@@ -96,8 +96,7 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_growth)
 CLIENT_TEST(the_daemon, transactions, watches_end)
 {
     static const char *const ends[] = {"UNWATCH", "MULTI;EXEC", "MULTI;DISCARD", "RESET"};
-    struct wire wire;
-    wire_open(&wire, the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
     for (size_t i = 0; i < 4; i++) {
         char text[64], *rest = text, *word;
         wire_ask(&wire, "WATCH w");
@@ -127,8 +126,8 @@ CLIENT_TEST(the_daemon, transactions, watches_end)
     lines_deinit(&lines);
 }
 
-/* What is refused while queueing makes EXEC refuse everything: unknown commands and subcommands, arity, what may not
- * be in a transaction. What fails when it runs does not stop the rest. */
+/* An error while queueing makes EXEC refuse the transaction: an unknown command or subcommand, a wrong number of
+ * arguments, a command that no transaction may have. A command that fails during EXEC does not stop the rest. */
 CLIENT_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
 {
     static const char *const refused[] = {"NOSUCH", "BF.ADD f",        "CONFIG NOSUCH",   "CLIENT",
@@ -235,8 +234,7 @@ DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
                                          "MULTI\r\nKEYS *\r\nBF.ADD b x\r\nEXEC\r\nKEYS *\r\nMULTI\r\nPING\r\n",
                                          "MULTI\r\nBF.ADD a x\r\nQUIT\r\n"};
     for (int i = 0; i < 120; i++) {
-        struct wire wire;
-        wire_open(&wire, the_daemon.port);
+        struct wire wire = wire_to(the_daemon.port);
         cr_assert(wire_send_text(&wire, states[i % 6]));
         wire_close(&wire);
     }

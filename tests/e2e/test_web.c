@@ -423,8 +423,7 @@ CLIENT_TEST(the_daemon, web, it_is_not_ready_while_it_loads)
 {
     pthread_t looker;
     client_add_items(client, "f", 0, 50);
-    redisFree(client);
-    daemon_kill(&the_daemon);
+    client_kill(client, &the_daemon);
     disk_attach();
     atomic_store(&disk->hold_reads, 1);
     the_daemon.web_port = 0;

@@ -155,8 +155,7 @@ CLIENT_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
     expect(client, ":1", "BF.ADD w x");
     expect(client, ":1", "COPY w copy");
     expect(client, "+OK", "BF.MERGE union w copy");
-    redisFree(client);
-    daemon_kill(&daemon_under_test);
+    client_kill(client, &daemon_under_test);
     program_expect(output, sizeof(output), 0, "whole", "'" BLOOMERY_TOOL_PATH "' check '%s'", daemon_under_test.data);
 }
 
@@ -230,7 +229,7 @@ CLIENT_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
             client_ask(client, "BF.ADD w%d w%d:%d", i, i, j);
     }
     snprintf(state, sizeof(state), "%s", client_ask(client, "BF.DEBUG w0"));
-    cr_assert(strstr(client_ask(client, "BF.MERGE w0 w1"), "too full (bf-merge-overfull)"));
+    expect_has(client, "too full (bf-merge-overfull)", "BF.MERGE w0 w1");
     expect(client, state, "BF.DEBUG w0");
     expect(client, "+OK", "CONFIG SET bf-merge-overfull yes");
     expect(client, "+OK", "BF.MERGE w0 w1");
@@ -297,6 +296,6 @@ CLIENT_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect(client, "-ERR 'w' and 'v' cannot be merged: the windows differ: 60 and 61 seconds", "BF.MERGE w v");
     expect(client, "-ERR 'plain' and 'w' cannot be merged: only one has a WINDOW: the items of the other have no age",
            "BF.MERGE plain w");
-    cr_assert(strstr(client_ask(client, "BF.MERGE free last last"), "no common order"));
+    expect_has(client, "no common order", "BF.MERGE free last last");
     expect(client, ":0", "EXISTS free");
 }

@@ -267,8 +267,8 @@ static void ask_presence(redisContext *context, const struct traffic_adder *adde
     }
 }
 
-/* A save alone is made while items come in: of one that was lost it may have some bits, and those that come afterwards
- * may set the others. It is a false positive then, and a lost item still. */
+/* A save without a log runs while items are added: it may have some bits of a lost item, and later items may set the
+ * others. Then the lost item is a false positive. */
 static void check_adder(redisContext *context, struct traffic_adder *adder, int64_t promised_ns, bool adopt,
                         uint64_t *counts, const char *what)
 {

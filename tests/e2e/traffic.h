@@ -1,10 +1,10 @@
-/* traffic: clients that write until the daemon is gone, remember what was sent and what was answered when, and can say
- * of what a daemon holds afterwards whether it may be what is left.
+/* traffic: clients that write until the daemon is gone. They remember all commands and the times of the replies, and
+ * check afterwards whether the daemon has a possible state.
  *
  * Adders add items of their own to a few growing filters, in pipelines and transactions. The mover leads one filter
  * after the other through its life: reserved, filled, renamed, grown, copied, cleared, deleted. The keeper asks for
- * saves, or for the log to be synced, one after the other; what was answered before one began is there when it has
- * ended, whatever the policy.
+ * saves, or for syncs of the log, one after the other. Whatever the policy, all changes that were acknowledged before a
+ * save or sync began are there after its end.
  *
  * Failures fail the test. Thread: the test's own, apart from the threads that it starts. */
 #ifndef BLOOMERY_TEST_TRAFFIC_H
@@ -26,9 +26,9 @@
 enum traffic_keeper {
     KEEPER_NONE,
     KEEPER_SAVES,
-    KEEPER_SAVES_ALONE, /* there is no log: counts may be ahead of the items that are there */
+    KEEPER_SAVES_ALONE, /* without a log: counts may be ahead of the items */
     KEEPER_WAITS,       /* WAITAOF */
-    KEEPER_REWRITES,    /* BGREWRITEAOF; nothing is known when it ends */
+    KEEPER_REWRITES,    /* BGREWRITEAOF; its end is unknown */
 };
 
 struct traffic_options {
@@ -38,7 +38,7 @@ struct traffic_options {
     unsigned pause_us;     /* between pipelines */
     bool moves;
     enum traffic_keeper keeper;
-    int64_t grace_ns; /* what was answered so long before a crash must survive it. 0: all, and in order */
+    int64_t grace_ns; /* changes acknowledged so long before a crash must survive it. 0: all, and in order */
 };
 
 enum traffic_answer { NOT_SENT, SENT, ANSWERED_0, ANSWERED_1, LOST };
@@ -62,7 +62,7 @@ struct traffic {
     struct traffic_adder adders[TRAFFIC_ADDERS];
     pthread_t mover, keeper;
     unsigned moves;  /* steps sent, over all lives */
-    bool half_moved; /* the next one had been sent before the last end, and is there in part */
+    bool half_moved; /* the next one was sent before the last end, and took effect in part */
     int64_t moved_ns[TRAFFIC_MOVES];
     unsigned keeps;
     struct {
@@ -72,19 +72,19 @@ struct traffic {
 
 struct traffic *traffic_create(const struct traffic_options *options, uint64_t seed);
 
-/* Begins anew, with FLUSHALL and empty filters, all of it saved. */
+/* Begins again: FLUSHALL, empty filters, and a save. */
 void traffic_reset(struct traffic *traffic, int port);
 
-/* Until traffic_end(), or until the daemon is gone. */
+/* Writes until traffic_end(), or until the daemon is gone. */
 void traffic_start(struct traffic *traffic, int port);
 void traffic_end(struct traffic *traffic);
 
-/* Whatever a crash at `crash_ns` has left: what was answered by then (less the grace), or before a save or sync began
- * that had ended by then, is there; counts are those of what is there; transactions are there as a whole or not at all.
- * `what` is for messages. */
+/* Checks a daemon after a crash at `crash_ns`. It has all changes acknowledged by then (less the grace), or before the
+ * begin of a save or sync that had ended by then. Counts equal the items. Each transaction is there as a whole or not
+ * at all. `what` is for messages. */
 void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
-/* The same, and what is missing is forgotten: from now on what this daemon has is what it must have. */
+/* The same, and forgets missing changes: the state of this daemon is the expected one from now on. */
 void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
 int64_t traffic_now_ns(void); /* CLOCK_MONOTONIC */

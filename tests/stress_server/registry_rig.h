@@ -14,6 +14,13 @@ static struct registry *registry;
 static struct bloom_class *class; /* filters of 100 items */
 static _Atomic int running_writers;
 
+/* "<kind>:<i>" */
+static inline struct slice kind_name(char *text, const char *kind, unsigned i)
+{
+    int len = sprintf(text, "%s:%u", kind, i);
+    return (struct slice){text, (size_t)len};
+}
+
 static inline int create(struct slice name, struct entry **entry_out)
 {
     return registry_create_filter(registry, name, 0, class, entry_out, NULL);

@@ -80,12 +80,6 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static struct slice name_in(char *text, const char *kind, unsigned i)
-{
-    int len = sprintf(text, "%s:%u", kind, i);
-    return (struct slice){text, (size_t)len};
-}
-
 static void make(struct slice name)
 {
     struct entry *entry;
@@ -104,7 +98,7 @@ static void use(struct entry *entry, unsigned *state)
 static void watch_raced(unsigned i, uint64_t *seen, uint64_t *gone)
 {
     char text[32];
-    struct entry *entry = registry_lookup(registry, name_in(text, "raced", i));
+    struct entry *entry = registry_lookup(registry, kind_name(text, "raced", i));
     if (entry) {
         EXPECT(entry->id != *gone, "%s came back after it had expired", text);
         *seen = entry->id;
@@ -121,10 +115,10 @@ static void *reader(void *arg)
     rcu_reader_begin();
     while (atomic_load(&running_writers)) {
         rcu_reader_online();
-        struct entry *entry = registry_lookup(registry, name_in(text, "safe", (unsigned)rand_r(&state) % SAFE));
+        struct entry *entry = registry_lookup(registry, kind_name(text, "safe", (unsigned)rand_r(&state) % SAFE));
         EXPECT(entry, "%s is gone", text);
         /* What had been told to have ended before it was looked for is not found. */
-        struct slice name = name_in(text, "churn", (unsigned)rand_r(&state) % CHURN);
+        struct slice name = kind_name(text, "churn", (unsigned)rand_r(&state) % CHURN);
         entry = registry_lookup(registry, name);
         if (entry && life[entry->id] == 2) {
             struct entry *again = registry_lookup(registry, name);
@@ -148,7 +142,7 @@ static void *racer(void *arg)
     rcu_reader_begin();
     while (atomic_load(&running_writers)) {
         rcu_reader_online();
-        struct slice name = name_in(text, "raced", (unsigned)rand_r(&state) % RACED);
+        struct slice name = kind_name(text, "raced", (unsigned)rand_r(&state) % RACED);
         if (registry_expire(registry, name, now_ms() + 1 + rand_r(&state) % 3, 0) == REGISTRY_NOT_FOUND)
             make(name);
         rcu_reader_offline();
@@ -178,8 +172,8 @@ static void *writer(void *arg)
     rcu_reader_begin();
     for (unsigned i = 0; i < ROUNDS; i++) {
         rcu_reader_online();
-        struct slice from = name_in(a, "churn", (unsigned)rand_r(&state) % CHURN);
-        struct slice to = name_in(b, "churn", (unsigned)rand_r(&state) % CHURN);
+        struct slice from = kind_name(a, "churn", (unsigned)rand_r(&state) % CHURN);
+        struct slice to = kind_name(b, "churn", (unsigned)rand_r(&state) % CHURN);
         switch (rand_r(&state) % 8) {
         case 0:
             registry_delete(registry, from);
@@ -201,7 +195,7 @@ static void *writer(void *arg)
             make(from);
             break;
         }
-        struct slice safe = name_in(a, "safe", (unsigned)rand_r(&state) % SAFE);
+        struct slice safe = kind_name(a, "safe", (unsigned)rand_r(&state) % SAFE);
         if (rand_r(&state) % 4)
             registry_expire(registry, safe, now_ms() + 3600000, 0);
         else
@@ -279,7 +273,7 @@ int main(void)
     EXPECT(expirer_create(&expirer, registry, NULL, NULL) == 0, "setup");
     registry_on_effect(registry, on_effect, NULL);
     for (unsigned i = 0; i < SAFE; i++)
-        make(name_in(text, "safe", i));
+        make(kind_name(text, "safe", i));
 
     void *(*const mixed[])(void *) = {reader, reader, writer, writer, racer, racer, scanner, walker};
     running_writers = WRITERS;

@@ -20,12 +20,6 @@
 
 static _Atomic int created[CHURN];
 
-static struct slice name_in(char *text, const char *kind, unsigned i)
-{
-    int len = sprintf(text, "%s:%u", kind, i);
-    return (struct slice){text, (size_t)len};
-}
-
 static void *reader(void *arg)
 {
     unsigned state = (unsigned)(uintptr_t)arg;
@@ -33,12 +27,12 @@ static void *reader(void *arg)
     rcu_reader_begin();
     while (atomic_load(&running_writers)) {
         rcu_reader_online();
-        struct entry *entry = registry_lookup(registry, name_in(text, "stable", (unsigned)rand_r(&state) % STABLE));
+        struct entry *entry = registry_lookup(registry, kind_name(text, "stable", (unsigned)rand_r(&state) % STABLE));
         EXPECT(entry, "%s is missing", text);
         entry = registry_lookup(registry, (struct slice){"replaced", 8});
         EXPECT(entry, "'replaced' is missing");
         /* Whatever is found may be used until offline, also when somebody deletes it now. */
-        entry = registry_lookup(registry, name_in(text, "churn", (unsigned)rand_r(&state) % CHURN));
+        entry = registry_lookup(registry, kind_name(text, "churn", (unsigned)rand_r(&state) % CHURN));
         if (entry) {
             struct bloom_hash hash = {(unsigned)rand_r(&state), (unsigned)rand_r(&state)};
             bloom_filter_add(entry_filter(entry), hash, NULL);
@@ -61,7 +55,7 @@ static void *writer(void *arg)
     for (unsigned i = 0; i < ROUNDS; i++) {
         rcu_reader_online();
         unsigned n = (unsigned)rand_r(&state) % CHURN;
-        struct slice from = name_in(a, "churn", n), to = name_in(b, "churn", (unsigned)rand_r(&state) % CHURN);
+        struct slice from = kind_name(a, "churn", n), to = kind_name(b, "churn", (unsigned)rand_r(&state) % CHURN);
         switch (rand_r(&state) % 4) {
         case 0:
             create(from, &entry);
@@ -147,7 +141,7 @@ static void *racer(void *arg)
         rcu_reader_offline();
         pthread_barrier_wait(&barrier);
         rcu_reader_online();
-        if (create(name_in(text, "race", i), &entry) == REGISTRY_OK)
+        if (create(kind_name(text, "race", i), &entry) == REGISTRY_OK)
             atomic_fetch_add(&created[i], 1);
     }
     rcu_reader_end();
@@ -161,7 +155,7 @@ int main(void)
 
     registry_rig_init(0);
     for (unsigned i = 0; i < STABLE; i++)
-        create(name_in(text, "stable", i), &entry);
+        create(kind_name(text, "stable", i), &entry);
     create((struct slice){"replaced", 8}, &entry);
 
     void *(*const race[])(void *) = {racer, racer, racer, racer};

@@ -92,17 +92,27 @@ static redisContext *start_again(struct daemon *daemon, const char *const *args)
     return args ? client_start(daemon, args) : client_restart(daemon);
 }
 
-redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args)
+void client_kill(redisContext *client, struct daemon *daemon)
 {
     redisFree(client);
     daemon_kill(daemon);
+}
+
+void client_stop(redisContext *client, struct daemon *daemon)
+{
+    redisFree(client);
+    daemon_stop(daemon);
+}
+
+redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args)
+{
+    client_kill(client, daemon);
     return start_again(daemon, args);
 }
 
 redisContext *client_after_stop(redisContext *client, struct daemon *daemon, const char *const *args)
 {
-    redisFree(client);
-    daemon_stop(daemon);
+    client_stop(client, daemon);
     return start_again(daemon, args);
 }
 

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <hiredis/hiredis.h>
+#include <string.h>
 
 #include "daemon.h"
 
@@ -44,7 +45,11 @@ redisContext *client_restart(struct daemon *daemon);
     }                                                        \
     static void suite##_##name##_body(redisContext *client)
 
-/* Hangs up, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
+/* Disconnect, then kill the daemon, or stop it as daemon_stop() does. */
+void client_kill(redisContext *client, struct daemon *daemon);
+void client_stop(redisContext *client, struct daemon *daemon);
+
+/* Disconnects, kills the daemon, starts it again with these arguments (NULL: those of the last start), and connects. */
 redisContext *client_after_kill(redisContext *client, struct daemon *daemon, const char *const *args);
 
 /* The same, but the daemon is stopped as daemon_stop() does. */
@@ -65,6 +70,13 @@ void client_skip(redisContext *client, int n);
         const char *reply_text = client_ask((client), __VA_ARGS__);                                               \
         cr_assert_str_eq(reply_text, (expected), "got '%s' instead of '%s'; command: %s", reply_text, (expected), \
                          #__VA_ARGS__);                                                                           \
+    } while (0)
+
+/* Demands that the reply has the text. */
+#define expect_has(client, text, ...)                                                                                \
+    do {                                                                                                             \
+        const char *reply_text = client_ask((client), __VA_ARGS__);                                                  \
+        cr_assert(strstr(reply_text, (text)), "'%s' is not in '%s'; command: %s", (text), reply_text, #__VA_ARGS__); \
     } while (0)
 
 /* Adds item:<from> .. item:<to - 1>, in one pipeline; demands that all of them are there. */

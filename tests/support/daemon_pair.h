@@ -1,5 +1,5 @@
-/* daemon_pair: two daemons, `source` and `target`, with a connection to each, `from` and `to`: for tests of what goes
- * from one server to another. Include it in one file of a program.
+/* daemon_pair: two daemons, `source` and `target`, with a connection to each, `from` and `to`, for tests of moves
+ * between servers. Include it in one file of a program.
  *
  *   DAEMON_PAIR(suite);
  *   PAIR_TEST(suite, claim) { ... } */
@@ -36,7 +36,7 @@ static void pair_deinit(void)
 
 #define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 1000)
 
-/* Both daemons end as they must, within the test. */
+/* A test that stops both daemons at its end. */
 #define PAIR_TEST(suite, name) ENDED_TEST(suite, name, pair_deinit())
 
 #endif

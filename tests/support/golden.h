@@ -1,5 +1,5 @@
 /* golden: reads tests/golden: lines, tab-separated fields, items in hexadecimal, whole files. A test that cannot read
- * what it needs must not pass, so everything here ends the process with a message when something is wrong. */
+ * its data must not pass, so every error here ends the process with a message. */
 #ifndef BLOOMERY_TESTS_GOLDEN_H
 #define BLOOMERY_TESTS_GOLDEN_H
 

@@ -1,6 +1,6 @@
-/* metrics_parse: a strict reader of Prometheus's text format and of OpenMetrics. What either format forbids fails the
- * test: a family that is begun twice, a sample outside of its family, a series that is there twice, a label without its
- * escapes, a histogram whose buckets fall. */
+/* metrics_parse: a strict reader of Prometheus's text format and of OpenMetrics. The test fails if the text breaks the
+ * format: a repeated family or series, a sample outside its family, an unescaped label, a histogram with falling
+ * buckets. */
 #ifndef BLOOMERY_TEST_METRICS_PARSE_H
 #define BLOOMERY_TEST_METRICS_PARSE_H
 
@@ -12,7 +12,7 @@ struct metrics_family {
 };
 
 struct metrics_sample {
-    char *series; /* the name with its labels as they stand: x{a="b"} */
+    char *series; /* the name with its labels, unchanged: x{a="b"} */
     double value;
     size_t family;
 };
@@ -21,7 +21,7 @@ struct metrics_parsed {
     struct metrics_family families[512];
     struct metrics_sample *samples;
     size_t nfamilies, nsamples;
-    char *text; /* what the others point into */
+    char *text; /* holds the strings above */
 };
 
 void metrics_parse(struct metrics_parsed *parsed, const char *text, bool openmetrics);

@@ -24,7 +24,7 @@ static inline void expect_move(int status, const char *text, const char *options
 {
     int got = move(options);
     cr_assert_eq(got, status, "exit %d of 'move %s': %s", got, options, output);
-    cr_assert(strstr(output, text), "'%s' is not in: %s", text, output);
+    program_said(output, text);
 }
 
 /* Starts a run beside the test. The options after the first NULL do not count. */

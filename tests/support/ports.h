@@ -1,12 +1,12 @@
-/* ports: ports of 127.0.0.1 for what a test starts. They are below those that the kernel gives to connections, and no
- * two tests have the same one at a time: between the look and the daemon's bind() nobody takes it.
- * tests/support/ports.py gives others of the same kind; who has one holds the same name.
+/* ports: ports of 127.0.0.1 for servers that a test starts. They are below the range that the kernel gives to
+ * connections. No two tests have the same port at a time, so nobody takes a port before the daemon's bind().
+ * tests/support/ports.py claims ports in the same way.
  *
  * Thread: one at a time. */
 #ifndef BLOOMERY_TEST_PORTS_H
 #define BLOOMERY_TEST_PORTS_H
 
-/* A port that is free. It is this process' until it ends, or has asked for 64 more. Fails the test when there is none.
+/* Claims a free port for this process, until the process ends or has claimed 64 more. Fails the test if none is free.
  */
 int port_claim(void);
 

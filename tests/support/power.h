@@ -1,5 +1,5 @@
-/* power: a daemon whose machine loses its power: the process is killed, and its data directory becomes what the disk
- * may have of it (disk.h, disk_trace.h). Zero-initialise. Thread: one at a time.
+/* power: a daemon whose machine loses power. The process is killed, and its data directory gets a state that the disk
+ * may have then (disk.h, disk_trace.h). Zero-initialise. Thread: one at a time.
  *
  *   power_attach(&power, &daemon);      before the first start
  *   daemon_start(&daemon, args);        ... daemon_kill(&daemon);
@@ -13,34 +13,33 @@
 
 struct power {
     char path[400];
-    struct crash_fs *left; /* what the disk had at the last start */
-    char what[64];         /* what was done to it last, for messages */
+    struct crash_fs *left; /* the disk at the last start */
+    char what[64];         /* the last event, for messages */
 };
 
 void power_attach(struct power *power, struct daemon *daemon);
 void power_detach(struct power *power);
 
-/* Until the record of a daemon that has only been launched begins: slow machines, and emulators, take longer to load it
- * than it is left to live. */
+/* Waits until the record of a launched daemon begins: slow machines and emulators may take longer to load the daemon
+ * than the test lets it live. */
 void power_await(const struct power *power);
 
-/* The record since the last start; daemons that are started from now on are not recorded. To be given to power_end().
- */
+/* Returns the record since the last start, for power_end(). Later starts are not recorded. */
 struct disk_trace *power_trace(struct power *power);
 
-/* The power fails after the operations that have been played: some state that the disk may have then, as the seed says,
- * becomes the data directory. The result is to be destroyed. */
+/* Lets the power fail after the played operations: the data directory gets a state that the disk may have then, chosen
+ * by the seed. The caller destroys the result. */
 struct crash_fs *power_image(struct power *power, const struct disk_trace *trace, const struct daemon *daemon,
                              uint64_t seed);
 
-/* The power fails after the last operation; the next start of the daemon is recorded again. */
+/* Lets the power fail after the last operation; the next start of the daemon is recorded again. */
 void power_end(struct power *power, struct disk_trace *trace, struct daemon *daemon, uint64_t seed);
 
 /* Both in one. */
 void power_fail(struct power *power, struct daemon *daemon, uint64_t seed);
 
-/* The process alone has ended: all that it did is there. (A directory that it has left itself may be one operation
- * ahead of the record.) */
+/* Only the process has ended: the disk has all its operations. (A directory that the process left itself may be one
+ * operation ahead of the record.) */
 void power_stays(struct power *power, struct daemon *daemon);
 
 #endif

@@ -88,6 +88,14 @@ void wire_open(struct wire *wire, int port)
     cr_assert_eq(setsockopt(wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
 }
 
+struct wire wire_to(int port)
+{
+    struct wire wire;
+
+    wire_open(&wire, port);
+    return wire;
+}
+
 void wire_close(struct wire *wire)
 {
     if (wire->tls)

@@ -38,6 +38,7 @@ enum wire_status {
 #define WIRE_PATIENCE_MS 60000
 
 void wire_open(struct wire *wire, int port);
+struct wire wire_to(int port); /* the same as a value */
 
 /* Connects to a Unix socket. Sends byte by byte, each when the server has read the one before; only the inside of a
  * long argument goes at once. */

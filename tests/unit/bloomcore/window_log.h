@@ -1,5 +1,5 @@
 /* window_log: windows with a clock that the test drives, and a log from which a window comes back. For the tests of
- * windows; whatever fails, fails the test. */
+ * windows; any failure fails the test. */
 #ifndef BLOOMERY_TEST_WINDOW_LOG_H
 #define BLOOMERY_TEST_WINDOW_LOG_H
 

@@ -1,4 +1,4 @@
-/* window_model: what windows promise, as a model. For the tests of windows; whatever fails, fails the test. */
+/* window_model: a model of the promises of windows, for their tests; any failure fails the test. */
 #ifndef BLOOMERY_TEST_WINDOW_MODEL_H
 #define BLOOMERY_TEST_WINDOW_MODEL_H
 

@@ -1,4 +1,4 @@
-/* log_rig: a log under test: frames whose contents follow from their number, and what a reader makes of them. */
+/* log_rig: a log under test. The contents of a frame follow from its number, so a reader's results can be checked. */
 #ifndef BLOOMERY_TEST_LOG_RIG_H
 #define BLOOMERY_TEST_LOG_RIG_H
 
@@ -7,8 +7,8 @@
 
 #define LOG_RIG_DIR "data"
 
-/* Appends the frame that comes next: a few adds, now and then with a control record before them. `number` is that of
- * the frame, from 1. The status of log_writer_append(). */
+/* Appends the next frame: a few adds, sometimes after a control record. `number` is that of the frame, from 1. Returns
+ * the status of log_writer_append(). */
 int log_rig_append(struct log_writer *writer, uint64_t number, struct errbuf *err);
 
 struct log_rig_read {
@@ -24,11 +24,10 @@ struct log_rig_read {
 /* Reads the log of the file system and compares. With `from` above 1 the log begins with that segment. */
 void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out);
 
-/* The same with the options that must do with a save: from, reached, accepted, and accept_loss. */
+/* The same with the options about a save: from, reached, accepted, and accept_loss. */
 void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *save, struct log_rig_read *read_out);
 
-/* A writer on a file system, with small segments, that continues after what was read: the tail has been written
- * again. */
+/* A writer on a file system, with small segments, that continues the read log: it has written the tail again. */
 struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_read *read);
 
 #endif

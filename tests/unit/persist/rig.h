@@ -1,5 +1,5 @@
-/* rig: filters as the server would hold them, for tests of the store: a source of saves, a target of loads, and a
- * digest by which two sets of filters are compared down to the last bit. Ends the program when it is used wrongly. */
+/* rig: filters in the place of the server's, for tests of the store: a source of saves, a target of loads, and a digest
+ * of all bits that compares two sets of filters. Wrong use ends the program. */
 #ifndef BLOOMERY_TEST_RIG_H
 #define BLOOMERY_TEST_RIG_H
 
@@ -34,7 +34,7 @@ struct rig {
     enum store_fate (*resolve)(struct rig *rig, struct store_filter *info); /* NULL: all are kept */
     void (*replay)(struct rig *rig, struct store *store);                   /* between open and load; NULL: nothing */
     struct store_load_summary loaded;
-    char reports[8192]; /* what the store reported, a line each */
+    char reports[8192]; /* of the store, a line each */
 
     /* walking */
     size_t at;
@@ -60,8 +60,7 @@ void rig_rename(struct rig *rig, const char *from, const char *to);
 void rig_fill(struct rig_filter *filter, uint64_t from, uint64_t n); /* items from, from + 1, ...; marks it dirty */
 bool rig_has(const struct rig_filter *filter, uint64_t item);
 
-/* Where a layer of a filter is, as the MANIFEST says: its file, or its pack and where in that. Both stand in `filters`.
- */
+/* The place of a layer according to the MANIFEST: its file, or its pack and the offset in it. Both are in `filters`. */
 struct rig_place {
     char path[512];
     char file[FILE_NAME_SIZE]; /* the last part of the path */
@@ -75,8 +74,8 @@ uint64_t rig_digest(const struct rig *rig);
 
 struct store_options rig_options(struct rig *rig, const struct fsops *fs);
 
-/* Opens a directory and loads it into an empty rig. What store_open() or store_load() returned; on failure nothing is
- * open. */
+/* Opens a directory and loads it into an empty rig. Returns the status of store_open() or store_load(); after a failure
+ * nothing is open. */
 int rig_load(struct rig *rig, const char *dir, const struct fsops *fs, unsigned nthreads, struct store **store_out,
              struct errbuf *err);
 

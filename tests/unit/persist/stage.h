@@ -1,5 +1,5 @@
-/* stage: what the tests of the store work on: a directory of their own, a store in it, and the rig before that. Under
- * short names, since each line of a test has one: a program includes this once, in the file of its tests. */
+/* stage: the directory, the store and the rig of a test of the store. The names are short, since each line of a test
+ * has one; include it in one file of a program. */
 #ifndef BLOOMERY_TEST_STAGE_H
 #define BLOOMERY_TEST_STAGE_H
 
@@ -22,8 +22,8 @@ static struct store_save_summary summary; /* of the last save() */
 /* A path in the directory, as by printf. */
 #define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
-/* The path of a layer of the filter that is now in files of its own, and the last part of it; how many files there are
- * in `filters` beside the mark of the last save. */
+/* The path of a layer in a file of its own, and the last part of the path; the number of files in `filters` without the
+ * mark of the last save. */
 #define LAYER(name, layer)      (rig_place(NULL, dir, name, layer).path)
 #define LAYER_NAME(name, layer) (rig_place(NULL, dir, name, layer).file)
 #define FILES()                 (dir_count(AT("filters")) - (size_t)stage_marks())
@@ -40,7 +40,7 @@ static inline int stage_marks(void)
     return count;
 }
 
-/* `rig` holds then what is in the directory. */
+/* Loads the directory into `rig`. */
 static inline void stage_load(const struct fsops *fs, unsigned nthreads)
 {
     cr_assert_eq(rig_load(&rig, dir, fs, nthreads, &store, &err), 0, "%s", err.text);
@@ -55,7 +55,7 @@ static inline void stage_set_up(const struct fsops *fs, uint64_t pack_limit)
     stage_load(fs, 1);
 }
 
-/* The end without a save: nothing is loaded. */
+/* Ends without a save; `rig` is empty then. */
 static inline void stage_leave(void)
 {
     uint64_t pack_limit = rig.pack_limit;
@@ -67,14 +67,14 @@ static inline void stage_leave(void)
     rig.pack_limit = pack_limit;
 }
 
-/* Starts anew from the directory. */
+/* Starts again from the directory. */
 static inline void stage_restart(const struct fsops *fs, unsigned nthreads)
 {
     stage_leave();
     stage_load(fs, nthreads);
 }
 
-/* A start finds what the rig holds now. */
+/* Asserts that a start finds the filters of the rig. */
 static inline void stage_expect_saved(const struct fsops *fs)
 {
     uint64_t digest = rig_digest(&rig);

@@ -9,26 +9,23 @@
 
 #include "alloc_countdown.h"
 #include "config_file.h"
+#include "tmpdir.h"
 
 static struct config cfg;
 static struct errbuf err;
-static char dir[64];
+static char dir[TMPDIR_SIZE];
 
 static void set_up(void)
 {
     cr_assert_eq(config_init(&cfg), 0);
     memset(&err, 0, sizeof(err));
-    snprintf(dir, sizeof(dir), "/tmp/bloomery-config-XXXXXX");
-    cr_assert_not_null(mkdtemp(dir));
+    tmpdir_create(dir);
 }
 
 static void tear_down(void)
 {
-    char command[128];
-
     config_deinit(&cfg);
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    cr_assert_eq(system(command), 0);
+    tmpdir_remove(dir);
 }
 
 TestSuite(config_file, .init = set_up, .fini = tear_down);
@@ -49,7 +46,7 @@ static void refuses(const char *content, const char *expected)
 /* The path of a file in the test's directory; valid until the fourth call after it. */
 static const char *path_of(const char *name)
 {
-    static char paths[4][128];
+    static char paths[4][TMPDIR_SIZE + 128];
     static unsigned next;
     char *path = paths[next++ % 4];
 
@@ -60,11 +57,8 @@ static const char *path_of(const char *name)
 static const char *write_file(const char *name, const char *content)
 {
     const char *path = path_of(name);
-    FILE *file = fopen(path, "w");
 
-    cr_assert_not_null(file);
-    cr_assert_geq(fputs(content, file), 0);
-    cr_assert_eq(fclose(file), 0);
+    file_write_text(path, content);
     return path;
 }
 
@@ -374,16 +368,10 @@ static char *printed(const struct config *what, size_t *len_out)
 Test(config_print, the_shipped_file_is_the_printout)
 {
     size_t len;
-    char *expected = printed(&cfg, &len), *shipped = calloc(1, len + 2);
-    FILE *file = fopen(BLOOMERY_CONF_FILE, "r");
+    char *expected = printed(&cfg, &len);
 
-    cr_assert_not_null(file, "%s", BLOOMERY_CONF_FILE);
-    cr_assert_not_null(shipped);
-    cr_assert_eq(fread(shipped, 1, len + 1, file), len, "conf/bloomery.conf is not what --print-config prints");
-    fclose(file);
-    cr_assert_str_eq(shipped, expected);
+    cr_assert_str_eq(file_text(BLOOMERY_CONF_FILE), expected, "conf/bloomery.conf differs from --print-config");
     free(expected);
-    free(shipped);
 }
 
 /* A printed configuration is read back to the same values, whatever they are. */

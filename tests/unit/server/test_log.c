@@ -10,44 +10,36 @@
 
 #include "log.h"
 #include "log_text.h"
+#include "tmpdir.h"
 
 static struct log the_log;
 static struct errbuf err;
-static char dir[64], path[128], *content;
+static char dir[TMPDIR_SIZE], path[TMPDIR_SIZE + 8], *content;
 
 static void set_up(void)
 {
-    snprintf(dir, sizeof(dir), "/tmp/bloomery-log-XXXXXX");
-    cr_assert_not_null(mkdtemp(dir));
+    tmpdir_create(dir);
     snprintf(path, sizeof(path), "%s/log", dir);
     cr_assert_eq(log_init(&the_log, path, LOG_LEVEL_NOTICE, &err), 0, "%s", err.text);
 }
 
 static void tear_down(void)
 {
-    char command[128];
-
     log_deinit(&the_log);
     free(content);
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    cr_assert_eq(system(command), 0);
+    tmpdir_remove(dir);
 }
 
 TestSuite(log, .init = set_up, .fini = tear_down);
 
-/* What a file holds, NUL-terminated; valid until the next call. */
+/* The content of a file, NUL-terminated; valid until the next call. */
 static char *read_file(const char *name)
 {
-    FILE *file = fopen(name, "r");
     size_t len;
 
-    cr_assert_not_null(file, "%s", name);
     free(content);
-    content = calloc(1, 4 << 20);
-    cr_assert_not_null(content);
-    len = fread(content, 1, (4 << 20) - 1, file);
-    cr_assert_eq(strlen(content), len, "the file holds a NUL");
-    fclose(file);
+    content = (char *)file_read(name, &len);
+    cr_assert_eq(strlen(content), len, "the file has a NUL");
     return content;
 }
 
@@ -347,7 +339,7 @@ Test(log, reopening_follows_a_rotation)
 /* When the new file cannot be opened, the old one stays in use. */
 Test(log, a_failed_reopening_keeps_the_old_file)
 {
-    char moved[80], logged[160];
+    char moved[TMPDIR_SIZE + 8], logged[160];
 
     snprintf(moved, sizeof(moved), "%s.moved", dir);
     cr_assert_eq(rename(dir, moved), 0);

@@ -153,8 +153,10 @@ void glob_compile(struct glob *glob, struct slice pattern, bool ignore_case)
 static bool test_short(const struct glob *glob, struct slice text)
 {
     uint64_t state = 1, stars = glob->stars[0];
+    uint64_t any_rest = stars & UINT64_C(1)
+                                    << glob->nelements; /* all elements have matched, and a star is behind them */
 
-    for (size_t i = 0; i < text.len && state; i++)
+    for (size_t i = 0; i < text.len && state && !(state & any_rest); i++)
         state = (state & glob->takes[(unsigned char)text.ptr[i]][0]) << 1 | (state & stars);
     return state >> glob->nelements & 1;
 }
@@ -163,10 +165,11 @@ bool glob_test(const struct glob *glob, struct slice text)
 {
     uint64_t state[GLOB_COMPILED_WORDS] = {1};
     uint64_t left = 1;
+    bool any_rest = has_bit(glob->stars, glob->nelements);
 
     if (glob->nwords == 1)
         return test_short(glob, text);
-    for (size_t i = 0; i < text.len && left; i++) {
+    for (size_t i = 0; i < text.len && left && !(any_rest && has_bit(state, glob->nelements)); i++) {
         const uint64_t *takes = glob->takes[(unsigned char)text.ptr[i]];
         uint64_t carry = 0;
 

@@ -338,13 +338,36 @@ static int take_over_time(struct fill *fill)
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
+/* Whether the new filter still has what this run has added: others may have cleared or replaced it. A window forgets
+ * items by itself. TOOL_FAILED: there is a reason to stop. */
+static int look_at_target(struct fill *fill)
+{
+    struct errbuf err = {{0}};
+    struct resp_reply reply;
+
+    if (fill->old.window[0])
+        return TOOL_OK;
+    PEER_PUT(&fill->server.peer, slice_of("BF.CARD"), fill->target);
+    if (peer_reply(&fill->server.peer, &reply, &err) != 0)
+        lose_server(fill, &err);
+    else if (reply.nodes[0].kind == RESP_REPLY_ERROR)
+        stop(fill, resp_reply_text(&reply, 0));
+    else if (reply.nodes[0].kind != RESP_REPLY_INTEGER || reply.nodes[0].number < 0)
+        stop(fill, slice_of("the reply to BF.CARD is not a number"));
+    else if ((uint64_t)reply.nodes[0].number < fill->added)
+        errbuf_set(&fill->reason,
+                   "'%s' has %lld items, but %" PRIu64 " new ones were added: another client has changed it meanwhile",
+                   fill->target.ptr, (long long)reply.nodes[0].number, fill->added);
+    return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
+}
+
 /* Without an answer the name may have been changed or not. */
 static int swap(struct fill *fill)
 {
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
-    if (fill->old.exists && take_over_time(fill) != TOOL_OK)
+    if (look_at_target(fill) != TOOL_OK || (fill->old.exists && take_over_time(fill) != TOOL_OK))
         return report_failure(fill);
     PEER_PUT(&fill->server.peer, slice_of("RENAME"), fill->target, slice_of(fill->name));
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)

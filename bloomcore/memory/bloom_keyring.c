@@ -113,17 +113,27 @@ int bloom_keyring_set(struct bloom_pool *pool, const struct bloom_secret *secret
     return rc;
 }
 
-size_t bloom_keyring_missing(struct bloom_pool *pool, uint64_t *ids, size_t max)
+static size_t list_used(struct bloom_pool *pool, bool all, uint64_t *ids, size_t max)
 {
     size_t n = 0;
 
     lock_take(&pool->lock);
     for (const struct bloom_key *key = pool->keyring.keys; key && n < max; key = key->next) {
-        if (key->refs && !bloom_key_is_here(key))
+        if (key->refs && (all || !bloom_key_is_here(key)))
             ids[n++] = key->secret.id;
     }
     lock_give(&pool->lock);
     return n;
+}
+
+size_t bloom_keyring_missing(struct bloom_pool *pool, uint64_t *ids, size_t max)
+{
+    return list_used(pool, false, ids, max);
+}
+
+size_t bloom_keyring_used(struct bloom_pool *pool, uint64_t *ids, size_t max)
+{
+    return list_used(pool, true, ids, max);
 }
 
 uint64_t bloom_keyring_first(const struct bloom_pool *pool)

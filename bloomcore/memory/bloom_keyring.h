@@ -17,6 +17,9 @@ int bloom_keyring_set(struct bloom_pool *pool, const struct bloom_secret *secret
 /* Ids of keys that filters have and that are not here, `max` at most. Returns how many. */
 size_t bloom_keyring_missing(struct bloom_pool *pool, uint64_t *ids, size_t max);
 
+/* Ids of all keys that filters have, `max` at most. Returns how many. */
+size_t bloom_keyring_used(struct bloom_pool *pool, uint64_t *ids, size_t max);
+
 /* The id of the key for new filters; 0: none. */
 uint64_t bloom_keyring_first(const struct bloom_pool *pool);
 

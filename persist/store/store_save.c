@@ -208,7 +208,7 @@ static int write_layer(struct save *save, const struct store_item *item, const s
         save->record.variant = before->variant;
         return 0;
     }
-    if (++save->nsynced > SAVE_MAX_SINGLE_SYNCS)
+    if (++save->nsynced > STORE_MAX_SINGLE_SYNCS)
         save->sync_all = true;
     int rc = store_put_layer(save->store, &save->io, &save->record, i, item->filter, !save->sync_all, &save->made, err);
     if (rc == 0) {

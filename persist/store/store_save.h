@@ -41,12 +41,9 @@ struct save {
     struct store_checkpoint checkpoint;
     uint64_t max_id;
     struct lost_files lost;
-    unsigned nsynced; /* files; beyond a number of them one sync_all() is cheaper */
+    unsigned nsynced; /* files */
     bool sync_all;
 };
-
-/* With more files than this, one sync of the whole file system replaces those of the files. */
-#define SAVE_MAX_SINGLE_SYNCS 32
 
 /* The record of an entry of `next`, wherever it is; valid until the next call for the same MANIFEST. */
 int save_record(struct save *save, const struct index_entry *entry, const struct manifest_filter **filter_out,

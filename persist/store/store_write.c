@@ -196,6 +196,37 @@ void written_end(struct store *store, const struct store_index *next)
 
 /* ---- writing ---- */
 
+static int write_layers(struct store *store, struct layer_io *io, const struct store_item *item,
+                        struct manifest_filter *record, bool sync, struct file_list *made, struct errbuf *err)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; i < record->nlayers && rc == 0; i++)
+        rc = store_put_layer(store, io, record, i, item->filter, sync, made, err);
+    return rc;
+}
+
+/* Writes first, and syncs once. The descriptor is opened before, so that it hears of each failed write, and is not that
+ * of saves: a failure is told to a descriptor once, and both must hear of it. */
+static int write_layers_at_once(struct store *store, struct layer_io *io, const struct store_item *item,
+                                struct manifest_filter *record, struct file_list *made, struct errbuf *err)
+{
+    const struct fsops *fs = store->fs;
+    struct path path;
+    int fd;
+    TRY(path_root(store, &path, FILTERS_DIR, err));
+    int rc = fs->open(fs->ctx, path.text, FS_READ, &fd);
+    if (rc != 0) {
+        errbuf_set(err, "%s: cannot open: %s", path.text, strerror(-rc));
+        return rc;
+    }
+    rc = write_layers(store, io, item, record, false, made, err);
+    if (rc == 0 && (rc = fs->sync_all(fs->ctx, fd)) != 0)
+        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+    fs->close(fs->ctx, fd);
+    return rc;
+}
+
 static int write_files(struct store *store, const struct store_item *item, struct manifest_filter *record,
                        struct file_list *made, struct errbuf *err)
 {
@@ -214,8 +245,8 @@ static int write_files(struct store *store, const struct store_item *item, struc
         .expires_ms = item->expires_ms,
         .nlayers = bloom_filter_nlayers(item->filter),
     };
-    for (unsigned i = 0; i < record->nlayers && rc == 0; i++)
-        rc = store_put_layer(store, &io, record, i, item->filter, true, made, err);
+    rc = record->nlayers > STORE_MAX_SINGLE_SYNCS ? write_layers_at_once(store, &io, item, record, made, err)
+                                                  : write_layers(store, &io, item, record, true, made, err);
     if (rc == 0)
         rc = store_sync_filters(store, err);
     layer_io_deinit(&io);

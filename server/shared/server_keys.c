@@ -2,33 +2,56 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bloom_keyring.h"
 #include "key_file.h"
 #include "server.h"
 #include "server_tls.h"
 
+/* As for ssh, a group that the owner has chosen may read a file that is another user's, such as root's. */
+static void warn_of_readers(struct server *server, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0 || !(st.st_mode & (st.st_uid == geteuid() ? 077 : 07)))
+        return;
+    log_warning(
+        &server->log,
+        "the key file %s has the mode %04o: who reads a key can attack its KEYED filters; give it the mode 0600", path,
+        (unsigned)(st.st_mode & 07777));
+}
+
+static int read_file(struct server *server, const char *path, struct key_file **out, struct errbuf *err)
+{
+    int rc = key_file_read(fsops_posix(), path, out, err);
+
+    if (rc == 0)
+        warn_of_readers(server, path);
+    return rc;
+}
+
 int server_keys_load(struct server *server, const struct config *config, bool make, struct key_file **out,
                      struct errbuf *err)
 {
-    const struct fsops *fs = fsops_posix();
     const char *dir = server->process.data_dir;
     struct path own;
 
     *out = NULL;
     if (config->filters.key_file[0])
-        return key_file_read(fs, config->filters.key_file, out, err);
+        return read_file(server, config->filters.key_file, out, err);
     int rc = path_format(&own, err, "%s/" KEY_FILE_NAME, dir);
     if (rc == 0)
-        rc = key_file_read(fs, own.text, out, err);
+        rc = read_file(server, own.text, out, err);
     if (rc != -ENOENT)
         return rc;
     /* While keys are in memory, a file without them would make their filters unreadable. */
     if ((!make && !config->filters.keyed) || bloom_keyring_first(server->pool))
         return 0;
-    rc = key_file_make(fs, dir, own.text, err);
+    rc = key_file_make(fsops_posix(), dir, own.text, err);
     if (rc == 0)
-        rc = key_file_read(fs, own.text, out, err);
+        rc = read_file(server, own.text, out, err);
     if (rc == 0)
         log_notice(&server->log, "created the key file %s: without it KEYED filters cannot be queried", own.text);
     return rc;

@@ -3,8 +3,8 @@
  * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the
  * library's query one by one, and in batches of 32, without and with vector code, for keys that are all present and all
  * absent (except for false positives); adds, for keys that are all new and all present; in addition to the memory's own
- * rate of independent random reads. Prints nanoseconds per key, the best and the median of several rounds whose
- * variants are interleaved, and the ratio to the first variant.
+ * rate of independent random reads; and what KEYED adds to an item. Prints nanoseconds per key, the best and the median
+ * of several rounds whose variants are interleaved, and the ratio to the first variant.
  *
  * bench_core [rounds [max-megabytes [layout]]]: default 5 rounds, all sizes, the layout na; or redisbloom, whose hash
  * and positions are others. */
@@ -19,6 +19,7 @@
 #include "bloom_vector.h"
 #include "redisbloom.h"
 #include "rng.h"
+#include "siphash.h"
 
 #define K          7
 #define KEYS       (1u << 20) /* more than any branch predictor learns by heart */
@@ -276,6 +277,40 @@ static void bench_size(struct bloom_pool *pool, const char *name, uint64_t bytes
     free(bench.filter);
 }
 
+/* What KEYED filters add to each item: their hash of items of 50 bytes. */
+static void bench_keyed(unsigned rounds)
+{
+    enum { ITEMS = 1 << 16, LEN = 50 };
+    static unsigned char text[ITEMS][LEN], out[BLOOM_BATCH][SIPHASH_BYTES];
+    static double times[2][ROUNDS_MAX];
+    static size_t len[BLOOM_BATCH];
+    struct siphash_key key;
+
+    rng_fill(&rng, &key, sizeof(key));
+    rng_fill(&rng, text, sizeof(text));
+    for (unsigned i = 0; i < BLOOM_BATCH; i++)
+        len[i] = LEN;
+    for (unsigned round = 0; round < rounds; round++) {
+        double start = cpu_ns();
+        for (size_t i = 0; i < ITEMS; i++)
+            siphash(&key, text[i], LEN, out[0]);
+        double between = cpu_ns();
+        for (size_t i = 0; i < ITEMS; i += BLOOM_BATCH) {
+            const void *data[BLOOM_BATCH];
+            for (size_t j = 0; j < BLOOM_BATCH; j++)
+                data[j] = text[i + j];
+            siphash_many(&key, data, len, BLOOM_BATCH, out);
+        }
+        times[0][round] = (between - start) / ITEMS;
+        times[1][round] = (cpu_ns() - between) / ITEMS;
+    }
+    for (int v = 0; v < 2; v++) {
+        qsort(times[v], rounds, sizeof(double), by_value);
+        printf("%-7s %-14s %-15s %9.2f %9.2f\n", "KEYED", "50 bytes", v ? "hash x8" : "hash", times[v][0],
+               times[v][rounds / 2]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -308,6 +343,7 @@ int main(int argc, char **argv)
         if (sizes[i].bytes <= max_bytes)
             bench_size(pool, sizes[i].name, sizes[i].bytes, rounds);
     }
+    bench_keyed(rounds);
     bloom_pool_destroy(pool);
     free(items);
     free(keys);

@@ -217,12 +217,12 @@ int main(int argc, char **argv)
     rcu_reader_offline();
     reclaimer_flush(reclaimer);
     rcu_reader_online();
-    per_filter("a filter beside bits and name", before, n);
+    per_filter("accounted beside bits and name", before, n);
     start = now_ns(CLOCK_MONOTONIC);
     for (unsigned i = 0; i < n; i++)
         registry_expire(registry, name_of(text, i), INT64_MAX - (int64_t)i, 0);
     figure("giving a time", (double)(now_ns(CLOCK_MONOTONIC) - start) / n, "ns");
-    per_filter("one with a time beside bits and name", before, n);
+    per_filter("accounted with a time", before, n);
     measure_queries(n);
     if (argc > 2 && strcmp(argv[2], "expiry") == 0)
         expire_all(n);

@@ -19,9 +19,10 @@
 #include "power.h"
 #include "wait.h"
 
-#define PATIENCE_S 60
-#define HURRY_MS   20 /* then a disk that is well is asked to be tried at once, not after its second */
-#define GENERATION 8  /* scenarios between power failures */
+#define PATIENCE_S  60
+#define HURRY_MS    20    /* then a disk that is well is asked to be tried at once, not after its second */
+#define GENERATION  8     /* scenarios between power failures */
+#define CHAIN_ITEMS 40000 /* forty layers: more than are synced one by one, and too much for a record of the log */
 
 static struct daemon daemon_under_test;
 static struct power power;
@@ -391,4 +392,29 @@ Test(disk_faults, the_disk_is_full_from_each_operation_of_a_start_on)
 Test(disk_faults, each_operation_of_a_start_takes_place_and_reports_an_error_once)
 {
     sweep_starts("late", DISK_LATE, EIO, 2);
+}
+
+/* ---- a chain of many layers ---- */
+
+/* Its files are synced by one sync of the file system, which the record in the log waits for. */
+Test(disk_faults, a_copy_of_many_layers_is_refused_if_its_sync_fails_and_survives_a_power_failure_if_not)
+{
+    start();
+    expect(client, "+OK", "BF.RESERVE chain 0.01 1000 EXPANSION 1");
+    client_add_items(client, "chain", 0, CHAIN_ITEMS);
+    disk_fail_only("syncfs data/filters", 1, DISK_ERROR, EIO);
+    const char *reply = client_ask(client, "COPY chain copy");
+    cr_assert(strstr(reply, strerror(EIO)), "%s", reply);
+    cr_assert_eq(atomic_load(&disk->hits), 1);
+    expect(client, ":0", "EXISTS copy");
+    mend();
+    expect(client, ":1", "COPY chain copy");
+    disconnect_both();
+    daemon_kill(&daemon_under_test);
+    power_fail(&power, &daemon_under_test, 1);
+    daemon_restart(&daemon_under_test);
+    connect_both();
+    client_expect_items(client, "copy", 0, CHAIN_ITEMS);
+    disconnect_both();
+    daemon_stop(&daemon_under_test);
 }

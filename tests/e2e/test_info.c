@@ -103,6 +103,7 @@ static bool is_text_field(const char *name)
         "gcc_version",
         "process_supervised",
         "run_id",
+        "bf_used_keys",
         "bf_missing_keys",
         "executable",
         "config_file",

@@ -13,6 +13,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
+#include "wait.h"
 
 static struct daemon the_daemon, engine;
 static redisContext *client, *in_engine;
@@ -522,4 +523,31 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     client = NULL;
     daemon_stop(&the_daemon);
     TOOL(1, "KEYS: line 1", "echo x >data/KEYS && bloomery check data 2>&1", the_daemon.dir);
+}
+
+/* Mounted secrets have such modes, so the file is taken. */
+KEYED_TEST(a_key_file_that_others_may_read_is_told_in_the_log)
+{
+    char path[512];
+
+    expect(client, "+OK", "BF.RESERVE f 0.01 100 KEYED"); /* which makes the file */
+    cr_assert_null(strstr(daemon_output(&the_daemon), "has the mode"), "%s", daemon_output(&the_daemon));
+    key_file(path);
+    cr_assert_eq(chmod(path, 0644), 0);
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    wait_until(strstr(daemon_output(&the_daemon), "KEYS has the mode 0644: who reads a key can attack"));
+    expect(client, ":1", "BF.ADD f x");
+    cr_assert_eq(chmod(path, 0640), 0);
+    expect(client, "+OK", "CONFIG SET bf-key-file %s", path);
+    wait_until(strstr(daemon_output(&the_daemon), "KEYS has the mode 0640"));
+    cr_assert_eq(chmod(path, 0600), 0);
+    redisFree(client);
+    daemon_stop(&the_daemon);
+    daemon_restart(&the_daemon);
+    client = client_open(the_daemon.port);
+    expect(client, ":1", "BF.EXISTS f x");
+    cr_assert_null(strstr(daemon_output(&the_daemon), "has the mode"), "%s", daemon_output(&the_daemon));
 }

@@ -12,8 +12,9 @@
 #include "wait.h"
 #include "wire.h"
 
-#define MB   1000000LL
-#define NAME 60000
+#define CAPACITY 10000 /* of a layer; the next one takes half a gigabyte */
+#define MB       1000000LL
+#define NAME     60000
 
 DAEMON_SUITE(the_daemon, memory, "--threads", "2", "--appendonly", "no");
 
@@ -284,4 +285,59 @@ CLIENT_TEST(the_daemon, memory, a_transaction_clears_within_maxmemory)
     expect(client, "+QUEUED", "BF.CLEAR huge");
     expect(client, "[+OK]", "EXEC"); /* as outside of a transaction */
     expect(client, ":0", "BF.CARD huge");
+}
+
+/* ---- a small dump that asks for much ---- */
+
+static void put_number(char *at, uint64_t number, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (char)(number >> 8 * i);
+}
+
+/* Loads RedisBloom's dump of a filter that is full, and whose next layer has 32768 times its capacity. */
+static void load_full(redisContext *client, const char *name)
+{
+    char header[80], bits[16] = {0};
+    expect(client, "+OK", "BF.RESERVE model 0.01 10 LAYOUT redisbloom EXPANSION 32768");
+    redisReply *reply = redisCommand(client, "BF.SCANDUMP model 0");
+    cr_assert(reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2);
+    size_t len = reply->element[1]->len;
+    cr_assert(len >= 72 && len <= sizeof(header));
+    memcpy(header, reply->element[1]->str, len);
+    freeReplyObject(reply);
+    put_number(header, CAPACITY, 8);      /* items */
+    put_number(header + 36, CAPACITY, 8); /* of the layer */
+    put_number(header + 64, CAPACITY, 8); /* its capacity */
+    reply = redisCommand(client, "BF.LOADCHUNK %s 1 %b", name, header, len);
+    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : "");
+    freeReplyObject(reply);
+    reply = redisCommand(client, "BF.LOADCHUNK %s 17 %b", name, bits, sizeof(bits));
+    cr_assert(reply && reply->type == REDIS_REPLY_STATUS, "%s", reply ? reply->str : "");
+    freeReplyObject(reply);
+    expect(client, ":1", "DEL model");
+}
+
+/* The limits are asked before the layer is allocated; where others may leave memory, too. */
+DAEMON_TEST(the_daemon, memory, a_small_dump_cannot_make_a_filter_grow_beyond_the_limits)
+{
+    redisContext *client = client_open(the_daemon.port);
+    load_full(client, "f");
+    long long before = client_info(client, "memory", "used_memory");
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 100mb");
+    const char *answer = client_ask(client, "BF.ADD f x");
+    cr_assert(answer[0] == '-' && strstr(answer, "the limit for one filter is 104857600"), "%s", answer);
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0");
+    static const char *const policies[] = {"noeviction", "reload", "maybe"};
+    for (int i = 0; i < 3; i++) {
+        expect(client, "+OK", "CONFIG SET maxmemory-policy %s", policies[i]);
+        expect(client, "+OK", "CONFIG SET maxmemory 100mb");
+        answer = client_ask(client, "BF.ADD f x");
+        cr_assert(answer[0] == '-' && strstr(answer, "the limit for all filters is 104857600"), "%s: %s", policies[i],
+                  answer);
+        expect(client, "+OK", "CONFIG SET maxmemory 0");
+    }
+    cr_expect_lt(client_info(client, "memory", "used_memory"), before + MB);
+    expect(client, ":0", "BF.EXISTS f x");
+    redisFree(client);
 }

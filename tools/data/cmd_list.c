@@ -166,14 +166,19 @@ static int run(const struct tool_args *args)
         rc = tool_failed(COMMAND, "%s", err.text);
     }
     rc = output_end(&list.out, rc);
-    if (rc == TOOL_OK && !list.filters)
+    if (rc != TOOL_OK || list.filters)
+        return rc;
+    if (!list.name) {
         fprintf(stderr, "bloomery " COMMAND ": the last save of %s has no %sfilter; later changes are in the log\n",
-                list.datadir, list.name || !list.any_db ? "such " : "");
-    return rc;
+                list.datadir, list.any_db ? "" : "such ");
+        return TOOL_OK;
+    }
+    return tool_failed(COMMAND, "the last save of %s has no filter '%s'%s; later changes are in the log", list.datadir,
+                       list.name, list.any_db ? "" : " in this database");
 }
 
 static const struct tool_option options[] = {
-    {.name = "--name", .value = "NAME", .doc = "Only the filters of this name."},
+    {.name = "--name", .value = "NAME", .doc = "Only the filters of this name; fails if there is none."},
     TOOL_DATABASE_OPTION("Only the filters of this database."),
     {.name = "--json",
      .doc =

@@ -226,10 +226,35 @@ static bool take_field(const struct item_input *input, struct bloom_item *item)
     return true;
 }
 
+/* The item, a key as people write it, becomes its bytes. */
+static bool read_key(struct item_input *input, struct bloom_item *item, unsigned char bytes[CQL_KEY_MAX])
+{
+    bool lines = !input->form.prefixed && !input->form.nul && !input->form.column;
+    const char *unit = lines ? "line" : "item";
+    struct errbuf err = {{0}};
+    size_t len;
+
+    if (!input->form.prefixed && item->len > 0 && item->ptr[item->len - 1] == '\r')
+        tool_failed(input->command,
+                    "%s: %s %" PRIu64 " ends with a carriage return, as lines of Windows do: remove it with tr -d "
+                    "'\\r'; a key with one is written as blob:...",
+                    input->path, unit, input->items);
+    else if (lines && !input->form.field && item->len == 0)
+        tool_failed(input->command,
+                    "%s: line %" PRIu64
+                    " is empty, and a partition key never is: write a key there, or remove empty lines with sed "
+                    "'/^$/d'",
+                    input->path, input->items);
+    else if (cql_key_parse(item->ptr, item->len, bytes, &len, &err) != CQL_KEY_OK)
+        tool_failed(input->command, "%s: %s %" PRIu64 ": %s", input->path, unit, input->items, err.text);
+    else
+        *item = (struct bloom_item){(const char *)bytes, len};
+    return item->ptr == (const char *)bytes;
+}
+
 static bool finish_item(struct item_input *input, struct item_batch *batch)
 {
     struct bloom_item *item = &batch->items[batch->n];
-    struct errbuf err = {{0}};
 
     input->items++;
     if (input->form.field && !take_field(input, item)) {
@@ -237,23 +262,8 @@ static bool finish_item(struct item_input *input, struct item_batch *batch)
                     input->form.field);
         return false;
     }
-    if (input->form.keys) {
-        unsigned char *bytes = input->key_bytes + batch->n * CQL_KEY_MAX;
-        size_t len;
-        if (!input->form.prefixed && item->len > 0 && item->ptr[item->len - 1] == '\r') {
-            tool_failed(input->command,
-                        "%s: item %" PRIu64
-                        " ends with a carriage return, as lines of Windows do: remove it with tr -d "
-                        "'\\r'; a key with one is written as blob:...",
-                        input->path, input->items);
-            return false;
-        }
-        if (cql_key_parse(item->ptr, item->len, bytes, &len, &err) != CQL_KEY_OK) {
-            tool_failed(input->command, "%s: item %" PRIu64 ": %s", input->path, input->items, err.text);
-            return false;
-        }
-        *item = (struct bloom_item){(const char *)bytes, len};
-    }
+    if (input->form.keys && !read_key(input, item, input->key_bytes + batch->n * CQL_KEY_MAX))
+        return false;
     if (input->secret.id) {
         siphash(&input->secret.items, item->ptr, item->len, input->keyed[batch->n]);
         *item = (struct bloom_item){(const char *)input->keyed[batch->n], SIPHASH_BYTES};

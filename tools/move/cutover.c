@@ -72,7 +72,7 @@ struct cutover *cutover_begin(const struct move_options *options, struct errbuf 
     }
     cutover->options = options;
     peer_init(&cutover->peer, options->timeout_ms, NULL);
-    if (open_connection(cutover, err) == 0)
+    if (open_connection(cutover, err) == 0 && cutover_unpause(cutover, err) == 0)
         return cutover;
     cutover_end(cutover);
     return NULL;

@@ -197,11 +197,12 @@ static int refuse_and_close(struct follow *follow, struct errbuf *err)
     return status;
 }
 
-/* Filters that the target could not answer for. */
+/* Filters that the target could not answer for: before the pause, so that no writer waits in vain, and in it, because a
+ * filter under another key may have come since. */
 static int check_keys(const struct follow *follow, struct errbuf *err)
 {
     char ids[MOVE_KEYS_SIZE];
-    int status = move_missing_keys(&follow->options->move, ids, sizeof(ids), err);
+    int status = move_needed_keys(&follow->options->move, ids, sizeof(ids), err);
     if (status <= 0)
         return status;
     errbuf_set(err, "no cutover: the target lacks keys of KEYED filters: %s; copy their lines of the key file first",
@@ -215,6 +216,8 @@ static int cut_over(struct follow *follow, struct errbuf *err)
     follow_watch_pause(follow->watch);
     int status = carry_the_rest(follow, err);
     uint64_t lacking = status == 0 ? missing(follow) : 0;
+    if (status == 0 && lacking == 0)
+        status = check_keys(follow, err);
     if (status == 0 && lacking == 0)
         status = refuse_and_close(follow, err);
     if (status != 0 || lacking > 0) {

@@ -86,6 +86,10 @@ int move_all_databases(const struct move_options *options, struct move_summary *
  * as for a user who may not run INFO. */
 int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err);
 
+/* The same, of keys that filters of the source have: others are no matter of a move. All that the target lacks, if the
+ * source does not tell which keys its filters have, or tells as many as it can. */
+int move_needed_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err);
+
 /* Finds a database of the source other than that of its address with keys in it. 1; 0: there is none; or -errno. */
 int move_other_database(const struct move_options *options, int64_t *number_out, struct errbuf *err);
 

@@ -9,7 +9,8 @@
 #include "move.h"
 #include "peer.h"
 
-#define MAX_DATABASES 16384 /* of a source that are moved; usual servers have 16 */
+#define KEYS_TEXT     (256 * 17) /* as many ids as INFO lists, 16 digits each, with commas between and a NUL */
+#define MAX_DATABASES 16384      /* of a source that are moved; usual servers have 16 */
 
 struct databases {
     int64_t numbers[MAX_DATABASES];
@@ -45,12 +46,13 @@ static int connect_to(struct peer *peer, const struct move_options *options, con
     return peer_log_in(peer, &url->address, err);
 }
 
-int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err)
+/* Reads a field of INFO bf that lists ids of keys: 1; 0: there is no such field; or -errno. */
+static int ask_keys(const struct move_options *options, const struct server_url *url, const char *field,
+                    char text_out[KEYS_TEXT], struct errbuf *err)
 {
-    static const char field[] = "bf_missing_keys:";
     struct peer peer;
     struct resp_reply reply;
-    int found = 0, status = connect_to(&peer, options, options->to, err);
+    int found = 0, status = connect_to(&peer, options, url, err);
     if (status == 0) {
         PEER_PUT(&peer, slice_of("INFO"), slice_of("bf"));
         status = peer_reply(&peer, &reply, err);
@@ -63,18 +65,44 @@ int move_missing_keys(const struct move_options *options, char *ids_out, size_t 
     } else if (status == 0 && reply.nodes[0].kind == RESP_REPLY_TEXT) {
         struct slice text = resp_reply_text(&reply, 0);
         const char *at = memmem(text.ptr, text.len, field, strlen(field)), *end = text.ptr + text.len;
+        found = at != NULL;
         at = at ? at + strlen(field) : end;
         size_t len = 0;
-        while (len < size - 1 && at + len < end && at[len] != '\r' && at[len] != '\n')
+        while (len < KEYS_TEXT - 1 && at + len < end && at[len] != '\r' && at[len] != '\n')
             len++;
-        memcpy(ids_out, at, len);
-        ids_out[len] = '\0';
-        found = len > 0;
+        memcpy(text_out, at, len);
+        text_out[len] = '\0';
     }
     peer_close(&peer);
     if (status != 0)
-        errbuf_prefix(err, "the target, %s", options->to->shown);
+        errbuf_prefix(err, "the %s, %s", url == options->to ? "target" : "source", url->shown);
     return status == 0 ? found : status;
+}
+
+int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err)
+{
+    char missing[KEYS_TEXT] = "";
+    int status = ask_keys(options, options->to, "bf_missing_keys:", missing, err);
+    snprintf(ids_out, size, "%s", missing);
+    return status < 0 ? status : missing[0] != '\0';
+}
+
+int move_needed_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err)
+{
+    char missing[KEYS_TEXT] = "", used[KEYS_TEXT] = "", *rest = NULL;
+    size_t len = 0;
+    int status = ask_keys(options, options->to, "bf_missing_keys:", missing, err);
+    if (status <= 0 || !missing[0])
+        return status < 0 ? status : 0;
+    status = ask_keys(options, options->from, "bf_used_keys:", used, err);
+    if (status < 0)
+        return status;
+    bool all = status == 0 || strlen(used) == KEYS_TEXT - 1;
+    for (const char *id = strtok_r(missing, ",", &rest); id && len < size; id = strtok_r(NULL, ",", &rest)) {
+        if (all || strstr(used, id))
+            len += (size_t)snprintf(ids_out + len, size - len, "%s%s", len > 0 ? "," : "", id);
+    }
+    return len > 0;
 }
 
 static int find_databases(const struct move_options *options, struct databases *found, struct errbuf *err)

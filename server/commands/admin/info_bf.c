@@ -10,16 +10,17 @@
 #include "residency.h"
 #include "sstables.h"
 
-/* KEYED filters of these keys answer errors. */
-static void missing_keys(struct info *info)
+typedef size_t list_keys(struct bloom_pool *pool, uint64_t *ids, size_t max);
+
+static void info_keys(struct info *info, const char *field, list_keys *list)
 {
     uint64_t ids[KEY_FILE_KEYS];
     char text[KEY_FILE_KEYS * 17 + 1] = ""; /* 16 digits and a comma */
-    size_t n = bloom_keyring_missing(info->server->pool, ids, KEY_FILE_KEYS);
+    size_t n = list(info->server->pool, ids, KEY_FILE_KEYS);
 
     for (size_t i = 0; i < n; i++)
         snprintf(text + i * 17, sizeof(text) - i * 17, "%016" PRIx64 "%s", ids[i], i + 1 < n ? "," : "");
-    info_line(info, "bf_missing_keys:%s", text);
+    info_line(info, "%s:%s", field, text);
 }
 
 void info_bf(struct info *info)
@@ -63,7 +64,8 @@ void info_bf(struct info *info)
     info_line(info, "bf_reloads_waiting:%" PRIu64, residency.waiting);
     info_line(info, "bf_maybe_answers:%" PRIu64, stats_get(&stats->maybe_answers));
     info_line(info, "bf_read_only:%d", server_config(info->server)->data.read_only);
-    missing_keys(info);
+    info_keys(info, "bf_used_keys", bloom_keyring_used);
+    info_keys(info, "bf_missing_keys", bloom_keyring_missing); /* KEYED filters of these answer errors */
     if (info->server->sstables) {
         struct sstables_numbers numbers;
         sstables_numbers(info->server->sstables, &numbers);

@@ -11,6 +11,9 @@
 #include "fault_fs.h"
 #include "stage.h"
 
+#define CHAIN_LAYERS 40 /* more than are synced one by one */
+
+static const struct bloom_params chain = {.capacity = 2, .error_rate = 0.05, .expansion = 1};
 static struct store_record record; /* what the log would have */
 
 static void set_up(void)
@@ -393,7 +396,7 @@ struct scene {
 };
 
 /* One filter saved, one that is written at the fault's risk, then a save that takes it over, or writes it anew. */
-static int play(struct scene *scene, size_t at, bool change, bool *written)
+static int play(struct scene *scene, size_t at, const struct bloom_params *params, bool change, bool *written)
 {
     struct rig_filter *b;
 
@@ -405,7 +408,7 @@ static int play(struct scene *scene, size_t at, bool change, bool *written)
     rig_fill(rig_add(&scene->rig, "a", &small, NULL), 0, 50);
     cr_assert_eq(rig_save(&scene->rig, scene->store, NULL, &err), 0, "%s", err.text);
     fault_fs_arm(&scene->fault, at, FAULT_ERROR, -EIO, true);
-    b = rig_add(&scene->rig, "b", &scaling, NULL);
+    b = rig_add(&scene->rig, "b", params, NULL);
     rig_fill(b, 100, 60);
     int rc = try_write(scene->store, b);
     *written = rc == 0;
@@ -456,7 +459,7 @@ static void check_crash(struct scene *scene, enum crash_mode mode, uint64_t seed
     crash_fs_destroy(after);
 }
 
-static void crash_everywhere(bool change)
+static void crash_everywhere(const struct bloom_params *params, bool change)
 {
     size_t at = 1;
 
@@ -464,7 +467,7 @@ static void crash_everywhere(bool change)
         struct scene scene;
         bool written;
         char what[64];
-        int rc = play(&scene, at, change, &written);
+        int rc = play(&scene, at, params, change, &written);
 
         hit = scene.fault.hit;
         for (int seed = 0; seed < 25; seed++) {
@@ -481,26 +484,31 @@ static void crash_everywhere(bool change)
 
 Test(store_write, a_crash_at_any_moment_loses_no_written_filter_that_a_save_takes_over, .timeout = 120)
 {
-    crash_everywhere(false);
+    crash_everywhere(&scaling, false);
 }
 
 Test(store_write, a_crash_at_any_moment_loses_no_written_filter_that_a_save_writes_anew, .timeout = 120)
 {
-    crash_everywhere(true);
+    crash_everywhere(&scaling, true);
 }
 
-Test(store_write, an_error_at_any_operation_of_a_write_leaves_nothing_behind)
+Test(store_write, a_crash_at_any_moment_loses_no_chain_of_many_layers, .timeout = 120)
+{
+    crash_everywhere(&chain, false);
+}
+
+static void fail_everywhere(const struct bloom_params *params, size_t least)
 {
     static struct fault_fs fault; /* the store outlives the test by its tear-down */
 
     fault_fs_init(&fault, fsops_posix());
     stage_restart(&fault.ops, 1);
-    rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
+    rig_fill(rig_add(&rig, "a", params, NULL), 0, 100);
     for (size_t at = 1;; at++) {
         fault_fs_arm(&fault, at, FAULT_ERROR, -ENOSPC, false);
         int rc = try_write(store, &rig.filters[0]);
         if (rc == 0) {
-            cr_assert_geq(at, 7, "the scenario has only %zu operations", at);
+            cr_assert_geq(at, least, "the scenario has only %zu operations", at);
             break;
         }
         cr_assert_eq(rc, -ENOSPC);
@@ -508,4 +516,45 @@ Test(store_write, an_error_at_any_operation_of_a_write_leaves_nothing_behind)
         cr_assert_eq(FILES(), 0, "operation %zu (%s)", at, fault.hit_op);
     }
     cr_assert(!fault.hit);
+}
+
+Test(store_write, an_error_at_any_operation_of_a_write_leaves_nothing_behind)
+{
+    fail_everywhere(&scaling, 7);
+}
+
+Test(store_write, an_error_at_any_operation_of_a_write_of_many_layers_leaves_nothing_behind)
+{
+    fail_everywhere(&chain, 2 * CHAIN_LAYERS);
+}
+
+/* ---- syncs ---- */
+
+static unsigned syncs;
+
+static int count_sync(void *ctx, int fd)
+{
+    syncs++;
+    return fsops_posix()->sync(ctx, fd);
+}
+
+static int count_sync_all(void *ctx, int fd)
+{
+    syncs++;
+    return fsops_posix()->sync_all(ctx, fd);
+}
+
+Test(store_write, a_chain_of_many_layers_is_synced_at_once)
+{
+    static struct fsops counting;
+
+    counting = *fsops_posix();
+    counting.sync = count_sync;
+    counting.sync_all = count_sync_all;
+    stage_restart(&counting, 1);
+    rig_fill(rig_add(&rig, "a", &chain, NULL), 0, 100);
+    syncs = 0;
+    write_one("a");
+    cr_assert_geq(FILES(), CHAIN_LAYERS);
+    cr_assert_eq(syncs, 1);
 }

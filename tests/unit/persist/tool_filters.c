@@ -124,7 +124,7 @@ Test(tool_filters, a_file_that_is_there_is_not_replaced_and_none_is_left_half)
     ASSERT_RUN(1, "", "echo x | " TOOL "query %s/a.db --variant na", dir);
     ASSERT_RUN(1, "ends within an item",
                "printf '\\0\\0\\0\\5abc' | " TOOL "build %s/b.db --error 0.01 --length-prefixed", dir);
-    ASSERT_RUN(1, "item 2: 'x' is not an integer",
+    ASSERT_RUN(1, "line 2: 'x' is not an integer",
                "printf 'int:1\\nint:x\\n' | " TOOL "build %s/b.db --error 0.01 --keys", dir);
     ASSERT_RUN(1, "No such file", TOOL "build %s/none/b.db --error 0.01 </dev/null", dir);
     ASSERT_RUN(1, "none.db: cannot open: No such file or directory", TOOL "show %s/none.db", dir);

@@ -297,10 +297,15 @@ Test(tool_find, keys_from_a_file)
 Test(tool_find, keys_from_a_file_that_are_wrong)
 {
     make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
-    ASSERT_RUN(2, "keys: item 2 ends with a carriage return",
+    ASSERT_RUN(2, "keys: line 2 ends with a carriage return",
                "cd %s && printf 'int:1\ntext:a\r\n' >keys && " TOOL "find ks --keys-from keys", dir);
-    ASSERT_RUN(2, "keys: item 3: ", "cd %s && printf 'int:1\nint:2\nint:x\n' >keys && " TOOL "find ks --keys-from keys",
+    ASSERT_RUN(2, "keys: line 3: ", "cd %s && printf 'int:1\nint:2\nint:x\n' >keys && " TOOL "find ks --keys-from keys",
                dir);
+    ASSERT_RUN(2, "keys: line 2 is empty, and a partition key never is: write a key there, or remove empty lines",
+               "cd %s && printf 'int:1\n\nint:3\n' >keys && " TOOL "find ks --keys-from keys", dir);
+    ASSERT_RUN(2, "the standard input: line 1 is empty, and", "cd %s && echo | " TOOL "find ks --keys-from -", dir);
+    ASSERT_RUN(2, "keys: line 2 ends with a carriage return",
+               "cd %s && printf 'int:1\n\r\n' >keys && " TOOL "find ks --keys-from keys", dir);
     ASSERT_RUN(2, "", TOOL "find %s/none --absent int:5 2>/dev/null", dir);
     cr_expect_str_eq(output, "");
     ASSERT_RUN(2, "", "ln -s loop %s/loop; ln -s . %s/ks/more; " TOOL "find %s/ks --absent int:5 2>/dev/null", dir, dir,

@@ -13,7 +13,7 @@
 
 #define CHAIN_LAYERS 40 /* more than are synced one by one */
 
-static const struct bloom_params chain = {.capacity = 2, .error_rate = 0.05, .expansion = 1};
+static const struct bloom_params chain = {.capacity = 1, .error_rate = 0.05, .expansion = 1};
 static struct store_record record; /* what the log would have */
 
 static void set_up(void)

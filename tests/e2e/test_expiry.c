@@ -263,10 +263,9 @@ static bool filter_files_exist(const char *name)
     char output[4096];
     if (!*BLOOMERY_TOOL_PATH)
         return true;
-    cr_assert_eq(
-        program_run(output, sizeof(output), "'%s' list '%s' --name %s", BLOOMERY_TOOL_PATH, the_daemon.data, name), 0,
-        "%s", output);
-    return strstr(output, "filters/") != NULL;
+    return program_run(output, sizeof(output), "'%s' list '%s' --name %s", BLOOMERY_TOOL_PATH, the_daemon.data, name) ==
+               0 &&
+           strstr(output, "filters/");
 }
 
 /* After a start there may be a save under way. */

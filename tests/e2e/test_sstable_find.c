@@ -104,7 +104,7 @@ DAEMON_TEST(the_daemon, sstable_find, what_is_wrong_is_said)
     ASSERT_RUN(2, "", FIND "--names none --absent int:1 2>/dev/null", port);
     cr_expect_str_empty(output);
     ASSERT_RUN(2, "the key 'x': write a key as <type>:<value>", FIND "x", port);
-    ASSERT_RUN(2, "item 2: ", "printf 'int:1\\nint:x\\n' | " FIND "--keys-from -", port);
+    ASSERT_RUN(2, "line 2: 'x' is not an integer", "printf 'int:1\\nint:x\\n' | " FIND "--keys-from -", port);
     ASSERT_RUN(2, "--all is for a directory", FIND "--all int:1", port);
     ASSERT_RUN(2, "--names is for a server", TOOL "find %s --names x int:1", root);
     ASSERT_RUN(2, "--insecure needs TLS", TOOL "find %s --insecure int:1", root);

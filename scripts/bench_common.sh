@@ -11,9 +11,9 @@ cleanup() {
 }
 trap cleanup EXIT
 
-free_port() { # a port nobody listens on
+free_port() { # a port nobody listens on, below those that the kernel gives to connections
     local port
-    while port=$((20000 + RANDOM % 20000)); (exec 3<>/dev/tcp/127.0.0.1/"$port") 2>/dev/null; do :; done
+    while port=$((20000 + RANDOM % 12000)); (exec 3<>/dev/tcp/127.0.0.1/"$port") 2>/dev/null; do :; done
     echo "$port"
 }
 

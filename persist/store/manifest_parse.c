@@ -188,8 +188,6 @@ static void parse_pack(struct manifest_parser *parser, struct scan *scan)
 
 static void parse_window(struct manifest_filter *filter, struct scan *scan)
 {
-    filter->params.window = 0;
-    filter->params.window_parts = filter->params.window_flags = 0;
     if (!comes_next(scan, " window="))
         return;
     filter->params.window = scan_number(scan, " window=", 1, BLOOM_WINDOW_MAX_US);
@@ -204,6 +202,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     struct manifest_filter *filter = &parser->filter;
 
     filter->id = scan_number(scan, "filter id=", 1, MANIFEST_MAX_NUMBER);
+    filter->params = (struct bloom_params){0}; /* what a record does not name is not the former one's */
     if (parse_name(parser, scan) != 0)
         return -ENOMEM;
     parse_pack(parser, scan);
@@ -211,14 +210,13 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     filter->params.error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
     filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
     filter->variant = scan_variant(scan, " variant=");
-    filter->params.redisbloom = 0;
     if (bloom_variant_is_redisbloom(filter->variant))
         filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, MANIFEST_MAX_OPTIONS);
     parse_window(filter, scan);
-    filter->params.iterations = 0;
     if (bloom_params_is_cuckoo(&filter->params))
         filter->params.iterations = (uint16_t)scan_number(scan, " iterations=", 1, UINT16_MAX);
-    filter->params.key = comes_next(scan, " key=") ? scan_hex(scan, " key=") : 0;
+    if (comes_next(scan, " key="))
+        filter->params.key = scan_hex(scan, " key=");
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
     parser->layers_read = 0;

@@ -72,6 +72,46 @@ CLIENT_TEST(daemon_under_test, persistence, save_and_kill)
     client_expect_items(client, "scaled", 0, 20000);
 }
 
+/* A record of a MANIFEST says nothing about the one behind it: a window behind a cuckoo filter could not be loaded.
+ * With 600 filters in no order each kind is behind each other one. */
+CLIENT_TEST(daemon_under_test, persistence, filters_of_all_kinds_lie_behind_one_another)
+{
+    static const char *const kinds[][2] = {
+        {"BF", "0.01 100"},
+        {"BF", "0.01 100 NONSCALING"},
+        {"BF", "0.01 100 LAYOUT redisbloom"},
+        {"BF", "0.01 100 KEYED"},
+        {"BF", "0.01 1000 WINDOW 604800"},
+        {"BF", "0.01 1000 WINDOW ITEMS 2000 PARTS 4 REFRESH KEYED"},
+        {"CF", "1000"},
+        {"CF", "1000 BUCKETSIZE 4 EXPANSION 2 MAXITERATIONS 500"},
+        {"CF", "1000 ERROR 0.01"},
+        {"CF", "1000 ERROR 0.001 KEYED"},
+    };
+    enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), FILTERS = 600 };
+    unsigned state = 3;
+    char reserve[100], add[FILTERS][8], exists[FILTERS][12];
+    for (int i = 0; i < FILTERS; i++) {
+        const char *const *kind = kinds[rand_r(&state) % KINDS];
+        snprintf(reserve, sizeof(reserve), "%s.RESERVE f%d %s", kind[0], i, kind[1]);
+        expect(client, "+OK", reserve);
+        snprintf(add[i], sizeof(add[i]), "%s.ADD", kind[0]);
+        snprintf(exists[i], sizeof(exists[i]), "%s.EXISTS", kind[0]);
+        expect(client, ":1", "%s f%d %d", add[i], i, i);
+    }
+    for (int round = 0; round < 3; round++) {
+        expect(client, "+OK", "SAVE");
+        client = client_after_kill(client, &daemon_under_test, NULL);
+        expect(client, ":600", "DBSIZE");
+        cr_assert_eq(client_info(client, "bf", "bf_quarantined_filters"), 0);
+        for (int i = 0; i < FILTERS; i++) {
+            expect(client, ":1", "%s f%d %d", exists[i], i, i);
+            if (i % 5 == round) /* the next save keeps the records of most others */
+                expect(client, ":1", "%s f%d again%d", add[i], i, round);
+        }
+    }
+}
+
 /* Deleted filters stay deleted, renamed ones are found under the new name, recreated ones are the new ones. */
 CLIENT_TEST(daemon_under_test, persistence, delete_rename_recreate)
 {

@@ -267,6 +267,57 @@ PAIR_TEST(follow, live_clients_lose_nothing_when_the_source_is_cut_over)
     expect(from, ":1", "BF.ADD bloom x");
 }
 
+static void *unpause_run(void *stop)
+{
+    redisContext *own = client_open(source.port);
+    while (!atomic_load((atomic_bool *)stop)) {
+        freeReplyObject(redisCommand(own, "CLIENT UNPAUSE")); /* NULL when the cutover has closed the connection */
+        usleep(1000);
+    }
+    redisFree(own);
+    return NULL;
+}
+
+/* Clients write to the target by then: another cutover would replace what they have written. */
+PAIR_TEST(follow, a_second_cutover_is_refused)
+{
+    expect(from, ":1", "BF.ADD f before");
+    expect_move(0, "cut over", "--cutover");
+    redisFree(from);
+    from = client_open(source.port);
+    expect(to, ":1", "BF.ADD f winner");
+    expect_move(1, "it refuses writes already (its setting read-only is yes)", "--cutover");
+    expect(to, "[:1,:1]", "BF.MEXISTS f before winner");
+    expect(from, "+OK", "CONFIG SET read-only no");
+    expect_move(0, "cut over", "--cutover");
+    expect(to, "[:1,:0]", "BF.MEXISTS f before winner");
+}
+
+/* A pause that another client ends protects nobody: the cutover is given up instead of losing what came through. */
+PAIR_TEST(follow, a_cutover_whose_pause_another_client_ends_is_given_up)
+{
+    static struct live live[] = {{.add = "BF.ADD", .filter = "f1"},
+                                 {.add = "BF.ADD", .filter = "f2"},
+                                 {.add = "BF.ADD", .filter = "f3"},
+                                 {.add = "CF.ADD", .filter = "c"}};
+    enum { LIVE = sizeof(live) / sizeof(live[0]) };
+    atomic_bool stop = false;
+    pthread_t unpause;
+    for (int i = 1; i <= 3; i++)
+        expect(from, "+OK", "BF.RESERVE f%d 0.000001 100000", i);
+    expect(from, "+OK", "CF.RESERVE c 100000");
+    live_start(live, LIVE, &stop);
+    wait_until(client_number(from, "BF.CARD f1") > 1000);
+    cr_assert_eq(pthread_create(&unpause, NULL, unpause_run, &stop), 0);
+    expect_move(1, "filters of the source have changed during the pause of its writers", "--cutover --behind 60");
+    program_said(output, "the source continues as before");
+    expect(from, "[\"read-only\",\"no\"]", "CONFIG GET read-only");
+    expect(from, ":1", "BF.ADD f1 later");
+    atomic_store(&stop, true);
+    live_join(live, LIVE);
+    pthread_join(unpause, NULL);
+}
+
 /* Commands of many items, which the source works on in slices: one that the pause catches half way must not be
  * acknowledged after it. */
 PAIR_TEST(follow, a_command_that_the_pause_catches_half_way_is_not_acknowledged)

@@ -63,6 +63,29 @@ static int open_connection(struct cutover *cutover, struct errbuf *err)
     return status ? failed(cutover, status, err) : 0;
 }
 
+static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err);
+
+/* A source that an earlier cutover has closed: its clients may have written to the target since, and another one would
+ * replace their filters. */
+static int check_writable(struct cutover *cutover, struct errbuf *err)
+{
+    char value[VALUE_SIZE];
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        int found = get(cutover, ways[i].setting, value, err);
+        if (found < 0)
+            return found;
+        if (found == 0 || strcmp(value, ways[i].value) != 0)
+            continue;
+        errbuf_set(
+            err,
+            "it refuses writes already (its setting %s is %s): after an earlier cutover clients write to the target, "
+            "whose filters another one would replace; if none has done so, set %s back first",
+            ways[i].setting, value, ways[i].setting);
+        return failed(cutover, -EACCES, err);
+    }
+    return 0;
+}
+
 struct cutover *cutover_begin(const struct move_options *options, struct errbuf *err)
 {
     struct cutover *cutover = calloc(1, sizeof(*cutover));
@@ -72,7 +95,7 @@ struct cutover *cutover_begin(const struct move_options *options, struct errbuf 
     }
     cutover->options = options;
     peer_init(&cutover->peer, options->timeout_ms, NULL);
-    if (open_connection(cutover, err) == 0 && cutover_unpause(cutover, err) == 0)
+    if (open_connection(cutover, err) == 0 && cutover_unpause(cutover, err) == 0 && check_writable(cutover, err) == 0)
         return cutover;
     cutover_end(cutover);
     return NULL;

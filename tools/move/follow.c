@@ -181,22 +181,6 @@ static int check_pause(int64_t paused_until, struct errbuf *err)
     return -ETIMEDOUT;
 }
 
-static int refuse_and_close(struct follow *follow, struct errbuf *err)
-{
-    int64_t paused_until = follow_watch_paused_until(follow->watch);
-    int status = cutover_refuse_writes(follow->cutover, &follow->summary->answer, err);
-    if (status == 0)
-        status = check_pause(paused_until, err);
-    if (status == 0) { /* its connection would be closed, too */
-        follow_watch_stop(follow->watch);
-        follow->watch = NULL;
-        status = cutover_close_clients(follow->cutover, err);
-    }
-    if (status == 0)
-        status = check_pause(paused_until, err);
-    return status;
-}
-
 /* Filters that the target could not answer for: before the pause, so that no writer waits in vain, and in it, because a
  * filter under another key may have come since. */
 static int check_keys(const struct follow *follow, struct errbuf *err)
@@ -210,14 +194,54 @@ static int check_keys(const struct follow *follow, struct errbuf *err)
     return -EACCES;
 }
 
+/* What remains, and whether all is there then: `lacking` names are not. */
+static int carry_all(struct follow *follow, uint64_t *lacking, struct errbuf *err)
+{
+    int status = carry_the_rest(follow, err);
+    *lacking = status == 0 ? missing(follow) : 0;
+    return status == 0 && *lacking == 0 ? check_keys(follow, err) : status;
+}
+
+static int close_clients(struct follow *follow, int64_t paused_until, struct errbuf *err)
+{
+    int status = check_pause(paused_until, err);
+    if (status == 0) { /* its connection would be closed, too */
+        follow_watch_stop(follow->watch);
+        follow->watch = NULL;
+        status = cutover_close_clients(follow->cutover, err);
+    }
+    return status == 0 ? check_pause(paused_until, err) : status;
+}
+
+/* The source refuses writes from here on: what has changed since the pause's last round, another client's CLIENT
+ * UNPAUSE has let through. Writers that were refused may be at the target by now, so that what they changed there is
+ * not to be replaced. */
+static int check_changes(struct follow *follow, struct errbuf *err)
+{
+    const uint64_t *moved = &follow->summary->moved.filters[MOVE_MOVED], before = *moved;
+    int status = carry_the_rest(follow, err);
+    if (status != 0 || (*moved == before && missing(follow) == 0))
+        return status;
+    errbuf_set(err,
+               "filters of the source have changed during the pause of its writers: does another client send CLIENT "
+               "UNPAUSE?");
+    return -EBUSY;
+}
+
+static int refuse_and_close(struct follow *follow, struct errbuf *err)
+{
+    int status = cutover_refuse_writes(follow->cutover, &follow->summary->answer, err);
+    if (status == 0)
+        status = check_changes(follow, err);
+    return status == 0 ? close_clients(follow, follow_watch_paused_until(follow->watch), err) : status;
+}
+
 static int cut_over(struct follow *follow, struct errbuf *err)
 {
     int64_t begun = clock_ms();
+    uint64_t lacking;
     follow_watch_pause(follow->watch);
-    int status = carry_the_rest(follow, err);
-    uint64_t lacking = status == 0 ? missing(follow) : 0;
-    if (status == 0 && lacking == 0)
-        status = check_keys(follow, err);
+    int status = carry_all(follow, &lacking, err);
     if (status == 0 && lacking == 0)
         status = refuse_and_close(follow, err);
     if (status != 0 || lacking > 0) {

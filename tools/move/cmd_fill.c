@@ -22,9 +22,18 @@
 #define PIPELINE     256        /* batches without an answer */
 #define QUEUED_BYTES (1u << 20) /* of items, before they are sent */
 #define SWAP_END     ":new"
+#define SAMPLE       128  /* items that are asked for before a swap */
+#define SAMPLE_BYTES 4096 /* of each, at most */
 #define DEFAULT_RATE 0.01
 
 static atomic_bool interrupted; /* by a signal, while there is a NAME:new to be deleted */
+
+/* Items from anywhere in the input, each with the same probability (A. G. Waterman's reservoir: Knuth, The Art of
+ * Computer Programming 2, 3.4.2). */
+struct sample {
+    struct slice items[SAMPLE]; /* copies */
+    uint64_t seen, random;
+};
 
 struct fill {
     struct server_call server;
@@ -38,10 +47,13 @@ struct fill {
     uint64_t capacity;      /* 0: as many as there are items; likewise, if that is more */
     struct filter_kind old; /* with --swap: what is replaced; `keyed` also by the option */
 
-    size_t waiting[PIPELINE]; /* items of the batches without an answer, a ring */
-    unsigned first, nwaiting;
-    size_t queued; /* bytes */
+    struct {
+        size_t items[PIPELINE]; /* of the batches without an answer, a ring */
+        unsigned first, n;
+        size_t queued; /* bytes */
+    } waiting;
     uint64_t sent, acknowledged, added;
+    struct sample sample; /* with --swap */
     struct errbuf reason; /* why it stops; empty: it does not */
 };
 
@@ -193,16 +205,31 @@ static void take_answer(struct fill *fill)
         lose_server(fill, &err);
         return;
     }
-    fill->queued = 0;
-    count_answer(fill, &reply, fill->waiting[fill->first]);
-    fill->first = (fill->first + 1) % PIPELINE;
-    fill->nwaiting--;
+    fill->waiting.queued = 0;
+    count_answer(fill, &reply, fill->waiting.items[fill->waiting.first]);
+    fill->waiting.first = (fill->waiting.first + 1) % PIPELINE;
+    fill->waiting.n--;
 }
 
 static void take_answers(struct fill *fill, unsigned left)
 {
-    while (fill->nwaiting > left && peer_is_open(&fill->server.peer))
+    while (fill->waiting.n > left && peer_is_open(&fill->server.peer))
         take_answer(fill);
+}
+
+static void sample_item(struct sample *sample, struct slice item)
+{
+    sample->random = sample->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    uint64_t place = sample->seen < SAMPLE ? sample->seen : (sample->random >> 33) % (sample->seen + 1);
+    sample->seen++;
+    if (place >= SAMPLE || item.len > SAMPLE_BYTES)
+        return;
+    char *copy = malloc(item.len + 1);
+    if (!copy)
+        return;
+    memcpy(copy, item.ptr, item.len);
+    free((char *)(uintptr_t)sample->items[place].ptr);
+    sample->items[place] = (struct slice){copy, item.len};
 }
 
 static void put_batch(struct fill *fill, const struct item_batch *batch)
@@ -212,10 +239,12 @@ static void put_batch(struct fill *fill, const struct item_batch *batch)
 
     for (size_t i = 0; i < batch->n; i++) {
         words[4 + i] = (struct slice){batch->items[i].ptr, batch->items[i].len};
-        fill->queued += batch->items[i].len;
+        fill->waiting.queued += batch->items[i].len;
+        if (fill->swaps)
+            sample_item(&fill->sample, words[4 + i]);
     }
     peer_put(&fill->server.peer, words, 4 + batch->n);
-    fill->waiting[(fill->first + fill->nwaiting++) % PIPELINE] = batch->n;
+    fill->waiting.items[(fill->waiting.first + fill->waiting.n++) % PIPELINE] = batch->n;
     fill->sent += batch->n;
 }
 
@@ -227,12 +256,12 @@ static void send_batch(struct fill *fill, const struct item_batch *batch)
     put_batch(fill, batch);
     if (batch->n < BLOOM_BATCH && item_input_pauses(&fill->input)) {
         take_answers(fill, 0);
-    } else if (fill->nwaiting == PIPELINE) {
+    } else if (fill->waiting.n == PIPELINE) {
         take_answers(fill, PIPELINE / 2);
-    } else if (fill->queued >= QUEUED_BYTES) {
+    } else if (fill->waiting.queued >= QUEUED_BYTES) {
         if (peer_flush(&fill->server.peer, &err) != 0)
             lose_server(fill, &err);
-        fill->queued = 0;
+        fill->waiting.queued = 0;
     }
 }
 
@@ -338,6 +367,27 @@ static int take_over_time(struct fill *fill)
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
+/* Whether the server still has the sampled items. A wrong answer counts as no. */
+static bool has_sample(struct fill *fill, struct errbuf *err)
+{
+    struct slice words[2 + SAMPLE] = {slice_of("BF.MEXISTS"), fill->target};
+    struct resp_reply reply;
+    size_t n = 2;
+
+    for (size_t i = 0; i < SAMPLE; i++) {
+        if (fill->sample.items[i].ptr)
+            words[n++] = fill->sample.items[i];
+    }
+    if (n == 2)
+        return true;
+    peer_put(&fill->server.peer, words, n);
+    if (peer_reply(&fill->server.peer, &reply, err) != 0)
+        return false;
+    for (size_t i = 1; i < reply.count; i++)
+        n -= reply.nodes[i].kind == RESP_REPLY_INTEGER && reply.nodes[i].number == 1;
+    return n == 2;
+}
+
 /* Whether the new filter still has what this run has added: others may have cleared or replaced it. A window forgets
  * items by itself. TOOL_FAILED: there is a reason to stop. */
 static int look_at_target(struct fill *fill)
@@ -354,10 +404,11 @@ static int look_at_target(struct fill *fill)
         stop(fill, resp_reply_text(&reply, 0));
     else if (reply.nodes[0].kind != RESP_REPLY_INTEGER || reply.nodes[0].number < 0)
         stop(fill, slice_of("the reply to BF.CARD is not a number"));
-    else if ((uint64_t)reply.nodes[0].number < fill->added)
-        errbuf_set(&fill->reason,
-                   "'%s' has %lld items, but %" PRIu64 " new ones were added: another client has changed it meanwhile",
-                   fill->target.ptr, (long long)reply.nodes[0].number, fill->added);
+    else if ((uint64_t)reply.nodes[0].number < fill->added || (!has_sample(fill, &err) && !err.text[0]))
+        errbuf_set(&fill->reason, "'%s' lacks items that were added: another client has changed it meanwhile",
+                   fill->target.ptr);
+    if (err.text[0] && !fill->reason.text[0])
+        lose_server(fill, &err);
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -486,6 +537,8 @@ static int run(const struct tool_args *args)
     if (opened)
         item_input_close(&fill.input);
     free((char *)(uintptr_t)fill.target.ptr);
+    for (size_t i = 0; i < SAMPLE; i++)
+        free((char *)(uintptr_t)fill.sample.items[i].ptr);
     return rc;
 }
 

@@ -106,6 +106,9 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
     TOOL(1, "'cf-small' is a cuckoo filter", "export '%s' cf-small '%s/out'", the_daemon.data, the_daemon.data);
     cr_expect_neq(access(tmp_path(the_daemon.data, "out").text, F_OK), 0);
     TOOL(0, "na-0-big-Filter.db", "export '%s' bf-one '%s/out'", the_daemon.data, the_daemon.data);
+    program_said(output, "later changes are in the log");
+    TOOL(1, "later changes are in the log", "export '%s' cf-later '%s/later'", the_daemon.data, the_daemon.data);
+    program_said(output, "the last save has no filter 'cf-later'");
     TOOL(1, "is not the name of an SSTable's file", "show '%s'/filters/cuckoo-*.layer", the_daemon.data);
 
     daemon_damage_layer(&the_daemon, "cf-small", 100);

@@ -410,6 +410,7 @@ CLIENT_TEST(the_daemon, databases, the_tool_knows_them)
     TOOL(0, "\"db\":6,\"name\":\"f\"", "list '%s' --json --db 6 --name f", the_daemon.data);
     cr_assert_null(strstr(output, "\"db\":0"), "%s", output);
     TOOL(0, "na-0-big-Filter.db", "export '%s' f '%s/out' --db 6", the_daemon.data, the_daemon.dir);
+    cr_assert_null(strstr(output, "later changes"), "%s", output); /* the log has none */
     TOOL(1, "has no filter 'f'", "export '%s' f '%s/none' --db 1", the_daemon.data, the_daemon.dir);
     TOOL(0, "", "import '%s' f '%s/out/na-0-big-Filter.db' --db 7", the_daemon.data, the_daemon.dir);
     TOOL(1, "the filter 'f' already exists", "import '%s' f '%s/out/na-0-big-Filter.db' --db 6", the_daemon.data,

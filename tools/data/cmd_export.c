@@ -13,6 +13,7 @@
 #include "bits_file.h"
 #include "filterdb.h"
 #include "fsops.h"
+#include "log_reader.h"
 #include "log_text.h"
 #include "manifest.h"
 #include "name_code.h"
@@ -230,14 +231,49 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     return 0;
 }
 
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    const struct manifest_save *save = ctx;
+    (void)err;
+    return number > save->control && control->kind != LOG_BREAK; /* a nonzero result ends the reading */
+}
+
+/* The log has changes after the save, of whichever filter. */
+static void warn_of_changes(const struct export *export, struct manifest_save *save)
+{
+    const struct log_reader_options options = {
+        .dir = export->datadir,
+        .from = save->log,
+        .accepted = save->accepted,
+        .on_damage = LOG_EXAMINE,
+        .on_control = on_control,
+        .ctx = save,
+    };
+    struct log_reader *reader = NULL;
+    struct log_reader_summary sum = {0};
+    struct errbuf err = {{0}};
+    int rc = log_reader_open(&options, &reader, &sum, &err);
+    log_reader_close(reader);
+    if (rc < 0)
+        fprintf(stderr, "bloomery " EXPORT ": warning: log: %s\n", err.text);
+    else if (rc > 0 || sum.adds || sum.damages)
+        fprintf(stderr,
+                "bloomery " EXPORT
+                ": warning: this is the last save of %s; later changes are in the log. Start the daemon, and stop "
+                "it with a save (SHUTDOWN SAVE), to export them, too\n",
+                export->datadir);
+}
+
 static int find_filter(struct export *export)
 {
     const struct manifest_sink sink = {.on_filter = on_filter, .ctx = export};
+    struct manifest_save save = {0};
     struct errbuf err = {{0}};
-    int rc = tool_read_manifest(export->datadir, &sink, NULL, &err);
+    int rc = tool_read_manifest(export->datadir, &sink, &save, &err);
 
     if (rc != 0)
         return tool_failed(EXPORT, "%s", err.text);
+    warn_of_changes(export, &save);
     if (!export->found)
         return tool_failed(EXPORT, "%s: the last save has no filter '%s'", export->datadir, export->name);
     return export->status;
@@ -292,7 +328,8 @@ const struct tool_command tool_export_command = {
     .arguments = "DATADIR NAME DIRECTORY",
     .summary = "Extracts a filter of a data directory as Filter.db files.",
     .text = "The daemon must not be running on DATADIR. Writes DIRECTORY/<layout>-<layer>-big-Filter.db for each "
-            "layer as of the last save, from its own file or from a pack; changes in the log are missing. Of a KEYED "
+            "layer as of the last save, from its own file or from a pack; later changes in the log are missing, and a "
+            "warning says so. Of a KEYED "
             "filter the names end by .keyed- and the id of its key, by which 'import', 'load' and 'query' know it. "
             "Compares the bytes with their checksums, and replaces no existing files.",
     .options = export_options,

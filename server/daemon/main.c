@@ -169,7 +169,7 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
         break;
     case CONFIG_FROM_REDIS:
         if (config_from_redis(config, start->file, &text, &err) != CONFIG_OK)
-            return complain_of_settings("cannot read it", err.text);
+            return complain_of_settings("cannot convert this redis.conf", err.text);
         break;
     case CONFIG_CHECK:
         if (check_config(config, &err) != 0)

@@ -32,11 +32,8 @@ static int check_size(uint64_t nwords, uint64_t file_size, struct errbuf *err)
     uint64_t body = file_size - FILTERDB_HEADER_BYTES;
 
     if (body / 8 < nwords) {
-        errbuf_set(err, "announces %llu words but holds %llu", (unsigned long long)nwords,
-                   (unsigned long long)(body / 8));
-        if (body % 8 != 0)
-            errbuf_set(err, "announces %llu words but holds %llu and %llu bytes", (unsigned long long)nwords,
-                       (unsigned long long)(body / 8), (unsigned long long)(body % 8));
+        errbuf_set(err, "truncated: %llu bytes expected, %llu found", (unsigned long long)filterdb_bytes(nwords),
+                   (unsigned long long)file_size);
         return FILTERDB_MALFORMED;
     }
     if (body > 8 * nwords) {

@@ -30,6 +30,7 @@ PAIR_TEST(cutover_keys, a_cutover_waits_for_the_keys_of_keyed_filters)
     expect(from, "+OK", "BF.RESERVE secret 0.01 100 KEYED");
     expect(from, ":1", "BF.ADD secret x");
     expect_move(0, "warning: KEYED filters in the target answer errors until its key file has the keys ", "");
+    expect_move(3, "differs secret: it cannot be queried in the target: ERR the key ", "--verify");
     expect_move(1, "no cutover: the target lacks keys of KEYED filters: ", "--cutover");
     expect(to, "+OK", "ACL SETUSER default -info");
     expect_move(1, "INFO, which names the missing keys of KEYED filters, is refused: NOPERM", "--cutover");

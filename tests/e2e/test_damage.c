@@ -82,7 +82,7 @@ static void change_size(long by, const char *reason)
 
 DAEMON_TEST(daemon_under_test, damage, truncated_file)
 {
-    change_size(-8, "words but holds");
+    change_size(-8, "truncated: ");
 }
 
 DAEMON_TEST(daemon_under_test, damage, enlarged_file)

@@ -5,6 +5,8 @@
 
 #include "tool.h"
 
+#define HEADER_SHOWN 100 /* bytes of the names of columns */
+
 enum state {
     AT_FIELD, /* where one begins */
     PLAIN,
@@ -71,12 +73,15 @@ static enum csv_status end_field(struct csv_reader *csv, char *bytes, struct err
     return CSV_NEED_MORE;
 }
 
-static enum csv_status end_header(struct csv_reader *csv, struct errbuf *err)
+static enum csv_status end_header(struct csv_reader *csv, const char *bytes, struct errbuf *err)
 {
+    size_t at = csv->end >= 3 && memcmp(bytes, byte_order_mark, 3) == 0 ? 3 : 0, len = csv->end - at;
+
     csv->fields = csv->field;
     if (csv->number || tool_parse_u64(csv->column, 1, csv->fields, &csv->number))
         return CSV_HEADER;
-    errbuf_set(err, "line 1: no column '%s'; the header has %" PRIu64, csv->column, csv->fields);
+    errbuf_set(err, "line 1: no column '%s'; the header has %" PRIu64 ": %.*s%s", csv->column, csv->fields,
+               (int)(len < HEADER_SHOWN ? len : HEADER_SHOWN), bytes + at, len <= HEADER_SHOWN ? "" : "...");
     return CSV_BAD;
 }
 
@@ -85,7 +90,7 @@ static enum csv_status end_record(struct csv_reader *csv, char *bytes, struct er
     if (end_field(csv, bytes, err) == CSV_BAD)
         return CSV_BAD;
     if (csv->fields == 0)
-        return end_header(csv, err);
+        return end_header(csv, bytes, err);
     if (csv->field == csv->fields)
         return CSV_RECORD;
     errbuf_set(err, "line %" PRIu64 ": the record has %zu fields, the header %" PRIu64, csv->began + 1, csv->field,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "key_file.h"
 #include "server_call.h"
@@ -77,7 +78,11 @@ static int ask_directory(struct needs *needs, const char *dir)
 {
     const struct manifest_sink sink = {.on_filter = on_filter, .ctx = needs};
     struct errbuf err = {""};
+    struct stat st;
 
+    if (stat(dir, &st) == 0 && S_ISREG(st.st_mode))
+        return tool_misused(COMMAND, "%s is a file, not a data directory; --key-file %s shows the keys of a key file",
+                            dir, dir);
     needs->databases = tool_read_databases(dir);
     int rc = tool_read_manifest(dir, &sink, NULL, &err);
     return rc == TOOL_OK ? rc : tool_failed(COMMAND, "%s", err.text);

@@ -18,6 +18,7 @@
 
 #define COMMAND     "load"
 #define TEMP_PREFIX "bloomery:load:"
+#define EXISTS      "ERR received bad data: the key exists"
 
 struct load {
     const char *name;
@@ -41,7 +42,14 @@ static int send_chunk(struct load *load, struct slice name, const struct dump_pl
     dump_write_chunk(plan, load->loaded.filter, load->nonce[0], load->nonce[1], place, chunk);
     PEER_PUT(&load->server.peer, slice_of("BF.LOADCHUNK"), name, peer_number(dump_iterator(place), number),
              ((struct slice){(const char *)chunk, len}));
-    return server_call_reply(&load->server, &reply);
+    int rc = server_call_any_reply(&load->server, &reply);
+    struct slice text = rc == TOOL_OK ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
+    if (rc != TOOL_OK || reply.nodes[0].kind != RESP_REPLY_ERROR)
+        return rc;
+    if (slice_is(text, EXISTS))
+        return tool_failed(COMMAND, "%s: filter '%s' exists; --replace replaces it", load->server.url.shown,
+                           load->name);
+    return tool_failed(COMMAND, "%s answers: %.*s", load->server.url.shown, (int)text.len, text.ptr);
 }
 
 static int send_chunks(struct load *load, struct slice name)

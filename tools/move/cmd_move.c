@@ -87,7 +87,7 @@ static void print_summary(const struct move_options *options, const struct move_
                (double)s->bytes / seconds / 1e6);
     putchar('\n');
     print_count("there", s->filters[MOVE_THERE], " that the target already had");
-    print_count("skipped", s->filters[MOVE_TAKEN], " whose names have another type in the target");
+    print_count("skipped", s->filters[MOVE_TAKEN], " whose names the target has with another type or other numbers");
     print_count("skipped", s->filters[MOVE_UNREAD], " that the source refused to send");
     print_count("skipped", s->filters[MOVE_REFUSED], " that the target refused");
     print_count("skipped", s->filters[MOVE_CHANGING], " that grew or changed whenever they were read");

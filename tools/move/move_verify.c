@@ -1,6 +1,7 @@
 /* --verify: compares both servers' BF.INFO or CF.INFO, their answers to the same random items and, if both know it
  * (Bloomery does), the number of bits set. The random items were never added, so the positive answers are false
  * positives, which depend on nearly every bit of the filter. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -41,6 +42,7 @@ struct answers {
     struct move_info info;
     int64_t bits_set; /* -1: the server does not know this field */
     bool probed;
+    char why[160]; /* it cannot be queried */
     uint8_t present[PROBES];
 };
 
@@ -85,10 +87,11 @@ static int read_answers(struct move_link *link, struct peer *peer, const struct 
         status = move_reply(link, peer, &reply);
     if (status != 0)
         return status;
-    if (move_is_error(&reply))
-        return answers->found > 0
-                   ? move_refused(link, peer, MOVE_COMMAND(filter, "MEXISTS"), resp_reply_text(&reply, 0))
-                   : 0;
+    if (move_is_error(&reply)) {
+        struct slice text = resp_reply_text(&reply, 0);
+        snprintf(answers->why, sizeof(answers->why), ": %.*s", (int)(text.len < 150 ? text.len : 150), text.ptr);
+        return answers->found > 0 ? move_refused(link, peer, MOVE_COMMAND(filter, "MEXISTS"), text) : 0;
+    }
     answers->probed = reply.count == 1 + PROBES;
     for (size_t i = 0; i < PROBES && answers->probed; i++)
         answers->present[i] = reply.nodes[1 + i].number == 1;
@@ -103,8 +106,9 @@ static void compare(struct move *move, struct move_filter *filter, const struct 
     if (from->found == 0)
         move_finish(move, filter, MOVE_GONE, NULL);
     else if (from->found < 0 || to->found <= 0 || !from->probed || !to->probed)
-        move_finish(move, filter, MOVE_DIFFERS, "it can no longer be queried in the %s",
-                    from->found < 0 || !from->probed ? "source" : "target");
+        move_finish(move, filter, MOVE_DIFFERS, "it cannot be queried in the %s%s",
+                    from->found < 0 || !from->probed ? "source" : "target",
+                    from->found < 0 || !from->probed ? from->why : to->why);
     else if (!move_info_agrees(&from->info, &to->info))
         move_finish(move, filter, MOVE_DIFFERS,
                     "source and target differ: %s %lld and %lld, %lld and %lld items, %lld and %lld layers",

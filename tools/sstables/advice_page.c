@@ -38,11 +38,10 @@ void advice_describe(const struct advice_change *change, char out[ADVICE_SENTENC
     advice_name(change->table, name);
     if (change->kind == ADVICE_REPAIR)
         describe_faults(&faults, why);
-    int n = snprintf(out, ADVICE_SENTENCE,
-                     "%s: %s anew at %.3g%s: %s of memory %s, %.2g useless reads %s for an absent key", name,
-                     log_count(change->filters, "filter").text, change->rate, why,
-                     log_bytes((uint64_t)fabs(change->saved.bytes)).text, change->saved.bytes >= 0 ? "less" : "more",
-                     fabs(change->saved.reads), change->saved.reads >= 0 ? "less" : "more");
+    int n = snprintf(out, ADVICE_SENTENCE, "%s: rebuild %s at %.3g%s: %s %s, %s %.2g useless reads per absent key",
+                     name, log_count(change->filters, "filter").text, change->rate, why,
+                     change->saved.bytes >= 0 ? "saves" : "adds", log_bytes((uint64_t)fabs(change->saved.bytes)).text,
+                     change->saved.reads >= 0 ? "saves" : "adds", fabs(change->saved.reads));
     if (change->table->counted)
         snprintf(out + n, ADVICE_SENTENCE - (size_t)n, ", %.0f %s of those %s", fabs(change->disk_reads),
                  change->disk_reads >= 0 ? "less" : "more",

@@ -66,6 +66,8 @@ static int shape_of_old(struct rebuild *rebuild, struct errbuf *err)
 {
     struct filter_file file;
     int rc = filter_file_open(&file, fsops_posix(), rebuild->table.filter, NULL, err);
+    if (rc == -ENOENT)
+        errbuf_set(err, "%s is missing, so --same has no size; use --error P", rebuild->table.filter);
     if (rc != 0)
         return rc < 0 ? rc : -EINVAL;
     rebuild->shape = file.shape;

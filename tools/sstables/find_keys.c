@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cql_key.h"
 #include "murmur3.h"
@@ -60,10 +61,15 @@ static int take_arguments(struct find_keys *keys)
 {
     static unsigned char key[CQL_KEY_MAX];
     struct errbuf err = {{0}};
+    struct stat st;
     size_t len;
     for (; keys->narguments > 0; keys->narguments--, keys->arguments++) {
         const char *text = *keys->arguments;
-        if (cql_key_parse(text, strlen(text), key, &len, &err) != CQL_KEY_OK)
+        bool is_key = cql_key_parse(text, strlen(text), key, &len, &err) == CQL_KEY_OK;
+        if (!is_key && stat(text, &st) == 0)
+            return tool_misused("find", "'%s' is a file or directory, not a key: the command takes one directory",
+                                text);
+        if (!is_key)
             return tool_misused("find", "the key '%s': %s", text, err.text);
         add(keys, key, len, text, strlen(text));
     }

@@ -148,10 +148,10 @@ Test(store_large, a_file_that_is_shorter_is_refused)
         size_t len;
         const char *reason;
     } table[] = {
-        {DAMAGED_BYTES - 1, "words but holds 1052896 and 7 bytes"},
-        {DAMAGED_BYTES / 4096 * 4096, "words but holds 1052671"},
-        {LAYER_PIECE_BYTES, "words but holds 262143"},
-        {4096, "words but holds 511"},
+        {DAMAGED_BYTES - 1, "truncated: 8423184 bytes expected, 8423183 found"},
+        {DAMAGED_BYTES / 4096 * 4096, "bytes expected, 8421376 found"},
+        {LAYER_PIECE_BYTES, "bytes expected, 2097152 found"},
+        {4096, "bytes expected, 4096 found"},
         {7, "7 bytes, shorter than the header of 8"},
         {0, "empty file"},
     };

@@ -176,7 +176,7 @@ Test(store_state, a_missing_directory_quarantines_its_filters)
 Test(store_state, a_truncated_file_quarantines_its_filter)
 {
     file_truncate(LAYER("one", 0), 50);
-    assert_quarantined("one", LAYER("one", 0), "words but holds 5 and 2 bytes");
+    assert_quarantined("one", LAYER("one", 0), "bytes expected, 50 found");
 }
 
 Test(store_state, an_empty_file_quarantines_its_filter)

@@ -96,7 +96,7 @@ Test(tool_advise, faults_are_named_and_the_commands_mend_them)
     make_table(LOGS "/nb-1-big-", 0, 1000, "--error 0.01");
     ASSERT_RUN(0, "shop.users: 1 filter with more than twice the requested rate", TOOL "advise data", dir);
     program_said(output, "shop.users: 1 filter with more than 1.5 times the bytes");
-    program_said(output, "1. shop.users: 3 filters anew at 0.01 (1 missing, 1 overfull, 1 oversized): ");
+    program_said(output, "1. shop.users: rebuild 3 filters at 0.01 (1 missing, 1 overfull, 1 oversized): ");
     cr_expect_null(strstr(output, "2. "), "%s", output);
     program_said(output, "   bloomery rebuild --error 0.01 'data/shop/users-");
     ASSERT_RUN(0, "\"change\":\"repair\"", TOOL "advise data --json", dir);
@@ -122,9 +122,9 @@ Test(tool_advise, reads_that_were_counted_decide_about_rates)
     make_table(USERS "/nb-1-big-", 0, 20000, "--error 0.01");
     make_table(LOGS "/nb-1-big-", 0, 20000, "--error 0.01");
     file_write(tmp_path(dir, "stats").text, stats, sizeof(stats) - 1);
-    ASSERT_RUN(0, "1. shop.users: 1 filter anew at 0.001: ", TOOL "advise data --stats stats --html page.html", dir);
+    ASSERT_RUN(0, "1. shop.users: rebuild 1 filter at 0.001: ", TOOL "advise data --stats stats --html page.html", dir);
     program_said(output, "ALTER TABLE shop.users WITH bloom_filter_fp_chance = 0.001;");
-    program_said(output, "2. shop.logs: 1 filter anew at 0.1: ");
+    program_said(output, "2. shop.logs: rebuild 1 filter at 0.1: ");
     program_said(output, "of those counted");
     ASSERT_RUN(0, "</html>", "grep -c 'class=\"bar' page.html && cat page.html", dir);
     cr_expect(strncmp(output, "8\n<!DOCTYPE html>", 17) == 0, "%s", output);
@@ -152,9 +152,9 @@ Test(tool_advise, reads_of_scylladbs_metrics)
     make_table(USERS "/nb-2-big-", 20000, 20000, "--error 0.1");
     make_table(LOGS "/nb-1-big-", 0, 20000, "--error 0.01");
     file_write(tmp_path(dir, "metrics").text, metrics, sizeof(metrics) - 1);
-    ASSERT_RUN(0, "1. shop.users: 2 filters anew at 0.001: ", TOOL "advise data --stats metrics", dir);
+    ASSERT_RUN(0, "1. shop.users: rebuild 2 filters at 0.001: ", TOOL "advise data --stats metrics", dir);
     program_said(output, "less of those estimated from the counted reads");
-    program_said(output, "2. shop.logs: 1 filter anew at 0.1: ");
+    program_said(output, "2. shop.logs: rebuild 1 filter at 0.1: ");
     ASSERT_RUN(0, "", TOOL "advise data --stats metrics --json", dir);
     cr_expect_float_eq(number("\"rate\":0.001", "counted_reads_saved"), 100000 * 0.2 / 2, 1500);
     static const char damaged[] = "scylla_column_family_read_latency_count{ks=\"shop\"} 5\n";

@@ -142,6 +142,8 @@ Test(tool_find, what_cannot_be_ruled_out_is_printed)
     ASSERT_RUN(0, "", "cd %s/ks/t-" ID " && touch nb-1-big-Data.db nb-2-big-Data.db nb-2-big-TOC.txt", dir);
     ASSERT_RUN(0, "nb-2-big-Data.db", TOOL "find %s int:7", dir);
     cr_expect_eq(count_lines(output), 1, "%s", output);
+    ASSERT_RUN(2, "' is a file or directory, not a key: the command takes one directory", TOOL "find %s %s int:7", dir,
+               dir);
     ASSERT_RUN(0, "nb-1-big-Data.db", TOOL "find %s int:1", dir);
     cr_expect_eq(count_lines(output), 2, "%s", output);
     ASSERT_RUN(0, "\"filter\":\"missing\"", TOOL "find %s int:7 --json", dir);
@@ -150,7 +152,7 @@ Test(tool_find, what_cannot_be_ruled_out_is_printed)
                "cd %s/ks/t-" ID " && head -c 20 nb-1-big-Filter.db >nb-3-big-Filter.db && cp nb-1-big-Filter.db "
                "zz-4-big-Filter.db && : >nb-5-big-Filter.db && cp nb-1-big-Filter.db ks-t-hf-6-Filter.db",
                dir);
-    ASSERT_RUN(2, "nb-3-big-Filter.db: announces", TOOL "find %s int:7", dir);
+    ASSERT_RUN(2, "nb-3-big-Filter.db: truncated: ", TOOL "find %s int:7", dir);
     program_said(output, "version 'zz' of format big is unknown; it may hold the key");
     program_said(output, "empty file");
     program_said(output, "Murmur2");

@@ -63,8 +63,11 @@ static const struct {
     {"b,1\nx,y\n", "2", "[y]"},
     {"a,b,c\n1,2,3\n", "3", "[3]"},
     {"", "a", "line 1: the header is missing"},
-    {"a,b\n", "0", "line 1: no column '0'; the header has 2"},
-    {"a,b\n", "3", "line 1: no column '3'; the header has 2"},
+    {"a,b\n", "0", "line 1: no column '0'; the header has 2: a,b"},
+    {"a,b\n", "3", "line 1: no column '3'; the header has 2: a,b"},
+    {"\xef\xbb\xbf"
+     "name,\"b\"\r\n",
+     "nme", "line 1: no column 'nme'; the header has 2: name,\"b"},
     {"a,a\n", "a", "line 1: two columns have the name 'a'; use the column's number"},
     {"a,a\n1,2\n", "2", "[2]"},
     {"a,b\n1,2\n3", "a", "[1]line 3: the record has 1 fields, the header 2"},

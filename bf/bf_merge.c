@@ -47,10 +47,10 @@ const struct bloom_filter *bf_merge_model(const struct bf_merge *merge)
     return merge->destination ? merge->destination : merge->sources[0].filter;
 }
 
-/* False after the reply that this source and the destination have no union. */
+/* False after the reply that this source and the destination, or the first source, have no union. */
 static bool reply_different(const struct bf_merge *merge, size_t source, const struct errbuf *err)
 {
-    struct slice to = bf_arg(merge->args, 1), from = bf_arg(merge->args, source + 2);
+    struct slice to = bf_arg(merge->args, merge->destination ? 1 : 2), from = bf_arg(merge->args, source + 2);
     bf_out_errorf(merge->out, "ERR '%.*s' and '%.*s' cannot be merged: %s", slice_shown(to), to.ptr, slice_shown(from),
                   from.ptr, err->text);
     return false;

@@ -358,6 +358,8 @@ DAEMON_TEST(the_daemon, content, merge)
     free(many);
     expect(client, "+OK", "BF.RESERVE other 0.001 1001");
     expect(client, "-ERR 'a' and 'other' cannot be merged: the capacities differ: 1000 and 1001", "BF.MERGE a b other");
+    expect(client, "-ERR 'b' and 'other' cannot be merged: the capacities differ: 1000 and 1001",
+           "BF.MERGE missing b other");
     client_for_items(client, "BF.MADD", "c", "c", 990);
     const char *reply = client_ask(client, "BF.MERGE a c");
     cr_assert(strncmp(reply, "-ERR the union would be too full", 32) == 0, "%s", reply);

@@ -19,12 +19,19 @@
 
 #define ITEMS     "/items"
 #define NO_FILTER "no such filter"
+#define NO_ITEMS  "the items are missing: /filters/NAME/items?i=ITEM&i=ITEM"
 
+static bool ends_by_items(const struct http_head *head)
+{
+    size_t len = strlen(head->path), end = strlen(ITEMS);
+    return len > strlen(FILTERS) + end && strcmp(head->path + len - end, ITEMS) == 0;
+}
+
+/* Without items it may be the name of a filter. */
 static bool asks_for_items(const struct http_head *head)
 {
     struct slice item;
-    size_t len = strlen(head->path), end = strlen(ITEMS);
-    return len > strlen(FILTERS) + end && strcmp(head->path + len - end, ITEMS) == 0 && http_argument(head, "i", &item);
+    return ends_by_items(head) && http_argument(head, "i", &item);
 }
 
 const char *filter_page_path(const struct http_head *head)
@@ -75,7 +82,10 @@ static struct entry *take_filter(struct web_request *request, size_t end, const 
         snprintf(text, sizeof(text), "this user may not run '%s' on this filter", command);
         web_reply_text(request, HTTP_FORBIDDEN, text);
     } else if ((entry = registry_pin(request->web->server->registry, key)) == NULL) {
-        web_reply_text(request, HTTP_NOT_FOUND, NO_FILTER);
+        if (end == 0 && ends_by_items(&request->head))
+            web_reply_text(request, HTTP_BAD_REQUEST, NO_ITEMS);
+        else
+            web_reply_text(request, HTTP_NOT_FOUND, NO_FILTER);
     } else if (entry_quarantine_reason(entry)) {
         web_reply_text(request, HTTP_UNAVAILABLE, "the filter is quarantined; BF.INFO shows the reason");
         entry_unpin(entry);

@@ -309,6 +309,9 @@ def test_what_is_refused():
     server.execute_command("CF.RESERVE", "cuckoo", "1000")
     status, _, text = get("/filters/cuckoo")
     assert status == 503 and b"cuckoo filter" in text and b"CF.MEXISTS" in text, text
+    for path in ("/filters/secret/items", "/filters/nobody/items?j=a"):
+        status, _, text = get(path)
+        assert status == 400 and b"items?i=ITEM" in text, text
     server.execute_command("BF.ADD", "a/items", "x")
     assert get("/filters/a/items")[0] == 200 and get("/filters/a/items?i=x")[0] == 404
     assert json.loads(get("/filters/a/items/items?i=x")[2]) == {"present": [True]}

@@ -230,10 +230,11 @@ def test_benchmark():
     report = benchmark("-t", "ping", "-n", 5000, "--csv")
     equal(len(report.strip().split("\n")), 3)
     for protocol in ([], ["-3"]):
+        cli("BF.CLEAR", "bench")  # two runs may have the same seed: the second, xor the process
         report = benchmark(*protocol, "-n", 5000, "-q", "-r", 100000, "BF.ADD", "bench", "__rand_int__")
         holds("requests per second" in report, report)
-    card = int(cli("BF.CARD", "bench"))
-    holds(8000 < card <= 10000, f"{card} of 10000 random items")
+        card = int(cli("BF.CARD", "bench"))
+        holds(4000 < card <= 5000, f"{card} of 5000 random items")
     benchmark("-n", 20000, "-q", "-P", 16, "-r", 100000, "BF.EXISTS", "bench", "__rand_int__")
     benchmark("-n", 5000, "-q", "--threads", 2, "-c", 20, "PING")
     benchmark("-n", 1000, "-q", "-a", PASSWORD, "-t", "ping", port=AUTH_PORT)

@@ -41,7 +41,7 @@ void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash 
  * of 8 are written, too, with anything. Needs bloom_vector_enabled. */
 void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH]);
 
-/* Hashes items of 16 bytes each, which lie one after the other. As many are read as entries are written. */
+/* Hashes items of 16 bytes each, which lie one after the other. Reads as many items as it writes entries. */
 void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint64_t h1[BLOOM_BATCH],
                                uint64_t h2[BLOOM_BATCH]);
 

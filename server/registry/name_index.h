@@ -44,8 +44,8 @@ struct name_index {
     struct name_node *spare;
     struct slab *slab;
     struct reclaimer *reclaimer;
-    _Atomic unsigned nadded;               /* names that are in the index, and not yet in the tree */
-    struct name_new added[NAME_INDEX_NEW]; /* they */
+    _Atomic unsigned nadded;               /* new names that are not in the tree yet */
+    struct name_new added[NAME_INDEX_NEW]; /* their holders */
 };
 
 /* Makes sure that the next name_index_add() succeeds. False without memory. */
@@ -57,7 +57,7 @@ void name_index_add(struct name_index *index, struct entry *holder);
 /* Puts the holder of a name that is in the index in the place of the former one. */
 void name_index_replace(struct name_index *index, struct entry *holder);
 
-/* Walks see the names that were added before the latest name_index_settle(). */
+/* Puts the new names into the tree. Walks see those that were added before the latest call. */
 void name_index_settle(struct name_index *index);
 
 /* Whether walks see all names. Any thread. */

@@ -198,7 +198,8 @@ uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t 
 /* Calls `visit` for at most `max` names of its database that begin with `prefix` and come after `after` (NULL: all), in
  * the order of their bytes. `entry` is NULL for an expired one. The cost depends on the names that it finds, not on the
  * others. Returns how many were visited; fewer than `max`: there are no more. A filter that exists throughout is
- * visited exactly once. The name is valid until the reader goes offline. */
+ * visited exactly once. The name is valid until the reader goes offline. New names are put in order first, under the
+ * registry's mutex, which the caller must not hold. */
 size_t registry_scan_prefix(const struct registry *registry, struct slice prefix, const struct slice *after, size_t max,
                             void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 

@@ -10,7 +10,8 @@
 #include "server.h"
 #include "server_tls.h"
 
-/* As for ssh, a group that the owner has chosen may read a file that is another user's, such as root's. */
+/* The group of a file that another user owns, such as root, may read it: its owner has chosen so. (ssh has this rule.)
+ */
 static void warn_of_readers(struct server *server, const char *path)
 {
     struct stat st;

@@ -277,7 +277,7 @@ static void bench_size(struct bloom_pool *pool, const char *name, uint64_t bytes
     free(bench.filter);
 }
 
-/* What KEYED filters add to each item: their hash of items of 50 bytes. */
+/* The hash of KEYED filters, of items of 50 bytes. */
 static void bench_keyed(unsigned rounds)
 {
     enum { ITEMS = 1 << 16, LEN = 50 };

@@ -71,7 +71,7 @@ static int open_full_pipe(const char *path)
     return fd;
 }
 
-/* What is in the pipe until the last writer has closed it, without empty lines. */
+/* Reads the pipe until its last writer has closed it, and leaves out empty lines. */
 static void read_pipe(FILE *file)
 {
     char line[1024];

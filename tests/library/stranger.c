@@ -173,14 +173,44 @@ static void name_item(char *out, size_t size, unsigned i)
     snprintf(out, size, "item:%u", i);
 }
 
+static void copies(const bloomery_filter *filter, const char *layout)
+{
+    bloomery_filter *other;
+    size_t size = (size_t)bloomery_bytes(filter);
+    unsigned char *bytes = (unsigned char *)malloc(size);
+    DEMAND(bloomery_write(filter, bytes, size, TEXT) == BLOOMERY_OK);
+    DEMAND(bloomery_read(bytes, size, layout, -1, &other, TEXT) == BLOOMERY_OK);
+    rewrites(other, bytes, size);
+    DEMAND(bloomery_bits_set(other) == bloomery_bits_set(filter));
+    bloomery_free(other);
+    free(bytes);
+}
+
+/* A union has what either has: the filter the first N items, the other one some of the next. */
+static void unites(const bloomery_filter *filter, const char *layout, const struct bloomery_item *items, unsigned n)
+{
+    static unsigned char answers[20000];
+    bloomery_filter *other;
+    DEMAND(bloomery_create(0.01, n, layout, &other, TEXT) == BLOOMERY_OK);
+    DEMAND(bloomery_add_many(other, items + n, 100, NULL, NULL, TEXT) == BLOOMERY_OK);
+    DEMAND(bloomery_merge(other, filter, TEXT) == BLOOMERY_OK);
+    bloomery_has_many(other, items, n + 100, answers);
+    for (unsigned i = 0; i < n + 100; i++)
+        DEMAND(answers[i] == 1);
+    bloomery_free(other);
+    DEMAND(bloomery_create(0.01, n / 2, layout, &other, TEXT) == BLOOMERY_OK);
+    DEMAND(bloomery_merge(other, filter, TEXT) == BLOOMERY_REFUSED && strstr(reason, "only equal ones have a union"));
+    bloomery_free(other);
+}
+
 static void fills(const char *layout)
 {
     enum { N = 10000 };
     static char names[2 * N][16];
     static struct bloomery_item items[2 * N];
     static unsigned char answers[2 * N];
-    bloomery_filter *filter, *other;
-    size_t done = 0, size;
+    bloomery_filter *filter;
+    size_t done = 0;
     uint64_t added = 0;
     unsigned present = 0;
     int once = 7;
@@ -213,26 +243,8 @@ static void fills(const char *layout)
     DEMAND(bloomery_add_many(filter, items, 2 * N, &done, &added, TEXT) == BLOOMERY_FULL && strstr(reason, "full"));
     DEMAND(done >= N && done < 2 * N && added < N / 50);
 
-    size = (size_t)bloomery_bytes(filter);
-    unsigned char *bytes = (unsigned char *)malloc(size);
-    DEMAND(bloomery_write(filter, bytes, size, TEXT) == BLOOMERY_OK);
-    DEMAND(bloomery_read(bytes, size, layout, -1, &other, TEXT) == BLOOMERY_OK);
-    rewrites(other, bytes, size);
-    DEMAND(bloomery_bits_set(other) == bloomery_bits_set(filter));
-    bloomery_free(other);
-    free(bytes);
-
-    /* A union has what either has. */
-    DEMAND(bloomery_create(0.01, N, layout, &other, TEXT) == BLOOMERY_OK);
-    DEMAND(bloomery_add_many(other, items + N, 100, NULL, NULL, TEXT) == BLOOMERY_OK);
-    DEMAND(bloomery_merge(other, filter, TEXT) == BLOOMERY_OK);
-    bloomery_has_many(other, items, N + 100, answers);
-    for (unsigned i = 0; i < N + 100; i++)
-        DEMAND(answers[i] == 1);
-    bloomery_free(other);
-    DEMAND(bloomery_create(0.01, N / 2, layout, &other, TEXT) == BLOOMERY_OK);
-    DEMAND(bloomery_merge(other, filter, TEXT) == BLOOMERY_REFUSED && strstr(reason, "only equal ones have a union"));
-    bloomery_free(other);
+    copies(filter, layout);
+    unites(filter, layout, items, N);
     bloomery_free(filter);
 }
 

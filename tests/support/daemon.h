@@ -69,7 +69,7 @@ void daemon_kill(struct daemon *daemon); /* SIGKILL */
 /* Waits until the daemon has ended by itself (SHUTDOWN), and demands exit status 0 and clean output. */
 void daemon_wait(struct daemon *daemon);
 
-/* The same for a daemon that may lose changes: true if it has, which exit status 1 says. */
+/* Waits likewise for a daemon that may lose changes. True: it has lost some, and its exit status was 1. */
 bool daemon_wait_loss(struct daemon *daemon);
 
 /* Stops the daemon like daemon_stop(), if it runs, and removes the directory. Idempotent. */
@@ -92,7 +92,7 @@ void daemon_discard(struct daemon *daemon);
     }                                      \
     TestSuite(suite, .fini = suite##_discard, .timeout = 1000)
 
-/* The same with a daemon that runs already, with these arguments (NULL: none). */
+/* A suite whose tests begin with a running daemon, which has these arguments. */
 #define DAEMON_SUITE(variable, suite, ...)              \
     static struct daemon variable;                      \
     static void suite##_start(void)                     \

@@ -372,7 +372,7 @@ static bool has_sample(struct fill *fill, struct errbuf *err)
 {
     struct slice words[2 + SAMPLE] = {slice_of("BF.MEXISTS"), fill->target};
     struct resp_reply reply;
-    size_t n = 2;
+    size_t n = 2, present = 0;
 
     for (size_t i = 0; i < SAMPLE; i++) {
         if (fill->sample.items[i].ptr)
@@ -384,8 +384,8 @@ static bool has_sample(struct fill *fill, struct errbuf *err)
     if (peer_reply(&fill->server.peer, &reply, err) != 0)
         return false;
     for (size_t i = 1; i < reply.count; i++)
-        n -= reply.nodes[i].kind == RESP_REPLY_INTEGER && reply.nodes[i].number == 1;
-    return n == 2;
+        present += reply.nodes[i].kind == RESP_REPLY_INTEGER && reply.nodes[i].number == 1;
+    return present == n - 2;
 }
 
 /* Whether the new filter still has what this run has added: others may have cleared or replaced it. A window forgets

@@ -63,7 +63,28 @@ static int open_connection(struct cutover *cutover, struct errbuf *err)
     return status ? failed(cutover, status, err) : 0;
 }
 
-static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err);
+/* ---- read-only ---- */
+
+/* Reads the value in force. 1; 0: the source has no such setting; or -errno. */
+static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err)
+{
+    struct resp_reply reply;
+    int status = ASK(cutover, &reply, err, slice_of("CONFIG"), slice_of("GET"), slice_of(setting));
+    if (status != 0)
+        return status;
+    if (move_is_error(&reply))
+        return refused(cutover, "CONFIG GET", &reply, err);
+    if (reply.count < 3)
+        return 0;
+    struct slice value = resp_reply_text(&reply, 2);
+    if (value.len >= VALUE_SIZE) {
+        errbuf_set(err, "unexpected reply to CONFIG GET %s", setting);
+        return failed(cutover, -EPROTO, err);
+    }
+    memcpy(value_out, value.ptr, value.len);
+    value_out[value.len] = '\0';
+    return 1;
+}
 
 /* A source that an earlier cutover has closed: its clients may have written to the target since, and another one would
  * replace their filters. */
@@ -107,29 +128,6 @@ void cutover_end(struct cutover *cutover)
         return;
     peer_close(&cutover->peer);
     free(cutover);
-}
-
-/* ---- read-only ---- */
-
-/* Reads the value in force. 1; 0: the source has no such setting; or -errno. */
-static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err)
-{
-    struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, slice_of("CONFIG"), slice_of("GET"), slice_of(setting));
-    if (status != 0)
-        return status;
-    if (move_is_error(&reply))
-        return refused(cutover, "CONFIG GET", &reply, err);
-    if (reply.count < 3)
-        return 0;
-    struct slice value = resp_reply_text(&reply, 2);
-    if (value.len >= VALUE_SIZE) {
-        errbuf_set(err, "unexpected reply to CONFIG GET %s", setting);
-        return failed(cutover, -EPROTO, err);
-    }
-    memcpy(value_out, value.ptr, value.len);
-    value_out[value.len] = '\0';
-    return 1;
 }
 
 static int set(struct cutover *cutover, const char *setting, const char *value, struct errbuf *err)

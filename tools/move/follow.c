@@ -194,7 +194,7 @@ static int check_keys(const struct follow *follow, struct errbuf *err)
     return -EACCES;
 }
 
-/* What remains, and whether all is there then: `lacking` names are not. */
+/* Carries the rest and checks that the target has all of it. `lacking`: the number of names that it has not. */
 static int carry_all(struct follow *follow, uint64_t *lacking, struct errbuf *err)
 {
     int status = carry_the_rest(follow, err);
@@ -213,9 +213,9 @@ static int close_clients(struct follow *follow, int64_t paused_until, struct err
     return status == 0 ? check_pause(paused_until, err) : status;
 }
 
-/* The source refuses writes from here on: what has changed since the pause's last round, another client's CLIENT
- * UNPAUSE has let through. Writers that were refused may be at the target by now, so that what they changed there is
- * not to be replaced. */
+/* The source refuses writes from here on. Changes since the last round of the pause came through because another client
+ * ended it. They are carried, but the cutover has failed: a writer that was refused may have written to the target
+ * meanwhile, into a filter that is replaced now. */
 static int check_changes(struct follow *follow, struct errbuf *err)
 {
     const uint64_t *moved = &follow->summary->moved.filters[MOVE_MOVED], before = *moved;

@@ -28,7 +28,7 @@ struct bloom_filter *cf_look(struct bf_call *call, enum cf_found *found_out);
 /* False, after an error reply, if the name has something else. */
 bool cf_reply_unless(struct bf_call *call, enum cf_found found);
 
-/* The same, and an error reply if there is none. */
+/* The cuckoo filter of a call. NULL: it is none, after an error reply. */
 struct bloom_filter *cf_existing(struct bf_call *call);
 
 /* CF.EXISTS and CF.ADD of one item, as bf_query_one() and bf_add_one(). */

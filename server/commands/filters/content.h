@@ -81,7 +81,7 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 /* Pins the filter of that name. NULL: none, or it is quarantined, after an error reply (*replied_out). */
 struct entry *content_pin(struct command_job *job, struct slice name, bool *replied_out);
 
-/* The same of a Bloom filter; an error reply if there is none, or a cuckoo filter. */
+/* content_pin() for commands of Bloom filters: a missing filter and a cuckoo filter are errors, too. */
 struct entry *content_pin_bloom(struct command_job *job, struct slice name);
 
 /* content_pin() for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */

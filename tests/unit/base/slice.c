@@ -19,7 +19,7 @@ static void expect_double(const char *text, double expected)
     cr_assert_eq(memcmp(&value, &expected, sizeof(value)), 0, "'%s' is %a, not %a", text, value, expected);
 }
 
-/* The same bits as strtod(): each number of up to 18 digits, with its point anywhere or nowhere. */
+/* Numbers of up to 18 digits, with a point anywhere or nowhere, become the same bits as by strtod(). */
 Test(slice, decimals_are_rounded_as_strtod_rounds_them)
 {
     struct rng rng;

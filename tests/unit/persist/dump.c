@@ -303,6 +303,47 @@ static void sign(unsigned char *bytes, size_t len)
     memcpy(bytes + len - 16, sum.digest, 16);
 }
 
+static const struct {
+    size_t offset;
+    unsigned width;
+    uint64_t value;
+} bad_fields[] = {
+    {4, 1, 2},                   /* version */
+    {5, 1, 'D'},                 /* kind */
+    {6, 1, 1},                   /* reserved */
+    {16, 4, 1},                  /* number */
+    {20, 4, 99},                 /* count */
+    {24, 4, 1},                  /* digest of what came before */
+    {28, 4, 1},                  /* reserved */
+    {32, 8, 0},                  /* capacity */
+    {40, 8, 0},                  /* rate 0 */
+    {40, 8, 0x7ff8000000000000}, /* rate NaN */
+    {40, 8, 0x3ff0000000000000}, /* rate 1 */
+    {48, 4, 32769},              /* expansion */
+    {48, 4, 0},                  /* a fixed filter of several layers */
+    {52, 4, 0},                  /* layers */
+    {52, 4, 65},
+    {52, 4, 0xffffffff},
+    {52, 4, 1}, /* fewer layers than bytes */
+    {56, 8, 8}, /* bytes */
+    {56, 8, UINT64_MAX},
+    {72, 8, 0}, /* words of layer 0 */
+    {72, 8, UINT64_C(1) << 31},
+    {72, 8, UINT64_MAX},
+    {80, 1, 0}, /* k */
+    {80, 1, 22},
+    {81, 1, 3}, /* variant */
+    {81, 1, 1}, /* another variant than the other layers */
+    {81, 1, 5},
+    {82, 1, 1}, /* numbers of RedisBloom's layout, which is not this one */
+    {83, 1, 1},
+    {84, 1, 5},
+    {85, 1, 1}, /* reserved */
+    {87, 1, 1}, /* a window in the first layer only */
+    {87, 1, 2}, /* a key likewise */
+    {87, 1, 4}, /* an unknown flag */
+};
+
 /* A header that was made up, with a right checksum: every field that no filter can have is refused. */
 Test(dump, made_up_headers_are_refused)
 {
@@ -310,54 +351,14 @@ Test(dump, made_up_headers_are_refused)
     struct chunks chunks = dump(filter, 5);
     unsigned char *header = chunks.items[0].bytes;
     size_t len = chunks.items[0].len;
-    static const struct {
-        size_t offset;
-        unsigned width;
-        uint64_t value;
-    } fields[] = {
-        {4, 1, 2},                   /* version */
-        {5, 1, 'D'},                 /* kind */
-        {6, 1, 1},                   /* reserved */
-        {16, 4, 1},                  /* number */
-        {20, 4, 99},                 /* count */
-        {24, 4, 1},                  /* digest of what came before */
-        {28, 4, 1},                  /* reserved */
-        {32, 8, 0},                  /* capacity */
-        {40, 8, 0},                  /* rate 0 */
-        {40, 8, 0x7ff8000000000000}, /* rate NaN */
-        {40, 8, 0x3ff0000000000000}, /* rate 1 */
-        {48, 4, 32769},              /* expansion */
-        {48, 4, 0},                  /* a fixed filter of several layers */
-        {52, 4, 0},                  /* layers */
-        {52, 4, 65},
-        {52, 4, 0xffffffff},
-        {52, 4, 1}, /* fewer layers than bytes */
-        {56, 8, 8}, /* bytes */
-        {56, 8, UINT64_MAX},
-        {72, 8, 0}, /* words of layer 0 */
-        {72, 8, UINT64_C(1) << 31},
-        {72, 8, UINT64_MAX},
-        {80, 1, 0}, /* k */
-        {80, 1, 22},
-        {81, 1, 3}, /* variant */
-        {81, 1, 1}, /* another variant than the other layers */
-        {81, 1, 5},
-        {82, 1, 1}, /* numbers of RedisBloom's layout, which is not this one */
-        {83, 1, 1},
-        {84, 1, 5},
-        {85, 1, 1}, /* reserved */
-        {87, 1, 1}, /* a window in the first layer only */
-        {87, 1, 2}, /* a key likewise */
-        {87, 1, 4}, /* an unknown flag */
-    };
     struct dump_load dump_load;
     struct errbuf err;
 
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+    for (size_t i = 0; i < sizeof(bad_fields) / sizeof(bad_fields[0]); i++) {
         unsigned char *bad = malloc(len);
 
         memcpy(bad, header, len);
-        memcpy(bad + fields[i].offset, &fields[i].value, fields[i].width);
+        memcpy(bad + bad_fields[i].offset, &bad_fields[i].value, bad_fields[i].width);
         sign(bad, len);
         err.text[0] = '\0';
         cr_assert_eq(dump_load_begin(&dump_load, chunks.items[0].iterator, bad, len, &err), DUMP_BAD, "field %zu", i);

@@ -24,7 +24,7 @@ struct log_rig_read {
 /* Reads the log of the file system and compares. With `from` above 1 the log begins with that segment. */
 void log_rig_read(const struct fsops *fs, uint64_t from, bool accept_loss, struct log_rig_read *read_out);
 
-/* The same with the options about a save: from, reached, accepted, and accept_loss. */
+/* Reads the log as after a save: `save` has from, reached, accepted and on_damage. */
 void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *save, struct log_rig_read *read_out);
 
 /* A writer on a file system, with small segments, that continues the read log: it has written the tail again. */

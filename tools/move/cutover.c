@@ -9,6 +9,7 @@
 #include "peer.h"
 
 #define VALUE_SIZE 64
+#define NO_CLIENT  "9223372036854775807" /* an id that no client has */
 
 /* Ways to be read-only, the first one that the source knows is taken. */
 static const struct way {
@@ -53,9 +54,16 @@ static int ask(struct cutover *cutover, const struct slice *words, size_t n, str
     return status ? failed(cutover, status, err) : 0;
 }
 
-#define ASK(cutover, reply_out, err, ...)               \
-    ask((cutover), (const struct slice[]){__VA_ARGS__}, \
-        sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice), (reply_out), (err))
+#define WORDS(...) \
+    (const struct slice[]){__VA_ARGS__}, sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice)
+
+/* Likewise, but an error reply fails. `command`: its name. */
+static int demand(struct cutover *cutover, const char *command, const struct slice *words, size_t n,
+                  struct resp_reply *reply_out, struct errbuf *err)
+{
+    int status = ask(cutover, words, n, reply_out, err);
+    return status == 0 && move_is_error(reply_out) ? refused(cutover, command, reply_out, err) : status;
+}
 
 static int open_connection(struct cutover *cutover, struct errbuf *err)
 {
@@ -69,13 +77,10 @@ static int open_connection(struct cutover *cutover, struct errbuf *err)
 static int get(struct cutover *cutover, const char *setting, char value_out[VALUE_SIZE], struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, slice_of("CONFIG"), slice_of("GET"), slice_of(setting));
-    if (status != 0)
+    int status =
+        demand(cutover, "CONFIG GET", WORDS(slice_of("CONFIG"), slice_of("GET"), slice_of(setting)), &reply, err);
+    if (status != 0 || reply.count < 3)
         return status;
-    if (move_is_error(&reply))
-        return refused(cutover, "CONFIG GET", &reply, err);
-    if (reply.count < 3)
-        return 0;
     struct slice value = resp_reply_text(&reply, 2);
     if (value.len >= VALUE_SIZE) {
         errbuf_set(err, "unexpected reply to CONFIG GET %s", setting);
@@ -86,26 +91,84 @@ static int get(struct cutover *cutover, const char *setting, char value_out[VALU
     return 1;
 }
 
-/* A source that an earlier cutover has closed: its clients may have written to the target since, and another one would
- * replace their filters. */
-static int check_writable(struct cutover *cutover, struct errbuf *err)
+static int set(struct cutover *cutover, const char *setting, const char *value, struct errbuf *err)
+{
+    struct resp_reply reply;
+    return demand(cutover, "CONFIG SET",
+                  WORDS(slice_of("CONFIG"), slice_of("SET"), slice_of(setting), slice_of(value)), &reply, err);
+}
+
+static int refuse_closed(const struct cutover *cutover, const struct way *way, struct errbuf *err)
+{
+    errbuf_set(err,
+               "it refuses writes already (its setting %s is %s): after an earlier cutover clients write to the target, "
+               "whose filters another one would replace; if none has done so, set %s back first",
+               way->setting, way->value, way->setting);
+    return failed(cutover, -EACCES, err);
+}
+
+/* It must have a way to be read-only, which this user may set: to its own value for now. It must not be so already, by an
+ * earlier cutover: clients may have written to the target since, and another one would replace their filters. */
+static int check_ways(struct cutover *cutover, struct errbuf *err)
 {
     char value[VALUE_SIZE];
+    bool settable = false;
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         int found = get(cutover, ways[i].setting, value, err);
+        if (found > 0 && strcmp(value, ways[i].value) == 0)
+            return refuse_closed(cutover, &ways[i], err);
+        if (found > 0 && !settable)
+            found = set(cutover, ways[i].setting, value, err) < 0 ? -EACCES : 1;
         if (found < 0)
             return found;
-        if (found == 0 || strcmp(value, ways[i].value) != 0)
-            continue;
-        errbuf_set(
-            err,
-            "it refuses writes already (its setting %s is %s): after an earlier cutover clients write to the target, "
-            "whose filters another one would replace; if none has done so, set %s back first",
-            ways[i].setting, value, ways[i].setting);
-        return failed(cutover, -EACCES, err);
+        settable |= found > 0;
     }
-    return 0;
+    if (settable)
+        return 0;
+    errbuf_set(err, "it has neither the setting read-only nor min-replicas-to-write");
+    return failed(cutover, -EACCES, err);
 }
+
+/* ---- clients ---- */
+
+static int kill_clients(struct cutover *cutover, const char *by, const char *value, struct errbuf *err)
+{
+    struct resp_reply reply;
+    return demand(cutover, "CLIENT KILL",
+                  WORDS(slice_of("CLIENT"), slice_of("KILL"), slice_of(by), slice_of(value), slice_of("SKIPME"),
+                        slice_of("yes")),
+                  &reply, err);
+}
+
+int cutover_close_clients(struct cutover *cutover, struct errbuf *err)
+{
+    int status = kill_clients(cutover, "TYPE", "normal", err);
+    return status ? status : kill_clients(cutover, "TYPE", "pubsub", err);
+}
+
+int cutover_unpause(struct cutover *cutover, struct errbuf *err)
+{
+    struct resp_reply reply;
+    return demand(cutover, "CLIENT UNPAUSE", WORDS(slice_of("CLIENT"), slice_of("UNPAUSE")), &reply, err);
+}
+
+/* The commands that a cutover needs, in forms that change nothing, except that a pause of somebody else ends: a copy may
+ * take hours, and a missing right should be known before it. */
+static int check_rights(struct cutover *cutover, struct errbuf *err)
+{
+    struct resp_reply reply;
+    int status = demand(cutover, "CLIENT PAUSE",
+                        WORDS(slice_of("CLIENT"), slice_of("PAUSE"), slice_of("1"), slice_of("WRITE")), &reply, err);
+    if (status == 0)
+        status = cutover_unpause(cutover, err);
+    if (status == 0)
+        status = check_ways(cutover, err);
+    if (status == 0)
+        status = kill_clients(cutover, "ID", NO_CLIENT, err);
+    return status ? status : demand(cutover, "DEL", WORDS(slice_of("DEL"), slice_of(MOVE_TEMP_PREFIX)), &reply, err);
+}
+
+/* ---- a cutover ---- */
 
 struct cutover *cutover_begin(const struct move_options *options, struct errbuf *err)
 {
@@ -116,7 +179,7 @@ struct cutover *cutover_begin(const struct move_options *options, struct errbuf 
     }
     cutover->options = options;
     peer_init(&cutover->peer, options->timeout_ms, NULL);
-    if (open_connection(cutover, err) == 0 && cutover_unpause(cutover, err) == 0 && check_writable(cutover, err) == 0)
+    if (open_connection(cutover, err) == 0 && check_rights(cutover, err) == 0)
         return cutover;
     cutover_end(cutover);
     return NULL;
@@ -130,21 +193,12 @@ void cutover_end(struct cutover *cutover)
     free(cutover);
 }
 
-static int set(struct cutover *cutover, const char *setting, const char *value, struct errbuf *err)
-{
-    struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, slice_of("CONFIG"), slice_of("SET"), slice_of(setting), slice_of(value));
-    if (status == 0 && move_is_error(&reply))
-        status = refused(cutover, "CONFIG SET", &reply, err);
-    return status;
-}
-
 /* A DEL of a name that does not exist must be refused: this is what the promise rests on. Writers are paused, so one
  * that is not refused gets no answer. */
 static int prove(struct cutover *cutover, struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, slice_of("DEL"), slice_of(MOVE_TEMP_PREFIX));
+    int status = ask(cutover, WORDS(slice_of("DEL"), slice_of(MOVE_TEMP_PREFIX)), &reply, err);
     if (status != 0)
         return status;
     struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
@@ -181,33 +235,8 @@ int cutover_refuse_writes(struct cutover *cutover, const char **answer_out, stru
         *answer_out = ways[i].answer;
         return status ? status : prove(cutover, err);
     }
-    errbuf_set(err, "it has neither the setting read-only nor min-replicas-to-write");
+    errbuf_set(err, "its settings that refuse writes are gone");
     return failed(cutover, -EACCES, err);
-}
-
-/* ---- clients ---- */
-
-int cutover_close_clients(struct cutover *cutover, struct errbuf *err)
-{
-    static const char *const types[] = {"normal", "pubsub"};
-    struct resp_reply reply;
-    int status = 0;
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && status == 0; i++) {
-        status = ASK(cutover, &reply, err, slice_of("CLIENT"), slice_of("KILL"), slice_of("TYPE"), slice_of(types[i]),
-                     slice_of("SKIPME"), slice_of("yes"));
-        if (status == 0 && move_is_error(&reply))
-            status = refused(cutover, "CLIENT KILL", &reply, err);
-    }
-    return status;
-}
-
-int cutover_unpause(struct cutover *cutover, struct errbuf *err)
-{
-    struct resp_reply reply;
-    int status = ASK(cutover, &reply, err, slice_of("CLIENT"), slice_of("UNPAUSE"));
-    if (status == 0 && move_is_error(&reply))
-        status = refused(cutover, "CLIENT UNPAUSE", &reply, err);
-    return status;
 }
 
 void cutover_undo(struct cutover *cutover, struct errbuf *err)

@@ -12,8 +12,8 @@
 
 struct cutover; /* a connection to the source */
 
-/* Connects, before anything is paused, and ends no pause: who may not do so, could not take a cutover back. NULL with
- * the reason. */
+/* Connects, before anything is copied or paused, and asks for every right that the calls below need. If somebody has
+ * paused the source's clients, this ends. NULL with the reason. */
 struct cutover *cutover_begin(const struct move_options *options, struct errbuf *err);
 void cutover_end(struct cutover *cutover); /* NULL is fine */
 

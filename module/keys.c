@@ -1,5 +1,6 @@
 #include "keys.h"
 
+#include "engine.h"
 #include "key_file.h"
 
 static struct bloom_pool *keyed_pool;
@@ -18,12 +19,15 @@ bool keys_are_ready(void)
 bool keys_read(const char *path, struct errbuf *err)
 {
     struct key_file *file = NULL;
+    struct errbuf text;
     if (path[0] && key_file_read(fsops_posix(), path, &file, err) != 0)
         return false;
     int rc = bloom_keyring_set(keyed_pool, file ? file->secrets : NULL, file ? file->n : 0);
     key_file_free(file);
     if (rc != 0)
         errbuf_set(err, "out of memory");
+    if (rc == 0 && path[0] && engine.Log && key_file_is_exposed(path, &text))
+        engine.Log(NULL, "warning", "bloomery: %s", text.text);
     return rc == 0;
 }
 

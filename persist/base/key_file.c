@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bytes.h"
 #include "secret.h"
@@ -121,6 +123,18 @@ int key_file_read(const struct fsops *fs, const char *path, struct key_file **ou
     else
         *out = file;
     return rc;
+}
+
+bool key_file_is_exposed(const char *path, struct errbuf *text_out)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0 || !(st.st_mode & (st.st_uid == geteuid() ? 077 : 07)))
+        return false;
+    errbuf_set(text_out,
+               "the key file %s has the mode %04o: who reads a key can attack its KEYED filters; give it the mode 0600",
+               path, (unsigned)(st.st_mode & 07777));
+    return true;
 }
 
 void key_file_free(struct key_file *file)

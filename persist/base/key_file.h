@@ -30,6 +30,10 @@ int key_file_read(const struct fsops *fs, const char *path, struct key_file **ou
     __attribute__((warn_unused_result));
 void key_file_free(struct key_file *file); /* NULL is fine */
 
+/* A text for a log if other users may read the file: who reads a key can attack its filters. The group of a file that
+ * another user owns, such as root, may read it: its owner has chosen so. (ssh has this rule.) */
+bool key_file_is_exposed(const char *path, struct errbuf *text_out);
+
 /* Makes a file with one new key, for its owner only (0600), whole and synced, or not at all. `dir`: of `path`. 0, also
  * if there is one by then, which stays as it is; or -errno with the reason. */
 int key_file_make(const struct fsops *fs, const char *dir, const char *path, struct errbuf *err)

@@ -2,34 +2,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "bloom_keyring.h"
 #include "key_file.h"
 #include "server.h"
 #include "server_tls.h"
 
-/* The group of a file that another user owns, such as root, may read it: its owner has chosen so. (ssh has this rule.)
- */
-static void warn_of_readers(struct server *server, const char *path)
-{
-    struct stat st;
-
-    if (stat(path, &st) != 0 || !(st.st_mode & (st.st_uid == geteuid() ? 077 : 07)))
-        return;
-    log_warning(
-        &server->log,
-        "the key file %s has the mode %04o: who reads a key can attack its KEYED filters; give it the mode 0600", path,
-        (unsigned)(st.st_mode & 07777));
-}
-
 static int read_file(struct server *server, const char *path, struct key_file **out, struct errbuf *err)
 {
     int rc = key_file_read(fsops_posix(), path, out, err);
+    struct errbuf text;
 
-    if (rc == 0)
-        warn_of_readers(server, path);
+    if (rc == 0 && key_file_is_exposed(path, &text))
+        log_warning(&server->log, "%s", text.text);
     return rc;
 }
 

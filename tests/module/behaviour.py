@@ -11,7 +11,7 @@ from engines import ENGINE, MODULE, Engine, Error, free_port, items, run, wait_u
 
 
 def output_of_start(*arguments):
-    """What an engine says that ends at once."""
+    """The output of an engine that ends at once."""
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run([ENGINE, "--port", str(free_port()), "--bind", "127.0.0.1", "--dir", directory, "--save", "",
                                *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
@@ -209,8 +209,8 @@ def test_memory_is_the_engines():
 
 
 def test_single_items_of_filters_that_change():
-    """A single add or query guesses that the filter is that of the command before: under its name there may be another one by
-    now, of another size or layout, in another database, or half of one."""
+    """A single add or query guesses that its filter is the one of the previous command. By now the name may have another
+    filter, of another size or layout or half loaded, or the database is another one."""
     engine = Engine()
     kinds = [("0.01", "1200000", "LAYOUT", "NA"), ("0.001", "900000", "LAYOUT", "REDISBLOOM"),
              ("0.01", "100", "LAYOUT", "REDISBLOOM"), ("0.0001", "800000", "LAYOUT", "NA", "EXPANSION", "1")]
@@ -271,11 +271,13 @@ def test_the_engines_commands_on_filters():
 
 
 def test_keyed_filters_in_the_engines_commands():
-    """They are saved, copied and restored as they are; without the key they answer errors."""
+    """Saves, copies and RESTORE keep them; without the key they answer errors."""
     path = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "keys")
     with open(path, "w", encoding="ascii") as file:  # the id of these bytes: tests/unit/persist/key_file.c
         file.write("54b70391b3deeb2f " + bytes(range(32)).hex() + "\n")
+    os.chmod(path, 0o600)
     engine = Engine(module=("bf-key-file", path))
+    assert "has the mode" not in engine.output()
     engine("BF.RESERVE", "plain", "0.000001", "1000")
     engine("BF.RESERVE", "f", "0.000001", "1000", "KEYED")
     engine("BF.RESERVE", "w", "0.000001", "1000", "WINDOW", "1000", "KEYED")
@@ -295,7 +297,9 @@ def test_keyed_filters_in_the_engines_commands():
         assert "54b70391b3deeb2f" in str(engine.try_call("BF.ADD", name, "m0")), name
         assert "54b70391b3deeb2f" in str(engine.try_call("BF.EXISTS", name, "m0")), name
     engine("RESTORE", "f", 0, engine("DUMP", "f"), "REPLACE")
+    os.chmod(path, 0o644)
     engine("CONFIG", "SET", "bloomery.bf-key-file", path)
+    assert f"the key file {path} has the mode 0644: who reads a key" in engine.output()
     assert engine("BF.MEXISTS", "f", *items("m", 500), "absent") == [1] * 500 + [0]
 
 

@@ -115,10 +115,10 @@ Test(tool_export, list_says_which_files_are_whose)
     cr_assert(!strstr(output, "one"), "%s", output);
     ASSERT_RUN(0, "\"name\":\"two%2Fx\",\"layers\":2,\"items\":99,\"bytes\":168,", "list data --json");
     ASSERT_RUN(1, "[]", "list data --name none --json");
-    ASSERT_RUN(1, "bloomery list: the last save of data has no filter 'none'; later changes are in the log",
+    ASSERT_RUN(1, "bloomery list: the last save of data has no filter 'none'; changes since then are in the log",
                "list data --name none");
-    ASSERT_RUN(1, "has no filter 'one' in this database; later", "list data --name one --db 3");
-    ASSERT_RUN(0, "the last save of data has no such filter; later changes are in the log", "list data --db 3");
+    ASSERT_RUN(1, "has no filter 'one' in this database; changes", "list data --name one --db 3");
+    ASSERT_RUN(0, "the last save of data has no such filter; changes since then are in the log", "list data --db 3");
     ASSERT_RUN(1, "No such file", "list nowhere");
     file_change_byte(AT("data/MANIFEST"), -10);
     ASSERT_RUN(1, "1\tone\t", "list data"); /* what can be read of it */

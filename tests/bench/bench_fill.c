@@ -235,6 +235,7 @@ int main(int argc, char **argv)
     if (argc > 3)
         capacity = strtoull(argv[3], NULL, 10);
     for (unsigned i = 0; i < ROUNDS; i++) {
+        fflush(stdout); /* what is in its buffer would be printed twice */
         pid_t child = fork();
         if (child == 0)
             fill_bare();

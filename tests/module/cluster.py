@@ -31,7 +31,7 @@ def redis_cli(*arguments):
 
 
 def take_over(replica):
-    """An attempt may come to nothing: the others vote once in a while only."""
+    """An attempt may fail, because the others vote only at intervals."""
     def done():
         if replica.info("replication", "role") == "master":
             return True
@@ -65,7 +65,7 @@ def test_reshard_under_adds_loses_nothing():
 
 
 def test_atomic_migration_of_slots_under_adds_loses_nothing():
-    """Valkey 9: a fork that sends slots as commands of the log, with what is half loaded, and in RedisBloom's layout."""
+    """Valkey 9: a fork sends slots as commands of the log, with half-loaded filters and filters in RedisBloom's layout."""
     for module in ((), ("take-over", "yes")):
         cluster = Cluster(module=module)
         if "unknown subcommand" in str(cluster.nodes[0].try_call("CLUSTER", "GETSLOTMIGRATIONS")).lower():
@@ -156,7 +156,7 @@ def document():
 
 
 class Executing:
-    """The one method of redis-py's clients that the recipe of docs/CLUSTER.md needs."""
+    """The only method of redis-py's clients that the recipe of docs/CLUSTER.md needs."""
 
     def __init__(self, cluster):
         self.client = cluster.client()
@@ -177,8 +177,8 @@ def client_of(cluster):
 
 
 def test_one_filter_over_many_nodes():
-    """The recipe of docs/CLUSTER.md, as it stands there: each item has one winner, all are found, the rate holds, no part is
-    full before the capacity is reached, and the nodes share the parts."""
+    """The recipe of docs/CLUSTER.md, verbatim: each item has one winner, all are found, the rate holds, no part is full
+    before the capacity is reached, and the nodes share the parts."""
     text = document()
     recipe = {}
     exec(re.search(r"```python\n(.*?)```", text, re.S).group(1), recipe)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The recipe of docs/CLUSTER.md for node-redis, in a cluster of six, beside the one for redis-py: the same parts, each item in
-the same one; and the rate holds."""
+"""The recipe of docs/CLUSTER.md for node-redis, in a cluster of six, beside the one for redis-py: both have the same parts and
+put each item into the same part; the rate holds."""
 import os
 import re
 import subprocess

@@ -8,7 +8,7 @@ SLOTS = 16384
 
 
 def slot_of(key):
-    """CRC-16 (XMODEM) of the key, or of what is between the first braces in it."""
+    """CRC-16 (XMODEM) of the key, or of the text between its first braces."""
     key = key.encode() if isinstance(key, str) else key
     start = key.find(b"{")
     end = key.find(b"}", start + 1) if start >= 0 else -1
@@ -58,7 +58,7 @@ class Cluster:
         wait_until(self.epochs_agree, "the nodes agree about the epochs of the primaries")
 
     def epochs_agree(self):
-        """A replica that has not heard of its primary's latest epoch gets no votes when that is gone."""
+        """A replica that does not know its primary's latest epoch gets no votes after the primary's end."""
         views = set()
         for node in self.up():
             rows = [line.split() for line in node("CLUSTER", "NODES").decode().splitlines()]
@@ -66,7 +66,7 @@ class Cluster:
         return len(views) == 1
 
     def wait_agreed(self):
-        """Until all nodes say the same of every slot: redis-cli moves none before."""
+        """Until all nodes agree on every slot: before, redis-cli moves none."""
         def view(node):
             return sorted((first, last, nodes[0][1]) for first, last, *nodes in node("CLUSTER", "SLOTS"))
         wait_until(lambda: len({str(view(node)) for node in self.up()}) == 1, "the nodes agree about the slots")
@@ -92,7 +92,7 @@ class Cluster:
 
 
 class Client:
-    """One thread's."""
+    """A client of one thread."""
 
     def __init__(self, ports):
         self.ports, self.connections, self.slots = ports, {}, {}
@@ -118,8 +118,8 @@ class Client:
                 self.drop(port)
 
     def call(self, key, words, then=None):
-        """The reply to a command on a key, by whoever has it; with `then` the pair with the reply of the same node to
-        that. Goes on until there is one: what was lost on the way is sent again."""
+        """The reply of the key's node to a command; with `then` a pair, whose second is the same node's reply to `then`.
+        Sends lost commands again until there is a reply."""
         deadline = time.monotonic() + 120
         slot, asked = slot_of(key), None
         while time.monotonic() < deadline:
@@ -154,7 +154,7 @@ class Client:
 
 
 class Adders:
-    """Threads that add items of their own to filters, and remember which were acknowledged; with `confirmed` those that a
+    """Threads that add their own items to filters and remember the acknowledged ones; with `confirmed` those that a
     replica has, too (WAIT)."""
 
     def __init__(self, cluster, keys, confirmed=False, threads=2):
@@ -198,7 +198,7 @@ class Adders:
             raise self.failure
 
     def check(self, client):
-        """Every acknowledged (or confirmed) item is there."""
+        """Every acknowledged (or confirmed) item is in its filter."""
         for key, items in self.added.items():
             for first in range(0, len(items), 1000):
                 part = items[first:first + 1000]

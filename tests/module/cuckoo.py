@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Cuckoo filters in an engine: replicas and the log have the same slots as their primary, whatever their settings;
-WATCH, events and access; and with `take-over yes` RedisBloom's values, files and commands."""
+"""Cuckoo filters in an engine: replicas and the log have the same slots as the primary under any settings; WATCH, events
+and access; with `take-over yes` RedisBloom's values, files and commands."""
 import json
 import os
 import random
@@ -28,7 +28,7 @@ def cf_chunks(server, key):
 
 
 def test_the_recordings_of_redisbloom():
-    """Played, restored, copied, loaded in chunks, with restarts by the log and by a save; and hostile bytes."""
+    """Recordings played, restored, copied, loaded in chunks, with restarts from the log and from a save; hostile bytes."""
     if not RECORDED:
         return
     engine = Engine("--appendonly", "yes", "--propagation-error-behavior", "panic", module=TAKE_OVER)
@@ -48,7 +48,7 @@ def test_the_recordings_of_redisbloom():
 
 
 def test_a_replica_with_other_settings_has_the_same_slots():
-    """Also of names that CF.RESERVE takes for options, and of what a limit has refused."""
+    """Also of names that CF.RESERVE takes for options, and of filters that a limit has refused."""
     primary = Engine(*ALWAYS, module=("cf-initial-size", "16", "cf-max-expansions", "5"))
     replica = replica_of(primary, *ALWAYS, module=OTHER)
     rng = random.Random(11)
@@ -254,7 +254,7 @@ def place(file):
 
 
 def test_files_that_redisbloom_wrote():
-    """All of them but the values of the types that are not taken over."""
+    """All values except those of types that the module does not take over."""
     if not RECORDED:
         return
     for version in ("2.8.20", "8.8.0"):
@@ -280,7 +280,7 @@ def test_files_that_redisbloom_wrote():
 
 
 def test_a_log_that_redisbloom_can_read():
-    """Its commands alone; and what its own primary says is taken, whatever the settings are."""
+    """The setting is for CF.* only; commands of the primary run under any settings."""
     engine = Engine(*ALWAYS, module=TAKE_OVER)
     engine("CF.ADD", "auto", "x")
     engine("CF.RESERVE", "expansion", "100")
@@ -330,7 +330,7 @@ def test_values_of_a_time_without_take_over():
 
 
 def test_filters_that_keep_a_rate_move_between_daemon_and_engine():
-    """Their type is the module's own, also with `take-over`."""
+    """Their type is the module's own, even with `take-over`."""
     daemon, plain, taken = Daemon(), Engine(), Engine("--appendonly", "yes", module=TAKE_OVER)
     for rate, bits in (("0.2", 8), ("0.01", 12), ("0.001", 16)):
         for engine in (daemon, plain, taken):
@@ -361,7 +361,7 @@ def test_filters_that_keep_a_rate_move_between_daemon_and_engine():
 
 
 def test_the_tool_takes_them_from_a_file():
-    """`bloomery import --rdb`, of the module's own type, too."""
+    """`bloomery import --rdb`, also of the module's own type."""
     engine, daemon = Engine(), Daemon()
     engine("CF.RESERVE", "rate", "100", "ERROR", "0.001")
     engine("CF.INSERT", "rate", "ITEMS", *items("x", 400))
@@ -379,7 +379,7 @@ def test_the_tool_takes_them_from_a_file():
 
 
 def test_replicas_and_the_log_need_no_key():
-    """They apply hashes; without the key they refuse to answer, and say in the log which one is missing."""
+    """They apply hashes; without the key queries return errors, and the log names the missing key."""
     path = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "keys")
     with open(path, "w", encoding="ascii") as file:  # the id of these bytes: tests/unit/persist/key_file.c
         file.write("54b70391b3deeb2f " + bytes(range(32)).hex() + "\n")
@@ -416,7 +416,7 @@ def test_replicas_and_the_log_need_no_key():
 
 
 def test_filters_move_between_daemon_and_engine():
-    """By DUMP, MIGRATE and chunks; the daemon's values need `take-over`."""
+    """With DUMP, MIGRATE and chunks; the daemon's values need `take-over`."""
     daemon, plain, taken = Daemon(), Engine(), Engine(module=TAKE_OVER)
     for engine in (daemon, plain, taken):
         engine("CF.INSERT", "f", "CAPACITY", "64", "ITEMS", *items("x", 200))

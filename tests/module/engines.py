@@ -193,7 +193,7 @@ class Engine:
         self.process.wait()
 
     def stop(self):
-        """SIGTERM; a clean end."""
+        """SIGTERM, which must end the process cleanly."""
         self.connection.close()
         self.process.terminate()
         status = self.process.wait(timeout=PATIENCE_S)
@@ -209,7 +209,7 @@ class Engine:
 
 
 class Daemon(Engine):
-    """Bloomery's own daemon, beside engines."""
+    """Bloomery's daemon, beside engines."""
 
     def command(self):
         return [DAEMON, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", os.path.join(self.directory, "data"),
@@ -232,7 +232,7 @@ def replica_of(primary, *arguments, module=(), clock_ahead_s=0):
 
 
 def in_sync(primary, *replicas):
-    """Until all replicas have all that the primary has sent; then their digests."""
+    """Waits until all replicas have everything that the primary has sent; then the digests of all."""
     offset = int(primary.info("replication", "master_repl_offset"))
     for replica in replicas:
         wait_until(lambda: int(replica.info("replication", "slave_repl_offset")) >= offset, "the replica has caught up")
@@ -278,7 +278,7 @@ def commands_of(path):
 
 def rewritten(engine, *command):
     """Runs the command, if there is one, and waits until the log is rewritten. A replica rewrites its log after a full
-    synchronisation: until then the log lacks what the replica has."""
+    synchronisation: until then the log lacks the replica's data."""
     if command:
         engine(*command)
     wait_until(lambda: engine.info("persistence", "aof_rewrite_in_progress") == "0" and

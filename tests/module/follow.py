@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`bloomery move --cutover` and `--follow` from and to engines with the module: clients go on all along, and what either server
-has acknowledged is in the target."""
+"""`bloomery move --cutover` and `--follow` from and to engines with the module, while clients continue: the target has every item
+that either server has acknowledged."""
 import os
 import subprocess
 import sys
@@ -47,7 +47,7 @@ class Live(threading.Thread):
 
 
 class Churn(threading.Thread):
-    """Other names of the source come, go, change places and expire, and so do values that are no filters."""
+    """Creates, deletes, renames and expires other filters of the source, and values of other types."""
 
     def __init__(self, source):
         super().__init__()

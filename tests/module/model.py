@@ -37,7 +37,7 @@ def check(condition, *what):
 
 
 class Filter:
-    """A filter without a window, or with one by time that nobody forgets here."""
+    """A filter without a window, or with a window by time that does not end during the test."""
 
     def __init__(self, rate, capacity, expansion, layout, window=(), parts=8, refresh=False):
         self.alike = (rate, capacity, expansion, layout, window, parts, refresh)
@@ -62,7 +62,7 @@ class Filter:
         check(reply == 0 or self.has(item) or not self.thin, item, reply)
 
     def add(self, item, reply):
-        """Whether there is an answer, and not an error."""
+        """Whether the reply is an answer and not an error."""
         if isinstance(reply, Error):
             check("full" in str(reply) and self.expansion == 0 and not self.has(item), item, reply)
             check(not self.counted or len(self.items) >= self.room, item, reply)
@@ -77,7 +77,7 @@ class Filter:
 
 
 class ItemWindow(Filter):
-    """WINDOW ITEMS n."""
+    """A filter with WINDOW ITEMS n."""
 
     def __init__(self, rate, capacity, expansion, n, parts, refresh):
         super().__init__(rate, capacity, expansion, "NA", ("ITEMS", n), parts, refresh)
@@ -109,11 +109,11 @@ class ItemWindow(Filter):
 
 
 class Half:
-    """Half loaded."""
+    """A half-loaded filter."""
 
 
 class Text:
-    """A key that holds something else."""
+    """A key with another type of value."""
 
 
 class Anything:
@@ -126,7 +126,7 @@ class Model:
         self.settings = {"rate": "1e-8", "size": 100, "expansion": 2, "layout": "NA", "overfull": False}
 
     def at(self, name, reply):
-        """The filter under that name; None: the reply is an error for a good reason."""
+        """The filter under that name; None: the reply must be an error."""
         value = self.keys.get(name)
         if isinstance(value, (Half, Text)):
             check(("being loaded" if isinstance(value, Half) else "WRONGTYPE") in str(reply), reply)
@@ -140,7 +140,7 @@ class Model:
             raise AssertionError(f"{' '.join(words)[:300]}: {wrong.args} {str(reply)[:300]} {self.keys.get(words[1])}") from wrong
 
     def made(self, words):
-        """What the words of BF.RESERVE behind the capacity, or of BF.INSERT before ITEMS, ask for; and what is left."""
+        """The options in the words of BF.RESERVE behind the capacity, or of BF.INSERT before ITEMS; and the remaining words."""
         words = list(words)
         rate, capacity, expansion, layout = (self.settings[key] for key in ("rate", "size", "expansion", "layout"))
         window, parts, refresh, at = (), 8, False, 0
@@ -295,7 +295,7 @@ class Model:
 
 
 class Commands:
-    """Random ones."""
+    """Random items."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -352,7 +352,7 @@ return replies"""
 
 
 class Servers:
-    """A primary and a replica, both with an append-only file; and what happens to them."""
+    """A primary and a replica, both with an append-only file, and their faults."""
 
     def __init__(self, rng, model, module):
         self.rng, self.model, self.module = rng, model, module
@@ -368,7 +368,7 @@ class Servers:
         wait_until(lambda: self.replica.info("replication", "master_link_status") == "up", "the replica is in sync")
 
     def same(self):
-        """The digest of both, and what the model says of all filters in both."""
+        """Compares the digests of both, and the filters of both with the model."""
         digest = in_sync(self.primary, self.replica)
         for server in (self.primary, self.replica):
             rewritten(server)
@@ -395,7 +395,7 @@ class Servers:
         self.set_up()
 
     def synchronise(self, commands):
-        """While it takes commands the primary gets another replica."""
+        """The primary gets another replica while it takes commands."""
         self.replica.kill()
         self.replica = self.follower(wait=False)
         commands()
@@ -407,7 +407,7 @@ class Servers:
         self.set_up()
 
     def set_up(self):
-        """Each gets its place and its settings, which an engine that has started has not."""
+        """Gives each its role and its settings, which a restarted engine lacks."""
         settings, server = self.model.settings, self.primary
         server("REPLICAOF", "NO", "ONE")
         self.replica("REPLICAOF", "127.0.0.1", server.port)
@@ -429,7 +429,7 @@ def replica_at_once(primary, *arguments, module=(), clock_ahead_s=0):
 
 
 class Client:
-    """Gives random commands to the primary, in all ways."""
+    """Sends random commands to the primary: alone, in transactions, in scripts."""
 
     def __init__(self, rng, model, servers):
         self.rng, self.model, self.servers, self.commands = rng, model, servers, Commands(rng)
@@ -463,7 +463,7 @@ class Client:
             self.model.copy(1, name, to, "REPLACE")
 
     def chunks(self):
-        """All of a filter, or half of it."""
+        """Copies a filter in chunks, sometimes only half of them."""
         primary, (name, to), half = self.servers.primary, self.rng.sample(NAMES, 2), self.rng.random() < 0.3
         if not isinstance(self.model.keys.get(name), (Filter, Anything)):
             return

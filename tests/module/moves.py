@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Filters between the daemon and an engine with the module: DUMP and RESTORE, MIGRATE, and the chunks of BF.SCANDUMP, in
-both directions; and dual writes compared by BF.INFO FULL, as docs/CLUSTER.md has it."""
+both directions; dual writes compared by BF.INFO FULL, the way of docs/CLUSTER.md."""
 import os
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def fill(server):
 
 
 def described(server, name):
-    """BF.INFO FULL without what the process has counted."""
+    """BF.INFO FULL without the counters of the process."""
     fields = server("BF.INFO", name, "FULL")
     pairs = dict(zip(map(str, fields[::2]), fields[1::2]))
     return {key: value for key, value in pairs.items() if key not in ("Hits", "Misses", "Counted since", "Size")}
@@ -69,7 +69,7 @@ def test_an_engine_migrates_to_the_daemon():
 
 
 def test_migrate_with_tls_in_both_directions():
-    """Each shows its certificate to the other, and checks the other's."""
+    """Each presents its certificate, and checks the other's."""
     reference = Engine()
     fill(reference)
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +101,7 @@ def test_chunks_in_both_directions():
 
 
 def test_the_tool_moves_both_layouts_to_a_module_without_take_over():
-    """The daemon's dumps of RedisBloom's layout have RedisBloom's form, which such a module does not know."""
+    """The daemon dumps filters of RedisBloom's layout in RedisBloom's form, which such a module does not know."""
     engine, daemon = Engine(), Daemon()
     fill(daemon)
     daemon("BF.INSERT", "theirs", "CAPACITY", "20", "LAYOUT", "redisbloom", "ITEMS", *items("t", 900))

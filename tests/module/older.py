@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An upgrade of the engine: files of an older version of it, and an older primary. scripts/engines runs this, and names the
-older one (BLOOMERY_OLDER_ENGINE)."""
+"""An upgrade of the engine: files of its older version, and an older primary. scripts/engines runs this with the older engine
+in BLOOMERY_OLDER_ENGINE."""
 import shutil
 import sys
 
@@ -12,7 +12,7 @@ MODULES = ((), TAKE_OVER, ("bf-layout", "redisbloom"))
 
 
 def change(engine, round_):
-    """All that replicas and the log are told of."""
+    """Every kind of change that replicas and the log receive."""
     name = f"{round_}-"
     engine("BF.ADD", name + "made", "x")
     engine("BF.MADD", name + "grown", *items("g", 3000))
@@ -56,7 +56,7 @@ def files_of(older):
 
 
 def test_a_log_of_an_older_engine_is_loaded():
-    """With nothing but commands in it, and rewritten in both forms."""
+    """A log of commands only, and rewritten logs of both forms."""
     for module in MODULES:
         for preamble in (None, "yes", "no"):
             older = Engine(*ALWAYS, "--aof-use-rdb-preamble", preamble or "yes", module=module, program=OLDER)
@@ -89,7 +89,7 @@ def test_a_saved_file_of_an_older_engine_is_loaded():
 
 
 def test_a_replica_follows_an_older_primary():
-    """From the file of the full synchronisation, by the stream, and after it has taken the primary's place."""
+    """From the file of the full synchronisation, from the stream, and after the replica has become the primary."""
     for module in MODULES:
         older = Engine(*ALWAYS, module=module, program=OLDER)
         change(older, 0)

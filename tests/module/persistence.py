@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the engine keeps of filters: RDB files, append-only files with and without a preamble, through the end of the process
-and kill -9; and files that somebody has damaged."""
+"""Filters in the engine's files: RDB files, append-only files with and without a preamble, after an end of the process and
+after kill -9; and damaged files."""
 import glob
 import os
 import random
@@ -73,7 +73,7 @@ def test_a_rewritten_log_keeps_everything():
 
 
 def adding(port, number, acknowledged):
-    """Adds until the engine is gone; what was answered is in `acknowledged`."""
+    """Adds until the engine is gone; `acknowledged` receives the answered items."""
     connection = Connection(port)
     i = 0
     try:
@@ -90,7 +90,7 @@ def adding(port, number, acknowledged):
 
 
 def test_kill_under_load_loses_no_acknowledged_add():
-    """With 'appendfsync always', while the log is being rewritten and the data are being saved."""
+    """With 'appendfsync always', during a rewrite of the log and during a save."""
     engine = Engine(*ALWAYS, "--aof-use-rdb-preamble", "no")
     rng = random.Random(3)
     acknowledged = [[] for _ in range(3)]
@@ -114,8 +114,8 @@ def test_kill_under_load_loses_no_acknowledged_add():
 
 
 def test_damaged_values_are_errors():
-    """Bits of DUMP's result are flipped behind the engine's back (its checksum is made right again): an error and no
-    crash, or the damage lies in what does not matter."""
+    """Flips bits of DUMP's result and corrects its checksum: RESTORE returns an error and does not crash, or the bit has no
+    meaning."""
     engine = Engine()
     engine("BF.MADD", "f", *items("x", 300))
     good = engine("DUMP", "f")

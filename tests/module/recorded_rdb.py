@@ -38,7 +38,7 @@ class Reader:
         return self.data[self.at - n:self.at]
 
     def length(self):
-        """A length, or (how a string is encoded,)."""
+        """A length, or a tuple with a string's encoding."""
         first = self.take(1)[0]
         if first >> 6 == 0:
             return first & 63
@@ -55,7 +55,7 @@ class Reader:
         self.take({(0,): 1, (1,): 2, (2,): 4}.get(length, length))
 
     def skip_module(self):
-        """A value behind its type's id."""
+        """Skips a value behind its type's id."""
         while (opcode := self.length()) != 0:
             if opcode in (1, 2):
                 self.length()
@@ -65,7 +65,7 @@ class Reader:
                 self.take({3: 4, 4: 8}[opcode])
 
     def skip_value(self, kind):
-        """A value that is no module's."""
+        """Skips a value of one of the engine's types."""
         if kind in (0, 9, 10, 11, 12, 13, 16, 17, 20):  # one string
             self.skip_string()
         elif kind in (1, 2, 14):
@@ -87,7 +87,7 @@ def type_name(number):
 
 
 def without_types(data, keep):
-    """The file without values of modules other than these types, and without what it says about its origin."""
+    """The file without values of other modules' types, and without the fields about its origin."""
     reader, out = Reader(data), b"REDIS0010"
     reader.take(9)
     begin = None  # of a key with what stands in front of it

@@ -37,8 +37,8 @@ def rows(folder, table):
 
 
 def engine_with_values(*settings):
-    """RedisBloom's dumps of a newer engine state its version of RDB, which this engine would refuse: they go through the
-    daemon, whose dumps state an old one."""
+    """RedisBloom's dumps state the RDB version of their engine, and this engine refuses a newer one: they go through the
+    daemon, whose dumps state an old version."""
     engine, daemon = Engine("--loadmodule", VALUES, *settings), Daemon()
     for folder in FOLDERS:
         assert daemon("RESTORE", folder, "0", dump_of(folder)) == "OK"
@@ -92,7 +92,7 @@ def test_migrate_says_what_is_no_filter():
 
 
 def many_kinds(engine):
-    """Values of every type and encoding that this engine has; a filter behind each, which is lost if it is misread."""
+    """Values of every type and encoding of this engine, with a filter behind each, which a misread value would lose."""
     number = "12345678901234567890"
     engine("SET", "int8", "-7"), engine("SET", "int16", "30000"), engine("SET", "int32", "-2000000000")
     engine("SET", "int64", number), engine("SET", "long", "ab" * 40000), engine("SET", "text-empty", "")
@@ -114,7 +114,7 @@ def many_kinds(engine):
 
 
 def imported(engine, *settings):
-    """The daemon on what the tool has taken out of the engine's RDB file."""
+    """The daemon with the filters that the tool has imported from the engine's RDB file."""
     data, path = os.path.join(engine.directory, "imported"), os.path.join(engine.directory, "dump.rdb")
     engine("SAVE")
     told = subprocess.run([TOOL, "import", "--rdb", path, "--json", *settings, data], check=True, text=True,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Replication is exact: a replica has the same filters, bit by bit, whatever its own settings; and what a primary says is
-never refused. The replicas here have other settings than their primaries, and panic at any error (see engines.py)."""
+"""Replication is exact: a replica has the same filters, bit by bit, under any settings, and never refuses a command of its
+primary. The replicas here have other settings than their primaries, and panic at any error (see engines.py)."""
 import os
 import random
 import sys
@@ -18,7 +18,7 @@ def pair(*arguments, module=()):
 
 
 def commands_since(engine, before):
-    """The numbers of calls of each command since."""
+    """The number of calls of each command since then."""
     return {name: n - before.get(name, 0) for name, n in calls(engine).items() if n > before.get(name, 0)}
 
 
@@ -177,7 +177,7 @@ def test_a_half_loaded_filter_answers_errors_everywhere_until_it_is_complete():
 
 
 def test_a_primary_is_refused_by_no_limit():
-    """Of the replica's memory, or for one filter."""
+    """Limits of the replica's memory, or of one filter."""
     primary = Engine()
     replica = replica_of(primary, "--maxmemory", "1mb", module=OTHER)
     primary("BF.RESERVE", "large", "0.01", "1500000", "EXPANSION", "1")
@@ -198,7 +198,7 @@ def test_a_primary_is_refused_by_no_limit():
 
 
 def test_replicas_and_the_log_need_no_key():
-    """They apply hashes; without the key they refuse to answer, and say in the log which one is missing."""
+    """They apply hashes; without the key queries return errors, and the log names the missing key."""
     path = os.path.join(tempfile.mkdtemp(prefix="bloomery-module-"), "keys")
     with open(path, "w", encoding="ascii") as file:  # the id of these bytes: tests/unit/persist/key_file.c
         file.write("54b70391b3deeb2f " + bytes(range(32)).hex() + "\n")
@@ -234,7 +234,7 @@ def test_replicas_and_the_log_need_no_key():
 
 
 def test_a_full_sync_under_adds_loses_nothing():
-    """From disk and diskless, into an empty database and aside (swapdb)."""
+    """From disk and diskless, into an empty database and beside the old one (swapdb)."""
     for save, load in (("no", "disabled"), ("yes", "disabled"), ("yes", "swapdb"), ("yes", "on-empty-db")):
         primary = Engine("--repl-diskless-sync", save, "--repl-diskless-sync-delay", "0")
         primary("BF.RESERVE", "large", "0.0001", "2000000")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A primary with two replicas under three Sentinels: kill -9 of the primary under adds loses nothing that the replicas have
+"""A primary with two replicas under three Sentinels: kill -9 of the primary during adds loses no item that the replicas have
 confirmed (WAIT)."""
 import sys
 import threading

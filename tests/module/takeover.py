@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`take-over yes`: the module in RedisBloom's place. The engine starts on files with the recorded values of RedisBloom, byte for
-byte, goes on with them, and what it saves is what RedisBloom would have saved."""
+"""`take-over yes`: the module in RedisBloom's place. The engine starts with files of the recorded values of RedisBloom, byte for
+byte, continues with them, and saves the same bytes as RedisBloom."""
 import json
 import os
 import random
@@ -46,7 +46,7 @@ def length(n):
 
 
 def rdb(values):
-    """An RDB file of these values: names, and what DUMP gave."""
+    """An RDB file of these values: pairs of a name and DUMP's result."""
     data = b"REDIS0009\xfe\x00"
     for name, dump in values.items():
         data += dump[:1] + length(len(name)) + name.encode() + value(dump)[1:]
@@ -110,7 +110,7 @@ def test_a_file_of_redisbloom_is_served_and_saved_as_it_was():
 
 
 def test_a_file_that_redisbloom_wrote():
-    """All of it, as Redis with RedisBloom saved it: with the adds of more.tsv."""
+    """The whole file as Redis with RedisBloom saved it, with the adds of more.tsv."""
     with open(os.path.join(GOLDEN, "v2.8.20", "mixed.rdb"), "rb") as file:
         written = file.read()
     engine = engine_on(written)
@@ -151,7 +151,7 @@ def test_dumps_and_chunks_are_taken_and_given_back():
 
 
 def rewritten_log(values, header="1"):
-    """What RedisBloom's rewrite of the log says of them; old versions gave the header another iterator."""
+    """The commands of RedisBloom's rewritten log for these values; old versions gave the header another iterator."""
     for folder in values:
         for chunk in json.loads(read(folder, "scandump.json")):
             data = bytes.fromhex(chunk["hex"])
@@ -175,7 +175,7 @@ def engine_on_log(base, commands, *module):
 
 
 def test_a_log_of_redisbloom_is_served():
-    """With both forms of the base, and commands as clients of RedisBloom gave them; whatever the settings say."""
+    """With both forms of the base, and the commands of RedisBloom's clients; under any settings."""
     told = [("BF.ADD", "made", "a"), ("BF.RESERVE", "r", "0.001", "50"), ("BF.MADD", "r", *items("r", 200)),
             ("BF.RESERVE", "fixed", "0.01", "10", "NONSCALING"), ("BF.MADD", "fixed", *items("f", 20)),
             ("BF.INSERT", "i", "CAPACITY", "7", "ERROR", "0.02", "EXPANSION", "3", "ITEMS", *items("i", 100)),
@@ -200,7 +200,7 @@ def test_a_log_of_redisbloom_is_served():
 
 
 def test_a_log_and_a_primary_are_refused_by_no_limit():
-    """The log says by RedisBloom's command that a filter is made."""
+    """The log has RedisBloom's command for the creation of a filter."""
     engine = Engine(*ALWAYS, module=TAKE_OVER)
     use(engine)
     engine("BF.RESERVE", "megabytes", "0.01", "1500000")
@@ -229,7 +229,7 @@ THEIRS = {b"BF.RESERVE", b"BF.ADD", b"BF.MADD", b"BF.LOADCHUNK", b"BF.INSERT", b
 
 
 def use(engine):
-    """All that clients of RedisBloom can do."""
+    """Every change that clients of RedisBloom can make."""
     engine("BF.ADD", "auto", "a")
     engine("BF.RESERVE", "scaling", "0.001", "50")
     for batch in range(20):
@@ -245,7 +245,7 @@ def use(engine):
 
 
 def test_a_log_that_redisbloom_can_read():
-    """Filters in its layout are logged in its commands alone, on a replica, too, and the log gives the same bits."""
+    """The log has RedisBloom's commands only, also on a replica, and gives the same bits."""
     primary = Engine(*ALWAYS, module=TAKE_OVER)
     replica = replica_of(primary, *ALWAYS, module=TAKE_OVER + ("bf-layout", "na", "bf-error-rate", "0.2"))
     rewritten(replica)  # of what the full synchronisation has brought
@@ -281,7 +281,7 @@ def stops_the_way_back(engine):
 
 
 def test_replicas_are_exact():
-    """From a file of RedisBloom, by full synchronisation and by the stream, with growth and with Bloomery's own commands."""
+    """From a file of RedisBloom, by full synchronisation and from the stream, with growth and with Bloomery's own commands."""
     engine = engine_on(rdb(recorded()))
     replicas = [replica_of(engine, "--repl-diskless-load", load, module=TAKE_OVER + ("bf-initial-size", "7"))
                 for load in ("disabled", "swapdb")]
@@ -299,7 +299,7 @@ def test_replicas_are_exact():
 
 
 def test_a_replica_needs_take_over_as_its_primary_has_it():
-    """Without, its engine names the type and ends; the other way round it follows, as docs/CLUSTER.md says."""
+    """Without take-over a replica names the type and ends; the other way round it follows (docs/CLUSTER.md)."""
     primary = Engine(module=TAKE_OVER)
     use(primary)
     replica = Engine("--replicaof", f"127.0.0.1 {primary.port}", wait=False)
@@ -315,7 +315,7 @@ def test_a_replica_needs_take_over_as_its_primary_has_it():
 
 
 def test_half_of_a_filter():
-    """It answers errors, wherever it goes; the rest of it comes later, and its time to live stays."""
+    """It answers errors, also after a copy or a move; the rest of its chunks may follow, and its time to live stays."""
     for module in (TAKE_OVER, ()):
         engine = Engine(*ALWAYS, module=module)
         replica = replica_of(engine, module=module)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Filters that forget, in an engine: no item is answered absent within its window, on a primary, a replica with another clock
-and other settings, after a failover, a restart from either file, a copy or a dump; and the digests are equal throughout."""
+"""Windows in an engine: no item is absent within its window, on a primary, on a replica with another clock and other settings,
+after a failover, a restart from either file, a copy or a dump; and the digests are always equal."""
 import random
 import sys
 import time
@@ -13,7 +13,7 @@ DAY = 86400
 
 
 class Clients:
-    """Adds that remember: what was put into a window, and when."""
+    """Adds to a window, and remembers each item and its time."""
 
     def __init__(self, window_s, seed):
         self.window_s, self.rng, self.put = window_s, random.Random(seed), {}
@@ -27,7 +27,7 @@ class Clients:
                 self.put[item] = now
 
     def expect(self, server, name):
-        """What certainly is within its window is there."""
+        """Items that are certainly within their window are present."""
         names, before = list(self.put), time.monotonic()
         present = server("BF.MEXISTS", name, *names)
         after = time.monotonic()
@@ -42,13 +42,13 @@ def forgets(server, name, item):
 
 
 def ring(server, name):
-    """The parts that are alive, without their ages."""
+    """The present parts without their ages."""
     return [part[:2] + part[4:] for part in server("BF.INFO", name, "RING")[0]]
 
 
 def test_a_replica_with_another_clock_has_the_same_filters():
-    """Turns by time, by items, by growth; refreshed items; large parts, which are dropped and emptied. The replicas' times of
-    day are off by a day."""
+    """Turns by time, by items, by growth; refreshed items; large parts, which are dropped and emptied. The replicas' clocks
+    are off by a day."""
     primary = Engine()
     primary("BF.RESERVE", "early", "0.001", "500", "WINDOW", "1", "PARTS", "4")
     primary("BF.ADD", "early", "x")
@@ -112,7 +112,7 @@ def test_a_replica_that_becomes_the_primary_forgets_nothing_early():
 
 
 def test_synchronisations_of_all_kinds_keep_the_ages():
-    """From disk and diskless, into an empty database and aside (swapdb), to replicas whose clocks are off."""
+    """From disk and diskless, into an empty database and beside the old one (swapdb), to replicas whose clocks are off."""
     primary = Engine("--repl-diskless-sync", "no")
     primary("BF.RESERVE", "w", "0.001", "1000", "WINDOW", "4", "PARTS", "2")
     primary("BF.RESERVE", "large", "0.0001", "2000000", "WINDOW", "60")
@@ -200,8 +200,8 @@ def test_copies_and_dumps_between_engine_and_daemon():
 
 
 def test_unions_are_the_same_everywhere():
-    """Of filters with parts that have grown, into a new filter and into one that exists, on replicas with other clocks, in the
-    engine's log, and behind a failover."""
+    """Merges of filters with grown parts, into a new and into an existing filter, on replicas with other clocks, in the
+    engine's log, and after a failover."""
     primary = Engine(*ALWAYS)
     replicas = [replica_of(primary, module=OTHER, clock_ahead_s=DAY), replica_of(primary, clock_ahead_s=-DAY)]
     clients = {name: Clients(2, name) for name in ("a", "b", "u", "v")}
@@ -246,7 +246,7 @@ def test_unions_are_the_same_everywhere():
 
 
 def test_a_copy_has_nothing_of_a_part_that_is_being_emptied():
-    """Dropped parts are emptied between commands: a transaction copies one that is not empty yet."""
+    """Dropped parts are emptied between commands: a transaction copies a part that is not empty yet."""
     engine = Engine()
     replica = replica_of(engine)
     engine("BF.INSERT", "w", "CAPACITY", "100000", "ERROR", "0.0001", "WINDOW", "ITEMS", "1", "PARTS", "1", "ITEMS", "a", "b")
@@ -262,13 +262,13 @@ def test_a_copy_has_nothing_of_a_part_that_is_being_emptied():
 
 
 def oldest(server, name):
-    """The age of its oldest layer."""
+    """The age of the filter's oldest layer."""
     fields = server("BF.INFO", name, "FULL")
     return float(fields[fields.index(b"Oldest part" if b"Oldest part" in fields else "Oldest part") + 1])
 
 
 def test_a_union_is_as_young_as_what_went_into_it():
-    """On each node, whatever the order of the sources; and where nothing else changes, too."""
+    """On each node, in any order of the sources, and also if nothing else changes."""
     primary = Engine(*ALWAYS)
     replica = replica_of(primary, clock_ahead_s=DAY)
     for name in "abcd":
@@ -289,8 +289,8 @@ def test_a_union_is_as_young_as_what_went_into_it():
             assert oldest(server, union) <= oldest(server, youngest), (union, server is primary)
 
 def test_replicas_keep_a_union_to_the_end_of_its_parts():
-    """Merges without a pause, so that some come at the moment when a part ends. What a replica has forgotten its primary has
-    forgotten, too, asked after it; in the end all of them have forgotten all."""
+    """Merges without a pause, so that some come at the end of a part. An item that a replica has forgotten is absent in its
+    primary, which is asked after it; in the end all have forgotten every item."""
     primary = Engine()
     replicas = [replica_of(primary, module=OTHER, clock_ahead_s=DAY), replica_of(primary, clock_ahead_s=-DAY)]
     for name in ("a", "b"):

@@ -1,6 +1,6 @@
-/* arena: memory that a process and its children share, at one address: the disk and the model live there, and outlast
- * the killed daemon. Allocations as of the C library; a child that is killed within one leaves the arena unusable, so
- * it is killed only at points of the schedule. Ends the process when it is full.
+/* arena: memory at one address that a process and its children share. The disk and the model live there and outlast a
+ * killed daemon. The functions are as the C library's. A child that is killed within one leaves the arena unusable, so
+ * children are killed only at points of the schedule. A full arena ends the process.
  *
  * Thread: one at a time. */
 #ifndef BLOOMERY_SIM_ARENA_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 void arena_create(void);
-void arena_empty(void); /* all of it is free again */
+void arena_empty(void); /* frees all memory */
 
 void *arena_malloc(size_t size);
 void *arena_calloc(size_t n, size_t size);

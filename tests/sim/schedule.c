@@ -472,9 +472,9 @@ uint64_t schedule_trace(void)
     return run.trace;
 }
 
-void schedule_note(uint64_t what)
+void schedule_note(uint64_t event)
 {
-    mix(what);
+    mix(event);
 }
 
 uint64_t schedule_points(void)

@@ -1,9 +1,9 @@
-/* schedule: runs the threads of this process one at a time, in an order that a seed chooses, under a clock that only
- * the schedule moves. The program's own definitions of the C library's calls for threads, time and sockets
- * (schedule_threads.c, schedule_calls.c) lead here; libuv and liburcu call them, too. So the daemon runs as it is: its
- * locks, waits, sleeps and polls are the points at which another thread may continue.
+/* schedule: runs the threads of this process one at a time. A seed chooses their order, and only the schedule moves their
+ * clock. The program defines the C library's calls for threads, time and sockets itself (schedule_threads.c,
+ * schedule_calls.c), also for libuv and liburcu. So the daemon runs unchanged: its locks, waits, sleeps and polls are
+ * the points at which another thread may continue.
  *
- * A thread that was started outside of a run is left alone: its calls go to the C library.
+ * Calls of threads from outside of a run go to the C library.
  *
  * Thread: the functions of a run are for its threads, of which one runs at a time. */
 #ifndef BLOOMERY_SIM_SCHEDULE_H
@@ -21,30 +21,30 @@
 
 struct schedule_options {
     uint64_t seed;
-    unsigned switch_in;  /* at one in so many points another thread continues; 0: only where a thread waits */
-    unsigned branch_in;  /* and at one in so many branches of the rooms that are compiled for it; 0: at none */
+    unsigned switch_in;  /* another thread continues at one of this many points; 0: only where a thread waits */
+    unsigned branch_in;  /* likewise of branches, in rooms that are compiled for it; 0: at none */
     unsigned point_ns;   /* time that passes between two points */
     uint64_t begin_ns;   /* the time at the beginning */
-    uint64_t max_points; /* more are a thread that never ends: the process aborts */
+    uint64_t max_points; /* beyond them a thread never ends: the process aborts */
 };
 
-/* The calling thread becomes a thread of the run. Threads that have stayed from the last run continue waiting. */
+/* The calling thread becomes a thread of the run. Threads of an earlier run continue to wait. */
 void schedule_begin(const struct schedule_options *options);
 void schedule_end(void);
 
 /* Whether the caller is a thread of a run. */
 bool schedule_is_on(void);
 
-/* Whether it has begun the run: the clients' thread. */
+/* Whether the caller has begun the run: the thread of the clients. */
 bool schedule_is_client(void);
 
 /* Another thread may continue here. */
 void schedule_point(void);
 
-/* A branch of the rooms that are compiled for it: at some of them another thread goes on. */
+/* A branch in a room that is compiled for it: at some branches another thread continues. */
 void schedule_branch(void);
 
-/* Another thread that can go on does. */
+/* Another thread continues if there is one that does not wait. */
 void schedule_yield(void);
 
 /* The time of the run. */
@@ -52,25 +52,24 @@ uint64_t schedule_now_ns(void);
 void schedule_pass(uint64_t ns);
 void schedule_sleep(uint64_t ns);
 
-/* Numbers of the seed; each of the two sequences is its own, so that the choices of clients stay as they are when the
- * daemon reaches another number of points. */
+/* Two sequences of numbers from the seed: the choices of clients do not depend on the number of points in the daemon. */
 uint64_t schedule_random(void);
 uint64_t schedule_client_random(void);
 
-/* What has happened so far, in one number: equal for equal runs. schedule_note() adds to it. */
+/* A hash of all events so far: equal for equal runs. schedule_note() adds an event. */
 uint64_t schedule_trace(void);
-void schedule_note(uint64_t what);
+void schedule_note(uint64_t event);
 uint64_t schedule_points(void);
 
-/* Calls `end` at the point with this number, in whichever thread is there; it does not return. */
+/* Calls `end` at the point with this number, in the thread that is there. `end` does not return. */
 void schedule_end_at(uint64_t point, void (*end)(void));
 
 /* ---- for the calls ---- */
 
-/* Waits until somebody wakes this address, or until then (schedule_now_ns()). False: the time is over. */
+/* Waits until somebody wakes this address, or until a time (schedule_now_ns()). False: the time is over. */
 bool schedule_wait(const void *address, uint64_t until_ns);
 void schedule_wake(const void *address);
-int schedule_wake_some(const void *address, int n); /* chosen at random; their number */
+int schedule_wake_some(const void *address, int n); /* at most n, chosen at random; returns their number */
 
 /* As epoll_wait() and poll(). */
 int schedule_epoll(int epfd, struct epoll_event *events, int size, uint64_t until_ns);
@@ -80,7 +79,7 @@ int schedule_poll(struct pollfd *fds, nfds_t n, uint64_t until_ns);
 void schedule_io(void);
 
 int schedule_start_thread(pthread_t *id_out, const pthread_attr_t *attr, void *(*run)(void *arg), void *arg);
-bool schedule_has_started(pthread_t id); /* it is a thread of a run, past or present */
+bool schedule_has_started(pthread_t id); /* a thread of a run, past or present */
 int schedule_join(pthread_t id, void **value_out);
 int schedule_detach(pthread_t id);
 unsigned schedule_self(void); /* a number above 0, of the calling thread */

@@ -1,4 +1,4 @@
-/* The C library's calls for time, random numbers, processors and descriptors, as a run of the schedule has them. */
+/* The C library's calls for time, random numbers, processors and descriptors within a run of the schedule. */
 #include "schedule.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
     *(void **)&real = schedule_real(#name)
 
 #define EPOCH_S UINT64_C(1750000000) /* the time of day at the time 0 of a run */
-#define READ_NS 40                   /* reading a clock takes so long, so that a wait for a time ends */
+#define READ_NS 40                   /* a read of a clock takes this long, so that a loop that waits for a time ends */
 
 /* ---- clocks ---- */
 
@@ -144,7 +144,7 @@ int poll(struct pollfd *fds, nfds_t n, int ms)
     return schedule_poll(fds, n, after_ms(ms));
 }
 
-/* ---- descriptors: what others poll for may be there now ---- */
+/* ---- descriptors: a call may end another thread's poll ---- */
 
 #define PASSES(type, name, parameters, arguments) \
     type name parameters                          \

@@ -1,5 +1,5 @@
-/* The C library's calls for threads, as a run of the schedule has them: its objects keep their state in the library's
- * types, whose zeros mean the same, and a thread that waits waits for the object's address. */
+/* The C library's calls for threads within a run of the schedule. Mutexes and the like keep their state in the library's
+ * types, whose zeros mean the same. A thread waits for the address of such an object. */
 #include "schedule.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* Declares `real` as the C library's function, for callers that are no threads of a run. */
+/* Declares `real` as the C library's function, for threads outside of a run. */
 #define REAL(name)                 \
     static __typeof__(&name) real; \
     if (!real)                     \
@@ -116,7 +116,7 @@ int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
     return schedule_is_on() ? wait_with(cond, mutex, SCHEDULE_FOREVER) : real(cond, mutex);
 }
 
-/* Only libuv calls it, whose conditions have the monotonic clock. */
+/* Called by libuv only, whose conditions use the monotonic clock. */
 int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
     REAL(pthread_cond_timedwait);
@@ -276,7 +276,7 @@ int sem_post(sem_t *sem)
     return 0;
 }
 
-/* ---- barriers, and what is done once ---- */
+/* ---- barriers, and pthread_once() ---- */
 
 struct barrier {
     unsigned size, arrived;
@@ -318,7 +318,7 @@ int pthread_barrier_wait(pthread_barrier_t *barrier)
 
 enum once { ONCE_NOT, ONCE_RUNS, ONCE_DONE };
 
-/* Before there is a run there is one thread, or there are those of a fuzzer, which share nothing with it. */
+/* Before a run there is one thread, or there are those of a fuzzer, which use other objects. */
 int pthread_once(pthread_once_t *once, void (*run)(void))
 {
     if (*once == ONCE_DONE)

@@ -1,4 +1,4 @@
-/* sim_client: a client of a simulated daemon: its connection, what it has not sent yet, and the replies.
+/* sim_client: a client of a simulated daemon: its connection, the bytes to send, and the replies.
  *
  * Thread: one at a time; no function is a point of the schedule. */
 #ifndef BLOOMERY_SIM_CLIENT_H
@@ -24,10 +24,10 @@ void sim_client_close(struct sim_client *client);
 /* Appends words as a command. */
 void sim_client_words(struct sim_client *client, size_t n, const char *const *words);
 
-/* Sends up to `most` bytes of what is to be sent. False: the daemon has closed the connection. */
+/* Sends up to `most` of the bytes to send. False: the daemon has closed the connection. */
 bool sim_client_send(struct sim_client *client, size_t most);
 
-/* Takes in what has come. False: the daemon has closed the connection. */
+/* Receives all bytes that have arrived. False: the daemon has closed the connection. */
 bool sim_client_receive(struct sim_client *client);
 
 /* The next whole reply, valid until the next call; `status_out` as resp_reply_next(). */

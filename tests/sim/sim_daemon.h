@@ -1,7 +1,7 @@
-/* sim_daemon: the whole daemon as threads of a run of the schedule: its parts as bloomeryd starts them, on sim_disk,
- * with a Unix socket to connect to.
+/* sim_daemon: the whole daemon as threads of a run of the schedule. Its parts start as in bloomeryd, on sim_disk, with a
+ * Unix socket.
  *
- * Thread: a thread of the run that is none of the daemon's. */
+ * Thread: a thread of the run that does not belong to the daemon. */
 #ifndef BLOOMERY_SIM_DAEMON_H
 #define BLOOMERY_SIM_DAEMON_H
 
@@ -9,28 +9,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts a daemon with that many workers and these settings, "name", "value", ..., NULL. It runs on until it has been
- * shut down, or its start has failed. */
+/* Starts a daemon with `workers` workers and the settings "name", "value", ..., NULL. The daemon runs until it is shut
+ * down, or its start fails. */
 void sim_daemon_start(unsigned workers, const char *const *settings);
 
 enum sim_daemon_state { SIM_STARTS, SIM_SERVES, SIM_ENDS, SIM_ENDED };
 enum sim_daemon_state sim_daemon_state(void);
-int sim_daemon_status(void);         /* after its end: 0, or why it did not start or lost something */
-const char *sim_daemon_reason(void); /* the text of it */
+int sim_daemon_status(void);         /* after its end: 0; else its start failed, or something was lost */
+const char *sim_daemon_reason(void); /* the reason of such a status */
 
 /* Waits for the end of a daemon that ends by itself. */
 void sim_daemon_join(void);
 
-/* As SIGTERM asks: an end by the rules of saves; or one that continues. Waits for it. */
+/* An end as after SIGTERM: with a save if the rules want one, or without. Waits for the end. */
 void sim_daemon_stop(void);
 
-/* The end of a daemon whose disk is frozen: nothing holds it up. */
+/* Ends a daemon whose disk is frozen: it waits for nothing. */
 void sim_daemon_tear_down(void);
 
-/* A connection's end for the client, which does not block; -1: it was refused. */
+/* The client's end of a new connection, nonblocking; -1: refused. */
 int sim_connect(void);
 
-/* One in so many allocations of the daemon fails; 0: none. */
+/* One of this many allocations of the daemon fails; 0: none. */
 void sim_memory_fail(unsigned one_in);
 uint64_t sim_memory_failures(void);
 

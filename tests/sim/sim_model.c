@@ -96,7 +96,7 @@ static void contradict(struct model *model, unsigned client, const struct op *op
                op->shared ? "shared" : "own", op->name, op->items[0], text_of(reply, text, sizeof(text)));
 }
 
-/* The answer to item `i`; -1: an error. Of BF.MADD and BF.MEXISTS the nodes of the array's elements follow it. */
+/* The answer to item `i`; -1: an error. In replies to BF.MADD and BF.MEXISTS the elements follow the array's node. */
 static int answer(const struct op *op, const struct resp_reply *reply, unsigned i)
 {
     const struct resp_reply_node *nodes = reply->nodes;
@@ -170,7 +170,7 @@ static bool take_exists(const struct model_filter *filter, const struct op *op, 
     return fits;
 }
 
-/* The state after the reply. False: the reply cannot be. */
+/* The state after the reply. False: such a reply is impossible. */
 static bool take_own(struct model_state *state, const struct op *op, const struct resp_reply *reply)
 {
     struct model_filter *filter = &state->names[op->name];
@@ -224,7 +224,7 @@ static void note_save(struct model *model, const struct model_snapshot *snapshot
         model->shared[i].saved |= snapshot->shared[i];
 }
 
-/* An error is one of the whole command, or of an item. */
+/* An error of the whole command, or of an item. */
 static bool is_refused(const struct op *op, const struct resp_reply *reply)
 {
     if (reply->nodes[0].kind == RESP_REPLY_ERROR)
@@ -290,7 +290,7 @@ static void widen(struct model_bounds *bounds, const struct model_filter *least,
     bounds->upper |= most->items | least->items;
 }
 
-/* What a command without a reply may have done: of the items that it adds any, or none. */
+/* A command without a reply may have added any of its items, or none. */
 static void apply(struct model_state *least, struct model_state *most, const struct op *op)
 {
     struct model_state *both[] = {least, most};

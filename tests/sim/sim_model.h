@@ -1,11 +1,11 @@
-/* sim_model: the names and items that the clients of a simulated daemon know to be there. Each client has names of its
- * own, whose commands run in its order: their state after each reply is known exactly. The shared filters are added to
- * by all clients at once: of these it is known which items were acknowledged, and who won.
+/* sim_model: the names and items of a simulated daemon as its clients know them. Each client has its own names, and
+ * their commands run in its order: the model knows their exact state after each reply. All clients add to the shared
+ * filters at once: of these the model knows the acknowledged items, and the winner of each.
  *
- * After an end of the daemon the states that the disk may have are those from a floor on, which follows from the policy
- * of the log; what the next daemon has must be between them, and is the one state from then on.
+ * After an end of the daemon the disk may have any state from a lower bound on, which follows from the policy of the log.
+ * The state of the next daemon must be one of these, and the model continues from it.
  *
- * It lives in the arena. A contradiction is reported by model_fail().
+ * The model lives in the arena. model_fail() reports a contradiction.
  *
  * Thread: one at a time. */
 #ifndef BLOOMERY_SIM_MODEL_H
@@ -29,7 +29,7 @@ enum presence { ABSENT, PRESENT, UNSURE };
 struct model_filter {
     enum presence presence;
     uint64_t items;  /* a bit for each */
-    int64_t surplus; /* the count that it came with from a start without a log, above these */
+    int64_t surplus; /* of its count above these, after a start without a log */
 };
 
 struct model_state {
@@ -38,7 +38,7 @@ struct model_state {
 
 enum op_kind { OP_RESERVE, OP_ADD, OP_EXISTS, OP_CARD, OP_DEL, OP_RENAME, OP_SAVE, OP_BGSAVE, OP_HELLO, OP_KINDS };
 
-/* What a save, asked for now, has at least. */
+/* The least state that a save has which is requested now. */
 struct model_snapshot {
     size_t steps[MODEL_CLIENTS];
     uint64_t shared[MODEL_SHARED];
@@ -50,10 +50,10 @@ struct op {
     bool many;      /* BF.MADD, BF.MEXISTS */
     bool exec;      /* between MULTI and EXEC */
     unsigned stage; /* of these: replies that have come */
-    bool alone;     /* MULTI has failed: it runs by itself */
+    bool alone;     /* MULTI has failed: the command runs without it */
     unsigned name, to, n;
     unsigned items[MODEL_WORDS];
-    uint64_t known;             /* OP_EXISTS of a shared name: what was acknowledged when it was sent */
+    uint64_t known;             /* OP_EXISTS of a shared name: the items that were acknowledged before */
     struct model_snapshot save; /* OP_SAVE */
 };
 
@@ -63,7 +63,7 @@ struct model_step {
 };
 
 struct model_client {
-    struct model_step *steps; /* [0]: what the daemon had at its start */
+    struct model_step *steps; /* [0]: the state at the daemon's start */
     size_t nsteps, size;
     size_t saved; /* a committed save has this step */
     struct op pipe[MODEL_PIPE];
@@ -78,22 +78,22 @@ struct model_shared {
 struct model {
     struct model_client clients[MODEL_CLIENTS];
     struct model_shared shared[MODEL_SHARED];
-    bool faults;            /* commands may fail for no reason of theirs */
-    bool counts_may_exceed; /* a save without a log was all that was left: it counts items that came while it copied
-                               bits */
+    bool faults;            /* commands may fail without a reason of their own */
+    bool counts_may_exceed; /* after a start from a save without a log, which counts items that came while bits were
+                               copied */
     uint64_t commands, restarts, checked;
     char failure[400];
 };
 
 struct model *model_create(void);
 
-/* The command is sent by this client. */
+/* This client has sent the command. */
 void model_sent(struct model *model, unsigned client, const struct op *op);
 
-/* The reply to the client's first command without one. */
+/* The reply to the client's oldest command without a reply. */
 void model_replied(struct model *model, unsigned client, const struct resp_reply *reply, uint64_t now_ns);
 
-/* When all replies have come, and no fault: each item that is there has been won. */
+/* After all replies of a life without faults: each present item has a winner. */
 void model_check_winners(struct model *model);
 
 /* ---- ends ---- */
@@ -102,16 +102,16 @@ enum model_kept { KEPT_ACKNOWLEDGED, KEPT_SECONDS, KEPT_SAVES };
 
 struct model_bounds {
     bool may_be, may_not_be;
-    uint64_t lower, upper; /* of the items, if it is there */
+    uint64_t lower, upper; /* of the items of a filter that is there */
 };
 
-/* What the disk may have of a name, or of a shared filter, when the daemon ends now. */
+/* The states of a name, or of a shared filter, that the disk may have if the daemon ends now. */
 struct model_bounds model_bounds_of(const struct model *model, unsigned client, unsigned name, enum model_kept kept,
                                     uint64_t now_ns);
 struct model_bounds model_bounds_of_shared(const struct model *model, unsigned shared, enum model_kept kept,
                                            uint64_t now_ns);
 
-/* What the next daemon has, as its clients see it. */
+/* The state of the next daemon, as its clients see it. */
 struct model_seen {
     bool present;
     uint64_t items;
@@ -121,7 +121,7 @@ struct model_seen {
 void model_check(struct model *model, const char *name, const struct model_bounds *bounds,
                  const struct model_seen *seen);
 
-/* The state continues from what was seen; nothing is under way. */
+/* The model continues from the states seen; no command is under way. */
 void model_restart(struct model *model, const struct model_seen names[MODEL_CLIENTS][MODEL_NAMES],
                    const struct model_seen shared[MODEL_SHARED], uint64_t now_ns);
 

@@ -54,7 +54,7 @@ static void keep_bounds(enum model_kept kept)
         life->shared[i] = model_bounds_of_shared(world.model, i, kept, now);
 }
 
-/* What the daemon has said counts, even if nobody has read it yet. In any thread, at a point of the schedule. */
+/* A reply that the daemon has sent counts, even if nobody has read it. In any thread, at a point of the schedule. */
 static __attribute__((noreturn)) void end_life(void)
 {
     struct sim_life *life = world.life;
@@ -79,7 +79,7 @@ static __attribute__((noreturn)) void end_life(void)
     _exit(0);
 }
 
-/* The daemon has changed nothing for a client: the next life is checked as this one was to be. */
+/* The daemon has changed nothing for a client: the bounds of this life hold for the next one. */
 static __attribute__((noreturn)) void end_start(void)
 {
     struct sim_life *life = world.life;
@@ -124,7 +124,7 @@ static void send_now(unsigned index, size_t n, const char *const *words)
     (void)sim_client_send(&world.clients[index], SIZE_MAX);
 }
 
-/* ---- looking ---- */
+/* ---- checks after the start ---- */
 
 /* The next reply to the first client. */
 static void await_reply(struct resp_reply *reply_out)
@@ -214,7 +214,7 @@ static void greet(void)
     }
 }
 
-/* The state at the start outlasts a loss of power only when it has reached the disk. */
+/* The state at the start outlasts a loss of power only after it has reached the disk. */
 static void settle(void)
 {
     struct resp_reply reply;
@@ -283,7 +283,7 @@ static void send_op(unsigned index, const struct op *op)
     model_sent(world.model, index, op);
 }
 
-/* All clients add one item at one moment. */
+/* All clients add the same item at the same moment. */
 static void race(void)
 {
     struct op op = {.kind = OP_ADD, .shared = true, .n = 1, .name = (unsigned)below(MODEL_SHARED)};

@@ -1,5 +1,5 @@
-/* sim_world: the clients of one life of a simulated daemon: they check what it has after its start, then change and ask
- * as the seed says, until it is killed, loses power, or is stopped.
+/* sim_world: the clients of one life of a simulated daemon. They check its filters after the start, then send the
+ * changes and queries of the seed until the daemon is killed, loses power, or is stopped.
  *
  * Thread: the first thread of a run of the schedule. */
 #ifndef BLOOMERY_SIM_WORLD_H
@@ -13,7 +13,7 @@
 enum sim_end { END_KILL, END_POWER, END_STOP };
 enum sim_policy { POLICY_ALWAYS, POLICY_EVERYSEC, POLICY_NO, POLICY_NO_LOG };
 
-/* The life, and at its end what the next one is checked by. In the arena. */
+/* A life, and at its end the bounds for the next one. In the arena. */
 struct sim_life {
     uint64_t seed;
     enum sim_end end;
@@ -21,16 +21,16 @@ struct sim_life {
     unsigned workers, switch_in, branch_in, point_ns, nsteps;
     uint64_t now_ns;       /* at its beginning, and at its end */
     uint64_t end_after;    /* points from the first command on; 0: at the end of the steps */
-    uint64_t end_at_start; /* points from the start on: the kill comes before it serves; 0: none */
+    uint64_t end_at_start; /* points from the start on: a kill before the daemon serves; 0: none */
     unsigned disk_fails_in, memory_fails_in;
-    bool fails_at_start; /* the disk does so while it starts, too; the start may be refused */
-    bool lazy, rules;    /* settings: bits are loaded when they are needed; saves by rules */
+    bool fails_at_start; /* the disk fails during the start, too, which may be refused */
+    bool lazy, rules;    /* settings: bits are loaded at the first use; saves by rules */
     bool first;
-    bool shown; /* each command and reply is printed */
+    bool shown; /* prints each command and reply */
     struct model *model;
     struct model_bounds names[MODEL_CLIENTS][MODEL_NAMES], shared[MODEL_SHARED]; /* of the life before */
     uint64_t trace, points, faults;
-    bool over; /* it came to its end */
+    bool over; /* the life has reached its end */
 };
 
 /* Runs the life, and ends the process. */

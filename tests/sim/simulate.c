@@ -1,7 +1,7 @@
-/* Runs the daemon in simulated lives: simulate [FIRST [COUNT]] for COUNT seeds from FIRST on, one for a seed that has
- * failed; with a third word it prints their traces. A seed gives each life its settings, the order of its threads, its
- * clients, its faults and its end; the next one begins on the disk that is left. With BLOOMERY_SIM_LOG=FILE the
- * daemon's log goes there; BLOOMERY_SIM_VERBOSE=1 shows each life. */
+/* Runs the daemon in simulated lives: simulate [FIRST [COUNT]] runs COUNT seeds from FIRST on; COUNT 1 repeats a seed that
+ * has failed. With a third word it prints their traces. A seed gives each life its settings, the order of its threads,
+ * its clients, its faults and its end; the next life begins with the disk of the one before. BLOOMERY_SIM_LOG=FILE
+ * receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows each life. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void plan(struct sim_life *life, struct rng *rng, bool last)
     life->over = false;
 }
 
-/* False: it has failed, and why has been said. */
+/* False: the life has failed, and its reason is printed. */
 static bool run_life(struct sim_life *life)
 {
     int status = 0;
@@ -105,7 +105,7 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
     return good;
 }
 
-/* Only one thread runs at a time: waking the next one on the same processor takes half as long. */
+/* Only one thread runs at a time, and waking the next one on the same processor takes half the time. */
 static void keep_processor(void)
 {
     cpu_set_t one;
@@ -117,8 +117,8 @@ static void keep_processor(void)
     (void)sched_setaffinity(0, sizeof(one), &one);
 }
 
-/* A few choices of the daemon follow from addresses (which of some locks a filter has): they are the same in each run,
- * where the system permits it. */
+/* A few choices of the daemon depend on addresses (the lock of a filter, out of several): they are the same in each run
+ * if the system permits fixed addresses. */
 static void keep_addresses(char **argv)
 {
     int now = personality(UINT32_MAX);

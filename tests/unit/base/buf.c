@@ -14,7 +14,7 @@ static void assert_content(const struct buf *buf, const char *expected)
         cr_assert_arr_eq(buf_head(buf), expected, buf_len(buf));
 }
 
-/* What is appended comes out in order, and consuming takes it from the front. */
+/* Appended bytes come out in order, and consuming takes them from the front. */
 Test(buf, is_a_queue_of_bytes)
 {
     struct buf buf;
@@ -40,7 +40,7 @@ Test(buf, is_a_queue_of_bytes)
     cr_assert_eq(alloc_live(), 0);
 }
 
-/* A long random use equals a plain model of it, and memory follows the content, not the bytes that went through. */
+/* A long random use equals a plain model of it; memory follows the content, not the bytes passed through. */
 Test(buf, equals_a_model_under_random_use)
 {
     enum { CAP = 5000 };
@@ -105,8 +105,8 @@ Test(buf, grows_by_doubling)
     buf_deinit(&buf);
 }
 
-/* Content up to the cap is taken, also when consumed bytes are before it; one more byte fails for good, and what was
- * there stays. */
+/* Content up to the cap is taken, also with consumed bytes before it; one more byte fails for good, and the content
+ * stays. */
 Test(buf, cap_is_exact_and_failure_sticky)
 {
     static const size_t caps[] = {1, 10, 255, 256, 257, 300, 1000, 4096};
@@ -162,7 +162,8 @@ Test(buf, reserve_overflow_fails)
     buf_deinit(&buf);
 }
 
-/* Whichever allocation fails, the buffer says so, keeps whole what it had, and gives its memory back. */
+/* After a failure of any allocation the buffer returns the error, keeps its content whole, and gives its memory
+ * back. */
 Test(buf, survives_every_allocation_failure)
 {
     for (int n = 0;; n++) {
@@ -194,7 +195,7 @@ Test(buf, survives_every_allocation_failure)
     }
 }
 
-/* Formatted text is never cut; what does not fit below the cap is a failure that leaves what was there. */
+/* Formatted text is never cut; text that does not fit below the cap is a failure that leaves the content unchanged. */
 Test(buf, formatted_text_is_whole_or_a_failure)
 {
     char expected[2000];
@@ -215,7 +216,7 @@ Test(buf, formatted_text_is_whole_or_a_failure)
     cr_assert_eq(alloc_live(), 0);
 }
 
-/* Another thread can see how much memory a buffer has, while it grows and when it is freed. */
+/* Another thread can read the memory of a buffer while it grows and when it is freed. */
 Test(buf, shows_its_size)
 {
     _Atomic size_t shown = 1;

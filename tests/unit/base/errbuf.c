@@ -30,7 +30,7 @@ Test(errbuf, its_own_text_may_be_an_argument)
     cr_assert_str_eq(err.text, "outer (inner)");
 }
 
-/* What a file name or a client may contain must not reach a terminal or a log as it is. */
+/* Bytes of file names and clients must not reach a terminal or a log unescaped. */
 Test(errbuf, bytes_that_are_not_printable_ascii_are_escaped)
 {
     struct errbuf err = {""};

@@ -1,4 +1,4 @@
-/* The order of locks: what it permits, and the end of a process that breaks it. */
+/* The order of locks: the permitted orders, and the end of a process that breaks it. */
 #include "lock.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@ Test(lock, ranks_rise)
     lock_take(&outer);
     lock_rw_read(&between);
     lock_take(&inner);
-    lock_give(&outer); /* the order of giving is free */
+    lock_give(&outer); /* the order of releases is free */
     lock_give(&inner);
     lock_rw_give(&between);
     lock_take(&inner);
@@ -78,7 +78,7 @@ static void take_locks_of_adds_downwards(void)
     lock_check_take(RANK_ADDS, &adds[0]);
 }
 
-/* `fault` in its own process ends it by SIGABRT, and that says `text`. */
+/* `fault`, in its own process, ends it by SIGABRT with a message that has `text`. */
 static void expect_abort(void (*fault)(void), const char *text)
 {
     char said[256] = "";

@@ -16,7 +16,7 @@ Test(nearest, distances)
     cr_expect_eq(distance("", ""), 0);
     cr_expect_eq(distance("", "abc"), 3);
     cr_expect_eq(distance("exist", "EXISTS"), 1);
-    cr_expect_eq(distance("qurey", "query"), 1); /* two exchanged */
+    cr_expect_eq(distance("qurey", "query"), 1); /* two exchanged letters */
     cr_expect_eq(distance("ab", "ba"), 1);
     cr_expect_eq(distance("kitten", "sitting"), 3);
     cr_expect_eq(distance("abcdefghijklmnopqrstuvwxyz012345", "bbcdefghijklmnopqrstuvwxyz012345"), 1);

@@ -1,4 +1,4 @@
-/* Numbers of arguments: the short ones, which are read here, and all others, which strtod() reads. */
+/* Numbers of arguments: the short ones, read here, and all others, read by strtod(). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void expect_double(const char *text, double expected)
     cr_assert_eq(memcmp(&value, &expected, sizeof(value)), 0, "'%s' is %a, not %a", text, value, expected);
 }
 
-/* Numbers of up to 18 digits, with a point anywhere or nowhere, become the same bits as by strtod(). */
+/* Numbers of up to 18 digits, with a point anywhere or nowhere, have the same bits as from strtod(). */
 Test(slice, decimals_are_rounded_as_strtod_rounds_them)
 {
     struct rng rng;

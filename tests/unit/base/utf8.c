@@ -6,7 +6,7 @@
 
 #include "utf8.h"
 
-/* Writes the character as RFC 3629, section 3 does; returns its length. */
+/* Encodes the character by RFC 3629, section 3; returns its length. */
 static size_t encode(uint32_t code, char out[4])
 {
     size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
@@ -29,7 +29,7 @@ Test(utf8, every_character_and_no_surrogate)
     }
 }
 
-/* Whatever is taken is what encode() writes: so nothing else is. */
+/* Every accepted sequence equals the output of encode(), so nothing else is accepted. */
 Test(utf8, what_is_taken_is_a_character)
 {
     for (uint32_t bytes = 0; bytes < 1 << 24; bytes++) {

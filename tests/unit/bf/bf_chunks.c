@@ -1,4 +1,4 @@
-/* What a chunk of BF.LOADCHUNK is, before it is checked. */
+/* Kinds of chunks of BF.LOADCHUNK, before they are checked. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static struct slice word_at(const void *words, size_t i)
     return ((const struct slice *)words)[i];
 }
 
-/* RedisBloom takes a chunk of any size, and logs it as it came. */
+/* RedisBloom takes a chunk of any size, and logs it unchanged. */
 Test(bf_chunks, a_chunk_of_a_log_or_a_primary_may_have_any_size)
 {
     const size_t len = REDISBLOOM_CHUNK_MAX + 1;

@@ -1,4 +1,4 @@
-/* Requests of BF.* as tables: the words, and what they ask for or the error that they are answered with. */
+/* Requests of BF.* as tables: the words, and the parsed request or the error. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static struct slice word_at(const void *ctx, size_t i)
     return words->word[i];
 }
 
-/* Splits at single spaces; the text must stay. */
+/* Splits at single spaces; the text must outlive the result. */
 static struct bf_args split(const char *text, struct words *words, const char *name)
 {
     words->n = 0;
@@ -110,7 +110,7 @@ ParameterizedTestParameters(bf_request, reserve)
          "ERR unknown option 'HUGE': BF.RESERVE takes EXPANSION n, NONSCALING, LAYOUT name, TTL "
          "seconds, WINDOW seconds or ITEMS n, PARTS n, REFRESH and KEYED",
          0, 0, 0, 0},
-        /* At a rate that no filter has there is no range to name. */
+        /* A rate that no filter has has no range to name. */
         {"bf.reserve f 1e-300 0", "ERR capacity must be at least 1", 0, 0, 0, 0},
         {"bf.reserve f 1e-300 0 NONSCALING", "ERR capacity must be at least 1", 0, 0, 0, 0},
         {"bf.reserve f 1e-300 -1 LAYOUT redisbloom", "ERR capacity must be at least 1", 0, 0, 0, 0},
@@ -120,7 +120,7 @@ ParameterizedTestParameters(bf_request, reserve)
     return cr_make_param_array(struct reserve_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
-/* BF.RESERVE takes its options in any order, and each mistake has the text that clients know. */
+/* BF.RESERVE takes its options in any order, and each mistake has the error text that clients know. */
 ParameterizedTest(const struct reserve_case *c, bf_request, reserve)
 {
     struct words words;
@@ -139,7 +139,7 @@ ParameterizedTest(const struct reserve_case *c, bf_request, reserve)
     cr_assert_eq(reserve.expires_ms, c->expires_ms);
 }
 
-/* The capacity of BF.RESERVE below 1 is refused with the largest one that this rate allows. */
+/* A capacity of BF.RESERVE below 1 is refused with the largest one for this rate. */
 Test(bf_request, capacity_of_zero_names_the_range)
 {
     struct words words;
@@ -175,7 +175,7 @@ ParameterizedTestParameters(bf_request, insert)
     return cr_make_param_array(struct insert_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
-/* BF.INSERT's options end at the first ITEMS; what later slices find again is the same place. */
+/* BF.INSERT's options end at the first ITEMS; later slices find the same place again. */
 ParameterizedTest(const struct insert_case *c, bf_request, insert)
 {
     struct words words;
@@ -197,7 +197,7 @@ ParameterizedTest(const struct insert_case *c, bf_request, insert)
     cr_assert_eq(insert.sized, c->sized);
 }
 
-/* BF.QUERY says by default that a filter is missing; an item may be called ITEMS. */
+/* BF.QUERY reports a missing filter by default; an item may be called ITEMS. */
 Test(bf_request, query_answers_for_missing_filters)
 {
     struct words words;

@@ -1,4 +1,4 @@
-/* The guess of an item's filter: hash and answers are the filter's own, in every layout. */
+/* A guess of an item's filter: its hash and its answers are those of the filter, in every layout. */
 #include "bloom_ahead.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 
 TestSuite(bloom_ahead, .init = setup, .fini = teardown);
 
-/* The item number n, in a buffer of the next call's. */
+/* Item n, in a buffer that the next call overwrites. */
 static const char *item_of(int n, size_t *len_out)
 {
     static char item[16];
@@ -18,10 +18,10 @@ static const char *item_of(int n, size_t *len_out)
     return item;
 }
 
-/* Aims do not depend on the filter being there. */
+/* Aims do not need the filter. */
 Test(bloom_ahead, aims_as_the_filter)
 {
-    const uint8_t options[] = {0, REDISBLOOM_DEFAULT, REDISBLOOM_NOROUND}; /* the last: hashes of 32 bits */
+    const uint8_t options[] = {0, REDISBLOOM_DEFAULT, REDISBLOOM_NOROUND}; /* the last: 32-bit hashes */
 
     for (size_t i = 0; i < sizeof(options); i++) {
         const struct bloom_params params = {1200000, 0.01, 2, options[i]};
@@ -62,8 +62,8 @@ static int count_growth(void *ctx, uint64_t id, unsigned layer, const struct blo
     return 0;
 }
 
-/* Of two filters that get the same items, one by aims, every answer is the same, and so are the bits at the end: small
- * layers, growth, and a fixed filter that is full. */
+/* Two filters get the same items, one of them by aims: all answers are equal, and so are the bits at the end. Small
+ * layers, growth, and a full fixed filter. */
 Test(bloom_ahead, answers_as_the_filter)
 {
     static const struct bloom_journal_ops ops = {.add = count_add, .grow = count_growth};

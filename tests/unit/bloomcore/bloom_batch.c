@@ -1,4 +1,4 @@
-/* Batches against the same items one by one, on a second filter of the same class. */
+/* Batches compared with single calls for the same items, on a second filter of the same class. */
 #include "bloom_batch.h"
 
 #include <criterion/criterion.h>
@@ -93,7 +93,7 @@ static void add_one_by_one(struct pair *pair, struct bloom_batch *batch, const s
                      bloom_filter_add(pair->single, hash_of(items, i), NULL));
 }
 
-/* All at once, as often as it takes to get past those that are refused. */
+/* Adds all items; continues after each refused one. */
 static void add_all(struct pair *pair, const struct bloom_batch *batch, const struct items *items)
 {
     for (size_t from = 0; from < items->n;) {
@@ -125,13 +125,13 @@ static void step(struct pair *pair, struct rng *rng, enum lengths lengths, uint6
          narrow = staged && bloom_batch_start_staged(&batch, pair->batched, items.item, items.n);
     if (!staged)
         bloom_batch_start(&batch, pair->batched, items.item, items.n);
-    /* In between somebody adds: other items, or one of these. */
+    /* Others add in between: other items, or one of these. */
     for (uint64_t others = rng_below(rng, 4); others > 0; others--)
         add_to_both(pair, (struct bloom_hash){rng_next(rng), rng_next(rng)});
     if (items.n > 0 && rng_below(rng, 4) == 0)
         add_to_both(pair, hash_of(&items, rng_below(rng, items.n)));
 
-    if (narrow && rng_below(rng, 4)) /* what is left out changes no answer either */
+    if (narrow && rng_below(rng, 4)) /* items left out change no answer either */
         bloom_batch_narrow(&batch, pair->batched);
 
     for (unsigned round = 0; round < 2; round++) {
@@ -185,7 +185,7 @@ Test(bloom_batch, answers_as_the_items_one_by_one_for_every_hash_count_and_varia
     }
 }
 
-/* The half of the batch that fetches words ahead. The capacity makes it grow beyond and back below the cache. */
+/* The half of the batch code that prefetches words. The filters grow to more than the cache and back to less. */
 Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_cache)
 {
     static const struct bloom_shape shapes[] = {
@@ -197,7 +197,7 @@ Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_cache)
     }
 }
 
-/* With staged starts. The second kind of filter grows by layers that are not staged, and that are in the cache. */
+/* With staged starts. The second kind of filter grows by layers that are not staged and fit the cache. */
 Test(bloom_batch, answers_as_the_items_one_by_one_beyond_the_last_cache)
 {
     static const struct bloom_shape shapes[] = {{5000000, 7, BLOOM_NA},
@@ -277,7 +277,7 @@ Test(bloom_batch, tells_the_journal_of_each_item_once_and_before_its_bits_are_se
 
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)(100 + i * 3);
-    for (unsigned round = 0; round < 3; round++) { /* 48 items, each twice, of which 40 find room */
+    for (unsigned round = 0; round < 3; round++) { /* 48 items, each twice; 40 have room */
         struct bloom_item items[BLOOM_BATCH];
         struct bloom_batch batch;
 

@@ -1,5 +1,5 @@
-/* What a chain of layers costs: the bound on its bits per item (bloom_size.h), over all parameters by planning, and in
- * filters that are made and filled. */
+/* The cost of a chain of layers: the bound on its bits per item (bloom_size.h), for all parameters by planning, and
+ * for filters that are made and filled. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ Test(bloom_chain, the_shares_of_a_rate_sum_up_to_no_more_than_the_rate)
     }
 }
 
-/* Every layer, and the chain that ends with it, as far as a file can hold the layer. Returns how many there were. */
+/* Every layer, and the chain that ends with it, as far as a file can hold the layer. Returns the number of layers. */
 static unsigned expect_bounded(double p, uint64_t first, uint32_t expansion)
 {
     double bits = 0, items = 0;
@@ -74,7 +74,7 @@ Test(bloom_chain, bits_per_item_stay_below_the_bound)
         for (uint64_t first = 1; first <= 1000000000; first *= 10)
             for (size_t j = 0; j < sizeof(expansions) / sizeof(*expansions); j++)
                 full += expect_bounded(rates[i], first, expansions[j]) == BLOOM_MAX_LAYERS;
-    cr_assert_geq(full, 15 * 9); /* with expansion 1 nothing but the number of layers ends a chain, up to 1e8 items */
+    cr_assert_geq(full, 15 * 9); /* with expansion 1 only the number of layers ends a chain, up to 1e8 items */
     rng_init(&rng, 71);
     for (int i = 0; i < 2000; i++) {
         double p = 0.5 * pow(10, -8.7 * (double)rng_below(&rng, 1000001) * 1e-6);
@@ -84,8 +84,8 @@ Test(bloom_chain, bits_per_item_stay_below_the_bound)
     }
 }
 
-/* Made with these parameters and filled with as many items; what it takes is at most `bytes` and within the bound, and
- * what it answers to others is within the rate. */
+/* Makes a filter with these parameters and adds this many items: its memory is at most `bytes` and within the bound,
+ * its false positives are within the rate. */
 static void expect_size(const struct bloom_params *params, uint64_t items, uint64_t bytes)
 {
     enum { QUERIES = 100000 };
@@ -95,7 +95,7 @@ static void expect_size(const struct bloom_params *params, uint64_t items, uint6
     unsigned positives = 0;
 
     cr_assert_eq(bloom_pool_create(&pool), 0);
-    bloom_pool_set_limits(pool, bytes, 0); /* a chain without a bound ends here, not when the machine has no memory */
+    bloom_pool_set_limits(pool, bytes, 0); /* an unbounded chain stops at this limit, before it takes all memory */
     filter = filter_make(pool, params, NULL);
     rng_init(&rng, 72);
     while (bloom_filter_items(filter) < items) {
@@ -115,26 +115,26 @@ static void expect_size(const struct bloom_params *params, uint64_t items, uint6
     bloom_pool_destroy(pool);
 }
 
-/* These took 1.87 GB and 42 GB when the rate halved with every layer. */
+/* 27 KB and 36 KB, formerly 1.87 GB and 42 GB, when the rate halved with every layer. */
 Test(bloom_chain, five_thousand_items_in_layers_of_a_hundred_take_27_kb)
 {
     expect_size(&(struct bloom_params){100, 0.01, 1}, 5000, 27000);
     expect_size(&(struct bloom_params){100, 0.01, 1}, 5900, 36000);
 }
 
-/* 75 MB. */
+/* Formerly 75 MB. */
 Test(bloom_chain, a_hundred_thousand_items_at_1e_9_after_a_first_layer_of_100_take_33_mb)
 {
     expect_size(&(struct bloom_params){100, 1e-9, 2}, 102000, 33000000);
 }
 
-/* 76 MB. */
+/* Formerly 76 MB. */
 Test(bloom_chain, two_hundred_thousand_items_at_1e_7_after_a_first_layer_of_10_take_10_mb)
 {
     expect_size(&(struct bloom_params){10, 1e-7, 2}, 200000, 10000000);
 }
 
-/* Planned: 5.9 GB and 492 MB before. */
+/* Plans; formerly 5.9 GB and 492 MB. */
 Test(bloom_chain, planned_chains_of_40_and_20_layers_take_107_and_288_mb)
 {
     struct bloom_plan *plan = malloc(sizeof(*plan));

@@ -1,11 +1,9 @@
-/* Measures the false-positive rate of small filters and compares it with bloom_size_rate(): never above it by more than
- * chance, and not so far below that memory would be wasted for nothing. The bits are derived here with plain
- * remainders.
+/* Measures the false-positive rate of small filters and compares it with bloom_size_rate(): it is above that by chance
+ * at most, and not far enough below it to waste memory. The bits are derived here with plain remainders.
  *
- * Confidence: with h positives among q queries of independent filters, h is compared with the expectation m = q * rate
- * plus 5.2 standard deviations: by chance that is exceeded once in 1e7 cells if the rate were as large as the model
- * says. Filters differ from one another (their fill varies), so the variance of their positives is taken from the
- * sample. */
+ * Confidence: h positives among q queries of independent filters are compared with the expectation m = q * rate plus
+ * 5.2 standard deviations. If the true rate were the model's, chance would exceed that once in 1e7 cells. The fill
+ * varies between filters, so the variance of their positives is taken from the sample. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -25,11 +23,11 @@ static uint64_t index_of(uint64_t base, uint64_t bits)
 
 struct measured {
     double rate;
-    double sigma; /* of the rate */
+    double sigma; /* standard deviation of the rate */
     double positives;
 };
 
-/* One filter of n random items, then `queries` random others. */
+/* One filter of n random items, then `queries` queries for other random items. */
 static unsigned positives_of_one(struct rng *rng, uint64_t n, unsigned k, uint64_t nwords, unsigned queries)
 {
     unsigned positives = 0;
@@ -105,7 +103,7 @@ Test(bloom_excess, real_rates_are_within_the_model)
     }
 }
 
-/* Without the excess the model would fail this: it is the reason why tiny filters are planned wider. */
+/* Without the excess the model fails this test: that is why tiny filters are planned wider. */
 Test(bloom_excess, the_usual_formula_alone_is_far_off_in_small_filters)
 {
     struct rng rng;

@@ -1,5 +1,5 @@
-/* Each allocation of a scenario fails in turn: the call that needed it says so, nothing else changes, nothing leaks
- * (the pool's destruction checks its own account; the asan preset checks the heap). */
+/* Each allocation of a scenario fails in turn: the call that needs it returns the error, nothing else changes, nothing
+ * leaks (the pool's destruction checks its own account; the asan preset checks the heap). */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static char storage[64 * 1024];
 
-/* Tries an add again after a failed growth; the filter must not have changed by it. */
+/* Repeats an add after a failed growth, which must not have changed the filter. */
 static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t items)
 {
     unsigned failures = 0;
@@ -41,8 +41,8 @@ static unsigned add_until(struct bloom_filter *filter, struct rng *rng, uint64_t
     return failures;
 }
 
-/* A filter of medium size that is to be filled: without memory its words stay where they are, and it is as good.
- * Returns how many calls failed. */
+/* Prepares a filter of medium size for filling: without memory its words stay in place and remain usable. Returns the
+ * number of failed calls. */
 static unsigned fill(struct bloom_filter *filter)
 {
     struct bloom_layer_view view;
@@ -56,9 +56,9 @@ static unsigned fill(struct bloom_filter *filter)
     }
 }
 
-/* Pool, classes with and without shape, filters with inline, medium and mapped words, growth from inline to heap words,
- * a mapped layer appended, words that leave and come back. Returns how many calls failed for lack of memory, each of
- * which is then repeated and must succeed. */
+/* Pool, classes with and without shape, filters with inline, medium and mapped words, growth from inline to heap
+ * words, a mapped layer appended, words evicted and restored. Returns the number of calls that failed for lack of
+ * memory; each is repeated and must succeed then. */
 static unsigned scenario(void)
 {
     struct bloom_params params = {300, 0.01, 4};
@@ -116,7 +116,7 @@ Test(bloom_fault, every_allocation_may_fail_once)
 {
     size_t n = 0;
 
-    cr_assert_eq(scenario(), 0); /* whatever the C library allocates once, it has now */
+    cr_assert_eq(scenario(), 0); /* all one-time allocations of the C library are done now */
     for (bool failed = true; failed; n += failed) {
         alloc_countdown_start(n);
         unsigned failures = scenario();
@@ -128,7 +128,7 @@ Test(bloom_fault, every_allocation_may_fail_once)
     cr_assert_eq(n, 21);
 }
 
-/* The table of classes could not grow: more classes than buckets are found as well. */
+/* The table of classes cannot grow: more classes than buckets are found as well. */
 Test(bloom_fault, classes_outgrow_their_table_without_memory_for_a_larger_one)
 {
     static struct bloom_class *classes[70];
@@ -138,7 +138,7 @@ Test(bloom_fault, classes_outgrow_their_table_without_memory_for_a_larger_one)
     for (uint64_t i = 0; i < 70; i++) {
         struct bloom_params params = {i + 1, 0.01, 2};
 
-        alloc_countdown_start(i == 0 ? 2 : 1); /* the class and a first table can be had, a larger one cannot */
+        alloc_countdown_start(i == 0 ? 2 : 1); /* enough for the class and a first table, not for a larger one */
         cr_assert_eq(bloom_class_get(pool, &params, NULL, &classes[i], NULL), 0);
     }
     alloc_countdown_stop();

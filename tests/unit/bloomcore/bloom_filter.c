@@ -1,5 +1,4 @@
-/* The filter against a model that is as simple as the contract: per layer a plain bit array, signed remainders, counts.
- */
+/* The filter against a model as simple as the contract: per layer a plain bit array, signed remainders, counts. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "rng.h"
 #include "pool_rig.h"
 
-/* Destroying the pool checks that every class was released and every byte given back. */
+/* The destruction of the pool checks that every class is released and every byte is given back. */
 TestSuite(bloom_filter, .init = setup, .fini = teardown);
 
 static struct bloom_filter *filter_new_shaped(uint64_t capacity, double rate, uint32_t expansion,
@@ -55,7 +54,7 @@ static uint64_t model_index(uint64_t base, uint64_t bits)
     return (uint64_t)(remainder < 0 ? -remainder : remainder);
 }
 
-/* Whether all bits are set; sets them when `set`. */
+/* Returns whether all bits are set; sets them with `set`. */
 static bool model_touch(struct model_layer *layer, struct bloom_hash hash, bool set)
 {
     uint64_t base = layer->shape.variant == BLOOM_KA ? hash.h1 : hash.h2;
@@ -138,7 +137,7 @@ static void expect_equal(const struct bloom_filter *filter, const struct model *
     cr_assert_eq(state.bits_set, set);
 }
 
-/* A batch of one item, which is on its way while others are added. */
+/* A batch of one item that is open while others are added. */
 struct pending {
     struct bloom_batch batch;
     struct bloom_hash hash;
@@ -152,8 +151,8 @@ static void pending_start(struct pending *pending, const struct bloom_filter *fi
     bloom_batch_start(&pending->batch, filter, &(struct bloom_item){(const char *)&key, sizeof(key)}, 1);
 }
 
-/* A random sequence of adds and queries, in one call and through batches that are started before other operations (up
- * to eight are open at once, on both sides of a growth), answers and bits as in the model at every step. */
+/* A random sequence of adds and queries, in single calls and through batches started before other operations (up to
+ * eight are open at once, across growths). Answers and bits are those of the model at every step. */
 static void run_against_model(uint64_t capacity, double rate, uint32_t expansion, unsigned adds, uint64_t seed)
 {
     static struct model model;
@@ -217,7 +216,7 @@ Test(bloom_filter, behaves_as_the_model)
 
 /* ---- capacity and growth ---- */
 
-/* Adds random items until `n` of them have been new. */
+/* Adds random items until `n` were new. */
 static void fill(struct bloom_filter *filter, struct rng *rng, uint64_t n)
 {
     while (n > 0) {
@@ -242,7 +241,7 @@ Test(bloom_filter, a_fixed_filter_takes_its_capacity_and_not_one_more)
         cr_assert_eq(bloom_filter_add(filter, first, NULL), BLOOM_ADDED);
         fill(filter, &rng, capacities[i] - 1);
         cr_assert_eq(bloom_filter_items(filter), capacities[i]);
-        /* What is absent is refused and stays absent; what is there still is. */
+        /* Absent items are refused and stay absent; present items stay present. */
         for (int j = 0; j < 1000; j++) {
             struct bloom_hash hash = random_hash(&rng);
             bool present = bloom_filter_query(filter, hash);
@@ -298,8 +297,8 @@ Test(bloom_filter, a_filter_has_at_most_1024_layers)
     struct errbuf err = {""};
     struct rng rng;
 
-    /* Shapes as a file might have them, large enough that nothing is present by chance; the planned ones would need
-     * gigabytes for such rates in tiny filters. */
+    /* Shapes as in a file, large enough that nothing is present by chance; planned ones would need gigabytes for such
+     * rates in tiny filters. */
     for (unsigned i = 1; i < BLOOM_MAX_LAYERS; i++)
         cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){64, 7, BLOOM_NA}, &err), 0, "%s",
                      err.text);
@@ -313,7 +312,7 @@ Test(bloom_filter, a_filter_has_at_most_1024_layers)
     filter_free(filter);
 }
 
-/* Growth that cannot be had is refused, each time, with the reason, and leaves everything as it was. */
+/* Growth without memory is refused each time, with the reason, and changes nothing. */
 Test(bloom_filter, growth_beyond_what_a_file_can_hold_has_no_room)
 {
     struct bloom_filter *filter = filter_new(UINT64_C(1) << 30, 0.01, BLOOM_MAX_EXPANSION);
@@ -349,7 +348,7 @@ Test(bloom_filter, growth_whose_capacity_overflows_has_no_room)
     filter_free(filter);
 }
 
-/* A file of a saved filter says nothing of the hash order: that is one for all layers. */
+/* The file of a saved filter does not state the hash order: all layers have the same. */
 Test(bloom_filter, layers_are_of_one_variant)
 {
     for (uint8_t own = BLOOM_NA; own <= BLOOM_KA; own++) {
@@ -378,7 +377,8 @@ Test(bloom_filter, a_fixed_filter_takes_no_second_layer)
 
 /* ---- loading ---- */
 
-/* Layers of any shape, inline and not, words written through the view: the copy answers as the original. */
+/* Layers of any shape, inline and not, with words written through the view: the copy gives the answers of the
+ * original. */
 Test(bloom_filter, a_copy_made_layer_by_layer_equals_the_original)
 {
     struct bloom_filter *filter = filter_new(20, 0.01, 3), *copy = NULL;
@@ -444,7 +444,7 @@ Test(bloom_filter, grown_layers_keep_the_hash_order)
 
 /* ---- memory and state ---- */
 
-/* Issue of a million small filters: header and all, without name. */
+/* A million small filters: the memory of one, with its header, without its name. */
 Test(bloom_filter, a_small_filter_costs_24_bytes_beside_its_bits)
 {
     struct bloom_params params = {100, 0.01, 2};
@@ -461,7 +461,7 @@ Test(bloom_filter, a_small_filter_costs_24_bytes_beside_its_bits)
     filter_free(filter);
 }
 
-/* 16 GB, the largest file: made, used a little, and gone, without 16 GB of memory or a second of time. */
+/* 16 GB, the largest file: made, used and freed without 16 GB of memory or a second of time. */
 Test(bloom_filter, the_largest_filter_costs_nothing_until_it_is_used)
 {
     struct bloom_shape shape = {BLOOM_MAX_WORDS, 21, BLOOM_NA};
@@ -509,7 +509,7 @@ Test(bloom_filter, state_is_computed_from_the_bits)
     filter_free(filter);
 }
 
-/* Every number of words around the stride of the counting, with random bits and with all of them. */
+/* Every number of words around the stride of the counting, with random bits and with all bits set. */
 Test(bloom_filter, bits_are_counted_exactly)
 {
     struct rng rng;
@@ -546,8 +546,9 @@ static void grow_to(struct bloom_filter *filter, struct rng *rng, unsigned index
         (void)bloom_filter_add(filter, random_hash(rng), NULL);
 }
 
-/* Three have tested for an item and not found it, with layer `tested` as the newest: alone, in a batch, and somebody
- * whose add goes into layer `in`. Then the filter grows to layer `newest`. The first two find the item. */
+/* Three adders have tested for an item without finding it, with layer `tested` as the newest: a single add, a batch,
+ * and a third one whose add goes into layer `in`. Then the filter grows to layer `newest`. The first two find the
+ * item. */
 static void adds_meet(unsigned tested, unsigned in, unsigned newest)
 {
     static const struct bloom_item items[] = {{"first", 5}, {"item", 4}};

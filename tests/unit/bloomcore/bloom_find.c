@@ -15,14 +15,14 @@ static struct bloom_pool *pool;
 static struct bloom_filter *filters[FILTERS];
 static struct rng rng;
 
-/* Filters of all kinds: words after the header and mapped, any k and variant, fixed and grown. */
+/* Filters of all kinds: words after the header and mapped words, any k and variant, fixed and grown. */
 static struct bloom_filter *some_filter(unsigned i)
 {
     struct bloom_params params = {.capacity = 10, .error_rate = 0.3, .expansion = i % 3 == 0 ? 2 : 0};
     struct bloom_shape shape = {.nwords = i % 7 == 0 ? 1 : 1 + rng_below(&rng, i % 50 == 1 ? 300000 : 600),
                                 .k = (uint8_t)(1 + rng_below(&rng, BLOOM_MAX_K)),
                                 .variant = (uint8_t)(i % 3)};
-    if (i % 5 == 4) { /* with a hash of its own */
+    if (i % 5 == 4) { /* with its own hash */
         params =
             (struct bloom_params){.capacity = 50, .error_rate = 0.2, .expansion = 2, .redisbloom = REDISBLOOM_DEFAULT};
         cr_assert_eq(redisbloom_size(REDISBLOOM_DEFAULT, 50, 0.1, &shape, NULL), 0);
@@ -70,7 +70,7 @@ static void expect_same(const void *item, size_t len, size_t first, size_t n)
     cr_assert_eq(found[BLOOM_FIND_WORDS(n)], UINT64_MAX, "a word behind the last one was written");
 }
 
-/* The answers are those of single queries, for any number of filters, present and absent items, the empty one too. */
+/* The answers equal those of single queries, for any number of filters, present, absent and empty items. */
 Test(bloom_find, answers_equal_single_queries)
 {
     unsigned layers = 0;

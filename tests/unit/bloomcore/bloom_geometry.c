@@ -7,7 +7,7 @@
 #include "golden.h"
 #include "rng.h"
 
-/* FORMAT.md section 4 in the words of the format: signed remainder, then the absolute value. */
+/* FORMAT.md section 4, literally: signed remainder, then the absolute value. */
 static uint64_t reference(uint64_t x, uint64_t bits)
 {
     int64_t remainder = (int64_t)x % (int64_t)bits;
@@ -54,7 +54,7 @@ Test(bloom_geometry, every_golden_vector_is_met)
 
         cr_assert(new_order || strcmp(lines.fields[1], "old") == 0);
         cr_assert_eq(bits % 64, 0);
-        if (bits / 64 > BLOOM_MAX_WORDS) /* the vectors go one word beyond what a file can hold */
+        if (bits / 64 > BLOOM_MAX_WORDS) /* the vectors go one word beyond the limit of a file */
             continue;
         struct bloom_geometry geometry = geometry_of(bits / 64, k, new_order ? BLOOM_NA : BLOOM_KA);
         struct bloom_walk walk = bloom_walk_start(&geometry, hash);
@@ -83,7 +83,7 @@ static const uint64_t edges[] = {0,
                                  UINT64_MAX - 1,
                                  UINT64_MAX};
 
-/* For each size: the edges of the signed range, multiples of the size and their neighbours, random numbers. */
+/* For each size: the ends of the signed range, multiples of the size and their neighbours, random numbers. */
 static void expect_size(struct rng *rng, uint64_t nwords, unsigned samples)
 {
     struct bloom_geometry geometry = geometry_of(nwords, 3, BLOOM_NA);

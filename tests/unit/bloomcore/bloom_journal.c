@@ -1,6 +1,4 @@
-/* What a log is informed of adds, and that a filter can be brought back from it, whatever part of it a saved state
- * holds.
- */
+/* Reports of adds to a log, and the recovery of a filter from the log, with any part of it in a saved state already. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +22,7 @@ struct call {
 
 static struct call calls[CALLS_MAX];
 static size_t ncalls;
-static struct bloom_filter *watched; /* must not have the item yet when its add is informed of */
+static struct bloom_filter *watched; /* must not have the item yet when its add is reported */
 static int grow_status;
 
 static void begin(void)
@@ -64,7 +62,7 @@ static struct bloom_filter *filter_new(uint64_t capacity, uint32_t expansion)
     return filter_make(pool, &(struct bloom_params){capacity, 0.01, expansion}, NULL);
 }
 
-/* Every other item goes through a batch. Returns how many were added. */
+/* Every other item goes through a batch. Returns the number of items added. */
 static size_t add_some(struct bloom_filter *filter, struct rng *rng, size_t n)
 {
     struct bloom_journal journal = {&ops, calls, 7};
@@ -112,7 +110,7 @@ static void replay(struct bloom_filter *filter, const uint64_t *counted, const s
     }
 }
 
-/* Each item added is told once, with its place; places of a layer are 1, 2, 3, ... */
+/* Each added item is reported once, with its place; the places of a layer are 1, 2, 3, ... */
 Test(bloom_journal, every_add_has_its_own_place)
 {
     struct bloom_filter *filter = watched = filter_new(50, 2);
@@ -133,7 +131,7 @@ Test(bloom_journal, every_add_has_its_own_place)
     filter_free(filter);
 }
 
-/* From nothing but what was told, the same filter comes into being, in one batch per layer as well as item by item. */
+/* The reports alone restore the same filter, in one batch per layer as well as item by item. */
 Test(bloom_journal, a_replay_of_everything_is_the_same_filter)
 {
     struct bloom_filter *filter = filter_new(100, 2), *again = filter_new(100, 2), *batched = filter_new(100, 2);
@@ -162,8 +160,8 @@ Test(bloom_journal, a_replay_of_everything_is_the_same_filter)
     filter_free(batched);
 }
 
-/* A saved state has counted the items up to some place; the replay of any part of the log that reaches back far enough
- * counts the others only, and doing it twice over the bits changes none. */
+/* A saved state has counted the items up to some place. A replay of any part of the log that reaches back far enough
+ * counts only the others; setting the same bits twice changes nothing. */
 Test(bloom_journal, what_a_saved_state_has_counted_is_not_counted_again)
 {
     struct bloom_filter *filter = filter_new(100000, 0), *saved = filter_new(100000, 0);
@@ -195,7 +193,7 @@ Test(bloom_journal, a_note_without_a_place_is_not_counted)
     filter_free(filter);
 }
 
-/* A growth that the log cannot take does not happen; when it can again, the filter grows. */
+/* A growth that the log cannot record is refused; the filter grows once the log can. */
 Test(bloom_journal, growth_that_cannot_be_noted_is_refused)
 {
     struct bloom_filter *filter = filter_new(10, 2);
@@ -218,7 +216,7 @@ Test(bloom_journal, growth_that_cannot_be_noted_is_refused)
     filter_free(filter);
 }
 
-/* Else each refused add would be in the log, and the next start would let the filter grow past the limit. */
+/* Otherwise each refused add would be in the log, and the next start would let the filter grow past the limit. */
 Test(bloom_journal, growth_that_a_limit_refuses_is_not_noted)
 {
     struct bloom_filter *filter = filter_new(10, 2);
@@ -236,7 +234,7 @@ Test(bloom_journal, growth_that_a_limit_refuses_is_not_noted)
     filter_free(filter);
 }
 
-/* While a filter is being replaced by a younger one, adds to the older one are told for both. */
+/* While a younger filter replaces an older one, adds to the older one are reported for both. */
 Test(bloom_journal, adds_to_a_twin_are_told_for_both)
 {
     struct bloom_filter *older = filter_new(100, 2), *younger = filter_new(100, 2), *again = filter_new(100, 2);

@@ -1,4 +1,5 @@
-/* KEYED filters: their bits are those of a plain filter of the 16 bytes that items represent; keys come and go. */
+/* KEYED filters: their bits are those of a plain filter of the 16 bytes that represent the items. Keys can be added
+ * and removed. */
 #include "bloom_ahead.h"
 #include "bloom_batch.h"
 #include "bloom_find.h"
@@ -46,7 +47,7 @@ static size_t item_text(char text[64], unsigned i)
     return (size_t)snprintf(text, 64, "%.*shttps://example.org/%u", (int)(i % 9), "xxxxxxxxx", i);
 }
 
-/* Adds items in batches of n, and the bytes that they represent one by one to a plain filter. */
+/* Adds items in batches of n to `keyed`, and the bytes that represent them one by one to `plain`. */
 static void add_both(struct bloom_filter *keyed, struct bloom_filter *plain, unsigned items, unsigned n)
 {
     for (unsigned first = 0; first < items; first += n) {
@@ -99,7 +100,7 @@ Test(bloom_keyed, bits_are_those_of_the_16_bytes)
     }
 }
 
-/* The layers of the filters that get items are at least so many. */
+/* Filters that get items have at least `nlayers` layers. */
 static void expect_agreement(uint64_t capacity, uint32_t expansion, unsigned nlayers)
 {
     struct bloom_filter *filters[] = {
@@ -182,7 +183,7 @@ Test(bloom_keyed, keys_come_and_go)
     filter_free(c);
 }
 
-/* Of filters with unknown keys nothing stays, however many there were. */
+/* Filters with unknown keys leave no memory behind, however many there were. */
 Test(bloom_keyed, unknown_keys_leave_with_their_filters)
 {
     for (uint64_t id = 1; id < 100000; id++) {

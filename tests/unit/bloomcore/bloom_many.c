@@ -1,4 +1,4 @@
-/* bloom_many_query() against bloom_filter_query(), one item after the other, with wide vectors and without. */
+/* bloom_many_query() against single calls of bloom_filter_query(), with wide vectors and without. */
 #include "bloom_many.h"
 
 #include <criterion/criterion.h>
@@ -56,7 +56,7 @@ static void expect_same_for_any_number(const struct bloom_filter *filter)
     bloom_vector_enable(true);
 }
 
-/* Each bit is set with the chance of `quarters` of four. */
+/* Each bit is set with a probability of `quarters` / 4. */
 static void fill(struct bloom_filter *filter, unsigned quarters)
 {
     struct bloom_layer_view layer;
@@ -83,7 +83,7 @@ Test(bloom_many, answers_equal_single_queries)
     }
 }
 
-/* Layouts of SSTables have one hash, RedisBloom's another. */
+/* Layouts of SSTables share one hash; RedisBloom's has another. */
 Test(bloom_many, filters_with_the_same_hash)
 {
     const struct bloom_params plain = {.capacity = 100, .error_rate = 0.3};
@@ -102,7 +102,7 @@ Test(bloom_many, filters_with_the_same_hash)
         filter_free(filters[i]);
 }
 
-/* A filter that has grown, and one in RedisBloom's layout. */
+/* A filter that has grown, and a filter in RedisBloom's layout. */
 Test(bloom_many, filters_of_other_kinds)
 {
     for (int redisbloom = 0; redisbloom <= 1; redisbloom++) {

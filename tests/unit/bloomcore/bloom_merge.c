@@ -1,5 +1,5 @@
-/* Unions: every item of every source, counts between the largest and the sum, nothing above its capacity unasked. And
- * plans: what is said of a filter that is not made is what it is when it is made. */
+/* Unions: they have every item of every source, their counts are between the largest and the sum, and no layer exceeds
+ * its capacity unasked. Plans: they equal the filter that is made later. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -74,7 +74,7 @@ static int unite(struct bloom_filter *dst, struct bloom_filter *const *sources, 
     return bloom_filter_count_union(dst, &counts, NULL, overfull, err);
 }
 
-/* Chains of different length: layer by layer, and the count is close to the number of distinct items. */
+/* Chains of different lengths are united layer by layer; the count is close to the number of distinct items. */
 Test(bloom_merge, a_union_has_every_item_of_every_source)
 {
     struct bloom_filter *sources[3] = {filter_new(1000, 0.001, 2), filter_new(1000, 0.001, 2),
@@ -84,7 +84,7 @@ Test(bloom_merge, a_union_has_every_item_of_every_source)
 
     add(sources[0], 0, 300);
     add(sources[1], 200, 500); /* 100 in common */
-    add(sources[2], 0, 300);   /* the same as the first */
+    add(sources[2], 0, 300);   /* equal to the first */
     cr_assert_eq(unite(dst, sources, 3, false, &err), BLOOM_OK, "%s", err.text);
     cr_assert(has(dst, 0, 500));
     cr_assert(bloom_filter_items(dst) > 480 && bloom_filter_items(dst) < 520, "%llu",
@@ -94,7 +94,7 @@ Test(bloom_merge, a_union_has_every_item_of_every_source)
     filter_free(dst);
 }
 
-/* The count is never below that of a source, nor above the sum, nor above the capacity: disjoint, equal, empty. */
+/* The count is never below that of a source, and never above the sum or the capacity: disjoint, equal, empty. */
 Test(bloom_merge, counts_stay_within_their_bounds)
 {
     for (unsigned round = 0; round < 200; round++) {
@@ -118,8 +118,8 @@ Test(bloom_merge, counts_stay_within_their_bounds)
     }
 }
 
-/* Two full filters of different items make one that is twice too full: refused with the numbers, or done when asked
- * for; the count is the capacity then. A full one with its own copy is not too full. */
+/* The union of two full filters with different items is twice too full: it is refused with the numbers, or made on
+ * request with the capacity as its count. A full filter united with its own copy is not too full. */
 Test(bloom_merge, more_than_the_capacity_is_refused)
 {
     struct bloom_filter *sources[2] = {filter_new(1000, 0.01, 0), filter_new(1000, 0.01, 0)};
@@ -127,7 +127,7 @@ Test(bloom_merge, more_than_the_capacity_is_refused)
     struct bloom_filter *same[2] = {sources[0], sources[0]};
     struct errbuf err = {""};
 
-    add(sources[0], 0, 1100); /* the last ones are refused */
+    add(sources[0], 0, 1100); /* the last adds are refused */
     add(sources[1], 5000, 6100);
     cr_assert_eq(bloom_filter_items(sources[0]), 1000);
     cr_assert_eq(unite(dst, sources, 2, false, &err), BLOOM_REFUSED);
@@ -144,8 +144,8 @@ Test(bloom_merge, more_than_the_capacity_is_refused)
     filter_free(copy);
 }
 
-/* A destination that is too full already (its adds continued while it was united before, say) may be united with what
- * brings it nothing; with what makes it clearly fuller it may not. */
+/* A destination that is too full already (because of adds during an earlier union, say) accepts sources that add
+ * nothing; it refuses sources that make it clearly fuller. */
 Test(bloom_merge, a_destination_that_is_too_full_is_not_the_fault_of_a_union)
 {
     struct bloom_filter *older = filter_new(1000, 0.01, 0), *more = filter_new(1000, 0.01, 0);
@@ -157,7 +157,7 @@ Test(bloom_merge, a_destination_that_is_too_full_is_not_the_fault_of_a_union)
     add(more, 0, 400);
     add(older, 5000, 6000);
     bloom_filter_or(older, more, 1, &counts);
-    cr_assert_eq(unite(fuller, known, 2, false, &err), BLOOM_REFUSED); /* as a new filter it would not do */
+    cr_assert_eq(unite(fuller, known, 2, false, &err), BLOOM_REFUSED); /* refused as a new filter */
     counts = (struct bloom_union){{0}, {0}};
     for (size_t i = 0; i < 2; i++)
         bloom_filter_or(dst, sources[i], 1, &counts);
@@ -172,7 +172,7 @@ Test(bloom_merge, a_destination_that_is_too_full_is_not_the_fault_of_a_union)
     filter_free(fuller);
 }
 
-/* What differs is named. */
+/* The error names the difference. */
 Test(bloom_merge, what_differs_is_said)
 {
     struct bloom_shape shape = {16, 5, BLOOM_NA}, more_hashes = {16, 6, BLOOM_NA}, more_words = {17, 5, BLOOM_NA};
@@ -197,7 +197,8 @@ Test(bloom_merge, what_differs_is_said)
     filter_free(model);
 }
 
-/* One thread, each side: an add to the older one is in both, and the second add of it is answered PRESENT on either. */
+/* One thread on each side: an add to the older filter is in both, and a second add of the item returns PRESENT on
+ * either. */
 Test(bloom_merge, twins_share_their_adds)
 {
     struct bloom_filter *older = filter_new(100, 1e-6, 2), *younger = filter_new(100, 1e-6, 2);
@@ -221,8 +222,8 @@ Test(bloom_merge, twins_share_their_adds)
     filter_free(other);
 }
 
-/* Layers of the younger one are full when those of the older one are, though its bits come later: none of them gets
- * items that the older one has in the next layer. */
+/* Layers of the younger filter are full when those of the older one are, although its bits come later: no layer gets
+ * items that the older filter has in the next layer. */
 Test(bloom_merge, twins_fill_the_same_layers)
 {
     struct bloom_filter *older = filter_new(100, 0.001, 2), *younger = filter_new(100, 0.001, 2);
@@ -253,7 +254,7 @@ Test(bloom_merge, twins_fill_the_same_layers)
 
 struct passing {
     struct bloom_filter *older, *younger;
-    unsigned noted[2]; /* for the older one, for the younger one */
+    unsigned noted[2]; /* for the older filter, for the younger one */
     unsigned changed;
 };
 
@@ -283,8 +284,8 @@ static void on_change(void *ctx)
     p->changed++;
 }
 
-/* Somebody else who finds an item in the older one answers that it is there. Then it must be in the younger one, which
- * may be published the next moment, and the log must have it for that. */
+/* Another client that finds an item in the older filter reports it as present. So the younger filter, which may be
+ * published the next moment, and its log must have the item by then. */
 Test(bloom_merge, an_item_is_in_the_younger_twin_before_it_is_seen_in_the_older_one)
 {
     static const struct bloom_journal_ops ops = {on_record, on_growth};
@@ -302,7 +303,7 @@ Test(bloom_merge, an_item_is_in_the_younger_twin_before_it_is_seen_in_the_older_
     filter_free(younger);
 }
 
-/* A younger one that cannot count another item has it all the same. */
+/* A younger filter that cannot count another item stores it anyway. */
 struct one_add {
     struct bloom_filter *filter;
     struct bloom_hash hash;
@@ -317,7 +318,7 @@ static void *add_one(void *arg)
     return NULL;
 }
 
-/* While somebody holds the lock of `held` an add to `filter` does not end. */
+/* An add to `filter` waits while another thread holds the lock of `held`. */
 static void expect_waits(struct bloom_filter *filter, struct bloom_filter *held, struct bloom_hash hash)
 {
     struct one_add one = {filter, hash, -1};
@@ -344,9 +345,9 @@ static void expect_turns(struct bloom_filter *older, struct bloom_filter *younge
     bloom_twins_end(pool, older);
 }
 
-/* Of two adders of one item, one on either side, the later one finds what the earlier one has added: both hold the lock
- * of the younger filter, whichever of the two locks comes first. Who adds to the older one holds its lock, too, against
- * those who do not know of the pair yet. */
+/* Two threads add one item, one on either side: the later add finds the item of the earlier one, because both hold the
+ * lock of the younger filter, whichever of the two locks comes first. An add to the older filter holds its lock as
+ * well, against adders that do not know of the pair yet. */
 Test(bloom_merge, adds_to_twins_take_turns)
 {
     struct bloom_filter *a = filter_new(1000, 0.001, 2), *b = filter_new(1000, 0.001, 2), *same = NULL;
@@ -378,7 +379,7 @@ Test(bloom_merge, a_full_twin_keeps_what_was_acknowledged)
     filter_free(younger);
 }
 
-/* A limited number of pairs; each place can be used again. */
+/* The number of pairs is limited; each place is reusable. */
 Test(bloom_merge, pairs_are_limited)
 {
     struct bloom_filter *filters[2 * BLOOM_MAX_TWINS + 2];
@@ -400,8 +401,7 @@ Test(bloom_merge, pairs_are_limited)
 
 /* ---- plans ---- */
 
-/* For filters of any kind: layers, bits, hash counts and memory are those of the filter that is then made and filled.
- */
+/* For filters of any kind: the plan has the layers, bits, hash counts and memory of the filter made and filled. */
 Test(bloom_plan, a_plan_is_the_filter_that_is_made)
 {
     static const struct {
@@ -437,7 +437,7 @@ Test(bloom_plan, a_plan_is_the_filter_that_is_made)
     }
 }
 
-/* What cannot be is refused with a reason; what needs terabytes can be planned. */
+/* Impossible filters are refused with a reason; filters of terabytes can be planned. */
 Test(bloom_plan, limits)
 {
     struct bloom_plan plan;

@@ -19,7 +19,7 @@ static void set_up(void)
     bloom_pages_init(&pages);
 }
 
-/* It checks that everything was given back. */
+/* The destruction checks that everything was given back. */
 static void tear_down(void)
 {
     bloom_pages_deinit(&pages);
@@ -54,7 +54,7 @@ static void give(char *run, size_t bytes)
     bloom_pages_free(&pages, run, bytes);
 }
 
-/* Bytes of memory that these take; the caller knows that they are mapped. */
+/* Bytes of memory in use by these pages, which are mapped. */
 static size_t resident(char *start, size_t len)
 {
     static unsigned char in_memory[REGION / 4096];
@@ -75,7 +75,7 @@ struct run {
     unsigned char mark;
 };
 
-/* The model: no run overlaps another one, and what its owner wrote at its ends stays until it is freed. */
+/* The model: runs do not overlap, and the bytes that the owner wrote at both ends stay until the run is freed. */
 static void check_apart(const struct run *runs, const struct run *one)
 {
     for (const struct run *run = runs; run < runs + RUNS; run++) {
@@ -104,7 +104,7 @@ static void drop_run(struct run *run)
     run->start = NULL;
 }
 
-/* Several regions of both kinds fill and empty themselves in waves. */
+/* Several regions of both kinds fill and empty in waves. */
 Test(bloom_pages, runs_are_zero_and_apart_and_all_come_back)
 {
     static struct run runs[RUNS];
@@ -155,7 +155,7 @@ Test(bloom_pages, loose_runs_take_the_pages_that_are_written)
     char *run = take(LONGEST, BLOOM_PAGES_LOOSE), *next = take_filled(BLOOM_PAGES_MIN, BLOOM_PAGES_LOOSE);
     run[0] = run[LONGEST - 1] = 1;
     size_t full = (size_t)(next - run);
-    /* is_zero() has read all; the kernel's page of zeros counts as resident, and dirty memory is what is meant */
+    /* is_zero() has read every page; the kernel's page of zeros counts as resident, the test means dirty memory */
     give(run, LONGEST);
     cr_expect_eq(resident(run, full), 0);
     run = take(LONGEST, BLOOM_PAGES_LOOSE);
@@ -175,13 +175,13 @@ Test(bloom_pages, dense_memory_is_at_most_twice_the_runs)
     cr_assert_eq((uintptr_t)runs[0] % REGION, 0);
     cr_expect_geq(resident(runs[0], N * bytes), N * bytes);
     for (unsigned i = 0; i < N; i += 4)
-        give(runs[i], bytes); /* three quarters of each block are used: its huge page stays whole */
+        give(runs[i], bytes); /* three quarters of each block stay in use: its huge page stays whole */
     cr_expect_geq(resident(runs[0], N * bytes), N * bytes);
     for (unsigned i = 0; i < N; i++) {
         if (i % 4 == 1 || i % 4 == 2)
             give(runs[i], bytes);
     }
-    /* A quarter is left. Pages of the last run may share a block with what follows. */
+    /* A quarter is left. Pages of the last run may share a block with later ones. */
     cr_expect_leq(resident(runs[0], N * bytes), N / 4 * bytes);
     for (unsigned i = 3; i < N; i += 4) {
         cr_expect(runs[i][0] == (char)0xa5 && memcmp(runs[i], runs[i] + 1, bytes - 1) == 0);
@@ -189,12 +189,12 @@ Test(bloom_pages, dense_memory_is_at_most_twice_the_runs)
     }
 }
 
-/* The kernel does not take back locked memory; it must be zero all the same. */
+/* The kernel does not take back locked memory; it must still be zero. */
 Test(bloom_pages, pages_that_the_kernel_keeps_are_zero)
 {
     for (enum bloom_pages_kind kind = BLOOM_PAGES_LOOSE; kind <= BLOOM_PAGES_DENSE; kind++) {
         char *other = take(BLOOM_PAGES_MIN, kind), *run = take_filled(BLOOM_PAGES_MIN, kind);
-        (void)mlock(run, pages.page); /* where that is forbidden, the kernel takes it */
+        (void)mlock(run, pages.page); /* where mlock() is forbidden, the kernel takes the page */
         give(run, BLOOM_PAGES_MIN);
         cr_expect_eq(take(BLOOM_PAGES_MIN, kind), run);
         give(run, BLOOM_PAGES_MIN);

@@ -44,8 +44,7 @@ Test(bloom_pool, equal_parameters_are_one_class_and_others_are_not)
     bloom_class_release(class);
 }
 
-/* A filter that was loaded and one that was reserved share a class when their first layers are equal, whichever came
- * first. */
+/* A loaded and a reserved filter share a class if their first layers are equal, in either order. */
 Test(bloom_pool, a_given_shape_that_equals_the_plan_is_the_planned_class)
 {
     struct bloom_size size;
@@ -69,7 +68,7 @@ Test(bloom_pool, a_given_shape_that_equals_the_plan_is_the_planned_class)
     bloom_class_release(b);
 }
 
-/* Enough of them that the table grows several times; each is found again, and freed in another order. */
+/* As many classes as make the table grow several times; each is found again, and they are freed in another order. */
 Test(bloom_pool, ten_thousand_classes)
 {
     enum { N = 10000 };
@@ -140,7 +139,7 @@ static void drop(struct bloom_filter *filter)
     free(filter);
 }
 
-/* One byte below what is needed, exactly that, one more; for inline, heap and mapped words. */
+/* One byte less than needed, exactly enough, one byte more; for inline, heap and mapped words. */
 Test(bloom_pool, the_limit_for_one_filter_is_exact)
 {
     static const uint64_t sizes[] = {1, 512, 513, (2 << 20) / 8 - 1, (2 << 20) / 8, 1000000};
@@ -177,7 +176,7 @@ Test(bloom_pool, the_limit_for_all_filters_is_exact_and_room_given_back_is_used_
     bloom_pool_set_limits(pool, 0, 16000);
     b = try_filter(class, 0, &err);
     cr_assert_eq(bloom_pool_bytes(pool), 16000);
-    bloom_pool_set_limits(pool, 0, 1); /* filters that are there stay */
+    bloom_pool_set_limits(pool, 0, 1); /* existing filters stay */
     cr_assert_eq(bloom_filter_add(a, (struct bloom_hash){1, 2}, &err), BLOOM_ADDED);
     drop(a);
     bloom_pool_set_limits(pool, 0, 16000);
@@ -187,7 +186,7 @@ Test(bloom_pool, the_limit_for_all_filters_is_exact_and_room_given_back_is_used_
     bloom_class_release(class);
 }
 
-/* Growth counts all layers of the filter, refuses with the limit's name, and continues once there is room. */
+/* Growth counts all layers of the filter, names the limit in its refusal, and continues once there is room. */
 Test(bloom_pool, limits_hold_for_growth_too)
 {
     struct bloom_class *class = class_of(10, 0.01, 2, NULL);
@@ -218,7 +217,7 @@ Test(bloom_pool, limits_hold_for_growth_too)
     drop(filter);
 }
 
-/* ---- memory of a host ---- */
+/* ---- memory of the host ---- */
 
 static size_t held, pieces, refuse_from;
 
@@ -243,8 +242,8 @@ static void host_release(void *memory)
     free(piece);
 }
 
-/* Words of small and large layers and the layers that growth adds are the host's memory, all of it comes back, and a
- * refusal leaves the filter as it was. */
+/* Words of small and large layers and of layers added by growth are in the host's memory; all of it is given back, and
+ * a refusal changes nothing in the filter. */
 Test(bloom_pool, all_of_a_filter_lies_in_the_memory_of_its_host)
 {
     static const struct bloom_memory memory = {host_zeroed, host_release};

@@ -3,7 +3,7 @@
  * Confidence: if the true rate were exactly the requested p, the number of positives among q queries would be binomial
  * with mean m = qp, and by Chernoff's bound it would reach c > m with a probability of at most exp(-(c ln(c/m) - c +
  * m)). A case fails when that is below 1e-6. So a filter at its requested rate fails once in a million runs (and never
- * with the fixed seeds used here), and one above it by 5 standard deviations of m, for instance by 16 % at m = 1000,
+ * with the fixed seeds used here). A filter above it by 5 standard deviations of m, for instance by 16 % at m = 1000,
  * fails. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -22,7 +22,7 @@ static struct bloom_hash random_hash(struct rng *rng)
     return (struct bloom_hash){h1, rng_next(rng)};
 }
 
-/* Positives among `queries` for random items in one filter that has taken the capacity of `layers` layers. */
+/* Positives among `queries` for random items in one filter with as many items as the capacity of `layers` layers. */
 static uint64_t positives_at_capacity(const struct bloom_params *params, unsigned layers, uint64_t queries,
                                       struct rng *rng)
 {
@@ -40,7 +40,7 @@ static uint64_t positives_at_capacity(const struct bloom_params *params, unsigne
     return positives;
 }
 
-/* The queries are spread over several filters, many where filters are small and differ much. */
+/* The queries are spread over several filters, over many where filters are small and differ much. */
 static void expect_rate(uint64_t capacity, double p, uint32_t expansion, unsigned layers, double queries)
 {
     struct bloom_params params = {capacity, p, expansion};
@@ -63,7 +63,7 @@ static void expect_rate(uint64_t capacity, double p, uint32_t expansion, unsigne
 static const double rates[] = {0.1, 0.01, 1e-4, 1e-6};
 static const double queries[] = {1e5, 1e6, 2e6, 6e6};
 
-/* The numbers are the same with AddressSanitizer, which has only to see the paths. */
+/* AddressSanitizer only needs to see the paths: the numbers are the same with it. */
 #ifdef __SANITIZE_ADDRESS__
 #define SHARE 20
 #else
@@ -116,7 +116,7 @@ Test(bloom_rate, chains_that_grow_fast)
     expect_rates(100, 4, 5);
 }
 
-/* Where the usual formula is wrong by orders of magnitude. */
+/* The usual formula is wrong by orders of magnitude here. */
 Test(bloom_rate, tiny_fixed_filters)
 {
     expect_rates(1, 0, 1);
@@ -136,7 +136,7 @@ Test(bloom_rate, high_rates)
 {
     cr_assert_eq(bloom_pool_create(&pool), 0);
     for (uint64_t capacity = 1; capacity <= 10000; capacity *= 10) {
-        /* The least rates for which Cassandra takes its 3, 4, 5, 6 and 7 bits per item with this k. */
+        /* The lowest rates for which Cassandra takes its 3, 4, 5, 6 and 7 bits per item with this k. */
         static const double least[] = {0.283, 0.237, 0.221, 0.155, 0.147, 0.109, 0.092, 0.0804, 0.0609, 0.0423};
         for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++)
             expect_rate(capacity, least[i], 0, 1, 1e5);

@@ -1,4 +1,4 @@
-/* Words that are evicted and come back: what is counted, what stays, what is refused. */
+/* Evicted and restored words: counts, kept contents, refusals. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,8 @@ static struct bloom_hash hash_of(unsigned filter, uint64_t item)
 struct held {
     struct bloom_filter *filter;
     uint64_t items;
-    uint64_t *saved; /* all words, layer by layer; NULL: they are in memory */
-    uint64_t bytes;  /* of what left */
+    uint64_t *saved; /* all words, layer by layer; NULL: in memory */
+    uint64_t bytes;  /* of the evicted words */
 };
 
 static uint64_t nwords_of(const struct bloom_filter *filter)
@@ -56,7 +56,7 @@ static void leave(struct held *held)
     cr_assert(bloom_filter_is_dropped(held->filter));
 }
 
-/* Fills those that are zero; what is in the filter's own memory has stayed. */
+/* Fills the zero words; words in the filter's own memory have stayed. */
 static void fill(struct held *held)
 {
     const uint64_t *from = held->saved;
@@ -132,7 +132,7 @@ static void take_step(struct held *held, unsigned i, unsigned what)
     } else if (what < 50 && held->saved) {
         come_back(held, what < 45);
     } else if (what < 52) {
-        filter_free(held->filter); /* away or not */
+        filter_free(held->filter); /* evicted or not */
         free(held->saved);
         *held = (struct held){.filter = begin(i)};
     } else if (!held->saved && held->items < 4000) {
@@ -160,7 +160,7 @@ Test(bloom_resident, the_account_and_the_answers_are_those_of_a_model)
     cr_assert_eq(bloom_pool_dropped(pool) + bloom_pool_dropped_bytes(pool) + bloom_pool_bytes(pool), 0);
 }
 
-/* ---- what stays ---- */
+/* ---- contents without words ---- */
 
 Test(bloom_resident, words_in_the_filter_and_windows_stay)
 {
@@ -176,7 +176,7 @@ Test(bloom_resident, words_in_the_filter_and_windows_stay)
     filter_free(window);
 }
 
-/* Shape, counts and memory are asked for without the words. */
+/* Shape, counts and memory are available without the words. */
 Test(bloom_resident, what_needs_no_words_is_answered_without_them)
 {
     struct bloom_filter *filter =
@@ -204,7 +204,7 @@ Test(bloom_resident, words_come_back_within_the_limit_of_the_pool)
     uint64_t bytes = bloom_pool_bytes(pool);
     bloom_filter_drop(first);
     second = filter_make(pool, &params, NULL);
-    bloom_pool_set_limits(pool, 1, bytes); /* that of one filter is not asked: the filter was there before */
+    bloom_pool_set_limits(pool, 1, bytes); /* no check of the limit per filter: the filter existed before */
     cr_assert_eq(bloom_filter_undrop_begin(first, &err), BLOOM_LIMIT);
     cr_assert_not_null(strstr(err.text, "limit for all filters"), "%s", err.text);
     cr_assert(bloom_filter_is_dropped(first));
@@ -220,7 +220,7 @@ Test(bloom_resident, words_come_back_within_the_limit_of_the_pool)
     filter_free(second);
 }
 
-/* A caller that makes room afterwards: one may pass the limit, and the next only within an eighth. */
+/* A caller that makes room afterwards: one filter may pass the limit, the next one only within an eighth. */
 Test(bloom_resident, the_limit_may_be_passed_once_where_that_was_asked_for)
 {
     const struct bloom_params params = {.capacity = 50000, .error_rate = 0.01};

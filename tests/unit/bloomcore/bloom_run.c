@@ -1,6 +1,6 @@
-/* Deep chains, whose layers are tested in runs: every answer is that of a walk over all layers, one bit after the
- * other, also after words have been written by others than adds, or have moved. High error rates make most of the
- * answers for foreign items depend on some bit of some layer. */
+/* Deep chains, whose layers are tested in runs: every answer equals that of a walk over all layers, bit by bit, also
+ * after other writes than adds and after moves of words. High error rates make most answers for foreign items depend
+ * on some bit of some layer. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -53,7 +53,7 @@ static bool any_layer_has(const struct bloom_filter *filter, struct bloom_hash h
     return false;
 }
 
-/* Asks for foreign items in each way; returns how many seemed to be present. */
+/* Queries foreign items in each way; returns the number of those reported as present. */
 static unsigned expect_same_answers(struct bloom_filter *filter, unsigned rounds)
 {
     unsigned nlayers = bloom_filter_nlayers(filter), sum = 0;
@@ -90,7 +90,7 @@ static unsigned expect_same_answers(struct bloom_filter *filter, unsigned rounds
     return sum;
 }
 
-/* Adds until there are so many layers. An add's answer is that of the walk. */
+/* Adds until the filter has `nlayers` layers. An add's answer equals that of the walk. */
 static void grow_to(struct bloom_filter *filter, unsigned nlayers)
 {
     while (bloom_filter_nlayers(filter) < nlayers) {
@@ -124,7 +124,7 @@ Test(bloom_run, answers_are_those_of_a_walk_over_all_layers)
     cr_assert_eq(bloom_pool_header_bytes(pool), 0);
 }
 
-/* As a load does it: shapes that no growth would choose, words that nobody has added, bits of a log in any layer. */
+/* As a load does: shapes that no growth would choose, words without adds, bits from a log in any layer. */
 Test(bloom_run, words_of_loaded_layers_are_found)
 {
     struct bloom_params params = {100, 0.5, 1};
@@ -169,7 +169,7 @@ static struct bloom_filter *large_layers(unsigned nlayers)
     return filter;
 }
 
-/* An item in each layer, and none elsewhere. */
+/* One item in each layer, in no other one. */
 static void expect_one_in_each(struct bloom_filter *filter)
 {
     for (unsigned i = 0; i < bloom_filter_nlayers(filter); i++) {

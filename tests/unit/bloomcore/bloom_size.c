@@ -62,8 +62,8 @@ static double usual_formula(uint64_t n, unsigned k, uint64_t nwords)
     return pow(1 - exp(-(double)k * (double)n / (double)(nwords * 64)), k);
 }
 
-/* The filters that were built by Cassandra, in the range where its sizing is honest: reserved here with the same
- * parameters, they must come out as the same files. */
+/* Filters built by Cassandra, in the range where its sizing is honest: reserved here with the same parameters, they
+ * must give the same files. */
 Test(bloom_size, plan_is_cassandras_for_the_filters_cassandra_built)
 {
     static const struct {
@@ -87,8 +87,8 @@ Test(bloom_size, plan_is_cassandras_for_the_filters_cassandra_built)
     }
 }
 
-/* The rate after n counted items, by simulation in the mean: each item that is offered sets k(1-F) bits and is counted
- * with probability 1 - F^k. In steps of the fill, so that it is an integral. */
+/* The mean rate after n counted items, by simulation: each offered item sets k(1-F) bits and is counted with
+ * probability 1 - F^k. It advances by steps of the fill, as an integral. */
 static double counted_rate(uint64_t n, unsigned k, uint64_t nwords)
 {
     enum { STEPS = 4000 };
@@ -124,7 +124,7 @@ Test(bloom_size, rate_is_that_of_counted_items)
             }
 }
 
-/* In the table's range: Cassandra's k always, Cassandra's words exactly when they are honest by the rule stated in
+/* In the table's range: always Cassandra's k; Cassandra's words exactly when they are honest by the rule in
  * bloom_size.c, more otherwise. Outside: at most p by the model. Over a grid and random numbers. */
 static void expect_plan(uint64_t n, double p)
 {
@@ -136,7 +136,7 @@ static void expect_plan(uint64_t n, double p)
     cr_assert(size.k >= 1 && size.k <= BLOOM_MAX_K && size.nwords >= 1 && size.nwords <= BLOOM_MAX_WORDS);
     cr_assert_leq(usual_formula(n, size.k, size.nwords), p * (1 + 1e-9), "n = %llu, p = %g", (unsigned long long)n, p);
     double rate = bloom_size_rate(n, size.k, size.nwords * 64);
-    if (p >= 0.393) { /* n/p bits, rounded up to words: every item that is counted sets one bit */
+    if (p >= 0.393) { /* n/p bits, rounded up to words: every counted item sets one bit */
         cr_assert(size.k == 1 && size.buckets == 0);
         cr_assert_leq((double)n, p * 64 * (double)size.nwords * (1 + 1e-12));
         cr_assert_gt((double)n, p * 64 * (double)(size.nwords - 1) * (1 - 1e-12));
@@ -176,7 +176,7 @@ Test(bloom_size, plan_keeps_its_rule_over_a_grid)
                     pow(10, -12.0 * (double)(rng_next(&rng) >> 11) * 0x1p-53));
 }
 
-/* No shape with one word less, and any k, would do. */
+/* No shape with one word less is enough, with any k. */
 Test(bloom_size, below_the_table_no_smaller_filter_would_do)
 {
     static const uint64_t counts[] = {1, 2, 7, 50, 333, 1000, 4567, 100000, 12345678};
@@ -196,7 +196,7 @@ Test(bloom_size, below_the_table_no_smaller_filter_would_do)
     }
 }
 
-/* At each stated limit: the limit is accepted, one more is refused, and the text names what is accepted. */
+/* At each stated limit: the limit is accepted, one more is refused, and the error names the accepted value. */
 Test(bloom_size, the_limit_of_a_refusal_is_the_limit)
 {
     for (size_t i = 0; i < sizeof(rates) / sizeof(*rates); i++) {
@@ -262,8 +262,8 @@ Test(bloom_size, what_is_no_rate_or_no_capacity_is_refused)
     cr_assert_eq(bloom_size_plan(1, 1 - 0x1p-53, &size, NULL), BLOOM_SIZE_OK);
 }
 
-/* More items never get fewer words, outside the table's range; in it, where Cassandra's words are kept or widened, a
- * step down by the share that the rule tolerates is all there may be. */
+/* Outside the table's range, more items never get fewer words. Inside it, where Cassandra's words are kept or widened,
+ * they decrease at most by the share that the rule tolerates. */
 Test(bloom_size, more_items_need_more_words)
 {
     for (size_t i = 0; i < sizeof(rates) / sizeof(*rates); i++) {

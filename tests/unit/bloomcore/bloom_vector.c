@@ -32,7 +32,7 @@ static struct bloom_geometry geometry_of(uint64_t nwords, unsigned k, unsigned v
     return geometry;
 }
 
-/* Whatever the order in which a program's constructors run. */
+/* In any order of the program's constructors. */
 Test(bloom_vector_start, is_on_from_the_start_where_the_processor_has_it)
 {
     bool on = bloom_vector_enabled;
@@ -64,8 +64,7 @@ Test(bloom_vector, equals_the_scalar_code_for_random_hashes_and_sizes)
     }
 }
 
-/* Numbers next to multiples of the size and to the ends of the range, where an estimated quotient is off most easily.
- */
+/* Numbers next to multiples of the size and the ends of the range, where an estimated quotient is wrong most easily. */
 Test(bloom_vector, equals_the_scalar_code_at_the_edges)
 {
     static const uint64_t sizes[] = {64,
@@ -171,7 +170,7 @@ Test(bloom_vector, hashes_as_the_scalar_code_for_every_value_of_a_byte)
     }
 }
 
-/* Items that begin and end where memory does. */
+/* Items at the start and at the end of mapped memory. */
 Test(bloom_vector, hashing_touches_no_byte_outside_of_the_items)
 {
     enum { PAGE = 4096 };
@@ -198,7 +197,7 @@ Test(bloom_vector, hashing_touches_no_byte_outside_of_the_items)
 
 /* ---- queries ---- */
 
-/* Layers of all fills; some of the items wanted, the others not asked for. */
+/* Layers with all fills; some of the items are wanted, the others are not. */
 Test(bloom_vector, finds_what_the_scalar_code_finds)
 {
     struct rng rng;

@@ -1,6 +1,5 @@
-/* Windows, with a clock that the test drives: no item is forgotten within the window, and none is kept for longer than
- * the window and one part, whatever happens in between: turns, growth, restarts from a save and any order of the log.
- */
+/* Windows, with a clock that the test sets: no item is forgotten within the window, and none is kept for longer than
+ * the window and one part, through turns, growth, restarts from a save and any order of the log. */
 #include <pthread.h>
 
 #include "bloom_plan.h"
@@ -105,7 +104,7 @@ Test(bloom_window, the_rate_covers_all_parts)
     filter_free(filter);
 }
 
-/* The ring has no more layers than it needs, when its dead layers are emptied in time. */
+/* The ring has no more layers than needed if its dead layers are emptied in time. */
 Test(bloom_window, large_layers_are_emptied_and_taken_again)
 {
     struct bloom_params params = window_of(4000000, 4 * SECOND, 4, 0);
@@ -126,7 +125,7 @@ Test(bloom_window, large_layers_are_emptied_and_taken_again)
     filter_free(filter);
 }
 
-/* What is planned is the ring that is made, when all of its parts have taken what they are planned for. */
+/* The plan equals the ring that is made, once every part has its planned items. */
 Test(bloom_window, a_plan_is_the_ring_that_is_made)
 {
     static const struct {
@@ -174,7 +173,7 @@ Test(bloom_window, impossible_windows_are_refused)
     cr_assert(bloom_params_valid(&plain, &err));
 }
 
-/* Its turns would never end: each part would begin with a layer that is not the first of one. */
+/* Such a filter would turn without end: each part would begin with a layer other than its first. */
 Test(bloom_window, a_ring_begins_with_the_first_layer_of_a_part)
 {
     const struct bloom_params params = window_of(8, 8, 4, BLOOM_WINDOW_ITEMS);
@@ -186,7 +185,7 @@ Test(bloom_window, a_ring_begins_with_the_first_layer_of_a_part)
     cr_assert(strstr(err.text, "level 5"), "%s", err.text);
 }
 
-/* A made-up dump may have any number; what cannot be loaded again must not come into being. */
+/* A made-up dump may have any number; a filter that could not be loaded again must be refused. */
 Test(bloom_window, a_part_has_a_number_that_can_be_loaded)
 {
     const struct bloom_params params = window_of(4, 4, 2, BLOOM_WINDOW_ITEMS);
@@ -212,7 +211,7 @@ static int64_t other_clock(void)
     return now_us / 2 * 2 + 5000 * SECOND;
 }
 
-/* What the primary has done since record `from`, and then drops. */
+/* Applies the primary's records since `from` to the replica, then the primary's drops. */
 static void follow(struct bloom_filter *replica, struct bloom_filter *primary, size_t from)
 {
     uint64_t below = bloom_window_droppable(primary);
@@ -230,7 +229,7 @@ static void follow(struct bloom_filter *replica, struct bloom_filter *primary, s
         cr_assert_eq(bloom_window_replay(replica, r->layer, &r->shape, &turn, &err), 0, "%s", err.text);
     }
     if (from == nrecords)
-        return; /* nothing was placed: drops are told with what was */
+        return; /* nothing was placed: drops are sent with placed items */
     if (below) {
         bloom_window_drop(primary, below);
         bloom_window_drop(replica, below);
@@ -253,7 +252,7 @@ static void expect_same_layers(const struct bloom_filter *a, const struct bloom_
     }
 }
 
-/* The replica's clock is another one, and now and then it becomes the primary. Returns the number of layers. */
+/* The replica has another clock, and sometimes it becomes the primary. Returns the number of layers. */
 static unsigned expect_equal_replicas(struct bloom_params params, uint64_t seed)
 {
     static struct model model;

@@ -1,6 +1,6 @@
-/* Unions of windows, with a clock that the test drives: no item is forgotten within the window, and none is kept for
- * longer than the window and two parts, whatever happens in between: merges again and again, with adds on both sides,
- * turns, growth, restarts from the contents and any order of the log. */
+/* Unions of windows, with a clock that the test sets: no item is forgotten within the window, and none is kept for
+ * longer than the window and two parts, through repeated merges with adds on both sides, turns, growth, restarts from
+ * the contents and any order of the log. */
 #include "bloom_window_merge.h"
 #include "window_model.h"
 
@@ -15,9 +15,9 @@ static void some_steps(struct bloom_filter *filter, struct model *model, const s
     }
 }
 
-/* The union takes the place of `filter`, which is added to meanwhile, and so is the union as soon as it is published:
- * the first items by threads that still have the filter in their hands. What comes of it after a crash are its contents
- * at the publication and the records of its id. */
+/* The union replaces `filter`. Adds to `filter` continue meanwhile, and the union gets adds once it is published, the
+ * first ones from threads that still use `filter`. A crash leaves the union's contents at its publication and the
+ * records of its id. */
 static struct bloom_filter *merge(struct bloom_filter *filter, struct bloom_filter *other, struct model *model,
                                   const struct model *others, struct saved *saved, struct rng *rng)
 {
@@ -122,8 +122,8 @@ Test(bloom_window_merge, merged_again_and_again)
     expect_merging(window_of(40, 2 * SECOND, 4, 0), 9); /* its parts grow */
 }
 
-/* The newest part of the union began before that of the window that it replaces: an item that this one need not be told
- * again is told to the other. */
+/* The newest part of the union began before that of the window it replaces: an item that needs no refresh in the
+ * window is refreshed in the union. */
 Test(bloom_window_merge, a_refreshed_item_stays_in_a_union)
 {
     struct bloom_params params = window_of(100, 8 * SECOND, 4, BLOOM_WINDOW_REFRESH);
@@ -185,7 +185,7 @@ Test(bloom_window_merge, unlike_windows_have_no_union)
 
 /* ---- rings ---- */
 
-/* A window that got an item, `first` and those after it, in each of `n` parts. */
+/* A window with one item, `first` and its successors, in each of `n` parts. */
 static struct bloom_filter *turned(const struct bloom_params *params, uint64_t first, unsigned n)
 {
     struct bloom_filter *filter = filter_make(pool, params, NULL);
@@ -230,7 +230,7 @@ Test(bloom_window_merge, a_ring_has_the_living_parts_and_goes_on_with_their_numb
     struct bloom_window_state state, other;
     struct bloom_ring ring;
 
-    now_us += 3 * SECOND; /* nobody has checked the filter since */
+    now_us += 3 * SECOND; /* no one has checked the filter since */
     struct bloom_filter *made = ring_of(&params, filter, NULL, &ring);
     bloom_window_state(filter, &state);
     bloom_window_state(made, &other);
@@ -246,7 +246,7 @@ Test(bloom_window_merge, a_ring_has_the_living_parts_and_goes_on_with_their_numb
     filter_free(filter);
 }
 
-/* The clock of one has gone back: there are more spans than a ring has parts. */
+/* The clock of one window has gone back: there are more spans than a ring has parts. */
 Test(bloom_window_merge, a_ring_has_an_end_and_keeps_all_items)
 {
     struct bloom_params params = window_of(640, 64 * SECOND, 64, 0);
@@ -308,7 +308,7 @@ Test(bloom_window_merge, a_ring_goes_on_behind_the_highest_number_and_is_as_youn
     filter_free(young);
 }
 
-/* The other window began a part after the ring was made, and the clock has gone back after that since. */
+/* The other window began a part after the ring was made; since then the clock has gone back. */
 Test(bloom_window_merge, a_part_from_the_future_goes_into_the_youngest)
 {
     struct bloom_params params = window_of(100, 64 * SECOND, 4, 0);
@@ -326,7 +326,7 @@ Test(bloom_window_merge, a_part_from_the_future_goes_into_the_youngest)
     filter_free(later);
 }
 
-/* Both began in one span, and the older one's time ends after the ring was made. */
+/* Both windows began in one span, and the older one's time ends after the ring was made. */
 Test(bloom_window_merge, parts_that_are_over_by_then_are_left_out)
 {
     struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
@@ -403,7 +403,7 @@ Test(bloom_window_merge, a_twin_that_is_full_grows_first)
     }
 }
 
-/* The union has grown as its source has, and nobody has checked it since. */
+/* The union has grown like its source, and no one has checked it since. */
 Test(bloom_window_merge, a_twin_goes_on_in_the_layer_that_it_has_grown_to)
 {
     struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);
@@ -449,7 +449,7 @@ Test(bloom_window_merge, adds_go_on_in_the_layer_that_a_part_has_grown_to)
     filter_free(filter);
 }
 
-/* An item that has its place sets its bits a moment later: the count says more than they do. */
+/* An item takes its place before it sets its bits: the count may exceed the bits' estimate. */
 Test(bloom_window_merge, a_union_has_as_many_items_as_its_largest_window_at_least)
 {
     struct bloom_params params = window_of(100, 60 * SECOND, 1, 0);
@@ -487,7 +487,7 @@ Test(bloom_window_merge, a_union_of_disjoint_windows_counts_both)
     filter_free(b);
 }
 
-/* A part that began after the merge did has later adds only: twins have these already. */
+/* A part that began after the merge has only later adds, which twins have already. */
 Test(bloom_window_merge, later_parts_than_the_given_one_are_left_out)
 {
     struct bloom_params params = window_of(100, 8 * SECOND, 4, 0);
@@ -508,7 +508,7 @@ Test(bloom_window_merge, later_parts_than_the_given_one_are_left_out)
     filter_free(filter);
 }
 
-/* Those of a made-up dump. */
+/* The numbers of a made-up dump. */
 Test(bloom_window_merge, layers_of_other_shapes_are_not_united)
 {
     struct bloom_params params = window_of(10, 60 * SECOND, 1, 0);

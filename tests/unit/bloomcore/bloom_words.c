@@ -11,9 +11,9 @@
 #include "pool_rig.h"
 
 #define MB     (UINT64_C(1) << 20)
-#define PAGES  5     /* huge ones, and a rest */
-#define SPARSE PAGES /* an item for each huge page: so many and more are moved, if they are at rest */
-#define FILLED 3000  /* an item for each small page, and some */
+#define PAGES  5     /* huge pages, and a rest */
+#define SPARSE PAGES /* items, one for each huge page: filters at rest with this many or more are moved */
+#define FILLED 3000  /* items, one for each small page, and some more */
 
 static const struct bloom_params params = {9000000, 0.01, 0}; /* 10.7 MB */
 
@@ -24,7 +24,7 @@ struct mapping {
     unsigned n;     /* mappings of the kernel that it consists of */
 };
 
-/* The words of a filter, by /proc/self/smaps. */
+/* The memory of a filter's words, from /proc/self/smaps. */
 static struct mapping look(const struct bloom_filter *filter)
 {
     struct bloom_layer_view view;
@@ -51,8 +51,8 @@ static struct mapping look(const struct bloom_filter *filter)
     return sum;
 }
 
-/* Whether there are huge pages here, and they can be seen: emulators show none, and where small ones have 64 KiB 2 MiB
- * is none. */
+/* Whether huge pages exist here and are visible: emulators show none, and 2 MiB is no huge page where small pages have
+ * 64 KiB. */
 static bool huge_pages_work(void)
 {
     unsigned long from, to;
@@ -98,7 +98,7 @@ static uint64_t bits_of(const struct bloom_filter *filter)
     return bits;
 }
 
-/* One look: a filling that continues is not disturbed. A second one finds it at rest. */
+/* One look: it does not disturb a filling that continues. A second one finds the filter at rest. */
 static void settle(void)
 {
     bloom_pool_settle(pool, NULL, NULL);
@@ -125,7 +125,7 @@ Test(bloom_words, creating_costs_address_space_only)
     filter_free(filter);
 }
 
-/* Queries find the kernel's page of zeros everywhere; it is nobody's memory, and no use of the filter. */
+/* Queries read the kernel's page of zeros everywhere: it takes no memory, and does not count as use of the filter. */
 Test(bloom_words, a_sparse_filter_stays_small_however_often_it_is_read)
 {
     struct bloom_filter *filter = filter_make(pool, &params, NULL);
@@ -151,7 +151,7 @@ Test(bloom_words, a_filter_is_moved_when_its_first_filling_rests)
     uint64_t bits = bits_of(filter);
     settle();
     expect_moved(filter, false);
-    add(filter, 0, 1000); /* they are there: it rests */
+    add(filter, 0, 1000); /* present already: the filter rests */
     settle();
     expect_moved(filter, true);
     cr_expect_eq(bits_of(filter), bits);
@@ -213,7 +213,7 @@ Test(bloom_words, a_filter_is_freed_or_filled_in_the_middle_of_its_move)
     }
 }
 
-/* They are written by atomic operations, without the filter's lock: a bit could be lost. */
+/* Atomic operations write them without the filter's lock: a move could lose a bit. */
 Test(bloom_words, filters_that_are_being_merged_are_left_alone)
 {
     struct bloom_filter *older = filter_make(pool, &params, NULL), *younger = filter_make(pool, &params, NULL);
@@ -237,7 +237,7 @@ Test(bloom_words, what_is_to_be_filled_has_huge_pages_from_the_start)
 {
     struct bloom_filter *filter = filter_make(pool, &params, NULL);
     bloom_filter_expect_fill(filter);
-    bloom_filter_expect_fill(filter); /* twice is fine */
+    bloom_filter_expect_fill(filter); /* again is allowed */
     cr_expect_eq(pool->maps.n, 0);
     add(filter, 0, FILLED);
     if (huge_pages_work())
@@ -246,7 +246,7 @@ Test(bloom_words, what_is_to_be_filled_has_huge_pages_from_the_start)
     filter_free(filter);
 }
 
-/* Two of 1.2 MB take two huge pages. When one is freed the second page is empty; another filter makes it anew. */
+/* Two filters of 1.2 MB take two huge pages. Freeing one empties the second page; another filter allocates it again. */
 Test(bloom_words, those_of_medium_size_share_huge_pages_when_they_are_filled)
 {
     struct bloom_params medium = {1000000, 0.01, 0};
@@ -261,7 +261,7 @@ Test(bloom_words, those_of_medium_size_share_huge_pages_when_they_are_filled)
     bloom_filter_expect_fill(other);
     add(filter, 0, FILLED);
     add(other, 0, FILLED);
-    bloom_filter_expect_fill(filter); /* twice is fine */
+    bloom_filter_expect_fill(filter); /* again is allowed */
     bloom_filter_layer(filter, 0, &view);
     cr_expect_null(view.room);
     if (huge_pages_work())
@@ -291,8 +291,8 @@ Test(bloom_words, small_ones_and_null)
     settle();
 }
 
-/* The first bits of a large layer have a page made each: batches of adds are short, as others wait for the end of one.
- */
+/* The first bits of a large layer each allocate a page: batches of adds are short, because others wait for their
+ * end. */
 Test(bloom_words, batches_of_adds_are_short_while_pages_are_made)
 {
     struct bloom_filter *filter = filter_make(pool, &params, NULL);

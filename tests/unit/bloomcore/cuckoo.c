@@ -1,5 +1,5 @@
-/* Cuckoo filters: the slots are byte for byte those of a simple model, whatever is done; a journal replayed gives the
- * same bytes, from nothing or from a copy; a refused growth changes nothing; memory is given back. */
+/* Cuckoo filters: after any operation the slots are those of a simple model, byte for byte; a replayed journal gives
+ * the same bytes, from an empty filter or from a copy; a refused growth changes nothing; memory is given back. */
 #include "cuckoo.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@
 #define OPERATIONS_MAX 400000
 
 static struct bloom_pool *pool;
-static struct bloom_replay_item *operations; /* with whole ordinals */
+static struct bloom_replay_item *operations; /* with full ordinals */
 static size_t noperations;
 
 static void setup(void)
@@ -38,7 +38,7 @@ static void teardown(void)
 
 TestSuite(cuckoo, .init = setup, .fini = teardown);
 
-/* Under the filter's lock. */
+/* With the filter's lock held. */
 static void on_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal)
 {
     (void)ctx;
@@ -105,7 +105,7 @@ static void expect_equal(const struct bloom_filter *a, const struct bloom_filter
     free(slots_b);
 }
 
-/* Does again what was journaled after this ordinal. */
+/* Repeats the operations journaled after this ordinal. */
 static void replay(struct bloom_filter *filter, uint64_t behind)
 {
     for (size_t i = behind; i < noperations; i++)
@@ -163,7 +163,7 @@ static void add(struct pair *pair, uint64_t hash, bool only_new)
                  pair->seed, pair->step);
 }
 
-/* As CF.DEL does it. */
+/* As in CF.DEL. */
 static void delete (struct pair *pair, uint64_t hash)
 {
     bool expected = model_delete(&pair->model, hash);
@@ -211,7 +211,7 @@ static void step(struct pair *pair, struct rng *rng, uint64_t nitems, unsigned a
         compare(pair);
 }
 
-/* A filter in our layout, of slots of 8, 12 or 16 bits, that may have this many layers. */
+/* A filter in our layout, with slots of 8, 12 or 16 bits and up to this many layers. */
 static void make_rate(struct pair *pair, struct rng *rng, struct cuckoo_numbers *numbers)
 {
     static const unsigned all_bits[] = {8, 12, 16};
@@ -226,7 +226,7 @@ static void make_rate(struct pair *pair, struct rng *rng, struct cuckoo_numbers 
     if (numbers->expansion)
         cr_assert(shape.bpe == bits && cuckoo_most_layers(&params, &shape) == most);
     else
-        bits = (unsigned)shape.bpe; /* one layer has all of the rate */
+        bits = (unsigned)shape.bpe; /* a single layer has the whole rate */
     pair->filter = filter_make(pool, &params, &shape);
     model_init_rate(&pair->model, shape.capacity, bits, numbers->iterations, numbers->expansion, most);
 }
@@ -252,7 +252,7 @@ static void play(uint64_t seed)
     }
     uint64_t nitems = 1 + rng_below(&rng, 2 * numbers.capacity);
     noperations = 0;
-    for (unsigned phase = 0; phase < 6; phase++) { /* it fills, and empties, and fills again */
+    for (unsigned phase = 0; phase < 6; phase++) { /* the filter fills, empties and fills again */
         unsigned adds = phase % 2 ? 20 : 85;
         for (unsigned i = 0; i < 500; i++, pair.step++)
             step(&pair, &rng, nitems, adds);
@@ -274,7 +274,7 @@ Test(cuckoo, every_operation_leaves_the_bytes_of_the_model)
 
 /* ---- refusals ---- */
 
-/* Returns with the first refusal. */
+/* Returns at the first refusal. */
 static void fill_until_refused(struct bloom_filter *filter, struct rng *rng, enum bloom_add refusal, uint64_t *hash_out)
 {
     struct errbuf err = {""};
@@ -357,7 +357,7 @@ static void *change(void *arg)
     for (unsigned i = 0; i < 60000 && !atomic_load(&stop); i++) {
         uint64_t key = rng_below(&rng, nitems), hash = cuckoo_hash(&key, sizeof(key));
         atomic_fetch_add(&changes, 1);
-        bool adds = i / 4000 % 2 == 0; /* it grows and shrinks */
+        bool adds = i / 4000 % 2 == 0; /* the filter grows and shrinks */
         if (rng_below(&rng, 10) < (adds ? 8 : 3))
             (void)cuckoo_add(changing, hash, rng_below(&rng, 2), &journal, NULL);
         else if (cuckoo_delete(changing, hash, &journal) && cuckoo_is_sparse(changing))
@@ -384,7 +384,7 @@ Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
         for (uintptr_t t = 0; t < 2; t++)
             cr_assert_eq(pthread_create(&threads[t], NULL, change, (void *)(t + 1 + 2 * i)), 0);
         for (unsigned c = 0; c < CLONES; c++) {
-            while (atomic_load(&changes) < 1000 + c * 15000) /* of 120,000, so that copies have something to miss */
+            while (atomic_load(&changes) < 1000 + c * 15000) /* of 120,000, so that copies have changes to miss */
                 sched_yield();
             copies[c] = make_like(changing);
             cr_assert_eq(bloom_clone_make(changing, &clones[c], NULL), 0);
@@ -410,7 +410,7 @@ Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
 
 /* ---- chunks ---- */
 
-/* Sets slots of one layer: some that are there and some anew. */
+/* Sets slots of one layer: some with the bytes they have, some with new ones. */
 static void set_some(struct bloom_filter *filter, struct rng *rng)
 {
     unsigned char bytes[3000];
@@ -475,7 +475,8 @@ Test(cuckoo, chunks_are_replayed_as_they_were_loaded)
 
 /* ---- the work of a compaction ---- */
 
-/* All slots of a filter with this many layers are taken; a compaction moves nothing. Returns the calls that it took. */
+/* All slots of a filter with this many layers are taken; a compaction moves nothing. Returns the number of its
+ * calls. */
 static unsigned compact_full(unsigned size, uint64_t slots, unsigned nlayers)
 {
     struct bloom_filter *filter = make(&(struct cuckoo_numbers){slots, size, 20, 1});
@@ -501,8 +502,8 @@ static unsigned compact_full(unsigned size, uint64_t slots, unsigned nlayers)
     return calls;
 }
 
-/* Writers wait for a step, so it is short however many layers there are and however large their buckets; and a small
- * filter is compacted by one call, however many layers it has. */
+/* Writers wait for a step, so it is short for any number of layers and any size of buckets; one call compacts a small
+ * filter with any number of layers. */
 Test(cuckoo, a_step_of_a_compaction_is_short)
 {
     cr_assert_eq(compact_full(2, 4, 31), 1);
@@ -511,7 +512,7 @@ Test(cuckoo, a_step_of_a_compaction_is_short)
     cr_assert_gt(compact_full(2, 1 << 19, 3), 1);
 }
 
-/* The second layer fills a hole of the first, though the third could not be emptied: only where `all` is asked for. */
+/* The second layer fills a hole of the first although the third cannot be emptied: only with `all`. */
 Test(cuckoo, a_compaction_under_way_is_made_to_go_on)
 {
     enum { SLOTS = 128, SIZE = 2, HOLE = 5 };

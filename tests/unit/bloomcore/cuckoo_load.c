@@ -3,8 +3,8 @@
 #include "cuckoo_load.h"
 #include "cuckoo_shape.h"
 
-/* RedisBloom's own filters of 65,536 slots, filled once each; another filling may end some per cent earlier or later.
- */
+/* RedisBloom's own filters of 65,536 slots, filled once each; another filling may end some per cent earlier or
+ * later. */
 Test(cuckoo_load, is_that_of_redisblooms_filters)
 {
     static const struct {
@@ -31,7 +31,8 @@ Test(cuckoo_load, of_all_numbers_is_a_share)
     }
 }
 
-/* docs/FORMAT.md: filled slots of a bucket add up; measured on RedisBloom's filters by a million absent items each. */
+/* docs/FORMAT.md: filled slots of a bucket add up; measured on RedisBloom's filters with a million absent items
+ * each. */
 Test(cuckoo_load, the_rate_follows_from_it)
 {
     cr_expect_float_eq(cuckoo_rate(8, 1, 0.85), 0.0067, 0.0002);

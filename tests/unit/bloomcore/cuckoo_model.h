@@ -1,5 +1,5 @@
-/* cuckoo_model: cuckoo filters as simple arrays of fingerprints, with a copy to undo evictions. RedisBloom's, or with
- * `bits` ours, which keep a rate. */
+/* cuckoo_model: cuckoo filters as simple arrays of fingerprints, with a copy to undo evictions. In RedisBloom's
+ * layout, or, with `bits`, in ours, which keeps a rate. */
 #ifndef BLOOMERY_TEST_CUCKOO_MODEL_H
 #define BLOOMERY_TEST_CUCKOO_MODEL_H
 
@@ -41,7 +41,7 @@ static inline void model_put(const struct model *model, unsigned layer, unsigned
             bytes[(i * bits + b) / 8] |= (unsigned char)((model->slots[layer][i] >> b & 1) << (i * bits + b) % 8);
 }
 
-/* Our layers take 95 %. */
+/* Layers of our layout take 95 %. */
 static inline bool model_is_full(const struct model *model, unsigned layer)
 {
     return model->bits && (model->items[layer] + 1) * 20 > model_slots(model, layer) * 19;
@@ -67,7 +67,7 @@ static inline void model_init(struct model *model, uint64_t capacity, unsigned b
     model_grow(model);
 }
 
-/* Ours: the first layer has this many slots. */
+/* In our layout: the first layer has this many slots. */
 static inline void model_init_rate(struct model *model, uint64_t slots, unsigned bits, unsigned iterations,
                                    uint64_t expansion, unsigned most)
 {
@@ -186,7 +186,7 @@ static inline bool model_add(struct model *model, uint64_t hash)
     }
 }
 
-/* Whether all fingerprints of a layer have found a place in older ones. */
+/* Returns whether all fingerprints of a layer have found a place in older layers. */
 static inline bool model_empty_layer(struct model *model, unsigned layer)
 {
     bool all = true;
@@ -226,7 +226,7 @@ static inline bool model_is_sparse(const struct model *model)
     return model->n > 1 && (double)model->deletes > 0.10 * (double)model_items(model);
 }
 
-/* Deletes one, without the compaction that may follow. */
+/* Deletes one item, without the compaction that may follow. */
 static inline bool model_delete(struct model *model, uint64_t hash)
 {
     for (unsigned i = model->n; i-- > 0;) {

@@ -34,8 +34,8 @@ static struct bloom_filter *make(const struct cuckoo_numbers *numbers)
     return filter_make(pool, &params, &shape);
 }
 
-/* Of filters of all sizes: they hold what they were made for, without a second layer, and the memory is 5 % more than
- * the fingerprints, and some bytes. */
+/* Filters of all sizes hold their capacity in one layer; the memory is 5 % more than the fingerprints, and some
+ * bytes. */
 Test(cuckoo_rate, a_filter_with_a_rate_holds_its_capacity)
 {
     static const double rates[] = {0.2, 0.01, 0.001};
@@ -59,7 +59,7 @@ Test(cuckoo_rate, a_filter_with_a_rate_holds_its_capacity)
     }
 }
 
-/* Fills a filter until it takes no more, in all the layers that its rate allows, and asks it for others. */
+/* Fills a filter until it refuses items, in all layers that its rate allows, and queries other items. */
 static void expect_rate(double rate, unsigned bits, unsigned expansion)
 {
     struct cuckoo_numbers numbers = {3000, CUCKOO_RATE_BUCKET, CUCKOO_RATE_ITERATIONS, expansion, rate};

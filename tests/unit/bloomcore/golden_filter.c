@@ -1,4 +1,4 @@
-/* Whole filters: those that Cassandra's code built from known keys, and those of real SSTables. */
+/* Whole filters: built by Cassandra's code from known keys, and from real SSTables. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 static struct bloom_pool *pool;
 
-/* A fixed filter of this shape that takes any number of items. */
+/* A fixed filter of this shape for any number of items. */
 static struct bloom_filter *filter_of(const struct bloom_shape *shape)
 {
     return filter_make(pool, &(struct bloom_params){.capacity = UINT64_MAX, .error_rate = 0.5}, shape);
@@ -28,7 +28,7 @@ static void expect_words(const struct bloom_filter *filter, const struct golden_
         cr_assert_eq(atomic_load(&view.words[i]), golden->words[i], "%s: word %llu", name, (unsigned long long)i);
 }
 
-/* The next keys of a file, with what one of its columns says of each. */
+/* The next keys of a file, with the value of one of its columns for each. */
 struct keys {
     struct bloom_item items[BLOOM_BATCH];
     bool expected[BLOOM_BATCH];
@@ -54,7 +54,7 @@ static void keys_free(struct keys *keys)
         free((void *)(uintptr_t)keys->items[i].ptr);
 }
 
-/* Adds the keys in one of three ways: all must set the same bits. */
+/* Adds the keys in one of three ways: all of them must set the same bits. */
 static void add_by(unsigned way, struct bloom_filter *filter, const struct keys *keys)
 {
     enum bloom_add refused;
@@ -149,7 +149,7 @@ static void expect_built(const char *name)
     free(meta);
 }
 
-/* Calls `expect` for each directory in `path`; returns how many there were. */
+/* Calls `expect` for each directory in `path`; returns the number of directories. */
 static unsigned for_each_case(const char *path, void (*expect)(const char *name))
 {
     DIR *dir = opendir(path);
@@ -213,12 +213,12 @@ static void expect_real(const char *name)
                  (size_t)golden_json_number(meta, "n_keys"));
     expect_words(rebuilt, &golden, name);
 
-    /* All keys present in what was loaded: adding them changes nothing. */
+    /* The loaded filter has all keys: adding them changes nothing. */
     add_keys(loaded, BLOOMERY_SHARED_GOLDEN_DIR "/real", name);
     cr_assert_eq(bloom_filter_items(loaded), 0, "%s: a key was absent", name);
 
-    /* The rate that the original was measured at with 100,000 foreign keys: ours, from the bits, must be near it or,
-     * because it includes an upper bound, above. 5 standard deviations. */
+    /* The original's rate was measured with 100,000 foreign keys. Our rate, from the bits, must be close to it, or
+     * above it because it includes an upper bound. 5 standard deviations. */
     struct bloom_state state;
     double observed = golden_json_number(meta, "observed_fpr_100k");
     bloom_filter_state(loaded, &state);

@@ -1,4 +1,4 @@
-/* model_hash: the hash of cuckoo filters, written down again for their model. */
+/* model_hash: the hash of cuckoo filters, implemented again for their model. */
 #ifndef BLOOMERY_TEST_MODEL_HASH_H
 #define BLOOMERY_TEST_MODEL_HASH_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* MurmurHash64A with seed 0, for machines that put the low byte first. */
+/* MurmurHash64A with seed 0, for little-endian machines. */
 static inline uint64_t model_hash(const void *data, size_t len)
 {
     const uint64_t m = UINT64_C(0xc6a4a7935bd1e995);

@@ -9,7 +9,7 @@
 #include "murmur3.h"
 #include "rng.h"
 
-/* The hash as FORMAT.md section 3 describes it, byte by byte. */
+/* The hash as specified in FORMAT.md section 3, byte by byte. */
 static struct bloom_hash reference(const unsigned char *p, size_t len)
 {
     const uint64_t c1 = UINT64_C(0x87c37b91114253d5), c2 = UINT64_C(0x4cf5ad432745937f);
@@ -106,7 +106,7 @@ Test(murmur3, every_pattern_of_signs_in_the_tail)
     }
 }
 
-/* The item lies once at the end and once at the start of a readable page whose neighbours are not readable. */
+/* The item is once at the end and once at the start of a readable page whose neighbours are not readable. */
 Test(murmur3, reads_nothing_beside_the_item)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

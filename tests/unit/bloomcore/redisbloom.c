@@ -1,4 +1,4 @@
-/* Filters in RedisBloom's layout against a model that is as simple as can be, and numbers that no filter has. */
+/* Filters in RedisBloom's layout against a very simple model, and numbers that no filter has. */
 #include <math.h>
 
 #include "bloom_batch.h"
@@ -92,7 +92,7 @@ static void expect_model(const struct model *model, const struct bloom_filter *f
     }
 }
 
-/* Batches of adds and queries of random filters, also of the lowest rates and of many layers. */
+/* Batches of adds and queries of random filters, including the lowest rates and many layers. */
 Test(redisbloom, equals_a_simple_model)
 {
     struct rng rng;
@@ -261,7 +261,7 @@ Test(redisbloom, hashes_of_batches_equal_those_of_single_items)
     }
 }
 
-/* ---- numbers from elsewhere ---- */
+/* ---- numbers from outside ---- */
 
 static struct redisbloom_filter *some_filter(void)
 {
@@ -275,7 +275,7 @@ static struct redisbloom_filter *some_filter(void)
     return filter;
 }
 
-/* What a filter says of itself makes the same filter again, bits and all. */
+/* The description of a filter gives the same filter again, with the same bits. */
 Test(redisbloom, a_filter_described_is_the_same_filter_again)
 {
     struct bloom_filter *filter = filter_new(0.001, 50, 3), *again;
@@ -363,7 +363,7 @@ Test(redisbloom, sizes_that_are_rounded_to_powers_of_two)
     struct errbuf err = {""};
 
     cr_assert_eq(redisbloom_size(REDISBLOOM_FORCE64, 1000, 0.01, &shape, &err), BLOOM_OK, "%s", err.text);
-    cr_assert_eq(shape.n2, 14); /* 9585 bits are needed */
+    cr_assert_eq(shape.n2, 14); /* the filter needs 9585 bits */
     cr_assert_eq(shape.nwords, (1u << 14) / 64);
     cr_assert_eq(shape.capacity, 1000 + (uint64_t)((16384 - 9585) / shape.bpe));
     cr_assert_eq(shape.k, 7);
@@ -377,7 +377,7 @@ Test(redisbloom, sizes_that_are_rounded_to_powers_of_two)
     cr_assert_eq(redisbloom_size(REDISBLOOM_DEFAULT, UINT64_MAX, 0.01, &shape, &err), BLOOM_REFUSED);
 }
 
-/* The largest capacity is one, and the next one is none. */
+/* The largest capacity is valid, and the next number is not. */
 Test(redisbloom, the_largest_capacity_is_exact)
 {
     for (double rate = 1e-15; rate < 1; rate *= 9.7) {

@@ -1,8 +1,8 @@
-/* The measured false-positive rate of filters in RedisBloom's layout, at capacity, against what BF.PLAN and BF.INFO say
- * of them: from 0.4 to 1.4 times as much. Against what was asked for it is up to a million times as much, in small
- * filters at low rates: the table that is printed is that of docs/SIZING.md.
+/* The measured false-positive rate of filters in RedisBloom's layout, at capacity: 0.4 to 1.4 times the rates of
+ * BF.PLAN and BF.INFO. It is up to a million times the requested rate, in small filters at low rates: the printed
+ * table is that of docs/SIZING.md.
  *
- * Items are hashed as RedisBloom does it. Small filters differ from one another, so there are many of each. */
+ * Items are hashed as in RedisBloom. Small filters differ from one another, so there are many of each. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -144,13 +144,13 @@ Test(redisbloom_rate, of_chains_is_as_planned)
     expect_grid(3, REDISBLOOM_DEFAULT, 1);
 }
 
-/* As in RedisBloom's older filters. From 64 bits on, as others have them at least. */
+/* As in RedisBloom's older filters. From 64 bits on, like the minimum of the others. */
 Test(redisbloom_rate, of_powers_of_two_is_as_planned)
 {
     expect_grid(0, REDISBLOOM_FORCE64, 10);
 }
 
-/* The table of docs/SIZING.md; BLOOMERY_RATE_QUERIES=1e8 has measured it. */
+/* The table of docs/SIZING.md, measured with BLOOMERY_RATE_QUERIES=1e8. */
 Test(redisbloom_rate, table)
 {
     const char *many = getenv("BLOOMERY_RATE_QUERIES");

@@ -1,4 +1,4 @@
-/* Recordings of RedisBloom 8.8 and 2.8.20: its filters, and what they answer. */
+/* Recordings of RedisBloom 8.8 and 2.8.20: its filters and their answers. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -99,7 +99,7 @@ static struct bloom_filter *read_scandump(const char *dir)
     return filter;
 }
 
-/* As BF.RESERVE was called for the recording, or the filter that BF.ADD makes. */
+/* As in the recording: the parameters of BF.RESERVE, or the filter that BF.ADD makes. */
 static struct bloom_filter *reserve(const char *dir)
 {
     double rate = 0.01;
@@ -170,7 +170,7 @@ static void expect_queries(const char *dir, const struct bloom_filter *filter)
     golden_lines_close(&lines);
 }
 
-/* In batches where `batched`. */
+/* In batches if `batched`. */
 static void expect_adds(const char *dir, struct bloom_filter *filter, bool batched)
 {
     struct golden_lines lines;
@@ -246,8 +246,7 @@ static unsigned check_recordings(const char *dir)
     return found;
 }
 
-/* Every probe and add answers as recorded, and a filter that is made with the same commands has the same bits and
- * layers. */
+/* Every probe and add answers as recorded; a filter made with the same commands has the same bits and layers. */
 Test(redisbloom_recorded, answers_as_recorded)
 {
     cr_assert_geq(check_recordings(RECORDED), 11);

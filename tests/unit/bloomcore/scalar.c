@@ -1,4 +1,4 @@
-/* Linked into a test, this turns the vector code off before the first test runs. */
+/* Linked into a test, this file turns the vector code off before the first test runs. */
 #include "bloom_vector.h"
 
 __attribute__((constructor)) static void use_scalar_code(void)

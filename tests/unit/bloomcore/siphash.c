@@ -1,4 +1,4 @@
-/* SipHash-2-4 with 128 bits against the reference's first vectors and against OpenSSL, and four inputs against one. */
+/* SipHash-2-4 with 128 bits against the first reference vectors and OpenSSL, and four inputs at once against one. */
 #include "siphash.h"
 
 #include <criterion/criterion.h>
@@ -54,7 +54,7 @@ Test(siphash, openssl_agrees_for_every_length)
     }
 }
 
-/* Of any number and any lengths, most of them equal in every fifth round. */
+/* Any number of inputs of any lengths, most of them equal in every fifth round. */
 Test(siphash, many_inputs_are_as_one_by_one)
 {
     enum { INPUTS = 20 };

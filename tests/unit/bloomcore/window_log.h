@@ -1,5 +1,5 @@
-/* window_log: windows with a clock that the test drives, and a log from which a window comes back. For the tests of
- * windows; any failure fails the test. */
+/* window_log: windows with a clock that the test sets, and a log that restores a window. For the tests of windows; any
+ * failure fails the test. */
 #ifndef BLOOMERY_TEST_WINDOW_LOG_H
 #define BLOOMERY_TEST_WINDOW_LOG_H
 
@@ -98,7 +98,7 @@ static struct bloom_journal journal = {.ops = &ops, .id = 1};
 /* Layers as a save has them. */
 struct saved {
     unsigned nlayers;
-    size_t from; /* the record from which on the log is needed */
+    size_t from; /* the first record of the log that is needed */
     struct bloom_shape shapes[BLOOM_MAX_LAYERS];
     struct bloom_turn turns[BLOOM_MAX_LAYERS];
     uint64_t ordinals[BLOOM_MAX_LAYERS];
@@ -161,7 +161,7 @@ static inline void replay(struct bloom_filter *filter, const struct saved *saved
     }
 }
 
-/* A filter that has come back after a crash. A log may begin before the save. */
+/* The filter after a crash and a start. A log may begin before the save. */
 static inline struct bloom_filter *restart(struct bloom_filter *filter, const struct bloom_params *params,
                                            const struct saved *saved, struct rng *rng)
 {

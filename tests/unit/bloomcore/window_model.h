@@ -7,8 +7,8 @@
 #define ITEMS 4096
 
 struct model {
-    bool merged;           /* items may stay for a part longer */
-    int64_t put_us[ITEMS]; /* of the add that put it there; 0: never */
+    bool merged;           /* items may stay one part longer */
+    int64_t put_us[ITEMS]; /* time of the add that put the item there; 0: never */
     uint64_t put[ITEMS];   /* by items: its number */
     uint64_t nput;
 };
@@ -72,8 +72,8 @@ static inline struct bloom_filter *begin_life(const struct bloom_params *params,
     return filter;
 }
 
-/* Time passes, now and then a lot of it; the filter is saved, comes back after a crash, is cleaned; a step. Returns the
- * dice that were thrown for it. */
+/* Time advances, sometimes by a lot; the filter is saved, restored after a crash, cleaned; one step. Returns the dice
+ * thrown for it. */
 static inline uint64_t live(struct bloom_filter **filter, struct model *model, const struct bloom_params *params,
                             struct saved *saved, struct rng *rng)
 {
@@ -82,7 +82,7 @@ static inline uint64_t live(struct bloom_filter **filter, struct model *model, c
     uint64_t dice = rng_next(rng);
 
     now_us += (int64_t)(rng_next(rng) % (uint64_t)(2 * pace));
-    if (dice % 997 == 0) /* nobody is there for a while */
+    if (dice % 997 == 0) /* a while without any operation */
         now_us += (int64_t)(rng_next(rng) % (by_items ? 1000 : 2 * params->window));
     if (dice % 211 == 0)
         save(*filter, saved);

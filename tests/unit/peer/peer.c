@@ -1,5 +1,5 @@
-/* A peer's waits end, whatever the other side does: a server of the test's own sends its bytes as slowly as each test
- * says. */
+/* A peer's waits end with any behaviour of the other side: the test's own server sends its bytes at the speed of each
+ * test. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ struct slow_server {
     atomic_bool ends;
 };
 
-/* Sends "$1000000\r\n" and as many bytes, forever. */
+/* Sends "$1000000\r\n" and that many bytes, forever. */
 static void *serve(void *arg)
 {
     struct slow_server *server = arg;
@@ -79,7 +79,7 @@ static void connect_to(struct peer *peer, const struct slow_server *server, int6
 
 TestSuite(peer, .timeout = 120);
 
-/* A byte now and then was progress, and the wait never ended. */
+/* Formerly a byte now and then was progress, and the wait never ended. */
 Test(peer, a_dripping_reply_is_given_up)
 {
     struct slow_server server;
@@ -96,7 +96,7 @@ Test(peer, a_dripping_reply_is_given_up)
     stop(&server);
 }
 
-/* What moves at the pace of a slow line has the time for it: a megabyte takes seconds here. */
+/* A reply at the speed of a slow line has time enough: a megabyte takes seconds here. */
 Test(peer, a_long_reply_takes_its_time)
 {
     struct slow_server server;
@@ -113,7 +113,7 @@ Test(peer, a_long_reply_takes_its_time)
     stop(&server);
 }
 
-/* But not with one deadline for all: what the other side sends gives it no more time. */
+/* One deadline for all calls is not extended by bytes from the other side. */
 Test(peer, one_deadline_is_for_all_calls)
 {
     struct slow_server server;
@@ -169,7 +169,7 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 static atomic_bool resolver_is_silent;
 static atomic_int asked;
 
-/* A resolver whose servers do not answer; addresses need none. */
+/* A resolver whose servers do not answer; addresses need no server. */
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list_out)
 {
     if (hints->ai_flags & AI_NUMERICHOST)
@@ -207,7 +207,7 @@ Test(peer, a_silent_resolver_is_given_up)
     limit = (struct peer_limit){.end_ms = clock_ms() + 60000, .cancelled = &cancelled};
     cr_expect_eq(peer_resolve("name", "6379", &limit, &list, &err), -ECANCELED);
 
-    /* Those that were given up have a bound. */
+    /* The number of abandoned requests is bounded. */
     limit = (struct peer_limit){.end_ms = clock_ms()};
     int status = -ETIMEDOUT;
     for (int i = 0; i < 100 && status == -ETIMEDOUT; i++)

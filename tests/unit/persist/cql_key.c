@@ -23,7 +23,7 @@ static const char *hex_of(const unsigned char *bytes, size_t len)
     return hex;
 }
 
-/* What a text becomes, in hexadecimal; "!" and the reason when it is refused. */
+/* The key of a text, in hexadecimal; "!" and the reason if it is refused. */
 static const char *parse(const char *text)
 {
     static char reason[ERRBUF_SIZE + 1];
@@ -45,7 +45,7 @@ static const char *const serialized[][2] = {
     {"text:abc", "616263"},
     {"TEXT:abc", "616263"},
     {"varchar:a b:c,'(d)", "6120623a632c27286429"},
-    {"text:'quoted'", "2771756f74656427"}, /* outside composite() nothing is taken off */
+    {"text:'quoted'", "2771756f74656427"}, /* outside composite() no quotes are removed */
     {"text:\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "c3a4e282acf09f9880"},
     {"ascii:~", "7e"},
     {"blob:0x00FFa0", "00ffa0"},
@@ -90,7 +90,7 @@ static const char *const serialized[][2] = {
     {"double:-infinity", "fff0000000000000"},
     {"double:0.1", "3fb999999999999a"},
     {"float:0.1", "3dcccccd"},
-    {"float:1.00000017881393432617187499", "3f800001"}, /* by way of a double it would become 3f800002 */
+    {"float:1.00000017881393432617187499", "3f800001"}, /* via a double it would become 3f800002 */
     {"float:NaN", "7fc00000"},
     {"timestamp:0", "0000000000000000"},
     {"timestamp:-1", "ffffffffffffffff"},
@@ -256,7 +256,7 @@ static uint64_t number_of(const unsigned char *bytes, size_t len)
     return value;
 }
 
-/* Random numbers of every length come back from their bytes; a varint has no byte too many. */
+/* Random numbers of every length are restored from their bytes; a varint has no extra byte. */
 Test(cql_key, numbers_come_back_from_their_bytes)
 {
     static const struct {
@@ -303,7 +303,7 @@ Test(cql_key, dates_count_up_by_one)
     }
 }
 
-/* Any bytes as columns: the frame can be read back, whatever is in them. */
+/* Columns with any bytes: the frame can be read back. */
 Test(cql_key, columns_of_any_text_come_back_from_a_composite)
 {
     struct rng rng;

@@ -1,5 +1,6 @@
-/* Dumps: what goes out comes in again bit by bit, and nothing else comes in. The chunks of dumps are damaged, repeated,
- * left out, exchanged and made up at random; only the right ones in the right order make a filter. */
+/* Dumps: the loaded filter equals the dumped one bit by bit, and nothing else can be loaded. The chunks of dumps are
+ * damaged, repeated, left out, exchanged and made up at random; only the right ones in the right order make a
+ * filter. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ struct chunks {
     size_t count;
 };
 
-/* A dump as a client gets it: each chunk asked for with the iterator that came with the one before. */
+/* A dump as a client gets it: each chunk is requested with the iterator of the previous one. */
 static struct chunks dump(const struct bloom_filter *filter, uint64_t identity)
 {
     struct chunks chunks = {NULL, 0};
@@ -63,7 +64,7 @@ static void chunks_free(struct chunks *chunks)
     free(chunks->items);
 }
 
-/* Loads a sequence of chunks. The filter if all were taken and the last one completed it; otherwise NULL. */
+/* Loads a sequence of chunks. Returns the filter if all were taken and the last one completed it, otherwise NULL. */
 static struct bloom_filter *load(const struct chunk *chunks, size_t count, struct errbuf *err)
 {
     struct bloom_filter *filter = NULL;
@@ -99,8 +100,8 @@ static struct bloom_filter *load(const struct chunk *chunks, size_t count, struc
     return filter;
 }
 
-/* Filters of every form go out and come in the same: one word, many layers, several chunks, each variant, a fixed size.
- */
+/* Filters of every form are equal after dump and load: one word, many layers, several chunks, each variant, fixed
+ * size. */
 Test(dump, chunks_make_the_same_filter_again)
 {
     static const struct {
@@ -125,8 +126,8 @@ Test(dump, chunks_make_the_same_filter_again)
     }
 }
 
-/* A filter of other shapes and order of the hash (imported from an older Cassandra), and one of RedisBloom's, whose
- * layers have numbers of their own. */
+/* A filter with other shapes and hash order (imported from an older Cassandra), and one of RedisBloom's, whose layers
+ * have their own numbers. */
 Test(dump, shapes_and_variants_are_kept)
 {
     static const struct bloom_params params[] = {
@@ -156,7 +157,7 @@ Test(dump, shapes_and_variants_are_kept)
     }
 }
 
-/* Adds and growth between two chunks: the dump has everything that was there when it began. */
+/* Adds and growth between two chunks: the dump has all items from before its start. */
 Test(dump, adds_meanwhile_do_no_harm)
 {
     struct bloom_filter *filter = filled(400000, 0.01, 2, 0);
@@ -196,15 +197,15 @@ Test(dump, adds_meanwhile_do_no_harm)
     filter_free(filter);
 }
 
-/* A dump that something may have happened to on its way. */
+/* A dump that may have been altered on its way. */
 struct sequence {
     struct chunk items[16];
     size_t count;
-    bool right;             /* it is a whole dump all the same */
-    unsigned char *damaged; /* the bytes of one of them; NULL: none */
+    bool right;             /* still a whole dump */
+    unsigned char *damaged; /* the bytes of the damaged chunk; NULL: none */
 };
 
-/* A bit flipped, or cut, or longer. */
+/* A flipped bit, a cut, or extra bytes. */
 static void damage(struct sequence *sequence)
 {
     struct chunk *c = &sequence->items[rng_below(&rng, sequence->count)];
@@ -221,7 +222,7 @@ static void damage(struct sequence *sequence)
                                                              : c->len)] ^= (unsigned char)(1u << rng_below(&rng, 8));
 }
 
-/* The first of three dumps of equally many chunks, or what a mishap makes of it. */
+/* The first of three dumps with equal numbers of chunks, or an altered form of it. */
 static void mishandle(struct sequence *sequence, const struct chunks dumps[3])
 {
     struct chunk *items = sequence->items;
@@ -263,8 +264,8 @@ static void mishandle(struct sequence *sequence, const struct chunks dumps[3])
     }
 }
 
-/* Any sequence of chunks of several dumps, some of them damaged, that is not exactly one dump from beginning to end,
- * makes no filter. */
+/* A sequence of chunks of several dumps, some of them damaged, makes a filter only if it is exactly one dump from
+ * beginning to end. */
 Test(dump, only_the_right_chunks_in_the_right_order)
 {
     struct bloom_filter *filter = filled(300000, 0.01, 2, 310000);
@@ -294,7 +295,7 @@ Test(dump, only_the_right_chunks_in_the_right_order)
     filter_free(filter);
 }
 
-/* Signs a chunk that was tampered with, as anybody can. */
+/* Signs a chunk that was tampered with, as anyone can. */
 static void sign(unsigned char *bytes, size_t len)
 {
     XXH128_canonical_t sum;
@@ -344,7 +345,7 @@ static const struct {
     {87, 1, 4}, /* an unknown flag */
 };
 
-/* A header that was made up, with a right checksum: every field that no filter can have is refused. */
+/* A made-up header with a correct checksum: every field value that no filter can have is refused. */
 Test(dump, made_up_headers_are_refused)
 {
     struct bloom_filter *filter = filled(100, 0.01, 2, 1000);
@@ -369,7 +370,7 @@ Test(dump, made_up_headers_are_refused)
     filter_free(filter);
 }
 
-/* The last chunk says how many items each layer has: not more than its capacity. */
+/* The last chunk states the number of items in each layer, at most its capacity. */
 Test(dump, made_up_counts_are_refused)
 {
     struct bloom_filter *filter = filled(100, 0.01, 2, 250);
@@ -390,7 +391,7 @@ Test(dump, made_up_counts_are_refused)
     filter_free(filter);
 }
 
-/* Puts the checksum at the end right. */
+/* Corrects the checksum at the end. */
 static void seal(unsigned char *bytes, size_t len)
 {
     uint64_t crc = crc64(0, bytes, len - 8);
@@ -422,8 +423,8 @@ Test(dump, other_bytes_are_told_apart)
     filter_free(filter);
 }
 
-/* A half-loaded filter keeps its chunks without their iterators: with the identity and the nonce of the header they are
- * written again, as they were, and taken without iterators; a chunk out of order is refused there, too. */
+/* A half-loaded filter keeps its chunks without their iterators: with the identity and the nonce of the header they
+ * are written again unchanged, and taken without iterators; a chunk out of order is refused there, too. */
 Test(dump, chunks_that_have_come_are_written_again_as_they_were)
 {
     struct bloom_filter *filter = filled(500000, 0.01, 2, 700000);
@@ -463,7 +464,7 @@ Test(dump, chunks_that_have_come_are_written_again_as_they_were)
     filter_free(filter);
 }
 
-/* Iterators are positive, fit a double, and no other number is one. */
+/* Iterators are positive and fit a double; any other number is refused. */
 Test(dump, iterators)
 {
     struct dump_place place = {.nlayers = BLOOM_MAX_LAYERS, .next = DUMP_MAX_CHUNKS - 1, .chain = (1u << 21) - 1}, back;

@@ -16,7 +16,7 @@ void dump_rig_deinit(void);
 /* An empty filter of these layers; `shapes` NULL: one layer, as planned. Freed by filter_free(). */
 struct bloom_filter *filter_of(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers);
 
-/* A filter with so many random items. */
+/* A filter with this many random items. */
 struct bloom_filter *filled(uint64_t capacity, double rate, uint32_t expansion, unsigned items);
 
 /* Whether parameters, layers, counts and bits are equal. */

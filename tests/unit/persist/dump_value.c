@@ -1,4 +1,4 @@
-/* The one piece of DUMP: a value of the module's type. */
+/* The single piece of a DUMP: a value of the module's type. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static void setup(void)
 
 TestSuite(dump_value, .init = setup, .fini = dump_rig_deinit);
 
-/* Puts the checksum at the end right. */
+/* Corrects the checksum at the end. */
 static void seal(unsigned char *bytes, size_t len)
 {
     uint64_t crc = crc64(0, bytes, len - 8);
@@ -104,7 +104,7 @@ static int64_t driven_clock(void)
     return now_us;
 }
 
-/* Other threads turn the window while one dumps it: a part may have begun after the dump has checked the clock. */
+/* Other threads turn the window during a dump: a part may begin after the dump has checked the clock. */
 Test(dump_value, a_part_that_began_while_the_dump_began_is_new)
 {
     const struct bloom_params params = {.capacity = 10, .error_rate = 0.01, .window = 60000000, .window_parts = 1};

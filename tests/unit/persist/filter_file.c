@@ -1,5 +1,5 @@
-/* Filter.db files of others: what is read in the file, a byte for each bit, is what is in its words; and a file that
- * changes while it is open is an error. */
+/* Filter.db files of others: a read in the file, one byte per bit, gives the bits of its words; a file that changes
+ * while it is open is an error. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ Test(filter_file, an_item_is_in_the_file_as_in_its_words)
         cr_assert_gt(found, 20);
         free((void *)words);
         filter_file_close(&file);
-        filter_file_close(&file); /* again is fine */
+        filter_file_close(&file); /* again is allowed */
     }
 }
 
@@ -83,7 +83,7 @@ Test(filter_file, state_and_parameters_follow_from_the_bits)
     filter_file_close(&file);
 }
 
-/* It is cut while it is open: what is behind its new end is an error, not zeros. */
+/* The file is cut while it is open: reads behind its new end are errors, not zeros. */
 Test(filter_file, a_file_that_becomes_shorter_is_an_error)
 {
     struct filter_file file = open_built("na");

@@ -14,8 +14,8 @@ static const char *const built[] = {
     "n5000_p0.001_ascii", "n5_p0.1_int",    "nokeys_n1000_p0.01", "overfull_n100_p0.01",
 };
 
-/* Decoded and encoded again, a file is the same bytes; and the words of all three variants of one filter differ only
- * where the variants do. */
+/* A file decoded and encoded again has the same bytes; the words of one filter's three variants differ only where the
+ * variants do. */
 Test(filterdb, every_golden_file_survives_decode_and_encode)
 {
     for (size_t i = 0; i < sizeof(built) / sizeof(*built); i++) {

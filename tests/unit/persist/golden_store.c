@@ -1,4 +1,4 @@
-/* What the store writes for the keys of a golden filter is the file that Cassandra has written, byte for byte. */
+/* The store's file for the keys of a golden filter equals Cassandra's, byte for byte. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

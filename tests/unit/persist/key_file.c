@@ -1,4 +1,5 @@
-/* Key files: one that is made is read again, is its owner's only, takes no other's place; others are refused. */
+/* Key files: a new one can be read again, is accessible to its owner only, replaces no other file; invalid ones are
+ * refused. */
 #include "key_file.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* The log written and read: every state that its files can be found in. */
+/* Writing and reading the log: every state of its files. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ Test(log, no_log_is_an_empty_log)
     cr_assert_eq(read.summary.next_control, 1u);
 }
 
-/* Over several starts and many segments, in order, each once. */
+/* Frames of several starts and many segments, in order, each once. */
 Test(log, what_is_written_is_read)
 {
     write_frames(1, 10, 1);
@@ -33,7 +33,7 @@ Test(log, what_is_written_is_read)
     expect_frames(402);
 }
 
-/* A writer that is not used makes no file. */
+/* An unused writer makes no file. */
 Test(log, a_start_without_writes_leaves_nothing)
 {
     struct fs_stat st;
@@ -42,7 +42,7 @@ Test(log, a_start_without_writes_leaves_nothing)
     cr_assert_eq(ops->stat(ops->ctx, LOG_RIG_DIR "/log", &st), -ENOENT);
 }
 
-/* The tail that was not synced is cut where it begins to be wrong, reported, and overwritten by nobody: the next frames
+/* The tail that was not synced is cut at its first invalid byte and reported; nothing overwrites it: the next frames
  * go to a new segment. */
 Test(log, a_torn_tail_is_cut)
 {
@@ -73,7 +73,7 @@ Test(log, damage_in_the_middle_is_refused_and_explained)
     cr_assert(strstr(read.err.text, "00000001.log is damaged") != NULL, "%s", read.err.text);
     cr_assert(strstr(read.err.text, "states that it was synced") != NULL, "%s", read.err.text);
 
-    /* Whoever accepts the loss loses this frame and no other. */
+    /* A start that accepts the loss loses this frame only. */
     read_log(true, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
     cr_assert_eq(read.summary.damages, 1u);
@@ -82,7 +82,7 @@ Test(log, damage_in_the_middle_is_refused_and_explained)
     cr_assert(strstr(read.reports, "the loss is accepted") != NULL, "%s", read.reports);
 }
 
-/* Every byte of a synced frame matters, every one of the rest of the file does not. */
+/* Every byte of a synced frame matters, no byte of the rest of the file does. */
 Test(log, each_byte_of_the_log_is_watched)
 {
     struct log_rig_read read;
@@ -117,7 +117,7 @@ static void move(const char *from, const char *to)
     cr_assert_eq(ops->rename(ops->ctx, from, to), 0, "%s", from);
 }
 
-/* The file that is named is the one that is missing. */
+/* The error names the missing file. */
 Test(log, a_missing_segment_is_refused)
 {
     struct log_rig_read read;
@@ -142,7 +142,7 @@ Test(log, a_missing_segment_is_refused)
     expect_frames(300);
 }
 
-/* As is the one that was cut, be it within its header. */
+/* So is a segment that was cut, even within its header. */
 Test(log, a_segment_that_was_cut_is_refused)
 {
     static const uint64_t sizes[] = {0, 100, LOG_HEADER_BYTES, LOG_HEADER_BYTES + 100};
@@ -168,7 +168,7 @@ Test(log, a_segment_that_was_cut_is_refused)
     expect_frames(300);
 }
 
-/* Nothing in the others tells of it. */
+/* No other segment mentions the missing one. */
 Test(log, a_missing_last_segment_is_refused)
 {
     struct log_rig_read read;
@@ -182,7 +182,7 @@ Test(log, a_missing_last_segment_is_refused)
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is missing"), "%s", read.err.text);
 
-    /* So is one of which nothing is left but the name. */
+    /* So is an empty one. */
     int fd;
     cr_assert_eq(ops->open(ops->ctx, segment(last), FS_WRITE | FS_CREATE, &fd), 0);
     ops->close(ops->ctx, fd);
@@ -190,7 +190,7 @@ Test(log, a_missing_last_segment_is_refused)
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is empty"), "%s", read.err.text);
 
-    /* Whoever accepts the loss continues after it. */
+    /* A start that accepts the loss continues after it. */
     cr_assert_eq(ops->unlink(ops->ctx, segment(last)), 0);
     read_log(true, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
@@ -205,7 +205,7 @@ Test(log, a_missing_last_segment_is_refused)
     expect_frames(next);
 }
 
-/* Of a log that was never cut, too, and of all of it. */
+/* Also if it has one segment only, and if its directory is missing. */
 Test(log, a_log_that_is_missing_as_a_whole_is_refused)
 {
     struct log_rig_read read;
@@ -220,8 +220,8 @@ Test(log, a_log_that_is_missing_as_a_whole_is_refused)
     cr_assert_eq(read.status, LOG_DAMAGED);
 }
 
-/* What says so is no part of the log: without it, or damaged, it is as it was before there was such a file; that is
- * told. */
+/* The note of the last segment is no part of the log: if it is missing or damaged, the log is read as in versions
+ * without the note, and that is reported. */
 Test(log, the_note_of_the_last_segment_may_be_missing_or_damaged)
 {
     struct log_rig_read read;
@@ -241,7 +241,7 @@ Test(log, the_note_of_the_last_segment_may_be_missing_or_damaged)
     cr_assert_eq(read.status, LOG_DAMAGED, "it is written again");
 }
 
-/* A note from before the save says nothing of what came after it. */
+/* A note from before the save says nothing about later segments. */
 Test(log, an_old_note_of_the_last_segment_is_passed_over)
 {
     struct log_rig_read read;
@@ -263,7 +263,7 @@ Test(log, an_old_note_of_the_last_segment_is_passed_over)
     cr_assert_eq(read.frames, 1u);
 }
 
-/* Segments below the save's are of no interest, whatever is in them. */
+/* Segments below the save's are ignored, with any contents. */
 Test(log, segments_before_the_save_are_not_read)
 {
     struct log_rig_read read;
@@ -294,8 +294,8 @@ Test(log, segments_before_the_save_are_not_read)
     cr_assert_eq(ops->stat(ops->ctx, segment(cut - 1), &st), -ENOENT);
 }
 
-/* Nothing but the header says that the frames of a segment that was written as a whole had been on the disk. The start
- * after that has nothing to write again. */
+/* Only the header states that the frames of a segment written as a whole had been on the disk. The next start has
+ * nothing to write again. */
 Test(log, a_segment_that_was_made_as_a_whole_is_whole)
 {
     struct log_rig_read read;
@@ -314,7 +314,7 @@ Test(log, a_segment_that_was_made_as_a_whole_is_whole)
     cr_assert_eq(read.status, LOG_DAMAGED);
     cr_assert(strstr(read.err.text, "its header states that it was synced") != NULL, "%s", read.err.text);
 
-    /* Whoever accepts the loss loses this frame and no other, here too. */
+    /* Here too, a start that accepts the loss loses this frame only. */
     read_log(true, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
     cr_assert_eq(read.summary.next_sequence, 14u);
@@ -323,7 +323,7 @@ Test(log, a_segment_that_was_made_as_a_whole_is_whole)
     cr_assert_eq(read.summary.torn_bytes, 0u);
 }
 
-/* Cut anywhere, at the end of a frame as well: its header says what has been there. */
+/* Cut anywhere, even at the end of a frame: the header states the former contents. */
 Test(log, a_segment_that_was_made_as_a_whole_and_was_cut_is_damaged)
 {
     struct log_rig_read read;
@@ -355,7 +355,7 @@ Test(log, a_segment_that_was_made_as_a_whole_and_was_cut_is_damaged)
     free(bytes);
 }
 
-/* A file that is no segment is reported and left alone; a segment under another's name is damage. */
+/* A file that is no segment is reported and left alone; a segment with another one's name is damage. */
 Test(log, foreign_files)
 {
     struct log_rig_read read;
@@ -383,7 +383,7 @@ static int dangling_open(void *ctx, const char *path, unsigned flags, int *fd_ou
     return strcmp(path, dangling) == 0 ? dangling_error : ops->open(ctx, path, flags, fd_out);
 }
 
-/* A symbolic link to nothing, say. What is missed is damage, which can be accepted, as it is without the name. */
+/* A symbolic link without a target, say. A missing segment is damage; its loss can be accepted, as without the name. */
 Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
 {
     static const int errors[] = {-ENOENT, -ENOTDIR, -ELOOP, -EISDIR};
@@ -409,7 +409,7 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
             log_rig_read(&broken, 0, true, &read);
             cr_assert(read.status == 0 && read.summary.damages == 1, "%s", read.err.text);
         }
-        /* Nobody has relied on this one. */
+        /* Nothing depends on this one. */
         strcpy(path, segment(last + 1));
         log_rig_read(&broken, 0, false, &read);
         cr_assert(read.status == 0 && read.exact && read.frames == 300, "%s", read.err.text);
@@ -423,7 +423,7 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
 
 /* ---- space ---- */
 
-static unsigned grown; /* frames that were written after the end of the file */
+static unsigned grown; /* frames written after the end of the file */
 
 static int watched_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t offset, size_t *n_out)
 {
@@ -450,7 +450,7 @@ static void append_adds(struct log_writer *writer, size_t n)
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
 }
 
-/* So that their sync changes nothing but data; only a large frame makes its own space. */
+/* Frames go into prepared space, so their sync changes only data; only a large frame makes its own space. */
 Test(log, frames_go_where_space_has_been_made)
 {
     const size_t adds[] = {1, 3000, 4000, 5000, 15000, 7, 15000};

@@ -14,7 +14,7 @@ extern const struct fsops *ops;
 void log_case_begin(void);
 void log_case_end(void);
 
-/* From now on the test works on `other`; the file system before is destroyed. */
+/* From now on the test uses `other`; the previous file system is destroyed. */
 void log_case_go_on_with(struct crash_fs *other);
 
 void read_log(bool accept_loss, struct log_rig_read *read);
@@ -22,7 +22,7 @@ void read_log(bool accept_loss, struct log_rig_read *read);
 /* Writes frames first .. last with a sync after each `every`, and one at the end if it is not 0. */
 void write_frames(uint64_t first, uint64_t last, uint64_t every);
 
-/* Reads the log without complaint: frames 1 .. n, each once. */
+/* Expects the log to have frames 1 .. n, each once, without complaint. */
 void expect_frames(uint64_t n);
 
 /* The path of a segment; valid until the next call. */

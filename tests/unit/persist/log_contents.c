@@ -1,4 +1,4 @@
-/* Contents in control records: what is encoded is what is brought back, and whatever else the bytes are is noticed. */
+/* Contents in control records: decoding restores the encoded contents, and detects any other bytes. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static const struct {
 };
 #define NCASES (sizeof(cases) / sizeof(cases[0]))
 
-/* One layer and many, empty and full, whatever comes before it in the bytes. */
+/* One layer and many, empty and full, after any other bytes. */
 Test(log_contents, what_is_encoded_is_brought_back)
 {
     for (size_t c = 0; c < NCASES; c++) {
@@ -106,7 +106,7 @@ Test(log_contents, what_is_larger_than_asked_for_is_not_encoded)
     filter_free(filter);
 }
 
-/* Cut anywhere or with a byte more: no contents. Changed anywhere: none, or others that are as well formed. */
+/* A cut anywhere or an extra byte: no contents. A change anywhere: none, or other well-formed ones. */
 Test(log_contents, anything_else_is_refused)
 {
     struct bloom_filter *filter = filled(&cases[4].params, cases[4].items);
@@ -144,7 +144,7 @@ Test(log_contents, anything_else_is_refused)
     filter_free(filter);
 }
 
-/* Layers that are small each and too much together, as no daemon writes them. */
+/* Layers that are small each and too large together; no daemon writes them. */
 Test(log_contents, more_than_a_record_may_have_is_refused)
 {
     enum { WORDS = LOG_CONTENTS_MAX / 16 + 1, LAYER = 2 + 2 + 8 * WORDS + 1 };

@@ -1,6 +1,5 @@
-/* The log under faults and crashes. Whatever fails and whenever the machine stops: what a sync has promised is read
- * again, what is read are the frames that were appended, in order, without a gap, and nothing of it is called damaged.
- */
+/* The log under faults and crashes. After any failure and any crash, the frames promised by a sync are read again; the
+ * frames read are those appended, in order, without a gap; none of them is reported as damaged. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -36,8 +35,8 @@ static void note_sync(struct log_writer *writer, int rc, struct outcome *outcome
         outcome->failures++;
 }
 
-/* Appends, syncs, rotations as `seed` decides; after a failure a few tries to repair. `stop_after` file operations of
- * `fault` the process is gone. */
+/* Appends, syncs and rotates as `seed` decides; tries a few repairs after a failure. The process ends after
+ * `stop_after` file operations of `fault`. */
 static void work(const struct fsops *ops, uint64_t seed, const struct fault_fs *fault, size_t stop_after,
                  struct outcome *outcome)
 {
@@ -53,7 +52,7 @@ static void work(const struct fsops *ops, uint64_t seed, const struct fault_fs *
     while (outcome->appended < FRAMES && (!stop_after || fault->calls < stop_after)) {
         if (log_writer_failed(writer)) {
             note_sync(writer, log_writer_repair(writer, &err), outcome);
-            if (rng_below(&rng, 4)) /* sometimes writes come in while it is broken */
+            if (rng_below(&rng, 4)) /* sometimes with appends during the failure */
                 continue;
         }
         int rc = log_rig_append(writer, ++outcome->appended, &err);
@@ -114,7 +113,7 @@ static void go_on(const struct fsops *ops, const struct outcome *outcome, size_t
     expect_promise(ops, &second, "second life", at);
 }
 
-/* Somebody then loses the last of the files: that is noticed, if it has anything that was promised. */
+/* The last file is lost afterwards: that is noticed if it had any promised frame. */
 static void lose_last_segment(const struct crash_fs *fs, const struct outcome *outcome, size_t at)
 {
     struct crash_fs *copy = crash_fs_after(fs, CRASH_KEEP_ALL, 0);
@@ -191,7 +190,7 @@ Test(log_fault, a_crash_at_any_moment_keeps_what_was_promised, .timeout = 500)
     }
 }
 
-/* Each operation fails once; the log repairs itself, and all frames are there, also when the machine stops then. */
+/* Each operation fails once; the log repairs itself and has all frames, also if the machine stops then. */
 static void sweep(enum fault_kind kind, int error, uint64_t seed)
 {
     for (size_t at = 1;; at++) {
@@ -228,7 +227,7 @@ Test(log_fault, each_operation_fails_once_with_enospc, .timeout = 500)
     sweep(FAULT_ERROR, -ENOSPC, 2);
 }
 
-/* The system's own, which does not mean that the frame has not been taken. */
+/* An ENOMEM of the system, which does not mean that the frame was refused. */
 Test(log_fault, each_operation_fails_once_with_enomem, .timeout = 500)
 {
     sweep(FAULT_ERROR, -ENOMEM, 5);
@@ -244,15 +243,15 @@ Test(log_fault, each_operation_takes_place_and_reports_an_error, .timeout = 500)
     sweep(FAULT_LATE, -EIO, 4);
 }
 
-/* ---- a sync that fails and then the end of the process ---- */
+/* ---- a failed sync, then the end of the process ---- */
 
 static struct {
     struct fsops ops;
     struct crash_fs *fs;
     const struct fsops *below;
     size_t syncs;
-    size_t fail_at;      /* this sync fails, and with it what it was to write is forgotten; 0: none */
-    size_t failed_after; /* operations of the fault_fs above when it did */
+    size_t fail_at;      /* this sync fails, and the data for it is forgotten; 0: none */
+    size_t failed_after; /* operations of the fault_fs above at that time */
     const struct fault_fs *fault;
 } losing;
 
@@ -265,7 +264,7 @@ static int losing_sync(void *ctx, int fd)
     return -EIO;
 }
 
-/* Works until `stop` operations have been done, the fail_at-th sync being one that loses what it was given. */
+/* Works until `stop` operations are done; the fail_at-th sync fails and loses its data. */
 static struct crash_fs *work_and_lose(size_t fail_at, size_t stop, struct outcome *outcome)
 {
     struct fault_fs fault;
@@ -278,7 +277,7 @@ static struct crash_fs *work_and_lose(size_t fail_at, size_t stop, struct outcom
     losing.fail_at = fail_at;
     losing.fault = &fault;
     fault_fs_init(&fault, &losing.ops);
-    /* The process is gone there, in the middle of whatever it does. */
+    /* The process ends there, in the middle of any step. */
     if (stop)
         fault_fs_arm(&fault, stop, FAULT_ERROR, -EIO, true);
     work(&fault.ops, 6, &fault, stop, outcome);
@@ -286,8 +285,8 @@ static struct crash_fs *work_and_lose(size_t fail_at, size_t stop, struct outcom
     return losing.fs;
 }
 
-/* The process ends at any moment of the repair: what it had written is there for the next one, which continues with it.
- * That one must not believe that the disk has what can be read: then the machine stops. */
+/* The process ends at any moment of the repair: the next one finds all written frames and continues with them. It must
+ * not assume that readable data is on the disk: then the machine stops. */
 static void end_after_failure(size_t fail_at, size_t stop)
 {
     struct outcome outcome;
@@ -321,7 +320,7 @@ Test(log_fault, what_a_failed_sync_has_lost_is_not_relied_on, .timeout = 500)
     }
 }
 
-/* While everything fails nothing is lost either: it waits in memory, and is on the disk when the disk is back. */
+/* Nothing is lost while everything fails: frames wait in memory, and are on the disk once it works again. */
 Test(log_fault, a_disk_that_is_full_for_long)
 {
     struct crash_fs *fs = new_fs();
@@ -361,7 +360,7 @@ Test(log_fault, a_disk_that_is_full_for_long)
     crash_fs_destroy(fs);
 }
 
-/* ---- a disk that fails for long ---- */
+/* ---- a disk with a long failure ---- */
 
 static struct {
     struct fsops ops;
@@ -369,7 +368,7 @@ static struct {
     bool fails;
 } noting;
 
-/* Nobody knows then which note a crash would leave. */
+/* The note that a crash would leave is unknown then. */
 static int noting_rename(void *ctx, const char *from, const char *to)
 {
     return noting.fails && strstr(to, "MANIFEST.log") ? -EIO : noting.below->rename(ctx, from, to);
@@ -399,8 +398,8 @@ static void append_synced(struct log_writer *writer, uint64_t from, uint64_t to)
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
 }
 
-/* A segment whose note cannot be written may be needed, or not. While that continues there is one of them, and
- * afterwards none; whether there was something to write meanwhile or not. */
+/* A segment whose note cannot be written may be needed or not. While that continues there is one such segment, and
+ * afterwards none, with appends meanwhile or without. */
 static void fail_to_note(bool writes)
 {
     struct crash_fs *fs = new_fs();
@@ -421,7 +420,7 @@ static void fail_to_note(bool writes)
     for (int i = 0; i < 20; i++) {
         if (writes)
             cr_assert_lt(log_rig_append(writer, ++n, &err), 0);
-        if (i == 10) /* not even that */
+        if (i == 10) /* every operation fails */
             fault_fs_arm(&fault, 1, FAULT_FULL, 0, true);
         cr_assert_lt(log_writer_repair(writer, &err), 0);
         fault.fail_at = 0;
@@ -447,7 +446,7 @@ Test(log_fault, segments_that_could_not_be_noted_do_not_pile_up)
     fail_to_note(false);
 }
 
-/* Not the next number: no segment may ever have had that. */
+/* The error does not name the next number, which no segment may ever have had. */
 Test(log_fault, the_missing_segment_that_is_named_is_the_one_that_was_there)
 {
     struct crash_fs *fs = new_fs();

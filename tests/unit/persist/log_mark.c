@@ -1,4 +1,4 @@
-/* What the log says of its own end: marks, and what is cut. */
+/* The end of the log: marks, and cut bytes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 TestSuite(log_mark, .init = log_case_begin, .fini = log_case_end);
 
-/* Appends frames first .. last, syncs, and marks that. */
+/* Appends frames first .. last, syncs, and marks the sync. */
 static void write_marked(uint64_t first, uint64_t last)
 {
     struct log_rig_read before;
@@ -26,8 +26,8 @@ static void write_marked(uint64_t first, uint64_t last)
     log_writer_destroy(writer);
 }
 
-/* A mark says of the last frame what a next one would: nothing needs to be written again, and damage in it is damage.
- */
+/* A mark states of the last frame what a next frame would: nothing must be written again, and damage in it is
+ * damage. */
 Test(log_mark, a_mark_says_that_the_last_frame_is_synced)
 {
     struct log_rig_read read;
@@ -57,17 +57,17 @@ Test(log_mark, a_mark_says_that_the_last_frame_is_synced)
     cr_assert_eq(read.summary.frames, 30u);
     cr_assert_eq(read.summary.next_sequence, 32u);
     change_byte(path, end - 20);
-    change_byte(path, end); /* of the mark itself: no frame goes with it */
+    change_byte(path, end); /* of the mark itself: no frame depends on it */
     expect_frames(31);
 }
 
-/* Of all that was not synced nothing is left. */
+/* Drops everything that was not synced. */
 static void lose_power(void)
 {
     log_case_go_on_with(crash_fs_after(fs, CRASH_DROP_ALL, 0));
 }
 
-/* What a sync has returned for is on the disk; and a mark of it, too, without a frame after it. */
+/* Frames are on the disk once their sync has returned; so is a mark, without a frame after it. */
 Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
 {
     struct log_rig_read before, read;
@@ -81,7 +81,7 @@ Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
         cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
         if (n == 3)
             cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
-        log_writer_destroy(writer); /* which writes nothing */
+        log_writer_destroy(writer); /* writes nothing */
         lose_power();
         expect_frames(n);
         read_log(false, &read);
@@ -89,7 +89,7 @@ Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
     }
 }
 
-/* The bytes after the end of the log are in a file of their own, also when the segment is deleted. */
+/* The bytes after the end of the log are kept in their own file, even if the segment is deleted. */
 Test(log_mark, what_is_cut_is_kept)
 {
     struct log_rig_read read;

@@ -1,4 +1,5 @@
-/* Payloads and frames of the log: what is encoded is decoded, in the promised size, and nothing else is accepted. */
+/* Payloads and frames of the log: decoding restores the encoded data, in the promised size, and accepts nothing
+ * else. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,7 @@ static void expect_same(const struct log_control *a, const struct log_control *b
     cr_assert(a->record_len == 0 || memcmp(a->record, b->record, a->record_len) == 0);
 }
 
-/* Control records of every kind and groups of adds of every size come back as they were. */
+/* Control records of every kind and groups of adds of every size are restored unchanged. */
 Test(log_payload, what_is_encoded_is_decoded)
 {
     static char text[300];
@@ -197,7 +198,7 @@ Test(log_payload, what_is_encoded_is_decoded)
     }
 }
 
-/* The promise is 28 bytes of log for an item. Even alone in its group it takes less: the frame around it is shared. */
+/* The promise is 28 bytes of log per item. An item alone in its group takes less: the frame around it is shared. */
 Test(log_payload, an_item_takes_few_bytes)
 {
     struct log_bytes payload = {0};
@@ -213,7 +214,7 @@ Test(log_payload, an_item_takes_few_bytes)
     log_bytes_deinit(&payload);
 }
 
-/* Whatever is cut off or changed, decoding ends, reads only what it was given (sanitizers look), and says why. */
+/* After any cut or change, decoding ends, reads its input only (checked by sanitizers), and names the reason. */
 Test(log_payload, damaged_payloads_are_refused_or_harmless)
 {
     static char text[300];
@@ -279,8 +280,7 @@ static int decode_add(uint64_t id)
     return rc;
 }
 
-/* What a MANIFEST could not state when it has been counted on from there: the save that did would be the last one to be
- * read. */
+/* Numbers that, counted on, no MANIFEST could state: a save that did so could not be read. */
 Test(log_payload, numbers_that_no_manifest_takes_are_refused)
 {
     const uint64_t end = LOG_NUMBER_END;
@@ -296,7 +296,7 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
     cr_assert_eq(decode_add(end), LOG_DAMAGED);
 }
 
-/* Contents that are none make the whole record one that is not read. */
+/* A record with invalid contents is not read at all. */
 Test(log_payload, contents_that_are_none_are_refused)
 {
     unsigned char contents[] = {1, 3, BLOOM_NA, 1, 0xff, 0, 0, 0, 0, 0, 0, 0, 8};
@@ -333,7 +333,7 @@ static size_t put_frame(unsigned char *at, uint64_t salt, uint64_t sequence, uin
     return n + len;
 }
 
-/* A frame is accepted whole, at its number, with its salt; any changed bit, any missing byte, another number is not. */
+/* A frame is accepted whole, at its number, with its salt; any changed bit, missing byte or other number is refused. */
 Test(log_frame, only_what_was_written_is_valid)
 {
     const size_t sizes[] = {0, 1, 27, 127, 128, 129, 5000};
@@ -362,7 +362,7 @@ Test(log_frame, only_what_was_written_is_valid)
     }
 }
 
-/* Behind garbage of any kind the next frame is found, wherever it begins. */
+/* The next frame is found behind any garbage, at any position. */
 Test(log_frame, frames_behind_garbage_are_found)
 {
     static unsigned char bytes[70000];
@@ -386,7 +386,7 @@ Test(log_frame, frames_behind_garbage_are_found)
     }
 }
 
-/* Items are random bytes: among the millions of a long frame that was cut some look like a short frame. */
+/* Items are random bytes: among the millions in a long frame that was cut, some look like a short frame. */
 Test(log_frame, what_looks_like_a_frame_within_a_long_one_is_none)
 {
     static unsigned char bytes[6000], payload[5000];

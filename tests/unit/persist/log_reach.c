@@ -1,4 +1,4 @@
-/* What a save knows of the log: how far it had been synced, and which damage of it has been accepted. */
+/* The save's knowledge of the log: how far it had been synced, and which of its damage has been accepted. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static void go_on_after(const struct log_rig_read *read, uint64_t frames)
     log_writer_destroy(writer);
 }
 
-/* As of a copy whose log was taken before its MANIFEST: nothing in the log itself tells of it. */
+/* As in a copy whose log was taken before its MANIFEST: the log itself does not show it. */
 Test(log_reach, a_log_that_ends_before_the_save_knows_is_refused)
 {
     struct log_rig_read read;
@@ -45,7 +45,7 @@ Test(log_reach, a_log_that_ends_before_the_save_knows_is_refused)
               "%s", read.err.text);
 }
 
-/* Whoever accepts the loss continues after it, so that nothing written from then on is taken for what is missing. */
+/* A start that accepts the loss continues after it, so that no later frame is taken for a missing one. */
 Test(log_reach, a_log_that_ends_too_early_goes_on_behind_what_is_missing)
 {
     struct log_rig_read read;
@@ -59,14 +59,14 @@ Test(log_reach, a_log_that_ends_too_early_goes_on_behind_what_is_missing)
     cr_assert_eq(read.status, LOG_DAMAGED, "the gap is there until a save has made it superfluous");
     cr_assert(strstr(read.err.text, "frames 21 to 30 were written and are missing"), "%s", read.err.text);
 
-    /* Or until a save has noted that it is accepted. */
+    /* Or until a save has recorded the acceptance. */
     read_saved(30, 2, false, &read);
     cr_assert_eq(read.status, 0, "%s", read.err.text);
     cr_assert(read.summary.damages == 0 && read.summary.accepted == 1 && read.summary.frames == 32);
     cr_assert(strstr(read.reports, "an earlier start has accepted the loss"), "%s", read.reports);
 }
 
-/* Frames of which no other frame says that they were synced: the save does. */
+/* No other frame states that these frames were synced: the save does. */
 Test(log_reach, what_the_save_knows_of_is_no_torn_tail)
 {
     struct log_rig_read read;
@@ -101,8 +101,7 @@ Test(log_reach, a_log_of_which_the_save_knows_and_nothing_is_left_is_refused)
     cr_assert(read.status == 0 && read.summary.damages == 1 && read.summary.next_sequence == 8, "%s", read.err.text);
 }
 
-/* A frame that is whole, and says nothing that makes sense: it is not written again, where it would be new damage.
- */
+/* A whole frame with an invalid payload: it is not written again, where it would be new damage. */
 Test(log_reach, a_frame_without_sense_is_accepted_once)
 {
     struct log_rig_read read;
@@ -125,7 +124,7 @@ Test(log_reach, a_frame_without_sense_is_accepted_once)
     cr_assert(read.status == 0 && read.summary.damages == 0 && read.summary.accepted == 1, "%s", read.err.text);
 }
 
-/* Each kind of damage, in a segment of before and in one of after. */
+/* Each kind of damage, in an earlier segment and in a later one. */
 Test(log_reach, only_damage_of_which_the_loss_was_accepted_is_passed_over)
 {
     struct log_rig_read read;

@@ -8,7 +8,7 @@
 
 #define FRAMES_MAX 4096
 #define ADDS_MAX   40
-#define ADDS_LARGE 4200 /* beyond the space that a segment is written with ahead of its frames */
+#define ADDS_LARGE 4200 /* more than the space that a segment prepares for frames */
 
 static size_t adds_of(uint64_t number)
 {
@@ -78,7 +78,7 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
     struct tally *tally = ctx;
 
     tally->wrong |= id >= FRAMES_MAX || layer != id % BLOOM_MAX_LAYERS;
-    for (size_t i = 0; i < n && id < FRAMES_MAX; i++) { /* a large frame's come in several calls */
+    for (size_t i = 0; i < n && id < FRAMES_MAX; i++) { /* those of a large frame come in several calls */
         uint64_t place = tally->adds[id]++;
         tally->wrong |= items[i].hash.h1 != id || items[i].ordinal != id + place ||
                         items[i].hash.h2 != place * UINT64_C(0x123456789abcdef);

@@ -7,7 +7,7 @@
 #include "manifest.h"
 #include "rng.h"
 
-/* What a parse has found, written again. */
+/* The result of a parse, written again. */
 struct copy {
     struct manifest_text text;
 };
@@ -211,7 +211,7 @@ Test(manifest, anything_behind_the_last_line_is_refused)
     manifest_text_deinit(&text);
 }
 
-/* Lines that are wrong although the checksum is right: what a person or another program may write. */
+/* Invalid lines with a correct checksum: a person or another program may write them. */
 static const struct {
     const char *from;
     const char *to;
@@ -340,7 +340,7 @@ Test(manifest, another_version_is_refused)
     }
 }
 
-/* Neither before the line about the save nor after it may anything be missing or come twice. */
+/* No line may be missing or repeated, neither before the line about the save nor after it. */
 Test(manifest, the_line_about_the_save_is_the_last_but_one)
 {
     static const char *const bodies[] = {"",

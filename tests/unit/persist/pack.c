@@ -1,4 +1,4 @@
-/* Packs by themselves: their records, whole or not, and their names. */
+/* Packs alone: their records, whole or not, and their names. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

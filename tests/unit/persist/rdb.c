@@ -21,7 +21,7 @@ Test(crc64, has_the_check_value_of_jones)
     cr_assert_eq(crc64(0, "", 0), 0);
 }
 
-/* Bytes one by one go another way than many at once. */
+/* Single bytes take another code path than many at once. */
 Test(crc64, is_the_same_for_every_cut)
 {
     unsigned char bytes[200];
@@ -42,7 +42,7 @@ struct collected {
     unsigned char *bytes;
     size_t len;
     size_t room;
-    int status; /* what the sink answers */
+    int status; /* the result of the sink */
 };
 
 static int collect(void *ctx, const unsigned char *bytes, size_t len)
@@ -65,7 +65,7 @@ static int decompress(const unsigned char *in, size_t len, size_t piece, struct 
     return rc == LZF_OK ? lzf_decoder_end(&decoder, collect, out) : rc;
 }
 
-/* Bytes of which a share is not zero, in runs of the same bytes now and then. */
+/* Bytes with a share of non-zero ones, and runs of equal bytes now and then. */
 static void fill(unsigned char *bytes, size_t len, unsigned of_256, uint64_t seed)
 {
     struct rng rng;
@@ -202,7 +202,7 @@ Test(rdb_reader, strings_of_all_forms_are_read)
     }
 }
 
-/* Of a string that is too long for the buffer its beginning is kept. */
+/* A string that is too long for the buffer is cut to its beginning. */
 Test(rdb_reader, a_long_string_is_cut)
 {
     struct rdb_reader reader;
@@ -328,7 +328,7 @@ static const char *const keys_of[] = {
     "0 g:full_nonscaling MBbloom--\n",
 };
 
-/* Reading and checking all of it, whatever the size of the buffer. */
+/* Reads and checks the whole file, with any size of the buffer. */
 Test(rdb_file, the_recorded_files_are_read_to_their_end)
 {
     static const size_t pieces[] = {1, 7, 4096, 1 << 20};
@@ -350,7 +350,7 @@ Test(rdb_file, the_recorded_files_are_read_to_their_end)
     }
 }
 
-/* A file that ends early is refused, wherever it ends. */
+/* A file that ends early is refused, at any length. */
 Test(rdb_file, a_file_that_is_cut_is_refused)
 {
     size_t len;
@@ -364,7 +364,7 @@ Test(rdb_file, a_file_that_is_cut_is_refused)
     free(bytes);
 }
 
-/* The checksum sees what the structure does not. */
+/* The checksum detects changes that the structure does not show. */
 Test(rdb_file, a_flipped_bit_is_noticed)
 {
     size_t len;
@@ -396,9 +396,9 @@ Test(rdb_file, what_the_source_says_is_passed_on)
     cr_assert_eq(rdb_file_walk(&reader, see, NULL, &summary), -5);
 }
 
-/* ---- types that the recordings lack, put together by hand from their description ---- */
+/* ---- types without recordings, put together by hand from their description ---- */
 
-/* Every row is what stands between the name of a key and the next key. */
+/* Every row is the data between the name of a key and the next key. */
 struct value {
     const char *engine; /* of the header */
     unsigned type;
@@ -461,11 +461,11 @@ static const struct value values[] = {
     VALUE("VALKEY080", 0, "\3abc", "string"),
 };
 
-/* Everything that may stand between two keys. */
+/* Everything that is allowed between two keys. */
 static const char between_redis[] = "\xf2\5\2\1f\1g"            /* a template of hashes: number 5, two fields */
                                     "\xf4\1\2\3"                /* sizes of a slot */
                                     "\xf5\3lib"                 /* functions */
-                                    "\xf7\x81" ID8 "\2\2\2\1\0" /* what a module keeps */
+                                    "\xf7\x81" ID8 "\2\2\2\1\0" /* data of a module */
                                     "\xf8\5\xf9\7\xfa\1a\1b\xfb\1\1"
                                     "\xfd\1\2\3\4\xfc" ID8 "\xf3\1"
                                     "spec"
@@ -478,7 +478,7 @@ static size_t put(unsigned char *file, size_t at, const char *bytes, size_t len)
     return at + len;
 }
 
-/* A file with a value between two strings; each value has been read to its end if the second is found after it. */
+/* A file with a value between two strings: if the second string is found, the value was read to its end. */
 static size_t make_file(unsigned char *file, const struct value *value)
 {
     size_t at = put(file, 0, value->engine, 9);

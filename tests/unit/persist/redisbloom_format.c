@@ -1,4 +1,4 @@
-/* RedisBloom's bytes: what RedisBloom has written is read, and written again it is the same. */
+/* RedisBloom's bytes: recorded values can be read, and are the same when written again. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "redisbloom_format.h"
 #include "redisbloom_recordings.h"
 
-/* ---- what has been recorded ---- */
+/* ---- recorded values ---- */
 
 /* The bits of all layers, one after another. */
 struct bits {
@@ -120,7 +120,7 @@ static size_t write_dump(const struct redisbloom_filter *value, const struct bit
     return (size_t)(at - out);
 }
 
-/* Byte by byte where Redis has not compressed a string; how a string is compressed is the compressor's choice. */
+/* Byte by byte where Redis has not compressed a string; the compressed form is the compressor's choice. */
 Test(redisbloom_format, a_recorded_dump_is_written_again)
 {
     size_t equal = 0;
@@ -151,7 +151,7 @@ Test(redisbloom_format, a_recorded_dump_is_written_again)
 
 /* ---- older encodings ---- */
 
-/* What reading a value put together by hand gives. */
+/* Reads a value put together by hand. */
 static int read_value(const void *bytes, size_t len, unsigned encver, struct redisbloom_filter *value,
                       struct errbuf *err)
 {
@@ -164,7 +164,7 @@ static int read_value(const void *bytes, size_t len, unsigned encver, struct red
     return rc;
 }
 
-/* One layer of 64 bits for 10 entries at 0.01: opcodes, then what the versions differ in. */
+/* One layer of 64 bits for 10 entries at 0.01: opcodes, then the parts that differ by version. */
 #define HALF    "\0\0\0\0\0\0\xe0\x3f"             /* 0.5 */
 #define BPE     "\x9a\x99\x99\x99\x99\x99\x19\x40" /* 6.4 */
 #define FIELDS  "\2\12\4" HALF "\2\7\4" BPE
@@ -256,7 +256,7 @@ static int open_dump(const unsigned char *dump, size_t len, struct errbuf *err)
     return rc == RDB_OK ? rdb_close_dump(&reader) : rc;
 }
 
-/* A value and what a DUMP has after it. */
+/* A value and the trailer of a DUMP. */
 static size_t seal(unsigned char *out, const char *bytes, size_t len)
 {
     memcpy(out, bytes, len);
@@ -276,7 +276,7 @@ Test(redisbloom_format, what_is_no_dump_of_a_filter_is_refused)
         const char *reason; /* NULL: it is one */
     } table[] = {
         ROW(MODULE NEWEST, NULL),
-        ROW("\xf3\1spec\2\7\0" MODULE NEWEST, NULL), /* with what a module notes beside the key */
+        ROW("\xf3\1spec\2\7\0" MODULE NEWEST, NULL), /* with a module's notes beside the key */
         ROW("\0\3abc", "the value is a string, not a Bloom filter"),
         ROW("\4\1\1a\1b", "the value is a hash, not a Bloom filter"),
         ROW("\x63\1\1a\1b", "the value is a value of an unknown type"),

@@ -1,4 +1,4 @@
-/* Scylla.db: which entries leave the filter alone; cut at every byte, of bytes made of chance, and of real files. */
+/* Scylla.db: entries that leave the filter alone; cut at every byte, with random bytes, and real files. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 TMPDIR_SUITE(dir, scylla_db);
 static struct errbuf err;
 
-/* An entry of each type, with as many bytes as its number says. */
+/* An entry of each type, with a length equal to its number. */
 static size_t make_file(unsigned char *out, const char *types)
 {
     size_t at = 4;

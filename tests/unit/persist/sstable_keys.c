@@ -1,4 +1,4 @@
-/* Keys of Index.db: of both forms, cut at every byte, larger than the buffer, and made of chance. */
+/* Keys of Index.db: of both forms, cut at every byte, larger than the buffer, and random. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static struct sstable_keys *open_keys(const char *name, const void *bytes, size_
     return keys;
 }
 
-/* The status at the end, and how many keys came before. */
+/* The status at the end, and the number of keys before it. */
 static int read_keys(struct sstable_keys *keys, size_t *n_out, struct errbuf *err)
 {
     const unsigned char *key;
@@ -74,7 +74,7 @@ Test(sstable_keys, all_keys_of_both_forms)
     }
 }
 
-/* A file that ends within an entry is damaged; one that ends after an entry cannot be told from a shorter one. */
+/* A file that ends within an entry is damaged; one that ends after an entry looks like a shorter one. */
 Test(sstable_keys, cut_at_every_byte)
 {
     for (size_t form = 0; form < 4; form++) {

@@ -7,7 +7,7 @@
 
 #define ID "1c6ace40fad111e7b9cf000000000002"
 
-/* "keyspace.table[.index] id version generation component place", as far as the path says it. */
+/* "keyspace.table[.index] id version generation component place", as far as the path states them. */
 static const char *describe(const char *path)
 {
     static const char *const places[] = {"live",   "snapshot",   "backup",  "staging",

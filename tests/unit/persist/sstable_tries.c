@@ -1,5 +1,5 @@
-/* Keys of SSTables whose index is a trie: tries of all node forms and data of all compressors, made by chance; damaged
- * ones; real ones. */
+/* Keys of SSTables with a trie as index: random tries of all node forms and data of all compressors; damaged ones;
+ * real ones. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
@@ -120,7 +120,8 @@ Test(sstable_tries, all_keys_in_both_directions)
     }
 }
 
-/* What has been changed or cut ends, is named, or changes nothing; with a checksum it does not give another key. */
+/* After a change or a cut, reading ends, names the damage, or gives the same keys; with checksums it gives no other
+ * key. */
 Test(sstable_tries, damaged_files)
 {
     static const char *const names[] = {"Partitions.db", "Rows.db", "Data.db", "CompressionInfo.db"};
@@ -177,7 +178,7 @@ Test(sstable_tries, what_is_missing_is_named)
     free_keys(n);
 }
 
-/* ---- real ones, with bytes changed by chance ---- */
+/* ---- real ones, with random changes ---- */
 
 static size_t damage_copy(const char *from)
 {

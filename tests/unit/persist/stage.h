@@ -74,7 +74,7 @@ static inline void stage_restart(const struct fsops *fs, unsigned nthreads)
     stage_load(fs, nthreads);
 }
 
-/* Asserts that a start finds the filters of the rig. */
+/* Asserts that a start loads the filters of the rig. */
 static inline void stage_expect_saved(const struct fsops *fs)
 {
     uint64_t digest = rig_digest(&rig);

@@ -1,4 +1,4 @@
-/* The rate of Statistics.db: of both forms, cut at every byte, of bytes made of chance, and of real files. */
+/* The rate of Statistics.db: of both forms, cut at every byte, with random bytes, and of real files. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ Test(statistics_db, partitions_of_both_forms_and_every_cut)
     cr_expect_eq(count_partitions(bytes, len, &partitions), -EINVAL);
 }
 
-/* Before the level: histograms of these numbers of buckets, and what is between. */
+/* Data before the level: histograms with these numbers of buckets, and the bytes between them. */
 static size_t make_level(unsigned char *out, bool old, const unsigned buckets[3], uint64_t level)
 {
     size_t at = put_number(out, 1, 4);

@@ -1,5 +1,5 @@
-/* Each allocation of a start, a write and a save fails in turn: the call that needed it says so, or one filter is
- * quarantined in this run; nothing on disk is harmed, and the next start finds everything. */
+/* Each allocation of a start, a write and a save fails in turn: the call that needs it returns the error, or one
+ * filter is quarantined in this run; nothing on disk is harmed, and the next start loads everything. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
 static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
 
-/* Filters in static storage: what the test itself needs never fails. */
+/* Filters in static storage: the test's own data needs no allocation. */
 struct held {
     uint64_t id;
     char name[16];
@@ -217,7 +217,7 @@ static void make_base(void)
     bloom_pool_destroy(pool);
 }
 
-/* What is under the countdown: a start, a write that is discarded, a save. */
+/* The operations under the countdown: a start, a discarded write, a save. */
 static int scenario(struct bloom_pool *pool, const struct held *outsider, struct errbuf *err)
 {
     struct store_record written = {0};

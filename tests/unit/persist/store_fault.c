@@ -1,5 +1,5 @@
-/* The store under faults and crashes: one scenario with everything a save does, in which each file operation fails in
- * turn, and after each of which the machine stops in turn. */
+/* The store under faults and crashes: one scenario with all the work of a save. Each file operation fails in turn, and
+ * the machine stops after each in turn. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 0};
 static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
 
-/* Up to which size filters go into packs: in the save before, and in the one under test. The scenario's filters have
- * 120 to 400 bytes: with SOME the larger ones have files of their own, and some change sides. */
+/* Sizes up to which filters go into packs: in the save before, and in the one under test. The scenario's filters have
+ * 120 to 400 bytes: with SOME the larger ones have their own files, and some change sides. */
 static struct {
     uint64_t before, now;
 } packs;
@@ -67,7 +67,7 @@ static struct crash_fs *make_base(uint64_t *old_digest)
     return synced;
 }
 
-/* What happens between the two saves. */
+/* The changes between the two saves. */
 static void change(struct rig *rig, struct store *store)
 {
     rig_fill(rig_find(rig, "changed"), 5000, 5);
@@ -210,7 +210,7 @@ static void sweep_one(enum fault_kind kind, int error, bool no_links)
         cr_assert_eq(failed, 0, "a short write is not an error: the rest is written");
 }
 
-/* With every mixture of filters in packs and in files of their own, before and now. */
+/* With every mixture of filters in packs and in their own files, before and now. */
 static const struct {
     uint64_t before, now;
 } mixtures[] = {{NONE, NONE}, {ALL, ALL}, {NONE, ALL}, {ALL, NONE}, {SOME, SOME}, {NONE, SOME}, {ALL, SOME}};
@@ -265,8 +265,8 @@ static bool has_quarantined_file(const struct fsops *ops)
     return ops->list(ops->ctx, DIR "/quarantine/8", count_one, &count) == 0 && count > 0;
 }
 
-/* A crash after any operation, with any part of what was not synced. What is loaded is then saved and loaded again.
- */
+/* A crash after any operation, with any part of the unsynced data. The loaded filters are then saved and loaded
+ * again. */
 static void check_crash(struct run *run, enum crash_mode mode, uint64_t seed, uint64_t old_digest)
 {
     struct crash_fs *after = crash_fs_after(run->fs, mode, seed);
@@ -279,11 +279,11 @@ static void check_crash(struct run *run, enum crash_mode mode, uint64_t seed, ui
     else
         cr_assert(is_new(state, run->new_digest) || is_old(state, old_digest), "%s: neither old nor new", what);
 
-    /* What was given up has not been given away. */
+    /* The files of the given-up filter are still there. */
     cr_assert(!is_new(state, run->new_digest) || has_quarantined_file(crash_fs_ops(after)),
               "%s: the quarantined file is gone", what);
 
-    /* The recovery has changed the directory: what it has made of it must be the same, also after a second crash. */
+    /* The recovery has changed the directory: its result must be the same, also after a second crash. */
     struct crash_fs *again = crash_fs_after(after, seed % 2 ? CRASH_RANDOM : CRASH_DROP_ALL, seed);
     struct state second = load_state(crash_fs_ops(again), what);
     cr_assert(second.digest == state.digest && second.quarantined == state.quarantined, "%s: crash in recovery", what);
@@ -319,8 +319,8 @@ Test(store_fault, a_crash_at_any_moment_of_a_save_leaves_the_old_or_the_new_save
     crash_everywhere();
 }
 
-/* The process is killed in a save, and the next one starts on what the system has in memory; then the machine stops,
- * during the start or after it. What a start has loaded is there again. */
+/* The process is killed in a save, and the next one starts on the data in the system's memory; then the machine stops,
+ * during the start or after it. The filters that a start has loaded are there again. */
 static void kill_start_and_crash(const struct crash_fs *base, uint64_t old_digest, size_t at, size_t start_ops,
                                  bool *hit_out)
 {
@@ -431,7 +431,7 @@ Test(store_fault, a_crash_during_a_save_of_many_filters_leaves_the_old_or_the_ne
     crash_fs_destroy(synced);
 }
 
-/* The same from nothing: while the directory is made, and during the first save. */
+/* The same with a new directory: while it is made, and during the first save. */
 static void crash_first_start(void)
 {
     for (size_t at = 1, hit = 1; hit; at++) {

@@ -1,4 +1,4 @@
-/* Large layers, which are read right into their place: of every size at which something begins or ends, in every
+/* Large layers, which are read directly into their place: of every size at which a case begins or ends, in every
  * variant, with and without direct I/O; damaged; hardly used. */
 #include <criterion/criterion.h>
 #include <linux/magic.h>
@@ -31,7 +31,7 @@ static void set_up(void)
 
 TestSuite(store_large, .init = set_up, .fini = stage_tear_down, .timeout = 120);
 
-/* A filter of one layer with this many words; there is something in the first of them and in the last. */
+/* A filter of one layer with this many words; the first and the last one have set bits. */
 static void add(const char *name, enum bloom_variant variant, uint64_t nwords)
 {
     struct bloom_shape shape = {.nwords = nwords, .k = 5, .variant = (uint8_t)variant};
@@ -48,7 +48,7 @@ static void sizes_come_back(void)
 {
     static const uint64_t sizes[] = {
         LAYER_SMALL_BYTES / 8 - 2,
-        LAYER_SMALL_BYTES / 8 - 1, /* the last that is small, the first that is not */
+        LAYER_SMALL_BYTES / 8 - 1, /* the largest small one, the first that is not small */
         ROOM_WORDS - 2,
         ROOM_WORDS - 1, /* no room yet; a piece to the last byte */
         ROOM_WORDS,
@@ -89,7 +89,7 @@ Test(store_large, every_size_comes_back_without_direct_io)
     sizes_come_back();
 }
 
-/* Where files are memory themselves. */
+/* With files in memory. */
 Test(store_large, every_size_comes_back_from_tmpfs)
 {
     struct statfs fs;
@@ -106,7 +106,7 @@ Test(store_large, every_size_comes_back_from_tmpfs)
     sizes_come_back();
 }
 
-/* By all threads that there are; and layers of a chain, each in a room of its own. */
+/* With all available threads; and layers of a chain, each in its own room. */
 Test(store_large, a_large_file_and_a_chain_come_back)
 {
     add("large", BLOOM_NA, LAYER_SHARE_MIN / 8 + 12345);
@@ -115,7 +115,7 @@ Test(store_large, a_large_file_and_a_chain_come_back)
     cr_assert_gt(bloom_filter_nlayers(rig_find(&rig, "chain")->filter), 1);
     save();
     stage_expect_saved(&fault.ops);
-    rig_fill(rig_find(&rig, "chain"), 2000000, 1000); /* it continues */
+    rig_fill(rig_find(&rig, "chain"), 2000000, 1000); /* further adds */
     cr_assert(rig_has(rig_find(&rig, "chain"), 2000999));
 }
 
@@ -209,7 +209,7 @@ static size_t resident(const struct bloom_layer_view *view)
     return n * 4096;
 }
 
-/* Read, it would take as much memory as one in use. */
+/* Copied by reads, it would take as much memory as a filter in use. */
 Test(store_large, a_filter_that_is_hardly_used_stays_small)
 {
     struct bloom_shape shape = {.nwords = (32u << 20) / 8, .k = 5, .variant = BLOOM_NA};

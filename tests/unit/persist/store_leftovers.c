@@ -1,4 +1,5 @@
-/* What no record needs any more: it goes, now or later, unless a MANIFEST that somebody has taken away may need it. */
+/* Files that no record needs any more are removed, now or later, unless a MANIFEST that was taken away may need
+ * them. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -47,7 +48,7 @@ static void add(const char *name)
     rig_fill(rig_add(&rig, name, &small, NULL), 0, 50);
 }
 
-/* Beside the mark of the last save. */
+/* Not counting the mark of the last save. */
 static size_t files(void)
 {
     return dir_count(AT("filters")) - 1;
@@ -62,9 +63,9 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-/* ---- what cannot be deleted now ---- */
+/* ---- files that cannot be deleted now ---- */
 
-/* Files of a save that failed, while they cannot be deleted, are not forgotten by the next one that cannot either. */
+/* Undeletable files of a failed save are remembered by the next save that cannot delete them either. */
 static void fail_with_stuck_files(const char *stuck)
 {
     fault.stuck = stuck;
@@ -104,7 +105,7 @@ Test(store_leftovers, a_pack_that_could_not_be_deleted_twice_goes_when_it_can)
 
 /* ---- an older MANIFEST ---- */
 
-/* Two saves; then the MANIFEST of the first is back. */
+/* Two saves; then the MANIFEST of the first one is restored. */
 static void put_older_manifest(uint64_t pack_limit)
 {
     rig.pack_limit = pack_limit;
@@ -136,7 +137,8 @@ static void remove_marks(void)
         (void)unlink(AT("filters/%d.saved", i));
 }
 
-/* Who insists on it finds what the newer one needs aside, and can go back to it until there has been a save. */
+/* An operator who keeps the older one finds the files of the newer one set aside, and can return to it until the next
+ * save. */
 static void expect_newer_files_aside(uint64_t pack_limit)
 {
     put_older_manifest(pack_limit);
@@ -170,7 +172,7 @@ Test(store_leftovers, files_of_a_newer_manifest_are_put_aside)
     expect_newer_files_aside(0);
 }
 
-/* Of saves that are cut short one after the other, files of one stay; and those go when a save has ended. */
+/* After several interrupted saves the files of one are set aside; they are removed after the next complete save. */
 Test(store_leftovers, what_is_aside_does_not_pile_up)
 {
     rig.pack_limit = 16384;
@@ -195,7 +197,7 @@ Test(store_leftovers, what_is_aside_does_not_pile_up)
     cr_assert_eq(rig.loaded.filters, 1);
 }
 
-/* With the mark of the save that the MANIFEST is of, nothing newer can be anybody's: a crash costs no room. */
+/* With the mark of the MANIFEST's save, no other MANIFEST can need newer files: a crash costs no space. */
 Test(store_leftovers, files_of_a_save_that_did_not_end_are_removed_at_once)
 {
     add("a");
@@ -248,14 +250,14 @@ Test(store_leftovers, what_is_given_up_of_a_pack_that_cannot_be_read_is_kept_wit
     cr_assert(file_is(AT("quarantine/1/%s", place.file), pack, len));
     cr_assert(file_is(AT("quarantine/2/%s", place.file), pack, len));
 
-    /* The last one. Where there are no links it can be kept nowhere else, until the operator does. */
+    /* The last filter. Without links the pack can be kept nowhere else, until the operator moves it. */
     fault.refuse_link = true;
     cr_assert_eq(store_forget(store, 3), 0);
     rig_remove(&rig, "c");
     cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
     cr_assert(strstr(err.text, place.file) && strstr(err.text, "cannot be kept"), "%s", err.text);
     cr_assert_eq(rename(place.path, AT("kept by the operator")), 0);
-    unreadable = false; /* it is missing now */
+    unreadable = false; /* the pack is missing now */
     save();
     cr_assert_eq(files(), 0);
     free(pack);

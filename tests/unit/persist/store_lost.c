@@ -1,5 +1,5 @@
-/* Files of the last save that somebody has removed or cut while a process has the directory: the next save writes them
- * again from memory. */
+/* Files of the last save that are removed or cut while a process has the directory: the next save writes them again
+ * from memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ Test(store_lost, a_file_that_was_removed_is_written_again_by_the_next_save)
     cr_assert_eq(unlink(LAYER("alone", 0)), 0);
     expect_written_again("-Filter.db is missing: the previous save needs it; written again from memory: 1 filter");
     cr_assert_eq(unlink(LAYER("chain", 0)), 0);
-    rig_fill(rig_find(&rig, "chain"), 100000, 5); /* the newest layer alone has changed */
+    rig_fill(rig_find(&rig, "chain"), 100000, 5); /* only the newest layer has changed */
     expect_written_again("-Filter.db is missing");
     cr_assert_eq(unlink(LAYER("packed", 0)), 0);
     expect_written_again(".pack is missing: the previous save needs it; written again from memory: 2 filters");
@@ -87,7 +87,7 @@ Test(store_lost, a_manifest_that_was_removed_is_made_again_by_the_next_save)
     expect_saved();
 }
 
-/* Nothing can bring the bits back. All others are saved, and the loss has a name. */
+/* The bits are nowhere else. All other filters are saved, and a report names the loss. */
 Test(store_lost, a_file_of_bits_that_are_not_in_memory_is_reported_and_does_not_stop_the_save)
 {
     save_four();
@@ -108,7 +108,7 @@ Test(store_lost, a_file_of_bits_that_are_not_in_memory_is_reported_and_does_not_
     cr_assert(store_has_bits(store, alone->id));
 }
 
-/* By store_write(): of no save yet. */
+/* Written by store_write(), in no save yet. */
 Test(store_lost, a_file_that_a_save_was_to_take_over_is_written_again)
 {
     struct store_record record;

@@ -1,5 +1,5 @@
-/* Small filters in packs: what is written where, what a damaged pack costs, what becomes of superseded ones, and how
- * filters move between packs and files of their own. Faults and crashes: store_fault.c. */
+/* Small filters in packs: their places, the cost of a damaged pack, the removal of superseded ones, and moves of
+ * filters between packs and their own files. Faults and crashes: store_fault.c. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void restart(void)
     stage_restart(&fault.ops, 2);
 }
 
-/* A start finds what the rig holds now, and nothing else. */
+/* A start loads the rig's current filters, and nothing else. */
 static void assert_saved(void)
 {
     stage_expect_saved(&fault.ops);
@@ -89,7 +89,7 @@ Test(store_pack, small_filters_of_a_save_are_in_one_file_and_large_ones_in_their
     assert_saved();
 }
 
-/* What dd takes out of a pack is the file that the filter would have. */
+/* The bytes that dd takes out of a pack equal the file that the filter would have. */
 Test(store_pack, a_layer_in_a_pack_is_the_bytes_of_its_file)
 {
     size_t pack_len, len;
@@ -128,7 +128,7 @@ Test(store_pack, filters_move_between_packs_and_files_as_they_change)
     cr_assert_eq(packs(), 1);
     assert_saved();
 
-    rig.pack_limit = 100; /* it has become too large */
+    rig.pack_limit = 100; /* the filter is too large now */
     rig_fill(rig_find(&rig, "a"), 2000, 100);
     save_all();
     cr_assert_gt(layers(), 3);
@@ -170,7 +170,7 @@ Test(store_pack, a_renamed_filter_and_one_with_another_expiry_stay_in_their_pack
     assert_saved();
 }
 
-/* Yielded as changed, then deleted or renamed after the walk's back. */
+/* Yielded as changed, then deleted or renamed after the walk has passed. */
 Test(store_pack, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
 {
     add_many(0, 3);
@@ -214,7 +214,7 @@ Test(store_pack, a_pack_of_which_less_than_half_is_needed_is_rewritten_by_the_ne
     cr_assert_eq(summary.layers_written, 0);
 }
 
-/* One filter changes before each save, never the same: the packs would be as many as the saves. */
+/* One filter changes before each save, never the same one: there would be as many packs as saves. */
 Test(store_pack, small_packs_are_put_together)
 {
     uint64_t written = 0;
@@ -296,8 +296,8 @@ Test(store_pack, saves_that_fail_at_their_last_step_do_not_pile_up)
 
 /* ---- damage ---- */
 
-/* One filter is quarantined with a reason that has the text; all others are there, and stay through a save that would
- * like to rewrite the pack, and another start. Its bytes do, too. */
+/* Expects one filter quarantined for this reason. All others are loaded, and stay through a save that would rewrite
+ * the pack and through another start. So do the bytes of the quarantined one. */
 static void assert_one_quarantined(const char *name, const char *reason, size_t of)
 {
     restart();
@@ -340,7 +340,7 @@ Test(store_pack, a_damaged_header_in_a_pack_quarantines_its_filter_only)
     assert_one_quarantined("f0", "header says hash count", 6);
 }
 
-/* What a record begins with is needed only when the MANIFEST is lost. */
+/* The header of a record is needed only if the MANIFEST is lost. */
 Test(store_pack, a_damaged_record_header_costs_nothing)
 {
     add_many(0, 3);
@@ -421,7 +421,7 @@ Test(store_pack, a_forgotten_filter_is_taken_out_of_its_pack_into_quarantine)
     cr_assert(!file_exists(place.path), "nothing needs it any more");
 }
 
-/* There is no place to keep it: rather no save than one that loses it. */
+/* The file cannot be kept anywhere: the save fails rather than lose it. */
 Test(store_pack, a_save_that_cannot_keep_what_is_given_up_fails_and_says_why)
 {
     rig_fill(rig_add(&rig, "bad", &small, NULL), 0, 50);
@@ -452,8 +452,8 @@ static void forget_at_the_end(struct rig *of, size_t at)
         cr_assert_eq(store_forget(forgets, 3), 0);
 }
 
-/* Yielded as quarantined and given up afterwards: this save has it still, the next one does not, with files of its own
- * as in a pack. */
+/* Yielded as quarantined and given up afterwards: this save still has it, the next one does not, in its own files as
+ * in a pack. */
 static void forget_behind_the_walk(uint64_t limit)
 {
     rig.pack_limit = limit;
@@ -496,7 +496,7 @@ Test(store_pack, large_saves_fill_several_packs)
     struct rig_filter *filter = rig_add(&rig, "large", &small, &shape);
 
     rig_fill(filter, 0, 90);
-    static struct store_item many[1100]; /* 72 MB of one filter's records, of which the last one holds */
+    static struct store_item many[1100]; /* 72 MB of records of one filter; the last one counts */
     for (unsigned i = 0; i < 1100; i++)
         many[i] = (struct store_item){.id = 1, .name = "large", .name_len = 5, .filter = filter->filter, .dirty = true};
     rig.extra = many;

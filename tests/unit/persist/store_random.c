@@ -1,7 +1,6 @@
 /* The store through random histories: saves with every kind of change, small filters moving between packs and files,
- * filters written outside of saves, faults in saves and in starts, kills and crashes, one after the other on one
- * directory. After each step a crash finds a save that may be found then, and
- * nothing of it is missing. */
+ * filters written outside of saves, faults in saves and in starts, kills and crashes, in sequence on one directory.
+ * After each step a crash leaves an allowed save, complete. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -96,7 +95,7 @@ static void cut_records(void)
     }
 }
 
-/* A filter whose contents come from elsewhere: there from now on, whichever save is found. */
+/* A filter with contents from elsewhere: it exists from now on, in any save found. */
 static void write_filter(const char *name)
 {
     uint64_t before = rig_digest(&h.rig);
@@ -165,7 +164,7 @@ static void change(void)
             }
             break;
         case 2:
-            if (!has_record(one->id)) /* the log would say that it is gone */
+            if (!has_record(one->id)) /* the log would state its removal */
                 rig_remove(rig, one->name);
             break;
         case 3:
@@ -187,7 +186,7 @@ static void change(void)
     }
 }
 
-/* True: the process is as good as dead. */
+/* Returns true if the process must end. */
 static bool save(void)
 {
     static const uint64_t limits[] = {0, 150, 65536, 65536};
@@ -236,7 +235,7 @@ static void stop(void)
     rig_deinit(&h.rig);
 }
 
-/* What a start with a fault has not loaded stays; a save of it as it is changes nothing. */
+/* Filters not loaded by a start with a fault stay; saving the others unchanged changes nothing. */
 static void start_with_fault(void)
 {
     start(true);
@@ -266,7 +265,7 @@ static void restart(void)
         start_with_fault();
     start(false);
     assert_allowed(&h.rig, "start");
-    allow(rig_digest(&h.rig), true); /* what a start has found stays */
+    allow(rig_digest(&h.rig), true); /* filters loaded by a start stay */
 }
 
 static void run_history(unsigned seed)

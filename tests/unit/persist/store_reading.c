@@ -1,5 +1,5 @@
-/* The bits of single filters, which are evicted when the last save has them and are read again: whatever is saved,
- * fails, moves and changes in between, nothing is lost. */
+/* The bits of single filters: they are evicted when the last save has them, and are read again. Nothing is lost
+ * through saves, failures, moves and changes in between. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "stage.h"
 
 static const struct bloom_params packed = {.capacity = 5000, .error_rate = 0.01}; /* 6 kB, not in the entry */
-static const struct bloom_params alone = {.capacity = 60000, .error_rate = 0.01}; /* 72 kB, its own file */
+static const struct bloom_params alone = {.capacity = 60000, .error_rate = 0.01}; /* 72 kB, in its own file */
 static const struct bloom_params chain = {.capacity = 300, .error_rate = 0.01, .expansion = 4};
 
 static struct fault_fs fault;
@@ -53,7 +53,7 @@ static void make_words(struct rig_filter *filter)
     cr_assert_eq(bloom_filter_undrop_begin(filter->filter, &err), 0, "%s", err.text);
 }
 
-/* What store_read_bits() has said; the filter has its bits if that is 0. */
+/* The result of store_read_bits(); at 0 the filter has its bits. */
 static int read_back(struct rig_filter *filter)
 {
     make_words(filter);
@@ -110,15 +110,15 @@ static void begin_anew(unsigned i, struct model *model, uint64_t from)
     *model = (struct model){.from = from};
 }
 
-/* It fails at some operation. */
+/* A save that fails at some operation. */
 static void fail_to_save(struct rng *rng)
 {
     fault_fs_arm(&fault, 1 + (size_t)rng_below(rng, 12), FAULT_FULL, -ENOSPC, true);
-    (void)rig_save(&rig, store, &summary, &err); /* or there was nothing to write */
+    (void)rig_save(&rig, store, &summary, &err); /* or there is nothing to write */
     fault_fs_arm(&fault, 0, FAULT_ERROR, 0, false);
 }
 
-/* All that is away is read at a start, too. */
+/* A start reads the evicted filters as well. */
 static void start_anew(const struct model *models)
 {
     stage_restart(&fault.ops, 2);
@@ -189,7 +189,7 @@ static void make_away(void)
     }
 }
 
-/* Errors of the disk are damage, errors of the moment are themselves; the filter is read the next time. */
+/* A disk error is damage, a temporary error is returned as such; the next read succeeds. */
 static void fail_each_operation(struct rig_filter *filter, int error, int expected)
 {
     unsigned failures = 0;
@@ -278,7 +278,7 @@ static void save_in_between(void)
     cr_assert_eq(access(path, F_OK), -1, "the save removes the pack");
 }
 
-/* The save yields the filter while it is in memory, which it then leaves before the commit. */
+/* The save yields the filter while it is in memory; the filter is evicted before the commit. */
 Test(store_reading, a_filter_that_moves_to_another_pack_meanwhile_is_read_there)
 {
     struct rig other;

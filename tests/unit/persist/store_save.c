@@ -1,4 +1,4 @@
-/* What a save does, and what it leaves alone. */
+/* The work of a save, and the files it leaves alone. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void set_up(void)
 
 TestSuite(store_save, .init = set_up, .fini = stage_tear_down);
 
-/* The directory, loaded anew, holds what the rig holds. */
+/* The directory, loaded again, has the filters of the rig. */
 static void assert_saved(void)
 {
     struct rig loaded;
@@ -93,7 +93,7 @@ Test(store_save, buffers_take_no_more_than_they_may)
     }
 }
 
-/* Of the two threads either may find the error. */
+/* Either of the two threads may find the error. */
 Test(store_save, an_error_in_the_middle_of_a_large_file_fails_the_save_or_quarantines_the_filter)
 {
     static struct fault_fs fault; /* the store outlives the test by its tear-down */
@@ -151,7 +151,7 @@ Test(store_save, what_has_not_changed_is_not_written_again)
     assert_saved();
 }
 
-/* Of a chain only the newest layer takes items. */
+/* Only the newest layer of a chain takes items. */
 Test(store_save, older_layers_of_a_changed_filter_are_not_written_again)
 {
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 250);
@@ -166,7 +166,7 @@ Test(store_save, older_layers_of_a_changed_filter_are_not_written_again)
     assert_saved();
 }
 
-/* Bits that appear in an older layer after all (an add that was under way) are written, whatever the counts say. */
+/* Late bits in an older layer (from an add under way) are written, whatever the counts state. */
 Test(store_save, an_older_layer_whose_bits_have_changed_is_written)
 {
     struct bloom_layer_view view;
@@ -214,13 +214,13 @@ Test(store_save, two_filters_can_swap_names)
     assert_saved();
 }
 
-/* A file is made once; what changes gets another one, and the first goes. */
+/* A file is written once; changed data gets another file, and the first one is removed. */
 Test(store_save, no_file_is_ever_written_to_again)
 {
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 10);
     save();
     struct rig_place first = rig_place(NULL, dir, "a", 0);
-    cr_assert_eq(link(first.path, AT("held")), 0); /* as a backup by cp -al has it */
+    cr_assert_eq(link(first.path, AT("held")), 0); /* like a backup by cp -al */
     size_t len;
     unsigned char *bytes = file_read(first.path, &len);
     rig_fill(rig_find(&rig, "a"), 500, 50);
@@ -248,8 +248,7 @@ Test(store_save, removed_filters_go_and_their_ids_are_not_used_again)
     cr_assert_eq(store_next_id(store), 3);
 }
 
-/* The last item with an id holds: 1 is renamed after the walk's back, 2 is deleted, 3 takes the first one's old name.
- */
+/* The last item with an id counts: 1 is renamed after the walk has passed, 2 is deleted, 3 takes the old name of 1. */
 Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_became)
 {
     struct rig_filter *a = rig_add(&rig, "a", &scaling, NULL);
@@ -276,7 +275,7 @@ Test(store_save, what_is_renamed_or_deleted_during_the_walk_is_saved_as_it_becam
     cr_assert_eq(store_next_id(store), 100);
 }
 
-/* Yielded as changed, then again, as not changed since, under another name: the change must not get lost. */
+/* Yielded as changed, then again as unchanged under another name: the change must not be lost. */
 Test(store_save, a_changed_filter_that_is_renamed_during_the_walk_is_saved_with_the_change)
 {
     struct store_item extra = {.id = 1, .name = "b", .name_len = 1};
@@ -295,7 +294,7 @@ Test(store_save, a_changed_filter_that_is_renamed_during_the_walk_is_saved_with_
     cr_assert_eq(FILES(), 1);
 }
 
-/* Records that are superseded within one save stay in its MANIFEST as gone, and leave with the next. */
+/* Records superseded within one save stay in its MANIFEST as gone; the next save drops them. */
 Test(store_save, records_that_are_gone_leave_the_manifest_with_the_next_save)
 {
     struct store_item extra[] = {{.id = 1, .name = "b", .name_len = 1},
@@ -360,7 +359,7 @@ Test(store_save, a_failed_save_removes_its_files)
         }
         if (rc >= 0) {
             cr_assert_gt(at, 15);
-            return; /* from here on it takes place, or is in doubt */
+            return; /* from here on the save takes place, or is in doubt */
         }
         cr_assert_eq(dir_count(dir), 3, "%s", fault.hit_op);
         cr_assert_eq(FILES(), files, "%s", fault.hit_op);

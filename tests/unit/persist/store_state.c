@@ -1,5 +1,4 @@
-/* One test per state that a data directory can be found in. Each begins with the directory that a good save has left.
- */
+/* One test per state of a data directory. Each begins with the directory after a good save. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +15,8 @@ static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .
 static const struct bloom_params scaling = {.capacity = 40, .error_rate = 0.05, .expansion = 2};
 
 static char dir[TMPDIR_SIZE];
-static struct rig saved;  /* what the directory holds */
-static struct rig loaded; /* what is found in it */
+static struct rig saved;  /* the filters in the directory */
+static struct rig loaded; /* the filters loaded from it */
 static struct store *store;
 static struct errbuf err;
 
@@ -62,8 +61,8 @@ static void assert_whole(void)
     cr_assert_eq(rig_digest(&loaded), rig_digest(&saved));
 }
 
-/* The filter is quarantined with a reason that has both texts; the others are there; the bytes of the file (NULL: none
- * to compare) stay as they are also through a save and another start. */
+/* Expects the filter quarantined for a reason with both texts and the others loaded; the bytes of the file (NULL: none
+ * to compare) stay unchanged, also through a save and another start. */
 static void assert_quarantined(const char *name, const char *file, const char *reason)
 {
     size_t before_len = 0, after_len = 0;
@@ -97,7 +96,7 @@ static void assert_quarantined(const char *name, const char *file, const char *r
     cr_assert(rig_find(&loaded, name) && !rig_find(&loaded, name)->filter);
 }
 
-/* The start is refused with a message that has the texts, and nothing in the directory has changed. */
+/* The start is refused with a message that contains the texts, and the directory is unchanged. */
 static void assert_refused(int status, const char *file, const char *reason)
 {
     size_t before = dir_count(dir), filters = dir_count(AT("filters"));
@@ -165,7 +164,7 @@ Test(store_state, a_missing_directory_quarantines_its_filters)
     cr_assert_eq(loaded.loaded.quarantined, 3);
     cr_assert(strstr(rig_find(&loaded, "one")->reason, "-Filter.db: missing"), "%s", rig_find(&loaded, "one")->reason);
     store_close(store);
-    tmpdir_remove(AT("filters")); /* the start has made it anew */
+    tmpdir_remove(AT("filters")); /* made again by the start */
     rename(AT("elsewhere"), AT("filters"));
     rig_deinit(&loaded);
     rig_init(&loaded);
@@ -256,7 +255,7 @@ Test(store_state, an_unreadable_file_quarantines_its_filter)
     cr_assert_fail("no open of a filter's file among the operations of a start");
 }
 
-/* Names that the store never gives. A link and a directory under such a name are no files of it, either. */
+/* Names that the store never gives. A link or a directory with such a name is not its file either. */
 Test(store_state, what_is_not_ours_is_reported_and_left_alone)
 {
     static const char *const names[] = {"notes.txt",
@@ -287,7 +286,7 @@ Test(store_state, what_is_not_ours_is_reported_and_left_alone)
     cr_assert(file_exists(AT("filters/na-77-big-Filter.db")) && file_exists(AT("filters/one")));
 }
 
-/* A name of another layout, with the number of a file that is needed: it is not the one that the MANIFEST names. */
+/* A name of another layout with the number of a needed file: the MANIFEST does not name it. */
 Test(store_state, a_file_of_another_layout_with_a_number_in_use_is_not_taken_for_it)
 {
     char other[512];
@@ -314,7 +313,7 @@ Test(store_state, leftovers_of_an_unfinished_save_are_removed)
     cr_assert_geq(store_number(store), 100, "a number that was on the disk is not given out again");
 }
 
-/* A name that a save would give next is taken: it takes another one, and does not write through a link. */
+/* The next name of a save is taken: the save takes another one, and does not write through a link. */
 Test(store_state, a_name_that_is_taken_is_left_alone)
 {
     load();
@@ -336,7 +335,7 @@ Test(store_state, a_name_that_is_taken_is_left_alone)
     cr_assert_eq(rig_digest(&loaded), digest);
 }
 
-/* The process ended after the rename of the MANIFEST and before it had removed what that made superfluous. */
+/* The process ended after the rename of the MANIFEST and before the removal of superfluous files. */
 Test(store_state, superseded_files_are_removed_by_the_next_start)
 {
     struct rig_place one = rig_place(NULL, dir, "one", 0);

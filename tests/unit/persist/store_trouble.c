@@ -1,5 +1,5 @@
-/* Files that cannot be moved or deleted, disks that fill up, saves that fail at their last step, MANIFESTs that
- * somebody has written by hand: what one of these does to one filter must not stop the others, and must not pile up. */
+/* Files that cannot be moved or deleted, full disks, saves that fail at their last step, MANIFESTs written by hand:
+ * trouble with one filter must not stop the others, and must not pile up. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ static void assert_nothing_left_over(void)
 
 /* ---- full disks ---- */
 
-/* The records of what has been written so far are known although they could not be written either. */
+/* The records of the files written so far are known, although they could not be written either. */
 Test(store_trouble, a_save_that_fills_the_disk_removes_its_files_at_once)
 {
     rig_fill(rig_add(&rig, "a", &scaling, NULL), 0, 100);
@@ -70,7 +70,7 @@ Test(store_trouble, a_save_that_fills_the_disk_removes_its_files_at_once)
     assert_nothing_left_over();
 }
 
-/* ---- what cannot be removed ---- */
+/* ---- files that cannot be removed ---- */
 
 Test(store_trouble, a_file_that_cannot_be_removed_does_not_stop_later_saves_and_goes_when_it_can)
 {
@@ -97,7 +97,7 @@ Test(store_trouble, a_file_that_cannot_be_removed_does_not_stop_later_saves_and_
     assert_nothing_left_over();
 }
 
-/* The same by a start: what nothing names is named by nobody later, so it can wait. */
+/* The same by a start: nothing will name an unnamed file later, so its removal can wait. */
 Test(store_trouble, a_file_that_a_start_cannot_remove_goes_with_another_start)
 {
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
@@ -117,7 +117,7 @@ Test(store_trouble, a_file_that_a_start_cannot_remove_goes_with_another_start)
 
 /* ---- quarantine ---- */
 
-/* Rather no save than one that loses what an operator may want to repair. */
+/* A save fails rather than lose files that an operator may want to repair. */
 Test(store_trouble, a_save_that_cannot_keep_the_files_of_a_given_up_filter_fails_and_says_why)
 {
     size_t len;
@@ -157,7 +157,7 @@ Test(store_trouble, the_right_file_in_its_place_repairs_a_filter)
         file_flip_bit(a.path, bit);
     restart();
     cr_assert_eq(rig.loaded.quarantined, 1);
-    rig_fill(rig_find(&rig, "b"), 7000, 1); /* it was there: the digest stays */
+    rig_fill(rig_find(&rig, "b"), 7000, 1); /* already present: the digest stays */
     save();
     stage_leave();
     rename(AT("whole"), a.path);
@@ -201,7 +201,7 @@ static int fail_rename_of_manifest(void)
     return rc;
 }
 
-/* However often it is tried, the files of one attempt at most are there beside those of the save before. */
+/* After any number of tries there are the files of the last save, and of one attempt at most. */
 Test(store_trouble, saves_that_fail_at_their_last_step_do_not_pile_up)
 {
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
@@ -217,9 +217,9 @@ Test(store_trouble, saves_that_fail_at_their_last_step_do_not_pile_up)
     assert_nothing_left_over();
 }
 
-/* ---- other people's MANIFESTs ---- */
+/* ---- foreign MANIFESTs ---- */
 
-/* Writes a MANIFEST with a right last line. */
+/* Writes a MANIFEST with a correct last line. */
 static void write_manifest(const char *body, unsigned nfilters)
 {
     char text[4096];
@@ -275,8 +275,7 @@ Test(store_trouble, manifests_that_would_do_harm_are_refused)
     }
 }
 
-/* What has gone may come again, also with the same file: so a filter that is renamed after the walk's back is written.
- */
+/* A gone filter may return, even with the same file: so a save writes filters renamed after the walk has passed. */
 Test(store_trouble, what_has_gone_may_come_again)
 {
     store_close(store);
@@ -289,7 +288,7 @@ Test(store_trouble, what_has_gone_may_come_again)
     cr_assert_eq(rig.loaded.filters, 0);
 }
 
-/* Numbers that are as high as can be are read, and no save writes higher ones, which no start would read. */
+/* The highest numbers can be read; no save writes higher ones, which no start would read. */
 Test(store_trouble, a_save_that_no_start_could_read_fails)
 {
     store_close(store);
@@ -298,7 +297,7 @@ Test(store_trouble, a_save_that_no_start_could_read_fails)
     rig_deinit(&rig);
     rig_init(&rig);
     cr_assert_eq(rig_load(&rig, dir, &fault.ops, 1, &store, &err), 0, "%s", err.text);
-    save(); /* there is nothing to save: the one number more is the MANIFEST's own */
+    save(); /* nothing to save: the additional number is the MANIFEST's own */
     rig_fill(rig_add(&rig, "a", &small, NULL), 0, 50);
     cr_assert_eq(rig_save(&rig, store, &summary, &err), -EOVERFLOW);
     cr_assert(strstr(err.text, "out of range"), "%s", err.text);
@@ -306,8 +305,7 @@ Test(store_trouble, a_save_that_no_start_could_read_fails)
     assert_saved();
 }
 
-/* Records of filters that have not changed are taken over as they are: not when they are no longer what was verified.
- */
+/* Records of unchanged filters are taken over as they are, unless they differ from the verified ones. */
 Test(store_trouble, a_manifest_that_is_changed_under_the_store_is_not_taken_over)
 {
     size_t len;
@@ -330,10 +328,9 @@ Test(store_trouble, a_manifest_that_is_changed_under_the_store_is_not_taken_over
     assert_saved();
 }
 
-/* ---- where things are ---- */
+/* ---- places of files ---- */
 
-/* Somebody has removed the directory and another process has made it anew: what is written there would be the other's.
- */
+/* The directory was removed, and another process has made it again: files written there would be the other's. */
 Test(store_trouble, a_directory_that_was_replaced_is_not_saved_to)
 {
     struct store *other = NULL;

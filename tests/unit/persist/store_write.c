@@ -1,5 +1,5 @@
-/* Single filters that are written outside of saves, and what the log's records make of a directory: taken over,
- * superseded, discarded, found again after a crash at any moment. */
+/* Single filters written outside of saves, and the log's records about a directory: taken over, superseded, discarded,
+ * found again after a crash at any moment. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define CHAIN_LAYERS 40 /* more than are synced one by one */
 
 static const struct bloom_params chain = {.capacity = 1, .error_rate = 0.05, .expansion = 1};
-static struct store_record record; /* what the log would have */
+static struct store_record record; /* as the log would have it */
 
 static void set_up(void)
 {
@@ -48,7 +48,7 @@ static void write_one(const char *name)
     rig_find(&rig, name)->dirty = false;
 }
 
-/* A new filter with `n` items that is written; and published. */
+/* A new filter with `n` items: written, or written and published. */
 static void make_written(const char *name, const struct bloom_params *params, uint64_t n)
 {
     rig_fill(rig_add(&rig, name, params, NULL), 0, n);
@@ -67,7 +67,7 @@ static void replay(struct rig *to, struct store *opened)
     cr_assert_eq(store_replay_written(opened, record.text, record.len, &err), 0, "%s", err.text);
 }
 
-/* Starts anew, with the record from the log or without. */
+/* Starts again, with the record from the log or without. */
 static void restart(bool with_record, enum store_fate (*resolve)(struct rig *rig, struct store_filter *info))
 {
     stage_leave();
@@ -166,7 +166,7 @@ Test(store_write, a_discarded_filter_leaves_nothing)
     store_published(store, 1);
 }
 
-/* Until it is published nobody yields it, and yet it is needed. */
+/* No walk yields the filter before it is published, yet its files are needed. */
 Test(store_write, a_save_spares_files_of_filters_that_are_not_published_yet)
 {
     make_written("a", &small, 10);
@@ -249,7 +249,7 @@ Test(store_write, what_the_log_says_is_renamed_is_loaded_and_saved_under_its_new
     restart_unchanged(false);
 }
 
-/* Deleted by the operator because it could not be loaded, and that is known from the log only. */
+/* The operator deleted it because it could not be loaded, and only the log records that. */
 Test(store_write, files_of_a_filter_that_was_given_up_before_a_crash_are_kept)
 {
     rig_fill(rig_add(&rig, "saved", &scaling, NULL), 0, 100);
@@ -269,7 +269,7 @@ Test(store_write, a_written_filter_whose_file_is_damaged_is_quarantined_through_
 {
     make_written("a", &scaling, 100);
     rig.next_id = 2;
-    file_flip_bit(AT("filters/na-2-big-Filter.db"), 99); /* that of the second layer */
+    file_flip_bit(AT("filters/na-2-big-Filter.db"), 99); /* the file of the second layer */
     for (int start = 0; start < 3; start++) {
         restart(start < 2, NULL); /* the second time the record is older than the save */
         cr_assert_eq(rig.loaded.quarantined, 1);
@@ -362,7 +362,7 @@ Test(store_write, a_filter_published_and_deleted_during_a_save_goes_with_it)
     cr_assert_eq(FILES(), 2);
 }
 
-/* What is in the making is none of the leftovers that a failed save leaves. */
+/* Files of unpublished filters are no leftovers of a failed save. */
 Test(store_write, cleaning_up_after_a_failed_save_spares_written_files)
 {
     static struct fault_fs fault; /* the store outlives the test by its tear-down */
@@ -395,7 +395,7 @@ struct scene {
     struct store *store;
 };
 
-/* One filter saved, one that is written at the fault's risk, then a save that takes it over, or writes it anew. */
+/* One filter is saved, another one written under faults; then a save takes it over or writes it again. */
 static int play(struct scene *scene, size_t at, const struct bloom_params *params, bool change, bool *written)
 {
     struct rig_filter *b;
@@ -422,7 +422,7 @@ static int play(struct scene *scene, size_t at, const struct bloom_params *param
     return rig_save(&scene->rig, scene->store, NULL, &err);
 }
 
-/* After the crash the log hands in the record if the MANIFEST does not say that it is superseded. */
+/* After the crash the log hands in the record if the MANIFEST does not state that it is superseded. */
 static void replay_if_needed(struct rig *to, struct store *opened)
 {
     if (store_checkpoint(opened).control == 0 && record.text)
@@ -446,7 +446,7 @@ static void check_crash(struct scene *scene, enum crash_mode mode, uint64_t seed
     for (uint64_t i = 100; b && i < 160; i++)
         cr_assert(rig_has(b, i), "%s: item %d", what, (int)i);
     cr_assert(!change || rc != 0 || rig_has(b, 900), "%s: saved, but lost", what);
-    /* And on: it can be saved and found again. */
+    /* Afterwards it can be saved and loaded again. */
     cr_assert_eq(rig_save(&loaded, found, NULL, &err), 0, "%s: %s", what, err.text);
     uint64_t digest = rig_digest(&loaded);
     store_close(found);

@@ -1,6 +1,6 @@
-/* Saves while other threads add, and while one writes single filters that come and go: what an add has been answered
- * for before a save began is in that save, and of the filters that went nothing is left. One filter stays in packs, one
- * grows out of them. */
+/* Saves while other threads add, and while one thread writes short-lived single filters: an add acknowledged before a
+ * save began is in that save, and removed filters leave nothing behind. One filter stays in packs, one grows out of
+ * them. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 #define NADDERS  3
 #define NSAVES   8
 #define NFILTERS 4
-#define PACKED   3     /* the one that stays in packs */
+#define PACKED   3     /* the filter that stays in packs */
 #define AT_ONCE  20000 /* items of each thread in one save */
 
 static struct rig rig;
 static atomic_bool stop, stop_writing;
 static _Atomic uint64_t acknowledged[NADDERS]; /* items 0 .. n - 1 of this thread have been added */
-static _Atomic uint64_t allowed;               /* so many at full speed */
+static _Atomic uint64_t allowed;               /* number of items at full speed */
 
 static void demand(bool ok, const char *what)
 {
@@ -36,8 +36,8 @@ static uint64_t item_of(size_t thread, uint64_t i)
     return (uint64_t)thread << 40 | i;
 }
 
-/* Every item goes to every filter. When a save takes long, on a slow disk or a busy machine, adding continues, but
- * slowly: what has been added is to be checked, and who adds takes the time that the save needs. */
+/* Every item goes to every filter. If a save takes long, on a slow disk or a busy machine, adds continue slowly: all
+ * of them are checked later, and they take time that the save needs. */
 static void *add(void *arg)
 {
     size_t thread = (size_t)arg;
@@ -59,7 +59,7 @@ struct writer {
     uint64_t written;
 };
 
-/* Filters that are discarded, or published and deleted immediately. Their ids are none of the others'. */
+/* Filters that are discarded, or published and deleted immediately. They share no id with the others. */
 static void *write_and_drop(void *arg)
 {
     struct writer *writer = arg;

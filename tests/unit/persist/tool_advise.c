@@ -1,4 +1,4 @@
-/* `bloomery advise`, the real program, on tables made here: what is overfull, oversized or missing, copies of keys,
+/* `bloomery advise`, the real program, on tables made here: overfull, oversized and missing filters, copies of keys,
  * tablestats. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -230,7 +230,7 @@ static void make_leveled(int generation, int level, int first, int n)
     free(index.bytes);
 }
 
-/* A key is in the range of one SSTable of each level, and only these are asked for it. */
+/* A key is in the range of one SSTable per level, and only those are queried for it. */
 Test(tool_advise, levels_and_ranges)
 {
     for (int i = 0; i < LEVELED; i++) {
@@ -272,7 +272,7 @@ Test(tool_advise, real_levels)
     cr_expect_null(strstr(output, ": level 0"), "%s", output);
 }
 
-/* A filter whose bits are all set tells nothing of its keys: they are counted. */
+/* A filter with all bits set says nothing about its keys: they are counted. */
 Test(tool_advise, a_full_filter_is_overfull)
 {
     make_table(USERS "/nb-1-big-", 0, 20000, "--error 0.1 --capacity 10");

@@ -1,5 +1,5 @@
-/* `bloomery check`, the real program, on what a start does not take although every line and every record is valid by
- * itself. */
+/* `bloomery check`, the real program, on directories that a start refuses although every line and every record is
+ * valid by itself. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static struct errbuf err;
 
 #define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
-/* One filter that a save has, in a file. */
+/* One filter, saved in a file. */
 static void set_up(void)
 {
     tmpdir_create(dir);
@@ -60,7 +60,7 @@ static void write_log(struct log_bytes *records)
     store_close(store);
 }
 
-/* And opens the store again. */
+/* Also opens the store again. */
 static void forget_log(void)
 {
     cr_assert_eq(remove(AT("data/log/00000001.log")), 0);
@@ -74,7 +74,7 @@ static void note(struct log_bytes *records, const struct log_control *control)
     cr_assert_eq(log_control_encode(records, control), 0);
 }
 
-/* A filter with contents, after a record of the kind `before` (0: none); and whether it is deleted again. */
+/* A filter with contents, after a record of the kind `before` (0: none); `deleted`: with its deletion. */
 static void write_contents(enum log_control_kind before, bool deleted)
 {
     struct rig_filter *filter = rig_add(&rig, "contents", &small, NULL);
@@ -113,7 +113,7 @@ Test(tool_check, a_damaged_file_that_only_the_log_knows_of_is_found)
     expect_check(1, "damaged: filter 'contents', id 2: ");
 }
 
-/* The same as JSON: what a script asks for, and what a reader would see on stderr. */
+/* The same as JSON: the fields for a script, and the messages that a reader would see on stderr. */
 Test(tool_check, json_says_the_same)
 {
     static const char parse[] = "python3 -c 'import json, sys; c = json.load(sys.stdin); "
@@ -167,7 +167,7 @@ Test(tool_check, contents_in_the_log_need_no_file)
     expect_check(0, "whole");
 }
 
-/* What follows holds with a save that was not made: a start does not check it either. */
+/* Records after a break belong to a save that was not made: a start does not check them either. */
 Test(tool_check, contents_behind_a_break_are_of_no_interest)
 {
     struct tmp_path file =
@@ -190,7 +190,7 @@ Test(tool_check, contents_behind_a_clearing_are_looked_at)
     expect_check(1, "damaged: filter 'contents', id 2: ");
 }
 
-/* A filter of the save that is gone by the log: a start does not read its files. */
+/* A filter of the save that the log removes: a start does not read its files. */
 Test(tool_check, damaged_files_of_filters_that_are_gone_are_of_no_interest)
 {
     static const struct log_control ways[] = {{.kind = LOG_DELETE, .id = 1},
@@ -238,7 +238,7 @@ Test(tool_check, filters_that_cannot_be_made_are_found)
     }
 }
 
-/* Whether the save has the filter or the log does, empty or with contents. */
+/* The save has the filter, or the log does, empty or with contents. */
 Test(tool_check, layers_of_another_variant_are_found)
 {
     static const struct bloom_params growing = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
@@ -277,7 +277,7 @@ Test(tool_check, layers_of_another_variant_are_found)
                  "damaged: filter 'two', id 2: layer 1: its variant is me, and that of the filter's other layers na");
 }
 
-/* A record makes no sense by itself, whatever a later one says of its filter. */
+/* A record is invalid by itself, whatever later records state about its filter. */
 Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
 {
     static const char text[] =
@@ -298,7 +298,7 @@ Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
     }
 }
 
-/* The record of the one filter again, changed, and with another file; the last line put right. */
+/* The record of the one filter again, changed, with another file; the last line is corrected. */
 static void append_to_manifest(const char *from, const char *to)
 {
     size_t len;

@@ -19,7 +19,7 @@ static struct rig rig;
 
 #define AT(...) (tmp_path(dir, __VA_ARGS__).text)
 
-/* One small filter, one in two layers, one with a file; their expected files, by another directory without packs. */
+/* One small filter, one in two layers, one with a file; their expected files, from another directory without packs. */
 static void set_up(void)
 {
     struct errbuf err = {{0}};
@@ -47,7 +47,7 @@ static void tear_down(void)
 
 TestSuite(tool_export, .init = set_up, .fini = tear_down);
 
-/* That the tool exits so and says so. */
+/* Asserts an exit code and a text in the output. */
 #define ASSERT_RUN(code, text, ...) \
     program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL "' " __VA_ARGS__)
 
@@ -85,7 +85,7 @@ Test(tool_export, a_filter_is_exported_from_a_pack_or_its_own_files_as_the_files
     assert_same_files("other/filters/na-1-big-Filter.db", rig_place(NULL, AT("files"), "one", 0));
 }
 
-/* What is printed would otherwise be in the first file that is opened. */
+/* Otherwise the output would go into the first opened file. */
 Test(tool_export, an_output_that_cannot_be_written_is_a_failure_and_no_file_gets_it)
 {
     ASSERT_RUN(1, "cannot write to the standard output: No space left on device", "check data >/dev/full");
@@ -121,11 +121,11 @@ Test(tool_export, list_says_which_files_are_whose)
     ASSERT_RUN(0, "the last save of data has no such filter; changes since then are in the log", "list data --db 3");
     ASSERT_RUN(1, "No such file", "list nowhere");
     file_change_byte(AT("data/MANIFEST"), -10);
-    ASSERT_RUN(1, "1\tone\t", "list data"); /* what can be read of it */
+    ASSERT_RUN(1, "1\tone\t", "list data"); /* the readable part */
     program_said(output, "damaged: data/MANIFEST: line ");
 }
 
-/* Nobody writes to the pipe: whoever waited for that would wait forever. */
+/* No one writes to the pipe: a read would wait forever. */
 Test(tool_export, a_manifest_that_is_a_pipe_is_refused_at_once, .timeout = 60)
 {
     unlink(AT("data/MANIFEST"));

@@ -1,5 +1,4 @@
-/* `bloomery show`, `query`, `build`, `merge` and `plan`, the real program, on the files that Cassandra's own code has
- * made. */
+/* `bloomery show`, `query`, `build`, `merge` and `plan`, the real program, on files made by Cassandra's own code. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@ static char output[16384]; /* of the last run, stdout and stderr */
 
 #define TOOL "'" BLOOMERY_TOOL "' "
 
-/* That the command exits so and says so. */
+/* Asserts an exit code and a text in the output. */
 #define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, __VA_ARGS__)
 
 static bool same_files(const char *a, const char *b)
@@ -74,7 +73,7 @@ static void build_golden(const char *name)
                    dir, variants[i], dir, p, n, variants[i]);
         cr_expect(same_files(tmp_path(dir, "%s.db", variants[i]).text, expected), "%s %s is not Cassandra's file", name,
                   variants[i]);
-        /* As a pipe, and with the size that the daemon takes, which mostly is Cassandra's. */
+        /* As a pipe, and with the daemon's size, which mostly is Cassandra's. */
         ASSERT_RUN(0, "",
                    "cat %s/keys.bin | " TOOL "build %s/piped.db --length-prefixed --sizing cassandra --error %.17g "
                    "--capacity %.0f --variant %s --force",
@@ -157,7 +156,7 @@ Test(tool_filters, a_file_that_cannot_be_made_is_refused_before_the_input_is_rea
     ASSERT_RUN(1, "Is a directory", "echo int:x | " TOOL "build %s --error 0.01 --keys --force", dir);
 }
 
-/* The limit of a file's size kills it in the middle of writing. */
+/* The limit on file sizes kills the tool in the middle of writing. */
 Test(tool_filters, a_build_that_is_killed_leaves_nothing)
 {
     int fd = open(dir, O_TMPFILE | O_WRONLY, 0600);
@@ -205,7 +204,7 @@ Test(tool_filters, show_says_what_the_bits_say)
     ASSERT_RUN(1, "use --variant na|me|ka", TOOL "show '" BUILT "/n10000_p0.01_int/Filter.na.db'");
 }
 
-/* Each malformed file is refused with a reason, or is one that Cassandra's own readers take, too. */
+/* Each malformed file is refused with a reason, or accepted by Cassandra's own readers, too. */
 Test(tool_filters, malformed_files_have_reasons)
 {
     DIR *files = opendir(GOLDEN "/malformed");
@@ -230,7 +229,7 @@ Test(tool_filters, malformed_files_have_reasons)
     cr_assert_geq(refused, 8);
 }
 
-/* What is asked in the file, byte by byte, is what is asked in memory, and what Cassandra answers. */
+/* Queries of the file, byte by byte, have the answers of queries in memory, and Cassandra's. */
 Test(tool_filters, query_answers_as_cassandra_does)
 {
     static const char *const variants[] = {"na", "me", "ka"};
@@ -280,7 +279,7 @@ Test(tool_filters, query_prints_lines_as_they_came)
     ASSERT_RUN(2, "cannot open", TOOL "query %s/none --variant na a", dir);
 }
 
-/* Different bytes are different JSON, also for a parser: those that are no UTF-8 are not put into a string. */
+/* Different bytes give different JSON, also for a parser: bytes that are no UTF-8 are not put into a string. */
 Test(tool_filters, json_tells_all_bytes_apart)
 {
     ASSERT_RUN(0, "", "printf 'a\n' | " TOOL "build %s/f.db --error 1e-6", dir);
@@ -312,7 +311,7 @@ Test(tool_filters, a_union_has_the_items_of_each)
     cr_assert_not(file_exists(tmp_path(dir, "x.db").text));
 }
 
-/* On a terminal a line says how far it is; in a pipe nothing does. */
+/* On a terminal a line shows the progress; in a pipe there is none. */
 Test(tool_filters, progress_is_shown_on_a_terminal_only)
 {
     if (system("command -v script >/dev/null") != 0)
@@ -325,14 +324,14 @@ Test(tool_filters, progress_is_shown_on_a_terminal_only)
     cr_assert_not(strstr(output, "reading"), "%s", output);
 }
 
-/* A plan that is refused when its object has been begun says why, and nothing else: no sanitizer has found a leak. */
+/* A plan refused after the start of its JSON object prints the reason only: no sanitizer has found a leak. */
 Test(tool_filters, plan_that_is_refused)
 {
     ASSERT_RUN(1, "", TOOL "plan 0.01 1 EXPANSION 1 ITEMS 999999 --json 2>&1");
     cr_expect_str_eq(output, "bloomery plan: a filter has at most 1024 layers, which here hold 1024 items\n");
 }
 
-/* What each command says as JSON can be read as such, and has what its help says. */
+/* The JSON of each command can be parsed, and has the fields named in its help. */
 Test(tool_filters, json_of_each_command)
 {
     static const char parse[] = "python3 -c 'import json, sys; o = json.load(sys.stdin); "

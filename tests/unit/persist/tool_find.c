@@ -19,7 +19,7 @@ static char output[65536]; /* of the last run, stdout and stderr */
 
 #define ASSERT_RUN(code, text, ...) program_expect(output, sizeof(output), code, text, __VA_ARGS__)
 
-/* A filter with the key int:<key> at this path below the directory, whose directories are made. */
+/* Makes a filter with the key int:<key> at this path below the directory, and the directories of the path. */
 static void make_filter(const char *path, int key)
 {
     ASSERT_RUN(0, "",
@@ -83,7 +83,7 @@ Test(tool_find, a_keyspace_that_is_called_snapshots)
     ASSERT_RUN(1, "", TOOL "find --absent %s int:1", dir);
 }
 
-/* One of a later format may hold any key. */
+/* An SSTable of a later format may hold any key. */
 Test(tool_find, an_unknown_format_is_named)
 {
     static const char text[] = "not the name of an SSTable of a known format";
@@ -112,9 +112,9 @@ Test(tool_find, links_to_directories_are_followed)
     ASSERT_RUN(0, "data/ks/t-" ID "/nb-1-big-Filter.db", TOOL "find %s/data int:1", dir);
 }
 
-/* A compaction while the directory is asked: one SSTable goes, and another one, which sorts before all that are asked,
- * has its keys. The tool is in the midst of it, since it cannot write what it finds: a byte of it has come, and all is
- * more than a pipe takes. */
+/* A compaction during the search: one SSTable is removed, and another one, which sorts before all others, gets its
+ * keys. The tool is in the middle of the search, because it waits for its output: one byte was read, and the whole
+ * output is more than a pipe takes. */
 Test(tool_find, a_compaction_meanwhile_hides_nothing)
 {
     make_filter("first-Filter.db", 1);
@@ -185,7 +185,7 @@ static void skip_without_real_files(void)
         cr_skip_test("no files of public projects here");
 }
 
-/* Where the file lay in its project, as far as a data directory has it: the last three directories and the name. */
+/* The path of the file in its project, as far as a data directory has it: the last three directories and the name. */
 static void data_path(const char *source, int number, char *out, size_t size)
 {
     const char *at = source + strlen(source);
@@ -228,7 +228,7 @@ static size_t lay_out(struct real *all, size_t max)
     return nreal;
 }
 
-/* Each of them is found by its own key, in the directory that its project has it in. */
+/* Each of them is found by its own key, in its project's directory. */
 Test(tool_find, real_sstables_are_found_by_their_keys)
 {
     static struct real all[128];
@@ -275,7 +275,7 @@ Test(tool_find, typed_keys_are_those_of_real_tables)
     }
 }
 
-/* Files of keys, few and many: the same answers as of single keys, and those that are absent are the others. */
+/* Files of keys, few and many: the answers equal those for single keys; --absent prints the other keys. */
 Test(tool_find, keys_from_a_file)
 {
     static const int counts[] = {0, 1, 255, 256, 3000};

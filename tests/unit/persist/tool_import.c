@@ -19,7 +19,7 @@
 TMPDIR_SUITE(dir, tool_import);
 static char output[4096]; /* of the last run, stdout and stderr */
 
-/* That the tool exits so and says so. */
+/* Asserts an exit code and a text in the output. */
 #define ASSERT_RUN(code, text, ...) \
     program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL "' " __VA_ARGS__)
 
@@ -105,7 +105,7 @@ Test(tool_import, a_directory_in_use_is_refused)
     store_close(store);
 }
 
-/* As a daemon does that has answered SHUTDOWN. */
+/* Like a daemon that has answered SHUTDOWN. */
 Test(tool_import, a_directory_that_is_given_back_in_a_moment_is_waited_for)
 {
     const struct fsops *fs = fsops_posix();
@@ -124,7 +124,7 @@ Test(tool_import, a_directory_that_is_given_back_in_a_moment_is_waited_for)
     cr_assert(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* A damaged neighbour is not read, and stays as it is. */
+/* A damaged neighbour is not read, and stays unchanged. */
 Test(tool_import, other_filters_are_carried_over_unread)
 {
     ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
@@ -147,7 +147,7 @@ Test(tool_import, a_foreign_file_in_the_way_is_not_overwritten)
     ASSERT_RUN(0, "filter 'a'", "import %s/data a '%s/Filter.na.db' --variant na", dir, BUILT);
     struct rig_place a = rig_place(NULL, tmp_path(dir, "data").text, "a", 0);
     struct tmp_path next = tmp_path(dir, "data/filters/me-%llu-big-Filter.db", (unsigned long long)a.number + 2);
-    mkdir(next.text, 0700); /* as the next file would be named */
+    mkdir(next.text, 0700); /* the name of the next file */
     ASSERT_RUN(0, "filter 'b'", "import %s/data b '%s/Filter.me.db' --variant me", dir, BUILT);
     cr_assert(strcmp(rig_place(NULL, tmp_path(dir, "data").text, "b", 0).path, next.text) != 0 &&
               file_exists(next.text));

@@ -1,5 +1,4 @@
-/* `bloomery verify` and `bloomery rebuild`, the real program: on SSTables made here, and on real ones where they are.
- */
+/* `bloomery verify` and `bloomery rebuild`, the real program: on SSTables made here, and on real ones if present. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -96,7 +95,7 @@ Test(tool_sstables, what_is_wrong_is_named)
     free(filter);
 }
 
-/* ---- an index that has been cut between two entries ---- */
+/* ---- an index cut between two entries ---- */
 
 static void put_key(int fd, int key)
 {
@@ -104,7 +103,7 @@ static void put_key(int fd, int key)
     cr_assert_eq(write(fd, bytes, sizeof(bytes)), (ssize_t)sizeof(bytes));
 }
 
-/* As a table of the keys 0 to KEYS - 1 has it, with one sample. `head`: what is before the sample. */
+/* As for a table of the keys 0 to KEYS - 1, with one sample. `head`: the bytes before the sample. */
 static void make_summary(const char *prefix, const char *head, size_t len)
 {
     int fd = open(tmp_path(dir, "%sSummary.db", prefix).text, O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -166,7 +165,7 @@ Test(tool_sstables, an_index_with_fewer_keys_than_were_counted_is_not_whole)
     ASSERT_RUN(0, "whole: 1999 keys", "truncate -s 50 nb-1-big-Statistics.db && " TOOL "verify nb-1-big-Data.db", dir);
 }
 
-/* Bits of another version are told from damage by the first keys. */
+/* The first keys distinguish bits of another version from damage. */
 Test(tool_sstables, another_layout_is_named)
 {
     static const char *const layouts[] = {"na", "me", "ka"}, *const prefixes[] = {"nb-1-big-", "me-1-big-",
@@ -200,7 +199,7 @@ Test(tool_sstables, what_cannot_be_looked_at)
     ASSERT_RUN(0, "whole, without a filter", TOOL "verify nb-1-big-Data.db", dir);
 }
 
-/* Nothing waits for a FIFO, and what is no file is not called damaged. */
+/* The tool does not wait for a FIFO, and does not call a path damaged that is no file. */
 Test(tool_sstables, what_is_no_file)
 {
     make_table("nb-1-big-", true, KEYS);
@@ -299,7 +298,7 @@ Test(tool_sstables, what_is_refused_changes_nothing)
     ASSERT_RUN(0, "", "exec 9<me-1-big-Data.db && " TOOL "rebuild --same --i-know me-1-big-Data.db", dir);
 }
 
-/* Killed at any moment, or without room: the old filter or the new one is there, whole. */
+/* Killed at any moment, or without space: the old filter or the new one is there, whole. */
 Test(tool_sstables, a_crash_leaves_the_old_or_the_new_filter)
 {
     enum { ROUNDS = 60 };
@@ -327,7 +326,7 @@ Test(tool_sstables, a_crash_leaves_the_old_or_the_new_filter)
 
 /* ---- real ones ---- */
 
-/* All give their own filter again but those that `verify` names. */
+/* All rebuilds give the same filter again, except for those that `verify` names. */
 Test(tool_sstables, real_tables)
 {
     if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
@@ -343,7 +342,7 @@ Test(tool_sstables, real_tables)
         dir);
 }
 
-/* Those with a Scylla.db, which has no checksum of the filter: in place. */
+/* SSTables with a Scylla.db, which has no checksum of the filter: in place. */
 Test(tool_sstables, real_tables_of_scylladb)
 {
     if (access(BLOOMERY_SHARED_GOLDEN_DIR "/sstables", R_OK) != 0)
@@ -356,7 +355,7 @@ Test(tool_sstables, real_tables_of_scylladb)
                dir);
 }
 
-/* Each Statistics.db since ka is understood: of an Index.db without its last entry, and without a Summary.db. */
+/* Each Statistics.db since ka is understood: with an Index.db without its last entry, and without a Summary.db. */
 Test(tool_sstables, real_statistics)
 {
     static const char script[] = "import sys\n"

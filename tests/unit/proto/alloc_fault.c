@@ -34,7 +34,7 @@ size_t alloc_live(void)
     return n;
 }
 
-/* Blocks from elsewhere are not in the table and not counted. */
+/* Blocks of other allocators are not in the table and not counted. */
 static void **slot_of(void *block)
 {
     for (size_t i = 0; i < BLOCKS_MAX; i++)

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* From now on the n-th call of realloc (0: the next) and all later ones fail; -1: none. Starts the count anew. */
+/* From now on the n-th call of realloc (0: the next) and all later ones fail; -1: none. Resets the count. */
 void alloc_fault_at(int n);
 
 size_t alloc_calls(void); /* calls of realloc since alloc_fault_at() */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Two writers to the same effect, one for each version, and a comparison of what they wrote. */
+/* Two writers with the same content, one for each version, and a comparison of their output. */
 static struct buf bufs[2];
 static struct reply replies[2] = {{&bufs[0], 2}, {&bufs[1], 3}};
 
@@ -81,7 +81,7 @@ Test(reply, each_kind_has_the_form_of_its_version)
     WRITES_SAME(reply_array(r, SIZE_MAX), "*18446744073709551615\r\n");
 }
 
-/* Every number of digits, both ends of each, both signs. */
+/* Numbers with every number of digits: the smallest and the largest, both signs. */
 Test(reply, integers_are_exact)
 {
     uint64_t power = 1;
@@ -145,7 +145,7 @@ Test(reply, random_doubles_read_back)
     }
 }
 
-/* ---- nothing breaks the framing ---- */
+/* ---- framing of any text ---- */
 
 Test(reply, control_characters_in_texts_become_spaces)
 {
@@ -206,7 +206,7 @@ Test(reply, array_length_may_come_afterwards)
     }
 }
 
-/* Inside another one, and in a buffer whose front has been consumed. */
+/* In another array, and in a buffer whose front has been consumed. */
 Test(reply, arrays_of_unknown_length_nest)
 {
     struct reply *r = &replies[0];
@@ -239,7 +239,7 @@ static size_t random_string(void)
     return len;
 }
 
-/* Writes a text that a client may have had a hand in, and what must be left of it. */
+/* Writes a text that may contain a client's bytes, and the text that must be left of it. */
 static void write_random_text(struct reply *r, FILE *expected)
 {
     size_t len = random_string();
@@ -323,7 +323,7 @@ static void write_random_tree(struct reply *r, FILE *expected, int depth)
     fputc(kind == 1 && r->version == 3 ? '}' : ']', expected);
 }
 
-/* What is written is read back by a strict reader as what was meant, and ends where the next reply begins. */
+/* A strict reader reads the content back unchanged, and ends where the next reply begins. */
 Test(reply, random_trees_read_back)
 {
     unsigned seed = getenv("BLOOMERY_TEST_SEED") ? (unsigned)atoi(getenv("BLOOMERY_TEST_SEED")) : (unsigned)time(NULL);
@@ -371,7 +371,7 @@ static void write_some_of_everything(struct reply *r)
     reply_null(r);
 }
 
-/* Whichever allocation fails, and whatever the cap, the buffer ends marked as failed, holding whole elements only. */
+/* After a failure of any allocation, and at any cap, the buffer is marked as failed and has whole elements only. */
 Test(reply, failures_are_noted_in_the_buffer)
 {
     struct reply *r = &replies[1];
@@ -410,7 +410,7 @@ Test(reply, failures_are_noted_in_the_buffer)
     cr_assert_eq(alloc_live(), 0);
 }
 
-/* Each writer reserves at least what its longest reply takes, in a buffer that ends where the reservation ends. */
+/* Each writer reserves at least the length of its longest reply, in a buffer that ends where the reservation ends. */
 static void write_longest(struct reply *r, int kind)
 {
     size_t token;
@@ -457,10 +457,10 @@ Test(reply, longest_replies_stay_within_what_they_reserve)
     }
 }
 
-/* A bulk of a length that cannot be added to fails, it does not wrap. */
+/* A bulk whose length overflows an addition fails; it does not wrap. */
 Test(reply, impossible_lengths_fail)
 {
-    bufs[0].cap = 1 << 30; /* or the allocator would have to refuse, which a sanitizer's does by ending the test */
+    bufs[0].cap = 1 << 30; /* otherwise the allocator would have to refuse, and a sanitizer's ends the test then */
     reply_bulk(&replies[0], "x", SIZE_MAX - 3);
     cr_assert(buf_failed(&bufs[0]));
     cr_assert_eq(buf_len(&bufs[0]), 0);

@@ -1,4 +1,4 @@
-/* What the parser refuses, what it may cost, and that it never looks back. What streams mean is in resp_parse.c. */
+/* The parser's refusals and costs, and that it never looks back. The meaning of streams is in resp_parse.c. */
 #include "alloc_fault.h"
 #include "resp_parse.h"
 
@@ -16,7 +16,7 @@
 static const struct resp_limits default_limits = {RESP_MAX_ARGS_DEFAULT, RESP_MAX_BULK_DEFAULT,
                                                   RESP_MAX_INLINE_DEFAULT};
 
-/* A parser with everything that a call needs, and what came of the last call. */
+/* A parser with everything that a call needs, and the results of the last call. */
 struct session {
     struct resp_parser parser;
     struct resp_args args;
@@ -82,7 +82,7 @@ static void add_args(struct text *text, size_t n, size_t len)
     }
 }
 
-/* `error` NULL: one command that uses up the stream. In one piece and byte by byte. */
+/* `error` NULL: the stream is exactly one command. In one piece and byte by byte. */
 static void assert_verdict(struct resp_limits limits, int noauth, const struct text *text, const char *error)
 {
     for (int bytewise = 0; bytewise < 2; bytewise++) {
@@ -159,7 +159,7 @@ Test(resp_limits, max_bulk_is_exact)
     }
 }
 
-/* An inline command may be exactly as long as the limit, whichever line end it has. */
+/* An inline command may be exactly as long as the limit, with either line end. */
 Test(resp_limits, max_inline_is_exact)
 {
     static const size_t maxima[] = {1, 2, 100, RESP_MAX_INLINE_DEFAULT};
@@ -174,11 +174,11 @@ Test(resp_limits, max_inline_is_exact)
         }
     }
 
-    struct text text = {0}; /* an endless line is refused as soon as it is certain, */
+    struct text text = {0}; /* an endless line is refused at the first certain byte, */
     add(&text, "12345678901");
     assert_verdict((struct resp_limits){10, 100, 10}, 0, &text, "too big inline request");
     text = (struct text){0};
-    add(&text, "1234567890\rx"); /* also when what looked like its end is none */
+    add(&text, "1234567890\rx"); /* also if its apparent end is none */
     assert_verdict((struct resp_limits){10, 100, 10}, 0, &text, "too big inline request");
 }
 
@@ -200,7 +200,7 @@ Test(resp_limits, header_lines_are_bounded)
     }
 }
 
-/* Redis names a length that nobody may send "invalid" even before authentication. */
+/* Redis calls a length "invalid" even before authentication if no client may send it. */
 Test(resp_limits, unauthenticated_wording_is_redis)
 {
     static const struct {
@@ -225,7 +225,7 @@ Test(resp_limits, unauthenticated_wording_is_redis)
     }
 }
 
-/* Limits are those of the call: what AUTH lifts is lifted for a request that has begun. */
+/* The limits of the call apply: after AUTH the higher ones hold for a request that has begun. */
 Test(resp_limits, limits_may_change_within_a_request)
 {
     struct session s;
@@ -237,7 +237,7 @@ Test(resp_limits, limits_may_change_within_a_request)
     s.noauth = 0;
     cr_assert_eq(next(&s, stream, sizeof(stream) - 1), RESP_NEED_MORE);
 
-    char line[] = "123456789012\n"; /* lowered within a line */
+    char line[] = "123456789012\n"; /* lower limits within a line */
     session_deinit(&s);
     session_init(&s, default_limits, 0);
     cr_assert_eq(next(&s, line, 12), RESP_NEED_MORE);
@@ -246,8 +246,8 @@ Test(resp_limits, limits_may_change_within_a_request)
     session_deinit(&s);
 }
 
-/* Spans have 32 bits. A request may end at 2^32 - 1 and not one byte later, with its arguments where they belong. The
- * bodies are never touched, so the memory is never used. */
+/* Spans have 32 bits. A request may end at 2^32 - 1 and not one byte later, with its arguments in the right places.
+ * The bodies are never touched, so they use no memory. */
 Test(resp_limits, requests_end_before_4_gib)
 {
     const size_t room = (size_t)UINT32_MAX + 4096, first = 4000000000;
@@ -329,7 +329,7 @@ Test(resp_limits, error_text_is_cut_to_the_room_there_is)
 
 /* ---- progress ---- */
 
-/* Dropping what was reported consumed leaves the first byte of the incomplete request in front. */
+/* After the consumed bytes are dropped, the first byte of the incomplete request is in front. */
 Test(resp_limits, empty_requests_are_consumed_before_an_incomplete_one)
 {
     struct session s;
@@ -354,8 +354,8 @@ Test(resp_limits, empty_requests_are_consumed_before_an_incomplete_one)
     session_deinit(&s);
 }
 
-/* A reader that provides just what is said to be needed gets there, never having to provide a byte beyond the command,
- * and gets a large argument in one call. */
+/* A reader that provides exactly the needed bytes completes the command, never provides a byte beyond it, and gets a
+ * large argument in one call. */
 Test(resp_limits, needs_is_enough_and_never_too_much)
 {
     struct text text = {0};
@@ -383,7 +383,7 @@ Test(resp_limits, needs_is_enough_and_never_too_much)
     session_deinit(&s);
 }
 
-/* Outside of bodies one byte may be all that is missing. */
+/* Outside of bodies one byte may complete the command. */
 Test(resp_limits, needs_is_one_more_byte_outside_of_bodies)
 {
     static const char *const streams[] = {"*1\r\n$4\r\n", "PING\r\n", "*-1\r\n"};
@@ -406,8 +406,8 @@ Test(resp_limits, needs_is_one_more_byte_outside_of_bodies)
     }
 }
 
-/* Every page that has been passed on is made unreadable before the next call: a parser that looked back would crash.
- * One argument of 16 MB; then a million small ones, with headers across every kind of page boundary. */
+/* Every page passed is made unreadable before the next call: a parser that looked back would crash. One argument of 16
+ * MB; then a million small ones, with headers across every kind of page boundary. */
 static void assert_parses_without_looking_back(char *stream, size_t len, size_t argc)
 {
     struct session s;
@@ -472,7 +472,7 @@ Test(resp_limits, announced_arguments_cost_nothing_until_they_arrive)
     cr_assert_eq(alloc_live(), 0);
 }
 
-/* The list that somebody's large command made large stays with the thread. */
+/* The list that a large command extended stays with the thread. */
 Test(resp_limits, incomplete_request_does_not_keep_a_large_list)
 {
     struct text text = {0};
@@ -515,8 +515,8 @@ Test(resp_limits, commands_do_not_allocate)
     session_deinit(&s);
 }
 
-/* Whichever allocation fails, the parser says so, for good, and gives back what it has. Commands in one piece, in
- * pieces, and inline, with more arguments than the first list holds. */
+/* After a failure of any allocation the parser returns the error from then on, and gives its memory back. Commands in
+ * one piece, in pieces, and inline, with more arguments than the first list holds. */
 static size_t run_until_failure(struct session *s, struct text *text, size_t piece)
 {
     size_t begin = 0, commands = 0;
@@ -558,7 +558,7 @@ Test(resp_limits, survives_every_allocation_failure)
             alloc_fault_at(n);
             size_t commands = run_until_failure(&s, &text, pieces[i]);
             if (commands < 3) {
-                alloc_fault_at(-1); /* memory is back, the parser must not pretend that nothing happened */
+                alloc_fault_at(-1); /* memory is back; the parser must still return the error */
                 cr_assert_eq(next(&s, ping, 6), RESP_NO_MEMORY);
                 cr_assert_eq(resp_parser_memory(&s.parser), 0);
                 resp_parser_error(&s.parser, text_out, sizeof(text_out));

@@ -1,7 +1,6 @@
-/* What the parser makes of a stream, however it is cut. Each stream of the table is parsed whole, byte by byte, cut in
- * two at every place and cut at random; resp_transcript.h says what else is checked on the way. The expectations of the
- * table are Redis's answers (recorded from Redis 8.0.2, or tried on 7.0.15), except where resp_parse.h says otherwise.
- */
+/* The parser's results for a stream, with any cuts. Each stream of the table is parsed whole, byte by byte, cut in two
+ * at every place and cut at random; resp_transcript.h names further checks. The expectations of the table are Redis's
+ * answers (recorded from Redis 8.0.2, or tried on 7.0.15), except where resp_parse.h states others. */
 #include "resp_parse.h"
 #include "resp_transcript.h"
 
@@ -170,7 +169,7 @@ static const struct vector vectors[] = {
     MALFORMED("*1\r\n$:1\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$1/\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$ 4\r\nPING\r\n", "invalid bulk length"),
-    /* with enough after them for whatever a wrong reading makes of them */
+    /* with enough bytes after them for any wrong reading */
     MALFORMED("*1\r\n$:0\r\n" X120, "invalid bulk length"),
     MALFORMED("*1\r\n$1:\r\n" X120, "invalid bulk length"),
     MALFORMED("*1\r\n$0:\r\n" X120, "invalid bulk length"),
@@ -184,7 +183,7 @@ static const struct vector vectors[] = {
     MALFORMED("*1\r\n$4294967300\r\nPING\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$9223372036854775808\r\n", "invalid bulk length"),
     MALFORMED("*1\r\n$18446744073709551620\r\nPING\r\n", "invalid bulk length"),
-    /* what is not '$' is shown so that it cannot be mistaken for framing */
+    /* the error shows a wrong '$' so that it cannot be mistaken for framing */
     MALFORMED("*1\r\nPING\r\n", "expected '$', got 'P'"),
     MALFORMED("*1\r\n:4\r\nPING\r\n", "expected '$', got ':'"),
     MALFORMED("*2\r\n$4\r\nECHO\r\n*1\r\n", "expected '$', got '*'"),
@@ -284,7 +283,7 @@ Test(resp_parse, streams_of_the_table_mean_what_it_says_however_they_are_cut)
     }
 }
 
-/* Otherwise the random streams below would only show that two mistakes agree. */
+/* Without this test the random streams below would only show that two mistakes agree. */
 Test(resp_parse, model_agrees_with_the_table)
 {
     struct transcript_options options = {.limits = default_limits};
@@ -300,7 +299,7 @@ Test(resp_parse, model_agrees_with_the_table)
 
 /* ---- random streams ---- */
 
-/* Lengths around the places where the parser changes its ways are as likely as all others together. */
+/* Lengths around the parser's limits are as likely as all others together. */
 static size_t random_length(void)
 {
     static const size_t edges[] = {0, 1, 9, 10, 11, 99, 100, 101, 255, 256, 999, 1000};
@@ -354,7 +353,7 @@ static char *random_stream(size_t *len_out)
     return stream;
 }
 
-/* Damage of the kinds that hostile or broken clients do; often near the front, where headers are. */
+/* Damage as by hostile or broken clients; often near the front, where headers are. */
 static void damage(char *stream, size_t *len)
 {
     static const char bytes[] = "*$\r\n-+0123456789 \"'\\\0\xff";

@@ -24,7 +24,7 @@ void resp_write_quoted(FILE *out, const char *data, size_t len)
     fputc('"', out);
 }
 
-/* A line up to \r\n, neither of which may appear otherwise; NULL if there is none. */
+/* A line up to \r\n, without either byte inside; NULL if there is none. */
 static const char *read_line(struct reader *r, size_t *len_out)
 {
     const char *line = r->p;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Reads one reply from data[0..len) and returns its length, or 0 when it is not exactly in the form that the version
+/* Reads one reply from data[0..len) and returns its length, or 0 if it is not exactly in a form that the version
  * allows. */
 size_t resp_read(const char *data, size_t len, int version, FILE *out);
 

@@ -1,4 +1,5 @@
-/* A stream of requests is the same to the parser alone and to the parser after the recogniser of repeated requests. */
+/* A stream of requests has the same result by the parser alone and with the recogniser of repeated requests before
+ * it. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +10,13 @@
 
 static const struct resp_limits limits = {.max_args = 100, .max_bulk = 500, .max_inline = 1000};
 
-/* What a stream comes to: the arguments of all commands, each with its length in front. */
+/* The result of a stream: the arguments of all commands, each with its length in front. */
 struct outcome {
     char text[65536];
     size_t len;
     enum resp_status status; /* the last one */
     unsigned commands, repeated;
-    unsigned longest; /* most that were recognised at once */
+    unsigned longest; /* the most that were recognised at once */
 };
 
 #define MAX_RUN 32
@@ -35,8 +36,7 @@ static void add_command(struct outcome *outcome, const struct resp_command *cmd)
     outcome->commands++;
 }
 
-/* Runs data[0..len), of which at first only `cut` bytes have arrived, recognising at most `max` at once; 0: not at all.
- */
+/* Runs data[0..len), of which only `cut` bytes are there at first, and recognises at most `max` at once; 0: none. */
 static void take(struct outcome *outcome, const char *data, size_t len, size_t cut, size_t max)
 {
     char *copy = malloc(len + 1); /* inline commands are changed in place */
@@ -74,7 +74,7 @@ static void take(struct outcome *outcome, const char *data, size_t len, size_t c
         done += consumed;
         if (outcome->status == RESP_COMMAND) {
             add_command(outcome, &cmd);
-            if (cmd.argc <= 8 && resp_repeat_note(&repeat, &cmd)) { /* otherwise what was noted before still holds */
+            if (cmd.argc <= 8 && resp_repeat_note(&repeat, &cmd)) { /* otherwise the last note still holds */
                 noted = cmd;
                 for (size_t i = 0; i < cmd.argc; i++)
                     noted_args[i] = resp_arg(&cmd, i);
@@ -147,11 +147,11 @@ Test(resp_repeat, streams_are_the_same_with_and_without_it)
             len += random_request(&rng, stream + len);
         compare(stream, len, rng_below(&rng, len + 1), 1 + rng_below(&rng, MAX_RUN), &total);
     }
-    cr_assert_gt(total.repeated, 20000, "%u", total.repeated); /* otherwise nothing has been tested */
+    cr_assert_gt(total.repeated, 20000, "%u", total.repeated); /* otherwise the test has no repetitions */
     cr_assert_geq(total.longest, 10);
 }
 
-/* Pipelines of about a run's length, with items of all lengths that the recogniser treats differently, cut at every
+/* Pipelines of about the length of a run, with items of all lengths that matter to the recogniser, cut at every
  * byte. */
 Test(resp_repeat, every_cut_of_a_pipeline)
 {
@@ -173,7 +173,7 @@ Test(resp_repeat, every_cut_of_a_pipeline)
     cr_assert_eq(total.longest, MAX_RUN);
 }
 
-/* What was noted stays noted: it is a copy, and other commands in between do not matter. */
+/* A note is a copy: it stays after its bytes are gone and after other commands. */
 Test(resp_repeat, is_remembered_when_the_bytes_are_gone)
 {
     char request[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";
@@ -196,7 +196,7 @@ Test(resp_repeat, is_remembered_when_the_bytes_are_gone)
     cr_assert_eq(resp_repeat_match(&repeat, request, sizeof(request) - 1, 100, last, 2, &used), 1);
 }
 
-/* What is taken as a repetition is never longer than the limit for an argument. */
+/* A repetition is never longer than the limit for an argument. */
 Test(resp_repeat, keeps_the_limit)
 {
     char stream[4096];
@@ -211,7 +211,7 @@ Test(resp_repeat, keeps_the_limit)
     cr_assert_eq(total.repeated, 6);
 }
 
-/* Nothing beyond the bytes given is read: each stream in memory of exactly its size. */
+/* The recogniser reads nothing beyond the given bytes: each stream is in memory of exactly its size. */
 Test(resp_repeat, reads_nothing_beyond_the_end)
 {
     static const char request[] = "*3\r\n$9\r\nBF.EXISTS\r\n$6\r\nfilter\r\n$3\r\nabc\r\n";

@@ -101,7 +101,7 @@ ParameterizedTest(struct vector *vector, resp_reply, is_read_however_it_is_cut)
         enum resp_reply_status status = RESP_REPLY_NEED_MORE;
         char text[128] = "";
         for (size_t have = by_byte ? 1 : len; have <= len && status == RESP_REPLY_NEED_MORE; have++) {
-            char *copy = malloc(have ? have : 1); /* of its own size: a sanitizer sees what is read after it */
+            char *copy = malloc(have ? have : 1); /* of exact size: a sanitizer detects reads after it */
             memcpy(copy, vector->bytes, have);
             status = resp_reply_next(&reader, copy, have, &consumed, &needs, &reply);
             if (status == RESP_REPLY_WHOLE)
@@ -140,7 +140,7 @@ Test(resp_reply, follows_another)
     resp_reply_reader_deinit(&reader);
 }
 
-/* What is missing of a large string is known, so that it can be read in one go. */
+/* The missing length of a large string is known, so that one read can get it. */
 Test(resp_reply, tells_how_much_of_a_string_is_missing)
 {
     struct resp_reply_reader reader = {0};
@@ -152,7 +152,7 @@ Test(resp_reply, tells_how_much_of_a_string_is_missing)
     resp_reply_reader_deinit(&reader);
 }
 
-/* A line without an end, and arrays that announce more than they have, take no memory. */
+/* Lines without an end, and arrays that announce more than they have, take no memory. */
 Test(resp_reply, limits_hold)
 {
     struct resp_reply_reader reader = {0};

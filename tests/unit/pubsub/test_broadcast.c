@@ -1,5 +1,5 @@
-/* The hub of changes without threads: who is informed of what, against a model that compares every name with every
- * prefix; authors, bounds, and what is left after a failed allocation. Loops are numbers here. */
+/* The hub of changes without threads: its notices, against a model that compares every name with every prefix;
+ * authors, bounds, and the state after a failed allocation. Loops are numbers here. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void set_up(void)
 
 TestSuite(broadcast, .init = set_up);
 
-/* To be called at the end of each test: nothing may be left. */
+/* Called at the end of each test: nothing may be left. */
 static void tear_down(void)
 {
     cr_assert_eq(broadcast_bytes(hub), 0u);
@@ -52,12 +52,12 @@ static const char *const some_prefixes[PREFIXES] = {"", "a", "ab", "abc", "b", "
 
 static struct model {
     struct broadcast_client *client;
-    uint64_t id; /* its author, when it leaves its own changes out */
+    uint64_t id; /* its author, if it leaves its own changes out */
     bool has[PREFIXES];
-    unsigned due[NAMES], told[NAMES]; /* how often it is in the lists */
+    unsigned due[NAMES], told[NAMES]; /* number of times in the lists */
 } models[CLIENTS];
 
-/* Of one delivery: changes by name, and their authors. */
+/* The changes of one delivery by name, and their authors. */
 static bool changed[NAMES];
 static uint64_t authors[NAMES];
 
@@ -99,7 +99,7 @@ static void note_due(struct model *model, unsigned loop)
     }
 }
 
-/* All loops deliver what has changed since the last time. */
+/* All loops deliver the changes since the last time. */
 static void deliver_all(void)
 {
     for (unsigned loop = 0; loop < LOOPS; loop++) {
@@ -216,7 +216,7 @@ HUB_TEST(a_round_has_each_name_once_in_the_order_of_the_first_changes)
     broadcast_deliver(hub, 1, write_down);
     broadcast_change(hub, slice_of("k1"), 0);
     cr_assert_eq(wakes[1], 2u);
-    broadcast_client_destroy(client); /* with what it was not told of */
+    broadcast_client_destroy(client); /* with a notice that it did not get */
 }
 
 HUB_TEST(overlaps_are_named_in_the_order_of_bytes)
@@ -279,8 +279,8 @@ HUB_TEST(prefixes_are_bounded)
     broadcast_client_destroy(other);
 }
 
-/* Each allocation in turn fails: a subscription is as before, and a change that was not collected is told as one of all
- * names. */
+/* Each allocation in turn fails: a subscription is unchanged, and a change that was not collected is reported as a
+ * change of all names. */
 HUB_TEST(without_memory_no_change_is_lost)
 {
     bool failed = true;

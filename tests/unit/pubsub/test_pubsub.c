@@ -1,5 +1,5 @@
-/* The hub without threads: who gets what, in which order, what it counts, what it bounds, and what is left of it after
- * a failed allocation. Loops are numbers here; a wake is noted, and deliveries are written down as text. */
+/* The hub without threads: receivers, order, counts and bounds of messages, and the state after a failed allocation.
+ * Loops are numbers here; a wake is noted, and deliveries are written down as text. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void set_up(void)
 
 TestSuite(pubsub, .init = set_up);
 
-/* To be called at the end of each test: nothing may be left. */
+/* Called at the end of each test: nothing may be left. */
 static void tear_down(void)
 {
     struct pubsub_totals totals;
@@ -80,7 +80,7 @@ static const char *deliver(unsigned loop)
     return got;
 }
 
-/* A message that could not be made, as at a start before the workers are there, wakes nobody but loops with clients. */
+/* A message lost for lack of memory, as at a start without workers, wakes only loops with clients. */
 HUB_TEST(a_lost_message_wakes_no_loop_without_clients)
 {
     pubsub_lose(hub, PUBSUB_CHANNEL);
@@ -97,7 +97,7 @@ HUB_TEST(a_lost_message_wakes_no_loop_without_clients)
     pubsub_client_destroy(c);
 }
 
-/* Nobody listens: nobody is woken, nothing is kept. */
+/* Without subscribers no loop is woken, and nothing is kept. */
 HUB_TEST(publishing_to_nobody_does_nothing)
 {
     cr_assert_eq(publish(PUBSUB_CHANNEL, "a", "x"), 0);
@@ -105,7 +105,7 @@ HUB_TEST(publishing_to_nobody_does_nothing)
     cr_assert_eq(wakes[0] + wakes[1] + wakes[2], 0);
 }
 
-/* A message goes to the subscribers of its channel on all loops, each loop is woken once until it says it was woken. */
+/* A message goes to the subscribers of its channel on all loops; each loop is woken once until it reports the wake. */
 HUB_TEST(a_message_goes_to_all_loops_that_listen)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(2, "B"), *c = client(2, "C");
@@ -148,8 +148,8 @@ HUB_TEST(patterns_and_channels_count_each)
     pubsub_client_destroy(a);
 }
 
-/* What was published before does not reach who subscribes after, even when it is still on its way to that loop; and
- * what was on its way to who has left is dropped. */
+/* A subscription gets no earlier message, even one still on its way to the loop. A message on its way to a client that
+ * has unsubscribed is dropped. */
 HUB_TEST(a_subscription_begins_where_it_begins)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(0, "B");
@@ -167,7 +167,7 @@ HUB_TEST(a_subscription_begins_where_it_begins)
     pubsub_client_destroy(b);
 }
 
-/* The tail is what both protocols have in common: channel and payload as bulk strings, any byte. */
+/* The tail is the common part of both protocols: channel and payload as bulk strings, any byte. */
 static void check_tail(void *owner, const struct pubsub_delivery *d)
 {
     (void)owner;
@@ -192,7 +192,7 @@ static void append_name(void *ctx, struct slice name)
     snprintf(out + used, 256 - used, "%.*s ", (int)name.len, name.ptr);
 }
 
-/* Ends all by age, and gives their names while it does. */
+/* Ends all by age, and returns their names meanwhile. */
 HUB_TEST(unsubscribe_next_goes_from_the_oldest)
 {
     struct pubsub_client *a = client(0, "A");
@@ -210,7 +210,7 @@ HUB_TEST(unsubscribe_next_goes_from_the_oldest)
     pubsub_client_destroy(a);
 }
 
-/* A thousand channels on one client, half of them ended again: each is found, listed and counted as it should be. */
+/* A thousand channels on one client, half of them ended again: each is found, listed and counted correctly. */
 HUB_TEST(many_channels)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(1, "B");
@@ -246,7 +246,7 @@ HUB_TEST(many_channels)
     deliver(1);
 }
 
-/* Monitors are a kind of their own: not clients of pub/sub, not reached by patterns, payload as it is. */
+/* Monitors are a separate kind: not clients of pub/sub, not reached by patterns, with the payload unchanged. */
 HUB_TEST(monitors_are_apart)
 {
     struct pubsub_client *m = client(0, "M"), *a = client(0, "A");
@@ -267,7 +267,7 @@ HUB_TEST(monitors_are_apart)
     pubsub_client_destroy(a);
 }
 
-/* A client's subscriptions are refused past its limit, and one that is ended makes room again. */
+/* A client's subscriptions are refused past its limit; ending one makes room again. */
 HUB_TEST(memory_of_a_client_is_bounded)
 {
     struct pubsub_client *a = client(0, "A");
@@ -285,7 +285,7 @@ HUB_TEST(memory_of_a_client_is_bounded)
 }
 
 /* A loop that does not deliver: publishers are told past PUBSUB_INBOX_HIGH, messages are dropped past
- * PUBSUB_INBOX_MAX, and the loop is told once. Other loops are not concerned. */
+ * PUBSUB_INBOX_MAX, and the loop is told once. Other loops are not affected. */
 HUB_TEST(an_inbox_is_bounded)
 {
     struct pubsub_client *a = client(0, "A"), *b = client(1, "B");
@@ -337,8 +337,7 @@ HUB_TEST(delivery_may_stop_and_go_on)
     pubsub_client_destroy(a);
 }
 
-/* Patterns that take long are matched all the same, whatever stands between them in the list; and the caller could
- * know. */
+/* Slow patterns are matched as well, with any others between them in the list; and the caller can know. */
 HUB_TEST(hostile_patterns_match_off_the_lock)
 {
     struct pubsub_client *a = client(0, "A");
@@ -365,8 +364,8 @@ HUB_TEST(hostile_patterns_match_off_the_lock)
     deliver(0);
 }
 
-/* Every allocation of a whole life fails in turn: the call says so, nothing is left half done, and afterwards all
- * works. */
+/* Every allocation of a hub's life fails in turn: the call returns the error, nothing is left half done, and
+ * afterwards everything works. */
 static int life(void)
 {
     struct pubsub_client *a = NULL, *b = NULL;

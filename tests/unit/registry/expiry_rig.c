@@ -19,7 +19,7 @@ static int64_t clock_of_the_test(void)
     return answer;
 }
 
-/* ---- what is told ---- */
+/* ---- effects ---- */
 
 char told[65536]; /* "created a, expiry a 1000, ..." */
 
@@ -78,7 +78,7 @@ void rig_teardown(void)
     bloom_pool_destroy(pool);
 }
 
-/* Everything that has been removed must be free: the pool counts the bytes of all words. */
+/* All removed filters must be free: the pool counts the bytes of all words. */
 void expect_all_freed(void)
 {
     size_t removed;

@@ -1,4 +1,4 @@
-/* expiry_rig: a registry with its own clock, whose effects are noted, for tests in one thread. */
+/* expiry_rig: a registry with its own clock, whose effects are recorded, for tests in one thread. */
 #ifndef BLOOMERY_TEST_EXPIRY_RIG_H
 #define BLOOMERY_TEST_EXPIRY_RIG_H
 
@@ -13,11 +13,11 @@ extern struct registry *registry;
 extern struct reclaimer *reclaimer;
 extern struct bloom_class *small_class;
 extern int64_t now;                 /* the registry's clock; 1000 at the start */
-extern void (*clock_is_read)(void); /* is called each time; NULL: nothing is */
+extern void (*clock_is_read)(void); /* called at each read; NULL: nothing */
 extern char told[65536];            /* the effects so far: "created a, expiry a until 1000, ..." */
 extern size_t scanned;              /* names that count_scanned() was called for */
 
-/* The effects that were told since the last time. */
+/* The effects since the last time. */
 #define TOLD(text)                      \
     do {                                \
         cr_expect_str_eq(told, (text)); \
@@ -34,10 +34,10 @@ struct slice name_of(unsigned i); /* "f<i>", valid until the fourth call after *
 struct entry *create(const char *name);
 int expire(const char *name, int64_t at, unsigned conditions);
 struct entry *find(const char *name);
-int64_t expires(const char *name); /* -2: there is no such filter */
+int64_t expires(const char *name); /* -2: no such filter */
 struct registry_expiry numbers(void);
 
 void count_scanned(void *ctx, struct slice name, struct entry *entry);
-size_t scan_all(void); /* how many there are */
+size_t scan_all(void); /* returns the number of filters */
 
 #endif

@@ -1,4 +1,4 @@
-/* Expiry in one thread and with its own clock: who is gone when, what is told, what is counted. */
+/* Expiry in one thread and with its own clock: times of removals, effects, counts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ TestSuite(expiry, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
 
 /* ---- time ---- */
 
-/* A filter is there until its time, and at that moment gone from look-ups and scans, before anybody removes it. */
+/* A filter is present until its time, and from then on absent from look-ups and scans, even before its removal. */
 Test(expiry, gone_at_its_time)
 {
     struct entry *a = create("a");
@@ -31,7 +31,7 @@ Test(expiry, gone_at_its_time)
     expect_all_freed();
 }
 
-/* A change that meets an expired filter removes it first and finds none. */
+/* A change of an expired filter removes it first and finds none. */
 Test(expiry, changes_remove_what_has_expired)
 {
     struct entry *a = create("a"), *again;
@@ -72,7 +72,7 @@ Test(expiry, changes_remove_what_has_expired)
     expect_all_freed();
 }
 
-/* A time that was still to come when it was asked for, and has come since, is no deletion. */
+/* A time that was in the future when it was requested, and has come since, is no deletion. */
 Test(expiry, a_time_that_has_just_come_expires)
 {
     create("a");
@@ -84,7 +84,7 @@ Test(expiry, a_time_that_has_just_come_expires)
     cr_assert_null(find("a"));
 }
 
-/* A time that has passed deletes at once, and says so. */
+/* A time that has passed deletes at once, and the effect is a deletion. */
 Test(expiry, a_time_that_has_passed_deletes)
 {
     static const int64_t times[] = {1000, 999, 1, 0, -1, INT64_MIN};
@@ -106,7 +106,7 @@ struct condition {
     int status;
 };
 
-/* NX, XX, GT, LT and what may be combined; "never" is later than any time. */
+/* NX, XX, GT, LT and their valid combinations; "never" is later than any time. */
 Test(expiry, conditions)
 {
     enum { NX = REGISTRY_EXPIRE_NX, XX = REGISTRY_EXPIRE_XX, GT = REGISTRY_EXPIRE_GT, LT = REGISTRY_EXPIRE_LT };
@@ -126,7 +126,7 @@ Test(expiry, conditions)
         {0, 2000, XX | LT, REGISTRY_UNCHANGED},
         {3000, 2000, XX | LT, REGISTRY_OK},
         {3000, 4000, XX | GT, REGISTRY_OK},
-        {0, 1, GT, REGISTRY_UNCHANGED}, /* a condition that is not met also keeps what would be deleted */
+        {0, 1, GT, REGISTRY_UNCHANGED}, /* an unmet condition also prevents a deletion */
         {3000, 1, NX, REGISTRY_UNCHANGED},
         {3000, 1, GT, REGISTRY_UNCHANGED},
     };
@@ -159,7 +159,7 @@ Test(expiry, persist)
     expect_all_freed();
 }
 
-/* A rename takes the time along; who is replaced loses his, with it or without. */
+/* A rename keeps the time; the replaced filter loses its time, whether the new one has one or not. */
 Test(expiry, rename_carries_the_time)
 {
     struct entry *a = create("a"), *b = create("b");
@@ -185,8 +185,8 @@ Test(expiry, rename_carries_the_time)
     expect_all_freed();
 }
 
-/* The next ones are removed in the order of their times, no more than asked for, and the time of the first that is left
- * is known. */
+/* The next filters are removed in the order of their times, no more than requested, and the time of the first
+ * remaining one is known. */
 Test(expiry, due_in_order)
 {
     int64_t next;
@@ -202,7 +202,7 @@ Test(expiry, due_in_order)
     cr_expect_leq(removed, 10);
     cr_expect_eq(next, 2000 + (int64_t)removed);
     while (removed < 50) {
-        size_t more = registry_expire_due(registry, 1000, &next); /* may give up early over its time */
+        size_t more = registry_expire_due(registry, 1000, &next); /* may stop early at its time limit */
         cr_assert_gt(more, 0);
         removed += more;
     }
@@ -219,7 +219,7 @@ Test(expiry, due_in_order)
     cr_expect_eq(numbers().avg_ttl_ms, 0, "not negative");
 }
 
-static unsigned reads_left; /* of the clock, until another thread looks the name up, whose clock says 2000 */
+static unsigned reads_left; /* of the clock, until another thread, whose clock is at 2000, looks the name up */
 
 static void another_finds_it_gone(void)
 {
@@ -230,7 +230,7 @@ static void another_finds_it_gone(void)
     now = 1000;
 }
 
-/* While a command puts a time off, a reader whose clock is ahead finds the filter gone: so it stays gone. */
+/* While a command postpones a time, a reader with a clock ahead finds the filter gone: so it stays gone. */
 Test(expiry, comes_while_it_is_put_off)
 {
     static const int64_t times[] = {5000, 0}; /* later, and never: PERSIST */
@@ -252,7 +252,7 @@ Test(expiry, comes_while_it_is_put_off)
     expect_all_freed();
 }
 
-/* While the clock is held nothing expires, whoever asks and whatever changes; afterwards at once. */
+/* While the clock is held nothing expires, with any reader and any change; afterwards it expires at once. */
 Test(expiry, held_clock)
 {
     struct entry *entry = create("a"), *found = NULL;
@@ -269,7 +269,7 @@ Test(expiry, held_clock)
     cr_expect_eq(registry_expire_due(registry, 10, NULL), 1);
 }
 
-/* The longest time there is does not overflow anything. */
+/* The longest time overflows nothing. */
 Test(expiry, far_future)
 {
     for (int i = 0; i < 8; i++) {
@@ -294,7 +294,7 @@ static struct entry *prepare(const char *name)
     return entry;
 }
 
-/* Nobody sees a prepared entry; publishing tells once, with what it replaces and when it expires. */
+/* A prepared entry is invisible; publishing reports once, with the replaced filter and the expiry. */
 Test(expiry, publish)
 {
     struct entry *a = prepare("a");
@@ -336,7 +336,7 @@ Test(expiry, publish)
     expect_all_freed();
 }
 
-/* What has expired is missing to be replaced. */
+/* An expired filter counts as missing for a replacement. */
 Test(expiry, publish_over_an_expired_one)
 {
     struct entry *old = create("a");
@@ -355,7 +355,7 @@ Test(expiry, publish_over_an_expired_one)
     expect_all_freed();
 }
 
-/* Clearing takes the times along, and what is created afterwards has none of them. */
+/* Clearing removes the times, and filters created afterwards have none of them. */
 Test(expiry, clear)
 {
     size_t removed;
@@ -397,8 +397,8 @@ static void note_order(void *ctx, const struct registry_effect *effect)
     ++*n;
 }
 
-/* After times have been set, changed and removed at random the average is that of what is left, and it expires in
- * order. */
+/* After times have been set, changed and removed at random, the average is that of the remaining ones, and they expire
+ * in order. */
 Test(expiry, heap_order)
 {
     enum { N = sizeof(times) / sizeof(times[0]) };
@@ -494,8 +494,8 @@ static void model_step(unsigned *state)
     }
 }
 
-/* Random changes and a clock that continues agree with an array, at each step for one name and at the end for all; the
- * heap has exactly those that have a time. */
+/* Random changes and an advancing clock agree with an array, at each step for one name and at the end for all; the
+ * heap has exactly the filters with a time. */
 Test(expiry, agrees_with_a_model)
 {
     unsigned state = 4711;
@@ -505,7 +505,7 @@ Test(expiry, agrees_with_a_model)
         unsigned i = (unsigned)rand_r(&state) % NAMES;
         struct entry *seen = registry_lookup(registry, name_of(i));
         cr_assert_eq(seen ? seen->id : 0, model_has(i) ? model[i].id : 0, "step %d, f%u", step, i);
-        if (step % 1000 == 0) { /* the grace periods of what was removed */
+        if (step % 1000 == 0) { /* the grace periods of removed filters */
             rcu_reader_offline();
             rcu_reader_online();
         }

@@ -1,4 +1,4 @@
-/* Expiry in one thread and with its own clock: what a walk yields, quarantined filters, random names, times of use. */
+/* Expiry in one thread and with its own clock: items of a walk, quarantined filters, random names, times of use. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void on_freeze(void *ctx)
     cr_expect_eq(ctx, &frozen);
 }
 
-/* A walk yields times as they are when it ends, whatever changes meanwhile and in whatever order. */
+/* A walk yields the times at its end, with any changes meanwhile, in any order. */
 Test(expiry_more, walk_yields_the_times_of_one_moment)
 {
     for (unsigned round = 0; round < 200; round++) {
@@ -63,7 +63,7 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
         for (int step = 0; registry_walk_next(registry, &item) == 1; step++) {
             take(&item);
             registry_walk_release(&item);
-            if (frozen) /* what changes from here on is not in it */
+            if (frozen) /* later changes are not in it */
                 continue;
             char other[16];
             snprintf(name, sizeof(name), "%d", rand_r(&state) % 8);
@@ -97,7 +97,7 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
     }
 }
 
-/* What has expired when its turn comes is not yielded. */
+/* Filters that have expired before their turn are not yielded. */
 Test(expiry_more, walk_leaves_out_what_has_expired)
 {
     struct registry_item item;
@@ -113,7 +113,7 @@ Test(expiry_more, walk_leaves_out_what_has_expired)
     registry_walk_end(registry);
 }
 
-/* The moment of a walk's state is told once, before the items that follow it. */
+/* The walk reports the moment of its state once, before the items that follow it. */
 Test(expiry_more, walk_tells_its_moment)
 {
     struct registry_item item;
@@ -149,7 +149,7 @@ static void on_forget(void *ctx, uint64_t id)
     forgotten = id;
 }
 
-/* A quarantined filter may expire as any other; its files are given up then. */
+/* A quarantined filter may expire like any other; its files are given up then. */
 Test(expiry_more, quarantined)
 {
     registry_on_forget(registry, on_forget, NULL);
@@ -166,7 +166,7 @@ Test(expiry_more, quarantined)
 
 #define DRAWS 200000
 
-/* Those that have expired count for a scan's limit: however many there are, a call ends soon. */
+/* Expired filters count for a scan's limit: a call ends soon with any number of them. */
 Test(expiry_more, scan_is_bounded_among_expired)
 {
     for (unsigned i = 0; i < 20000; i++) {
@@ -180,7 +180,7 @@ Test(expiry_more, scan_is_bounded_among_expired)
     cr_expect_eq(scanned, 0);
 }
 
-/* Every name is as likely as any other, within what chance allows, and an expired one is never drawn. */
+/* Every name is equally likely, within chance, and an expired one is never drawn. */
 Test(expiry_more, random_names)
 {
     enum { LIVE = 1000 };
@@ -209,8 +209,7 @@ Test(expiry_more, random_names)
 
 #define DAY_MS (INT64_C(24) * 60 * 60 * 1000)
 
-/* The time of use in two bytes: exact to a unit, and old ones never look fresh if ageing is done as often as it must.
- */
+/* The time of use in two bytes: exact to a unit, and old times never look recent if ageing runs often enough. */
 Test(expiry_more, idle_time)
 {
     struct entry *entry = create("a"), *used = create("b");
@@ -246,7 +245,7 @@ static void *wait_for_due(void *arg)
     return (void *)(uintptr_t)registry_expire_wait(registry);
 }
 
-/* While the clock is held a filter may become due that is not due yet. */
+/* While the clock is held, a filter may be due by the real time and not by the held one. */
 Test(expiry_more, waiting_beyond_a_held_clock_is_no_spinning)
 {
     pthread_t waiter;

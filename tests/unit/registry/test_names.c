@@ -1,4 +1,4 @@
-/* The index of names: what registry_scan_prefix() visits, against a sorted array of the names. */
+/* The index of names: the visits of registry_scan_prefix(), against a sorted array of the names. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static struct name any_name(unsigned *state, size_t longest)
     return name;
 }
 
-/* ---- what is visited ---- */
+/* ---- visits ---- */
 
 struct visit {
     struct slice last;
@@ -162,7 +162,7 @@ Test(names, prefixes_agree_with_a_sorted_array)
     expect_visits((struct slice){"", 0}, 10);
 }
 
-/* Names that came while there was no order are in it afterwards, among them those that were there before. */
+/* Names added while there is no order are in it afterwards, and so are the older ones. */
 Test(names, are_put_in_order_at_once)
 {
     unsigned state = 27;
@@ -181,7 +181,7 @@ Test(names, are_put_in_order_at_once)
     }
 }
 
-/* New names wait for one another before they are inserted: any number of them may come between two walks. */
+/* New names are collected before they are inserted: any number of them may come between two walks. */
 Test(names, any_number_comes_between_walks)
 {
     unsigned state = 64;
@@ -275,7 +275,7 @@ static void expect_over(void *ctx, struct slice name, struct entry *entry)
     ++*(size_t *)ctx;
 }
 
-/* A name whose time is over is visited without its filter, which may not be used any more. */
+/* An expired name is visited without its filter, which must not be used any more. */
 Test(names, an_expired_filter_is_no_filter)
 {
     size_t n = 0;

@@ -28,7 +28,7 @@ static void setup(void)
     rcu_reader_begin();
 }
 
-/* Everything must be free in the end: the pool counts the bytes of all words. */
+/* Everything must be freed in the end: the pool counts the bytes of all words. */
 static void teardown(void)
 {
     rcu_reader_end();
@@ -94,7 +94,7 @@ Test(registry, names_of_any_bytes_up_to_the_limit)
     free(big);
 }
 
-/* Ids are never reused, also not after deletions and after a larger id was loaded. */
+/* Ids are never reused, not even after deletions and after a larger id was loaded. */
 Test(registry, ids_are_not_reused)
 {
     struct entry *entry;
@@ -129,7 +129,7 @@ Test(registry, rename)
 
 #define MODEL_NAMES 500
 
-/* Random creations, deletions, renames and clears agree with an array of "who is under this name". */
+/* Random creations, deletions, renames and clears agree with an array of the filter under each name. */
 Test(registry, agrees_with_a_model)
 {
     uint64_t model[MODEL_NAMES] = {0};
@@ -186,7 +186,7 @@ static void see(void *ctx, struct slice name, struct entry *entry)
     seen[strtoul(copy + strlen("filter:"), NULL, 10)]++;
 }
 
-/* Whoever is there during the whole sweep is returned exactly once, while others come and go and tables are resized in
+/* Names present during the whole sweep are returned exactly once, while others come and go and tables are resized in
  * both directions. */
 Test(registry, scan_guarantee)
 {
@@ -213,7 +213,7 @@ Test(registry, scan_guarantee)
         cr_assert_leq(seen[i], 1, "filter:%u was returned %u times", i, seen[i]);
 }
 
-/* A full scan of nothing ends immediately, and one of few names in one call. */
+/* A full scan of an empty registry ends immediately, and one of few names in one call. */
 Test(registry, scan_of_few)
 {
     memset(seen, 0, sizeof(seen));
@@ -225,7 +225,7 @@ Test(registry, scan_of_few)
     cr_expect_eq(registry_scan(registry, UINT64_MAX >> 1, 10, see, NULL), 0, "a cursor from nowhere is the end");
 }
 
-/* What a walk has yielded: the last item of an id holds. */
+/* The items of a walk: the last one of an id counts. */
 struct walked {
     uint64_t id;
     char name[32];
@@ -262,8 +262,8 @@ static void freeze(void *ctx, struct slice name, struct entry *entry)
     snprintf(frozen[nfrozen++].name, sizeof(frozen[0].name), "%.*s", (int)name.len, name.ptr);
 }
 
-/* A walk in the middle of creations, deletions, renames and a clear yields exactly what was there at one moment: that
- * of the step in which it came to the end of the shards (whose changes are the last ones that can be seen). */
+/* A walk amid creations, deletions, renames and a clear yields exactly the state of one moment: of the step that
+ * reached the end of the shards (whose changes are the last visible ones). */
 Test(registry, walk_yields_one_moment)
 {
     for (unsigned round = 0; round < 60; round++) {
@@ -335,14 +335,14 @@ Test(registry, walk_takes_the_dirty_mark)
     registry_walk_begin(registry);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     cr_expect(item.dirty);
-    /* Deleted while it is held: it stays alive until it is released. */
+    /* Deleted while it is held: it stays until it is released. */
     registry_delete(registry, slice_of("a"));
     cr_expect_eq(bloom_filter_items(entry_filter(item.entry)), 0);
     registry_walk_release(&item);
     registry_walk_end(registry);
 }
 
-/* A walk that is given up releases what it holds. */
+/* An abandoned walk releases the filters that it holds. */
 Test(registry, walk_given_up)
 {
     struct registry_item item;
@@ -354,7 +354,7 @@ Test(registry, walk_given_up)
     registry_walk_end(registry);
 }
 
-/* A quarantined filter occupies its name and knows why; it counts. */
+/* A quarantined filter occupies its name and has the reason; it counts. */
 Test(registry, quarantined)
 {
     cr_expect_eq(registry_create_quarantined(registry, slice_of("bad"), 7, "file is short"), REGISTRY_OK);
@@ -368,7 +368,7 @@ Test(registry, quarantined)
     cr_expect_eq(registry_quarantined(registry), 0);
 }
 
-static char told[256]; /* "f7 " that 7 is forgotten, and by their letters effects that took a filter away */
+static char told[256]; /* "f7 ": filter 7 is forgotten; single letters: effects that removed a filter */
 
 static void on_forget(void *ctx, uint64_t id)
 {
@@ -399,8 +399,8 @@ static void expect_told(const char *expected)
     told[0] = '\0';
 }
 
-/* Whoever learns that a quarantined filter has gone has learnt before that its files are given up, and are not to be
- * deleted as others: if the log ends between the two, that is what it says. */
+/* The removal of a quarantined filter is reported after the report that its files are given up, and must not be
+ * deleted like others: a log that ends between the two has only the report about the files. */
 Test(registry, a_quarantined_filter_is_given_up_before_it_goes)
 {
     struct entry *entry;
@@ -434,7 +434,7 @@ Test(registry, a_quarantined_filter_is_given_up_before_it_goes)
     expect_told("f40 c ");
 }
 
-/* ---- changes that are seen before they are told ---- */
+/* ---- changes visible before their report ---- */
 
 static atomic_bool telling, may_tell, is_told;
 
@@ -471,8 +471,8 @@ static void *await(void *seen_out)
     return NULL;
 }
 
-/* A loop whose client has added to a filter that another loop is just creating must not reply before the record of the
- * creation is written: after a kill the item would be one of a filter that never was. */
+/* A loop whose client has added to a filter that another loop is creating must not reply before the record of the
+ * creation is written: after a kill the item's filter would never have existed. */
 Test(registry, what_is_seen_is_told_before_it_is_answered)
 {
     static const char *const changes[] = {"create", "rename", "swap"};
@@ -490,12 +490,12 @@ Test(registry, what_is_seen_is_told_before_it_is_answered)
         if (i < 2)
             cr_expect(registry_lookup(registry, slice_of("new")), "%s: it is seen before it is told", changes[i]);
         cr_assert_eq(pthread_create(&waiter, NULL, await, &was_reported), 0);
-        usleep(20000); /* for the waiter to return too early */
+        usleep(20000); /* time for the waiter to return too early */
         atomic_store(&may_tell, true);
         pthread_join(changer, NULL);
         pthread_join(waiter, NULL);
         cr_expect(was_reported, "%s: the waiter went on before it was told", changes[i]);
-        registry_await_records(registry); /* at once */
+        registry_await_records(registry); /* returns at once */
         if (i == 0)
             cr_expect_eq(registry_delete(registry, slice_of("new")), REGISTRY_OK);
     }

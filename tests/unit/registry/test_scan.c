@@ -1,5 +1,5 @@
-/* SCAN over names whose hashes are chosen: such as share the cursor's position, the tag, or the home in tables of every
- * size, at both ends of a shard and of all shards, while the tables around them grow and shrink. */
+/* SCAN over names with chosen hashes: with equal cursor positions, tags, or homes in tables of every size, at both
+ * ends of a shard and of all shards, while the tables around them grow and shrink. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static uint64_t rotate(uint64_t x, unsigned n)
     return x << n | x >> (64 - n);
 }
 
-/* The inverse of what XXH3 does with the 8 bytes of a name, once they have been combined with the seed
- * (xxhash.h, XXH3_rrmxmx()): each step is one to one. */
+/* The inverse of XXH3 for the 8 bytes of a name, once they have been combined with the seed (xxhash.h, XXH3_rrmxmx()):
+ * each step is one to one. */
 static uint64_t unmix(uint64_t hash)
 {
     uint64_t inverse = FACTOR;
@@ -36,7 +36,7 @@ static uint64_t unmix(uint64_t hash)
     hash *= inverse;
     hash ^= (hash >> 35) + 8;
     hash *= inverse;
-    for (int i = 0; i < 63; i++) /* in 64 steps the linear one comes back to where it was */
+    for (int i = 0; i < 63; i++) /* 64 steps of the linear one are the identity */
         hash ^= rotate(hash, 49) ^ rotate(hash, 24);
     return hash;
 }
@@ -50,7 +50,7 @@ static uint64_t bytes_of(const char name[8])
     return (uint64_t)first << 32 | last;
 }
 
-/* With the bits that the registry has for its databases. */
+/* With the registry's bits for its databases. */
 static uint64_t full_hash(struct slice name)
 {
     return name_hash(registry->env.seed, name);
@@ -138,7 +138,7 @@ static void see(void *ctx, struct slice name, struct entry *entry)
             sets[s]->seen[i] += sets[s]->hashes[i] == hash;
 }
 
-/* Between any two calls of a sweep some come, or go again: up to as many as make the table 20 times as large. */
+/* Between any two calls of a sweep some names are added or removed: up to 20 times the table's size. */
 static void churn(unsigned step, unsigned pace)
 {
     for (unsigned i = 0; i < pace; i++) {
@@ -150,7 +150,7 @@ static void churn(unsigned step, unsigned pace)
     }
 }
 
-/* Several sweeps, of this many names at a time. Who stays is met once by each, who comes and goes at most once. */
+/* Several sweeps, of this many names at a time. Each visits every staying name once, any other at most once. */
 static void sweep(size_t count, unsigned pace)
 {
     static unsigned step;
@@ -168,8 +168,8 @@ static void sweep(size_t count, unsigned pace)
     }
 }
 
-/* `hash_of` makes the hash of the i-th name that stays; those that pass are all over its shard, half of them at the
- * same place. */
+/* `hash_of` makes the hash of the i-th staying name; passing names are all over its shard, half of them at the same
+ * place. */
 static void play(uint64_t (*hash_of)(unsigned i))
 {
     staying.count = STAYING;
@@ -199,7 +199,7 @@ static uint64_t one_position(unsigned i)
     return SHARD(77) | TAG(123456) | (uint64_t)1234 << 16 | i;
 }
 
-/* A cursor represents all of them, so that none may be left for the next call. */
+/* One cursor stands for all of them, so none may be left for the next call. */
 Test(scan, names_at_one_position)
 {
     play(one_position);
@@ -236,7 +236,7 @@ Test(scan, names_at_the_last_position)
     play(last_of_all);
 }
 
-/* Rows from the table's end continue at its beginning, among those that are at home there. */
+/* Rows from the table's end continue at its beginning, among rows with their homes there. */
 static uint64_t both_ends(unsigned i)
 {
     return SHARD(4000) | TAG(i % 2 ? TAG_LAST - i % 5 : i % 5) | (uint64_t)i << 8;
@@ -247,7 +247,7 @@ Test(scan, names_at_both_ends_of_a_shard)
     play(both_ends);
 }
 
-/* Where homes begin, in tables of many sizes. */
+/* At the beginnings of homes, in tables of many sizes. */
 static uint64_t at_homes(unsigned i)
 {
     uint64_t size = TABLE_MIN * (1 + i % 60), home = i * UINT64_C(7919) % size;

@@ -1,4 +1,4 @@
-/* Small objects in pages of equal ones: none overlaps another, what was freed is used again, also for other sizes. */
+/* Small objects in pages of equal ones: none overlaps another, freed memory is used again, also for other sizes. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ Test(slab, objects_are_zeroed_and_apart)
     slab_destroy(slab);
 }
 
-/* What many small objects took can be taken by larger ones; only a page of each size stays. */
+/* Larger objects can take the memory of many small ones; only a page of each size stays. */
 Test(slab, pages_without_objects_are_used_for_other_sizes)
 {
     static void *objects[COUNT];

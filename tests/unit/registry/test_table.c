@@ -1,6 +1,6 @@
-/* Tables of every size, with names whose hashes are chosen: many with the same tag, and tags at both ends, whose homes
- * lie where the table begins again. Whoever is in it is found, nobody else is, and a place is always empty, so that
- * looking ends. */
+/* Tables of every size, with names of chosen hashes: many with the same tag, and tags at both ends, whose homes are
+ * where the table begins again. Every name in a table is found, no other one is, and one place is always empty, so
+ * that look-ups end. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ static void expect_sound(size_t present)
     cr_assert_lt(used + deleted, table->size, "there is no end of looking");
 }
 
-/* All are put in, some taken out and put in again on the way, and taken out, one by one. */
+/* All are inserted, some removed and inserted again meanwhile, and all are removed, one by one. */
 static void come_and_go(struct one *all, unsigned count)
 {
     size_t present = 0;
@@ -147,7 +147,7 @@ Test(table, any_hashes)
     come_and_go(all, COUNT);
 }
 
-/* One home for all: the first place, one in the middle, the last, from where looking continues at the beginning. */
+/* One home for all: the first place, one in the middle, the last, from where look-ups continue at the beginning. */
 Test(table, equal_tags)
 {
     static const uint64_t tags[] = {0, 1, (1u << TAG_BITS) / 2, (1u << TAG_BITS) - 2, (1u << TAG_BITS) - 1};
@@ -159,7 +159,7 @@ Test(table, equal_tags)
     }
 }
 
-/* A few tags at both ends, so that rows from the end lie among those that belong at the beginning. */
+/* A few tags at both ends, so that rows from the end are among those of the beginning. */
 Test(table, tags_at_both_ends)
 {
     static struct one all[COUNT / 4];

@@ -1,4 +1,4 @@
-/* What a walk keeps while clients change the registry after it: memory, pins, filters that are deleted. */
+/* The memory, pins and deleted filters that a walk keeps while clients change the registry. */
 #include <criterion/criterion.h>
 #include <malloc.h>
 #include <signal.h>
@@ -88,7 +88,7 @@ static void take_rest(unsigned *left_out, unsigned *gone_out)
     registry_walk_end(registry);
 }
 
-/* Two million changes of one filter are one note: 112 MB before, when each of them was one. */
+/* Two million changes of one filter make one note; they took 112 MB when each made its own. */
 Test(walk, two_million_expires_take_no_memory)
 {
     unsigned left, gone;
@@ -103,7 +103,7 @@ Test(walk, two_million_expires_take_no_memory)
     cr_expect_leq(left, NFILTERS + 1, "one more at the most: %u", left);
 }
 
-/* Nor do filters that come and go: the walk has not yielded them, so nobody needs to learn that they are gone. */
+/* Nor do short-lived filters: the walk has not yielded them, so their removal needs no note. */
 Test(walk, filters_that_come_and_go_take_no_memory)
 {
     unsigned left, gone;
@@ -124,7 +124,7 @@ Test(walk, filters_that_come_and_go_take_no_memory)
     cr_expect_eq(gone, 0);
 }
 
-/* Deleted while the walk continues, whether they have been taken, noted or neither: only the one that is held stays. */
+/* Deleted during the walk, whether they have been taken, noted or neither: only the held filter stays. */
 Test(walk, deleted_filters_give_their_memory_back_at_once)
 {
     unsigned left, gone;
@@ -143,7 +143,7 @@ Test(walk, deleted_filters_give_their_memory_back_at_once)
     cr_expect_eq(gone, 1);
 }
 
-/* What a FLUSHALL removes is free at once, too. */
+/* Filters removed by FLUSHALL are free at once, too. */
 Test(walk, cleared_filters_give_their_memory_back_at_once)
 {
     unsigned left, gone;
@@ -167,7 +167,7 @@ static void note_freeze(void *frozen)
     *(bool *)frozen = true;
 }
 
-/* After the freeze a walk yields what there was then, deleted since or not. */
+/* After the freeze a walk yields the filters of that moment, deleted since or not. */
 Test(walk, deleted_after_the_freeze_is_still_yielded)
 {
     bool frozen = false;
@@ -189,7 +189,7 @@ Test(walk, deleted_after_the_freeze_is_still_yielded)
     cr_expect_eq(after, NFILTERS);
 }
 
-/* A count of pins that wrapped would have the filter freed under those who hold it. */
+/* A wrapped count of pins would free the filter while it is held. */
 Test(walk, pins_that_would_wrap_end_the_process, .signal = SIGABRT)
 {
     create(0);

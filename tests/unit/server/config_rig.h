@@ -1,4 +1,4 @@
-/* A struct config with the defaults, made anew for each test. */
+/* A struct config with the defaults, made again for each test. */
 #ifndef BLOOMERY_TEST_CONFIG_RIG_H
 #define BLOOMERY_TEST_CONFIG_RIG_H
 

@@ -1,6 +1,5 @@
-/* False sharing: what one thread writes often is in no 64-byte line with what other threads write, or with what all of
- * them read with each command. The addresses are those of members, and of objects that are made as the daemon makes
- * them. */
+/* False sharing: data that one thread writes often is in no 64-byte line with data that other threads write, or that
+ * all read with each command. The addresses are those of members, and of objects made as in the daemon. */
 #include <criterion/criterion.h>
 #include <stddef.h>
 
@@ -19,7 +18,7 @@
 #define FIRST_LINE(type, member) (offsetof(type, member) / CACHE_LINE)
 #define LAST_LINE(type, member)  ((offsetof(type, member) + SIZE_OF(type, member) - 1) / CACHE_LINE)
 
-/* The second member is behind the first one, and in other lines. */
+/* The second member follows the first one, in other lines. */
 #define APART(type, first, second) \
     cr_assert_lt(LAST_LINE(type, first), FIRST_LINE(type, second), "%s: %s and %s share a line", #type, #first, #second)
 

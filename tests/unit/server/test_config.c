@@ -85,7 +85,7 @@ Test(config, defaults_are_the_tables)
     }
 }
 
-/* Every row is fit to be printed: name in lower case, unique, sentences that end. */
+/* Every row can be printed: unique lower-case names, sentences with an end. */
 Test(config, every_row_is_documented_and_unique)
 {
     size_t n;
@@ -107,7 +107,7 @@ static void write_number(const struct config_row *row, uint64_t number, char *ou
         snprintf(out, size, "%" PRIu64, number);
 }
 
-/* Every integer and size: the ends of its range are taken, one beyond is refused in both wordings. */
+/* Every integer and size: both ends of its range are accepted, one beyond is refused in both wordings. */
 Test(config, ranges_end_where_the_table_says)
 {
     size_t n;
@@ -153,7 +153,7 @@ Test(config, ranges_end_where_the_table_says)
     cr_assert_gt(seen, 15);
 }
 
-/* Integers are written in one way only. */
+/* Integers have one form only. */
 Test(config, integers_are_strict)
 {
     const char *const bad[] = {"",
@@ -188,7 +188,7 @@ Test(config, integers_are_strict)
                     "2147483647 inclusive");
 }
 
-/* Redis's units, in either case; what does not fit 64 bits is refused. */
+/* Redis's units, in either case; values above 64 bits are refused. */
 Test(config, memory_values_have_units)
 {
     static const struct {
@@ -253,7 +253,7 @@ Test(config, several_words_are_a_set)
     refuses("shutdown-on-sigint", "", "'shutdown-on-sigint' must be one of default, save, nosave, now, force, not ''");
 }
 
-/* Words come from the row; each of them is taken, others are refused with the list. */
+/* Words come from the row; each of them is accepted, others are refused with the list. */
 Test(config, words_are_those_of_the_row)
 {
     size_t n;
@@ -281,7 +281,7 @@ Test(config, words_are_those_of_the_row)
         "following: noeviction, reload, maybe");
 }
 
-/* A rate lies strictly between 0 and 1 and is shown with no more digits than it needs. */
+/* A rate is strictly between 0 and 1, and is shown without needless digits. */
 Test(config, rates_are_between_zero_and_one)
 {
     const char *const bad[] = {"0",       "1",    "-0.1", "1.5", "0.0", "nan", "inf",
@@ -304,7 +304,7 @@ Test(config, rates_are_between_zero_and_one)
         "below 1");
 }
 
-/* Letters in any order; they come back in Redis's. All classes but those of missing and new keys are 'A'. */
+/* Letters in any order are shown in Redis's. 'A' is all classes but those of missing and new keys. */
 Test(config, event_letters)
 {
     accepts("notify-keyspace-events", "KEA", "AKE");
@@ -319,7 +319,7 @@ Test(config, event_letters)
                     "character. Use 'Ag$lshzxeKEtmdn'.");
 }
 
-/* Classes that are not named keep their limits, whether they come in one text or one by one. */
+/* Classes that are not named keep their limits, in one text or one by one. */
 Test(config, output_limits_by_class)
 {
     accepts("client-output-buffer-limit", "pubsub 1mb 64kb 10",
@@ -347,7 +347,7 @@ Test(config, output_limits_by_class)
     cr_assert_str_eq(get("client-output-buffer-limit"), "normal 9 9 9 slave 7 7 7 pubsub 1048576 65536 10");
 }
 
-/* Save rules are pairs; nothing at all is no rule. */
+/* Save rules are pairs; an empty value is no rule. */
 Test(config, save_rules_are_pairs)
 {
     const char *const bad[] = {
@@ -419,7 +419,7 @@ Test(config, strings_hold_any_bytes_but_nul)
     cr_assert_str_eq(cfg.network.requirepass.ptr, "");
 }
 
-/* Whatever the limits of unauthenticated clients are, they can send the longest password. */
+/* With any limits of unauthenticated clients, the longest password can be sent. */
 Test(config, a_password_is_never_longer_than_what_auth_may_send)
 {
     char longest[CONFIG_MAX_SECRET + 2];
@@ -437,7 +437,7 @@ Test(config, a_password_is_never_longer_than_what_auth_may_send)
     cr_assert_eq(strlen(cfg.network.requirepass.ptr), CONFIG_MAX_SECRET);
 }
 
-/* A password never shows in a message, also when it is refused. */
+/* No message shows a password, not even a refused one. */
 Test(config, a_secret_is_not_repeated)
 {
     static const char *const names[] = {"requirepass", "tls-key-file-pass"};
@@ -456,7 +456,7 @@ Test(config, a_secret_is_not_repeated)
     }
 }
 
-/* What is fixed at start is refused at run time, whatever the value; what is not, is taken. */
+/* Settings fixed at start are refused at run time with any value; the others are accepted. */
 Test(config, start_only_settings_are_immutable_at_run_time)
 {
     size_t n, fixed = 0;
@@ -496,7 +496,7 @@ Test(config, unknown_settings_are_refused)
     cr_assert_eq(cfg.process.threads, 3);
 }
 
-/* A suggestion for any typing error in any name, and never a crash for names of any length. */
+/* A suggestion for any typing error in any name, and no crash for names of any length. */
 Test(config, a_name_with_one_letter_wrong_finds_its_setting)
 {
     static char longest[70000];
@@ -517,7 +517,7 @@ Test(config, a_name_with_one_letter_wrong_finds_its_setting)
     cr_assert_eq(set(longest, "1", CONFIG_RUNTIME), CONFIG_UNKNOWN);
 }
 
-/* A clone has the same values, and neither side notices what happens to the other. */
+/* A clone has the same values; later changes on one side do not affect the other. */
 Test(config, a_clone_is_independent)
 {
     struct config copy;
@@ -567,7 +567,7 @@ Test(config, contradictions_are_refused)
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_OK);
 }
 
-/* Defaults for new filters that no filter can have are refused when they are set, not at every add. */
+/* Defaults that no new filter can have are refused when they are set, not at every add. */
 Test(config, filter_defaults_must_make_a_filter)
 {
     cr_assert_eq(set("bf-error-rate", "1e-300", CONFIG_FILE), CONFIG_OK);

@@ -1,4 +1,4 @@
-/* Lists of processors: server-cpulist and its like. */
+/* Lists of processors: server-cpulist and similar settings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static int set(const char *name, struct slice value)
     return config_set(&cfg, slice_of(name), value, CONFIG_FILE, &err);
 }
 
-/* Lists of processors as taskset takes them; the value is shown as it was written. */
+/* Lists of processors as in taskset; the value is shown as written. */
 Test(config_cpus, lists_of_processors)
 {
     static const struct {
@@ -44,7 +44,7 @@ Test(config_cpus, lists_of_processors)
     }
 }
 
-/* Anything else is refused, with what is right. */
+/* Other texts are refused, with the correct form. */
 Test(config_cpus, what_is_no_list_of_processors)
 {
     static const char *const bad[] = {"x",      ",",          "0,",       ",0",    "0,,1", "1-",  "-1",   "3-1",
@@ -63,7 +63,7 @@ Test(config_cpus, what_is_no_list_of_processors)
     cr_assert_eq(set("bio-cpulist", (struct slice){"1\0", 2}), CONFIG_REFUSED);
 }
 
-/* Redis 7.0's names are other names of the same settings. */
+/* Redis 7.0's names are aliases of the same settings. */
 Test(config_cpus, an_alias_names_the_same_setting)
 {
     cr_assert_eq(set("server_cpulist", slice_of("1")), CONFIG_OK);

@@ -1,4 +1,4 @@
-/* Files, arguments, printouts, and what happens when memory runs out on the way. */
+/* Files, arguments, printouts, and lack of memory at any step. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ Test(config_file, save_lines_add_up)
 
 /* ---- files ---- */
 
-/* A file that cannot be read: the errno, and its name in the text. */
+/* An unreadable file: the errno, and its name in the text. */
 Test(config_file, unreadable_files_are_named)
 {
     char expected[256];
@@ -173,7 +173,7 @@ Test(config_file, unreadable_files_are_named)
     cr_assert_str_eq(err.text, expected);
 }
 
-/* A file of this size is something else. */
+/* A file of this size is no configuration. */
 Test(config_file, huge_files_are_refused)
 {
     const char *path = write_file("huge.conf", "");
@@ -303,7 +303,7 @@ Test(config_args, an_equals_sign_takes_any_value)
     cr_assert_str_eq(cfg.process.logfile, "");
 }
 
-/* Nothing at all is a start with the defaults. */
+/* No arguments: a start with the defaults. */
 Test(config_args, no_arguments_are_fine)
 {
     cr_assert_eq(args((const char *const[]){"bloomeryd", NULL}), CONFIG_OK);
@@ -364,7 +364,7 @@ static char *printed(const struct config *what, size_t *len_out)
     return copy;
 }
 
-/* The file that is shipped is what the program prints. */
+/* The shipped file equals the program's printout. */
 Test(config_print, the_shipped_file_is_the_printout)
 {
     size_t len;
@@ -374,7 +374,7 @@ Test(config_print, the_shipped_file_is_the_printout)
     free(expected);
 }
 
-/* A printed configuration is read back to the same values, whatever they are. */
+/* A printed configuration is read back with the same values. */
 Test(config_print, a_printout_reads_back_to_the_same)
 {
     struct config copy;
@@ -419,8 +419,8 @@ Test(config_print, help_lists_every_setting)
 
 /* ---- out of memory ---- */
 
-/* Each allocation of a whole life fails in turn: -ENOMEM each time, nothing leaks, and a clone that failed or a setting
- * that was not changed leaves the configuration as it was. */
+/* Each allocation of a whole life fails in turn: -ENOMEM each time, nothing leaks, and a failed clone or change of a
+ * setting leaves the configuration unchanged. */
 Test(config_file, running_out_of_memory_changes_nothing)
 {
     size_t n = 0;
@@ -462,7 +462,7 @@ Test(config_file, running_out_of_memory_changes_nothing)
         failed = alloc_countdown_stop();
         cr_assert_eq(status, failed ? -ENOMEM : CONFIG_OK, "allocation %zu: %s", n - 1, err.text);
         cr_assert(!failed || strstr(err.text, "out of memory") != NULL, "%s", err.text);
-        /* the default's three, or those of the lines that were read: never a rule cut off or read twice */
+        /* the default's three, or those of the lines read: never a rule cut off or read twice */
         cr_assert(copy.data.save.count == 3 || copy.data.save.count == 1 || copy.data.save.count == 2);
         config_deinit(&copy);
     } while (failed);

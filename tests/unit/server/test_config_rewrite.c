@@ -1,4 +1,4 @@
-/* CONFIG REWRITE: what becomes of a file's text, and that a failure of any operation leaves the file as it was. */
+/* CONFIG REWRITE: the new text of a file; a failure of any operation leaves the file unchanged. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -116,7 +116,7 @@ static const char *rewritten(const char *before)
     return text;
 }
 
-/* Nothing has changed: not a byte is other than before, whatever the way in which settings were written. */
+/* Without changes every byte stays, with settings written in any form. */
 Test(config_rewrite, what_is_right_stays_as_it_is)
 {
     static const char text[] =
@@ -132,14 +132,14 @@ Test(config_rewrite, what_is_right_stays_as_it_is)
     cr_assert_str_eq(rewritten(expected), expected);
 }
 
-/* A changed setting is written over the last line that set it; earlier lines of it go. */
+/* A changed setting replaces the last line that set it; its earlier lines are removed. */
 Test(config_rewrite, the_last_line_is_replaced_in_its_place)
 {
     set("timeout", "7");
     cr_assert_str_eq(rewritten("# a\ntimeout 1\n# b\ntimeout 2\n# c\n"), "# a\n# b\ntimeout 7\n# c\n");
 }
 
-/* What is set nowhere is added at the end under one heading, which is not repeated. */
+/* A setting in no line is added at the end under one heading, which is not repeated. */
 Test(config_rewrite, new_settings_come_at_the_end)
 {
     set("timeout", "7");
@@ -149,7 +149,7 @@ Test(config_rewrite, new_settings_come_at_the_end)
                      "\n# Added by CONFIG REWRITE\ntimeout 7\nmaxclients 77\n");
 }
 
-/* A setting that has its default again is written if the file says something else. */
+/* A setting with its default again is written if the file has another value. */
 Test(config_rewrite, a_default_is_written_over_another_value)
 {
     cr_assert_str_eq(rewritten("timeout 5\n"), "timeout 0\n");
@@ -164,7 +164,7 @@ Test(config_rewrite, save_lines_become_one)
     cr_assert_str_eq(rewritten("save 1 1\n"), "save \"\"\n");
 }
 
-/* Values that need quotes come back as they are. */
+/* Values that need quotes are read back unchanged. */
 Test(config_rewrite, odd_values_survive)
 {
     set("requirepass", "a b\"\\#'\n\x01\xff");
@@ -176,7 +176,7 @@ Test(config_rewrite, odd_values_survive)
     config_deinit(&again);
 }
 
-/* Every setting with its default can be written and read back, and so can what a file with all of them says. */
+/* Every setting with its default can be written and read back; so can a file with all of them. */
 Test(config_rewrite, the_printed_file_is_right_as_it_is)
 {
     struct buf out;
@@ -189,7 +189,7 @@ Test(config_rewrite, the_printed_file_is_right_as_it_is)
     buf_deinit(&out);
 }
 
-/* A file that has been spoilt since the start is not written over. */
+/* A file that has become invalid since the start is not overwritten. */
 Test(config_rewrite, a_file_that_cannot_be_read_is_left_alone)
 {
     struct buf out;
@@ -223,7 +223,7 @@ static void expect_file(const char *path, const char *expected)
     free(text);
 }
 
-/* The mode is kept, and no other file stays behind. */
+/* The mode is kept, and no other file is left. */
 Test(config_rewrite, the_file_is_replaced)
 {
     char dir[TMPDIR_SIZE];
@@ -243,7 +243,7 @@ Test(config_rewrite, the_file_is_replaced)
     tmpdir_remove(dir);
 }
 
-/* A symbolic link stays one; the file that it points to, in another directory, is replaced there. */
+/* A symbolic link stays one; its target, in another directory, is replaced there. */
 Test(config_rewrite, a_symbolic_link_stays)
 {
     char dir[TMPDIR_SIZE];
@@ -266,7 +266,7 @@ Test(config_rewrite, a_symbolic_link_stays)
     tmpdir_remove(dir);
 }
 
-/* What an include says later must not win: settings are then written after it. Includes themselves are not touched. */
+/* A later include must not win: settings are then written after it. Includes themselves are not changed. */
 Test(config_rewrite, settings_go_behind_includes)
 {
     char dir[TMPDIR_SIZE];
@@ -287,8 +287,8 @@ Test(config_rewrite, settings_go_behind_includes)
     tmpdir_remove(dir);
 }
 
-/* Each operation fails in turn: the error says what and where, the file is the old one, nothing else is left. The last
- * ones are those of the directory's sync, when the new file is in its place already. */
+/* Each operation fails in turn: the error names operation and place, the file is the old one, nothing else is left.
+ * The last operations sync the directory, with the new file in its place already. */
 Test(config_rewrite, any_failure_leaves_the_file)
 {
     static const int errors[] = {ENOSPC, EACCES, EIO};
@@ -329,7 +329,7 @@ Test(config_rewrite, any_failure_leaves_the_file)
     tmpdir_remove(dir);
 }
 
-/* A file that is missing is not made up. */
+/* A missing file is not created. */
 Test(config_rewrite, a_missing_file_is_an_error)
 {
     char dir[TMPDIR_SIZE];

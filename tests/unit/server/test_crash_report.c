@@ -1,5 +1,5 @@
-/* What a crashing process leaves in its log: real faults, in a child of the test. Where a sanitizer handles the signal,
- * its report. */
+/* The log of a crashing process: real faults, in a child of the test. Where a sanitizer handles the signal, its
+ * report. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static char said[16384];
 static char *volatile nowhere = (char *)16;
 static volatile int zero;
 
-/* Runs it in a child that reports; what the child has said is in `said`. Returns the signal that ended it, or 0. */
+/* Runs the function in a child that reports; `said` gets the child's output. Returns the signal that ended it, or 0. */
 static int crash(void (*function)(void))
 {
     int ends[2], status;
@@ -58,7 +58,7 @@ static void expect_said(const char *text)
     cr_assert(strstr(said, text), "'%s' is not in: %s", text, said);
 }
 
-/* `sanitizer`: what is in a sanitizer's report in its place. */
+/* `sanitizer`: the text in a sanitizer's report instead. */
 static void expect_report(void (*function)(void), int number, const char *first, const char *sanitizer)
 {
     int got = crash(function);

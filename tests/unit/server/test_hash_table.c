@@ -1,4 +1,4 @@
-/* The hash table against a plain array of what it should have. */
+/* The hash table against a plain array of its contents. */
 #include <criterion/criterion.h>
 #include <errno.h>
 
@@ -45,7 +45,7 @@ static void expect_all(const struct hash_table *table)
     cr_assert_eq(table->count, count);
 }
 
-/* While it grows, changes, and shrinks to nothing, at which it has no memory any more. */
+/* The table grows, changes, and shrinks to nothing, without memory at the end. */
 Test(hash_table, finds_what_was_inserted_and_not_removed)
 {
     struct hash_table table = {0};

@@ -1,4 +1,4 @@
-/* Heads of HTTP requests: where they end, what is taken from them, and which forms are refused. */
+/* Heads of HTTP requests: their ends, the parsed parts, and the refused forms. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static const char *status_of(const char *text, size_t len)
 #define REFUSED(status, text) cr_expect_str_eq(STATUS(text), status)
 #define HOST                  "Host: localhost\r\n"
 
-/* The end is found wherever the pieces are cut. */
+/* The end is found with any cuts. */
 Test(http_head, the_end_is_found_in_any_pieces)
 {
     static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /more HTTP/1.1\r\n\r\n";
@@ -99,7 +99,7 @@ Test(http_head, targets_in_absolute_form)
     REFUSED(HTTP_BAD_REQUEST, "GET http://there/a HTTP/1.1\r\n\r\n");
 }
 
-/* Forms that another program could read in another way, and those that smuggle a request after one. */
+/* Forms that another program could read differently, and forms that smuggle in a second request. */
 Test(http_head, ambiguous_heads_are_refused)
 {
     cr_expect_null(STATUS("GET / HTTP/1.1\r\n" HOST "\r\n"));

@@ -1,4 +1,4 @@
-/* What the journal says of what it could not take: to those who wait, to the saver, and to the next start. */
+/* The journal's reports of changes that it could not take: to waiters, to the saver, and to the next start. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static void teardown(void)
 
 TestSuite(journal, .init = setup, .fini = teardown, .timeout = 60);
 
-/* A deletion, or something that is so long that it needs memory. */
+/* Notes a deletion, or a record so long that it needs memory. */
 static void note(uint64_t id, bool large)
 {
     static char name[65535];
@@ -93,7 +93,7 @@ static void sync_log(void)
     cr_assert_eq(journal_sync(journal, &err), 0, "%s", err.text);
 }
 
-/* So many of them. Meanwhile the log thread does nothing, so that it is not its allocation that fails. */
+/* Notes this many. The log thread is held meanwhile, so that none of its allocations fails. */
 static void note_without_memory(unsigned count)
 {
     sync_log();
@@ -118,7 +118,7 @@ static void wait_for(uint64_t ticket)
         usleep(1000);
 }
 
-/* ---- what a start finds ---- */
+/* ---- contents after a start ---- */
 
 static char found[80000]; /* a letter for each control record */
 
@@ -150,7 +150,7 @@ static void expect_log(const char *records)
 
 /* ---- rounds ---- */
 
-/* On a slow disk a round waits for those whom the last one has served, but not forever. */
+/* On a slow disk a round waits for the clients that the last one served, but not forever. */
 Test(journal, who_does_not_come_back_keeps_nobody_waiting)
 {
     journal_record(journal, true);
@@ -168,7 +168,7 @@ Test(journal, who_does_not_come_back_keeps_nobody_waiting)
 
 /* ---- no memory ---- */
 
-/* Under `always` the reply to a change that could not be noted waits until a save has it; that is on the disk is not
+/* Under `always` the reply to a change that could not be noted waits until a save has it; a sync of the log is not
  * enough. */
 Test(journal, what_could_not_be_noted_is_not_promised)
 {
@@ -191,7 +191,7 @@ Test(journal, what_could_not_be_noted_is_not_promised)
     expect_log("1B3");
 }
 
-/* What could not be noted while a save was under way, maybe after it had looked, is made up for by the next. */
+/* Changes that could not be noted during a save, maybe after it had passed them, are left to the next one. */
 Test(journal, a_save_under_way_makes_up_for_nothing)
 {
     journal_record(journal, true);
@@ -210,7 +210,7 @@ Test(journal, a_save_under_way_makes_up_for_nothing)
     expect_log("B2B4");
 }
 
-/* Time and again without memory: each time there is room for saying so. */
+/* Repeatedly without memory: each time there is room for a break. */
 Test(journal, there_is_always_room_for_a_break)
 {
     journal_record(journal, true);
@@ -220,7 +220,7 @@ Test(journal, there_is_always_room_for_a_break)
     expect_log("BBBBBBBBBBBBBBBBBBBB7");
 }
 
-/* Until there is no room for another break either: it is owed. Returns how many there are. */
+/* Notes until there is no room for another break either: it is owed. Returns the number of breaks. */
 static size_t owe_a_break(void)
 {
     note_without_memory(70000);
@@ -241,8 +241,7 @@ Test(journal, a_break_that_is_owed_comes_before_anything_else)
     cr_assert_str_eq(found + breaks + 1, "78");
 }
 
-/* A save that makes up for what was not noted does so for the break, too: nobody would make another save for its sake.
- */
+/* A save that makes up for changes not noted does so for the break, too: no one would start another save for it. */
 Test(journal, a_break_that_is_owed_is_not_after_a_save)
 {
     journal_record(journal, true);
@@ -255,7 +254,7 @@ Test(journal, a_break_that_is_owed_is_not_after_a_save)
     cr_assert_str_eq(found + breaks, "7");
 }
 
-/* But for one that came into the log while the save was under way. */
+/* Except for a break that came into the log during the save. */
 Test(journal, a_break_that_was_owed_to_a_save_needs_another)
 {
     journal_record(journal, true);
@@ -274,7 +273,7 @@ Test(journal, a_break_that_was_owed_to_a_save_needs_another)
 
 /* ---- starts ---- */
 
-/* What nothing says was synced is read again. Who cannot start learns of the file and the place. */
+/* A tail without proof of a sync is read again. The error names the file and the position. */
 Test(journal, a_tail_that_has_changed_since_it_was_read_is_named)
 {
     struct log_reader_options options = {.dir = dir};
@@ -330,7 +329,7 @@ Test(journal, switched_on_it_needs_a_save_that_begins_later)
     expect_log("B1B2B");
 }
 
-/* ---- what a save may cut ---- */
+/* ---- segments that a save may cut ---- */
 
 static uint64_t rotate(void)
 {
@@ -341,8 +340,8 @@ static uint64_t rotate(void)
     return segment;
 }
 
-/* Contents from elsewhere appear after a save has passed them. What has been added to them since
- * they were written is in segments from before the save, and nowhere else until there is another one. */
+/* Contents from elsewhere appear after a save has passed them. Adds since they were written are in segments from
+ * before the save, and nowhere else until the next save. */
 Test(journal, a_save_keeps_what_was_published_behind_its_back)
 {
     struct journal_keep early, late;
@@ -358,7 +357,7 @@ Test(journal, a_save_keeps_what_was_published_behind_its_back)
     journal_keep_end(journal, &early);
     journal_keep_end(journal, &late);
     cr_assert_eq(journal_first_needed(journal, segment), before);
-    journal_save_begins(journal); /* the next one finds it */
+    journal_save_begins(journal); /* the next save finds it */
     segment = rotate();
     cr_assert_eq(journal_first_needed(journal, segment), segment);
 }

@@ -1,5 +1,5 @@
-/* The ring of a worker: what is put in comes out, in the same order and under the same layer, wherever runs, chunks and
- * marks end. */
+/* The ring of a worker: records come out in the order of their adds and under the same layer, wherever runs, chunks
+ * and marks end. */
 #include <criterion/criterion.h>
 
 #include "fsops.h"
@@ -80,7 +80,7 @@ static void run_through(unsigned run_shift, uint64_t seed)
             ring_add(ring, id, item.hash, layer, item.ordinal);
         }
         cr_assert_eq(ring_queued(ring), added - taken);
-        taken = take(ring, &mark, taken, run_shift, &rng); /* what came after the mark stays */
+        taken = take(ring, &mark, taken, run_shift, &rng); /* records after the mark stay */
         cr_assert_eq(taken, marked);
         cr_assert_eq(ring_queued(ring), added - taken);
     }
@@ -104,7 +104,7 @@ static size_t count_chunks(const struct pending_chunk *chunk)
     return count;
 }
 
-/* The chunks that were made sure of are enough for the most that the adds may take: each a run of its own. */
+/* The reserved chunks are enough for the largest need of the adds: each a run of its own. */
 Test(journal_ring, a_reservation_is_enough)
 {
     for (size_t before = 0; before < 10; before++) {

@@ -52,7 +52,7 @@ static size_t count_lines(const char *s)
     return n;
 }
 
-/* The message of a line, behind time, process and level; the line end is cut off. */
+/* The message of a line, after time, process and level, without the line end. */
 static char *message_of(char *line)
 {
     char *end = strchr(line, '\n');
@@ -85,7 +85,7 @@ Test(log, a_line_has_time_process_level_and_message)
     cr_assert_str_eq(content + end, "\n");
 }
 
-/* For collectors of logs, whatever is in the message. */
+/* For collectors of logs, with any bytes in the message. */
 Test(log, a_line_as_fields)
 {
     struct log_limit limit = {.lines = 1, .seconds = 1};
@@ -140,7 +140,7 @@ Test(log, the_level_is_a_threshold)
     }
 }
 
-/* Whatever a client sends, a message stays one line of printable text. */
+/* With any bytes from a client, a message stays one line of printable text. */
 Test(log, bytes_from_outside_are_escaped)
 {
     log_notice(&the_log, "name '%s'", "a\r\nb\x1b[2J\x7f\xff\t.");
@@ -148,7 +148,7 @@ Test(log, bytes_from_outside_are_escaped)
     cr_assert_str_eq(message_of(content), "name 'a\\x0d\\x0ab\\x1b[2J\\x7f\\xff\\x09.'");
 }
 
-/* A line that would be too long is cut and says so; it never exceeds the limit, whatever is escaped in it. */
+/* A line that is too long is cut and marked; it never exceeds the limit, with any escapes. */
 Test(log, long_messages_are_cut)
 {
     static char text[10000];
@@ -176,7 +176,7 @@ Test(log, long_messages_are_cut)
     }
 }
 
-/* At most so many a second; what was left out is counted in the next line that is written. */
+/* A limited number per second; the next written line has the number of lines left out. */
 Test(log, a_limited_message_says_how_many_were_left_out)
 {
     struct log_limit limit = {.lines = 3, .seconds = 1};
@@ -195,7 +195,7 @@ Test(log, a_limited_message_says_how_many_were_left_out)
     cr_assert_str_eq(message_of(content), "next (left out before: 8 similar messages)");
 }
 
-/* A bound may be on more than a second. */
+/* A limit may cover more than a second. */
 Test(log, a_limit_may_be_a_line_an_hour)
 {
     struct log_limit limit = {.lines = 1, .seconds = 3600};
@@ -206,7 +206,7 @@ Test(log, a_limit_may_be_a_line_an_hour)
     cr_assert_str_eq(message_of(strchr(content, '\n') + 1), "scraped (left out before: 239 similar messages)");
 }
 
-/* Under systemd journalctl -p finds a line by its level, and shows one time, its own. */
+/* Under systemd journalctl -p finds a line by its level, and shows only its own time. */
 Test(log, lines_for_the_journal_have_its_priorities_and_no_time)
 {
     struct log journal;
@@ -223,7 +223,7 @@ Test(log, lines_for_the_journal_have_its_priorities_and_no_time)
     log_verbose(&journal, "v");
     log_notice(&journal, "n");
     log_warning(&journal, "w");
-    dup2(saved, STDERR_FILENO); /* elsewhere: the variable was inherited and speaks of another descriptor */
+    dup2(saved, STDERR_FILENO); /* elsewhere: the variable was inherited and names another descriptor */
     bool is_still = log_stderr_is_journal();
     log_deinit(&journal);
     close(saved);
@@ -249,7 +249,7 @@ Test(log, numbers_are_for_people)
     cr_expect_str_eq(log_count(2, "filter").text, "2 filters");
 }
 
-/* What is below the level is neither written nor counted as left out. */
+/* Lines below the level are neither written nor counted as left out. */
 Test(log, limits_count_only_enabled_messages)
 {
     struct log_limit limit = {.lines = 1, .seconds = 1};
@@ -260,7 +260,7 @@ Test(log, limits_count_only_enabled_messages)
     cr_assert_str_eq(message_of(read_file(path)), "loud");
 }
 
-/* A cut line keeps its note of what was left out. */
+/* A cut line keeps its count of lines left out. */
 Test(log, the_note_survives_a_long_message)
 {
     static char text[5000];
@@ -318,7 +318,7 @@ Test(log, lines_of_threads_do_not_mix)
     cr_assert_eq(log_lost(&the_log), 0);
 }
 
-/* After a rotation the old file is left alone and a new one is begun. */
+/* After a rotation the old file stays unchanged, and a new one is started. */
 Test(log, reopening_follows_a_rotation)
 {
     char rotated[160];

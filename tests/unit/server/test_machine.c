@@ -44,7 +44,7 @@ Test(machine, version_2_with_parents)
     write_limit("system.slice/bloomery.service/memory.max", "4000000\n");
     cr_expect_eq(memory_with("0::/system.slice/bloomery.service\n"), 500000);
 
-    /* In a container its own group is the root, whatever the path outside of it. */
+    /* In a container the process's own group is the root, with any path outside. */
     write_limit("memory.max", "300000\n");
     cr_expect_eq(memory_with("0::/\n"), 300000);
     cr_expect_eq(memory_with("0::/gone/elsewhere\n"), 300000);

@@ -1,4 +1,4 @@
-/* The file of pending records, as a process that is killed at any moment leaves it, and as a power failure may. */
+/* The file of pending records, after a kill of the process at any moment, and after a power failure. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void add(unsigned ring, uint64_t n)
     }
 }
 
-/* One with a name of this length, its first byte saying which it is. */
+/* A control record with a name of this length; its id is its number. */
 static void note(size_t name_len)
 {
     static char name[60000];
@@ -70,7 +70,7 @@ static void note(size_t name_len)
     cr_assert_eq(controls_put(&controls, &control), 0);
 }
 
-/* As the log thread does: takes everything; `written`: the frame got into the log. */
+/* Like the log thread: takes everything; `written`: the frame got into the log. */
 static void make_frame(bool written)
 {
     struct pending_place places[RINGS + 1];
@@ -91,7 +91,7 @@ static void make_frame(bool written)
     controls_release(&controls, places[CONTROLS]);
 }
 
-/* ---- what a start finds ---- */
+/* ---- contents after a start ---- */
 
 struct found {
     bool fits;
@@ -148,7 +148,7 @@ static struct found read_now(uint64_t last_frame)
     return read_path(tmp_path(dir, "log/00000003.pending").text, last_frame);
 }
 
-/* A kill finds everything after the last frame that the log has, however much that is. */
+/* After a kill, everything since the last frame in the log is found, in any amount. */
 Test(pending, all_that_the_log_has_not_got_is_there)
 {
     struct rng rng;
@@ -183,7 +183,8 @@ Test(pending, all_that_the_log_has_not_got_is_there)
     }
 }
 
-/* It goes with the last frame of the log, or with the one before as long as all of that is still here. */
+/* The file belongs to the last frame of the log, or to the one before as long as all records since that are still in
+ * it. */
 Test(pending, it_is_used_only_with_the_frame_that_it_goes_with)
 {
     add(0, 10);
@@ -195,7 +196,7 @@ Test(pending, it_is_used_only_with_the_frame_that_it_goes_with)
     cr_assert(!read_now(10).fits);
     cr_assert(!read_now(13).fits);
     cr_assert_eq(read_now(12).adds[0], 5u);
-    add(1, 20000); /* in the chunks that the second frame has given back */
+    add(1, 20000); /* in the chunks given back by the second frame */
     struct found found = read_now(11);
     cr_assert(!found.fits && !found.adds[0], "half of a frame is worse than nothing of it");
 }
@@ -206,7 +207,7 @@ static void hold(void)
     log_pending_hold(pending, 0, ring_end(rings[0]), controls_end(&controls), last);
 }
 
-/* Of a transaction that is under way nothing is taken; of one that has ended everything. */
+/* Nothing of an open transaction is taken, everything of a finished one is. */
 Test(pending, a_transaction_is_there_as_a_whole_or_not_at_all)
 {
     for (int round = 0; round < 3; round++) {
@@ -229,8 +230,8 @@ Test(pending, a_transaction_is_there_as_a_whole_or_not_at_all)
     }
 }
 
-/* cp reads the file front to back while the process continues: the head is of before a transaction, what follows of its
- * middle. Half of the transaction would be taken for what a kill has left. */
+/* cp reads the file front to back while the process continues: the head is from before a transaction, the rest from
+ * its middle. Half of the transaction would look like the result of a kill. */
 Test(pending, a_copy_that_was_made_while_a_transaction_began_is_not_used)
 {
     for (int large = 0; large < 2; large++) {
@@ -252,8 +253,8 @@ Test(pending, a_copy_that_was_made_while_a_transaction_began_is_not_used)
     }
 }
 
-/* A power failure leaves pages of different moments, and of none: what is taken is what had been recorded, each record
- * once at most and in order (on_adds() looks), and never before the frame. */
+/* A power failure leaves pages of different moments, and of none: only recorded data is taken, each record at most
+ * once and in order (on_adds() checks it), and never before the frame. */
 Test(pending, pages_of_any_moment_do_no_harm)
 {
     struct rng rng;

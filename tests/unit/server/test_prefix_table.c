@@ -1,4 +1,4 @@
-/* The table of prefixes against a plain array of what it should have. */
+/* The table of prefixes against a plain array of its contents. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -37,7 +37,7 @@ static struct prefix_entry *naive_equal(const char *name, size_t len)
     return NULL;
 }
 
-/* The longest that `name` begins with, of at most `most` bytes. */
+/* The longest prefix of `name`, of at most `most` bytes. */
 static struct prefix_entry *naive_longest(const char *name, size_t len, size_t most)
 {
     struct prefix_entry *longest = NULL;

@@ -1,6 +1,6 @@
-/* The tables of states: random events against models that count instead, and no row that the models do not know.
+/* The tables of states: random events against models that count instead, and no row unknown to the models.
  *
- * BLOOMERY_MODEL_ROUNDS: how many events; 20,000 by default. BLOOMERY_SEED: the seed of one that failed. */
+ * BLOOMERY_MODEL_ROUNDS: number of events; 20,000 by default. BLOOMERY_SEED: the seed of a failed run. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static bool has_row(const struct state_row *rows, size_t n, int state, int event
 
 /* ---- the saver ---- */
 
-/* Saves that are wanted and have not begun, one that runs, and an end. */
+/* Saves that are wanted and not started, a running save, and an end. */
 struct saves {
     unsigned wanted;
     bool runs, ends;
@@ -52,7 +52,7 @@ static enum saver_state state_of(const struct saves *saves)
     return saves->wanted == 0 ? SAVER_IDLE : saves->wanted == 1 ? SAVER_ASKED : SAVER_ASKED_TWICE;
 }
 
-/* False: it cannot happen now. */
+/* False: impossible now. */
 static bool happens(struct saves *saves, enum saver_event event)
 {
     bool idle = !saves->wanted && !saves->runs && !saves->ends;
@@ -106,7 +106,7 @@ Test(states, the_saver_owes_each_promised_save)
 
 #define TIMEOUT_MS 10000
 
-/* What a client or operator may rely on, without any table. */
+/* Guarantees for clients and operators, without any table. */
 struct life {
     bool loading, disk_works;
     bool signalled, over, killed;

@@ -1,4 +1,4 @@
-/* The clock of windows: where it continues after a restart, whatever the other clocks say. */
+/* The clock of windows: where it continues after a restart, with any times of the other clocks. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -23,7 +23,7 @@ void harness_init(struct harness *h)
     memset(h, 0, sizeof(*h));
     cr_assert(cfg != NULL);
     cr_assert_eq(config_init(cfg), 0);
-    cfg->log.appendonly = false; /* there is no journal here, and the recordings are of servers without */
+    cfg->log.appendonly = false; /* no journal here, as in the recorded servers */
     cr_assert_eq(server_create(&h->server, cfg, 1, &err), 0, "%s", err.text);
     struct server *server = h->server;
     log_set_level(&server->log, LOG_LEVEL_WARNING);
@@ -58,7 +58,7 @@ void harness_reconnect(struct harness *h, int version)
     sessions_add(h->server->clients.sessions, &h->session);
 }
 
-/* The loop's command_defer() hands the call to another thread; what counts here is that the reply is the same. */
+/* The loop's command_defer() passes the call to another thread; here only the reply matters, which is the same. */
 bool command_keep_arguments(struct command_ctx *ctx)
 {
     (void)ctx;
@@ -83,7 +83,7 @@ bool command_do_first(struct command_ctx *ctx, void (*run)(struct command_job *j
     return false;
 }
 
-/* The row for the words; the test fails when there is none or their number is wrong. */
+/* The row for the words; the test fails without a row or with a wrong number of words. */
 static const struct command *find_row(const struct slice *argv, size_t argc)
 {
     int index = command_find(argv[0]);

@@ -13,7 +13,7 @@ struct harness {
     struct buf out;
     struct reply reply;
     struct stats stats;
-    unsigned deferred; /* how many calls were deferred */
+    unsigned deferred; /* number of deferred calls */
 };
 
 void harness_init(struct harness *h);

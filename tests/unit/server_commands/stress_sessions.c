@@ -1,5 +1,5 @@
-/* Sessions come, change their texts and continue several threads, as on workers, while others list them: every session
- * that is there throughout is in every listing, once, in order, with a whole text. */
+/* Several threads, like workers, add and remove sessions and change their texts, while others list them: every session
+ * present throughout is in every listing, once, in order, with a whole text. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #define PER_WORKER 150 /* more than are formatted under one lock */
 #define ROUNDS     4000
 #define LISTINGS   120
-#define PERMANENT  100 /* sessions that are there from the beginning to the end: ids 1..PERMANENT */
+#define PERMANENT  100 /* sessions present from the beginning to the end: ids 1..PERMANENT */
 
 static struct sessions *sessions;
 static struct session permanent[PERMANENT];

@@ -1,5 +1,5 @@
-/* Users: their rules, what these allow, how they are written down and read again. Whether the texts and rights are
- * those of Redis is tests/clients/acl_server.py's question. */
+/* Users: their rules, their rights, and their texts, written and read. tests/clients/acl_server.py compares texts and
+ * rights with those of Redis. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ Test(acl, digests_have_known_answers)
     }
 }
 
-/* Each row: rules, and what LIST says of the user that they make. */
+/* Each row: rules, and the text of their user in LIST. */
 Test(acl, rules_are_written_as_they_are_meant)
 {
     static const char *const cases[][2] = {
@@ -130,7 +130,7 @@ Test(acl, rules_are_written_as_they_are_meant)
     }
 }
 
-/* What is wrong is named, and by the rule at fault. */
+/* The error names the fault, and the rule at fault. */
 Test(acl, faults_are_those_of_the_rule)
 {
     static const struct {
@@ -175,12 +175,12 @@ Test(acl, faults_are_those_of_the_rule)
     }
 }
 
-/* A user has a bounded number of rules, however they come: each command may be compared with all of them. */
+/* A user has a bounded number of rules, given in any way: each command may be compared with all of them. */
 Test(acl, rules_are_bounded)
 {
     static const struct {
         const char *before, *behind;
-        size_t counts; /* as so many rules */
+        size_t counts; /* number of rules */
     } kinds[] = {{"~k", "*", 1}, {"&c", "", 1}, {">p", "", 1}, {"+select|", "", 1}, {"(~k", ")", 2}};
     for (size_t kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
         struct acl_user *user = acl_user_create(slice_of("bob"), false);
@@ -211,7 +211,7 @@ Test(acl, words_of_a_selector_are_bounded)
     acl_user_unref(user);
 }
 
-/* ---- what they allow ---- */
+/* ---- rights ---- */
 
 static enum acl_verdict check(const struct acl_user *user, const char *command, size_t *at_out)
 {
@@ -227,7 +227,7 @@ static enum acl_verdict check(const struct acl_user *user, const char *command, 
     return acl_check(user, row, &args, 0, at_out);
 }
 
-/* What a user with these rules may call; `at`: the word that is refused. */
+/* The rights of a user with these rules; `at`: the refused word. */
 static const struct check_case {
     const char *rules, *command;
     enum acl_verdict verdict;
@@ -304,7 +304,7 @@ Test(acl, commands_keys_and_channels_are_checked)
     }
 }
 
-/* ---- what is looked up at once ---- */
+/* ---- grants ---- */
 
 /* Every command with the key as each of its words. */
 static void compare_grants(const struct acl_user *user, struct slice key)
@@ -323,7 +323,7 @@ static void compare_grants(const struct acl_user *user, struct slice key)
     }
 }
 
-/* What a user's grants allow is what the whole check allows: for patterns shorter than a word of memory, as long, and
+/* A user's grants allow exactly what the whole check allows: for patterns shorter than a word of memory, as long, and
  * longer, closed and open, and for keys at their borders. */
 Test(acl, grants_allow_what_the_check_allows)
 {
@@ -357,7 +357,7 @@ Test(acl, grants_allow_what_the_check_allows)
     }
 }
 
-/* A rule that takes rights away takes them from the grants, also if a later rule is refused. */
+/* A rule that takes rights away takes them from the grants, even if a later rule is refused. */
 Test(acl, grants_follow_each_change)
 {
     struct slice fault, key = slice_of("a1");
@@ -403,7 +403,7 @@ static void change_bob(struct acl *acl, const char *rules)
                  ACL_GOOD);
 }
 
-/* A file that is read while a user changes makes the user of before, whom sessions take for the one in force. */
+/* A file that is read while a user changes restores the former user; sessions take it for the one in force. */
 Test(acl, users_that_come_back_are_in_force)
 {
     struct acl *acl = open_users();
@@ -419,7 +419,7 @@ Test(acl, users_that_come_back_are_in_force)
     close_users(acl);
 }
 
-/* The memory of users is that of those in force, whichever way they have come and gone. */
+/* The memory of users is that of the users in force, after any additions and removals. */
 Test(acl, users_in_force_are_counted)
 {
     struct acl *acl = open_users();
@@ -500,7 +500,7 @@ static const char *const some_rules[] = {
     "+acl|whoami",
 };
 
-/* Whatever rules made it, the text of a user makes the same user again. */
+/* The text of a user makes the same user again, after any rules. */
 Test(acl, the_text_of_a_user_makes_it_again)
 {
     const char *seed = getenv("BLOOMERY_SEED");
@@ -542,7 +542,7 @@ Test(acl, the_text_of_a_user_makes_it_again)
     }
 }
 
-/* All faults of a file are named by their lines, and no password is. */
+/* The errors name all faults of a file by their lines, and no password. */
 Test(acl, the_faults_of_a_file_have_lines)
 {
     static const char text[] = "user alice on +@all ~*\n"
@@ -572,7 +572,7 @@ Test(acl, the_faults_of_a_file_have_lines)
     config_deinit(&config);
 }
 
-/* The default user has the password of the settings unless the file says otherwise. */
+/* The default user has the password of the settings unless the file states another one. */
 Test(acl, a_file_without_default_leaves_him_his_password)
 {
     struct config config;

@@ -1,4 +1,4 @@
-/* The check of rights in parts: it ends with the verdict of the whole, and no part compares very much. */
+/* The check of rights in parts: it has the verdict of the whole check, and no part compares very much. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ Test(acl_parts, many_names_and_patterns)
     }
     acl_user_unref(user);
 
-    /* A selector after the first one goes over the names again. */
+    /* A selector after the first one checks the names again. */
     strcpy(rules[PATTERNS + 1], "(+exists ~name-899:*)");
     strcpy(rules[PATTERNS], "~other:*");
     user = user_of(rules, PATTERNS + 2);

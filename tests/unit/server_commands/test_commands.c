@@ -1,4 +1,4 @@
-/* The table: that its rows agree with themselves, and that they are found. */
+/* The table: its rows are consistent, and can be found. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -128,7 +128,7 @@ static size_t least_words(const struct command_arg *args, size_t nargs, bool *op
     return n;
 }
 
-/* The arity is what the documented arguments come to. */
+/* The arity equals the number of words of the documented arguments. */
 Test(commands, arity_agrees_with_the_arguments)
 {
     const struct command *row;
@@ -142,7 +142,7 @@ Test(commands, arity_agrees_with_the_arguments)
             cr_expect_gt(row->nsubcommands, 0, "%s", row->full_name);
             continue;
         }
-        /* Two that RedisBloom and Redis report more loosely or more strictly than their arguments are. */
+        /* RedisBloom and Redis report two arities more loosely or more strictly than the arguments. */
         if (strcmp(row->name, "bf.insert") == 0 || strcmp(row->name, "quit") == 0)
             continue;
         cr_expect_eq((size_t)abs(row->arity), words, "%s: arity %d, arguments come to %zu words", row->full_name,
@@ -152,7 +152,7 @@ Test(commands, arity_agrees_with_the_arguments)
     }
 }
 
-/* Flags, categories and keys are said twice, because clients are told twice; they must not contradict each other. */
+/* Flags, categories and keys are stated twice, because clients get them twice; they must not contradict each other. */
 Test(commands, flags_categories_and_keys_agree)
 {
     const struct command *row;
@@ -185,9 +185,8 @@ Test(commands, flags_categories_and_keys_agree)
 
 /* ---- reading arguments ---- */
 
-/* Slow items make short slices at once, fast ones long ones by and by; a few items say nothing. */
-/* All others wait for such a command even where it is the only one of a transaction: so the flag may be nobody else's.
- */
+/* Slow items make short slices at once, fast ones make long ones gradually; a few items change nothing. */
+/* All others wait for such a command even if it is alone in a transaction: so only one command may have the flag. */
 Test(commands, only_swapdb_makes_a_transaction_of_one_command_wait_for_all_workers)
 {
     const struct command *row;
@@ -207,7 +206,7 @@ Test(commands, slices_are_as_long_as_items_are_fast)
     cr_assert_eq(command_slice_items(COMMAND_SLICE_MIN, 1000000, 0), 2 * COMMAND_SLICE_MIN);
 }
 
-/* A slice that takes too long ends where its handler has come to; what is not sliced continues. */
+/* A slice that takes too long ends at its handler's position; a command without slices continues. */
 Test(commands, slices_end_when_their_time_is_over)
 {
     struct command_slice slice = {0};
@@ -288,8 +287,7 @@ static void call(struct harness *h, const char *line)
     cr_assert_neq(reply[0], '-', "%s: %s", line, reply);
 }
 
-/* For OBJECT IDLETIME: what checks a name only is no use of a filter, and whoever has said CLIENT NO-TOUCH leaves
- * none. */
+/* For OBJECT IDLETIME: checks of a name are no use of a filter, and a client with CLIENT NO-TOUCH leaves none. */
 Test(commands, uses_of_a_filter_are_noted)
 {
     static const char *const looks[] = {"EXISTS f", "TYPE f", "TTL f", "OBJECT IDLETIME f", "DBSIZE", "KEYS *"};

@@ -1,4 +1,4 @@
-/* Commands on the connection, the settings and the server: what the recordings do not show. */
+/* Commands on the connection, the settings and the server: replies that the recordings lack. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ Test(connection, auth_takes_the_exact_password_and_a_failure_keeps_the_old_state
     cr_expect(authenticated());
 }
 
-/* A password set while clients are connected is asked of new ones, and of old ones after RESET. */
+/* A password set while clients are connected is required from new ones, and from old ones after RESET. */
 Test(connection, reset_undoes_authentication_name_and_version)
 {
     CALL("HELLO", "3", "SETNAME", "x");
@@ -122,7 +122,7 @@ Test(connection, echoed_bytes_are_returned_whatever_they_are)
     cr_expect_eq(memcmp(reply, "$6\r\na\0\r\n$3\r\n", 12), 0);
 }
 
-/* Words of the client come back in errors; they must not break the framing. */
+/* Errors contain words of the client; they must not break the framing. */
 Test(connection, errors_that_repeat_a_word_stay_one_line)
 {
     struct slice hello[] = {{"HELLO", 5}, {"2", 1}, {"a\r\n+OK\r\n", 8}};
@@ -279,7 +279,7 @@ static const char *skip_reply(const char *at, const char *word, unsigned *count)
     return NULL;
 }
 
-/* The number of times the word is in a well-formed reply that has nothing after it. */
+/* The number of times the word is in a well-formed reply with nothing after it. */
 static unsigned count_in_reply(const char *reply, size_t len, const char *word)
 {
     unsigned count = 0;
@@ -328,7 +328,7 @@ Test(introspection, subcommands_are_asked_for_by_their_full_name)
     cr_expect_eq(count_in_reply(reply, len, "config|resetstat"), 1);
 }
 
-/* As many names as a command can have are answered, each by itself. */
+/* Each of as many names as a command can have gets an answer. */
 Test(introspection, many_names_are_answered_each_by_itself)
 {
     enum { N = 1000 };

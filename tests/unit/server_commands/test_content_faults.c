@@ -1,5 +1,5 @@
-/* A filter with contents comes into being, and comes back by the log at the next start, while each allocation in turn
- * fails: what was said to be there is there, with all of its bits, and what was refused is not. */
+/* A filter with contents is made, and restored from the log at the next start, while each allocation in turn fails:
+ * acknowledged filters are there with all of their bits, refused ones are not. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 void __real_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes);
 void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes);
 
-/* Without memory it gives the object up, as its contract says; the pool would complain of that at the end. */
+/* Without memory it would leak the object, as documented; the pool would report that at the end. */
 void __wrap_reclaimer_defer(struct reclaimer *reclaimer, int (*fn)(void *object), void *object, uint64_t bytes)
 {
     alloc_countdown_spare(true);
@@ -54,8 +54,8 @@ static void prepare(const char *name)
     cr_assert_eq(server_create(&server, config, 1, NULL), 0);
 }
 
-/* The allocation `fails_at` of the start fails, if there is such. Whether it has started; in *failed_out, if one did.
- */
+/* The allocation `fails_at` of the start fails, if it exists. Returns whether it started; *failed_out: whether one
+ * failed. */
 static bool start(size_t fails_at, bool *failed_out)
 {
     struct errbuf err = {""};
@@ -80,7 +80,7 @@ static void stop(void)
 static const struct bloom_params small = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
 static const struct bloom_params large = {.capacity = 100000, .error_rate = 0.001, .expansion = 0}; /* in files */
 
-#define ITEMS 250 /* three layers of a small one */
+#define ITEMS 250 /* three layers of a small filter */
 
 static uint64_t digest(const struct bloom_filter *filter)
 {
@@ -110,7 +110,7 @@ static struct entry *filled(const char *name, const struct bloom_params *params,
     return entry;
 }
 
-/* Whether the filter was published. */
+/* Returns whether the filter was published. */
 static bool publish(struct entry *entry, size_t fails_at, bool *failed_out)
 {
     const struct content_publication publication = {.how = {.expires_ms = 0}};
@@ -124,7 +124,7 @@ static bool publish(struct entry *entry, size_t fails_at, bool *failed_out)
     return status == REGISTRY_OK;
 }
 
-/* digest 0: it is missing. */
+/* digest 0: no such filter. */
 static void expect_filter(const char *name, uint64_t expected, size_t fails_at)
 {
     struct entry *entry = registry_lookup(server->registry, slice_of(name));
@@ -139,8 +139,8 @@ static void expect_filter(const char *name, uint64_t expected, size_t fails_at)
 
 /* ---- the sweeps ---- */
 
-/* Between two others, or instead of one. Where the record was what there was no memory for, the log says so, and the
- * save that it asks for makes up for it; otherwise the log alone brings all back. */
+/* Between two others, or instead of one. If there was no memory for the record, the log states that, and the save that
+ * it requests makes up for it; otherwise the log alone restores everything. */
 static bool publish_round(const char *name, const struct bloom_params *params, bool replaces, size_t fails_at)
 {
     uint64_t before, faulted, after;
@@ -202,8 +202,8 @@ Test(content_faults, large_contents_are_there_or_refused)
     cr_assert_geq(sweep("instead", &large, true), 5);
 }
 
-/* Filters in the log with contents, growth of one of them, one that is replaced, one that is gone. A start that cannot
- * have all of them refuses, and changes nothing for the next one. */
+/* Filters in the log with contents, growth of one of them, a replaced one, a removed one. A start that cannot restore
+ * all of them refuses, and changes nothing for the next one. */
 Test(content_faults, a_start_brings_all_back_or_refuses)
 {
     uint64_t digests[4];

@@ -1,4 +1,4 @@
-/* Patterns against texts: by hand, against a model that is too simple to be wrong, and against the clock. */
+/* Patterns against texts: by hand, against a very simple model, and against the clock. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "glob_match.h"
 #include "glob_parts.h"
 
-/* What the documentation in glob_match.h promises, one line each. */
+/* The promises of the documentation in glob_match.h, one line each. */
 Test(glob, meaning_of_each_element)
 {
     static const struct {
@@ -43,7 +43,7 @@ Test(glob, meaning_of_each_element)
         {"[^]", "x", true},
         {"[\\]]", "]", true},
         {"[\\-]", "-", true},
-        {"[a-]", "^", true}, /* a range up to ']', and the set is not ended */
+        {"[a-]", "^", true}, /* a range up to ']', and the set has no end */
         {"[abc", "b", true},
         {"[abc", "d", false},
         {"[abc", "bc", false},
@@ -85,7 +85,7 @@ Test(glob, bytes_of_any_value_are_bytes)
 
 /* ---- the model: by recursion over the definition ---- */
 
-/* Reads the set after '['; the number of pattern bytes it takes. */
+/* Reads the set after '['; returns the number of its pattern bytes. */
 static size_t model_set(const char *p, size_t n, char c, bool *in_out)
 {
     size_t i = 0;
@@ -163,7 +163,7 @@ Test(glob, random_patterns_match_as_the_model_says)
         matched += expected;
         cr_assert_eq(glob_match((struct slice){pattern, n}, (struct slice){text, m}, false), expected,
                      "'%.*s' against '%.*s'", (int)n, pattern, (int)m, text);
-        if (round % 4 == 0) { /* making it ready takes longer than this match */
+        if (round % 4 == 0) { /* preparing it takes longer than this match */
             static struct glob glob;
             glob_compile(&glob, (struct slice){pattern, n}, false);
             cr_assert_eq(glob_test(&glob, (struct slice){text, m}), expected, "compiled: '%.*s' against '%.*s'", (int)n,
@@ -173,7 +173,7 @@ Test(glob, random_patterns_match_as_the_model_says)
     cr_assert_gt(matched, 10000, "too few of the random pairs match to say anything: %lu", matched);
 }
 
-/* Long patterns, whose elements take several words of bits, against texts made to match nearly or wholly. */
+/* Long patterns, whose elements take several words of bits, against texts that match nearly or wholly. */
 Test(glob, compiled_long_patterns_agree)
 {
     static const char letters[] = "ab*?";
@@ -195,7 +195,7 @@ Test(glob, compiled_long_patterns_agree)
         }
         if (m > 0 && rand_r(&seed) % 2)
             text[(size_t)rand_r(&seed) % m] = 'a';
-        if (rand_r(&seed) % 8 == 0 && m < sizeof(text)) /* the text goes on behind a match */
+        if (rand_r(&seed) % 8 == 0 && m < sizeof(text)) /* the text continues after a match */
             text[m++] = 'b';
         bool expected = glob_match((struct slice){pattern, n}, (struct slice){text, m}, false);
         matched += expected;
@@ -206,9 +206,9 @@ Test(glob, compiled_long_patterns_agree)
     cr_expect(matched > 1000 && matched < 2900, "%lu", matched);
 }
 
-/* ---- taken apart at the stars ---- */
+/* ---- parts between stars ---- */
 
-/* The text has just the bytes that it needs, so that a sanitizer sees each that is read after them. */
+/* The text has exactly its own bytes, so that a sanitizer detects each read after them. */
 static void expect_parts_agree(struct slice pattern, struct slice text, unsigned long *matched)
 {
     struct glob_parts parts;
@@ -238,7 +238,7 @@ static size_t power(size_t base, size_t exponent)
     return exponent == 0 ? 1 : base * power(base, exponent - 1);
 }
 
-/* Every pattern of up to four characters, among them sets that are not ended, against every text of up to three. */
+/* Every pattern of up to four characters, including sets without an end, against every text of up to three. */
 Test(glob, parts_of_all_short_patterns_agree)
 {
     static const char letters[] = "ab*?[]^-\\", text_letters[] = "ab]\\";
@@ -257,7 +257,7 @@ Test(glob, parts_of_all_short_patterns_agree)
     cr_expect_gt(matched, 5000, "%lu", matched);
 }
 
-/* A text that the pattern matches, or did before one of its bytes was changed: each star takes some bytes. */
+/* A text that matches the pattern, or did before one byte was changed: each star takes some bytes. */
 static struct slice text_for(struct slice pattern, unsigned *seed, char *out)
 {
     static const char fill[] = "abc:\0\xff";
@@ -302,7 +302,7 @@ Test(glob, parts_of_random_patterns_agree)
     cr_expect(matched > 10000 && matched < 27500, "%lu", matched);
 }
 
-/* What a client sends may have hundreds of megabytes, and its user hundreds of patterns. */
+/* A client's text may have hundreds of megabytes, and its user hundreds of patterns. */
 Test(glob, parts_match_nothing_longer_than_any_name)
 {
     static const char *const patterns[] = {"*", "a*", "*a", "*a?a*", "[a]*"};
@@ -318,7 +318,7 @@ Test(glob, parts_match_nothing_longer_than_any_name)
     }
 }
 
-/* Case is ignored on request, all 256 bytes are told apart, and an empty pattern takes the empty text only. */
+/* Case is ignored on request, all 256 bytes are distinct, and an empty pattern matches the empty text only. */
 Test(glob, compiled_bytes)
 {
     static struct glob glob;
@@ -350,7 +350,7 @@ static void expect_prefix(const char *pattern, const char *prefix, const char *r
     cr_expect_eq(glob_is_literal(slice_of(pattern)), !strpbrk(pattern, "*?[\\"), "'%s'", pattern);
 }
 
-/* Up to the first character that may match several bytes; a backslash takes the next one as it is. */
+/* The prefix ends at the first character that may match several bytes; a backslash makes the next one literal. */
 Test(glob, prefixes)
 {
     expect_prefix("ks.users/*", "ks.users/", "*");
@@ -367,7 +367,7 @@ Test(glob, prefixes)
 
 /* ---- the clock ---- */
 
-/* Patterns that make a matcher with recursion or with a stack of stars take forever, or overflow the stack. */
+/* Patterns that keep a matcher with recursion or with a stack of stars busy forever, or overflow the stack. */
 Test(glob, hostile_patterns_take_no_more_than_length_times_length)
 {
     static char pattern[GLOB_MAX_PATTERN], text[8192];

@@ -1,4 +1,4 @@
-/* The list of loads under way: one owner for each, a second chunk spoils it, pauses end it, there is a limit. */
+/* The list of loads under way: one owner for each, a second chunk spoils it, pauses end it, their number is limited. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void setup(void)
     cr_assert_eq(half_loads_create(&loads), 0);
 }
 
-/* The pool checks that all filters are gone. */
+/* The pool checks that all filters are freed. */
 static void teardown(void)
 {
     half_loads_destroy(loads, registry);
@@ -76,7 +76,7 @@ Test(half_loads, one_owner_at_a_time)
     cr_assert_null(registry_lookup(registry, slice_of("a")));
 }
 
-/* Whoever has the last chunk takes it off the list instead of keeping it, and must learn of it there. */
+/* The owner of the last chunk takes the load off the list instead of keeping it; the result shows a spoilt load. */
 Test(half_loads, the_last_chunk_can_be_spoilt_too)
 {
     struct half_load *load = begin("a"), *other;
@@ -101,7 +101,7 @@ Test(half_loads, a_second_beginning_spoils_the_first)
     end(load);
 }
 
-/* Those that wait too long are dropped, those that are being worked on are not; and their memory is given back. */
+/* Loads that wait too long are dropped, loads in use are not; the memory is given back. */
 Test(half_loads, pauses_end_a_load)
 {
     struct half_load *old = begin("old"), *young = begin("young"), *busy = begin("busy"), *other;

@@ -16,7 +16,7 @@ Test(hit_share, begins_with_hits)
     cr_expect_not(hit_share_is_low(&share));
 }
 
-/* Whatever the length of the runs: one by one, and as many as there can be. */
+/* With runs of any length: one by one, and the longest possible. */
 Test(hit_share, follows_what_is_asked_both_ways)
 {
     for (unsigned n = 1; n <= 32; n++) {

@@ -1,4 +1,4 @@
-/* A removed filter for which the reclaimer has had no memory leaks, and the daemon ends as it should. */
+/* A removed filter leaks if the reclaimer has no memory for it, and the daemon ends normally. */
 #include "harness.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* What INFO, SLOWLOG and LATENCY are made of: histograms, counts of errors, the two lists, the hash of passwords. */
+/* Parts of INFO, SLOWLOG and LATENCY: histograms, counts of errors, the two lists, the hash of passwords. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@ static struct lock monitors_lock = LOCK_INITIALIZER(RANK_MONITORS);
 
 /* ---- histogram ---- */
 
-/* Every value is read back as at least itself and at most a thirty-second part above. */
+/* Every value is read back as at least itself and at most 1/32 more. */
 Test(histogram, a_value_is_read_back_within_a_part)
 {
     uint64_t previous = 0;
@@ -34,7 +34,7 @@ Test(histogram, a_value_is_read_back_within_a_part)
     }
 }
 
-/* What is longer than the longest bucket counts as that long; 0 is a duration. */
+/* Durations beyond the longest bucket count as that long; 0 is a duration. */
 Test(histogram, the_ends_hold)
 {
     static struct histogram histogram;
@@ -84,8 +84,8 @@ Test(histogram, counts_below_powers_of_two_are_exact)
                      "2^%u", log2);
 }
 
-/* At other bounds the part with the bound is left out: none is counted that is longer, and all that are 1/32 shorter.
- */
+/* At other bounds the part with the bound is left out: no longer duration is counted, and all that are 1/32 shorter
+ * are. */
 Test(histogram, counts_up_to_any_bound_miss_at_most_a_part)
 {
     static const uint64_t steps[] = {100, 250, 500};
@@ -102,7 +102,7 @@ Test(histogram, counts_up_to_any_bound_miss_at_most_a_part)
     }
 }
 
-/* A reset takes the state then away; sums of several threads come together. */
+/* A reset subtracts the state at that time; sums of several threads are added. */
 Test(histogram, sums_and_differences)
 {
     static struct histogram a, b, sum, base;
@@ -136,7 +136,7 @@ static void count_error(struct errorstats *errors, const char *text)
     errorstats_count(errors, text, strlen(text));
 }
 
-/* The code is the first word, whatever ends it; what would break a line of INFO is replaced. */
+/* The code is the first word, with any end; bytes that would break a line of INFO are replaced. */
 Test(errorstats, codes_are_first_words)
 {
     static struct errorstats errors;
@@ -199,7 +199,7 @@ static void add_slow(struct slowlog *slowlog, const char *word, size_t max_len)
     slowlog_add(slowlog, slowlog_entry_create(words, 1, &the_session), 77, 12345, max_len);
 }
 
-/* The newest come first, with growing ids that a reset does not begin anew; the oldest are dropped. */
+/* The newest come first, with growing ids that a reset does not restart; the oldest are dropped. */
 Test(slowlog, holds_the_newest)
 {
     struct slowlog *slowlog;
@@ -224,7 +224,7 @@ Test(slowlog, holds_the_newest)
     slowlog_destroy(slowlog);
 }
 
-/* Many and long words are cut, with a note of how much is missing, at exactly Redis's limits. */
+/* Many and long words are cut, with a note of the missing length, at exactly Redis's limits. */
 Test(slowlog, words_are_cut_as_redis_does)
 {
     static char bytes[200];

@@ -1,5 +1,5 @@
-/* The options of BF.*: COMMAND DOCS names those that the handlers take, and no others. redis-cli's help and completion
- * come from it. */
+/* The options of BF.*: COMMAND DOCS names exactly those that the handlers accept. redis-cli's help and completion come
+ * from it. */
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #define MAX_TRIES 4
 
-/* How a word is tried as an option of a command: '?' represents the word. One of the lines must be taken if it is an
- * option; a reply with `unknown` in it says that it is none. */
+/* Lines that try a word as an option of a command: '?' represents the word. One of them must be accepted if it is an
+ * option; a reply with `unknown` in it means that it is none. */
 static const struct probe {
     const char *command, *unknown;
     const char *tries[MAX_TRIES];
@@ -79,7 +79,7 @@ static void add_source_words(struct words *words, const char *source)
     fclose(file);
 }
 
-/* Adds the words that the documentation of a row names. */
+/* Adds the words in the documentation of a row. */
 static void add_doc_words(struct words *words, const struct command_arg *args, size_t nargs)
 {
     for (size_t i = 0; i < nargs; i++) {
@@ -89,7 +89,7 @@ static void add_doc_words(struct words *words, const struct command_arg *args, s
     }
 }
 
-/* In any case: options are taken so. */
+/* In any case, like options. */
 static bool has_word(const struct words *words, const char *text)
 {
     for (size_t i = 0; i < words->n; i++) {
@@ -116,7 +116,7 @@ static bool takes(struct harness *h, const struct probe *probe, const char *word
     return false;
 }
 
-/* Whether the handler takes the word as an option in any of the places where the row has options. */
+/* Returns whether the handler accepts the word as an option at any of the places where the row has options. */
 static bool row_takes(struct harness *h, const struct command *row, const char *word)
 {
     for (size_t i = 0; i < PROBES; i++) {
@@ -146,7 +146,7 @@ Test(options, command_docs_names_every_option_of_every_bf_command)
             continue;
         add_doc_words(&documented, row->args, row->nargs);
         for (size_t w = 0; w < all.n; w++) {
-            /* The file of an SSTable's filter, of which there are none here: e2e_sstables asks for it. */
+            /* The file of an SSTable's filter; there is none here: e2e_sstables tests it. */
             bool taken = row_takes(&h, row, all.text[w]) ||
                          (strcmp(row->full_name, "bf.info") == 0 && strcmp(all.text[w], "FILE") == 0);
             cr_expect_eq(taken, has_word(&documented, all.text[w]), "%s %s: %s", row->full_name, all.text[w],

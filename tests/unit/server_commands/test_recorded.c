@@ -17,7 +17,7 @@ static int hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Undoes the escapes \r \n \\ \" and \xHH of one character; returns what follows. */
+/* Undoes the escapes \r \n \\ \" and \xHH of one character; returns the rest. */
 static const char *unescape(const char *at, char *c_out)
 {
     if (*at != '\\') {
@@ -61,7 +61,7 @@ static char *read_line(FILE *file, char *line, size_t size)
     return line;
 }
 
-/* Plays the file; returns how many replies were compared. */
+/* Plays the file; returns the number of replies compared. */
 static unsigned play(const char *name, int version)
 {
     char path[512], *line, *expected = malloc(MAX_TEXT), *bytes = malloc(MAX_TEXT);

@@ -92,7 +92,7 @@ Test(secrets, migrate)
                  "migrate host 1  0 10 copy auth2 x x replace keys auth pw copy");
     expect_shown("MIGRATE host 1 \"\" 0 10 AUTH KEYS KEYS a b", "MIGRATE host 1  0 10 AUTH x KEYS a b");
     expect_shown("MIGRATE host 1 \"\" 0 10 AUTH2 KEYS AUTH KEYS a", "MIGRATE host 1  0 10 AUTH2 x x KEYS a");
-    /* Names that read as options do; words that are missing; a user behind AUTH; a password with a space. */
+    /* Names that look like options; missing words; a user after AUTH; a password with a space. */
     expect_shown("MIGRATE host 1 KEYS 0 10 AUTH pw", "MIGRATE host 1 KEYS 0 10 AUTH x");
     expect_shown("MIGRATE host 1 COPY 0 10 AUTH2 u pw", "MIGRATE host 1 COPY 0 10 AUTH2 x x");
     expect_shown("MIGRATE host 1 AUTH 0 10 AUTH pw", "MIGRATE host 1 AUTH x x AUTH x");
@@ -119,7 +119,7 @@ Test(secrets, settings)
                  "CONFIG SET tls-key-file-pass x tls-client-key-file-pass x");
     expect_shown("CONFIG SET user pw", "CONFIG SET user x");
     expect_shown("CONFIG GET requirepass pw", "CONFIG GET requirepass pw");
-    /* Another server's setting; a password with a space; a word that is missing. */
+    /* Another server's setting; a password with a space; a missing word. */
     expect_shown("CONFIG SET masterauth pw", "CONFIG SET masterauth x");
     expect_shown("CONFIG SET timeout 1 masterauth pw", "CONFIG SET timeout 1 x x");
     expect_shown("CONFIG SET requirepass my pw", "CONFIG SET requirepass x x");
@@ -161,7 +161,7 @@ static bool takes_password(const struct command_arg *args, size_t n)
     return false;
 }
 
-/* A new command with a password in its documentation must say that it has one. */
+/* A new command with a password in its documentation must be marked accordingly. */
 Test(secrets, each_command_with_a_password_has_some)
 {
     const struct command *row;

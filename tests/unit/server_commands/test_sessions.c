@@ -30,7 +30,7 @@ static char *list(struct sessions *sessions, const uint64_t *ids, size_t nids)
     return out.data;
 }
 
-/* Field by field what CLIENT LIST says, which clients parse by name. */
+/* The fields of CLIENT LIST, which clients parse by name. */
 Test(sessions, a_line_has_the_fields_of_redis_with_real_values)
 {
     struct sessions *sessions;
@@ -61,7 +61,7 @@ Test(sessions, a_line_has_the_fields_of_redis_with_real_values)
     sessions_destroy(sessions);
 }
 
-/* A clock that is read on another thread may be after the session's. */
+/* A session's time may be later than the time read on another thread. */
 Test(sessions, ages_are_never_negative)
 {
     struct sessions *sessions;

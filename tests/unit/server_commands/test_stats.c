@@ -33,14 +33,14 @@ Test(stats, sums_add_every_counter_and_no_gauge)
     cr_expect_eq(stats_get(&sum.rejected[0]), 0);
 }
 
-/* A steady rate is reported as it is once all samples have seen it, whatever the distance between samples. */
+/* A steady rate is reported exactly once all samples have it, with any distance between samples. */
 Test(stats, steady_rates_are_reported_exactly)
 {
     static struct stats sum, gauges;
     struct stats_sampler sampler = {0};
     int64_t now_ms = 5000;
 
-    stats_add(&sum.commands_processed, 1000000); /* what was before the first sample does not count */
+    stats_add(&sum.commands_processed, 1000000); /* counts before the first sample are ignored */
     stats_sampler_update(&sampler, &sum, &gauges, now_ms);
     for (int i = 0; i < STATS_SAMPLES; i++) {
         int64_t step_ms = i % 2 == 0 ? 100 : 150;

@@ -1,5 +1,4 @@
-/* What is remembered of a command's time: sums, histograms, slow log, latency monitor; with a worker that has no loop.
- */
+/* Records of a command's time: sums, histograms, slow log, latency monitor; with a worker that has no loop. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -108,7 +107,7 @@ Test(timing, the_limit_of_the_slow_log_is_exact)
     cr_assert_eq(histogram_count(&histogram), 4);
 }
 
-/* A batch counts as its calls, each with the mean; one that is slow in the mean is remembered once, as its last
+/* A batch counts as its calls, each with the mean; one that is slow in the mean is recorded once, as its last
  * command. */
 Test(timing, a_batch_is_shared_out)
 {
@@ -146,7 +145,7 @@ Test(timing, a_batch_is_shared_out)
     cr_assert_not(worker->runner.io.timing.exact);
 }
 
-/* Events go by how fast the command claims to be, in whole milliseconds. */
+/* The command's flag selects the event; times are in whole milliseconds. */
 Test(timing, the_latency_monitor_has_two_events)
 {
     struct words words;
@@ -166,7 +165,7 @@ Test(timing, the_latency_monitor_has_two_events)
     cr_assert_eq(event.max_ms, 7);
 }
 
-/* A deferred command takes its words along, without passwords, and is remembered only if it was slow. */
+/* A deferred command keeps its words, without passwords, and is recorded only if it was slow. */
 Test(timing, a_deferred_command_is_timed_as_a_whole)
 {
     struct timing_deferred deferred;

@@ -1,5 +1,4 @@
-/* What is counted of single filters: exactly, as long as they are not too many; and of too many, those that are used
- * most. */
+/* Counts of single filters: exact up to a number of filters; beyond it, those of the most used ones. */
 #include <criterion/criterion.h>
 #include <time.h>
 
@@ -31,7 +30,7 @@ Test(usage, counts_are_exact)
     usage_destroy(usage);
 }
 
-/* A hundred busy filters among a hundred thousand that are asked for once: the busy ones are counted to the end. */
+/* A hundred busy filters among a hundred thousand queried once: the busy ones are counted to the end. */
 Test(usage, busy_filters_stay)
 {
     struct usage *usage = usage_create();
@@ -45,7 +44,7 @@ Test(usage, busy_filters_stay)
     usage_destroy(usage);
 }
 
-/* The sum of several workers; a reset is seen at once, and carried out by the next count. */
+/* The sum of several workers; a reset is visible at once, and done by the next count. */
 Test(usage, sums_and_resets)
 {
     struct usage *a = usage_create(), *b = usage_create();
@@ -68,7 +67,7 @@ Test(usage, sums_and_resets)
     usage_destroy(NULL);
 }
 
-/* One filter's counts start at 0 again, and its place is the next newcomer's, however busy the filter was. */
+/* One filter's counts restart at 0, and its place goes to the next new filter, however busy it was. */
 Test(usage, a_filter_is_forgotten)
 {
     struct usage *usage = usage_create();

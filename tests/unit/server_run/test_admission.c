@@ -1,5 +1,5 @@
-/* Which commands run, wait or are refused while the server is in one of its states, and that those that wait continue
- * in their order when it ends. */
+/* Commands that run, wait or are refused in each state of the server; waiting commands continue in their order when it
+ * ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ RIG_TEST(admission, a_transaction_that_was_queued_before)
     }
 }
 
-/* A client that goes while it waits does not run its command afterwards. */
+/* A client that disconnects while it waits does not run its command afterwards. */
 RIG_TEST(admission, who_goes_during_a_pause_changes_nothing)
 {
     begin(2, NULL);

@@ -1,5 +1,5 @@
-/* What runs commands keeps their order and their atomicity, whichever way each one takes: through the window, at once,
- * in slices, in the pool, in a transaction. */
+/* Commands keep their order and their atomicity in every way of execution: through the window, at once, in slices, in
+ * the pool, in a transaction. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,10 +64,10 @@ RIG_TEST(dispatch, replies_come_in_the_order_of_the_commands_whatever_their_way)
     }
 }
 
-/* Others have their turn between the slices, and may delete the filter there. */
+/* Other clients run between the slices, and may delete the filter there. */
 RIG_TEST(dispatch, a_filter_that_goes_between_slices)
 {
-    enum { ITEMS = 8000 }; /* as many as the socket takes while the worker stands still */
+    enum { ITEMS = 8000 }; /* as many as the socket takes while the worker is held */
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0), other = rig_connect(0);
     for (unsigned round = 0; round < 4; round++) {
@@ -84,7 +84,7 @@ RIG_TEST(dispatch, a_filter_that_goes_between_slices)
         for (unsigned i = 0; i < round * 2; i++)
             rig_expect(other, "+PONG\r\n");
         rig_expect(other, ":1\r\n");
-        /* One element for each item, or for those before the filter was gone and an error in place of the next. */
+        /* One element for each item, or for those before the deletion and an error in place of the next. */
         size_t len;
         char *replies = rig_replies(fd, &rig_requests, &len);
         unsigned n = (unsigned)strtoul(replies + 1, NULL, 10);
@@ -100,7 +100,7 @@ RIG_TEST(dispatch, a_filter_that_goes_between_slices)
     }
 }
 
-/* ---- however the input is cut ---- */
+/* ---- input cut anywhere ---- */
 
 RIG_TEST(dispatch, requests_that_come_byte_by_byte)
 {
@@ -152,7 +152,7 @@ RIG_TEST(dispatch, what_follows_a_malformed_request_is_not_run)
     }
 }
 
-/* A client that goes while its command runs takes nothing with it, and does not run the commands behind. */
+/* A client that disconnects during its command takes nothing with it, and its later commands do not run. */
 RIG_TEST(dispatch, a_client_that_goes_in_the_middle)
 {
     rig_begin(2, NULL, NULL);
@@ -203,7 +203,7 @@ RIG_TEST(dispatch, a_client_that_has_sent_its_last_byte_gets_all_replies)
     wait_until(worker_nconns(rig_server()->threads.workers[0]) + worker_nconns(rig_server()->threads.workers[1]) == 0);
 }
 
-/* A client that kills itself gets its replies first; what it has sent behind is not run. */
+/* A client that kills itself gets its replies first; its later commands do not run. */
 RIG_TEST(dispatch, a_client_that_ends_itself_in_a_pipeline)
 {
     static const char *const ends[] = {"QUIT", "CLIENT KILL TYPE normal SKIPME no"};

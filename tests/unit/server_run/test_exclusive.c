@@ -1,4 +1,4 @@
-/* Exclusive sections, with real workers and jobs of the pool: who is inside is alone, everyone has a turn, and nobody
+/* Exclusive sections, with real workers and jobs of the pool: a section is alone, each client has a turn, and none
  * waits forever. */
 #include <pthread.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ RIG_TEST(exclusive, transactions_of_several_workers_are_whole)
         cr_assert_eq(winners[item], 1, "item %u was added by %u", item, winners[item]);
 }
 
-/* Connections that get no turn at a gate, as it has been closed for too long, ask for the next one. */
+/* Connections without a turn at a gate that was closed for too long request the next one. */
 RIG_TEST(exclusive, of_many_long_transactions_each_has_its_turn)
 {
     enum { CONNECTIONS = 40, ADDS = 200 }; /* far longer than a gate may be closed */
@@ -112,7 +112,7 @@ static void ask_now(struct worker *worker, void *arg)
     ((struct section_call *)arg)->answer = exclusive_now(&worker->runner.section);
 }
 
-/* A job that has begun is waited for; one that comes while a section is asked for starts after it. */
+/* A section waits for a running job; a job that comes after the request for a section starts after it. */
 RIG_TEST(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
 {
     struct section_call call = {false};
@@ -123,7 +123,7 @@ RIG_TEST(exclusive, a_section_waits_for_jobs_and_jobs_for_the_section)
     rig_call(fd, "MULTI", "+OK\r\n");
     rig_call(fd, "BF.ADD f a", "+QUEUED\r\n");
     rig_call(fd, "BF.ADD f b", "+QUEUED\r\n"); /* one command alone would need no section */
-    rig_send(fd, "EXEC");                      /* asks for a section */
+    rig_send(fd, "EXEC");                      /* requests a section */
     rig_pass(0);
     rig_pass(1);
     rig_expect_silence(fd);
@@ -193,7 +193,7 @@ static void begin_visits(struct visitor *visitors, int n, struct server *server,
     }
 }
 
-/* Visits that come at any moment, beside transactions, are each called once. */
+/* Visits at any moment, beside transactions, are each called once. */
 RIG_TEST(exclusive, each_visit_is_called_once_while_all_stand_still)
 {
     enum { ROUNDS = 20, VISITORS = 4 };
@@ -222,16 +222,16 @@ RIG_TEST(exclusive, each_visit_is_called_once_while_all_stand_still)
     }
 }
 
-/* When the daemon ends, a visit that has found no moment ends, too, and is not called any more. */
+/* At the end of the daemon a visit that has found no moment ends, too, and is not called any more. */
 RIG_TEST(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
 {
     _Atomic int inside = 0, visits = 0;
     struct section_call call = {false};
     struct visitor visitors[2];
     struct server *server = rig_begin(2, NULL, NULL);
-    rig_on_loop(0, begin_job, &call); /* it would wait for this job */
+    rig_on_loop(0, begin_job, &call); /* a visit would wait for this job */
     begin_visits(visitors, 2, server, &inside, &visits);
-    for (;;) { /* until a visit has asked for a section */
+    for (;;) { /* until a visit has requested a section */
         rig_on_loop(1, begin_job, &call);
         if (!call.answer)
             break;
@@ -249,9 +249,9 @@ RIG_TEST(exclusive, a_visit_that_finds_no_moment_ends_with_the_daemon)
     cr_assert_eq(atomic_load(&visits), 0);
 }
 
-/* ---- who goes ---- */
+/* ---- disconnects ---- */
 
-/* A client that goes while its EXEC waits for the others runs nothing. */
+/* A client that disconnects while its EXEC waits for the others runs nothing. */
 RIG_TEST(exclusive, a_client_that_goes_while_it_waits_for_a_section)
 {
     struct section_call call = {false};

@@ -1,5 +1,5 @@
-/* Turns, messages to a loop, the limit of what clients hold, and replies that leave: each against its header, driven
- * step by step on a loop of the test's own, and then in a server. */
+/* Turns, messages to a loop, the limit on clients' memory, and sent replies: each against its header, step by step on
+ * a loop of the test's own, and then in a server. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,14 +73,14 @@ Test(io, each_connection_has_one_turn_in_a_round_in_the_order_of_asking)
     expect_round("");
     turns_give(&turns, &links[2]);
     turns_give(&turns, &links[0]);
-    turns_give(&turns, &links[2]); /* has one already */
+    turns_give(&turns, &links[2]); /* already has one */
     turns_give(&turns, &links[1]);
     expect_round("cab");
     expect_round("");
     again[0] = true;
     turns_give(&turns, &links[0]);
     turns_give(&turns, &links[1]);
-    expect_round("ab"); /* it is given another one in the next round */
+    expect_round("ab"); /* its next turn is in the next round */
     turns_give(&turns, &links[3]);
     expect_round("ad");
     again[0] = false;
@@ -88,7 +88,7 @@ Test(io, each_connection_has_one_turn_in_a_round_in_the_order_of_asking)
     end_turns();
 }
 
-/* A round ends after some slow turns; who had none comes before those who ask anew. */
+/* A round ends after some slow turns; connections without a turn come before those that ask again. */
 Test(io, who_had_no_turn_comes_first_in_the_next_round)
 {
     begin_turns();
@@ -99,7 +99,7 @@ Test(io, who_had_no_turn_comes_first_in_the_next_round)
     turns_give(&turns, &links[4]);
     slow[1] = true;
     expect_round("b");
-    expect_round("cda"); /* the slow one has asked before the new one */
+    expect_round("cda"); /* the slow one asked before the new one */
     again[0] = slow[0] = false;
     expect_round("ea");
     expect_round("");
@@ -179,7 +179,7 @@ Test(io, messages_run_in_their_order_also_those_from_before_the_loop)
     for (int i = 0; i < LETTERS; i++)
         letters[i] = (struct letter){.message.run = run_letter, .number = i + 1};
     for (int i = 0; i < 20; i++)
-        mailbox_post(&mailbox, &letters[i].message); /* it is not open: they stay */
+        mailbox_post(&mailbox, &letters[i].message); /* not open yet: they stay */
     cr_assert_eq(uv_loop_init(&loop), 0);
     cr_assert_eq(mailbox_open(&mailbox, &loop, on_wake, &mailbox), 0);
     for (int i = 20; i < 40; i++)
@@ -193,7 +193,7 @@ Test(io, messages_run_in_their_order_also_those_from_before_the_loop)
     mailbox_close(&mailbox);
     uv_run(&loop, UV_RUN_DEFAULT);
     for (int i = 40; i < LETTERS; i++)
-        mailbox_post(&mailbox, &letters[i].message); /* of others that do not know that it has ended */
+        mailbox_post(&mailbox, &letters[i].message); /* from others that do not know of its end */
     run_all(&mailbox, true);
     cr_assert_eq(last_number, LETTERS);
     cr_assert_eq(ending_count, 10);
@@ -264,7 +264,7 @@ static void *write_and_notify(void *arg)
     return NULL;
 }
 
-/* The last change is seen, whatever the moment at which it was made. */
+/* The last change is seen, made at any moment. */
 Test(io, a_notice_from_many_threads_sees_the_last_change)
 {
     pthread_t threads[3];
@@ -280,7 +280,7 @@ Test(io, a_notice_from_many_threads_sees_the_last_change)
     cr_assert_eq(atomic_load(&seen_at_run), 60000);
 }
 
-/* ---- what clients hold ---- */
+/* ---- memory of clients ---- */
 
 #define CLIENTS 100
 
@@ -308,7 +308,7 @@ static uint64_t held_by_all(void)
     return sum;
 }
 
-/* Two loops whose clients hold what a seed says: those that hold most are closed, and no more than must be. */
+/* Two loops with clients of random sizes: the largest clients are closed, and no more than necessary. */
 RIG_TEST(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
 {
     const uint64_t most = (uint64_t)64 << 20;
@@ -330,7 +330,7 @@ RIG_TEST(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
         cr_assert_eq(memory_of_clients(server), held_by_all());
         uint64_t before = held_by_all();
         for (int round = 0; round < 200 && held_by_all() > most; round++) {
-            client_limit_look(&limits[0]); /* each closes its own, when they are the largest */
+            client_limit_look(&limits[0]); /* each closes its own if they are the largest */
             client_limit_look(&limits[1]);
         }
         cr_assert_leq(held_by_all(), most, "seed %llu", (unsigned long long)seed);
@@ -369,12 +369,12 @@ RIG_TEST(io, reply_buffers_are_kept_up_to_a_number)
     delivery_deinit(&delivery);
 }
 
-/* Without memory the reserve serves first; only then is there no buffer. */
+/* Without memory the reserve provides buffers first; only then is there none. */
 RIG_TEST(io, without_memory_a_reply_buffer_comes_from_the_reserve)
 {
     struct delivery delivery = {0};
     server = rig_begin(1, NULL, NULL);
-    rig_hold(); /* its tick would fill the reserve again */
+    rig_hold(); /* a tick would fill the reserve again */
     delivery_init(&delivery, server);
     cr_assert_not(memory_reserve_is_spent(server));
     alloc_countdown_start(0);
@@ -404,7 +404,7 @@ static void sum_output(struct worker *worker, void *arg)
         *most = buf_len(&conn->output.buf) > *most ? buf_len(&conn->output.buf) : *most;
 }
 
-/* Its commands are not read beyond the bound of unread replies; none of them is lost when it reads at last. */
+/* Its commands are not read beyond the bound of unread replies; none of them is lost once it reads. */
 RIG_TEST(io, who_does_not_read_is_not_read_and_loses_nothing)
 {
     enum { COMMANDS = 400, ITEMS = 1500, REPLY = 7 + 4 * ITEMS };

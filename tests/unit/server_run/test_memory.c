@@ -1,5 +1,5 @@
-/* Each allocation in turn fails while the commands of a connection run, whichever way each one takes. A client gets the
- * right reply or an error, or is disconnected; what was acknowledged is there, and the next client is served. */
+/* Each allocation in turn fails while the commands of a connection run, in every way of execution. A client gets the
+ * right reply or an error, or is disconnected; acknowledged changes are there, and the next client is served. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 TestSuite(run_memory, .timeout = 300);
 
-/* Of the words each '#' is the number. */
+/* Each '#' in the words becomes the number. */
 static void with_number(const char *words, size_t n, char *line_out, size_t size)
 {
     size_t len = 0;
@@ -41,7 +41,7 @@ static void add_batch(size_t n)
     buf_deinit(&line);
 }
 
-/* The replies up to the end of the connection, or to that of "PING the-end". To be freed. */
+/* The replies up to the end of the connection, or to that of "PING the-end". The caller frees them. */
 static char *replies_of(int fd)
 {
     size_t len = 0, room = 65536;
@@ -93,7 +93,7 @@ static void begin(void)
     rig_begin(2, NULL, NULL);
 }
 
-/* Runs the commands again and again, while one allocation after the other fails, and at last none. */
+/* Runs the commands repeatedly, while one allocation after the other fails, and at last none. */
 static void each_allocation(void (*commands)(size_t n), void (*check)(size_t n, bool failed, const char *replies))
 {
     bool failed = true;
@@ -105,7 +105,7 @@ static void each_allocation(void (*commands)(size_t n), void (*check)(size_t n, 
     }
 }
 
-/* ---- one way after the other ---- */
+/* ---- each way of execution ---- */
 
 static void single_adds(size_t n)
 {
@@ -161,7 +161,7 @@ static void check_in_the_pool(size_t n, bool failed, const char *replies)
 {
     if (strncmp(replies, ":1\r\n", 4) == 0)
         expect_present("BF.EXISTS from #", n);
-    if (strncmp(replies, ":1\r\n+OK\r\n", 9) == 0) /* it was there, unless the look failed */
+    if (strncmp(replies, ":1\r\n+OK\r\n", 9) == 0) /* present, unless the look-up failed */
         cr_assert(strncmp(replies + 9, ":1\r\n", 4) == 0 || replies[9] == '-' || replies[9] == '\0', "%s", replies);
     cr_assert(failed || strcmp(replies, ":1\r\n+OK\r\n:1\r\n:1\r\n$7\r\nthe-end\r\n") == 0, "%s", replies);
 }
@@ -182,7 +182,7 @@ static void in_a_transaction(size_t n)
     add("EXEC", n);
 }
 
-/* All of it, or nothing with an error. */
+/* The whole transaction, or nothing with an error. */
 static void check_in_a_transaction(size_t n, bool failed, const char *replies)
 {
     char line[64];

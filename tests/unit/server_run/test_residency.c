@@ -1,4 +1,4 @@
-/* Bits that are not in memory: waits for them, what is pinned, what may not leave, and files that are damaged. */
+/* Bits that are not in memory: waits for them, pins, filters that may not be evicted, and damaged files. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static int begin(const char *const *settings)
     return rig_connect(0);
 }
 
-/* FILTERS filters of some 240 kB in files of their own, saved, with an item "own<i>" each; all are away afterwards. */
+/* FILTERS filters of some 240 kB in their own files, saved, with an item "own<i>" each; all are evicted afterwards. */
 static int begin_with_all_away(void)
 {
     static const char *const lazy[] = {"lazy-load", "yes", "save-pack-limit", "0", NULL};
@@ -86,7 +86,7 @@ static struct residency_wait *wait_for(size_t most, const char *const *names)
     return wait;
 }
 
-/* Waits for its end, if it has one: its filters are read from residency_wait_add() on, and may be there already. */
+/* Waits for its end, if it has one: its filters are read from residency_wait_add() on, and may be present already. */
 static int wait_out(struct residency_wait *wait)
 {
     if (!residency_wait_begin(wait))
@@ -132,7 +132,7 @@ RIG_TEST(residency, a_wait_ends_once_when_all_its_filters_are_there)
     cr_assert_eq(atomic_load(&ends), begun);
 }
 
-/* Of more names than there is room for, the first ones are waited for. */
+/* With more names than it has room for, a wait includes the first ones. */
 RIG_TEST(residency, a_wait_takes_no_more_names_than_it_has_room_for)
 {
     begin_with_all_away();
@@ -167,7 +167,7 @@ RIG_TEST(residency, connections_wait_and_the_loops_go_on)
     cr_assert_eq(info().reloads, FILTERS);
 }
 
-/* ---- what goes meanwhile ---- */
+/* ---- changes during waits ---- */
 
 RIG_TEST(residency, a_filter_that_is_deleted_or_renamed_while_it_is_awaited)
 {
@@ -203,7 +203,7 @@ RIG_TEST(residency, when_it_stops_waits_end_with_a_reason)
 
 /* ---- memory ---- */
 
-/* What is pinned stays, what has changed since the last save stays or is saved first; everything else may go. Answers
+/* Pinned filters stay, filters changed since the last save stay or are saved first; all others may be evicted. Answers
  * are right at any moment. */
 RIG_TEST(residency, under_pressure_answers_stay_right_and_pins_hold)
 {

@@ -1,5 +1,5 @@
-/* Saves of a server that has clients: what each caller was promised, at which moment whatever it asks, and what is on
- * the disk then. The next begin is the judge. */
+/* Saves of a server that has clients: the promise to each caller, at any moment of its request, and the data on the
+ * disk then. The next begin checks it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ TMPDIR_SUITE(dir, saver);
 static struct server *server;
 static struct saver *saver;
 
-/* Without a log: only what is saved comes back. */
+/* Without a log: only saved data is loaded again. */
 static int begin(const char *rate_limit)
 {
     server = rig_begin(2, dir, (const char *const[]){"appendonly", "no", "save-rate-limit", rate_limit, NULL});
@@ -73,7 +73,7 @@ RIG_TEST(saver, a_second_request_is_refused_or_scheduled_and_one_save_serves_all
     cr_assert_eq(saver_start(saver, false), SAVER_BUSY);
     cr_assert_eq(saver_run(saver, &err), SAVER_BUSY);
     cr_assert(info().running && !info().scheduled);
-    wait_until(info().running_ms >= 0); /* it has begun */
+    wait_until(info().running_ms >= 0); /* the save has begun */
     rig_call(fd, "BF.ADD f later", ":1\r\n");
     for (int i = 0; i < 3; i++)
         cr_assert_eq(saver_start(saver, true), SAVER_SCHEDULED);
@@ -88,12 +88,12 @@ RIG_TEST(saver, a_second_request_is_refused_or_scheduled_and_one_save_serves_all
     rig_call(fd, "BF.EXISTS f later", ":1\r\n");
 }
 
-/* ---- those who wait for one of their own ---- */
+/* ---- callers that wait for their own save ---- */
 
 struct waiter {
     pthread_t thread;
     int fd, number, status;
-    _Atomic int id; /* of the kernel's; 0: it has not begun */
+    _Atomic int id; /* the kernel's id; 0: not started */
 };
 
 static void *add_and_save(void *arg)
@@ -109,7 +109,7 @@ static void *add_and_save(void *arg)
     return NULL;
 }
 
-/* Each returns when a save that began after its call has ended: so nothing is left over when all have returned. */
+/* Each call returns when a save that began after it has ended: so everything is saved when all have returned. */
 RIG_TEST(saver, whoever_waits_for_the_next_save_finds_his_changes_in_it)
 {
     struct waiter waiters[4];
@@ -131,7 +131,7 @@ RIG_TEST(saver, whoever_waits_for_the_next_save_finds_his_changes_in_it)
     }
 }
 
-/* Whether the thread sleeps: nothing between its beginning and the wait for the saver does. */
+/* Whether the thread sleeps: it does not between its start and the wait for the saver. */
 static bool sleeps(const struct waiter *waiter)
 {
     char path[64], state = 0;
@@ -153,7 +153,7 @@ static void *save_next(void *arg)
     return NULL;
 }
 
-/* The save that runs may lack what has just been added. */
+/* The running save may lack the newest adds. */
 RIG_TEST(saver, the_next_save_is_not_the_one_that_runs)
 {
     struct waiter waiter = {.status = 0};
@@ -171,11 +171,11 @@ RIG_TEST(saver, the_next_save_is_not_the_one_that_runs)
     cr_assert_eq(info().changes, 0);
 }
 
-/* The end of the process does not wait for the rate; bounded, it leaves the save running. */
+/* The final save ignores the rate limit; with a time limit it leaves the save running. */
 RIG_TEST(saver, the_final_save_ignores_the_rate_and_may_be_left_behind)
 {
     struct errbuf err = {""};
-    int fd = begin("1kb"); /* at which it would take many minutes */
+    int fd = begin("1kb"); /* at this rate it would take many minutes */
     reserve_large(fd);
     cr_assert_eq(saver_start(saver, false), SAVER_STARTED);
     wait_until(info().running_ms >= 0);
@@ -189,7 +189,7 @@ RIG_TEST(saver, the_final_save_ignores_the_rate_and_may_be_left_behind)
     rig_call(fd, "BF.EXISTS large a", ":1\r\n");
 }
 
-/* ---- adds meanwhile ---- */
+/* ---- adds during saves ---- */
 
 static _Atomic bool stop;
 
@@ -205,7 +205,7 @@ static void *add_all_the_time(void *arg)
     return NULL;
 }
 
-/* A save copies words that adds change; what was acknowledged before it began is in it, and it fits its counts. */
+/* A save copies words that adds change; it has every add acknowledged before it began, and its counts fit. */
 RIG_TEST(saver, saves_under_adds_have_every_item_from_before)
 {
     struct waiter adder = {.number = 0};
@@ -258,7 +258,7 @@ RIG_TEST(saver, a_save_that_fails_says_why_and_changes_nothing_on_the_disk)
         cr_assert_eq(info().failures, i);
         cr_assert(!info().last_ok && strstr(err.text, info().last_error), "'%s' and '%s'", err.text, info().last_error);
     }
-    rig_pass(0); /* a new iteration knows */
+    rig_pass(0); /* a new iteration sees it */
     rig_send(fd, "BF.ADD f b");
     rig_expect(fd, "-MISCONF ");
     int other = rig_connect(1);
@@ -270,7 +270,7 @@ RIG_TEST(saver, a_save_that_fails_says_why_and_changes_nothing_on_the_disk)
     rig_pass(1);
     rig_call(other, "BF.ADD f b", ":1\r\n");
     rig_end();
-    fd = begin("0"); /* the save before counts */
+    fd = begin("0"); /* the last save counts */
     rig_call(fd, "BF.EXISTS f a", ":1\r\n");
     rig_call(fd, "BF.EXISTS large a", ":1\r\n");
     rig_call(fd, "BF.EXISTS f b", ":0\r\n");

@@ -1,5 +1,5 @@
-/* What clients are informed of the commands of others, by MONITOR and by CLIENT TRACKING: each change reaches all who
- * need it, and nobody else. */
+/* Reports of other clients' commands, by MONITOR and by CLIENT TRACKING: each change reaches all clients that need it,
+ * and no other ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void expect_invalid(int fd, const char *name)
 
 #define ALL_INVALID ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 
-/* Every way to change a filter, and every way to ask for it. */
+/* Every command that changes a filter, and every command that queries it. */
 RIG_TEST(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
 {
     static const char *const asks[] = {"BF.EXISTS f x", "BF.MEXISTS f x y", "BF.CARD f", "BF.QUERY f ITEMS x"};
@@ -64,7 +64,7 @@ RIG_TEST(tell, a_name_that_was_asked_for_is_invalid_after_each_change)
                 snprintf(at, 16, "%u-%zu", worker, i);
             rig_call(writer, line, changes[i].reply);
             expect_invalid(reader, "f");
-            rig_call(writer, "BF.EXISTS other z", ":1\r\n"); /* what changes nothing is not told */
+            rig_call(writer, "BF.EXISTS other z", ":1\r\n"); /* no report without a change */
             rig_expect_silence(reader);
         }
         rig_close(reader);
@@ -121,7 +121,7 @@ RIG_TEST(tell, when_all_names_have_changed_all_is_invalid)
 
 /* ---- MONITOR ---- */
 
-/* Whatever way a command takes, it is shown once, in the order of its connection; passwords are not. */
+/* Every command is shown once, in the order of its connection, in every way of execution; passwords are not shown. */
 RIG_TEST(tell, a_monitor_sees_each_command_once)
 {
     static const char *const shown[] = {"\"BF.ADD\" \"f\" \"1\"",

@@ -1,5 +1,5 @@
-/* The pages over HTTP, step by step in the test's thread: who may see which of them, what a request gets, and what
- * happens between the slices of a pass over the registry. The requests come through sockets as any. */
+/* The pages over HTTP, step by step in the test's thread: rights for each page, replies to requests, and changes
+ * between the slices of a pass over the registry. The requests come through sockets like any. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ TestSuite(web, .init = begin, .fini = end, .timeout = 300);
 
 /* ---- requests ---- */
 
-/* Takes a connection and its request in; it has been answered, or waits for a pass. Returns the client's end. */
+/* Takes a connection and its request; it has been answered, or waits for a pass. Returns the client's end. */
 static int ask(const char *request, bool local)
 {
     int ends[2];
@@ -66,7 +66,7 @@ static int ask(const char *request, bool local)
     return ends[0];
 }
 
-/* Lets the passes end, reads the reply to requests[at], and closes it. To be freed. */
+/* Completes the passes, reads the reply to requests[at], and closes it. The caller frees it. */
 static char *reply_to(int fd, size_t at)
 {
     size_t have = 0, room = (size_t)4 << 20;
@@ -126,9 +126,9 @@ static const char *body_of(const char *reply)
     return body + 4;
 }
 
-/* ---- who ---- */
+/* ---- rights ---- */
 
-/* "name:password" of these in base64. */
+/* "name:password" in base64. */
 #define ANN   "Authorization: Basic YW5uOnB3\r\n"     /* ann:pw */
 #define WRONG "Authorization: Basic YW5uOm5v\r\n"     /* ann:no */
 #define ELSE  "Authorization: Basic ZWxzZTpwdw==\r\n" /* else:pw */
@@ -136,7 +136,7 @@ static const char *body_of(const char *reply)
 Test(web, each_page_needs_the_rights_of_what_it_shows)
 {
     static const struct {
-        const char *path, *command; /* the one right that it needs beside INFO; "": none; NULL: it is for anybody */
+        const char *path, *command; /* the one right needed beside INFO; "": none; NULL: open to all */
     } pages[] = {{"/healthz", NULL},
                  {"/readyz", NULL},
                  {"/metrics", ""},
@@ -192,7 +192,7 @@ Test(web, a_page_that_is_not_there_is_no_secret_for_those_who_may_ask)
     expect_status(get("/nosuch"), 401, "with one");
 }
 
-/* A name that no user has represents the user default; a wrong password is noted as that of AUTH is. */
+/* An unknown name stands for the user default; a wrong password is recorded like one of AUTH. */
 Test(web, passwords_of_unknown_names_and_wrong_ones)
 {
     rig_call(client, "CONFIG SET requirepass pw", "+OK\r\n");
@@ -234,7 +234,7 @@ Test(web, without_a_password_only_this_machine_by_its_own_names)
         expect_status(get_with("/metrics", cases[i].host, cases[i].local), 200, cases[i].host);
 }
 
-/* ---- what ---- */
+/* ---- replies ---- */
 
 Test(web, a_head_has_the_length_of_the_body_that_is_left_out)
 {
@@ -284,7 +284,7 @@ Test(web, it_is_ready_when_the_filters_are_loaded)
     atomic_store(&server->persistence->load.active, false);
 }
 
-/* All replies that clients have not taken have a bound: the one beyond it is a short refusal. */
+/* All replies not yet taken by clients have a bound: the one beyond it is a short refusal. */
 Test(web, replies_that_wait_for_their_clients_are_bounded)
 {
     size_t others = WEB_REPLIES_BYTES - 100;
@@ -373,7 +373,7 @@ Test(web, the_table_has_what_its_user_may_see)
     expect_status(get("/api/filter?key=66"), 401, "nobody");
 }
 
-/* Between the slices of passes filters come and go, connections break, and others begin a pass. */
+/* Between the slices of passes filters are added and removed, connections break, and other passes begin. */
 Test(web, passes_that_overlap_and_end_early)
 {
     static const char request[] = "GET /api/filters?limit=5&offset=2000 HTTP/1.0\r\n\r\n";

@@ -1,5 +1,5 @@
-/* The window answers as if each command ran by itself, however the commands come: in runs or one by one, from one
- * connection or from many, cut anywhere. */
+/* The window answers as if each command ran alone, with commands in runs or one by one, from one connection or from
+ * many, cut anywhere. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ RIG_TEST(window, of_many_connections_in_one_iteration_one_wins)
         fds[i] = rig_connect(0);
     rig_hold();
     for (int i = 0; i < CONNECTIONS; i++) {
-        request("BF.EXISTS f %d", i); /* nobody has added it */
+        request("BF.EXISTS f %d", i); /* never added */
         request("BF.ADD f the-same");
         request("BF.ADD f %d", i);
         request("BF.EXISTS f %d", i);
@@ -86,7 +86,7 @@ RIG_TEST(window, of_many_connections_in_one_iteration_one_wins)
 
 /* ---- order ---- */
 
-/* A later command of the same input changes what an earlier step has seen of the filter. */
+/* A later command of the same input changes the filter that an earlier step has read. */
 RIG_TEST(window, what_changes_in_between_is_seen)
 {
     rig_begin(1, NULL, NULL);
@@ -140,7 +140,7 @@ RIG_TEST(window, a_filter_that_fills_up_within_a_run)
     rig_call(fd, "BF.INFO grows FILTERS", "*1\r\n:2\r\n");
 }
 
-/* ---- a command that is recognised by the one before ---- */
+/* ---- a command recognised from the previous one ---- */
 
 RIG_TEST(window, another_connection_is_asked_for_its_own_rights)
 {
@@ -160,7 +160,7 @@ RIG_TEST(window, another_connection_is_asked_for_its_own_rights)
     rig_call(owner, "ACL SETUSER guest ~f", "+OK\r\n");
     rig_call(owner, "BF.EXISTS f secret", ":1\r\n");
     rig_call(guest, "BF.EXISTS f secret", ":1\r\n");
-    rig_call(owner, "ACL SETUSER guest resetkeys ~g", "+OK\r\n"); /* what it was once allowed counts no longer */
+    rig_call(owner, "ACL SETUSER guest resetkeys ~g", "+OK\r\n"); /* earlier rights do not count any more */
     rig_call(guest, "BF.EXISTS f secret",
              "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
 }
@@ -186,7 +186,7 @@ RIG_TEST(window, another_connection_is_in_its_own_database)
     rig_call(one, "BF.EXISTS f b", ":1\r\n");
 }
 
-/* ---- as one by one ---- */
+/* ---- equal to single commands ---- */
 
 static void random_request(struct rng *rng)
 {
@@ -222,7 +222,7 @@ static void random_request(struct rng *rng)
         request("CLIENT REPLY SKIP");
 }
 
-/* Sends pieces that are cut at random, after a SELECT 0 and a FLUSHALL; 0: one piece. */
+/* Sends pieces cut at random, after a SELECT 0 and a FLUSHALL; 0: one piece. */
 static char *in_pieces(int fd, const struct buf *all, size_t piece, struct rng *rng, size_t *len_out)
 {
     const char *at = buf_head(all);

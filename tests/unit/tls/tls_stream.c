@@ -14,7 +14,7 @@
 static char dir[TMPDIR_SIZE];
 static struct tls_context *server_context, *client_context;
 
-/* Of the whole program; 0 under a sanitizer. */
+/* Memory of the whole program; 0 under a sanitizer. */
 static size_t allocated(void)
 {
     return mallinfo2().uordblks + mallinfo2().hblkhd;
@@ -54,7 +54,7 @@ static void stop(void)
 
 TestSuite(tls_stream, .init = start, .fini = stop, .timeout = 120);
 
-/* One end: what it sends, what it has understood, what has become of it. */
+/* One end: the bytes to send, the decrypted bytes, the status. */
 struct end {
     struct tls_stream *stream;
     const struct tls_context *context;
@@ -78,7 +78,7 @@ static void end_deinit(struct end *end)
     buf_deinit(&end->plain);
 }
 
-/* Gives bytes of the network to an end, as the daemon does. They are freed after their last one, for ASan. */
+/* Gives bytes of the network to an end, like the daemon. Each block is freed after its last byte, for ASan. */
 static void give(struct end *end, const char *bytes, size_t len)
 {
     static char plain[65536 + TLS_RECORD_MAX];
@@ -98,8 +98,8 @@ static void give(struct end *end, const char *bytes, size_t len)
     free(copy);
 }
 
-/* Carries all that one end must say to the other, in pieces of `piece` bytes, the first one of `first`. True if there
- * was anything. */
+/* Carries all pending bytes of one end to the other, in pieces of `piece` bytes, the first one of `first`. Returns
+ * true if there were any. */
 static bool carry(struct end *from, struct end *to, size_t first, size_t piece)
 {
     size_t len = buf_len(&from->out), at = 0;
@@ -161,7 +161,7 @@ static void converse(size_t first, size_t piece)
     end_deinit(&server);
 }
 
-/* Records that are cut at any byte, and at all of them, are put together again. */
+/* Records cut at any byte, and at all of them, are put together again. */
 Test(tls_stream, records_cut_at_every_byte)
 {
     converse(0, 0);
@@ -172,7 +172,7 @@ Test(tls_stream, records_cut_at_every_byte)
         converse(first, 0);
 }
 
-/* What comes together with the end of the handshake is not lost. */
+/* Data that arrives with the end of the handshake is not lost. */
 Test(tls_stream, data_behind_the_handshake_is_read)
 {
     struct end client, server;
@@ -189,7 +189,7 @@ Test(tls_stream, data_behind_the_handshake_is_read)
     end_deinit(&server);
 }
 
-/* A changed byte, wherever it is, makes the server hear nothing, never anything else. */
+/* A changed byte, anywhere, makes the server receive nothing, never other data. */
 Test(tls_stream, no_changed_byte_is_heard)
 {
     size_t len = 1;
@@ -203,7 +203,7 @@ Test(tls_stream, no_changed_byte_is_heard)
         len = buf_len(&client.out);
         client.out.data[client.out.start + at] ^= (char)(1 << at % 8);
         carry(&client, &server, at % 3 ? 0 : at, 0);
-        if (server.status == TLS_OK) /* a length that now asks for more */
+        if (server.status == TLS_OK) /* the length may need more bytes now */
             cr_assert(heard(&server, "") || heard(&server, "BF.ADD f a\r\n"), "byte %zu", at);
         else
             cr_assert(server.status == TLS_FAILED && server.err.text[0] &&
@@ -214,8 +214,8 @@ Test(tls_stream, no_changed_byte_is_heard)
     }
 }
 
-/* The same in the handshake: the server is up only if nothing was changed that matters, and ends with a reason
- * otherwise. */
+/* The same in the handshake: the server is up only if no significant byte was changed; otherwise it ends with a
+ * reason. */
 Test(tls_stream, changed_handshakes_end_with_a_reason)
 {
     size_t len = 1;
@@ -235,7 +235,7 @@ Test(tls_stream, changed_handshakes_end_with_a_reason)
     }
 }
 
-/* Long data become few records, and come out as they went in. */
+/* Long data take few records, and arrive unchanged. */
 Test(tls_stream, long_data_are_few_records)
 {
     enum { LEN = 300000 };
@@ -256,7 +256,7 @@ Test(tls_stream, long_data_are_few_records)
     end_deinit(&server);
 }
 
-/* Without room for what it must say a connection fails, and says so. */
+/* A connection without room for its output fails with that reason. */
 Test(tls_stream, without_room_it_fails)
 {
     struct end client, server;
@@ -271,11 +271,11 @@ Test(tls_stream, without_room_it_fails)
     end_deinit(&server);
 }
 
-/* A client refuses a server of another name or address, or signed by someone it does not know. */
+/* A client refuses a server with another name or address, or with an unknown signer. */
 Test(tls_stream, clients_check_the_server)
 {
     static const struct {
-        const char *authority, *name, *why; /* why NULL: it accepts */
+        const char *authority, *name, *why; /* why NULL: accepted */
     } cases[] = {{"other.crt", NULL, "unable to get local issuer"},
                  {"ca.crt", "elsewhere", "hostname mismatch"},
                  {"ca.crt", "localhost", NULL},
@@ -303,13 +303,13 @@ Test(tls_stream, clients_check_the_server)
     }
 }
 
-/* The memory of a connection is at most what the daemon counts for it. */
+/* The memory of a connection is at most the daemon's count for it. */
 Test(tls_stream, memory_is_what_is_counted)
 {
     enum { N = 20 };
     static struct end clients[N], servers[N];
     size_t most = 0;
-    for (int i = 0; i < 2; i++) { /* the first one makes what all share */
+    for (int i = 0; i < 2; i++) { /* the first one allocates the shared data */
         struct end client, server;
         end_init(&client, client_context);
         end_init(&server, server_context);

@@ -1,4 +1,4 @@
-/* Which items a run asks for. */
+/* The items that a run queries. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ Test(bench_items, zipf_has_the_shares_of_its_formula)
         for (unsigned i = 1; i <= 1000; i++)
             sum += __builtin_pow(i, -skews[s]);
         expected = 1e6 / sum;
-        /* Two ranks may share an item (the scattering is no permutation): a margin for that. */
+        /* Two ranks may share an item (the scattering is no permutation): the margin is for that. */
         cr_assert(counts[0] > 0.97 * expected && counts[0] < 1.15 * expected, "skew %g: %u, %g expected", skews[s],
                   counts[0], expected);
         cr_assert_gt(counts[0], counts[10]);

@@ -1,4 +1,4 @@
-/* The schedule of an open loop: who is charged for what leaves late. */
+/* The schedule of an open loop: the start of each request's time, for requests sent late. */
 #include <criterion/criterion.h>
 
 #include "schedule.h"
@@ -12,7 +12,7 @@ static struct schedule schedule;
 static void start(void)
 {
     lateness = (struct hdr){0};
-    schedule_init(&schedule, START, 10000, UINT64_MAX); /* one each 100 us */
+    schedule_init(&schedule, START, 10000, UINT64_MAX); /* one per 100 us */
 }
 
 TestSuite(schedule, .init = start);
@@ -22,7 +22,7 @@ static void look(uint64_t now, uint64_t left_out)
     cr_expect_eq(schedule_look(&schedule, now, &lateness), left_out);
 }
 
-/* Nothing is handed out before it is due. */
+/* Nothing is handed out before its time. */
 Test(schedule, hands_out_what_is_due)
 {
     look(START - 1, 0);
@@ -37,7 +37,7 @@ Test(schedule, hands_out_what_is_due)
     cr_expect_eq(lateness.max, 0);
 }
 
-/* What the generator notices late counts from then on, and its lateness is recorded. */
+/* Requests that the generator notices late count from then on, and their lateness is recorded. */
 Test(schedule, its_own_lateness_is_not_charged)
 {
     look(START + 250 * US, 0); /* three were due: 250, 150 and 50 us ago */
@@ -48,7 +48,7 @@ Test(schedule, its_own_lateness_is_not_charged)
     cr_expect_eq(lateness.max, 250 * US);
 }
 
-/* What comes due while others wait for the server waits for the server, however late the generator looks. */
+/* Requests due while others wait for the server also wait for the server, however late the generator looks. */
 Test(schedule, what_comes_behind_a_stall_is_charged_from_when_it_was_due)
 {
     look(START, 0);
@@ -62,7 +62,7 @@ Test(schedule, what_comes_behind_a_stall_is_charged_from_when_it_was_due)
     cr_expect_eq(schedule_take(&schedule), START + 640 * US);
 }
 
-/* A generator that was away for long does not send all of it in a heap, if it is told so. */
+/* After a long pause a generator with this option does not send all due requests at once. */
 Test(schedule, leaves_out_what_it_notices_too_late)
 {
     schedule_init(&schedule, START, 10000, 100 * US);
@@ -71,7 +71,7 @@ Test(schedule, leaves_out_what_it_notices_too_late)
     cr_expect(!schedule_waits(&schedule));
     cr_expect_eq(lateness.total, 3);
 
-    look(START + 300 * US, 0); /* not taken yet: what follows waits for the server, and is not left out */
+    look(START + 300 * US, 0); /* not taken yet: later ones wait for the server, and are not left out */
     look(START + 900 * US, 0);
     for (unsigned i = 3; i <= 9; i++)
         cr_expect_eq(schedule_take(&schedule), START + i * 100 * US);

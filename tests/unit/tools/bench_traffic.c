@@ -1,4 +1,4 @@
-/* Requests as they are written; replies counted however they are cut. */
+/* The written requests, and counts of replies that are cut anywhere. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ Test(bench_traffic, names_of_several_filters)
     request_template_deinit(&t);
 }
 
-/* Each with what it counts for. */
+/* Each reply with its counts. */
 static const struct {
     const char *bytes;
     unsigned replies, errors, ones, zeros;
@@ -135,7 +135,7 @@ Test(bench_traffic, streams_of_replies_cut_at_random)
             size_t piece = 1 + rng_next(&rng) % (rng_next(&rng) % 2 ? 5 : 700);
             if (piece > len - at)
                 piece = len - at;
-            char *copy = malloc(piece); /* so that a read beyond the piece is seen */
+            char *copy = malloc(piece); /* so that a read beyond the piece is detected */
             memcpy(copy, stream + at, piece);
             cr_assert(replies_take(&r, copy, piece));
             free(copy);
@@ -169,7 +169,7 @@ Test(bench_traffic, what_is_not_resp_is_refused)
         bool good = true;
         replies_init(&r);
         replies_init(&bytes);
-        char *copy = malloc(strlen(texts[i])); /* so that a read beyond it is seen */
+        char *copy = malloc(strlen(texts[i])); /* so that a read beyond it is detected */
         memcpy(copy, texts[i], strlen(texts[i]));
         cr_assert_not(replies_take(&r, copy, strlen(texts[i])), "%s", texts[i]);
         free(copy);

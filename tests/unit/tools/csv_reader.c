@@ -1,4 +1,4 @@
-/* csv_reader: the same records and errors however the bytes come. */
+/* csv_reader: the same records and errors for any pieces of the input. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 TestSuite(csv_reader, .timeout = 60);
 
-/* The items as "[a][b]", and the error after them. Each call gets `piece` bytes more than the one before. */
+/* The items as "[a][b]", and the error after them. Each call gets `piece` more bytes than the last one. */
 static const char *read_all(const char *table, const char *column, size_t piece)
 {
     static char out[1024];

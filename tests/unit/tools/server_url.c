@@ -8,7 +8,7 @@
 
 struct vector {
     char text[96];
-    char expected[96]; /* user|password|host|port|path|database|shown; "": not understood */
+    char expected[96]; /* user|password|host|port|path|database|shown; "": invalid */
 };
 
 static const char *or_dash(const char *text)

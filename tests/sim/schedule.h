@@ -1,5 +1,5 @@
-/* schedule: runs the threads of this process one at a time. A seed chooses their order, and only the schedule moves their
- * clock. The program defines the C library's calls for threads, time and sockets itself (schedule_threads.c,
+/* schedule: runs the threads of this process one at a time. A seed chooses their order, and only the schedule moves
+ * their clock. The program defines the C library's calls for threads, time and sockets itself (schedule_threads.c,
  * schedule_calls.c), also for libuv and liburcu. So the daemon runs unchanged: its locks, waits, sleeps and polls are
  * the points at which another thread may continue.
  *
@@ -52,7 +52,8 @@ uint64_t schedule_now_ns(void);
 void schedule_pass(uint64_t ns);
 void schedule_sleep(uint64_t ns);
 
-/* Two sequences of numbers from the seed: the choices of clients do not depend on the number of points in the daemon. */
+/* Two sequences of numbers from the seed: the choices of clients do not depend on the number of points in the daemon.
+ */
 uint64_t schedule_random(void);
 uint64_t schedule_client_random(void);
 

@@ -1,5 +1,5 @@
-/* The C library's calls for threads within a run of the schedule. Mutexes and the like keep their state in the library's
- * types, whose zeros mean the same. A thread waits for the address of such an object. */
+/* The C library's calls for threads within a run of the schedule. Mutexes and the like keep their state in the
+ * library's types, whose zeros mean the same. A thread waits for the address of such an object. */
 #include "schedule.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* sim_daemon: the whole daemon as threads of a run of the schedule. Its parts start as in bloomeryd, on sim_disk, with a
- * Unix socket.
+/* sim_daemon: the whole daemon as threads of a run of the schedule. Its parts start as in bloomeryd, on sim_disk, with
+ * a Unix socket.
  *
  * Thread: a thread of the run that does not belong to the daemon. */
 #ifndef BLOOMERY_SIM_DAEMON_H

@@ -1,5 +1,5 @@
-/* sim_disk: the disk of a simulated daemon: crash_fs (fault_fs.h) in the arena, with mapped files and random faults. The
- * daemon's file operations are these instead of fsops_posix(), and each is a point of the schedule.
+/* sim_disk: the disk of a simulated daemon: crash_fs (fault_fs.h) in the arena, with mapped files and random faults.
+ * The daemon's file operations are these instead of fsops_posix(), and each is a point of the schedule.
  *
  * Thread: the threads of a run of the schedule. */
 #ifndef BLOOMERY_SIM_DISK_H

@@ -2,8 +2,8 @@
  * their commands run in its order: the model knows their exact state after each reply. All clients add to the shared
  * filters at once: of these the model knows the acknowledged items, and the winner of each.
  *
- * After an end of the daemon the disk may have any state from a lower bound on, which follows from the policy of the log.
- * The state of the next daemon must be one of these, and the model continues from it.
+ * After an end of the daemon the disk may have any state from a lower bound on, which follows from the policy of the
+ * log. The state of the next daemon must be one of these, and the model continues from it.
  *
  * The model lives in the arena. model_fail() reports a contradiction.
  *

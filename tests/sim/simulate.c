@@ -1,7 +1,7 @@
-/* Runs the daemon in simulated lives: simulate [FIRST [COUNT]] runs COUNT seeds from FIRST on; COUNT 1 repeats a seed that
- * has failed. With a third word it prints their traces. A seed gives each life its settings, the order of its threads,
- * its clients, its faults and its end; the next life begins with the disk of the one before. BLOOMERY_SIM_LOG=FILE
- * receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows each life. */
+/* Runs the daemon in simulated lives: simulate [FIRST [COUNT]] runs COUNT seeds from FIRST on; COUNT 1 repeats a seed
+ * that has failed. With a third word it prints their traces. A seed gives each life its settings, the order of its
+ * threads, its clients, its faults and its end; the next life begins with the disk of the one before.
+ * BLOOMERY_SIM_LOG=FILE receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows each life. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -169,12 +169,13 @@ static int run(const struct tool_args *args)
     if (rc != TOOL_OK || list.filters)
         return rc;
     if (!list.name) {
-        fprintf(stderr, "bloomery " COMMAND ": the last save of %s has no %sfilter; changes since then are in the log\n",
+        fprintf(stderr,
+                "bloomery " COMMAND ": the last save of %s has no %sfilter; changes since then are in the log\n",
                 list.datadir, list.any_db ? "" : "such ");
         return TOOL_OK;
     }
-    return tool_failed(COMMAND, "the last save of %s has no filter '%s'%s; changes since then are in the log", list.datadir,
-                       list.name, list.any_db ? "" : " in this database");
+    return tool_failed(COMMAND, "the last save of %s has no filter '%s'%s; changes since then are in the log",
+                       list.datadir, list.name, list.any_db ? "" : " in this database");
 }
 
 static const struct tool_option options[] = {

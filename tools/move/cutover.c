@@ -94,21 +94,22 @@ static int get(struct cutover *cutover, const char *setting, char value_out[VALU
 static int set(struct cutover *cutover, const char *setting, const char *value, struct errbuf *err)
 {
     struct resp_reply reply;
-    return demand(cutover, "CONFIG SET",
-                  WORDS(slice_of("CONFIG"), slice_of("SET"), slice_of(setting), slice_of(value)), &reply, err);
+    return demand(cutover, "CONFIG SET", WORDS(slice_of("CONFIG"), slice_of("SET"), slice_of(setting), slice_of(value)),
+                  &reply, err);
 }
 
 static int refuse_closed(const struct cutover *cutover, const struct way *way, struct errbuf *err)
 {
-    errbuf_set(err,
-               "it refuses writes already (its setting %s is %s): after an earlier cutover clients write to the target, "
-               "whose filters another one would replace; if none has done so, set %s back first",
-               way->setting, way->value, way->setting);
+    errbuf_set(
+        err,
+        "it refuses writes already (its setting %s is %s): after an earlier cutover clients write to the target, "
+        "whose filters another one would replace; if none has done so, set %s back first",
+        way->setting, way->value, way->setting);
     return failed(cutover, -EACCES, err);
 }
 
-/* It must have a way to be read-only, which this user may set: to its own value for now. It must not be so already, by an
- * earlier cutover: clients may have written to the target since, and another one would replace their filters. */
+/* It must have a way to be read-only, which this user may set: to its own value for now. It must not be so already, by
+ * an earlier cutover: clients may have written to the target since, and another one would replace their filters. */
 static int check_ways(struct cutover *cutover, struct errbuf *err)
 {
     char value[VALUE_SIZE];
@@ -134,10 +135,10 @@ static int check_ways(struct cutover *cutover, struct errbuf *err)
 static int kill_clients(struct cutover *cutover, const char *by, const char *value, struct errbuf *err)
 {
     struct resp_reply reply;
-    return demand(cutover, "CLIENT KILL",
-                  WORDS(slice_of("CLIENT"), slice_of("KILL"), slice_of(by), slice_of(value), slice_of("SKIPME"),
-                        slice_of("yes")),
-                  &reply, err);
+    return demand(
+        cutover, "CLIENT KILL",
+        WORDS(slice_of("CLIENT"), slice_of("KILL"), slice_of(by), slice_of(value), slice_of("SKIPME"), slice_of("yes")),
+        &reply, err);
 }
 
 int cutover_close_clients(struct cutover *cutover, struct errbuf *err)
@@ -152,8 +153,8 @@ int cutover_unpause(struct cutover *cutover, struct errbuf *err)
     return demand(cutover, "CLIENT UNPAUSE", WORDS(slice_of("CLIENT"), slice_of("UNPAUSE")), &reply, err);
 }
 
-/* The commands that a cutover needs, in forms that change nothing, except that a pause of somebody else ends: a copy may
- * take hours, and a missing right should be known before it. */
+/* The commands that a cutover needs, in forms that change nothing, except that a pause of somebody else ends: a copy
+ * may take hours, and a missing right should be known before it. */
 static int check_rights(struct cutover *cutover, struct errbuf *err)
 {
     struct resp_reply reply;

@@ -303,7 +303,6 @@ Test(bloom_merge, an_item_is_in_the_younger_twin_before_it_is_seen_in_the_older_
     filter_free(younger);
 }
 
-/* A younger filter that cannot count another item stores it anyway. */
 struct one_add {
     struct bloom_filter *filter;
     struct bloom_hash hash;
@@ -365,6 +364,7 @@ Test(bloom_merge, adds_to_twins_take_turns)
         filter_free(same);
 }
 
+/* A younger filter that cannot count another item stores it anyway. */
 Test(bloom_merge, a_full_twin_keeps_what_was_acknowledged)
 {
     struct bloom_filter *older = filter_new(100, 0.01, 0), *younger = filter_new(100, 0.01, 0);

@@ -39,7 +39,7 @@ static void on_freeze(void *ctx)
     cr_expect_eq(ctx, &frozen);
 }
 
-/* A walk yields the times at its end, with any changes meanwhile, in any order. */
+/* A walk yields the times of the moment at which it freezes, with any changes before, in any order. */
 Test(expiry_more, walk_yields_the_times_of_one_moment)
 {
     for (unsigned round = 0; round < 200; round++) {

@@ -73,7 +73,7 @@ static void expect_report(void (*function)(void), int number, const char *first,
     expect_said(" warning crashed: program 1.2, build ");
     expect_said(" warning crashed: #0 ");
     expect_said(" warning crashed: #1 ");
-    expect_said("bloomeryd+0x"); /* of whichever program */
+    expect_said("bloomeryd+0x"); /* the place, in any program */
 }
 
 static void write_nowhere(void)

@@ -185,7 +185,6 @@ Test(commands, flags_categories_and_keys_agree)
 
 /* ---- reading arguments ---- */
 
-/* Slow items make short slices at once, fast ones make long ones gradually; a few items change nothing. */
 /* All others wait for such a command even if it is alone in a transaction: so only one command may have the flag. */
 Test(commands, only_swapdb_makes_a_transaction_of_one_command_wait_for_all_workers)
 {
@@ -195,6 +194,7 @@ Test(commands, only_swapdb_makes_a_transaction_of_one_command_wait_for_all_worke
         cr_expect_eq((row->flags & CMD_ALONE) != 0, strcmp(row->full_name, "swapdb") == 0, "%s", row->full_name);
 }
 
+/* Slow items make short slices at once, fast ones make long ones gradually; a few items change nothing. */
 Test(commands, slices_are_as_long_as_items_are_fast)
 {
     size_t slice = command_slice_items(COMMAND_SLICE, 1000, 10000000); /* 10 us each */

@@ -189,7 +189,7 @@ Test(tls_stream, data_behind_the_handshake_is_read)
     end_deinit(&server);
 }
 
-/* A changed byte, anywhere, makes the server receive nothing, never other data. */
+/* After a changed byte, anywhere, the server receives nothing of that record, and never other data. */
 Test(tls_stream, no_changed_byte_is_heard)
 {
     size_t len = 1;
@@ -214,8 +214,7 @@ Test(tls_stream, no_changed_byte_is_heard)
     }
 }
 
-/* The same in the handshake: the server is up only if no significant byte was changed; otherwise it ends with a
- * reason. */
+/* The same in the handshake: a failure has a reason. */
 Test(tls_stream, changed_handshakes_end_with_a_reason)
 {
     size_t len = 1;

@@ -202,7 +202,8 @@ KINDS = [
         lambda: [word("REPLACE ABSTTL FOO")], lambda: [word("IDLETIME FREQ"), number()]),
     lambda: [word("LASTSAVE TIME ROLE SAVE BGREWRITEAOF RANDOMKEY"), number()],
     lambda: ["foo"] + some(["z" * 60, "", "a b", "y" * 200, "\xff'"], 0, 6),
-    lambda: [one("", "get\r\nx", "config|get", "FOO'\"\\", "PING\0", "x" * 200)] + some(["a\r\nb", "1"], 0, 2),
+    # No command with a NUL behind it: Redis ends names there when it compares them, so it finds some, by the random hash.
+    lambda: [one("", "get\r\nx", "config|get", "FOO'\"\\", "FOO\0", "x" * 200)] + some(["a\r\nb", "1"], 0, 2),
 ]
 
 # Commands with which any mistake may be made.

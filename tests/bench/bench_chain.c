@@ -1,5 +1,5 @@
-/* bench_chain: what chains of many layers cost in process: bytes, sizing, growth, a query for an item that is in none
- * of the layers (which looks into all of them), and the description of all layers.
+/* bench_chain: the cost of chains of many layers in process: bytes, sizing, growth, a query for an item that is in none
+ * of the layers (it looks into all of them), and the description of all layers.
  *
  *   bench_chain [capacity of a layer] [error rate] */
 #include <stdio.h>

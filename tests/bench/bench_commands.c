@@ -1,12 +1,12 @@
-/* What the server does with commands once they are in memory: parser, dispatch, window, registry, filter, replies; no
- * socket. One worker, then two, on one filter: how far a second core helps, and that queries write nothing shared.
+/* The server's work on commands in memory: parser, dispatch, window, registry, filter, replies; no socket. One
+ * worker, then two, on one filter: the gain from a second core, and whether queries write nothing shared.
  *
- * Real workers run it on their loops' threads, each with its own connection and its own stretch of requests, in pieces
- * of 64 commands. Prints million commands per second of CPU time, summed over the workers, and the ratio to one worker.
- * By CPU time, so that other processes do not count; both workers run at the same time all the same.
+ * Real workers run it on their loops' threads, each with its own connection and its own stretch of requests, in
+ * pieces of 64 commands. Prints million commands per second of CPU time, summed over the workers, and the ratio to
+ * one worker. By CPU time, so that other processes do not count; both workers still run at the same time.
  *
- * bench_commands [seconds [row]]: default 1 per figure, and all rows. Seconds 0: each piece is run once, on one worker,
- * with fewer items loaded, which is for counting instructions. */
+ * bench_commands [seconds [row]]: default 1 per figure, and all rows. Seconds 0: each piece is run once, on one
+ * worker, with fewer items loaded, which is for counting instructions. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static const struct row {
     {"1 add in 10, 120 MB", "100000000", 10, true},
 };
 
-/* What one worker must do, and has done. */
+/* The work of one worker, and its results. */
 struct lane {
     struct conn *conn;
     char *requests;
@@ -80,7 +80,7 @@ static void make_requests(struct lane *lane, const struct row *row, uint64_t see
     lane->starts[PIECES] = len;
 }
 
-/* Runs data[0..len) as requests.c does. */
+/* Runs data[0..len) like requests.c. */
 static void run_piece(struct conn *conn, char *data, size_t len)
 {
     struct io *io = conn->io;
@@ -131,7 +131,7 @@ static void prepare(struct worker *worker, void *arg)
         snprintf(text, sizeof(text), "BF.ADD here %016x\r\n", row->hits ? i : i + 0x10000000);
         run_text(conn, text);
     }
-    for (unsigned looks = 0; looks < 2; looks++) /* as a thread of the pool does in a while */
+    for (unsigned looks = 0; looks < 2; looks++) /* as a thread of the pool does after a while */
         bloom_pool_settle(server->pool, NULL, NULL);
     pthread_barrier_wait(&finish_line);
 }
@@ -159,7 +159,7 @@ static void drive(struct worker *worker, void *arg)
 
 /* ---- the table ---- */
 
-/* Has `n` workers run it at the same time; the caller waits. */
+/* `n` workers run it at the same time; the caller waits. */
 static void on_workers(unsigned n, void (*run)(struct worker *worker, void *arg), void *arg, size_t step)
 {
     pthread_barrier_init(&start_line, NULL, n);
@@ -222,5 +222,5 @@ int main(int argc, char **argv)
                two[rounds / 2] / one[rounds / 2]);
         fflush(stdout);
     }
-    _exit(0); /* the workers are still running; nothing is worth tidying up */
+    _exit(0); /* the workers are still running; cleaning up is not worthwhile */
 }

@@ -1,13 +1,13 @@
-/* What one core does with hash, indexes, queries and adds, without a network: so that a regression of the core is seen.
+/* The speed of one core with hash, indexes, queries and adds, without a network: shows a regression of the core.
  *
  * For filters of 1.2 MB, 12 MB and 1.2 GB (k = 7, half full): a naive loop with remainders and early exit, the
- * library's query one by one, and in batches of 32, without and with vector code, for keys that are all present and all
- * absent (except for false positives); adds, for keys that are all new and all present; in addition to the memory's own
- * rate of independent random reads; and what KEYED adds to an item. Prints nanoseconds per key, the best and the median
- * of several rounds whose variants are interleaved, and the ratio to the first variant.
+ * library's query one by one, and in batches of 32, without and with vector code, for keys that are all present and
+ * all absent (except for false positives); adds, for keys that are all new and all present; in addition the memory's
+ * own rate of independent random reads, and the cost of KEYED per item. Prints nanoseconds per key, the best and the
+ * median of several rounds whose variants are interleaved, and the ratio to the first variant.
  *
- * bench_core [rounds [max-megabytes [layout]]]: default 5 rounds, all sizes, the layout na; or redisbloom, whose hash
- * and positions are others. */
+ * bench_core [rounds [max-megabytes [layout]]]: default 5 rounds, all sizes, the layout na; or redisbloom, whose
+ * hash and positions are others. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "siphash.h"
 
 #define K          7
-#define KEYS       (1u << 20) /* more than any branch predictor learns by heart */
+#define KEYS       (1u << 20) /* too many for any branch predictor to learn */
 #define KEY_LEN    16
 #define ROUNDS_MAX 100
 
@@ -45,7 +45,7 @@ struct bench {
     struct bloom_layer_view view;
 };
 
-/* ---- variants: each returns how many of the keys were present ---- */
+/* ---- variants: each returns the number of present keys ---- */
 
 static uint64_t naive(const struct bench *bench)
 {
@@ -164,7 +164,7 @@ static uint64_t hash_batched(const struct bench *bench)
     return x;
 }
 
-/* K independent reads per key, as many as a query has. */
+/* K independent reads per key, as many as in a query. */
 static uint64_t random_reads(const struct bench *bench)
 {
     uint64_t x = 0, nwords = bench->view.shape.nwords;
@@ -208,7 +208,7 @@ static void fill(const struct bench *bench)
         atomic_store_explicit(&bench->view.words[i], rng_next(&rng), memory_order_relaxed);
 }
 
-/* `before`: what is done before each run; NULL: nothing. */
+/* `before`: called before each run; NULL: nothing. */
 static void report(const struct bench *bench, const char *size, const char *kind, unsigned rounds,
                    const struct variant *variants, size_t nvariants, void (*before)(const struct bench *bench))
 {
@@ -231,7 +231,7 @@ static void report(const struct bench *bench, const char *size, const char *kind
     fflush(stdout);
 }
 
-/* So that the keys of the next run are new, to a filter that is half full again: a large one is hardly fuller. */
+/* So that the keys of the next run are new, in a filter that is half full again: a large one is hardly fuller. */
 static void prepare_adds(const struct bench *bench)
 {
     new_keys();

@@ -5,11 +5,11 @@
  *
  * Of each, in turn, twice: items per second for SECONDS (4) from the first item on, and in each half of a second. The
  * daemon at PORT gets a new filter for ITEMS (1000000000: 1.2 GB) at 0.01, one client with BF.MADD of 1000 new items,
- * and one that asks another filter each millisecond: its waits are from when a request was due. Afterwards the client
- * continues for as long again, so that the speed of a filter on huge pages is seen, too.
+ * and one that queries another filter each millisecond: its waits count from the due time of a request. Afterwards the
+ * client continues for as long again, to show the speed of a filter on huge pages, too.
  *
- * In a virtual machine the first run finds memory that the host has not given before; the later ones may find it at
- * hand. So compare lines of one run, and start the machine anew for fresh memory. */
+ * In a virtual machine the first run may use memory that the host has to provide first; later runs may have it at once.
+ * So compare lines of one run, and restart the machine for fresh memory. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
@@ -57,7 +57,7 @@ struct steps {
     uint64_t items, items_last;
 };
 
-/* Notes what has been done so far; false when the time is over. */
+/* Notes the progress so far; false when the time is over. */
 static bool step(struct steps *steps, uint64_t items, double end)
 {
     double t = now();
@@ -130,7 +130,7 @@ static void send_all(int fd, const char *data, size_t len)
             fail("write");
 }
 
-/* Reads until so many lines have come. */
+/* Reads this many lines. */
 static void read_lines(int fd, unsigned lines)
 {
     char data[16384];
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     if (argc > 3)
         capacity = strtoull(argv[3], NULL, 10);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        fflush(stdout); /* what is in its buffer would be printed twice */
+        fflush(stdout); /* its buffered output would be printed twice */
         pid_t child = fork();
         if (child == 0)
             fill_bare();

@@ -1,7 +1,7 @@
-/* BF.FIND's work in one thread: one item, 500 filters of 1 MB that are half full, found by a pattern or by their names,
- * beside one query after the other; the same pattern among a million other names; and what the index of names costs at
- * a creation. The least of many rounds counts, since other programs run, too. Arguments: filters (500), other names
- * (1000000). */
+/* BF.FIND's work in one thread: one item, 500 filters of 1 MB that are half full, found by a pattern or by their
+ * names, beside one query after the other; the same pattern among a million other names; and the cost of the index
+ * of names at a creation. The least of many rounds counts, since other programs run, too. Arguments: filters (500),
+ * other names (1000000). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static double now_ns(void)
     return clock_ns_of(CLOCK_MONOTONIC);
 }
 
-/* Of this thread alone, for what takes long: others take the processor meanwhile. */
+/* Of this thread alone, for long operations: others use the processor meanwhile. */
 static double cpu_ns(void)
 {
     return clock_ns_of(CLOCK_THREAD_CPUTIME_ID);
@@ -100,7 +100,7 @@ static double make_others(size_t n)
     return took / (double)n;
 }
 
-/* ---- the ways to ask ---- */
+/* ---- the ways to query ---- */
 
 static void choose(void *ctx, struct slice name, struct entry *entry)
 {

@@ -1,11 +1,11 @@
-/* What the kernel and a load generator leave of a machine: a server that does nothing but receive, count the commands
- * by their '*', and send as many ":1\r\n". One thread, epoll, one recv and one send per readable connection. Any server
- * that reads and answers over sockets has these costs; what is above them is its own. scripts/bench runs it beside the
- * real ones. It is not RESP: whoever sends a '*' within an argument gets one reply too many.
+/* The capacity that the kernel and a load generator leave of a machine: a server that only receives, counts the
+ * commands by their '*', and sends as many ":1\r\n". One thread, epoll, one recv and one send per readable connection.
+ * Any server that reads and answers over sockets has these costs; all others are its own. scripts/bench runs it beside
+ * the real ones. It is not RESP: a '*' within an argument yields one reply too many.
  *
- * With a FILE it is the floor of a log that is synced before each reply, in the simplest way: it receives from all that
- * are readable, writes as many bytes as Bloomery's log takes, waits for fdatasync(), and sends to all of them. The file
- * has all its blocks beforehand and is written to in a circle, which is the least work for a file system.
+ * With a FILE it is the floor of a log that is synced before each reply, in the simplest way: it receives from all
+ * readable clients, writes as many bytes as Bloomery's log takes, waits for fdatasync(), and sends to all of them. The
+ * file has all its blocks beforehand and is written to in a circle, which is the least work for a file system.
  *
  *   bench_floor PORT [FILE]     listens on 127.0.0.1 until it is killed */
 #include <arpa/inet.h>
@@ -52,7 +52,7 @@ static void take_client(int epoll, int listener)
         close(fd);
 }
 
-/* The load generator asks for INFO before and after a run: how much CPU the server has used. */
+/* The load generator requests INFO before and after a run: the CPU time of the server. */
 static size_t answer_info(char *out, size_t size)
 {
     struct rusage usage;
@@ -67,7 +67,7 @@ static size_t answer_info(char *out, size_t size)
 static size_t count_commands(const char *bytes, size_t len)
 {
     size_t count = 0;
-    for (size_t i = 0; i < len; i++) /* gcc makes vector instructions of it */
+    for (size_t i = 0; i < len; i++) /* gcc vectorises it */
         count += bytes[i] == '*';
     return count;
 }
@@ -96,7 +96,7 @@ static void answer(int fd, size_t commands)
 {
     size_t len = commands * 4;
     if (len && send(fd, output, len, MSG_NOSIGNAL) != (ssize_t)len)
-        close(fd); /* nobody who reads what he asked for gets here */
+        close(fd); /* a client that reads its replies does not get here */
 }
 
 /* ---- the log ---- */

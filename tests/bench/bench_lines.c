@@ -1,6 +1,6 @@
-/* bench_lines: what a cache line costs that several threads write, beside one that each has for itself: nanoseconds
- * from one increment to the next, of all threads together and of one alone. The model of scripts/bench_scale is made of
- * them.
+/* bench_lines: the cost of a cache line that several threads write, beside a line of each thread's own: nanoseconds
+ * from one increment to the next, of all threads together and of one alone. The model of scripts/bench_scale uses
+ * these figures.
  *
  *   bench_lines THREADS */
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* A million absent items, one half full filter of 1 MB after the other, in one thread: ns for an item and a filter, by
- * the processor's wide vectors and without them; one query after the other; and the floor: two words read at random
- * from 1 MB, whose places are known, for each item and filter. Argument: filters (20). */
+/* A million absent items, one half full filter of 1 MB after the other, in one thread: ns for an item and a filter,
+ * by the processor's wide vectors and without them; one query after the other; and the floor: two words read at
+ * known random places of 1 MB for each item and filter. Argument: filters (20). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -63,7 +63,7 @@ static void only_read(const struct bloom_filter *filter)
                atomic_load_explicit(&layer.words[h2[i] & (WORDS - 1)], memory_order_relaxed);
 }
 
-/* Of this thread alone: others take the processor meanwhile. The least of five rounds counts. */
+/* Of this thread alone: others use the processor meanwhile. The least of five rounds counts. */
 static void measure(const char *what, void (*ask)(const struct bloom_filter *filter))
 {
     double least = 1e300;

@@ -1,6 +1,6 @@
-/* What a filter costs in addition to its bits and its name, with and without a time; what finding one among many costs;
- * and what it costs others when many expire at once. One line per figure: name, value, unit. Arguments: how many
- * filters (default 1000000), and "expiry" for the last part. */
+/* The memory of a filter in addition to its bits and its name, with and without a time; the time of a lookup among
+ * many filters; and the delay for others when many expire at once. One line per figure: name, value, unit.
+ * Arguments: the number of filters (default 1000000), and "expiry" for the last part. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -92,7 +92,7 @@ static double one_by_one_ns(const struct query *queries)
     return present ? 0 : (double)(now_ns(CLOCK_MONOTONIC) - start) / QUERIES; /* nothing has been added */
 }
 
-/* The steps of the window: the misses of so many queries overlap. */
+/* The steps of the window: the misses of this many queries overlap. */
 static double batched_ns(const struct query *queries)
 {
     unsigned present = 0;
@@ -124,7 +124,7 @@ static _Atomic bool stop;
 static int64_t longest_ns;
 static uint64_t changes;
 
-/* Creates and deletes all the time: how long does one of these take at most while the expirer works? */
+/* Repeatedly creates and deletes: the longest duration of one of these while the expirer works. */
 static void *bystander(void *arg)
 {
     struct entry *entry;
@@ -167,7 +167,7 @@ static void expire_all(unsigned n)
     struct expirer *expirer;
     pthread_t thread;
     char text[32];
-    int64_t at = now_ns(CLOCK_REALTIME) / 1000000 + 1000 + n / 100; /* when all have been told so */
+    int64_t at = now_ns(CLOCK_REALTIME) / 1000000 + 1000 + n / 100; /* after all have got their times */
     for (unsigned i = 0; i < n; i++)
         registry_expire(registry, name_of(text, i), at, 0);
     rcu_reader_offline();

@@ -1,5 +1,5 @@
-/* bench_store: how fast one large filter is saved and loaded, beside what the disk does in the same run, and how long
- * many small filters take. bench_store DIRECTORY [MEGABYTES [FILTERS]]
+/* bench_store: the speed of saving and loading one large filter, beside the disk's speed in the same run, and the
+ * time for many small filters. bench_store DIRECTORY [MEGABYTES [FILTERS]]
  *
  * One line per measurement: name, seconds, MB/s or filters/s; of loads the median of a few. Files are removed at the
  * end; the directory must not exist. */
@@ -18,7 +18,7 @@
 #define PIECE     (4u << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
 #define ROUNDS    5
-#define THREADS   2 /* that load */
+#define THREADS   2 /* for loading */
 
 static double now(void)
 {
@@ -53,7 +53,7 @@ static unsigned char *make_buffer(void)
     return buf;
 }
 
-/* Seconds that reading a file past the page cache takes, one piece after the other into one buffer. */
+/* Seconds to read a file past the page cache, one piece after the other into one buffer. */
 static double read_directly(const char *path)
 {
     unsigned char *buf = make_buffer();
@@ -70,9 +70,9 @@ static double read_directly(const char *path)
     return now() - start;
 }
 
-/* Seconds that it takes to get so much memory on huge pages. In a virtual machine whose host must find it first that
- * can take longer than to read a file. What is given back here is there for a while; so a load that follows shows what
- * it takes itself. */
+/* Seconds to get this much memory on huge pages. In a virtual machine whose host must find it first that can take
+ * longer than to read a file. The memory given back here is available for a while; so a load that follows shows its
+ * own time. */
 static double get_memory(size_t len)
 {
     double start = now();
@@ -99,7 +99,7 @@ static double median(double *values, size_t n)
     return values[n / 2];
 }
 
-/* What the disk can do: aligned pieces past the page cache, and a plain sequential write. */
+/* The disk's speed: aligned pieces past the page cache, and a plain sequential write. */
 static void bench_disk(const char *path, uint64_t bytes)
 {
     unsigned char *buf = make_buffer();
@@ -175,7 +175,7 @@ static void on_loaded(void *ctx, const struct store_filter *info, struct bloom_f
 {
     struct bloom_filter *none = NULL;
     (void)ctx, (void)info, (void)user;
-    /* A large one is kept for later: to give back its memory takes as long as a part of the load. */
+    /* A large filter is kept for later: to give back its memory takes as long as a part of the load. */
     if (bloom_filter_memory(filter) < PIECE || !atomic_compare_exchange_strong(&kept, &none, filter))
         drop_filter(filter);
 }
@@ -259,7 +259,7 @@ static void find_filter(const char *dir, char *path, size_t size)
     demand(n == 1, "not one file");
 }
 
-/* Beside what the disk and the memory do in the same rounds, since both change from one moment to the next. */
+/* Beside the speed of disk and memory in the same rounds, since both change from one moment to the next. */
 static void bench_load_of_one(const char *dir, struct bloom_pool *pool, double bytes)
 {
     double reads[ROUNDS], memory[ROUNDS], loads[ROUNDS], shares[ROUNDS];
@@ -275,7 +275,7 @@ static void bench_load_of_one(const char *dir, struct bloom_pool *pool, double b
     print_rate("the file read, direct", median(reads, ROUNDS), 1e-6 * bytes, "MB/s");
     print_rate("memory for it", median(memory, ROUNDS), 1e-6 * bytes, "MB/s");
     print_rate("load", median(loads, ROUNDS), 1e-6 * bytes, "MB/s");
-    double share = median(shares, ROUNDS); /* which sorts them */
+    double share = median(shares, ROUNDS); /* the call sorts them */
     printf("%-28s %8.0f %%, %.0f to %.0f\n", "load, of reading", 100 * share, 100 * shares[0],
            100 * shares[ROUNDS - 1]);
 }

@@ -1,9 +1,9 @@
-/* What the machine does to any program that is to do something at fixed moments, without a server, a socket or a lock:
- * a thread on each processor, for each moment, says how late it was. Asleep: each sleeps until the next moment.
- * Awake: each looks at the clock without end, so only somebody who takes its processor away makes it late: the
- * scheduler, an interrupt, the hypervisor. What is said of a server's slowest requests on this machine holds beside
- * these figures. Local: the same as awake, and at each moment libbloomery is asked for an item of a filter of a
- * million; the time ends with the answer. scripts/bench_tail runs it.
+/* The machine's delays for any program with work at fixed moments, without a server, a socket or a lock: a thread on
+ * each processor measures its lateness at each moment. Asleep: each sleeps until the next moment. Awake: each reads
+ * the clock in a loop, so it is late only if its processor is taken away: by the scheduler, an interrupt, the
+ * hypervisor. Compare a server's slowest requests on this machine with these figures. Local: the same as awake, and at
+ * each moment libbloomery is asked for an item of a filter of a million; the time ends with the answer.
+ * scripts/bench_tail runs it.
  *
  *   bench_timer asleep|awake|local RATE SECONDS      RATE moments per second and processor; percentiles as JSON */
 #include <pthread.h>
@@ -37,7 +37,7 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* An item that is there, at a place of the filter that does not follow from the one before. */
+/* A present item, at a place of the filter that does not follow from the one before. */
 static void ask(struct timer *timer, uint64_t due)
 {
     uint64_t item = timer->asked++ * UINT64_C(0x9e3779b97f4a7c15) % ITEMS;
@@ -65,7 +65,7 @@ static void *timer_main(void *arg)
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t)timer->processor, &set);
-    (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set); /* where it may not be, it is somewhere */
+    (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set); /* else on any processor */
     schedule_init(&schedule, timer->start_ns, timer->rate, UINT64_MAX);
     for (uint64_t now; (now = now_ns()) < timer->end_ns;) {
         schedule_look(&schedule, now, timer->filter ? NULL : &timer->lateness);

@@ -1,5 +1,5 @@
-"""Instructions of a server for some work, as callgrind counts them: independent of the machine's load and nearly of everything
-else. Servers run with one worker under valgrind; callgrind_control marks the begin and the end of the work."""
+"""Instructions of a server for some work, as callgrind counts them: nearly independent of the machine and its load.
+Servers run with one worker under valgrind; callgrind_control marks the begin and the end of the work."""
 import glob
 import os
 import shutil
@@ -41,7 +41,7 @@ class Client:
             self.send([("AUTH", user, "any")])
 
     def send(self, commands):
-        """All of them at once; returns when each has its reply, and fails if one is an error."""
+        """Sends all at once; returns when each has its reply, and fails if one is an error."""
         self.send_bytes(b"".join(map(encode, commands)), sum(map(lines_of_reply, commands)))
 
     def send_bytes(self, request, lines):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what commands cost in a transaction: the numbers of the table in server/commands/cost.c.
+"""Measures the cost of commands in a transaction: the numbers of the table in server/commands/cost.c.
 
-Runs the daemon, of a release build, with one worker and without a log. Each row is a transaction of many equal calls; what
-is printed is the least processor time that the worker takes for EXEC in several runs, for one of its calls or items.
+Runs the daemon, of a release build, with one worker and without a log. Each row is a transaction of many equal calls.
+The printed number is the worker's least processor time for EXEC in several runs, per call or item.
 
 Usage: command_costs.py BLOOMERYD [--runs N]
 """
@@ -78,7 +78,7 @@ def names(n, prefix="n"):
 
 
 def rows(client):
-    """A label, the commands, how many calls or items they are, and what is done before each run."""
+    """A label, the commands, the number of their calls or items, and the commands before each run."""
     ask, many = client.ask, client.many
     small = lambda: (ask("FLUSHALL"), many([("BF.ADD", name, "x") for name in names(5000)]))
     nothing = lambda: None
@@ -91,7 +91,7 @@ def rows(client):
     yield "CLIENT SETNAME, 1,000 bytes", [("CLIENT", "SETNAME", "x" * 1000)] * 2000, 2000, nothing
     yield "BF.ADD, a new filter", [("BF.ADD", name, "x") for name in names(3000)], 3000, lambda: ask("FLUSHALL")
     yield "BF.EXISTS, one layer, many names", [("BF.EXISTS", name, "y") for name in names(5000)], 5000, small
-    for capacity, n in (10000, 200), (100000, 100):  # 36 and 360 KB; of the first run alone the memory is fresh
+    for capacity, n in (10000, 200), (100000, 100):  # 36 and 360 KB; only the first run has fresh memory
         fresh = lambda: (ask("FLUSHALL"), time.sleep(0.3), many([("BF.RESERVE", name, 1e-6, capacity) for name in names(n)]))
         yield f"BF.EXISTS, fresh, {capacity} items", [("BF.EXISTS", name, "x") for name in names(n)], n, fresh
         yield f"BF.ADD, fresh, {capacity} items", [("BF.ADD", name, "x") for name in names(n)], n, fresh

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Looks for commands that hold up other clients.
+"""Looks for commands that delay other clients.
 
-Starts a daemon with one worker. For each command and subcommand that COMMAND LIST names, one client sends many shapes of
+Starts a daemon with one worker. For each command and subcommand that COMMAND LIST names, one client sends many forms of
 arguments (a million words, one word of 200 MB, thousands of calls in one write, ...), alone and in a transaction, and
-closes its connection; another client sends PING all the while. Prints for each command the shape for which the longest
-PING took longest. A shape that is worse than others of its command belongs into the table of tests/e2e/test_stalls.c.
+closes its connection; another client sends PING throughout. Prints for each command the form with the slowest PING.
+A form that is worse than others of its command belongs into the table of tests/e2e/test_stalls.c.
 
 Usage: find_stalls.py BLOOMERYD [--repeat N] [--above MS] [COMMAND ...]
 """
@@ -47,7 +47,7 @@ def ask(port, *words):
 
 
 def ping_for_ever(port, worst):
-    """In a process of its own: worst.value is the longest PING in seconds, until somebody sets it to 0."""
+    """In a separate process: worst.value is the longest PING in seconds since it was set to 0."""
     sock = connect(port)
     while True:
         start = time.perf_counter()
@@ -64,7 +64,7 @@ def distinct(n, prefix=b"w"):
     return [prefix + b"%d" % i for i in range(n)]
 
 
-# What has to come before the words that are varied: without it a command is refused before it costs anything.
+# Required words before the varied ones: without them a command is refused before it costs anything.
 PREFIXES = {
     "acl|dryrun": ["default"], "bf.add": ["big"], "bf.exists": ["big"], "bf.madd": ["big"], "bf.mexists": ["big"],
     "bf.insert": ["big", "ITEMS"], "bf.query": ["big", "ITEMS"], "bf.merge": ["union"], "bf.loadchunk": ["load", "1"],
@@ -75,7 +75,7 @@ PREFIXES = {
     "scan": ["0", "MATCH"], "set": ["big"],
 }
 
-# Valid calls that cost much by what they ask for: each is sent thousands of times in one write as well.
+# Valid calls with expensive results: each is also sent thousands of times in one write.
 CALLS = {
     "bf.plan": [["1e-9", "100", "ITEMS", "9223372036854775807"], ["0.01", "100", "EXPANSION", "1", "ITEMS", "9999999999"]],
     "bf.reserve": [["big", "0.01", "100"], ["x", "1e-9", "9223372036854775807"], ["x", "1e-9", "98765432101"]],
@@ -94,7 +94,7 @@ CALLS = {
     "client|pause": [["1"]],
 }
 
-NOT_RUN = {"shutdown", "flushdb", "monitor"}  # end the daemon, empty it for those that follow, or grow without end
+NOT_RUN = {"shutdown", "flushdb", "monitor"}  # end the daemon, empty it for the following commands, or grow without end
 
 
 def shapes_of(name):

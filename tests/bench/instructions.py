@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the work that Bloomery exists for, and holds them against the table instructions.tsv beside this file.
+"""Counts the instructions of Bloomery's main work, and compares them with the table instructions.tsv beside this file.
 
-Fails if a count is more than 2 % above the table's. Whoever lands such a change argues it in the commit, and writes the table anew.
+Fails if a count is more than 2 % above the table's. Such a change needs a reason in its commit, and an updated table.
 Counts depend on the compiler: with another one than the table's they are shown, and the status is 77 (skipped).
 
 Usage: instructions.py BUILD [--write] [--only TEXT]     BUILD: a directory of a release build; two minutes
@@ -21,7 +21,7 @@ TOLERANCE = 0.02
 FILTERS = 10000
 QUIET = ("--threads", "1", "--save", "", "--appendonly", "no")
 PIPELINE, ROUNDS, REPETITIONS = 64, 15, 24
-BATCH, BATCHES = 20, 3  # little enough for one turn of the loop under valgrind: turns are bounded in time
+BATCH, BATCHES = 20, 3  # few enough for one turn of the loop under valgrind: turns are bounded in time
 
 
 def item(rng):
@@ -144,8 +144,8 @@ def table():
 
 
 def count_parts(build, only, expected):
-    """The counts. A part that seems to need more instructions is counted in a second process, as a process has a state of its own
-    (seeds of hash tables, places of its memory) that makes some per cent."""
+    """The counts. A part that seems to need more instructions is counted in a second process, as each process has its own state
+    (seeds of hash tables, places of its memory), worth some per cent."""
     counts = {}
     for part in (plain, keyed, with_a_user, with_tls, created, in_the_module, saved_and_loaded):
         if only not in part.__name__:

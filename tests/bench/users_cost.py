@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts what the check of a user's rights costs: instructions of the daemon for each command of a pipeline.
+"""Counts the cost of the check of a user's rights: instructions of the daemon for each command of a pipeline.
 
 Runs the daemon, of a release build, under callgrind with one worker. For each workload users with different rights send the
-same commands; what is counted is what callgrind saw between two moments. Prints the numbers, and for each user the ratio to
-a user who may do everything. The numbers do not depend on the machine's load; a run takes a minute.
+same commands; callgrind counts between two moments. Prints the numbers, and for each user the ratio to
+a user with all rights. The numbers do not depend on the machine's load; a run takes a minute.
 
 Usage: users_cost.py BLOOMERYD [--commands N] [--pipeline N]
 """
@@ -64,7 +64,7 @@ def main():
         for workload, make in WORKLOADS.items():
             rng = random.Random(1)
             batches = [[make(rng) for _ in range(options.pipeline)] for _ in range(options.commands // options.pipeline)]
-            for batch in batches:  # the filters have all items before anything is counted
+            for batch in batches:  # the filters have all items before the count begins
                 daemon.admin.send(batch)
             n = len(batches) * options.pipeline
             line, base = f"{workload:32}", None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Users side by side with redis-server 7.0: the same ACL commands get the same replies, and the same users may do the same.
+"""Users side by side with redis-server 7.0: the same ACL commands get the same replies, and users have the same rights.
 
 Commands on filters stand for commands on Redis's types that need the same of a key: BF.CARD for GET, BF.ADD for SADD. Rules on
 commands are shown in another way than by Redis 7.0, so that in ACL LIST and GETUSER they are left out of the comparison, and what
@@ -37,7 +37,7 @@ def plain(reply):
 
 
 class Pair:
-    """A connection to each server, which get the same commands."""
+    """A connection to each server; both get the same commands."""
 
     def __init__(self, resp=2):
         self.sides = [Connection(REDIS.port), Connection(PORT)]
@@ -47,7 +47,7 @@ class Pair:
                 side.reply()
 
     def ask(self, *words):
-        """What redis-server says, and the daemon."""
+        """The replies of redis-server and the daemon."""
         replies = []
         for side, translate in zip(self.sides, (there, str)):
             side.socket.sendall(encoded([translate(word) for word in words]))
@@ -280,7 +280,7 @@ def test_channels_that_are_taken_away_close_subscribers():
 
 def test_the_password_of_the_default_user():
     admin, client = begin(), Pair()
-    client.same("PING")  # it has been accepted
+    client.same("PING")  # the connection has been accepted
     admin.same("CONFIG", "SET", "requirepass", "one")
     compare_user(admin, "default")
     fresh = Pair()

@@ -1,6 +1,6 @@
 """Each alert of conf/bloomery-alerts.yml by promtool's tests of rules: series that make it fire, when, and when not yet.
 
-What no daemon of a test can show in a minute (a save of yesterday, a broken disk) is shown here with made series.
+Conditions that no test daemon can show in a minute (a save of yesterday, a broken disk) have artificial series here.
 """
 import json
 import os

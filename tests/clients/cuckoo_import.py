@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """cuckoo_import.py FOLDER TOOL DAEMON: `bloomery import --rdb` takes over the cuckoo filters of an RDB file of RedisBloom.
 
-FOLDER has recordings as for cuckoo_recordings.py, and RDB files with them. A daemon on the directory that the tool has filled
-says of each filter what RedisBloom said, and goes on alike; after a restart, too.
+FOLDER has recordings as for cuckoo_recordings.py, and RDB files with them. A daemon on the directory that the tool has
+filled gives RedisBloom's replies for each filter, and later changes have the same results; after a restart, too.
 """
 import json
 import os

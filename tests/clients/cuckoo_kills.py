@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """cuckoo_kills.py BLOOMERYD: cuckoo filters outlive kill -9.
 
-Several clients add, delete, copy and compact while others save; the daemon is killed behind a random number of acknowledged
-commands, and started again, twice. What was acknowledged is there: of each class of items that share a fingerprint and their
-buckets the model knows how many there are, but for the commands in flight at the kill. The second start gives the first one's
-bytes. Then without a log: a save beside writers has every item that stayed. And compactions that take several commands, and
-headers with extreme numbers, come back from a save.
+Several clients add, delete, copy and compact while others save; the daemon is killed after a random number of
+acknowledged commands, and started again, twice. All acknowledged items are there: the model has the number of items
+of each class that shares a fingerprint and buckets, except for the commands in flight at the kill. The second start
+gives the first one's bytes. Then without a log: a save beside writers has every item that stayed. And compactions
+that take several commands, and headers with extreme numbers, come back from a save.
 
 BLOOMERY_KILL_ROUNDS: how many kills (6). BLOOMERY_SEED: of the first round; it is printed.
 """
@@ -46,7 +46,7 @@ def murmur(data):
 
 
 def class_of(name, item):
-    """What items that no filter of this name can tell apart have in common; and how often CF.COUNT counts a slot."""
+    """The class of items that no filter of this name can distinguish; and how often CF.COUNT counts a slot."""
     slots, size = FILTERS[name]
     value = murmur(item)
     if name == "rate":
@@ -89,7 +89,7 @@ class Model:
             doubt[by > 0] += by
 
     def check(self, client, name, items):
-        """Takes over what the commands in flight have done."""
+        """Takes over the effects of the commands in flight."""
         pipeline = client.pipeline(transaction=False)
         for item in items:
             pipeline.execute_command("CF.COUNT", name, item)
@@ -265,7 +265,7 @@ def save_beside_writers(program, directory, seed):
     return daemon
 
 
-# ---- what a save has ----
+# ---- content of a save ----
 
 def head(**numbers):
     fields = {"items": 0, "buckets": 8, "deletes": 0, "filters": 1, "size": 2, "iterations": 20, "expansion": 1, **numbers}
@@ -273,7 +273,7 @@ def head(**numbers):
 
 
 def long_compaction(daemon):
-    """One that takes more than a command: what CF.DEL of nothing and CF.ADDNX of something go on with is in the next save."""
+    """A compaction of several commands: the next save has the steps of CF.DEL of nothing and CF.ADDNX of something."""
     client = connect(daemon)
     for end in ("CF.DEL", "CF.ADDNX", "CF.INSERTNX"):
         client.execute_command("DEL", "long")
@@ -301,7 +301,7 @@ def long_compaction(daemon):
 
 
 def extreme_numbers(daemon):
-    """A filter that a header makes can be saved and loaded, whatever is done with it."""
+    """A filter created by a header can be saved and loaded, after any commands."""
     client = connect(daemon)
     for i, deletes in enumerate([(1 << 60) - 1, (1 << 60) - 2, 1 << 59]):
         client.execute_command("CF.LOADCHUNK", f"extreme{i}", 1, head(deletes=deletes))

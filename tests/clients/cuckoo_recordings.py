@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""cuckoo_recordings.py FOLDER: plays what RedisBloom's cuckoo filters were told, and compares what they said.
+"""cuckoo_recordings.py FOLDER: plays recorded commands on RedisBloom's cuckoo filters, and compares the replies.
 
 FOLDER has recordings (tests/golden/README.md names the form). Each filter is made by the recorded commands, and again by
 RESTORE of the recorded dump, by the recorded chunks, by COPY and by a restart of the daemon. Every reply, CF.INFO, CF.DEBUG, all
@@ -100,7 +100,7 @@ def load(client, key, chunks, slots):
 
 
 def check_filter(client, name):
-    """Makes it in each way; the names of those that are to be looked at after a restart."""
+    """Makes it in each way; returns the names to check after a restart."""
     meta, chunks = json.loads(read(name, "meta.json")), json.loads(read(name, "scandump.json"))
     play(client, name, json.loads(read(name, "commands.json")))
     check(client, name, meta)
@@ -125,7 +125,7 @@ def check_filter(client, name):
 
 
 def refuse(client):
-    """Each of the malformed inputs is answered as a careful server does."""
+    """Each of the malformed inputs gets the reply of a careful server."""
     with open(f"{FOLDER}/malformed.tsv", encoding="utf-8") as lines:
         rows = [line.rstrip("\n").split("\t") for line in lines][1:]
     for row in rows:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the programs of a page, Python and Node.js: what each prints must be what the comment at the end of the line says.
-The filters that the page reserves are there. `examples.py PAGE`; see with_daemon.py."""
+"""Runs the programs of a page, Python and Node.js: the output of each line must equal the comment at its end.
+The filters that the page reserves exist. `examples.py PAGE`; see with_daemon.py."""
 import os
 import re
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What libraries that are not installed here send when they connect, byte by byte, and what they demand of the replies:
+"""Bytes that libraries not installed here send when they connect, and their demands on the replies:
 jedis, lettuce, go-redis, redisson, StackExchange.Redis, redis-py 8. See with_daemon.py."""
 import socket
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bloomery_native.py, and so libbloomery, with a real daemon: a million answers are those of the server, for all layouts, chains and
-windows. BLOOMERY_PROBES: so many instead."""
+"""bloomery_native.py, and so libbloomery, with a real daemon: a million answers equal the server's, for all layouts,
+chains and windows. BLOOMERY_PROBES: another number."""
 import os
 import random
 import subprocess
@@ -59,7 +59,7 @@ def compare(name, probes):
 
 
 def import_file(name, layout, added):
-    """A file of the tool, which the server takes as it is."""
+    """A file of the tool, which the server imports unchanged."""
     path = os.path.join(DIR, layout + ".db")
     with open(path + ".items", "wb") as file:
         for item in added:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`bloomery move` with a stand-in for RedisBloom on one side or both: what such servers answer and what can go wrong with
-them. `move.py TOOL RECORDINGS`; see with_daemon.py and stand_in.py."""
+"""`bloomery move` with a stand-in for RedisBloom on one side or both: the replies of such servers, and possible
+failures. `move.py TOOL RECORDINGS`; see with_daemon.py and stand_in.py."""
 import os
 import re
 import signal
@@ -31,7 +31,7 @@ def command(source, target, *options):
 
 
 def move(source, target, *options):
-    """Exit status, and what it wrote to stdout and stderr."""
+    """Exit status, and the output on stdout and stderr."""
     done = subprocess.run(command(source, target, *options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=120)
     return done.returncode, done.stdout
@@ -44,7 +44,7 @@ def moves(status, text, source, target, *options):
 
 
 def restores(filters):
-    """What a target's RESTORE understands."""
+    """The forms that a target's RESTORE understands."""
     return {value.dump: value for value in filters.values() if isinstance(value, Filter)}
 
 
@@ -67,7 +67,7 @@ def test_dumps_and_times_to_live():
 
 
 def test_a_large_filter_appears_whole():
-    """RedisBloom shows a filter from its first chunk on: under a name that nobody asks for, which expires."""
+    """RedisBloom shows a filter from its first chunk on: under a name that no client uses, which expires."""
     seen = []
 
     def watch(stand_in, name, _):
@@ -124,7 +124,7 @@ def test_an_interrupted_load_expires():
 
 
 def test_what_a_killed_run_leaves_expires():
-    """The target has the first chunk, and the run dies before it hears of that."""
+    """The target has the first chunk, and the run dies before it gets the reply."""
     def stop(_, name, __):
         if name == "BF.LOADCHUNK":
             os.kill(process.pid, signal.SIGKILL)
@@ -149,7 +149,7 @@ def test_a_lost_connection_leaves_nothing():
 
 
 def test_names_that_look_like_the_own():
-    """Only those that a run makes up are left out, and each is told."""
+    """Only names that a run creates are left out, and each is reported."""
     own = "bloomery-move:" + "0123456789abcdef" * 2
     names = ["bloomery-move:", "bloomery-move:mine", own[:-1], own + "0", own.upper(), own]
     filters = {name: made(800 + i) for i, name in enumerate(names)}
@@ -211,7 +211,7 @@ def test_a_server_that_loads_for_ever_is_given_up():
 
 
 def test_lost_connections():
-    """Every so many commands both servers hang up."""
+    """Both servers hang up after a fixed number of commands, repeatedly."""
     def hang_up(every):
         return lambda stand_in, *_: CLOSE if len(stand_in.log) % every == 0 else None
 
@@ -362,7 +362,7 @@ def test_the_commands_of_the_documentation():
         holds(len(lines) >= least, f"{page} has the commands: {lines}")
         for line in lines:
             if "--follow" in line or "--cutover" in line:
-                continue  # with servers that say what changes: tests/e2e/test_follow.c
+                continue  # with servers that report changes: tests/e2e/test_follow.c
             with StandIn(filters) as source, StandIn(dump_fits=restores(filters)) as target:
                 target.hook = lambda _, name, __: b"+OK" if name == "AUTH" else None
                 words = line.replace("/etc/bloomery/password", os.path.join(session.TEST_DIR, "password")).split()
@@ -384,7 +384,7 @@ def probes(name):
 
 
 def expect_recorded(client, name):
-    """All recorded probes are answered as RedisBloom answered them, and all items are there."""
+    """All recorded probes get RedisBloom's replies, and all items are there."""
     if name == "n20000_p0.0001":  # whose items are not kept here
         equal(client.execute_command("BF.CARD", name), 15000)
         return

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """prometheus.py CONF: the alerts and the dashboard of conf/ with a real Prometheus that scrapes the daemon of with_daemon.py.
 
-Every metric that they name exists; promtool accepts the rules, and alert_rules.py makes each of them fire; every query of the dashboard has a result; an alert's query
-has one when what it warns of is the case, and none before. Without prometheus and promtool (Debian: prometheus) only the names are
-checked.
+Every metric that they name exists; promtool accepts the rules, and alert_rules.py makes each of them fire; every
+query of the dashboard has a result; an alert's query has one when its condition holds, and none before. Without
+prometheus and promtool (Debian: prometheus) only the names are checked.
 """
 import json
 import os

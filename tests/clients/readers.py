@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The readers of tools/readers, and GET /filters/NAME beneath them, with a real daemon: answers are those of the server for all
-layouts, chains and windows, and changes are noticed."""
+"""The readers of tools/readers, and GET /filters/NAME beneath them, with a real daemon: answers equal the server's
+for all layouts, chains and windows, and changes are noticed."""
 import array
 import base64
 import http.client
@@ -45,7 +45,7 @@ def get(path, method="GET", port=WEB, **fields):
 
 
 def by_javascript(data, layout, probes):
-    """What bloomery.mjs answers about them."""
+    """The answers of bloomery.mjs about them."""
     with open(os.path.join(DIR, "filter"), "wb") as file:
         file.write(data)
     with open(os.path.join(DIR, "probes"), "w") as file:
@@ -180,7 +180,7 @@ def test_what_javascript_refuses():
 
 
 def test_bytes_of_items_count():
-    """Whatever the elements of the array are."""
+    """With any elements of the array."""
     words = array.array("I", range(1, 10))
     server.execute_command("BF.RESERVE", "arrays", "0.000001", "1000")
     server.execute_command("BF.ADD", "arrays", words.tobytes())

@@ -1,4 +1,4 @@
-"""A redis-server to compare with (BLOOMERY_REDIS_SERVER is its program), and connections that show replies as they are."""
+"""A redis-server to compare with (BLOOMERY_REDIS_SERVER is its program), and connections that show unchanged replies."""
 import os
 import socket
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What people do with redis-cli and redis-benchmark. See with_daemon.py."""
+"""Typical uses of redis-cli and redis-benchmark. See with_daemon.py."""
 import csv
 import fcntl
 import io
@@ -20,7 +20,7 @@ ENVIRONMENT.pop("REDISCLI_AUTH", None)
 
 
 def cli(*arguments, data=None, port=PORT, status=0, text=True):
-    """One run of redis-cli; what it printed."""
+    """One run of redis-cli; returns the output."""
     done = subprocess.run(["redis-cli", "-p", str(port), *map(str, arguments)], input=data, text=text, env=ENVIRONMENT,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S,
                           **({} if data is not None else {"stdin": subprocess.DEVNULL}))
@@ -33,7 +33,7 @@ PROMPT = r"(127\.0\.0\.1:\d+(\(TX\))?|not connected)> "
 
 
 class Running:
-    """A redis-cli that goes on until it is closed, with a terminal if it is to be one's."""
+    """A redis-cli that runs until it is closed, with a terminal on request."""
 
     def __init__(self, *arguments, terminal=False):
         command = ["redis-cli", "-p", str(PORT), *arguments]
@@ -59,12 +59,12 @@ class Running:
         os.write(self.fd, text.encode())
 
     def command(self, text, pattern):
-        """Types a command; waits for what is to come and for the prompt behind it; typing before it may be lost."""
+        """Types a command; waits for the expected output and for the prompt after it; earlier typing may be lost."""
         self.type(text + "\r")
         return self.wait_for(f"(?s)(?:{pattern}).*?{PROMPT}")
 
     def wait_for(self, pattern):
-        """Waits until what came since the last call matches; returns the match."""
+        """Waits until the output since the last call matches; returns the match."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             match = re.search(pattern, self.output)
@@ -195,7 +195,7 @@ def test_a_terminal():
     for protocol in ([], ["-3"]):
         with Running(*protocol, terminal=True) as shell:
             shell.wait_for(PROMPT)
-            shell.type("BF.RESE\t")  # from COMMAND DOCS, which is asked for when it connects
+            shell.type("BF.RESE\t")  # from COMMAND DOCS, which it requests when it connects
             shell.wait_for("BF.RESERVE")
             shell.type(" f 0.01 100")
             shell.wait_for("EXPANSION")  # the hint
@@ -205,7 +205,7 @@ def test_a_terminal():
             holds(shell.command("multi", r"OK\r\n")[0].endswith("(TX)> "), "the prompt shows the transaction")
             shell.command("BF.CARD f", "QUEUED")
             shell.command("exec", r"1\) \(integer\) 1")
-            # Another connection ends this one: it says so, or connects again and goes on.
+            # Another connection ends this one: it reports this, or connects again and continues.
             cli("CLIENT", "KILL", "TYPE", "normal")
             shell.command("PING", "PONG|Server closed|not connected|Broken pipe|Connection reset")
             shell.command("DEL f", r"\(integer\) 1\r\n")

@@ -187,7 +187,7 @@ def test_errors_in_pipelines():
         equal(got[2], 1)
         raises(ResponseError, "Command # 2", pipeline.execute_command("BF.ADD", "f", "a").execute_command(
             "BF.RESERVE", "f", 0.01, 100).execute)
-    # A command that cannot be queued fails the whole transaction, and nothing of it takes place.
+    # A command that cannot be queued fails the whole transaction, and no part of it runs.
     pipeline = client.pipeline(transaction=True)
     pipeline.execute_command("BF.ADD", "f", "never").execute_command("BF.ADD", "f")
     raises(ResponseError, "wrong number of arguments", pipeline.execute)
@@ -541,7 +541,7 @@ def test_what_a_browser_of_keys_asks():
     equal(client.object("encoding", "users:1"), "raw")
 
 
-# ---- what happens to connections ----
+# ---- connections that end or pause ----
 
 def test_a_connection_that_was_killed_is_replaced():
     client = fresh(single_connection_client=True)
@@ -554,7 +554,7 @@ def test_a_connection_that_was_killed_is_replaced():
 def test_clients_can_be_held():
     client = fresh()
     Redis(port=PORT).client_pause(100, all=False)
-    equal(client.bf().exists("f", "a"), 0)  # reads go on
+    equal(client.bf().exists("f", "a"), 0)  # reads continue
     equal(client.bf().add("f", "a"), 1)  # writes wait
     equal(client.client_unpause(), b"OK")
 

@@ -191,7 +191,7 @@ async def test_connects_again():
     try:
         await other.shutdown(save=True)
     except ConnectionError:
-        pass  # it may find that nobody listens, before the next daemon does
+        pass  # the connection may be refused before the next daemon listens
     await until(answers, "the client connects to the next daemon")
     equal(await client.bf().exists("f", "a"), 1)
     await other.close()

@@ -24,7 +24,7 @@ REDIS_AUTH = RedisServer(["--requirepass", PASSWORD])
 PORTS = (REDIS.port, PORT)
 AUTH_PORTS = (REDIS_AUTH.port, AUTH_PORT)
 
-# ---- what is generated ----
+# ---- generated commands ----
 
 NAMES = ["k1", "k2", "k3", "e1", "e2", "none"] * 4 + ["", "none2", "k\0bin", "a b", "*", "[x]"]
 NUMBERS = """0 1 2 -1 -2 10 100 1000 100000 9223372036854775807 9223372036854775808 -9223372036854775808
@@ -44,7 +44,7 @@ def one(*choices):
 
 
 def word(text):
-    """One of the words, now and then in letters of another case."""
+    """One of the words, sometimes in letters of another case."""
     chosen = RNG.choice(text.split(" "))
     return chosen if RNG.random() < 0.8 else "".join(one(c.upper(), c.lower()) for c in chosen)
 
@@ -74,12 +74,12 @@ def time_options():
 
 
 def time_to_live():
-    """So long that nothing expires meanwhile, and never the same again: of which is greater the milliseconds decide."""
+    """So long that nothing expires meanwhile, and never the same again: the milliseconds decide which is greater."""
     return str(RNG.randint(50, 5000) * 1000) if RNG.random() < 0.6 else RNG.choice(NO_TIMES)
 
 
 def hello():
-    """Right, or one mistake alone: Redis 7.0 does what comes before a mistake, later ones nothing."""
+    """Correct, or with one mistake only: Redis 7.0 runs the part before a mistake, later versions nothing."""
     mistake = one(["AUTH", one("bob", ""), one(PASSWORD, "")], ["SETNAME", "a b"], ["FOO"], ["AUTH"], ["AUTH", "default"],
                   ["SETNAME"])
     right = options(lambda: [word("AUTH"), "default", PASSWORD], lambda: [word("SETNAME"), one("n1", "")], most=2)
@@ -225,9 +225,9 @@ def command_line():
     return words
 
 
-# ---- what may differ ----
+# ---- permitted differences ----
 
-TIME = 10000    # numbers above are times, of which both sides were told at nearly the same time
+TIME = 10000    # numbers above are times, which both sides got at nearly the same time
 NEAR = 30000
 UNORDERED = ("KEYS", "SCAN", "PUBSUB", "CONFIG")
 VERSIONED = (b"wrong number of arguments for 'command|getkeys' command",  # it takes fewer since Redis 7.2
@@ -265,7 +265,7 @@ def keyspace(text):
 
 
 def greeting(reply):
-    """Without what a server says of itself."""
+    """Without a server's data about itself."""
     pairs = dict(zip([name[1] for name in reply[1][::2]], reply[1][1::2]))
     return [(name, value) for name, value in pairs.items() if name not in (b"version", b"id", b"modules")]
 
@@ -322,7 +322,7 @@ def talk(seed, ports, command_line):
         mark = b"mark %d" % i
         begins = not in_multi and is_alone(words, ("MULTI",))
         in_multi = in_multi and not is_alone(words, ("EXEC", "DISCARD", "RESET"))
-        # A command may have many replies, or none; that there is no command of another name ends them. It would taint a
+        # A command may have many replies, or none; the error for an unknown command ends them. It would taint a
         # transaction, in which each command has one reply.
         one_reply = begins or in_multi
         replies = ([], [])
@@ -353,7 +353,7 @@ def test_conversations_are_the_same():
 
 
 def test_nobody_gets_past_the_password():
-    """Where there is a password, what is refused before AUTH or HELLO has given it, and what is not, is the same."""
+    """With a password, both servers refuse the same commands before AUTH or HELLO has given it."""
     for seed in range(SEED, SEED + ROUNDS // 3):
         RNG.seed(seed)
         prepare(AUTH_PORTS, ["AUTH", PASSWORD])
@@ -412,7 +412,7 @@ def all_replies(port, pieces):
 
 
 def test_bytes_are_read_the_same():
-    """Plain lines, arrays and what is neither, in pieces cut anywhere, get the same replies, and the same end."""
+    """Plain lines, arrays and other bytes, in pieces cut anywhere, get the same replies, and the same end."""
     prepare(PORTS)
     for seed in range(SEED, SEED + ROUNDS * 3):
         RNG.seed(seed)

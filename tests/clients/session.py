@@ -1,4 +1,4 @@
-"""What the Python sessions have in common: where the daemons are, and checks that say what they saw."""
+"""Common code of the Python sessions: the addresses of the daemons, and checks that report their values."""
 import os
 import sys
 import time
@@ -10,11 +10,11 @@ CLUSTER_PORT = int(os.environ["BLOOMERY_CLUSTER_PORT"])
 PASSWORD = os.environ["BLOOMERY_PASSWORD"]
 TEST_DIR = os.environ["BLOOMERY_TEST_DIR"]
 TLS_DIR = os.environ.get("BLOOMERY_TLS_DIR")
-# What redis-py needs beside the port, and in a URL.
+# Arguments of redis-py beside the port, and in a URL.
 TLS = dict(ssl=True, ssl_ca_certs=f"{TLS_DIR}/ca.crt", ssl_certfile=f"{TLS_DIR}/client.crt",
            ssl_keyfile=f"{TLS_DIR}/client.key") if TLS_DIR else {}
 SCHEME = "rediss" if TLS_DIR else "redis"
-PATIENCE_S = 60  # for what certainly happens
+PATIENCE_S = 60  # for certain events
 
 
 def equal(got, expected):
@@ -51,7 +51,7 @@ def until(condition, what):
 
 
 def run(title, claims):
-    """Runs the claims in order, all of them whatever happens; returns the exit status."""
+    """Runs all claims in order, also after failures; returns the exit status."""
     failed = 0
     for claim in claims:
         try:

@@ -180,7 +180,7 @@ DAEMON_TEST(the_daemon, hiredis, connecting_again)
     redisFree(other);
 }
 
-/* The next whole reply among the bytes that were read, or NULL. */
+/* The next whole reply among the received bytes, or NULL. */
 static redisReply *received_reply(redisContext *client)
 {
     void *reply = NULL;
@@ -189,7 +189,7 @@ static redisReply *received_reply(redisContext *client)
     return reply;
 }
 
-/* The way of programs with a loop of their own: write and read when the socket can. */
+/* As in programs with their own loop: write and read when the socket is ready. */
 DAEMON_TEST(the_daemon, hiredis, a_socket_that_does_not_block)
 {
     enum { COMMANDS = 2000 };
@@ -223,7 +223,7 @@ struct session {
     uv_loop_t loop;
     uv_timer_t patience;
     redisAsyncContext *client, *subscriber;
-    int connected, disconnected, last_status; /* what the callbacks saw */
+    int connected, disconnected, last_status; /* the callbacks' observations */
     long long replies, ones, expected;        /* of a pipeline; every reply must come in its turn */
     int messages, events;
     char error[128];
@@ -394,7 +394,7 @@ static void on_subscribed(redisAsyncContext *client, void *reply_ptr, void *ctx)
     redisFree(other);
 }
 
-/* The end of a connection reaches the callbacks of what was waiting, and the one for the end. */
+/* The end of a connection reaches the callbacks of waiting commands, and the one for the end. */
 DAEMON_TEST(the_daemon, hiredis, asynchronous_end)
 {
     open_session();

@@ -44,7 +44,7 @@ class Client:
         self.id = self.ask("CLIENT", "ID")[1]
 
     def note(self, reply):
-        """Whether it was a message, which is noted."""
+        """Whether it was a message; notes it."""
         kind, value = reply
         if kind not in (b">", b"*") or not isinstance(value, list) or not value or value[0][1] not in (
                 b"invalidate", b"message", b"tracking-redir-broken"):
@@ -68,7 +68,7 @@ class Client:
         return self.reply()
 
     def take(self, last):
-        """What it was told up to the message about `last`, and in those that came with it."""
+        """The names reported up to the message about `last`, and in the messages that came with it."""
         while last not in self.told:
             holds(self.note(self.connection.reply()), "a message comes")
         self.ask("PING")
@@ -108,7 +108,7 @@ class Clients:
             self.ask(name, *words.split())
 
     def told(self, *names, prefix=""):
-        """What each of the clients was told since the last time, the same by both. `prefix`: of the name of the last change,
+        """The names reported to each client since the last call, the same by both. `prefix`: of the name of the last change,
         so that all of them are told of it."""
         self.last += 1
         last = f"{prefix}last:{self.last}"
@@ -169,7 +169,7 @@ def test_lists_and_counts_are_the_same():
     clients.close()
 
 
-# What another client does. SWAPDB is left out: Redis tells nobody of it, the daemon says that all names may have changed.
+# Commands of another client, without SWAPDB: Redis does not report it, the daemon says that all may have changed.
 DOINGS = """BF.ADD f x;BF.ADD f x;BF.ADD f y;BF.CARD f;EXPIRE f 1000;PERSIST f;PERSIST f;EXPIRE nosuch 9;RENAME f g;RENAMENX g f;RENAME f f;
     COPY f user:f;COPY f user:f;COPY f g REPLACE;MOVE g 3;DEL user:f nosuch;UNLINK nosuch;BF.ADD g x;EXPIRE g -1;BF.ADD g x;SELECT 3;DEL g;
     BF.ADD user:1 x;BF.ADD user:2 x;BF.ADD users x;BF.ADD use x;BF.ADD User x;DEL user:1 user:2 users use;SELECT 0;MULTI;BF.ADD user:1 x;
@@ -214,7 +214,7 @@ def test_every_change_is_told_to_the_same_clients():
 def test_expiry_is_told():
     clients = everyone()
     ttl_ms = 50
-    while True:  # until what was told of before is read while the name is there: what comes then is told of its end
+    while True:  # until the reported name is read while it exists: the next message reports its end
         clients.say(f"""other: BF.ADD user:1 x
             other: PEXPIRE user:1 {ttl_ms}""")
         clients.told(*TOLD)

@@ -31,8 +31,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from ports import free_ports
 
-PATIENCE_S = 60  # for what certainly happens; sanitizers on a loaded machine take their time
-PROGRAM_S = 600  # no session takes nearly as long
+PATIENCE_S = 60  # for certain events; sanitizers are slow on a loaded machine
+PROGRAM_S = 600  # no session takes nearly this long
 PASSWORD = "correct horse"
 REPORTS = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime error:", ": bug: !(")
 PR_SET_PDEATHSIG = 1
@@ -93,7 +93,7 @@ class Daemon:
             sys.exit(f"the daemon's port was taken while it was down:\n{self.output()}")
 
     def stop(self):
-        """What was wrong with it, as a list of texts."""
+        """Returns its errors as a list of texts."""
         wrong = []
         if self.process.poll() is None:
             self.process.terminate()
@@ -112,7 +112,7 @@ class Daemon:
 
 
 def run_program(environment, daemon):
-    """Runs the program to its end, while it looks after the daemon. What was wrong, as a list of texts."""
+    """Runs the program to its end, and restarts the daemon meanwhile. Returns the errors as a list of texts."""
     try:
         program = subprocess.Popen(sys.argv[2:], env=environment, preexec_fn=die_with_parent)
     except OSError as error:

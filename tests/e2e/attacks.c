@@ -19,7 +19,7 @@ static uint64_t rotate(uint64_t x, int by)
     return x << by | x >> (64 - by);
 }
 
-/* ---- MurmurHash3 x64 128 of texts, and back ---- */
+/* ---- MurmurHash3 x64 128 of texts, and its inverse ---- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -67,7 +67,7 @@ static uint64_t unmix(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* The end of the hash is a bijection, and so is a block whose state before is known: it is 0 before the first. */
+/* The end of the hash is a bijection, and so is a block with a known state before it: 0 before the first block. */
 void attack_twin(const char *victim, unsigned char twin_out[16])
 {
     struct hash h = hash_text(victim);

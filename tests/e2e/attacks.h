@@ -21,16 +21,16 @@ struct attack_filter {
 struct attack_filter attack_begin(uint64_t bits, unsigned k);
 void attack_free(struct attack_filter *filter);
 
-/* The item is in the filter now. */
+/* Notes that the item is in the filter. */
 void attack_note(struct attack_filter *filter, const char *item);
 
-/* A binary item of 16 bytes with the hash of the victim, which is any text. */
+/* A binary item of 16 bytes with the hash of the victim, an arbitrary text. */
 void attack_twin(const char *victim, unsigned char twin_out[16]);
 
 /* Ordinary texts that together have all bits of the victim; returns their number, at most ATTACK_MAX_K. */
 size_t attack_cover(const struct attack_filter *filter, const char *victim, char items_out[][ATTACK_ITEM]);
 
-/* The next text from number *at on, of which all bits are new and different; it is noted. */
+/* The next text from number *at on with only new and different bits; it is noted. */
 void attack_saturate(struct attack_filter *filter, unsigned *at, char item_out[ATTACK_ITEM]);
 
 /* The next text from number *at on that has not been added and passes the filter. */

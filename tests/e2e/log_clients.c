@@ -19,7 +19,7 @@ struct writer {
     pthread_t thread;
 };
 
-/* One pipeline; false when the connection has ended. */
+/* Sends one pipeline; false when the connection has ended. */
 static bool write_some(struct writers *w, unsigned me, redisContext *client, long first)
 {
     long n = (long)w->pipeline;
@@ -125,7 +125,7 @@ int check_tool(const struct daemon *daemon, const char **output_out)
     return program_run(output, sizeof(output), "env -u LD_PRELOAD '%s' check %s", BLOOMERY_TOOL_PATH, daemon->data);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 void wait_for_reply(int port, const char *prefix, const char *command)
 {

@@ -10,14 +10,14 @@
 
 #define WRITERS_MAX 64
 
-/* Writers add to the filter "w", each its own items, "<writer>:<n>", n = 0, 1, 2, ... in pipelines. */
+/* Writers add to the filter "w". Each has its own items, "<writer>:<n>", n = 0, 1, 2, ... in pipelines. */
 struct writers {
     int port;
     unsigned count;
     unsigned pipeline;
-    long limit;              /* items of each; 0: until the connection ends */
-    long sent[WRITERS_MAX];  /* items that were sent */
-    long acked[WRITERS_MAX]; /* items that were acknowledged */
+    long limit;              /* items of each writer; 0: until the connection ends */
+    long sent[WRITERS_MAX];  /* sent items */
+    long acked[WRITERS_MAX]; /* acknowledged items */
     void *threads[WRITERS_MAX];
 };
 
@@ -31,7 +31,7 @@ void writers_check(const struct writers *writers, int port);
 /* Runs `bloomery check` on the data directory; returns its exit status. *output_out is valid until the next call. */
 int check_tool(const struct daemon *daemon, const char **output_out);
 
-/* Runs the command until the reply begins with `prefix`; fails after a long time. */
+/* Repeats the command until the reply begins with `prefix`; fails after a long time. */
 void wait_for_reply(int port, const char *prefix, const char *command);
 
 #endif

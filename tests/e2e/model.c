@@ -23,7 +23,7 @@ enum kind {
     SELECT,
     MOVE,
     SWAPDB,
-    IN_EXEC, /* the kinds before can be part of a transaction */
+    IN_EXEC, /* the kinds above can be part of a transaction */
     EXPIRE_SOON = IN_EXEC,
     FLUSHALL,
     FLUSHDB,
@@ -37,7 +37,7 @@ enum kind {
     NKINDS,
 };
 
-/* How often, relative to each other. */
+/* Relative frequencies. */
 static const unsigned weights[NKINDS] = {
     [ADD] = 200,    [MADD] = 100,      [INSERT] = 60, [EXISTS] = 40, [RESERVE] = 30, [DEL] = 8,
     [RENAME] = 8,   [RENAMENX] = 4,    [COPY] = 8,    [EXPIRE] = 8,  [PERSIST] = 4,  [CLEAR] = 5,
@@ -102,7 +102,7 @@ static void note(struct model *model, const struct command *command)
         len += snprintf(text + len, 64 - (size_t)len, " %s", command->text[i]);
 }
 
-/* ---- planning: from random numbers alone ---- */
+/* ---- planning, from random numbers alone ---- */
 
 static enum kind plan_kind(struct model *model, unsigned nkinds)
 {
@@ -211,7 +211,7 @@ static void format(struct model *model, const struct op *op, struct command *com
         put(command, "item:%u", op->items[i]);
 }
 
-/* ---- what a reply says, and what it makes of the model ---- */
+/* ---- expected replies, and their effect on the model ---- */
 
 static void make(struct model_filter *filter, const struct parameters *p)
 {

@@ -38,10 +38,10 @@ struct model {
     unsigned db;      /* the client's: an index of `filters` */
     struct model_filter filters[MODEL_DATABASES][MODEL_NAMES];
     struct model_filter saved[MODEL_DATABASES][MODEL_NAMES]; /* as of the last SAVE */
-    char history[MODEL_HISTORY][64]; /* the last changes that were not mere adds, for messages */
+    char history[MODEL_HISTORY][64]; /* the last changes other than adds, for messages */
     uint64_t changes;
     uint64_t commands;
-    uint64_t asked, present; /* queries for items that were never added, and those answered "present" */
+    uint64_t asked, present; /* queries for items never added, and those answered "present" */
     double expected;         /* upper bound of the latter */
 };
 
@@ -56,14 +56,14 @@ void model_step(struct model *model, redisContext *client);
 /* Asserts that the daemon has the filters of the model. */
 void model_check(struct model *model, redisContext *client);
 
-/* After a crash that lost everything since the last SAVE. */
+/* After a crash that lost all changes since the last SAVE. */
 void model_revert(struct model *model);
 
 /* After a crash that may have lost changes acknowledged after `horizon_ms` (of model_now_ms()): asserts that all
- * earlier ones are there, and takes the later ones from the daemon. */
+ * earlier changes are there, and takes the later ones from the daemon. */
 void model_reconcile(struct model *model, redisContext *client, int64_t horizon_ms);
 
-/* At the end: asserts that the false positives are within the rates. */
+/* At the end: asserts that the number of false positives is within the rates. */
 void model_finish(const struct model *model);
 
 int64_t model_now_ms(void);

@@ -1,4 +1,4 @@
-/* model_internal: what the parts of the model share. */
+/* model_internal: declarations shared by the parts of the model. */
 #ifndef BLOOMERY_TEST_MODEL_INTERNAL_H
 #define BLOOMERY_TEST_MODEL_INTERNAL_H
 
@@ -45,11 +45,11 @@ static inline struct model_filter *model_at(struct model *model, unsigned name)
     return &model->filters[model->db][name];
 }
 
-/* It is another filter, or none, from now on. */
+/* From now on the name has another filter, or none. */
 void model_change(struct model_filter *filter);
 void model_drop(struct model_filter *filter);
 
-/* ---- model_several.c: commands that are more than one; `a` and `b` are names in the client's database ---- */
+/* ---- model_several.c: actions of several commands; `a` and `b` are names in the client's database ---- */
 
 void model_expire_soon(struct model *model, redisContext *client, unsigned a);
 void model_merge(struct model *model, redisContext *client, unsigned a, unsigned b);

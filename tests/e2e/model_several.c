@@ -1,4 +1,4 @@
-/* Commands of the model that are more than one: with waiting, or what one has given goes into another. */
+/* Actions of the model that take several commands: they wait, or pass the reply to one command on to another. */
 #include <string.h>
 #include <unistd.h>
 
@@ -91,7 +91,7 @@ void model_chunks(struct model *model, redisContext *client, unsigned a, unsigne
     copied(model, a, b, false);
 }
 
-/* A save may be running for other reasons (the log has grown): then it is asked for again. */
+/* Another save may be running (the log has grown): then the save is requested again. */
 void model_save(struct model *model, redisContext *client)
 {
     int64_t deadline = model_now_ms() + PATIENCE_MS;
@@ -116,6 +116,6 @@ void model_rewrite(struct model *model, redisContext *client)
 
     demand(model, reply->type == REDIS_REPLY_STATUS || reply_is_error(reply), "BGREWRITEAOF: %s", reply_shown(reply));
     freeReplyObject(reply);
-    if (model->without_log) /* it is a save in the background: wait for it, to know what it has */
+    if (model->without_log) /* it is a background save: wait for it, to know its content */
         model_save(model, client);
 }

@@ -1,4 +1,4 @@
-/* The model as a whole: comparison with the daemon, and what a crash leaves of it. */
+/* The model as a whole: comparison with the daemon, and the possible states after a crash. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ redisContext *model_connect(struct model *model, int port)
     return client_open(port);
 }
 
-/* Asks for all items at once. */
+/* Queries all items at once. */
 static redisReply *ask_all(struct model *model, redisContext *client, unsigned name)
 {
     static char text[MODEL_ITEMS + 2][16];
@@ -161,7 +161,7 @@ static void check_filter(struct model *model, redisContext *client, unsigned nam
     freeReplyObject(reply);
 }
 
-/* Every filter, in its database; afterwards the client is where it was. */
+/* Compares every filter in its database; afterwards the client is in its previous database. */
 static void for_all(struct model *model, redisContext *client, void (*visit)(struct model *, redisContext *, unsigned))
 {
     unsigned before = model->db;
@@ -183,7 +183,7 @@ void model_revert(struct model *model)
     memcpy(model->filters, model->saved, sizeof(model->filters));
 }
 
-/* What the daemon has of a filter that had changed as a whole within the horizon: any of its versions. */
+/* The daemon's state of a filter that was changed as a whole within the horizon: any of its versions. */
 static void adopt(struct model *model, redisContext *client, unsigned name)
 {
     struct model_filter *filter = model_at(model, name);
@@ -201,7 +201,7 @@ static void adopt(struct model *model, redisContext *client, unsigned name)
     freeReplyObject(reply);
 }
 
-static int64_t the_horizon_ms; /* of the comparison that is under way */
+static int64_t the_horizon_ms; /* of the current comparison */
 
 static void reconcile(struct model *model, redisContext *client, unsigned name)
 {

@@ -18,7 +18,7 @@ extern const unsigned char na_file[16], me_file[16], ka_file[16];
 #define ID "5a1c395e5a1c395e5a1c395e5a1c395e" /* of a table, in the name of its directory */
 
 void prepare(void); /* makes the directory */
-void start(void);   /* the daemon and the client; ends when all files there are known */
+void start(void);   /* the daemon and the client; returns when all files there are known */
 void discard(void); /* for .fini */
 
 void wait_scanned(void); /* until the daemon has checked all directories */
@@ -33,16 +33,16 @@ void link_to_first(char *path);
 
 void write_data(const char *path); /* an empty Data.db */
 
-/* Write a file whose path below the directory ends with Filter.db, the second one with its TOC.txt. */
+/* Write a file with a path below the directory that ends with Filter.db; the second function adds its TOC.txt. */
 void write_filter(const char *path, const void *bytes, size_t len);
 void write_sstable(const char *path, const void *bytes, size_t len);
-void write_toc(const char *path); /* that of such a file */
+void write_toc(const char *path); /* that of a Filter.db */
 
-/* The reply to a command in hiredis's format as text, without the round that BF.FIND tells: `,"round",:N`. Valid until
- * the next call. */
+/* The reply to a command in hiredis's format as text, without the round that BF.FIND reports: `,"round",:N`. Valid
+ * until the next call. */
 const char *ask(const char *format, ...);
 
-/* Asserts that this is the reply, for BF.FIND. */
+/* Asserts that the reply of BF.FIND is this one. */
 #define expect_find(expected, ...)                                                                            \
     do {                                                                                                      \
         const char *text_got = ask(__VA_ARGS__);                                                              \
@@ -50,7 +50,7 @@ const char *ask(const char *format, ...);
                          #__VA_ARGS__);                                                                       \
     } while (0)
 
-/* Waits until the reply to a command is this one: the daemon notices changes by itself. */
+/* Waits until the reply to a command is this one: the daemon notices changes without a request. */
 #define wait_for(expected, ...)                                                                 \
     do {                                                                                        \
         const char *text_got = "";                                                              \

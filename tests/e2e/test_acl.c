@@ -33,10 +33,9 @@ static void start_with_file(const char *text)
     daemon_start(&the_daemon, (const char *const[]){"--aclfile", acl_path, "--requirepass", "top", NULL});
 }
 
-/* LOAD takes all of a file or nothing, and names the lines at fault. SAVE writes what LOAD reads, in a file that takes
- * the place of the old one. */
-/* As a killed process leaves one behind, which goes with the next save; and one of a process that lives, which stays.
- */
+/* LOAD takes a whole file or nothing, and names the wrong lines. SAVE writes a file that LOAD can read and that
+ * replaces the old one. */
+/* Temporary files: one of a killed process, which the next save removes, and one of a live process, which stays. */
 static void write_files_beside(char left[512], char alive[512])
 {
     pid_t killed = fork();
@@ -49,7 +48,7 @@ static void write_files_beside(char left[512], char alive[512])
     file_write_text(alive, "user half");
 }
 
-/* By ACL SAVE: no password as it was, with the mode of the file before, and nothing next to it. */
+/* After ACL SAVE: no password in plain text, the mode of the previous file, and no other file next to it. */
 static void expect_saved(void)
 {
     const char *text = file_text(acl_path);
@@ -72,7 +71,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     start_with_file("user alice on >pw ~a* +@all\nuser bob on nopass +ping\n");
     redisContext *admin = client_open(the_daemon.port), *alice = client_open(the_daemon.port);
     redisContext *bob = client_open(the_daemon.port);
-    expect(admin, "-NOAUTH Authentication required.", "PING"); /* the file has no default: the password is his */
+    expect(admin, "-NOAUTH Authentication required.", "PING"); /* the file has no default: it has this password */
     expect(admin, "+OK", "AUTH top");
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
     expect(alice, "+OK", "AUTH alice pw");
@@ -87,7 +86,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
     expect(bob, "+PONG", "PING");
 
-    /* alice stays as she is, and so does her connection; bob has gone, and so has his. */
+    /* alice and her connection stay as they are; bob and his connection are gone. */
     file_write_text(acl_path, "user alice on >pw ~a* +@all\nuser eve on >pw +@read ~e*\n");
     expect(admin, "+OK", "ACL LOAD");
     expect(admin, "[\"alice\",\"default\",\"eve\"]", "ACL USERS");
@@ -117,7 +116,7 @@ DAEMON_TEST(the_daemon, acl, the_file_is_read_and_written)
     free(before);
 }
 
-/* A start with users that are wrong says why and does not happen. */
+/* A start with wrong users fails and prints the reason. */
 Test(acl, wrong_users_stop_the_start)
 {
     char dir[] = "/tmp/bloomery-acl-XXXXXX", path[64], data[64];
@@ -190,7 +189,7 @@ static void expect_all(redisContext *client, int n, const char *expected)
 
 #define NO_KEY "-NOPERM this user has no permissions to access one of the keys used as arguments"
 
-/* Pipelines are recognised by their bytes, those of others too: each is answered by the rights of its own client. */
+/* Pipelines are recognised by their bytes, also those of other clients: each is answered by its own client's rights. */
 DAEMON_TEST(the_daemon, acl, pipelines_are_checked)
 {
     daemon_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
@@ -213,7 +212,7 @@ DAEMON_TEST(the_daemon, acl, pipelines_are_checked)
     }
     append_pipeline(bob, "BF.ADD", "b1", 50);
     expect_all(bob, 50, ":1");
-    /* A right that is taken away holds for the next command, that of the same pipeline if it is his own. */
+    /* A removed right is missing from the next command on, also in the user's own pipeline. */
     expect(admin, "+OK", "ACL SETUSER bob +acl resetkeys ~b*");
     append_pipeline(bob, "BF.EXISTS", "b1", 20);
     redisAppendCommand(bob, "ACL SETUSER bob resetkeys ~q*");
@@ -233,7 +232,7 @@ DAEMON_TEST(the_daemon, acl, pipelines_are_checked)
     cr_expect_str_eq(text + strlen(text) - 4, ",:0]", "%s", text);
 }
 
-/* Names are those that the client gives, whatever database it has chosen. */
+/* Rights apply to names as the client gives them, in every database. */
 DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
 {
     redisContext *client = client_start(&the_daemon, NULL);
@@ -254,11 +253,11 @@ DAEMON_TEST(the_daemon, acl, names_are_the_same_in_all_databases)
 struct asker {
     int id;
     atomic_bool *stop;
-    atomic_ulong *answers; /* of all of them */
+    atomic_ulong *answers; /* of all threads */
     unsigned long allowed, refused, closed;
 };
 
-/* Pipelines as a user who is changed and deleted meanwhile: each reply is an answer or a refusal. */
+/* Pipelines of a user who is changed and deleted meanwhile: each reply is an answer or a refusal. */
 static void *ask(void *arg)
 {
     struct asker *asker = arg;
@@ -327,7 +326,7 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     expect(admin, "+PONG", "PING");
 }
 
-/* ---- the status page, and what is secret ---- */
+/* ---- the status page, and secrets ---- */
 
 static int status_of(const char *credentials)
 {
@@ -437,7 +436,7 @@ DAEMON_TEST(the_daemon, acl, entries_of_the_log_have_numbers_and_times)
     freeReplyObject(log);
 }
 
-/* As in Redis; in the file another form stands, which means the same with other patterns after it. */
+/* As in Redis; the file has another form, with the same meaning when other patterns follow. */
 DAEMON_TEST(the_daemon, acl, all_names_by_a_pattern_are_shown_as_redis_does)
 {
     start_with_file("user alice on nopass %RW~* ~b +@read\n");
@@ -453,7 +452,7 @@ DAEMON_TEST(the_daemon, acl, all_names_by_a_pattern_are_shown_as_redis_does)
     cr_expect_not_null(strstr(text, "\"keys\",\"~* ~b\""), "%s", text);
 }
 
-/* As in Redis, whose working directory `dir` is; ACL SAVE, ACL LOAD and a start find the same file. */
+/* As in Redis, with `dir` as the working directory; ACL SAVE, ACL LOAD and a start find the same file. */
 DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
 {
     daemon_start(&the_daemon, NULL);
@@ -473,7 +472,7 @@ DAEMON_TEST(the_daemon, acl, the_path_of_the_file_begins_at_dir)
     expect(admin, "[\"alice\",\"bob\",\"default\"]", "ACL USERS");
 }
 
-/* Lines of settings are told by the name, since they have no number here. */
+/* Wrong lines of settings are named by the user, since they have no line number here. */
 DAEMON_TEST(the_daemon, acl, a_user_with_two_lines_stops_the_start)
 {
     daemon_prepare(&the_daemon);
@@ -485,7 +484,7 @@ DAEMON_TEST(the_daemon, acl, a_user_with_two_lines_stops_the_start)
     cr_expect_null(strstr(text, "line 0"), "%s", text);
 }
 
-/* A password is bytes, also in the file that CONFIG REWRITE writes. */
+/* A password is arbitrary bytes, also in the file that CONFIG REWRITE writes. */
 DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
 {
     static const char password[] = "a\0b \"\xff\n";
@@ -509,10 +508,10 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     }
     expect(client, "+OK", "CONFIG SET requirepass %s", "");
     client = client_after_stop(client, &the_daemon, NULL);
-    expect(client, "+OK", "AUTH %b", password, len); /* the file has it still */
+    expect(client, "+OK", "AUTH %b", password, len); /* the file still has it */
 }
 
-/* A long log is written in the background, and as it was at one moment. */
+/* A long log is written in the background, in its state at one moment. */
 DAEMON_TEST(the_daemon, acl, a_long_log_is_written_off_the_loop)
 {
     daemon_start(&the_daemon, NULL);

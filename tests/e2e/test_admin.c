@@ -58,7 +58,7 @@ static void expect_like_both(const char *part, const char *command)
     expect_like(&resp3, part, command);
 }
 
-/* What a single server has none of is answered as Redis answers it there, or refused. */
+/* Commands for features that a single server lacks are answered as by a single Redis, or refused. */
 DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
 {
     static const char *const disabled[] = {"CLUSTER INFO",
@@ -92,7 +92,7 @@ DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
                 "[{\"name\":\"bf\",\"ver\"::80800,\"path\":\"\",\"args\":[]}]", "MODULE LIST");
 }
 
-/* Replicas do not exist, so whoever waits for some waits for the whole time, and nobody else does. */
+/* Replicas do not exist: a client that waits for replicas waits until its timeout, and no other client waits. */
 DAEMON_TEST(the_daemon, admin, wait_waits_alone)
 {
     struct wire other;
@@ -113,7 +113,7 @@ DAEMON_TEST(the_daemon, admin, wait_waits_alone)
     wire_open(&other, the_daemon.port);
     wait_until(strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:1"));
     expect_reply(&other, "+PONG", "PING");
-    wire_close(&resp2); /* a connection that is gone waits no longer */
+    wire_close(&resp2); /* a closed connection no longer waits */
     wait_until(strstr(wire_ask(&resp3, "INFO clients"), "blocked_clients:0"));
     wire_close(&other);
     wire_open(&resp2, the_daemon.port);
@@ -200,7 +200,7 @@ DAEMON_TEST(the_daemon, admin, acl_shows_the_first_user)
     expect_like(&resp3, "ba7816bf8f01cfea", "ACL GETUSER default");
 }
 
-/* The memory of a filter grows with its size, and the sum is what INFO says. */
+/* The memory of a filter grows with its size, and the sum equals the number in INFO. */
 DAEMON_TEST(the_daemon, admin, memory_is_that_of_the_filters)
 {
     long long small, large;
@@ -231,7 +231,7 @@ DAEMON_TEST(the_daemon, admin, memory_is_that_of_the_filters)
     expect_like_both("Nothing is wrong: 1 filter, ", "MEMORY DOCTOR");
 }
 
-/* With a limit of 0 every command is remembered, BF.ADD and BF.EXISTS too, passwords not. */
+/* With a limit of 0 every command is recorded, also BF.ADD and BF.EXISTS; passwords are not. */
 DAEMON_TEST(the_daemon, admin, the_slow_log_remembers)
 {
     redisContext *client;
@@ -269,7 +269,7 @@ DAEMON_TEST(the_daemon, admin, the_slow_log_remembers)
     expect(client, "+OK", "SLOWLOG RESET");
     cr_assert_eq(client_number(client, "SLOWLOG LEN"), 0);
 
-    /* It is as long as it may be, and one that is long is forgotten as well. */
+    /* The slow log keeps up to its maximum of entries, and RESET clears a long one, too. */
     enum { MANY = 1500 };
     expect(client, "+OK", "CONFIG SET slowlog-max-len %d slowlog-log-slower-than 0", MANY);
     for (int i = 0; i < 2 * MANY; i++)
@@ -281,7 +281,7 @@ DAEMON_TEST(the_daemon, admin, the_slow_log_remembers)
     cr_assert_eq(client_number(client, "SLOWLOG LEN"), 0);
 }
 
-/* What took long is in the slow log and in the latency monitor: here a command that sleeps. */
+/* A slow command is in the slow log and in the latency monitor: here a command that sleeps. */
 DAEMON_TEST(the_daemon, admin, the_latency_monitor_sees_spikes)
 {
     const char *const args[] = {"--enable-debug-command", "yes", NULL};
@@ -301,7 +301,7 @@ DAEMON_TEST(the_daemon, admin, the_latency_monitor_sees_spikes)
     expect_both("[]", "LATENCY LATEST");
 }
 
-/* Calls are counted and timed whichever way they go: alone, in a pipeline, deferred; and a reset covers it all. */
+/* Calls are counted and timed on every path: alone, in a pipeline, deferred; a reset clears all of these. */
 DAEMON_TEST(the_daemon, admin, every_call_is_timed)
 {
     const char *text;
@@ -330,7 +330,7 @@ DAEMON_TEST(the_daemon, admin, every_call_is_timed)
     expect_like(&resp2, "\"latency|histogram\",[\"calls\",:2", "LATENCY HISTOGRAM latency");
 }
 
-/* CONFIG RESETSTAT sets all of it to zero, and counting continues from there. */
+/* CONFIG RESETSTAT resets all counts to zero, and counting continues from there. */
 DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
 {
     start();
@@ -350,7 +350,7 @@ DAEMON_TEST(the_daemon, admin, a_reset_covers_everything)
     expect_like(&resp2, "cmdstat_bf.add:calls=1,", "INFO commandstats");
 }
 
-/* Settings of the measuring itself: ranges as in Redis, and percentiles that are asked for. */
+/* Settings of the measurement: ranges as in Redis, and the requested percentiles. */
 DAEMON_TEST(the_daemon, admin, measuring_can_be_set)
 {
     start();
@@ -374,7 +374,7 @@ DAEMON_TEST(the_daemon, admin, measuring_can_be_set)
     cr_assert_str_eq(text, "[]");
 }
 
-/* Commands of Redis that are missing are unknown, whatever their arguments. */
+/* Commands of Redis that are missing here are unknown, with any arguments. */
 DAEMON_TEST(the_daemon, admin, what_is_not_there_is_unknown)
 {
     static const char *const unknown[] = {"EVAL x 0",     "EVALSHA x 0", "SCRIPT LOAD x", "FUNCTION LIST",
@@ -421,7 +421,7 @@ DAEMON_TEST(the_daemon, admin, each_container_helps)
 
 /* ---- CONFIG REWRITE ---- */
 
-/* Changed settings are in the file afterwards, comments stay, and a start with it has them. */
+/* Changed settings are in the file afterwards, comments stay, and a start with the file has the settings. */
 DAEMON_TEST(the_daemon, admin, config_rewrite_survives_a_restart)
 {
     char dir[] = "/tmp/bloomery-rewrite-XXXXXX", path[64], link_path[64];

@@ -1,4 +1,4 @@
-/* `bloomery bench` against the daemon: what it says it did is what the daemon has seen. */
+/* `bloomery bench` against the daemon: the report equals the requests that the daemon has received. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ CLIENT_TEST(the_daemon, bench, every_request_is_sent_and_answered_once)
     cr_expect_eq((double)client_number(client, "BF.CARD bench"), field("ones"));
     cr_expect_geq(field("p99"), field("p50"));
 
-    /* The same items again are there, others are not. */
+    /* The same items are present in a second run, others are absent. */
     cr_assert_eq(run("exists --items 30001 --requests 20000 --pipeline 5 --json -"), 0, "%s", output);
     cr_expect_eq(field("ones"), 20000);
     cr_assert_eq(run("exists --items 30001 --requests 20000 --hits 0 --resp 3 --json -"), 0, "%s", output);
@@ -53,15 +53,15 @@ DAEMON_TEST(the_daemon, bench, loads_the_filter_it_asks)
     cr_expect_eq(field("ones"), 5000);
 }
 
-/* Never more than what is due, however fast the daemon is (what was due while warming up may come late). */
+/* Never more requests than are due, however fast the daemon is (requests due during the warm-up may be late). */
 DAEMON_TEST(the_daemon, bench, a_rate_is_kept)
 {
     cr_assert_eq(run("ping --rate 2000 --time 1 --warmup 0.1 --connections 4 --pipeline 64 --json -"), 0, "%s", output);
     cr_expect(field("requests") > 0 && field("requests") <= 2300, "%s", output);
 }
 
-/* While the daemon stands still nothing can be answered: a latency that runs from when requests were due shows all of
- * them late, not only those few that were under way. */
+/* A stopped daemon answers nothing. A latency measured from the due times shows all requests late, not only the few
+ * under way. */
 DAEMON_TEST(the_daemon, bench, a_stall_is_charged_to_all_requests_due_meanwhile)
 {
     char stop[128];
@@ -69,11 +69,11 @@ DAEMON_TEST(the_daemon, bench, a_stall_is_charged_to_all_requests_due_meanwhile)
              (int)the_daemon.pid);
     cr_assert_eq(system(stop), 0);
     cr_assert_eq(run("ping --rate 1000 --time 4 --warmup 0.2 --connections 2 --json -"), 0, "%s", output);
-    cr_expect_gt(field("p90"), 100000, "%s", output); /* of 4 s one was lost: the slowest tenth waited long */
+    cr_expect_gt(field("p90"), 100000, "%s", output); /* 1 of 4 s was lost: the slowest tenth waited long */
     cr_expect_gt(field("max"), 800000, "%s", output);
 }
 
-/* What is the generator's own lateness is told apart from what the daemon took. */
+/* The generator's own lateness is reported apart from the daemon's latency. */
 DAEMON_TEST(the_daemon, bench, its_own_lateness_is_reported)
 {
     cr_assert_eq(run("ping --rate 1000 --time 1 --warmup 0 --connections 2 --json -"), 0, "%s", output);
@@ -116,7 +116,7 @@ CLIENT_TEST(the_daemon, bench, a_missing_password_ends_it_at_once)
     cr_expect_eq(run("ping --requests 10 --password secret"), 0, "%s", output);
 }
 
-/* A filter that is reserved and loaded takes as many items as fit, or the message names both options. */
+/* A reserved and loaded filter takes as many items as fit, or the message names both options. */
 DAEMON_TEST(the_daemon, bench, items_fit_into_what_is_reserved)
 {
     cr_assert_eq(run("exists --reserve 10000 --load --requests 1000 --json -"), 0, "%s", output);

@@ -1,4 +1,4 @@
-/* The BF commands as a user meets them, in both versions of the protocol, and what is left after a restart. */
+/* The BF commands as a user sees them, in both versions of the protocol, and the filters after a restart. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 CLIENT_SUITE(the_daemon, client, bf, NULL);
 
-/* An add says whether the item was new; a query knows it from then on. */
+/* An add reports whether the item was new; queries find it from then on. */
 DAEMON_TEST(the_daemon, bf, an_item_is_new_once)
 {
     expect(client, ":0", "BF.EXISTS f a");
@@ -35,7 +35,7 @@ DAEMON_TEST(the_daemon, bf, items_and_names_are_bytes)
     expect(client, ":1", "BF.EXISTS %b %b", "", (size_t)0, "", (size_t)0);
 }
 
-/* A filter of fixed size takes its capacity and then refuses, while it continues to know what it has. */
+/* A filter of fixed size takes items up to its capacity, then refuses more, and still knows its items. */
 DAEMON_TEST(the_daemon, bf, a_full_fixed_filter_refuses)
 {
     expect(client, "+OK", "BF.RESERVE f 0.001 3 NONSCALING");
@@ -46,7 +46,7 @@ DAEMON_TEST(the_daemon, bf, a_full_fixed_filter_refuses)
     expect(client, ":3", "BF.CARD f");
 }
 
-/* A filter that may grow does, and forgets nothing. */
+/* A scaling filter grows, and loses no item. */
 DAEMON_TEST(the_daemon, bf, a_filter_grows)
 {
     enum { ITEMS = 2000 };
@@ -68,7 +68,7 @@ DAEMON_TEST(the_daemon, bf, a_filter_grows)
     cr_assert_not_null(strstr(info, ",+Expansion rate,:2]"), "%s", info);
 }
 
-/* The rate that was asked for is kept, up to the capacity. */
+/* The requested rate holds up to the capacity. */
 DAEMON_TEST(the_daemon, bf, the_rate_is_kept)
 {
     enum { ITEMS = 10000, QUERIES = 20000 };
@@ -87,12 +87,12 @@ DAEMON_TEST(the_daemon, bf, the_rate_is_kept)
         present += i >= ITEMS && reply->integer == 1;
         freeReplyObject(reply);
     }
-    /* 200 expected at the full 1 %; five standard deviations more happen once in three million runs. */
+    /* 200 are expected at the full 1 %; five standard deviations more occur once in three million runs. */
     cr_assert_leq(present, 270);
     cr_assert_gt(present, 0, "a filter without a false positive was not asked");
 }
 
-/* BF.INSERT creates as it is told, or not at all. */
+/* BF.INSERT creates a filter with the given options, or none. */
 DAEMON_TEST(the_daemon, bf, insert_creates_with_its_options)
 {
     expect(client, "-ERR not found", "BF.INSERT f NOCREATE ITEMS a");
@@ -152,7 +152,7 @@ DAEMON_TEST(the_daemon, bf, a_large_batch_is_one_command)
     free(bytes);
 }
 
-/* DEL, RENAME and FLUSHALL do what they say. */
+/* DEL, RENAME and FLUSHALL. */
 DAEMON_TEST(the_daemon, bf, filters_can_be_deleted_and_renamed)
 {
     expect(client, "[:1,:1]", "BF.MADD f a b");
@@ -169,7 +169,7 @@ DAEMON_TEST(the_daemon, bf, filters_can_be_deleted_and_renamed)
     expect(client, ":0", "DBSIZE");
 }
 
-/* What was saved is there after a restart, also after SIGKILL; with save rules SIGTERM saves what is not saved yet. */
+/* Saved filters are there after a restart, also after SIGKILL; with save rules SIGTERM saves the unsaved changes. */
 DAEMON_TEST(the_daemon, bf, filters_survive_a_restart)
 {
     const char *const args[] = {"--save", "3600 1000000", NULL};

@@ -1,5 +1,5 @@
-/* What BF.* has beyond RedisBloom: plans, what the bits say, false positives reported, filters that do not exist told
- * from filters without an item, adds that do not create. */
+/* Features of BF.* beyond RedisBloom: plans, statistics from the bits, reported false positives, missing filters
+ * told from filters without an item, adds that do not create. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void add_items(const char *key, int n)
     client_skip(client, n);
 }
 
-/* A plan says what the filter is once it is made; and makes none. */
+/* A plan gives the properties of the filter that would be created; it creates none. */
 DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
 {
     redisReply *plan = redisCommand(client, "BF.PLAN 0.001 1000 EXPANSION 4 ITEMS 3000");
@@ -96,7 +96,7 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
     expect(client, "-Nonscaling filters cannot expand", "BF.PLAN 0.01 100 NONSCALING EXPANSION 2");
 }
 
-/* Of a window: the ring with all of its parts. */
+/* Of a window: the ring with all its parts. */
 DAEMON_TEST(the_daemon, bf_more, a_plan_of_a_window_comes_true)
 {
     redisReply *plan = redisCommand(client, "BF.PLAN 0.001 800 WINDOW ITEMS 800 PARTS 8");
@@ -164,8 +164,8 @@ DAEMON_TEST(the_daemon, bf_more, single_fields)
     expect(client, "-Invalid information value", "BF.INFO f NOTHING");
 }
 
-/* Hits and misses of each filter by itself, in batches and one by one; from zero again after CONFIG RESETSTAT, and for
- * a filter that was emptied. */
+/* Hits and misses of each filter, in batches and one by one; from zero again after CONFIG RESETSTAT, and for an
+ * emptied filter. */
 DAEMON_TEST(the_daemon, bf_more, queries_are_counted_for_each_filter)
 {
     expect(client, "+OK", "BF.RESERVE f 0.0001 1000");
@@ -187,7 +187,7 @@ DAEMON_TEST(the_daemon, bf_more, queries_are_counted_for_each_filter)
     expect(client, "[:1]", "BF.INFO f MISSES");
 }
 
-/* Of the queries for what is missing, the share that was reported as wrong. */
+/* The share of the queries for absent items that was reported as false positives. */
 DAEMON_TEST(the_daemon, bf_more, false_positives_are_reported)
 {
     expect(client, "-ERR not found", "BF.FALSEPOSITIVE f");
@@ -214,7 +214,7 @@ DAEMON_TEST(the_daemon, bf_more, an_empty_filter_has_no_observed_rate)
     expect(client, "[\"0.5\"]", "BF.INFO f OBSERVEDRATE");
 }
 
-/* No such filter: as RedisBloom says it, as null, or as an error; by setting or by command. */
+/* A missing filter: the reply as in RedisBloom, null, or an error; by setting or by command. */
 DAEMON_TEST(the_daemon, bf_more, a_missing_filter_is_told_apart)
 {
     expect(client, ":0", "BF.EXISTS f x");
@@ -239,7 +239,7 @@ DAEMON_TEST(the_daemon, bf_more, a_missing_filter_is_told_apart)
     expect(client, "-ERR wrong number of arguments for 'bf.query' command", "BF.QUERY f MISSING NULL ITEMS");
 }
 
-/* With bf-auto-create no, only what says what it wants creates a filter. */
+/* With bf-auto-create no, only commands with parameters of the filter create one. */
 DAEMON_TEST(the_daemon, bf_more, adds_that_do_not_create)
 {
     expect(client, "+OK", "CONFIG SET bf-auto-create no");
@@ -254,7 +254,7 @@ DAEMON_TEST(the_daemon, bf_more, adds_that_do_not_create)
     expect(client, ":1", "BF.ADD g y");
 }
 
-/* A filter has its time from its creation; it is kept through BF.CLEAR and BF.MERGE, and goes with a copy. */
+/* A filter has its time from its creation; BF.CLEAR and BF.MERGE keep it, and a copy gets it. */
 DAEMON_TEST(the_daemon, bf_more, filters_with_a_time_to_live)
 {
     expect(client, "+OK", "BF.RESERVE f 0.01 100 TTL 1000");
@@ -277,7 +277,7 @@ DAEMON_TEST(the_daemon, bf_more, filters_with_a_time_to_live)
     expect(client, "[:1]", "BF.INSERT h TTL 3000 ITEMS x");
     ttl = client_number(client, "TTL h");
     cr_assert(ttl > 2900 && ttl <= 3000, "%lld", ttl);
-    expect(client, "[:1]", "BF.INSERT h TTL 9 ITEMS y"); /* of a filter that it creates only */
+    expect(client, "[:1]", "BF.INSERT h TTL 9 ITEMS y"); /* only of a filter that it creates */
     cr_assert_gt(client_number(client, "TTL h"), 2900);
     expect(client, "-ERR invalid expire time in 'bf.reserve' command", "BF.RESERVE i 0.01 100 TTL 0");
     expect(client, "-ERR invalid expire time in 'bf.reserve' command", "BF.RESERVE i 0.01 100 TTL 9223372036854775807");
@@ -286,7 +286,7 @@ DAEMON_TEST(the_daemon, bf_more, filters_with_a_time_to_live)
     expect(client, ":0", "EXISTS i");
 }
 
-/* RESTORE takes a time too, as a distance or as a moment; one that has passed leaves nothing. */
+/* RESTORE takes a time, too, relative or absolute; a past time leaves no filter. */
 DAEMON_TEST(the_daemon, bf_more, restored_filters_with_a_time_to_live)
 {
     expect(client, "+OK", "BF.RESERVE f 0.01 100");

@@ -1,5 +1,4 @@
-/* Filters of a thousand layers: everything that is done with a filter is done with one of them, and the time that it
- * takes is printed. */
+/* Filters of a thousand layers: every operation on filters runs on one of them, and its time is printed. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ DAEMON_SUITE(daemon_under_test, chains, "--appendonly", "yes");
         fprintf(stderr, "%d layers: %s: %.1f ms\n", LAYERS, what, (wait_clock() - began) * 1e3); \
     } while (0)
 
-/* Adds items until the filter has counted so many. Returns how many have been offered. */
+/* Adds items until the filter has this count. Returns the number of offered items. */
 static int grow(redisContext *client, const char *name, long long items)
 {
     int offered = 0;
@@ -63,7 +62,7 @@ static void expect_full_info(redisContext *client, const char *name, size_t laye
     freeReplyObject(info);
 }
 
-/* Loads a copy of `from` by chunks. */
+/* Loads a copy of `from` in chunks. */
 static void load_chunks(redisContext *client, const char *from, const char *to)
 {
     long long iterator = 0;
@@ -117,7 +116,7 @@ CLIENT_TEST(daemon_under_test, chains, of_a_thousand_layers_are_filters_like_oth
     client_expect_items(client, "packed", 0, all_small);
 }
 
-/* The text names the limit; what is there continues answering. */
+/* The error names the limit; the existing filter still answers. */
 CLIENT_TEST(daemon_under_test, chains, end_with_a_text_that_names_the_limit)
 {
     char item[32];

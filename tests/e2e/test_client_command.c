@@ -1,4 +1,4 @@
-/* CLIENT: what one connection can do to itself and to others. Replies to wrong arguments are in test_corpus.c. */
+/* CLIENT: effects of a connection on itself and on others. Replies to wrong arguments are in test_corpus.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static int connections(redisContext *asker)
     return lines;
 }
 
-/* Each filter of KILL finds whom it names, on all workers, and nobody else; all given filters must fit. */
+/* Each filter of KILL finds the clients it names, on all workers, and no others; all given filters must match. */
 CLIENT_TEST(the_daemon, client_command, kill_by_every_filter)
 {
     long long my_id = client_number(client, "CLIENT ID");
@@ -53,7 +53,7 @@ CLIENT_TEST(the_daemon, client_command, kill_by_every_filter)
         redisContext *victim = client_open(the_daemon.port), *other = client_open(the_daemon.port);
         long long id = client_number(victim, "CLIENT ID");
         char addr[256], laddr[256];
-        expect(other, "+PONG", "PING"); /* it has arrived */
+        expect(other, "+PONG", "PING"); /* it has connected */
         strcpy(addr, field(client, id, "addr"));
         strcpy(laddr, field(client, id, "laddr"));
         switch (i) {
@@ -76,8 +76,8 @@ CLIENT_TEST(the_daemon, client_command, kill_by_every_filter)
             break;
         default:
             while (connections(client) != 3)
-                ;                                                /* those of before may take a moment to go */
-            expect(client, ":2", "CLIENT KILL LADDR %s", laddr); /* both, but not client */
+                ;                                                /* the previous ones may take a moment to close */
+            expect(client, ":2", "CLIENT KILL LADDR %s", laddr); /* both, but not `client` */
             cr_expect(is_gone(other));
             break;
         }
@@ -89,11 +89,11 @@ CLIENT_TEST(the_daemon, client_command, kill_by_every_filter)
         redisFree(other);
     }
     expect(client, ":0", "CLIENT KILL ID %lld", my_id);           /* SKIPME is the default */
-    expect(client, ":1", "CLIENT KILL ID %lld SKIPME no", my_id); /* replied before the end */
+    expect(client, ":1", "CLIENT KILL ID %lld SKIPME no", my_id); /* replied before it is closed */
     cr_expect(is_gone(client));
 }
 
-/* A client can be killed while a command of it is away, while it waits for EXEC or a pause, or does not read. */
+/* A client can be killed while its command is deferred, while it waits for EXEC or a pause, or does not read. */
 CLIENT_TEST(the_daemon, client_command, kill_in_any_state)
 {
     static const char *const states[] = {"KEYS *\r\nKEYS *\r\n", "MULTI\r\nPING\r\nPING\r\nEXEC\r\n", "BF.ADD f x\r\n",
@@ -115,7 +115,7 @@ CLIENT_TEST(the_daemon, client_command, kill_in_any_state)
     }
 }
 
-/* What KILL is asked wrongly it does not do. */
+/* KILL with wrong arguments kills no client. */
 DAEMON_TEST(the_daemon, client_command, kill_refuses)
 {
     static const char *const wrong[][2] = {
@@ -137,8 +137,8 @@ DAEMON_TEST(the_daemon, client_command, kill_refuses)
     expect(other, "+PONG", "PING");
 }
 
-/* PAUSE WRITE holds writes, EXECs with writes among them, and nothing else; on all workers from its reply on; and they
- * run when it ends, in order. */
+/* PAUSE WRITE holds writes and EXECs that contain writes, and nothing else, on all workers from its reply on. They
+ * run in order when it ends. */
 CLIENT_TEST(the_daemon, client_command, pause_writes)
 {
     struct wire wires[6], queue;
@@ -186,13 +186,13 @@ CLIENT_TEST(the_daemon, client_command, pause_writes)
     expect(client, ":5", "BF.CARD f");
 }
 
-/* What CLIENT LIST says of a connection, until it is gone from it. */
+/* Waits until CLIENT LIST does not list the connection any more. */
 static void wait_until_gone(redisContext *asker, long long id)
 {
     wait_until(!field(asker, id, "addr")[0]);
 }
 
-/* A connection that holds a write back, and its id. */
+/* Opens a connection that holds a write back; returns its id. */
 static long long open_held(struct wire *wire, const char *command)
 {
     wire_open(wire, the_daemon.port);
@@ -206,8 +206,8 @@ static void wait_until_held(redisContext *asker, long long id)
     wait_until(strcmp(field(asker, id, "qbuf"), "0") != 0);
 }
 
-/* Who gives up while CLIENT PAUSE holds his command is closed, and the command is not run: at once if he breaks the
- * connection, a little later if he only closes it. */
+/* A client that leaves while CLIENT PAUSE holds its command is closed, and the command does not run: immediately
+ * after a reset of the connection, a little later after a normal close. */
 CLIENT_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_noticed)
 {
     struct wire broken, closed;
@@ -229,7 +229,7 @@ CLIENT_TEST(the_daemon, client_command, a_client_that_goes_while_it_waits_is_not
     expect(client, "[:0,:0,:0]", "BF.MEXISTS f broken closed pipelined");
 }
 
-/* read-only refuses what writes and nothing else, and a write that a pause has held back as well. */
+/* read-only refuses writes and nothing else, also a write that a pause has held back. */
 CLIENT_TEST(the_daemon, client_command, a_write_that_a_pause_held_back_is_refused_if_the_server_is_read_only_then)
 {
     static const char refusal[] = "-READONLY You can't write against a read only server: its setting read-only is yes";
@@ -260,7 +260,7 @@ CLIENT_TEST(the_daemon, client_command, a_write_that_a_pause_held_back_is_refuse
     cr_expect_str_eq(wire_ask(&queue, "EXEC"), "[:1]");
 }
 
-/* Who has only closed his side for sending gets his replies when the pause ends soon. */
+/* A client that has only closed its sending side gets its replies when the pause ends soon. */
 CLIENT_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its_replies)
 {
     struct wire half;
@@ -276,7 +276,7 @@ CLIENT_TEST(the_daemon, client_command, a_half_closed_client_that_waits_gets_its
     cr_expect_str_eq(wire_text(&half), "(closed)");
 }
 
-/* PAUSE holds every command until its time is over; an inline command with quotes, too, is run as it was sent. */
+/* PAUSE holds every command until its end; an inline command with quotes also runs as it was sent. */
 DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
 {
     struct wire a = wire_to(the_daemon.port), b = wire_to(the_daemon.port);
@@ -290,7 +290,7 @@ DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
     cr_expect_str_eq(wire_text(&b), ":1");
 }
 
-/* REPLY OFF and SKIP leave out exactly the replies they are about, those of the window and of deferred commands too. */
+/* REPLY OFF and SKIP leave out exactly their replies, also those of the window and of deferred commands. */
 DAEMON_TEST(the_daemon, client_command, replies_off)
 {
     struct wire wire = wire_to(the_daemon.port);
@@ -305,7 +305,7 @@ DAEMON_TEST(the_daemon, client_command, replies_off)
         cr_expect_str_eq(wire_text(&wire), expected[i], "%zu", i);
 }
 
-/* What CLIENT LIST says of a connection is true. */
+/* The fields of CLIENT LIST are correct. */
 CLIENT_TEST(the_daemon, client_command, the_list_tells_the_truth)
 {
     struct wire wire = wire_to(the_daemon.port);

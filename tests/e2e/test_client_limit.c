@@ -1,5 +1,5 @@
-/* What clients hold has a limit of its own, maxmemory-clients: it is never taken from filters, and beyond it the client
- * that holds most is closed. */
+/* The memory of clients has a limit of its own, maxmemory-clients: it is never taken from filters, and beyond it the
+ * client with the most memory is closed. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ DAEMON_SUITE(the_daemon, client_limit, "--threads", "2");
 
 static const char zeros[1 << 20];
 
-/* One that may do nothing but BF.EXISTS, in the middle of a command whose last argument has 512 MB. */
+/* A client with rights to BF.EXISTS only, in the middle of a command with a last argument of 512 MB. */
 static void open_half(struct wire *wire, const char *name)
 {
     char text[256];
@@ -38,7 +38,7 @@ static void make_stranger(redisContext *client)
     expect(client, "+OK", "ACL SETUSER stranger on >pass ~* +bf.exists +client|setname");
 }
 
-/* Sends so much; the daemon takes it, however slowly. False: it has closed the connection. */
+/* Sends this many bytes; the daemon takes them, however slowly. False: it has closed the connection. */
 static bool send_some(const struct wire *wire, size_t bytes)
 {
     struct pollfd polled = {.fd = wire->fd, .events = POLLOUT};
@@ -69,7 +69,7 @@ static long long held(redisContext *client)
     return client_info(client, "memory", "mem_clients_normal");
 }
 
-/* Waits until the clients hold so much at least, or at most. */
+/* Waits until the clients hold at least, or at most, this much memory. */
 static void wait_until_held(redisContext *client, long long least, long long most)
 {
     long long now = held(client);
@@ -89,7 +89,7 @@ static void wait_until_evicted(redisContext *client, long long n)
 
 /* ---- filters lose nothing ---- */
 
-/* 150 MB of a command that never ends refused everybody's adds. */
+/* 150 MB of an unfinished command caused refusals of all clients' adds. */
 CLIENT_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
 {
     struct wire half;
@@ -110,7 +110,7 @@ CLIENT_TEST(the_daemon, client_limit, half_a_command_refuses_nobody_s_adds)
               "%s", log);
 }
 
-/* One client of 400 MB made all filters are evicted, and ten held 3 GB. */
+/* One client of 400 MB caused the eviction of all filters, and ten clients held 3 GB. */
 CLIENT_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
 {
     enum { FILTERS = 8, CLIENTS = 10 };
@@ -143,7 +143,7 @@ CLIENT_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
         wire_close(&halves[i]);
 }
 
-/* ---- who is closed ---- */
+/* ---- the closed client ---- */
 
 CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
 {
@@ -151,7 +151,7 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
     enum { CLIENTS = sizeof(sizes) / sizeof(sizes[0]) };
     struct wire halves[CLIENTS], last;
     make_stranger(client);
-    expect(client, "+OK", "CONFIG SET maxmemory-clients 120mb"); /* buffers may have twice the bytes in them */
+    expect(client, "+OK", "CONFIG SET maxmemory-clients 120mb"); /* buffers may have twice the size of their bytes */
     for (int i = 0; i < CLIENTS; i++) {
         open_half(&halves[i], "one");
         cr_assert(send_some(&halves[i], (size_t)sizes[i] << 20));
@@ -164,7 +164,7 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
     for (int i = 0; i < CLIENTS; i++)
         cr_expect_eq(is_closed(&halves[i]), i == 1, "client %d", i);
 
-    /* A small one that comes later stays, too. */
+    /* A small client that connects later stays, too. */
     open_half(&last, "last");
     expect(client, "+OK", "CONFIG SET maxmemory-clients %lld", held(client) - MB);
     wait_until_evicted(client, 2);
@@ -174,7 +174,7 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
         wire_close(&halves[i]);
 }
 
-/* Idle connections hold nothing: their number has a limit of its own. */
+/* Idle connections do not count: their number has a separate limit. */
 DAEMON_TEST(the_daemon, client_limit, idle_clients_stay)
 {
     enum { IDLE = 300 };
@@ -212,13 +212,13 @@ CLIENT_TEST(the_daemon, client_limit, no_evict_stays)
     cr_assert(wire_send_text(&goes, "*2\r\n$4\r\nECHO\r\n$100000000\r\n"));
     cr_assert(send_some(&goes, 4 * sizeof(zeros)));
     wait_until_held(client, 36 * MB, INT32_MAX);
-    cr_assert_eq(evicted(client), 0); /* what stays does not count against the others */
+    cr_assert_eq(evicted(client), 0); /* a client that stays does not count against the others */
     (void)send_some(&goes, 32 * sizeof(zeros));
     wait_until_evicted(client, 1);
     cr_assert(!is_closed(&stays));
     wire_close(&goes);
 
-    /* It has its place among the others again when it says so. */
+    /* After NO-EVICT off it can be closed again like the others. */
     wire_close(&stays);
     wire_open(&stays, the_daemon.port);
     expect_ask(&stays, "CLIENT NO-EVICT on", "+OK");
@@ -228,7 +228,7 @@ CLIENT_TEST(the_daemon, client_limit, no_evict_stays)
     wait_until_evicted(client, 2);
 }
 
-/* ---- what counts ---- */
+/* ---- memory that counts ---- */
 
 #define NAME 60000
 
@@ -240,7 +240,7 @@ static const char *name_of(int i)
     return name;
 }
 
-/* Until the connection is gone; its replies do not matter. */
+/* Repeats the command until the connection is gone; the replies are ignored. */
 static void repeat_until_closed(redisContext *client, const char *format)
 {
     for (int i = 0; i < 2000; i++)
@@ -291,7 +291,7 @@ CLIENT_TEST(the_daemon, client_limit, replies_and_messages_count)
     wait_until_evicted(client, 2);
 }
 
-/* KEYS is closed while it runs, before its reply is whole. */
+/* KEYS is closed while it runs, before its reply is complete. */
 DAEMON_TEST(the_daemon, client_limit, a_running_keys_counts)
 {
     enum { N = DAEMON_SANITIZED ? 1000 : 3000 }; /* 60 or 180 MB of names */
@@ -309,7 +309,7 @@ DAEMON_TEST(the_daemon, client_limit, a_running_keys_counts)
 
 /* ---- strangers ---- */
 
-/* A client that has not given its password gets an error for each word that it sends, and reads none of them. */
+/* A client without the password gets an error for each word that it sends, and reads none of the errors. */
 CLIENT_TEST(the_daemon, client_limit, strangers_hold_little)
 {
     struct wire stranger;
@@ -368,7 +368,7 @@ CLIENT_TEST(the_daemon, client_limit, percentages_and_bytes)
            "CONFIG SET maxmemory 5%%");
 }
 
-/* As in a redis.conf, and back into it. */
+/* As in a redis.conf, and written back into it. */
 static struct daemon own;
 TestSuite(client_limit_file, .timeout = 300);
 

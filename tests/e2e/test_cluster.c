@@ -1,4 +1,4 @@
-/* cluster-emulation: what clients made for clusters ask, answered as by a Redis cluster of one node. Sessions of such
+/* cluster-emulation: the requests of cluster clients, answered as by a Redis cluster of one node. Sessions of these
  * clients are in tests/clients. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ CLIENT_TEST(the_daemon, cluster, the_node_is_where_the_client_has_found_it)
     expect(client, expected, "CLUSTER SHARDS");
 }
 
-/* Where the machine has IPv6. */
+/* On machines with IPv6. */
 DAEMON_TEST(the_daemon, cluster, a_node_at_an_ipv6_address_says_so)
 {
     daemon_stop(&the_daemon);

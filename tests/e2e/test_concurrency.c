@@ -1,5 +1,5 @@
-/* Many clients on many workers at once: one winner per item, one winner per creation, swaps without a gap, nothing lost
- * through growth, one slow client alone. Under ThreadSanitizer the daemon is watched while these run. */
+/* Many clients on many workers at once: one winner per item, one winner per creation, swaps without a gap, no loss
+ * during growth, one slow client alone. ThreadSanitizer can watch the daemon during these tests. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ static void run_clients(void *(*fn)(void *))
 
 static _Atomic int wins[ITEMS];
 
-/* Each client adds all items, from another starting point and in batches of another kind. */
+/* Each client adds all items, from its own starting point and in batches of its own kind. */
 static void *add_all(void *arg)
 {
     size_t me = (size_t)arg;
@@ -71,7 +71,7 @@ static void *add_all(void *arg)
     return NULL;
 }
 
-/* An item has one winner at most; without one only if it looked as if it were there already (a false positive); all are
+/* An item has at most one winner, and none only if it seemed to be present before (a false positive). All items are
  * present afterwards; the filter's count is the number of winners. The filter grows several times meanwhile. */
 CLIENT_TEST(daemon_under_test, concurrency, an_item_has_one_winner)
 {
@@ -187,7 +187,7 @@ static void *swap_many(void *arg)
     return NULL;
 }
 
-/* A filter that is rebuilt under another name and swapped in with RENAME is never absent, while others around it are
+/* A filter that is rebuilt under another name and swapped in by RENAME is never absent, while other filters are
  * deleted, recreated and renamed. */
 CLIENT_TEST(daemon_under_test, concurrency, a_swap_shows_no_gap)
 {
@@ -199,7 +199,7 @@ CLIENT_TEST(daemon_under_test, concurrency, a_swap_shows_no_gap)
     pthread_join(swapper, NULL);
 }
 
-/* FLUSHALL, SAVE and KEYS while others work: the daemon stays whole and the others are answered. */
+/* FLUSHALL, SAVE and KEYS while others work: the daemon stays intact and the others are answered. */
 CLIENT_TEST(daemon_under_test, concurrency, whole_server_commands_under_load)
 {
     pthread_t thread[4];
@@ -229,7 +229,7 @@ static void *shut_down(void *arg)
     return NULL;
 }
 
-/* All who ask for the end get it, also those who ask while it is under way. */
+/* All clients that send SHUTDOWN see the end, also those that send it while the daemon ends. */
 DAEMON_TEST(daemon_under_test, concurrency, many_shutdowns_are_one)
 {
     pthread_barrier_init(&barrier, NULL, CLIENTS);
@@ -304,8 +304,8 @@ static void expect_acked(redisContext *client, size_t c)
     }
 }
 
-/* A filter has another name for moments, again and again, while batches are added to it in slices: each ends at one of
- * them, and says so, or continues; what was answered is in it, and it has no more than that. */
+/* A filter is repeatedly renamed for a moment while batches are added to it in slices. Each batch ends at a rename,
+ * with an error, or continues. The filter has all acknowledged items, and no others. */
 CLIENT_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_renamed)
 {
     expect(client, "+OK", "CONFIG SET bf-auto-create no");
@@ -321,7 +321,7 @@ CLIENT_TEST(daemon_under_test, concurrency, long_batches_while_their_filter_is_r
 
 /* ---- connections ---- */
 
-/* Connections are spread evenly over the workers: no worker has more than one more than another. */
+/* Connections are spread evenly over the workers: their numbers differ by at most one. */
 DAEMON_TEST(daemon_under_test, concurrency, connections_are_spread_evenly)
 {
     redisContext *clients[40];
@@ -342,8 +342,8 @@ DAEMON_TEST(daemon_under_test, concurrency, connections_are_spread_evenly)
         redisFree(clients[i]);
 }
 
-/* A client that sends and sends without reading its replies is not read any further, so that its replies stay within
- * bounds; others do not notice; and when it reads at last it gets every reply. */
+/* The daemon stops reading from a client that sends without reading its replies, so that the replies stay bounded;
+ * others do not notice. When the client reads at last it gets every reply. */
 DAEMON_TEST(daemon_under_test, concurrency, a_slow_reader_stalls_nobody)
 {
     enum { COMMANDS = 60, BATCH = 100000 };
@@ -354,7 +354,7 @@ DAEMON_TEST(daemon_under_test, concurrency, a_slow_reader_stalls_nobody)
     for (int i = 0; i < BATCH; i++, len += 7)
         memcpy(command + len, "$1\r\nx\r\n", 7);
 
-    /* Written without waiting, until the kernel's buffers on both sides are full: the daemon has stopped reading. */
+    /* Written without waiting until the kernel's buffers on both sides are full: the daemon has stopped reading. */
     cr_assert_eq(fcntl(slow->fd, F_SETFL, O_NONBLOCK), 0);
     size_t sent = 0, total = len * COMMANDS;
     for (int idle = 0; idle < 20 && sent < total;) {

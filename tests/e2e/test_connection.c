@@ -1,5 +1,5 @@
-/* Connections: the commands about themselves, pipelines, both versions of the protocol, redis-cli, passwords, the end.
- */
+/* Connections: commands on the connection itself, pipelines, both versions of the protocol, redis-cli, passwords,
+ * the end. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <ifaddrs.h>
@@ -28,7 +28,7 @@ static void ask(struct wire *wire, const char *expected, const char *command)
     cr_assert_str_eq(reply, expected, "%s: '%s' instead of '%s'", command, reply, expected);
 }
 
-/* The plainest exchange there is, through a real client library. */
+/* The simplest exchange, through a real client library. */
 CLIENT_TEST(the_daemon, connection, answers_ping_and_echo)
 {
     expect(client, "+PONG", "PING");
@@ -39,7 +39,7 @@ CLIENT_TEST(the_daemon, connection, answers_ping_and_echo)
     expect(client, "+PONG", "PING");
 }
 
-/* HELLO changes the version of the protocol, and what a boolean looks like with it. */
+/* HELLO changes the version of the protocol, and with it the form of a boolean. */
 DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
 {
     const char *reply;
@@ -57,7 +57,7 @@ DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
     ask(&wire, "-NOPROTO unsupported protocol version", "HELLO 4");
 }
 
-/* Replies come in the order of the commands, whatever the size of the pipeline. */
+/* Replies come in the order of the commands, in pipelines of any size. */
 CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
 {
     enum { COMMANDS = 5000 };
@@ -85,7 +85,7 @@ CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
     }
 }
 
-/* A command cut into single bytes, each in a packet of its own. */
+/* A command cut into single bytes, each in its own packet. */
 DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
 {
     const char command[] = "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$4\r\nitem\r\n";
@@ -96,7 +96,7 @@ DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
     cr_assert_str_eq(wire_text(&wire), ":1");
 }
 
-/* QUIT answers, then the connection ends; what was sent after it is not executed. */
+/* QUIT answers, then the connection ends; commands sent after it are not executed. */
 DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
 {
 
@@ -110,7 +110,7 @@ DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
     ask(&wire, ":0", "EXISTS f");
 }
 
-/* What is not the protocol gets one error and the end; other clients notice nothing. */
+/* Input that violates the protocol gets one error and the end; other clients notice nothing. */
 DAEMON_TEST(the_daemon, connection, malformed_input_ends_only_its_connection)
 {
     struct wire good, bad;
@@ -130,7 +130,7 @@ DAEMON_TEST(the_daemon, connection, malformed_input_ends_only_its_connection)
 DAEMON_TEST(the_daemon, connection, clients_have_names_and_ids)
 {
     redisContext *one = client_open(the_daemon.port), *two;
-    long long first = client_number(one, "CLIENT ID"); /* answered: the next connection is a later one */
+    long long first = client_number(one, "CLIENT ID"); /* answered: the next connection is later */
 
     two = client_open(the_daemon.port);
     cr_assert_gt(client_number(two, "CLIENT ID"), first);
@@ -165,7 +165,7 @@ CLIENT_TEST(the_daemon, connection, a_select_that_is_refused_changes_nothing)
     expect(client, ":0", "EXISTS f");
 }
 
-/* Who takes it for Redis is told what it is; libraries compare the beginning. */
+/* A client that takes the server for Redis gets the right name; libraries compare the beginning. */
 CLIENT_TEST(the_daemon, connection, commands_of_other_types_are_unknown_and_the_error_says_why)
 {
 #define WHY "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS queries one; it has no GET, no SET and no Lua)"
@@ -211,7 +211,7 @@ DAEMON_TEST(the_daemon, connection, hundreds_of_connections_are_served)
         cr_assert_lt(i, 100000, "the clients that left are still counted");
 }
 
-/* Runs redis-cli against the daemon and returns what it printed; valid until the next call. */
+/* Runs redis-cli against the daemon and returns its output; valid until the next call. */
 static const char *redis_cli(const char *arguments, const char *input)
 {
     static char printed[4096];
@@ -222,7 +222,7 @@ static const char *redis_cli(const char *arguments, const char *input)
     return printed;
 }
 
-/* The client that everybody has. */
+/* The most common client. */
 DAEMON_TEST(the_daemon, connection, redis_cli_works)
 {
     cr_assert_str_eq(redis_cli("PING", ""), "PONG\n");
@@ -233,7 +233,7 @@ DAEMON_TEST(the_daemon, connection, redis_cli_works)
     cr_assert_str_eq(redis_cli("BF.EXISTS f z", ""), "1\n");
 }
 
-/* With a password nothing but AUTH and its like is answered before it. */
+/* With a password only AUTH and similar commands are answered before it. */
 DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
 {
     const char *const args[] = {"--requirepass", "sesame", NULL};
@@ -256,7 +256,7 @@ DAEMON_TEST(the_daemon, connection, a_password_is_required_of_everyone)
     cr_assert_null(strstr(daemon_output(&the_daemon), "sesame"), "the password is in the log");
 }
 
-/* Sends a command of as many words as it needs, its name's first, on a connection that has not given the password. */
+/* Sends a command, first its name, of as many words as it needs, on a connection that has not given the password. */
 static const char *ask_unknown(struct wire *wire, const char *full_name, long long arity)
 {
     char name[64], *bar;
@@ -296,7 +296,7 @@ static unsigned refuse_rows(struct wire *wire, const redisReply *rows)
     return refused;
 }
 
-/* Every command that there is, and every subcommand. */
+/* Every command and every subcommand. */
 DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
 {
     const char *const args[] = {"--requirepass", "sesame", "--enable-debug-command", "yes", NULL};
@@ -312,8 +312,7 @@ DAEMON_TEST(the_daemon, connection, no_command_is_run_without_the_password)
     freeReplyObject(rows);
 }
 
-/* What is kept of a command that has not come as a whole is bounded; other clients notice nothing of one that goes
- * beyond. */
+/* The memory for an incomplete command is bounded; other clients notice nothing of a command beyond the bound. */
 CLIENT_TEST(the_daemon, connection, the_query_buffer_is_bounded)
 {
     enum { MB = 1024 * 1024 };
@@ -335,7 +334,7 @@ CLIENT_TEST(the_daemon, connection, the_query_buffer_is_bounded)
     free(item);
 }
 
-/* An address of this machine that is not the loopback's; false if it has none. */
+/* A non-loopback address of this machine; false if it has none. */
 static bool own_address(char text_out[INET_ADDRSTRLEN])
 {
     struct ifaddrs *all = NULL;
@@ -353,7 +352,7 @@ static bool own_address(char text_out[INET_ADDRSTRLEN])
     return found;
 }
 
-/* What a client is answered who comes to that address, and so from it. */
+/* The reply to a client that connects to this address, and so from it. */
 static const char *ask_from(const char *address, const char *command)
 {
     static char text[512];
@@ -365,7 +364,7 @@ static const char *ask_from(const char *address, const char *command)
     return text;
 }
 
-/* Without a password nobody but this machine is served, wherever the daemon listens. */
+/* Without a password only clients of this machine are served, on whatever address the daemon listens. */
 DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
 {
     const char *const args[] = {"--bind", "*", NULL};
@@ -386,7 +385,7 @@ DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
     cr_assert_str_eq(ask_from(address, "BF.EXISTS f x"), ":1");
 }
 
-/* What /proc/net/tcp says of the timer of the daemon's end of the connection: 0 none, 2 keepalive. */
+/* The timer of the daemon's end of the connection in /proc/net/tcp: 0 none, 2 keepalive. */
 static int timer_of(int daemon_port, int client_port)
 {
     FILE *file = fopen("/proc/net/tcp", "r");
@@ -405,7 +404,7 @@ static int timer_of(int daemon_port, int client_port)
     return timer;
 }
 
-/* The kernel probes whether a silent peer still lives, unless it is told not to. */
+/* The kernel probes whether a silent peer is alive, unless this is switched off. */
 CLIENT_TEST(the_daemon, connection, silent_peers_are_probed)
 {
     struct sockaddr_in own;
@@ -417,7 +416,7 @@ CLIENT_TEST(the_daemon, connection, silent_peers_are_probed)
         cr_assert_eq(getsockname(other->fd, (struct sockaddr *)&own, &len), 0);
         int timer = -1;
         for (int i = 0; i < 6000 && timer != 2 * probed;
-             i++) { /* the timer of a segment that is not acknowledged comes first */
+             i++) { /* the timer of an unacknowledged segment comes first */
             usleep(10000);
             timer = timer_of(the_daemon.port, ntohs(own.sin_port));
         }
@@ -427,7 +426,7 @@ CLIENT_TEST(the_daemon, connection, silent_peers_are_probed)
     }
 }
 
-/* SHUTDOWN ends the process in good order. */
+/* SHUTDOWN ends the process cleanly. */
 CLIENT_TEST(the_daemon, connection, shutdown_ends_the_daemon)
 {
     expect(client, "-ERR No shutdown in progress.", "SHUTDOWN ABORT");
@@ -447,7 +446,7 @@ DAEMON_TEST(the_daemon, connection, idle_clients_time_out)
     cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
 }
 
-/* The connection by which the harness saw that the daemon was ready may still be counted for a moment. */
+/* The connection that the harness used to see that the daemon was ready may still be counted for a moment. */
 static void open_client(struct wire *wire)
 {
     wire_open(wire, the_daemon.port);
@@ -459,8 +458,8 @@ static void open_client(struct wire *wire)
     }
 }
 
-/* As many clients as there are descriptors for: one more is told so, too, and nobody takes what saves and the log need.
- */
+/* As many clients as descriptors allow: one more gets an error, too, and clients never take descriptors that saves
+ * and the log need. */
 DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
 {
     enum { LIMIT = 150 };
@@ -471,7 +470,7 @@ DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
     const char *at;
 
     daemon_stop(&the_daemon);
-    (void)prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE); /* by which root could raise it again */
+    (void)prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE); /* with it root could raise the limit again */
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     few.rlim_max = before.rlim_max < LIMIT ? before.rlim_max : LIMIT;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -499,7 +498,7 @@ DAEMON_TEST(the_daemon, connection, clients_leave_descriptors_for_the_rest)
         wire_close(&wires[i]);
 }
 
-/* One client more than allowed is told so. */
+/* A client above the limit gets an error. */
 DAEMON_TEST(the_daemon, connection, maxclients_is_kept)
 {
     const char *const args[] = {"--maxclients", "2", NULL};

@@ -1,5 +1,5 @@
-/* Filters that come into being whole: dumped and loaded, restored, copied, merged, emptied. Merges while clients
- * continue adding: test_merges.c. */
+/* Filters created whole: dumped and loaded, restored, copied, merged, emptied. Merges while clients add:
+ * test_merges.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct chunk {
 
 #define MAX_CHUNKS 64
 
-/* The loop of RedisBloom's documentation. */
+/* The loop from RedisBloom's documentation. */
 static int scandump(redisContext *c, const char *key, struct chunk *chunks)
 {
     int n = 0;
@@ -93,8 +93,7 @@ DAEMON_TEST(the_daemon, content, a_dump_is_loaded_again)
     }
 }
 
-/* Whatever is wrong with a chunk: an error, the load is over, nothing is there; and the right chunks can be sent again.
- */
+/* After any wrong chunk: an error, the load is over, no filter exists; and the right chunks can be sent again. */
 DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
 {
     struct chunk chunks[MAX_CHUNKS], bad;
@@ -114,7 +113,7 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
         else if (way == 1)
             bad.len--; /* cut */
         else if (way == 2)
-            bad = chunks[1]; /* repeated */
+            bad = chunks[1]; /* sent twice */
         else if (way == 3)
             bad = chunks[3]; /* one is missing */
         else if (way == 4)
@@ -122,7 +121,7 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
         else if (way == 5)
             bad.len = 3 << 20; /* far too long */
         else
-            strcpy(bad.iterator, chunks[3].iterator); /* the iterator of another */
+            strcpy(bad.iterator, chunks[3].iterator); /* the iterator of another chunk */
         const char *reply = loadchunk(client, "g", &bad);
         cr_assert_eq(strncmp(reply, "-ERR received bad data: ", 24), 0, "way %d: %s", way, reply);
         cr_assert(strstr(reply, "dropped"), "way %d: %s", way, reply);
@@ -139,8 +138,8 @@ DAEMON_TEST(the_daemon, content, a_wrong_chunk_ends_the_load)
     chunks_free(chunks, n);
 }
 
-/* From two connections: one is refused at least, nothing is loaded, and all of it can be sent again. Until the second
- * has come in the middle of the first, and both are told so. */
+/* From two connections: at least one is refused, nothing is loaded, and all chunks can be sent again. The rounds
+ * continue until one load has started in the middle of the other, and both got an error. */
 DAEMON_TEST(the_daemon, content, two_chunks_of_one_load_at_a_time)
 {
     struct chunk chunks[MAX_CHUNKS];
@@ -175,7 +174,7 @@ DAEMON_TEST(the_daemon, content, two_chunks_of_one_load_at_a_time)
     chunks_free(chunks, n);
 }
 
-/* Chunks of two dumps of one filter, with adds in between, do not go together; nor do those of another filter. */
+/* Chunks of two dumps of one filter, with adds in between, do not combine; nor do those of another filter. */
 DAEMON_TEST(the_daemon, content, chunks_of_different_dumps_do_not_mix)
 {
     struct chunk first[MAX_CHUNKS], second[MAX_CHUNKS];
@@ -194,7 +193,7 @@ DAEMON_TEST(the_daemon, content, chunks_of_different_dumps_do_not_mix)
     chunks_free(second, n);
 }
 
-/* A load that was begun and left: dropped after its time, its memory given back. And a name that is taken meanwhile. */
+/* An abandoned load: dropped after its timeout, its memory given back. And a name that is taken meanwhile. */
 DAEMON_TEST(the_daemon, content, a_load_that_is_not_gone_on_with)
 {
     struct chunk chunks[MAX_CHUNKS];
@@ -208,7 +207,7 @@ DAEMON_TEST(the_daemon, content, a_load_that_is_not_gone_on_with)
     expect(client, ":1", "DEL g");
     expect(client, "+OK", "CONFIG SET bf-load-timeout 1");
     const char *reply;
-    do /* once the time is over the next chunk has nothing to follow */
+    do /* after the timeout the next chunk has no predecessor */
         reply = loadchunk(client, "g", &chunks[2]);
     while (strcmp(reply, "+OK") == 0 && strcmp(client_ask(client, "DEL g"), ":1") == 0 &&
            strcmp(loadchunk(client, "g", &chunks[0]), "+OK") == 0 &&
@@ -217,7 +216,7 @@ DAEMON_TEST(the_daemon, content, a_load_that_is_not_gone_on_with)
     chunks_free(chunks, n);
 }
 
-/* A filter that would not fit is refused at its first chunk, with what it would need; a load under way counts. */
+/* A filter that would not fit is refused at its first chunk, with its required memory; a load under way counts. */
 DAEMON_TEST(the_daemon, content, loads_count_against_the_limits)
 {
     struct chunk chunks[MAX_CHUNKS];
@@ -228,7 +227,7 @@ DAEMON_TEST(the_daemon, content, loads_count_against_the_limits)
     cr_assert(strncmp(reply, "-OOM the filter would need", 26) == 0, "%s", reply);
     expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0");
     long long used = client_info(client, "memory", "used_memory");
-    long long one = client_number(client, "MEMORY USAGE f"); /* room for one more, not for two */
+    long long one = client_number(client, "MEMORY USAGE f"); /* room for one more filter, not for two */
     expect(client, "+OK", "CONFIG SET maxmemory %lld", used + one + one / 2);
     cr_assert_str_eq(loadchunk(client, "g", &chunks[0]), "+OK");
     reply = loadchunk(client, "h", &chunks[0]);
@@ -242,7 +241,7 @@ DAEMON_TEST(the_daemon, content, loads_count_against_the_limits)
     chunks_free(chunks, n);
 }
 
-/* Iterators and errors as RedisBloom's clients know them. */
+/* Iterators and errors as RedisBloom's clients expect them. */
 DAEMON_TEST(the_daemon, content, scandump_and_loadchunk_refuse)
 {
     expect(client, "-ERR not found", "BF.SCANDUMP f 0");
@@ -386,7 +385,7 @@ DAEMON_TEST(the_daemon, content, clear)
     expect(client, "+OK", "BF.CLEAR large"); /* though twice its size would not fit */
 }
 
-/* Merged and emptied filters are those that a restart finds. */
+/* A restart finds merged and emptied filters. */
 DAEMON_TEST(the_daemon, content, what_was_made_is_saved)
 {
     struct chunk chunks[MAX_CHUNKS];

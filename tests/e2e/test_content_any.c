@@ -1,6 +1,6 @@
-/* Filters restored, copied, merged, added to, renamed and deleted in any order by several clients, saves at any moment,
- * and kill -9 or a power failure in the middle: with appendfsync always each filter is afterwards exactly what it was,
- * except for the one command that was not answered, which has taken place or has not.
+/* Several clients restore, copy, merge, add to, rename and delete filters in any order, with saves at any moment,
+ * and kill -9 or a power failure in the middle. With appendfsync always each filter afterwards has exactly its state
+ * from before, except for the one unanswered command, which has taken place or has not.
  *
  * BLOOMERY_CONTENT_ROUNDS=<n> plays n rounds, BLOOMERY_CONTENT_SEED=<n> the same commands again. */
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@
 #include "wait.h"
 
 #define PLAYERS 4
-#define NAMES   4 /* of each player: nobody else touches them */
+#define NAMES   4 /* of each player: no other player uses them */
 #define ITEMS   200
 #define ROUNDS  (DAEMON_SANITIZED ? 3 : 6)
 
@@ -36,20 +36,20 @@ static void discard(void)
 
 TestSuite(content_any, .fini = discard, .timeout = 3000);
 
-/* What a filter is. With a rate of 1e-9 what was not added is missing. */
+/* The state of a filter. With a rate of 1e-9 an item that was not added is absent. */
 struct state {
     bool exists, large, expires;
     bool in[ITEMS];
     int count;
-    int slack; /* BF.CARD may be as much less: of a union that nobody has asked yet */
+    int slack; /* BF.CARD may be less by this much: of a union that has not been counted yet */
 };
 
 struct player {
     pthread_t thread;
     unsigned number;
     struct rng rng;
-    struct state before[NAMES], after[NAMES]; /* the last command that was answered, and the one that was not */
-    char command[100];                        /* that one */
+    struct state before[NAMES], after[NAMES]; /* after the last answered command, and after the unanswered one */
+    char command[100];                        /* the unanswered one */
     uint64_t commands;
 };
 
@@ -70,7 +70,7 @@ static void name_of(const struct player *player, unsigned n, char name[16])
     snprintf(name, 16, "%u:%u", player->number, n);
 }
 
-/* ---- one command: `after` is what it makes of things ---- */
+/* ---- one command: `after` is the state after it ---- */
 
 static redisReply *send(struct player *player, redisContext *c, const char *fmt, ...)
 {
@@ -102,7 +102,7 @@ static redisReply *restore(struct player *player, redisContext *c, unsigned from
         return redisCommand(c, "PING");
     redisReply *dump = redisCommand(c, "DUMP %u:%u", player->number, from);
     if (!dump)
-        return NULL; /* `after` is not another state yet */
+        return NULL; /* `after` does not differ yet */
     player->after[to] = player->after[from];
     player->after[to].expires = rng_below(&player->rng, 2);
     snprintf(player->command, sizeof(player->command), "RESTORE %u to %s", from, name);
@@ -172,7 +172,7 @@ static redisReply *play(struct player *player, redisContext *c)
     }
 }
 
-/* The count that a union has is its own estimate. false: the daemon is gone. */
+/* The count of a union is its own estimate. false: the daemon is gone. */
 static bool settle_count(struct player *player, redisContext *c)
 {
     for (unsigned n = 0; n < NAMES; n++) {
@@ -232,9 +232,9 @@ static void *save_until_the_end(void *arg)
     return NULL;
 }
 
-/* ---- what is there afterwards ---- */
+/* ---- the state afterwards ---- */
 
-/* What the daemon has of a filter; NULL it has none. */
+/* The daemon's state of a filter; NULL if it has none. */
 static void read_state(redisContext *c, const struct player *player, unsigned n, struct state *state)
 {
     static char items[ITEMS][16];
@@ -267,7 +267,7 @@ static bool same(const struct state *is, const struct state *expected)
                            is->expires == expected->expires && memcmp(is->in, expected->in, sizeof(is->in)) == 0);
 }
 
-/* All filters of the player are as before the command that was not answered, or all as after it. */
+/* All filters of the player are as before the unanswered command, or all as after it. */
 static void compare(redisContext *c, struct player *player, uint64_t seed, unsigned round)
 {
     struct state is[NAMES];
@@ -296,7 +296,7 @@ static void play_rounds(bool power_fails)
     uint64_t rounds = environment_number("BLOOMERY_CONTENT_ROUNDS", ROUNDS);
     uint64_t seed = environment_number("BLOOMERY_CONTENT_SEED", (uint64_t)time(NULL));
     struct rng rng;
-    signal(SIGPIPE, SIG_IGN); /* a dump may be on its way when the daemon is killed */
+    signal(SIGPIPE, SIG_IGN); /* a dump may be under way when the daemon is killed */
     rng_init(&rng, seed);
     memset(players, 0, sizeof(players));
     for (unsigned p = 0; p < PLAYERS; p++) {

@@ -17,7 +17,7 @@ static redisContext *client;
 
 DAEMON_SUITE_IDLE(the_daemon, content_crash);
 
-static _Atomic unsigned connected; /* threads of the round: the daemon is not killed before all of them are */
+static _Atomic unsigned connected; /* threads of the round: the daemon is killed only after all are connected */
 
 static redisContext *connect_thread(void)
 {
@@ -26,9 +26,9 @@ static redisContext *connect_thread(void)
     return c;
 }
 
-static _Atomic int acknowledged[ADDERS]; /* adds answered to each, since the daemon was started first */
+static _Atomic int acknowledged[ADDERS]; /* adds answered to each, since the first start of the daemon */
 
-/* Adds items of its own until the daemon is gone. */
+/* Adds its own items until the daemon is gone. */
 static void *adder_until_the_end(void *arg)
 {
     size_t me = (size_t)arg;
@@ -45,7 +45,7 @@ static void *adder_until_the_end(void *arg)
     return NULL;
 }
 
-/* Sends a command again and again until the daemon is gone. */
+/* Repeats a command until the daemon is gone. */
 static void *repeater_until_the_end(void *command)
 {
     redisContext *c = connect_thread();
@@ -64,7 +64,7 @@ static int acknowledged_in_all(void)
     return sum;
 }
 
-/* While adds, merges and saves continue, three times: with appendfsync always, everything that was answered is there
+/* Kills during adds, merges and saves, three times: with appendfsync always all acknowledged items are there
  * afterwards. */
 static void crash_among_merges(const char *capacity)
 {
@@ -95,7 +95,7 @@ static void crash_among_merges(const char *capacity)
 
 DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_loses_nothing)
 {
-    crash_among_merges("500"); /* in the log, as they grow as well */
+    crash_among_merges("500"); /* in the log, since they grow as well */
 }
 
 DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_of_large_filters_loses_nothing)
@@ -107,9 +107,9 @@ DAEMON_TEST(the_daemon, content_crash, a_crash_among_merges_of_large_filters_los
 
 #define COUNTED 3 /* filters "c0", "c1", ... */
 
-static _Atomic long long counted[COUNTED]; /* adds answered 1, since the daemon was started first */
+static _Atomic long long counted[COUNTED]; /* adds answered 1, since the first start of the daemon */
 static _Atomic unsigned next_item;
-static _Atomic int too_low; /* how often a filter said fewer than that */
+static _Atomic int too_low; /* how often a filter reported fewer */
 
 /* Single adds and batches, to one filter after the other. */
 static void *counting_adder(void *arg)
@@ -134,7 +134,7 @@ static void *counting_adder(void *arg)
     return NULL;
 }
 
-/* What a filter counts, by BF.CARD and BF.INFO in turns; -1 when the daemon is gone. */
+/* The count of a filter, by BF.CARD and BF.INFO in turns; -1 when the daemon is gone. */
 static long long count_of(redisContext *c, unsigned f, bool info)
 {
     redisReply *reply = info ? redisCommand(c, "BF.INFO c%u ITEMS", f) : redisCommand(c, "BF.CARD c%u", f);
@@ -161,8 +161,8 @@ static void *counter(void *arg)
     return NULL;
 }
 
-/* A filter never says that it holds fewer items than it has answered 1 to, whatever becomes of it meanwhile: it grows,
- * is merged with others that grow, is saved, and is brought back after kill -9. */
+/* A filter never reports fewer items than it has answered 1 to, while it grows, is merged with other growing
+ * filters, is saved, and is brought back after kill -9. */
 DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_it)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "always", "--bf-merge-overfull", "yes", NULL};
@@ -199,7 +199,7 @@ DAEMON_TEST(the_daemon, content_crash, no_filter_counts_less_than_was_added_to_i
 
 #define EXACT_MAX 9000 /* items of a round, below the filter's capacity */
 
-/* Batches of items that nobody else adds, until there are enough of them or the daemon is gone. */
+/* Adds batches of items that no other thread adds, until there are enough or the daemon is gone. */
 static void *adder_of_new_items(void *filter)
 {
     redisContext *c = connect_thread();
@@ -218,8 +218,8 @@ static void *adder_of_new_items(void *filter)
     return NULL;
 }
 
-/* Unions take the place of a filter while it is added to, and a crash loses what the log thread has not come to: what a
- * start then counts is what is there, no more. */
+/* Unions replace a filter during adds, and a crash loses the records that the log thread has not written. The count
+ * after the start is the number of present items. */
 static void count_exactly(const char *rate)
 {
     static const char *const args[] = {"--threads", "3", "--appendfsync", "no", NULL};

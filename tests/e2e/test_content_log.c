@@ -1,5 +1,5 @@
-/* Where the contents of filters are that come from elsewhere, and what a crash leaves of them: small ones are in the
- * log until a save has them, large ones in files. */
+/* The storage of contents that come from elsewhere, and their state after a crash: small contents are in the log
+ * until a save has them, large ones in files. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void load(const char *from, const char *to)
 static const char *const made[] = {"restored", "timed", "replaced", "copied", "loaded", "united", "merged"};
 #define MADE (sizeof(made) / sizeof(made[0]))
 
-/* Each way in which contents come. */
+/* Each source of contents. */
 static void make_all(bool large)
 {
     reserve("source", large);
@@ -66,7 +66,7 @@ static void make_all(bool large)
     expect(client, "+OK", "BF.MERGE merged source");
 }
 
-/* All of it, as INFO has it, with the bits counted. */
+/* All fields of INFO, and the counted bits. */
 static char *describe(void)
 {
     static char text[16384];
@@ -93,8 +93,8 @@ static void expect_all(const char *described)
     expect(client, ":0", "BF.EXISTS replaced old");
 }
 
-/* kill -9 again and again: after what was made; after adds to it; after a save. The log is whole for `bloomery check`.
- */
+/* kill -9 repeatedly: after the contents were made; after adds to them; after a save. `bloomery check` finds the log
+ * whole. */
 static void survives(bool large)
 {
     char output[2000];
@@ -136,7 +136,7 @@ DAEMON_TEST(the_daemon, content_log, large_contents_are_in_files_and_survive)
     survives(true);
 }
 
-/* What is not recorded is not written either, until a save. */
+/* Unrecorded contents are not written either, until a save. */
 DAEMON_TEST(the_daemon, content_log, without_a_log_contents_are_in_the_next_save_only)
 {
     for (int large = 0; large < 2; large++) {
@@ -153,7 +153,7 @@ DAEMON_TEST(the_daemon, content_log, without_a_log_contents_are_in_the_next_save
     }
 }
 
-/* Names, times and replacements that come after the record hold; a filter that was replaced or deleted stays so. */
+/* Later names, times and replacements after the record hold; a replaced or deleted filter stays so. */
 DAEMON_TEST(the_daemon, content_log, what_happens_to_them_afterwards_holds)
 {
     for (int large = 0; large < 2; large++) {

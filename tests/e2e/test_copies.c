@@ -1,6 +1,7 @@
-/* The data directory is copied while a daemon writes to it, by people who do not read what docs/FORMAT.md says about
- * backups. A copy that `bloomery check` calls whole has everything that was acknowledged before it began; any other is
- * refused by a daemon, or its filters are quarantined, in words that say what to do. Nothing is missing in silence.
+/* The data directory is copied while a daemon writes to it, by people who do not read the section on backups in
+ * docs/FORMAT.md. A copy that `bloomery check` calls whole has everything acknowledged before it began. A daemon
+ * refuses any other copy or quarantines its filters, with a message that names the remedy. No filter is missing
+ * silently.
  *
  * BLOOMERY_COPY_ROUNDS=<n> plays n rounds instead of those that a run of all tests has time for. */
 #include <criterion/criterion.h>
@@ -29,7 +30,7 @@ static void discard(void)
 
 TestSuite(copies, .fini = discard, .timeout = 1000);
 
-/* $1 is the data directory, $2 the copy. Files disappear meanwhile, which cp complains about. */
+/* $1 is the data directory, $2 the copy. Files disappear meanwhile, and cp complains about them. */
 static const char *const ways[] = {
     "cp -r $1 $2",
     "mkdir $2; for f in $(ls $1); do cp -r $1/$f $2; done",
@@ -59,7 +60,7 @@ static void take_copy(struct copy *copy, unsigned number)
     (void)!system(command);
 }
 
-/* Whether all of it is there, and is served. */
+/* Whether all items are there and served. */
 static bool try_copy(const struct copy *copy, const struct traffic *traffic, const char *const *args, unsigned round)
 {
     char command[4096], what[400];
@@ -119,7 +120,7 @@ Test(copies, with_a_log)
     play(args, &(struct traffic_options){4, 0, 4, 500, true, KEEPER_NONE, 0}, 4);
 }
 
-/* Files of their own, too. */
+/* Also with separate files. */
 Test(copies, with_a_log_while_saves_go_on)
 {
     static const char *const args[] = {"--threads", "2", "--appendfsync", "always", "--save-pack-limit", "2000", NULL};
@@ -142,7 +143,7 @@ Test(copies, with_a_log_that_is_cut_all_the_time)
     play(args, &(struct traffic_options){5, 24, 0, 0, true, KEEPER_NONE, 0}, 3);
 }
 
-/* What was saved before the copy began. */
+/* The items saved before the copy began. */
 Test(copies, without_a_log_while_saves_go_on)
 {
     static const char *const args[] = {"--threads", "2", "--appendonly", "no", NULL};

@@ -1,5 +1,5 @@
 /* The recorded conversations with Redis and RedisBloom, played against the daemon in both versions of the protocol,
- * each also byte by byte. The differences must be those of tests/golden/corpus/DIFFERENCES.md. */
+ * each also byte by byte. All differences must be in tests/golden/corpus/DIFFERENCES.md. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void play(const char *topic)
 
         daemon_prepare(&daemon);
         struct tmp_path socket = tmp_path(daemon.dir, "socket");
-        /* On a busy machine a command may take longer than the 10 ms from which on the slow log remembers it. */
+        /* On a busy machine a command may take longer than the slow log's limit of 10 ms. */
         const char *const args[] = {"--slowlog-log-slower-than", "60000000", "--unixsocket", socket.text, "--threads",
                                     STRING(CORPUS_THREADS),      NULL};
         snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, resp);
@@ -91,7 +91,7 @@ Test(corpus, protocol)
     play("09_proto");
 }
 
-/* What client libraries send when they connect. */
+/* The commands that client libraries send when they connect. */
 Test(corpus, connect)
 {
     play("10_connect");
@@ -109,13 +109,13 @@ Test(corpus, authentication)
     play("13_auth");
 }
 
-/* Memory limits and what surrounds them. */
+/* Memory limits and related commands. */
 Test(corpus, limits)
 {
     play("14_limits");
 }
 
-/* Cuckoo filters: CF.* and what other commands say of them. */
+/* Cuckoo filters: CF.*, and the replies of other commands about them. */
 Test(corpus, cuckoo)
 {
     play("15_cuckoo");

@@ -1,5 +1,5 @@
-/* The end of the daemon by a signal that means a defect: its log has a report, the signal its default effect, and the
- * next start has all that was acknowledged. Where a sanitizer handles the signal, the report is the sanitizer's. */
+/* The end of the daemon by a signal that means a defect: its log has a report, the signal its default effect, and
+ * the next start all acknowledged changes. Where a sanitizer handles the signal, the report is the sanitizer's. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -53,5 +53,5 @@ Test(crash, each_signal_is_reported_and_keeps_its_effect)
     };
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         crash_by(signals[i].number, signals[i].name);
-    daemon_kill(&the_daemon); /* its output has the sanitizer's reports that were asked for */
+    daemon_kill(&the_daemon); /* its output has the requested reports of the sanitizer */
 }

@@ -20,7 +20,7 @@ static void change(const char *command, const char *name, int first, int n)
     client_skip(from, n);
 }
 
-/* All slots: the chunks' bytes one after the other, to be freed. */
+/* All slots: the bytes of all chunks concatenated, to be freed. */
 static char *slots_of(redisContext *client, const char *name, size_t *len_out)
 {
     char *slots = NULL;
@@ -41,7 +41,7 @@ static char *slots_of(redisContext *client, const char *name, size_t *len_out)
     }
 }
 
-/* The state in both is the same, and so are the answers to some items that are in it and some that are not. */
+/* The state in both is equal, and so are the answers to some present and some absent items. */
 static void expect_same(const char *name)
 {
     enum { PROBES = 400 };
@@ -124,7 +124,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
     cr_expect_eq(client_number(to, "PTTL large"), -1);
     expect_move(0, "there    13", "--verify");
 
-    /* They continue alike. */
+    /* Both behave alike from here on. */
     change("CF.DEL", "several", 200, 900);
     each(to, "CF.DEL", "several", 200, 900);
     client_skip(to, 900);
@@ -145,7 +145,7 @@ PAIR_TEST(cuckoo_move, filters_of_all_sizes_are_the_same_afterwards)
         expect_same(names[i]);
 }
 
-/* One that has changed since is another one, even with as many items. */
+/* A filter changed since then is another one, even with as many items. */
 PAIR_TEST(cuckoo_move, other_filters_of_the_same_name_are_replaced_only_on_demand)
 {
     expect(from, "+OK", "CF.RESERVE f 1000");

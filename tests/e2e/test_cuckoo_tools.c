@@ -1,5 +1,5 @@
-/* Cuckoo filters beside Bloom filters, as the tool, the status page and the commands for Bloom filters see them: they
- * are never taken for Bloom filters. */
+/* Cuckoo filters beside Bloom filters in the tool, the status page and the commands for Bloom filters: they are
+ * never taken for Bloom filters. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void add_items(redisContext *client, const char *name, int n)
     client_skip(client, n);
 }
 
-/* A small one, one in several sub-filters, one that has its own file, an empty one; and two Bloom filters. */
+/* A small cuckoo filter, one in several sub-filters, one with its own file, an empty one; and two Bloom filters. */
 static redisContext *make_filters(void)
 {
     the_daemon.with_web = true;
@@ -41,7 +41,7 @@ static redisContext *make_filters(void)
     return client;
 }
 
-/* Queries of items find none, as in RedisBloom; everything else is refused. */
+/* Queries for items reply 0, as in RedisBloom; all other commands are refused. */
 DAEMON_TEST(the_daemon, cuckoo_tools, commands_for_bloom_filters_refuse_them)
 {
     static const char *const refused[] = {"BF.ADD cf-several x",          "BF.MADD cf-several x y",
@@ -84,7 +84,7 @@ DAEMON_TEST(the_daemon, cuckoo_tools, the_status_page_knows_slots)
     expect_page("/api/filters", "\"cuckoo\":true");
 }
 
-/* A directory with changes in the log, too. */
+/* A directory with changes in the log. */
 DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
 {
     redisContext *client = make_filters();
@@ -113,7 +113,7 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
 
     daemon_damage_layer(&the_daemon, "cf-small", 100);
     TOOL(1, "damaged: filter 'cf-small'", "check '%s'", the_daemon.data);
-    daemon_damage_layer(&the_daemon, "cf-small", 100); /* the same bit again */
+    daemon_damage_layer(&the_daemon, "cf-small", 100); /* flips the same bit back */
     client = client_restart(&the_daemon);
     cr_expect_eq(client_info(client, "bf", "bf_items"), 4949);
 }

@@ -24,7 +24,7 @@ static void expect_move(int status, const char *text, const char *options)
                    source.port, target.port, options);
 }
 
-/* Adds would be refused in the target, too, after the source has become read-only. */
+/* Adds would be refused in the target, too, after the source is read-only. */
 PAIR_TEST(cutover_keys, a_cutover_waits_for_the_keys_of_keyed_filters)
 {
     expect(from, "+OK", "BF.RESERVE secret 0.01 100 KEYED");
@@ -45,7 +45,7 @@ PAIR_TEST(cutover_keys, a_cutover_waits_for_the_keys_of_keyed_filters)
     expect(to, "[:1,:1]", "BF.MEXISTS secret x y");
 }
 
-/* A filter of the target that has nothing to do with the source. */
+/* A filter of the target that is unrelated to the source. */
 PAIR_TEST(cutover_keys, a_key_that_no_filter_of_the_source_has_stops_no_cutover)
 {
     expect(to, "+OK", "BF.RESERVE other 0.01 100 KEYED");
@@ -60,7 +60,7 @@ PAIR_TEST(cutover_keys, a_key_that_no_filter_of_the_source_has_stops_no_cutover)
     cr_assert(strncmp(client_ask(to, "BF.ADD other x"), "-ERR", 4) == 0, "the key is missing");
 }
 
-/* A pipe without room: a tool that says something waits until somebody reads. */
+/* A full pipe: a tool that prints a message waits until the pipe is read. */
 static int open_full_pipe(const char *path)
 {
     cr_assert_eq(mkfifo(path, 0600), 0);
@@ -84,7 +84,7 @@ static void read_pipe(FILE *file)
     fclose(file);
 }
 
-/* Whether its main thread is in a write to its stderr; true if the system does not tell. */
+/* Whether its main thread is in a write to its stderr; true if the system does not report it. */
 static bool is_writing(pid_t pid)
 {
     char path[64], expected[32], line[256] = "";
@@ -98,7 +98,7 @@ static bool is_writing(pid_t pid)
     return strncmp(line, expected, strlen(expected)) == 0;
 }
 
-/* After the look for missing keys comes the pause. The tool hangs just before both, when it has caught up. */
+/* The pause follows the check for missing keys. The tool hangs just before both, when it has caught up. */
 PAIR_TEST(cutover_keys, a_filter_under_a_new_key_that_comes_at_the_last_moment_ends_a_cutover)
 {
     char path[300], urls[2][64];
@@ -119,7 +119,7 @@ PAIR_TEST(cutover_keys, a_filter_under_a_new_key_that_comes_at_the_last_moment_e
     expect(from, "+OK", "BF.RESERVE secret 0.01 100 KEYED");
     FILE *said = fopen(path, "r");
     cr_assert_not_null(said);
-    close(fd); /* a reader must remain, but no other writer than the tool */
+    close(fd); /* a reader must remain, but no writer except the tool */
     read_pipe(said);
     cr_assert_eq(waitpid(pid, &status, 0), pid);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d: %s", status, output);

@@ -1,5 +1,5 @@
-/* Data directories that are damaged, in use by another daemon, or have files of others. Every filter has files of its
- * own. test_directory.c has starts on all states of a directory. */
+/* Data directories that are damaged, used by another daemon, or have foreign files. Every filter has its own files.
+ * test_directory.c has starts on all states of a directory. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static void save_two(void)
     bad = daemon_layer(&daemon_under_test, "bad", 0);
 }
 
-/* After a restart: commands on 'bad' say what is wrong, 'good' serves, a save changes nothing of it, and deleting it
- * makes the name free. */
+/* After a restart: commands on 'bad' report the damage, 'good' serves, a save changes none of this, and deleting
+ * 'bad' frees the name. */
 static void expect_quarantined(const char *reason)
 {
     redisContext *client = client_restart(&daemon_under_test);
@@ -97,7 +97,7 @@ DAEMON_TEST(daemon_under_test, damage, flipped_bit)
     expect_quarantined("checksum");
 }
 
-/* A MANIFEST that cannot be trusted stops the start with an error that names it; nothing is changed. */
+/* An untrustworthy MANIFEST stops the start with an error that names it; nothing is changed. */
 DAEMON_TEST(daemon_under_test, damage, damaged_manifest)
 {
     const char *output;
@@ -113,7 +113,7 @@ DAEMON_TEST(daemon_under_test, damage, damaged_manifest)
     free(half);
 }
 
-/* `bloomery check` names every filter that is damaged, and changes nothing. */
+/* `bloomery check` names every damaged filter, and changes nothing. */
 DAEMON_TEST(daemon_under_test, damage, the_tool_says_what_is_damaged)
 {
     const char *output;
@@ -156,7 +156,7 @@ DAEMON_TEST(daemon_under_test, damage, second_daemon_is_refused)
     cr_expect_not_null(strstr(output, pid), "the refusal should say who holds the directory: %s", output);
 }
 
-/* A file that the daemon did not make is not overwritten, whatever its name is. */
+/* A file that the daemon did not make is not overwritten, whatever its name. */
 CLIENT_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
 {
     for (int i = 1; i < 10; i++)
@@ -172,8 +172,8 @@ CLIENT_TEST(daemon_under_test, damage, foreign_file_is_not_overwritten)
     client_expect_items(client, "mine", 0, 10);
 }
 
-/* The directory is removed under a daemon, and another one makes it anew: the first writes nothing into it, neither
- * files nor a segment of the log. */
+/* The directory is removed under a daemon, and another daemon creates it again: the first writes nothing into it,
+ * neither files nor a log segment. */
 static void replace_directory(const char *appendonly)
 {
     static struct daemon other;
@@ -193,7 +193,7 @@ static void replace_directory(const char *appendonly)
     client_add_items(second, "theirs", 0, 20);
     expect(second, "+OK", "SAVE");
     const char *reply;
-    wait_until(!strstr(reply = client_ask(client, "SAVE"), "already in progress")); /* one by the rules may run */
+    wait_until(!strstr(reply = client_ask(client, "SAVE"), "already in progress")); /* a save by the rules may run */
     bool log = strcmp(appendonly, "yes") == 0;
     cr_assert(reply[0] == '-' && strstr(reply, log ? "has been moved, removed or replaced"
                                                    : "LOCK: not the file that this process has locked"),

@@ -1,5 +1,5 @@
-/* Several databases: each has filters of its own, whatever ends the daemon and whatever SWAPDB has exchanged. The
- * replies beside redis-server's are in tests/clients/redis_server.py. */
+/* Several databases: each has its own filters after every kind of end of the daemon and every SWAPDB. The comparison
+ * of replies with redis-server is in tests/clients/redis_server.py. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,7 @@ CLIENT_TEST(the_daemon, databases, each_has_names_of_its_own)
     cr_assert_gt(client_number(client, "MEMORY USAGE united"), 0);
 }
 
-/* The window's runs, whose heads are the same in two databases. */
+/* The window's runs, with equal heads in two databases. */
 DAEMON_TEST(the_daemon, databases, pipelines_go_from_one_to_another)
 {
     enum { ROUNDS = 40, ITEMS = 40 };
@@ -90,7 +90,7 @@ DAEMON_TEST(the_daemon, databases, pipelines_go_from_one_to_another)
         cr_assert_str_eq(client_reply(other), j % 4 == 3 ? ":1" : ":0");
 }
 
-/* Inline requests have no room for the prefix of a key, and arguments in quotes come apart in place. */
+/* Inline requests have no room for the prefix of a key, and quoted arguments are split in place. */
 DAEMON_TEST(the_daemon, databases, inline_commands_find_theirs)
 {
     struct wire wire = wire_to(the_daemon.port);
@@ -104,7 +104,7 @@ DAEMON_TEST(the_daemon, databases, inline_commands_find_theirs)
     }
 }
 
-/* A name in database 0 that looks like the key of one elsewhere. */
+/* A name in database 0 that looks like a key of another database. */
 CLIENT_TEST(the_daemon, databases, names_that_look_like_keys_are_names)
 {
     static const char key[] = "\0\xff"
@@ -153,7 +153,7 @@ DAEMON_TEST(the_daemon, databases, an_exchange_is_seen_by_all_at_once)
     expect_keyspace(one, "0:1 9:1");
 }
 
-/* WATCH is of the client's number: what it has come to represent counts. */
+/* WATCH refers to the client's database number: the filters behind it at EXEC count. */
 DAEMON_TEST(the_daemon, databases, an_exchange_changes_watched_names)
 {
     redisContext *client = client_open(the_daemon.port), *other = client_open(the_daemon.port);
@@ -177,8 +177,8 @@ static void send_all(redisContext *client)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
 }
 
-/* Commands that wait for the exchange to be over are of the filters that their numbers represent by then: none of them
- * takes away what was added after the exchange. */
+/* Commands that wait for the end of the exchange apply to the filters that their numbers have after it: no command
+ * removes filters added after the exchange. */
 DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_it)
 {
     redisContext *copies = client_open(the_daemon.port), *swaps = client_open(the_daemon.port);
@@ -212,7 +212,7 @@ DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_
     expect(swaps, ":1", "BF.EXISTS kept x");
 }
 
-/* Names of a client's number mean other filters afterwards. */
+/* Names of a client's number have other filters afterwards. */
 CLIENT_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
 {
     struct wire wire = wire_to(the_daemon.port);
@@ -243,7 +243,7 @@ CLIENT_TEST(the_daemon, databases, transactions_go_through_several)
     expect_keyspace(client, "0:1 3:1");
 }
 
-/* ---- what survives ---- */
+/* ---- after kills and saves ---- */
 
 /* Each number of a table of databases, after a kill, a save, or both in turn. */
 CLIENT_TEST(the_daemon, databases, all_is_there_after_kills_and_saves)
@@ -255,7 +255,7 @@ CLIENT_TEST(the_daemon, databases, all_is_there_after_kills_and_saves)
         expect(client, ":1", "BF.ADD gone-%d x", db);
     }
     for (int round = 0; round < 4; round++) {
-        expect(client, "+OK", "SWAPDB %d %d", round, round + 2); /* 0 1 2 3 4 5 -> 2 3 4 5 0 1, in the end */
+        expect(client, "+OK", "SWAPDB %d %d", round, round + 2); /* in the end 0 1 2 3 4 5 -> 2 3 4 5 0 1 */
         if (round % 2)
             expect(client, "+OK", "SAVE");
         expect_in(client, round, "+OK", "FLUSHDB");
@@ -276,7 +276,7 @@ CLIENT_TEST(the_daemon, databases, all_is_there_after_kills_and_saves)
     expect_in(client, 9, ":1", "PEXPIRE ttl 1");
 }
 
-/* A filter of the save, one of the log, one with contents, one that was renamed in and one out. */
+/* A filter of the save, a filter of the log, a filter with contents, a filter renamed in and another renamed out. */
 CLIENT_TEST(the_daemon, databases, a_flush_takes_what_was_in_it_alone)
 {
     expect_in(client, 2, ":1", "BF.ADD saved x");
@@ -300,7 +300,7 @@ CLIENT_TEST(the_daemon, databases, a_flush_takes_what_was_in_it_alone)
     expect_keyspace(client, "");
 }
 
-/* Filters whose bits have not been read yet: what has been written over a request must not be parsed again. */
+/* Filters with unread bits: a request whose bytes have been overwritten must not be parsed again. */
 CLIENT_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late)
 {
     enum { ROUNDS = 8, QUERIES = 60 };
@@ -324,7 +324,7 @@ CLIENT_TEST(the_daemon, databases, pipelines_wait_for_filters_that_are_read_late
     expect(client, ":1", "DBSIZE");
 }
 
-/* SWAPDB reads no bits, MOVE those of its filter. A damaged filter is taken along, and refused. */
+/* SWAPDB reads no bits, MOVE those of its filter. A damaged filter moves along, and is refused. */
 CLIENT_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
 {
     expect_in(client, 0, ":1", "BF.ADD damaged x");
@@ -356,7 +356,7 @@ CLIENT_TEST(the_daemon, databases, filters_without_bits_in_memory_go_to_others)
     expect_keyspace(client, "6:1 7:1");
 }
 
-/* Times, patterns and the log are of the filters, wherever an exchange has put them. */
+/* Times, patterns and the log follow the filters through an exchange. */
 CLIENT_TEST(the_daemon, databases, an_exchange_takes_times_and_patterns_along)
 {
     expect_in(client, 1, ":1", "BF.ADD a:1 x");
@@ -421,7 +421,7 @@ CLIENT_TEST(the_daemon, databases, the_tool_knows_them)
     expect_in(client, 7, "[:1,:0]", "BF.MEXISTS f one zero");
 }
 
-/* ---- what is told ---- */
+/* ---- events and MONITOR ---- */
 
 CLIENT_TEST(the_daemon, databases, events_and_monitors_name_them)
 {

@@ -1,9 +1,9 @@
-/* Every state that the data directory can be found in: one row each, with how it comes about, whether the daemon
- * starts, what it says and what it serves then. A start that is refused changes nothing.
+/* All states of a data directory: each row has the way to make the state, whether the daemon starts, its message and
+ * the filters it serves then. A refused start changes nothing.
  *
- * The rows begin with what kill -9 has left of three filters: "one" has 4 items saved and 1 in the log, "two" 30 in two
- * layers, "three" 3 that are in the log only. The log has segments of three processes: 2, what came after the save;
- * 3, the same written again by the next one, and 4, its own; 5 and 6, likewise. */
+ * The rows begin with the files of three filters after kill -9: "one" has 4 items saved and 1 in the log, "two" 30
+ * in two layers, "three" 3 in the log only. The log has segments of three processes: 2 has the changes after the
+ * save; 3 the same written again by the next process, and 4 its own; 5 and 6, likewise. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,12 +33,12 @@ static void discard(void)
 
 #define AT(...) (tmp_path(daemon_under_test.data, __VA_ARGS__).text)
 
-/* ---- how a state is made ---- */
+/* ---- making a state ---- */
 
-/* For the shell: the files of the two that are saved, and of a later layer, without and with packs. */
+/* For the shell: the files of the two saved filters, and of a later layer, without and with packs. */
 static char variables[2][400];
 
-/* Runs a command of the shell in the data directory. */
+/* Runs a shell command in the data directory. */
 static void shell(const char *command, bool packed)
 {
     char text[1024];
@@ -105,7 +105,7 @@ static void change_log_header(void)
     file_change_byte(AT("log/00000004.log"), 26);
 }
 
-/* As another daemon does, except for what else that one would do. */
+/* Takes the lock as another daemon does, and does nothing else. */
 static void lock_by_another(void)
 {
     lock_fd = open(AT("LOCK"), O_RDWR | O_CLOEXEC);
@@ -120,12 +120,12 @@ enum outcome { STARTS, REFUSES };
 struct row {
     const char *name;
     void (*make)(void);  /* NULL: by the command alone */
-    const char *command; /* of the shell, in the data directory; "": none */
+    const char *command; /* a shell command in the data directory; "": none */
     enum outcome outcome;
-    const char *says;            /* in its log; "": nothing in particular */
-    const char *serves;          /* what is not all there is "!" */
-    const char *left;            /* a test of the shell that holds afterwards; "": none */
-    const char *setting, *value; /* one more; NULL: none */
+    const char *says;            /* in its log; "": no particular text */
+    const char *serves;          /* an incomplete filter is "!" */
+    const char *left;            /* a shell test that succeeds afterwards; "": none */
+    const char *setting, *value; /* one more setting; NULL: none */
     bool unprivileged;
     bool packed; /* "one" and "two" are in a pack; else they have files */
 };
@@ -293,8 +293,8 @@ static const struct row rows[] = {
         "ready", ALL, "test -s log/notes && test -s log/00000004.log.bak"),
 };
 
-/* Gives the directory to the user as whom a daemon runs that may do what file modes allow. False: there is no such
- * user, as in a namespace that has root alone (scripts/aarch64). */
+/* Gives the directory to a user for whom the daemon obeys file modes. False: there is no such user, as in a
+ * namespace that has root alone (scripts/aarch64). */
 static bool give_away(void)
 {
     if (getuid() != 0)
@@ -309,7 +309,7 @@ static bool give_away(void)
 
 /* ---- the test ---- */
 
-/* The directory that the rows begin with, beside the data directory. */
+/* The initial directory of the rows, beside the data directory. */
 static void make_template(bool packed)
 {
     const char *const always[] = {"--appendfsync",       "always", "--threads", "1", "--save-pack-limit",
@@ -336,7 +336,7 @@ static void make_template(bool packed)
     shell(packed ? "chmod 755 .. && mv ../data ../packed" : "chmod 755 .. && cp -a . ../template", packed);
 }
 
-/* "one=5 two=30 three=2": what is there, of each filter the count, if its items are. */
+/* "one=5 two=30 three=2": the count of each filter, if its items are there. */
 static void describe(char *text, size_t size)
 {
     static const char *const items[][2] = {{"one", "a b c d e"}, {"two", "0 9 19 20 29"}, {"three", "a b c"}};
@@ -354,7 +354,7 @@ static void describe(char *text, size_t size)
             present += *reply == '1';
         reply = client_ask(client, "BF.CARD %s", items[i][0]);
         len += (size_t)snprintf(text + len, size - len, "%s%s=", i ? " " : "", items[i][0]);
-        if (error || reply[0] == '-') /* of a filter in quarantine the count is never told */
+        if (error || reply[0] == '-') /* a filter in quarantine has no count */
             len += (size_t)snprintf(text + len, size - len, "!");
         else if (present < wanted && i == 1 && present > 0)
             len += (size_t)snprintf(text + len, size - len, "(%d of %d items)", present, wanted);
@@ -381,7 +381,7 @@ static bool set_up(const struct row *row)
     return true;
 }
 
-/* Names, sizes, checksums of all that is there; except for LOCK. */
+/* Names, sizes and checksums of all files except LOCK. */
 static void fingerprint(char *text, size_t size)
 {
     program_run(text, size,
@@ -429,8 +429,8 @@ Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 1000
         play(&rows[i]);
 }
 
-/* A log that may not be written to any more: reads continue, writes are refused with the reason, and nobody needs to do
- * anything but to give the permission back. */
+/* An unwritable log: reads continue, writes are refused with the reason, and giving the permission back is enough to
+ * repair it. */
 Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 1000)
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
@@ -441,7 +441,7 @@ Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable
     shell("chmod 555 log", false);
     daemon_under_test.unprivileged = true;
     redisContext *client = client_start(&daemon_under_test, args);
-    /* The start has something to write. A write that came before this is known would be taken in, and wait. */
+    /* The start has something to write. An earlier write, before the daemon knows this, would be accepted, and wait. */
     wait_until(strstr(client_ask(client, "INFO persistence"), "aof_last_write_status:err"));
     const char *reply = client_ask(client, "BF.RESERVE new 0.01 10");
     cr_assert(strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);

@@ -1,9 +1,9 @@
-/* Each file operation of the daemon fails once: in a scenario with all that makes it work on files, and in its start.
- * Clients get what they asked for or an error with the reason, reads continue, and what was refused has not been done;
- * when the disk is well again so is the service. After a power failure everything that was answered is there.
+/* Each file operation of the daemon fails once: in a scenario with all its uses of files, and in its start. Clients
+ * get the expected reply or an error with the reason, reads continue, and refused commands have no effect. The
+ * service recovers with the disk. After a power failure all acknowledged changes are there.
  *
- * A run of all tests has time for some operations only, others each time, under sanitizers for a fifth of those:
- * BLOOMERY_FAULT_STRIDE=1 tries them all, BLOOMERY_FAULT_FIRST=<n> begins with the n-th. */
+ * A run of all tests has time for some operations only, different ones each time, under sanitizers for a fifth of
+ * those: BLOOMERY_FAULT_STRIDE=1 tries them all, BLOOMERY_FAULT_FIRST=<n> begins with the n-th. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
@@ -20,9 +20,9 @@
 #include "wait.h"
 
 #define PATIENCE_S  60
-#define HURRY_MS    20    /* then a disk that is well is asked to be tried at once, not after its second */
+#define HURRY_MS    20    /* then a mended disk is checked at once, not after its second */
 #define GENERATION  8     /* scenarios between power failures */
-#define CHAIN_ITEMS 40000 /* forty layers: more than are synced one by one, and too much for a record of the log */
+#define CHAIN_ITEMS 40000 /* forty layers: too many to be synced one by one, and too much for a record of the log */
 
 static struct daemon daemon_under_test;
 static struct power power;
@@ -61,7 +61,7 @@ static void disconnect_both(void)
 
 /* ---- one step ---- */
 
-/* Reads are served, whatever the disk does. */
+/* Reads are served in every state of the disk. */
 static void expect_reads(void)
 {
     cr_assert_str_eq(client_ask(other, "BF.EXISTS base x"), ":1", "%s", what);
@@ -82,8 +82,8 @@ static bool has_reason(const char *error)
            strncmp(error, "-MISCONF Errors writing to the AOF file: ", 41) == 0;
 }
 
-/* The command is answered as expected, after errors that have a reason, if need be. Whether a command that was refused
- * has been done all the same shows in its reply then. */
+/* The command succeeds, possibly after errors that have a reason. A refused command that has nevertheless been done
+ * shows in the next reply. */
 static void step(const char *expected, const char *command)
 {
     double until = wait_clock() + PATIENCE_S;
@@ -121,7 +121,7 @@ static void step(const char *expected, const char *command)
 #define TEN(a, b) a "0" b a "1" b a "2" b a "3" b a "4" b a "5" b a "6" b a "7" b a "8" b a "9" b
 #define ONES      "[:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1,:1]"
 
-/* All that makes the daemon work on files. */
+/* All uses of files by the daemon. */
 static const struct {
     const char *expected, *command; /* %d: the scenario's number */
 } scenario[] = {
@@ -144,7 +144,7 @@ static const struct {
     {":1", "BF.ADD g%d a"},
     {"+OK", "CONFIG SET appendonly no"},
     {"+OK", "CONFIG SET appendonly yes"},
-    {"+OK", "SAVE"}, /* makes up for what had been in no log */
+    {"+OK", "SAVE"}, /* saves the changes that were in no log */
     {":2", "DEL i%d j%d"},
     {":1", "BF.ADD h%d f"},
     {":1", "BF.ADD g%d b"},
@@ -166,7 +166,7 @@ static void fill_in(char *command, size_t size, const char *format, int n)
     command[len] = '\0';
 }
 
-/* All steps, or up to the one in which something failed. */
+/* All steps, or up to the step in which an operation failed. */
 static void run_scenario(int n, bool until_hit)
 {
     char command[256];
@@ -177,7 +177,7 @@ static void run_scenario(int n, bool until_hit)
     }
 }
 
-/* All that can be seen of the filters of a scenario, without their names. */
+/* All visible properties of the filters of a scenario, without their names. */
 #define DESCRIPTION 4096
 
 static void describe(int n, char text[DESCRIPTION])
@@ -204,7 +204,7 @@ static void check_files(void)
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s: %s", what, output);
 }
 
-/* Everything that scenarios `from` to `to` - 1 have done is there after a power failure. They are deleted then. */
+/* All results of scenarios `from` to `to` - 1 are there after a power failure. Then they are deleted. */
 static void lose_power(int from, int to)
 {
     static char before[GENERATION][DESCRIPTION], after[DESCRIPTION];
@@ -237,8 +237,8 @@ static void start(void)
     expect(client, ":1", "BF.ADD base x");
 }
 
-/* Of every two operations that fail the first one is followed by a power failure as soon as the command that met it has
- * been answered; the other one by the rest of the scenario. Which are the first ones changes. */
+/* Of every two failing operations, a power failure follows the first one as soon as its command has been answered;
+ * the rest of the scenario follows the other one. The order changes from run to run. */
 static void sweep(const char *name, enum disk_fault fault, int error, long ci_stride)
 {
     long stride = stride_of(ci_stride);
@@ -308,7 +308,7 @@ Test(disk_faults, each_operation_takes_place_and_reports_an_error_once)
 
 /* ---- the start ---- */
 
-/* Work for the next start: a save that was not finished, a log after it, contents that are in no save. */
+/* Work for the next start: an unfinished save, a log after it, contents that are in no save. */
 static void prepare_start(int n)
 {
     expect(client, "+OK", "BF.RESERVE f%d 0.0000001 %s", n,
@@ -321,7 +321,7 @@ static void prepare_start(int n)
         expect(client, "+OK", "RENAME g%d g%d", n - 1, n);
 }
 
-/* A filter that could not be read says so; none is there with less than it had. */
+/* An unreadable filter reports an error; no filter has lost items. */
 static void expect_whole_or_quarantined(int n, bool *quarantined)
 {
     for (int i = 0; i <= n; i++) {
@@ -396,7 +396,7 @@ Test(disk_faults, each_operation_of_a_start_takes_place_and_reports_an_error_onc
 
 /* ---- a chain of many layers ---- */
 
-/* Its files are synced by one sync of the file system, which the record in the log waits for. */
+/* Its files are synced by one sync of the file system, and the record in the log waits for it. */
 Test(disk_faults, a_copy_of_many_layers_is_refused_if_its_sync_fails_and_survives_a_power_failure_if_not)
 {
     start();

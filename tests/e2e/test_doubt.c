@@ -1,6 +1,6 @@
-/* Saves that fail at their last step, the rename of the MANIFEST or its sync: nobody can know then which save the disk
- * has. Either is whole after a power failure, at any later moment too, until a save has succeeded; however often it is
- * tried there are files of two saves at most, and of one in the end. */
+/* Saves that fail at their last step, the rename of the MANIFEST or its sync: nobody can know then which save the
+ * disk has. Either is whole after a power failure, also at any later moment, until a save has succeeded. After any
+ * number of attempts there are files of two saves at most, and in the end of one. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@
 #define DOUBTS 7
 
 static struct daemon daemon_under_test;
-static struct daemon probe; /* started on what power failures would have left */
+static struct daemon probe; /* started on disk images after power failures */
 static struct power power;
 static redisContext *client;
 static int64_t saved_ns;
 static int items; /* 0 .. items - 1 are in "f" */
-static int saved; /* so many of them were when the first save succeeded */
+static int saved; /* the number of items when the first save succeeded */
 
-/* Without a log, so that the saves alone decide; in files of its own, which are counted. */
+/* Without a log, so that only the saves decide; in separate files, which are counted. */
 static const char *const args[] = {"--appendonly", "no", "--threads", "1", "--save-pack-limit", "0", NULL};
 
 static void begin(void)
@@ -46,7 +46,7 @@ static void discard(void)
 
 TestSuite(doubt, .init = begin, .fini = discard, .timeout = 1000);
 
-/* A save with one item more fails at its `nth` operation like this, and may have taken place. */
+/* A save with one more item fails at its `nth` operation like this, and may have taken place. */
 static void be_in_doubt(enum disk_fault fault, const char *operation, long nth)
 {
     client_add_items(client, "f", items, items + 1);
@@ -59,7 +59,7 @@ static void be_in_doubt(enum disk_fault fault, const char *operation, long nth)
     cr_assert_leq(daemon_layer_files(&daemon_under_test), 2u, "%zu files", daemon_layer_files(&daemon_under_test));
 }
 
-/* What a disk may have now, or had at one of the moments since the first save, is that save or a later one. */
+/* Each possible content of the disk, now or at a moment since the first save, is that save or a later one. */
 static void try_images(void)
 {
     struct disk_trace *trace = power_trace(&power);
@@ -71,7 +71,7 @@ static void try_images(void)
     daemon_prepare(&probe);
     for (size_t at = first; at <= count; at += 2) {
         disk_trace_play(trace, at);
-        /* At every other moment with nothing but what was synced, which is what seeds that 7 divides mean. */
+        /* At every other moment with only the synced data: seeds divisible by 7 mean this. */
         crash_fs_destroy(power_image(&power, trace, &probe, at % 4 < 2 ? 7 * at : at));
         snprintf(what, sizeof(what), "operation %zu of %zu, %s", at, count, power.what);
         const char *output;
@@ -85,7 +85,7 @@ static void try_images(void)
     power_end(&power, trace, &daemon_under_test, count);
 }
 
-/* The disk is well again: one save, and whatever the power does the disk has that or one from before. */
+/* The disk is well again: one save, and after any power failure the disk has that save or an earlier one. */
 static void end_doubt(void)
 {
     expect(client, "+OK", "SAVE");
@@ -97,8 +97,7 @@ static void end_doubt(void)
     client_stop(client, &daemon_under_test);
 }
 
-/* From the second on a save first puts the MANIFEST of the last good save into its place again: in some that fails.
- */
+/* From the second failure on, a save first puts the MANIFEST of the last good save back: in some rounds that fails. */
 static void play(enum disk_fault fault, const char *operation)
 {
     for (int i = 0; i < DOUBTS; i++)
@@ -121,7 +120,7 @@ Test(doubt, a_manifest_whose_sync_fails)
     play(DISK_ERROR, "fsync data");
 }
 
-/* Nobody knows what a later sync of the same file brings to the disk. */
+/* The effect of a later sync of the same file is unknown. */
 Test(doubt, a_draft_whose_sync_has_failed_is_not_used_again)
 {
     be_in_doubt(DISK_ERROR, "rename data/MANIFEST.new", 1);

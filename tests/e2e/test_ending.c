@@ -1,5 +1,5 @@
-/* SIGTERM on a disk that is full, or fails: the daemon ends within its bound, says what is lost and what is not, and
- * its exit status says the same. */
+/* SIGTERM on a full or failing disk: the daemon ends within its bound, reports which changes are lost, and its exit
+ * status agrees. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static void fill_disk(void)
     disk_fail(1, DISK_FULL, ENOSPC);
 }
 
-/* Seconds until it has ended; `lost`: as its exit status must say. */
+/* Seconds until it has ended; `lost`: the loss that its exit status must report. */
 static double end(bool lost)
 {
     double began = wait_clock();
@@ -218,7 +218,7 @@ Test(ending, with_a_log_and_no_rules_nothing_is_lost)
     end_with_a_log("", "everysec");
 }
 
-/* ---- a file system that is full ---- */
+/* ---- a full file system ---- */
 
 static void unmount(void)
 {
@@ -229,7 +229,7 @@ static void unmount(void)
 
 TestSuite(ending_full, .fini = unmount, .timeout = 300);
 
-/* A small file system, or false: who runs this may mount none. */
+/* A small file system, or false: the user of the test may mount none. */
 static bool mount_small(void)
 {
     daemon_prepare(&the_daemon);

@@ -1,4 +1,4 @@
-/* What the server tells of itself to those who listen: keyspace events, and MONITOR. */
+/* Notifications from the server: keyspace events, and MONITOR. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const char *events_until(struct wire *sub, const char *last)
     return text;
 }
 
-/* Runs the commands, separated by '|', then deletes the filter "end", whose event ends what is returned. */
+/* Runs the commands, separated by '|', then deletes the filter "end"; its event ends the returned text. */
 static const char *events_of(struct wire *sub, struct wire *client, const char *commands)
 {
     char copy[512], *save = NULL;
@@ -84,7 +84,7 @@ DAEMON_TEST(the_daemon, events, what_happens_to_filters)
     expect_events("BF.ADD a x|FLUSHALL", "new a;bloom.reserve a;");
 }
 
-/* Once for each layer, once when the last item fits, whoever of many adds it. */
+/* Once for each layer, once when the last item fits, whichever of several clients adds it. */
 DAEMON_TEST(the_daemon, events, growth_and_fullness)
 {
     struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port), others[3];
@@ -122,7 +122,7 @@ DAEMON_TEST(the_daemon, events, growth_and_fullness)
     cr_assert_eq(grown, 9, "%s", seen);
 }
 
-/* Of three clients with the same items, who makes a layer often finds that its item has been added by another one. */
+/* Of three clients with the same items, the one that makes a layer often finds its item added by another. */
 DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
 {
     enum { FILTERS = 100, ITEMS = 100 };
@@ -155,7 +155,7 @@ DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
         expected += (unsigned)atoi(wire_ask(&client, info) + 2) - 1;
     }
     cr_assert_gt(expected, FILTERS * 8);
-    /* The events come in order: after those of the growth, one of another filter. */
+    /* The events come in order: an event of another filter follows those of the growth. */
     expect_ask(&client, "BF.RESERVE end 0.01 1 EXPANSION 1", "+OK");
     wire_ask(&client, "BF.MADD end 1 2");
     const char *end = "[\"message\",\"__keyevent@0__:bloom.grow\",\"end\"]";
@@ -164,7 +164,7 @@ DAEMON_TEST(the_daemon, events, growth_by_who_comes_too_late)
     cr_assert_eq(seen, expected);
 }
 
-/* Each letter has its events and its channels, and nothing else. */
+/* Each letter has its own events and channels, and no others. */
 DAEMON_TEST(the_daemon, events, the_setting_decides)
 {
     struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port);
@@ -216,7 +216,7 @@ DAEMON_TEST(the_daemon, events, the_setting_decides)
     lines_deinit(&lines);
 }
 
-/* A name may have any bytes; the channel has them too, and nothing in it can be taken for a reply. */
+/* A name may have any bytes; the channel has them too, and no part of it can be taken for a reply. */
 DAEMON_TEST(the_daemon, events, names_are_bytes)
 {
     struct wire client = wire_to(the_daemon.port), sub = wire_to(the_daemon.port);
@@ -253,7 +253,7 @@ DAEMON_TEST(the_daemon, events, expiry_of_many)
 
 /* ---- MONITOR ---- */
 
-/* The next line without its time, which must look like one. */
+/* The next line without its time, which must have the right form. */
 static const char *monitor_line(struct wire *monitor)
 {
     static char line[4096];
@@ -284,7 +284,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_commands)
     cr_assert_str_eq(wire_text(&client), ":0");
     expect_line(&monitor, "\"BF.EXISTS\" \"f\" \"a\\\\\"b\\\\\\\\c\\\\r\\\\n\\\\t\\\\a\\\\b\\\\x01\\\\xff\"");
 
-    /* Not shown: what was not run, administration, and secrets. */
+    /* Not shown: commands that did not run, administration, and secrets. */
     wire_ask(&client, "NOSUCH x");
     wire_ask(&client, "BF.ADD f");
     wire_ask(&client, "CONFIG GET port");
@@ -295,7 +295,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_commands)
     expect_line(&monitor, "\"AUTH\" \"(redacted)\" \"(redacted)\"");
     expect_line(&monitor, "\"HELLO\" \"2\" \"AUTH\" \"(redacted)\" \"(redacted)\" \"SETNAME\" \"me\"");
 
-    /* What a transaction runs, when it runs it. */
+    /* The commands of a transaction, when they run. */
     expect_ask(&client, "MULTI", "+OK");
     expect_ask(&client, "BF.EXISTS f item", "+QUEUED");
     expect_line(&monitor, "\"MULTI\"");
@@ -317,8 +317,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_commands)
     expect_ask(&client, "PING", "+PONG");
 }
 
-/* Some as plain lines, most as arrays, of which those that repeat the one before except for the item take a short
- * cut. */
+/* Some as plain lines, most as arrays. Arrays that differ from the previous one in the item only take a short cut. */
 static char *put_command(char *at, const char *name, int c, int i)
 {
     char item[16];
@@ -328,7 +327,7 @@ static char *put_command(char *at, const char *name, int c, int i)
     return at + sprintf(at, "*3\r\n$%zu\r\n%s\r\n$3\r\nf:%d\r\n$%d\r\n%s\r\n", strlen(name), name, c, len, item);
 }
 
-/* Pipelined adds and queries, which take a way of their own, are shown in order, from all workers, before their
+/* Pipelined adds and queries, which take a separate path, are shown in order, from all workers, before their
  * replies. */
 DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
 {
@@ -358,7 +357,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
             cr_assert_neq(wire_text(&clients[c])[0], '-');
         wire_close(&clients[c]);
     }
-    /* Whoever has a reply finds its command before all that is sent later. */
+    /* A client that has a reply finds its command before all commands sent later. */
     struct wire a = wire_to(the_daemon.port), b = wire_to(the_daemon.port);
     for (int i = 0; i < 100; i++) {
         char command[32], expected[48];
@@ -369,7 +368,7 @@ DAEMON_TEST(the_daemon, events, monitor_shows_pipelines_in_order)
     }
 }
 
-/* A monitor that does not read is disconnected; nobody else notices. */
+/* A monitor that does not read is disconnected; other clients notice nothing. */
 DAEMON_TEST(the_daemon, events, a_slow_monitor_is_disconnected)
 {
     struct wire slow = wire_to(the_daemon.port), client = wire_to(the_daemon.port);
@@ -393,7 +392,7 @@ DAEMON_TEST(the_daemon, events, a_slow_monitor_is_disconnected)
     free(item);
 }
 
-/* A line is bounded, and says what it leaves out. */
+/* A line is bounded, and tells how much it leaves out. */
 DAEMON_TEST(the_daemon, events, a_long_command_is_cut)
 {
     struct wire monitor = wire_to(the_daemon.port), client = wire_to(the_daemon.port);

@@ -1,5 +1,5 @@
-/* Filters that expire, as clients see it. The table of replies was written down from a redis-server 7.0.15 asked about
- * a string of the same name. */
+/* Filters that expire, as clients see it. The table of replies comes from a redis-server 7.0.15, asked about a
+ * string of the same name. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static long long now_ms(void)
 
 /* ---- replies ---- */
 
-#define NEW          "!" /* makes the filter k anew, without a time */
+#define NEW          "!" /* creates the filter k again, without a time */
 #define NOT_A_NUMBER "-ERR value is not an integer or out of range"
 #define INCOMPATIBLE "-ERR NX and XX, GT or LT options at the same time are not compatible"
 
@@ -60,7 +60,7 @@ static const char *const conversation[][2] = {
     {"EXPIRE k 9223372036854775", "-ERR invalid expire time in 'expire' command"},
     {"PEXPIRE k 9223372036854775807", "-ERR invalid expire time in 'pexpire' command"},
     {"EXPIREAT k 9223372036854776", "-ERR invalid expire time in 'expireat' command"},
-    {"TTL k", ":-1"}, /* none of these has done anything */
+    {"TTL k", ":-1"}, /* none of these has had an effect */
     {"EXPIREAT k 9223372036854775", ":1"},
     {"PEXPIREAT k 9223372036854775807", ":1"},
     {"PEXPIRETIME k", ":9223372036854775807"},
@@ -81,7 +81,7 @@ static const char *const conversation[][2] = {
     {"EXPIRE k 60 XX LT", ":0"},
     {"EXPIRE k 60 LT", ":1"},
     {"PERSIST k", ":1"},
-    {"EXPIRE k -1 GT", ":0"}, /* a condition that is not met keeps it also from a time that has passed */
+    {"EXPIRE k -1 GT", ":0"}, /* an unmet condition also protects it from a past time */
     {"EXISTS k", ":1"},
     {"EXPIRE k 10", ":1"},
     {"EXPIRE k -1 GT", ":0"},
@@ -136,7 +136,7 @@ DAEMON_TEST(the_daemon, expiry, replies_are_those_of_redis)
     converse(&wire);
 }
 
-/* What was set is what is asked for, in all units. */
+/* The reply equals the time that was set, in all units. */
 CLIENT_TEST(the_daemon, expiry, times_agree)
 {
     expect(client, ":1", "BF.ADD k x");
@@ -153,14 +153,14 @@ CLIENT_TEST(the_daemon, expiry, times_agree)
     cr_expect_eq(client_number(client, "PEXPIRETIME k"), at);
 }
 
-/* ---- vanishing ---- */
+/* ---- disappearance ---- */
 
 static void wait_gone(redisContext *c, const char *name)
 {
     wait_until(client_number(c, "EXISTS %s", name) == 0);
 }
 
-/* At its millisecond by the clock of TIME a filter is gone, not a tick of the kernel later. */
+/* A filter disappears at its millisecond by the clock of TIME, not a tick of the kernel later. */
 CLIENT_TEST(the_daemon, expiry, gone_at_its_millisecond)
 {
     for (int i = 0; i < 100; i++) {
@@ -218,7 +218,7 @@ static long long keyspace_number(redisContext *c, const char *text)
     return atoll(at + strlen(text));
 }
 
-/* Nobody asks for it, and still its memory is given back; INFO counts what has expired and what will. */
+/* Without any query its memory is given back; INFO counts expired filters and those with a time. */
 CLIENT_TEST(the_daemon, expiry, memory_comes_back_unasked)
 {
     expect(client, ":1", "BF.ADD small x");
@@ -240,7 +240,7 @@ CLIENT_TEST(the_daemon, expiry, memory_comes_back_unasked)
     cr_expect_eq(client_info(client, "stats", "expired_keys"), 0);
 }
 
-/* RENAME takes the time along, a filter that is replaced loses its, as in Redis. */
+/* RENAME takes the time along, a replaced filter loses its time, as in Redis. */
 CLIENT_TEST(the_daemon, expiry, renames)
 {
     expect(client, ":1", "BF.ADD a x");
@@ -274,8 +274,8 @@ static void save(redisContext *c)
     wait_until(strcmp(client_ask(c, "SAVE"), "+OK") == 0);
 }
 
-/* A save keeps the times; what expires while the daemon is down is missing afterwards, and the next save removes its
- * files; what expires later does so. */
+/* A save keeps the times. Filters that expire while the daemon is down are missing afterwards, and the next save
+ * removes their files; later ones expire at their times. */
 CLIENT_TEST(the_daemon, expiry, restart)
 {
     expect(client, ":1", "BF.ADD never x");
@@ -326,8 +326,7 @@ CLIENT_TEST(the_daemon, expiry, restart)
     expect(client, "[:1,:0]", "BF.MEXISTS short y x");
 }
 
-/* What was answered is kept without a save as well: times that were set, changed and removed, and that a filter is
- * gone. */
+/* Acknowledged changes are kept without a save as well: set, changed and removed times, and the end of a filter. */
 CLIENT_TEST(the_daemon, expiry, restart_without_a_save)
 {
     expect(client, "+OK", "CONFIG SET appendfsync always");
@@ -373,8 +372,8 @@ CLIENT_TEST(the_daemon, expiry, restart_without_a_save)
 
 #define MANY 50000
 
-/* Many that expire at the same moment: others are served meanwhile, nothing that has expired is answered, and all are
- * gone soon. */
+/* Many filters that expire at the same moment: others are served meanwhile, no expired filter is answered, and all
+ * are gone soon. */
 DAEMON_TEST(the_daemon, expiry, many_at_once)
 {
     redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);
@@ -394,7 +393,7 @@ DAEMON_TEST(the_daemon, expiry, many_at_once)
     }
     while (now_ms() <= due + 10)
         usleep(1000);
-    /* From here on none may be answered, removed already or not. */
+    /* From here on no expired filter may be answered, removed already or not. */
     expect(other, ":0", "EXISTS f:0");
     expect(other, ":0", "EXISTS f:49999");
     expect(other, "[\"stays\"]", "KEYS *");

@@ -1,5 +1,5 @@
-/* No connection makes the others wait, however much work it asks for, and commands that run in slices reply as if they
- * did not. The tests check the order of events, not durations. */
+/* No connection makes the others wait, however much work it requests, and commands that run in slices reply as if
+ * they ran at once. The tests check the order of events, not durations. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 #include "wait.h"
 #include "wire.h"
 
-DAEMON_SUITE(the_daemon, fairness, "--threads", "1"); /* everybody is on the same worker */
+DAEMON_SUITE(the_daemon, fairness, "--threads", "1"); /* all clients are on the same worker */
 
 /* Adds the command `name f item-0 item-1 ...`. */
 static void add_batch(struct text *text, const char *name, int n)
@@ -36,7 +36,7 @@ static size_t ones(const struct lines *reply)
     return n;
 }
 
-/* Batches of all sizes around those of a slice answer each item, in order, and the commands after them wait their
+/* Batches of all sizes around that of a slice answer each item, in order, and the commands after them wait their
  * turn. */
 DAEMON_TEST(the_daemon, fairness, batches_of_any_size_answer_in_order)
 {
@@ -93,7 +93,7 @@ DAEMON_TEST(the_daemon, fairness, a_full_filter_ends_a_long_batch)
     }
 }
 
-/* Sends a long batch and asks another client for the filter's items until it sees some of them, but not all. */
+/* Sends a long batch; another client reads the filter's count until it shows some of the items, but not all. */
 static bool seen_in_the_middle(struct wire *wire, redisContext *other, const struct text *batch, long long n)
 {
     cr_assert(wire_send(wire, batch->data, batch->len));
@@ -104,8 +104,8 @@ static bool seen_in_the_middle(struct wire *wire, redisContext *other, const str
     }
 }
 
-/* While a batch of hundreds of thousands of items is added, another client of the same worker is served; if it deletes
- * the filter, or has another one take its place, the rest is not added to anything and the reply says so. */
+/* While a batch of hundreds of thousands of items is added, another client of the same worker is served. If it
+ * deletes or replaces the filter, the rest of the batch is not added to any filter, and the reply says so. */
 static void change_in_the_middle(bool replace)
 {
     enum { ITEMS = 100000, ATTEMPTS = 50 };
@@ -131,7 +131,7 @@ static void change_in_the_middle(bool replace)
             expect(other, replace ? ":1" : ":0", "EXISTS f");
             expect(other, ":0", "BF.CARD f");
         } else {
-            seen = false; /* it was through before the DEL */
+            seen = false; /* the batch ended before the DEL */
         }
         lines_deinit(&lines);
     }
@@ -151,8 +151,8 @@ DAEMON_TEST(the_daemon, fairness, a_filter_is_replaced_in_the_middle_of_a_batch)
     change_in_the_middle(true);
 }
 
-/* What would refuse a batch at its beginning does not break into it: a limit of memory that is passed meanwhile lets
- * it end. CLIENT PAUSE holds it where it is. */
+/* Conditions that refuse a batch at its beginning do not interrupt it: a memory limit that is passed meanwhile lets
+ * it end. CLIENT PAUSE holds it at its current position. */
 CLIENT_TEST(the_daemon, fairness, settings_change_in_the_middle_of_a_batch)
 {
     enum { ITEMS = DAEMON_SANITIZED ? 20000 : 100000, ATTEMPTS = 50 };
@@ -200,7 +200,7 @@ CLIENT_TEST(the_daemon, fairness, a_client_goes_away_in_the_middle_of_its_batch)
     free(batch.data);
 }
 
-/* Long lists of names are worked through in the same way. */
+/* Long lists of names are processed in the same way. */
 CLIENT_TEST(the_daemon, fairness, long_lists_of_names)
 {
     enum { NAMES = 5000 };
@@ -224,8 +224,8 @@ CLIENT_TEST(the_daemon, fairness, long_lists_of_names)
     free(argv);
 }
 
-/* Replies that are far larger than their commands (COMMAND DOCS, a hundred times and more in one write) come one after
- * the other as they are taken, and another client is served before the last of them. */
+/* Replies far larger than their commands (COMMAND DOCS, a hundred times and more in one write) come one after the
+ * other as they are read, and another client is served before the last of them. */
 CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
 {
     enum { N = 100 };
@@ -236,7 +236,7 @@ CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
     for (int i = 0; i < N; i++)
         text_print(&text, i % 10 ? "COMMAND DOCS\r\n" : "ECHO 1234567\r\n");
     cr_assert(wire_send(&greedy, text.data, text.len));
-    for (int i = 0; i < 20; i++) /* nothing has been read of the replies: they fill the sockets and wait */
+    for (int i = 0; i < 20; i++) /* no reply has been read: they fill the sockets and wait */
         expect(client, "+PONG", "PING");
     for (int i = 0; i < N; i++) {
         cr_assert_eq(wire_reply(&greedy, WIRE_PATIENCE_MS, &lines), WIRE_OK, "reply %d", i);
@@ -251,8 +251,8 @@ CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
     free(text.data);
 }
 
-/* A stream of commands that is cut anywhere, far longer than what is read at a time, is answered as one: parts of
- * commands move between the buffers while others are on their way through the window. */
+/* A stream of commands that is cut anywhere, far longer than one read, is answered as a whole: parts of commands
+ * move between the buffers while others are on their way through the window. */
 DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
 {
     enum { N = 30000 };
@@ -265,7 +265,7 @@ DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
     cr_assert_str_eq(wire_ask(&wire, "BF.RESERVE f 0.0000001 100000"), "+OK");
     cr_assert_str_eq(wire_ask(&wire, "CONFIG SET reply-buffer-high-water 64mb"), "+OK");
     for (int i = 0; i < N; i++) {
-        int len = snprintf(item, sizeof(item), "%d", i / 2); /* added, then asked for */
+        int len = snprintf(item, sizeof(item), "%d", i / 2); /* added, then queried */
         item[len] = 'z';
         len = 16 + (i / 2 * 37) % 500;
         text_print(&text, "*3\r\n$%d\r\n%s\r\n$1\r\nf\r\n$%d\r\n%.*s\r\n", i % 2 ? 9 : 6,
@@ -351,7 +351,7 @@ static bool find_niceness(const char *wanted, int *nice_out)
     return found;
 }
 
-/* Likewise; threads that have just been started have no name yet. */
+/* The same with a wait; threads that have just been started have no name yet. */
 static int niceness(const char *wanted)
 {
     int nice = 0;
@@ -359,7 +359,7 @@ static int niceness(const char *wanted)
     return nice;
 }
 
-/* What nobody waits for yields to workers and to the log, and each thread has its name. */
+/* Background work yields to workers and to the log, and each thread has its name. */
 DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
 {
     static const char *const background[] = {"saver", "expirer", "reclaimer"};
@@ -373,7 +373,7 @@ DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
 
 enum { MANY_NAMES = DAEMON_SANITIZED ? 5000 : 100000 }; /* a comparison takes some fifty times as long */
 
-/* A user with 1,000 patterns, who names very many filters: each name is compared with each pattern. */
+/* A user with 1,000 patterns who names very many filters: each name is compared with each pattern. */
 static void begin_restricted(struct wire *wire, redisContext *admin)
 {
     const char *words[1010] = {"ACL", "SETUSER", "narrow", "on", "nopass", "+@all", "~last-*"};
@@ -399,7 +399,7 @@ static void add_names(struct text *text, const char *name, int n, const char *la
     text_print(text, "$%zu\r\n%s\r\n", strlen(last), last);
 }
 
-/* Names are compared with rights in turns, in which others are served; nothing is done before all of them have been. */
+/* Names are compared with rights in turns, others are served in between; nothing is done before all are compared. */
 CLIENT_TEST(the_daemon, fairness, rights_to_many_names_are_checked_first)
 {
     struct wire wire;

@@ -1,5 +1,4 @@
-/* `bloomery fill`, the real program, against the daemon: every byte of an item arrives, and nothing is lost in silence.
- */
+/* `bloomery fill`, the real program, against the daemon: every byte of an item arrives, and no loss is silent. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@ CLIENT_SUITE(the_daemon, client, fill, "--threads", "1");
 
 static char output[16384];
 
-/* Runs a command of the shell in the test's directory; `fill` is the tool, with the daemon's address. */
+/* Runs a shell command in the test's directory; `fill` is the tool, with the daemon's address. */
 #define SHELL(code, text, format, ...)                                                                               \
     program_expect(output, sizeof(output), code, text,                                                               \
                    "exec 2>&1; cd '%s'; fill() { '%s' fill redis://127.0.0.1:%d \"$@\"; }; " format, the_daemon.dir, \
@@ -82,7 +81,7 @@ DAEMON_TEST(the_daemon, fill, items_end_with_nul)
     HAS("f", "\nlast");
 }
 
-/* Also an item that is longer than what is read and sent immediately. */
+/* Also an item longer than one read, which is sent immediately. */
 DAEMON_TEST(the_daemon, fill, long_items)
 {
     const size_t len = 5 << 20;
@@ -218,7 +217,7 @@ static void need_redis_cli(void)
 DAEMON_TEST(the_daemon, fill, swap_replaces_the_filter_as_a_whole)
 {
     SHELL(0, "filter 'f': 3 items sent, 3 acknowledged, 3 new\n",
-          "printf 'a\\nb\\nc\\n' | fill f --swap --error 0.00001 --capacity 10"); /* there is none to be replaced */
+          "printf 'a\\nb\\nc\\n' | fill f --swap --error 0.00001 --capacity 10"); /* there is no filter to replace */
     HAS("f", "c");
     SHELL(0, "filter 'f': 2 items sent", "printf 'c\\nd\\n' | fill f --swap --error 0.00001 --capacity 20");
     HAS("f", "d");
@@ -240,11 +239,11 @@ DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
 
     expect(client, ":1", "BF.ADD f:new another");
     SHELL(1, "'f:new' exists: another run is filling it, or was killed", "seq 10 | fill f --swap --capacity 20");
-    expect(client, ":1", "BF.CARD f:new"); /* it is not the run's to delete */
+    expect(client, ":1", "BF.CARD f:new"); /* the run must not delete it */
     expect(client, ":1", "BF.CARD f");
 }
 
-/* The new filter is as the old one, unless the options say otherwise. */
+/* The new filter has the properties of the old one, unless the options override them. */
 DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
 {
     expect(client, "+OK", "BF.RESERVE w 0.001 500 WINDOW 3600 PARTS 4 REFRESH");
@@ -258,7 +257,7 @@ DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
     expect(client, "[:500]", "BF.INFO w CAPACITY");
     expect(client, "[\"0.001\"]", "BF.INFO w ERRORRATE");
     expect(client, ":-1", "PTTL w");
-    SHELL(0, "filter 'i': 10 items sent", "fill i --swap <ten"); /* of a pipe, too */
+    SHELL(0, "filter 'i': 10 items sent", "fill i --swap <ten"); /* also from a pipe */
     expect(client, "[\"2000 items\"]", "BF.INFO i WINDOW");
     expect(client, "[nil]", "BF.INFO i EXPANSION");
     expect(client, "[\"0.004\"]", "BF.INFO i ERRORRATE");
@@ -291,7 +290,7 @@ DAEMON_TEST(the_daemon, fill, a_swap_of_nothing_changes_nothing)
     expect(client, ":1", "DBSIZE");
 }
 
-/* While it waits for its input, for which the shell waits, too. */
+/* The signal comes while the tool and the shell wait for the input. */
 DAEMON_TEST(the_daemon, fill, an_interrupted_swap_deletes_what_it_has_made)
 {
     need_redis_cli();
@@ -331,7 +330,7 @@ DAEMON_TEST(the_daemon, fill, no_memory_is_left)
     expect(client, ":1", "DBSIZE");
 }
 
-/* What has come is sent while the writer of the pipe pauses; and a filter that is deleted does not come back with the
+/* The items so far are sent while the writer of the pipe pauses; and a deleted filter does not come back with the
  * rest. */
 DAEMON_TEST(the_daemon, fill, a_filter_is_deleted_in_the_midst)
 {
@@ -344,7 +343,7 @@ DAEMON_TEST(the_daemon, fill, a_filter_is_deleted_in_the_midst)
     expect(client, ":0", "DBSIZE");
 }
 
-/* Then the new filter lacks items that were acknowledged. */
+/* Then the new filter lacks acknowledged items. */
 DAEMON_TEST(the_daemon, fill, a_new_filter_that_others_have_emptied_replaces_nothing)
 {
     static const char *const changes[] = {"BF.CLEAR f:new", "COPY f f:new REPLACE", "COPY more f:new REPLACE"};
@@ -382,9 +381,9 @@ DAEMON_TEST(the_daemon, fill, the_server_goes_away)
     daemon_kill(&the_daemon);
 }
 
-/* ---- a server that answers wrongly ---- */
+/* ---- a server with wrong answers ---- */
 
-/* Sends its answers at once, reads on until `last` has come (NULL: the end), and hangs up. */
+/* Sends its answers at once, reads until `last` has come (NULL: the end), and hangs up. */
 static void answer(int listener, const char *answers, const char *last)
 {
     static char bytes[1 << 16];
@@ -399,7 +398,7 @@ static void answer(int listener, const char *answers, const char *last)
     _exit(0);
 }
 
-/* Fills a filter with a, b and c there. */
+/* Fills a filter with a, b and c on that server. */
 static void fill_from_stand_in(const char *answers, const char *last, const char *options, const char *text)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -440,7 +439,7 @@ DAEMON_TEST(the_daemon, fill, answers_are_checked)
     fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "cannot create 'f:new': ERR no");
 }
 
-/* Bytes of a server do not control the terminal, wherever they come out. */
+/* Bytes from a server do not control the terminal, wherever they are printed. */
 DAEMON_TEST(the_daemon, fill, texts_of_a_server_are_escaped)
 {
     static const char text[] = "-ERR \x1b]0;owned\x07 \xc2\x9b \xff \xc3\xa4\r\n",

@@ -10,7 +10,7 @@
 
 CLIENT_SUITE(the_daemon, client, find, NULL);
 
-/* Filters are named once each, in the order of the words and of the bytes; those that do not exist are named, too. */
+/* Filters are named once each, in the order of the words and of the bytes; missing filters are named, too. */
 DAEMON_TEST(the_daemon, find, says_which_filters_may_have_an_item)
 {
     expect(client, "[:1,:1]", "BF.MADD b x y");
@@ -26,7 +26,7 @@ DAEMON_TEST(the_daemon, find, says_which_filters_may_have_an_item)
            "BF.FIND nothing ITEMS a b");
 }
 
-/* In RESP3 the reply and the filters that could not be asked are maps. */
+/* In RESP3 the reply and the list of unknown filters are maps. */
 DAEMON_TEST(the_daemon, find, is_a_map_in_resp3)
 {
     struct wire wire = wire_to(the_daemon.port);
@@ -36,7 +36,7 @@ DAEMON_TEST(the_daemon, find, is_a_map_in_resp3)
                "{\"asked\"::1,\"found\":[[\"a\"],[]],\"unknown\":{\"b\":\"not found\"}}");
 }
 
-/* Words that would be options are named by patterns; a backslash takes away the meaning of a special character. */
+/* Names that would be options are given as patterns; a backslash takes away the meaning of a special character. */
 DAEMON_TEST(the_daemon, find, names_of_any_kind_can_be_asked)
 {
     static const char *const names[] = {"COUNT", "ITEMS", "a*b", "axb", "a\\b", ""};
@@ -66,7 +66,7 @@ DAEMON_TEST(the_daemon, find, wrong_calls_are_errors)
     expect(client, "[\"COUNT\"]", "COMMAND GETKEYS BF.ADD COUNT x");
 }
 
-/* Keys are items in the bytes that Cassandra gives them. */
+/* Keys are items in Cassandra's byte form. */
 DAEMON_TEST(the_daemon, find, keys_become_bytes)
 {
     char huge[] = "blob:0x01";
@@ -80,7 +80,7 @@ DAEMON_TEST(the_daemon, find, keys_become_bytes)
     cr_assert(strstr(text, "-ERR key 2: ") == text, "%s", text);
 }
 
-/* Few filters are asked within a transaction; many would delay all clients. */
+/* A transaction may query few filters; many would delay all clients. */
 DAEMON_TEST(the_daemon, find, runs_in_a_transaction_where_it_is_short)
 {
     expect(client, ":1", "BF.ADD a x");
@@ -108,7 +108,7 @@ static redisReply *ask_words(char *text)
     return redisCommandArgv(client, n, words, NULL);
 }
 
-/* What is short counts layers, not filters: each of a long chain is checked. */
+/* The limit of short work counts layers, not filters: each layer of a long chain is checked. */
 DAEMON_TEST(the_daemon, find, of_many_layers_is_no_short_work)
 {
     long long layers;
@@ -148,8 +148,8 @@ static redisReply *ask_crowd(const char *const *words, int nwords)
     return reply;
 }
 
-/* Many items are asked for filter by filter: the answers and their order are those of single questions, for filters of
- * all kinds. */
+/* Many items are looked up filter by filter: the answers and their order equal those of single queries, for filters
+ * of all kinds. */
 DAEMON_TEST(the_daemon, find, of_many_items_answers_as_of_each)
 {
     static const char *const names[] = {"a", "grown", "red", "window", "b"};
@@ -185,7 +185,7 @@ DAEMON_TEST(the_daemon, find, of_many_items_answers_as_of_each)
     freeReplyObject(all);
 }
 
-/* Steps end where their filters have layers enough; each filter is asked once all the same. */
+/* Steps end when their filters have enough layers; each filter is still queried once. */
 DAEMON_TEST(the_daemon, find, goes_through_chains_in_steps)
 {
     char question[9000] = "BF.FIND COUNT";
@@ -249,7 +249,7 @@ static void expect_as_single_queries(const char *words, int from, int to, int it
     freeReplyObject(reply);
 }
 
-/* Filters with one layer or many, small and large, some of whose items are false positives. */
+/* Filters with one layer or many, small and large; some items are false positives of some of them. */
 DAEMON_TEST(the_daemon, find, answers_equal_single_queries)
 {
     for (int f = 0; f < 150; f++) {
@@ -266,7 +266,7 @@ DAEMON_TEST(the_daemon, find, answers_equal_single_queries)
     expect_as_single_queries("t:3/f t:4/f t:5/f", 3, 6, 10);
 }
 
-/* More filters than a step takes: done in the background, each once, as they are renamed and deleted. */
+/* More filters than a step takes: in the background, each once, also after a rename and a deletion. */
 DAEMON_TEST(the_daemon, find, goes_through_very_many_filters)
 {
     for (int f = 0; f < 5000; f++)
@@ -287,7 +287,7 @@ DAEMON_TEST(the_daemon, find, goes_through_very_many_filters)
            "BF.FIND COUNT * ITEMS x");
 }
 
-/* ---- filters that cannot be asked ---- */
+/* ---- filters that cannot answer ---- */
 
 /* A filter in quarantine is named, since it may have the item; it counts as found where its queries say "maybe". */
 DAEMON_TEST(the_daemon, find, names_quarantined_filters)

@@ -1,4 +1,4 @@
-/* `bloomery move --follow`, `--cutover` and `--merge` between two daemons, with clients that continue all along. */
+/* `bloomery move --follow`, `--cutover` and `--merge` between two daemons, with clients that write throughout. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,9 +21,9 @@ static void expect_end(pid_t pid, int signal_number, int expected)
     cr_assert_eq(wait_for(pid), expected);
 }
 
-/* ---- clients that continue ---- */
+/* ---- clients that write throughout ---- */
 
-/* Adds the items <id>:0, <id>:1, ... one after the other, or so many in a command, until a server has acknowledged
+/* Adds the items <id>:0, <id>:1, ... one after the other, or several in a command, until a server has acknowledged
  * them; goes to the target when the source is read-only, and connects again when it is disconnected. */
 struct live {
     int id, port;
@@ -121,7 +121,7 @@ static void live_join(struct live *live, size_t n)
     }
 }
 
-/* Each item that either server has acknowledged is in the target. */
+/* The target has each item that either server has acknowledged. */
 static void live_check(const struct live *live)
 {
     enum { PART = 1000 };
@@ -200,12 +200,12 @@ static void *churn_run(void *ctx)
     return NULL;
 }
 
-/* What both answer about the names is the same. */
+/* Both answer the same about the names. */
 static void expect_same_names(void)
 {
     static const char *const questions[] = {"TYPE n:%d", "BF.INFO n:%d", "CF.INFO n:%d"};
     for (int i = 0; i < NAMES; i++) {
-        /* Either has its own moment at which a name expires. */
+        /* A name expires at its own moment in each. */
         wait_until(client_number(from, "EXISTS n:%d", i) == client_number(to, "EXISTS n:%d", i));
         bool stays = client_number(from, "PTTL n:%d", i) == -1;
         if (stays)
@@ -225,8 +225,8 @@ static void expect_same_names(void)
 
 /* ---- cutover ---- */
 
-/* Small filters and large ones of either kind, windows, deletions, names that come and go: what was acknowledged by
- * either server is in the target. */
+/* Small and large filters of either kind, windows, deletions, names that come and go: the target has all changes
+ * that either server acknowledged. */
 PAIR_TEST(follow, live_clients_lose_nothing_when_the_source_is_cut_over)
 {
     static struct live live[] = {
@@ -278,7 +278,7 @@ static void *unpause_run(void *stop)
     return NULL;
 }
 
-/* Clients write to the target by then: another cutover would replace what they have written. */
+/* Clients write to the target by then: another cutover would overwrite their changes. */
 PAIR_TEST(follow, a_second_cutover_is_refused)
 {
     expect(from, ":1", "BF.ADD f before");
@@ -293,7 +293,7 @@ PAIR_TEST(follow, a_second_cutover_is_refused)
     expect(to, "[:1,:0]", "BF.MEXISTS f before winner");
 }
 
-/* A pause that another client ends protects nobody: the cutover is given up instead of losing what came through. */
+/* A pause that another client ends gives no protection: the cutover is given up, so that no change is lost. */
 PAIR_TEST(follow, a_cutover_whose_pause_another_client_ends_is_given_up)
 {
     static struct live live[] = {{.add = "BF.ADD", .filter = "f1"},
@@ -318,8 +318,8 @@ PAIR_TEST(follow, a_cutover_whose_pause_another_client_ends_is_given_up)
     pthread_join(unpause, NULL);
 }
 
-/* Commands of many items, which the source works on in slices: one that the pause catches half way must not be
- * acknowledged after it. */
+/* Commands of many items, run in slices by the source: a command that the pause interrupts must not be acknowledged
+ * after it. */
 PAIR_TEST(follow, a_command_that_the_pause_catches_half_way_is_not_acknowledged)
 {
     struct live live = {.add = "BF.MADD", .filter = "f", .batch = BATCH_MAX};
@@ -335,7 +335,7 @@ PAIR_TEST(follow, a_command_that_the_pause_catches_half_way_is_not_acknowledged)
     live_check(&live);
 }
 
-/* A filter that does not go along: the source's clients continue. */
+/* A filter that cannot be moved: the source's clients continue. */
 PAIR_TEST(follow, a_cutover_without_all_filters_is_given_up)
 {
     expect(from, "+OK", "BF.RESERVE large 0.001 1000000");
@@ -423,7 +423,7 @@ PAIR_TEST(follow, only_matching_names_are_followed)
     expect_end(pid, SIGTERM, 143);
 }
 
-/* Connections that end, of the tool to either server: then everything may have changed. */
+/* The tool loses its connections to either server: then any filter may have changed. */
 PAIR_TEST(follow, lost_connections_lose_no_change)
 {
     expect(from, ":1", "BF.ADD f 0");
@@ -494,8 +494,7 @@ PAIR_TEST(follow, merge_unites_what_both_have)
     expect(from, "[:1,:1,:0]", "BF.MEXISTS both a b c");
 }
 
-/* Two sites, each of which carries the other's adds; a merge that changes nothing is no change, so they come to rest.
- */
+/* Two sites, each with the other's adds; a merge that changes nothing is no change, so they come to rest. */
 PAIR_TEST(follow, two_sites_merge_into_each_other)
 {
     pid_t there = move_beside(source.port, target.port, "--follow", "--merge");
@@ -535,7 +534,7 @@ PAIR_TEST(follow, what_cannot_begin_is_told_at_once)
     expect(from, "+OK", "ACL SETUSER default +client");
 }
 
-/* Not after hours of copying. */
+/* Before any copying, which may take hours. */
 PAIR_TEST(follow, rights_that_a_cutover_lacks_are_told_before_it_copies_anything)
 {
     static const char *const rights[][2] = {{"client|pause", "CLIENT PAUSE"}, {"client|unpause", "CLIENT UNPAUSE"},

@@ -1,5 +1,5 @@
-/* The means of the end-to-end tests, where they could be wrong without anybody noticing: the reading of recordings and
- * of the table of meant differences, and the comparison. */
+/* Parts of the end-to-end tests whose errors could go unnoticed: the reading of recordings and of the table of
+ * intended differences, and the comparison. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void write_text(const char *text)
     close(fd);
 }
 
-/* Words are cut and unescaped as redis-cli does it. */
+/* Words are split and unescaped as by redis-cli. */
 Test(corpus, words_are_split_as_redis_cli_does)
 {
     struct word words[16];
@@ -63,7 +63,7 @@ Test(corpus, recordings_are_read_as_cases)
     corpus_deinit(&corpus);
 }
 
-/* The table: only rows of the file asked for, exact rows before prefixes, longer prefixes before shorter ones. */
+/* The table: only rows of the requested file, exact rows before prefixes, longer prefixes before shorter ones. */
 Test(compat, rows_are_found_by_command)
 {
     struct compat compat;
@@ -103,7 +103,7 @@ static bool same_but_dumps(const char *recorded, const char *got)
     return same;
 }
 
-/* Replies with dumps: bytes, iterators and numbers of chunks may differ, and nothing else. */
+/* Replies with dumps: only bytes, iterators and numbers of chunks may differ. */
 Test(corpus_player, dumps_are_compared_by_their_form)
 {
     const char *copy = "< *2\n< :1\n< $1\n< a\n< +OK\n< *2\n< :0\n< $0\n< ";

@@ -1,5 +1,5 @@
-/* No argument can forge a reply: whatever is sent as the arguments of whatever command, there is one well-formed
- * reply, and the next reply is that of the next command. */
+/* No argument can forge a reply: any command with any arguments gets one well-formed reply, and the next reply is
+ * that of the next command. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static const struct word harmless[] = {WORD("f"),  WORD("1"), WORD("0.01"), WORD
                                        WORD("ON"), WORD("2"), WORD("ID")};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Those that end the connection, or answer more or fewer times than once, or are answered late. */
+/* Commands that end the connection, that answer more or less than once, or late. */
 static bool left_out(const char *name)
 {
     static const char *const names[] = {"shutdown",     "quit",         "monitor",     "multi",       "exec",
@@ -40,7 +40,7 @@ static bool left_out(const char *name)
     return strstr(name, "subscribe") != NULL;
 }
 
-/* Sends a command with arguments of the kinds asked for. Returns the number of words. */
+/* Sends a command with arguments of the requested kinds. Returns the number of words. */
 static size_t random_words(const char *name, unsigned *state, struct word *words)
 {
     const char *bar = strchr(name, '|');
@@ -71,7 +71,7 @@ static void expect_reply(struct wire *wire, const char *name, const char *wanted
     lines_deinit(&lines);
 }
 
-/* Plays every command some times, alone and in a transaction. */
+/* Plays every command several times, alone and in a transaction. */
 static void play(const redisReply *names, int protocol)
 {
     struct wire wire;
@@ -132,7 +132,7 @@ CLIENT_TEST(the_daemon, hostile, no_argument_forges_a_reply)
     freeReplyObject(subs);
 }
 
-/* Names of commands that do not exist, and of subcommands, are repeated without what could break the line. */
+/* Names of unknown commands and subcommands are repeated without bytes that could break the line. */
 DAEMON_TEST(the_daemon, hostile, unknown_names_are_repeated_without_control_characters)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* BF.IMPORT: Filter.db files come into a running daemon, from one directory only, and stay. */
+/* BF.IMPORT: a running daemon imports Filter.db files, from one directory only, and keeps them. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 #define BUILT BLOOMERY_GOLDEN_DIR "/built"
 
-static char dir[TMPDIR_SIZE]; /* import-dir is in/ below it */
+static char dir[TMPDIR_SIZE]; /* import-dir is in/ below this directory */
 static char output[4096];
 static struct daemon the_daemon;
 static redisContext *client;
 
-/* Files are put there by a shell: "$IN" is import-dir, "$BUILT" the golden files. */
+/* A shell puts the files there: "$IN" is import-dir, "$BUILT" the golden files. */
 #define SHELL(...) program_expect(output, sizeof(output), 0, "", "IN='%s/in' BUILT='" BUILT "'; " __VA_ARGS__)
 
 static void start(void)
@@ -183,7 +183,7 @@ DAEMON_TEST(the_daemon, import, malformed_files_are_refused)
     expect(client, "+PONG", "PING");
 }
 
-/* Adds continue as in any filter of fixed size, and the same item is not new twice. */
+/* Adds continue as in any filter of fixed size, and the same item is new only once. */
 DAEMON_TEST(the_daemon, import, an_imported_filter_takes_adds)
 {
     SHELL("cp \"$BUILT/n10000_p0.01_int/Filter.ka.db\" \"$IN/f\"", dir);
@@ -195,7 +195,7 @@ DAEMON_TEST(the_daemon, import, an_imported_filter_takes_adds)
     expect(client, ":9961", "BF.CARD f");
 }
 
-/* `bloomery load`: the same by the network, whole or not at all. */
+/* `bloomery load`: the same over the network, whole or not at all. */
 DAEMON_TEST(the_daemon, import, the_tool_loads_files_over_the_network)
 {
     char url[64];

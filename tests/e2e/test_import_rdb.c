@@ -1,4 +1,4 @@
-/* `bloomery import --rdb`: the filters of an RDB file that Redis has written are served. */
+/* `bloomery import --rdb`: the daemon serves the filters of an RDB file that Redis has written. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void discard(void)
 
 TestSuite(import_rdb, .init = prepare, .fini = discard, .timeout = 1000);
 
-/* That the tool exits so and says so. */
+/* Asserts this exit status and this text in the output. */
 #define RUN(code, text, ...) \
     program_expect(output, sizeof(output), code, text, "'" BLOOMERY_TOOL_PATH "' import " __VA_ARGS__)
 
@@ -74,7 +74,7 @@ static void expect_as_recorded(redisContext *client, const char *folder, const c
     free(recorded);
 }
 
-/* Whether DUMP is the value as it stands in the file, to the byte, after the name of its key. */
+/* Whether DUMP equals the value in the file, to the byte, after the name of its key. */
 static bool is_as_in_file(redisContext *client, const unsigned char *file, size_t file_len, const char *filter)
 {
     char key[128];
@@ -89,7 +89,7 @@ static bool is_as_in_file(redisContext *client, const unsigned char *file, size_
     return same;
 }
 
-/* Also after a save and a restart: what the tool has written is what the daemon writes. */
+/* Also after a save and a restart: the tool's files equal the daemon's. */
 DAEMON_TEST(the_daemon, import_rdb, every_filter_is_served_as_redis_had_it)
 {
     RUN(0, "imported 13 filters with 23864 items", "--rdb " QUOTED_MIXED " --db 0 '%s'", the_daemon.data);
@@ -130,7 +130,7 @@ DAEMON_TEST(the_daemon, import_rdb, an_older_redis_is_read)
         expect_as_recorded(client, "v2.8.20/", older[f]);
 }
 
-/* ---- what is told, and refused ---- */
+/* ---- messages and refusals ---- */
 
 Test(import_rdb, a_list_says_what_is_in_a_file_and_imports_nothing)
 {
@@ -172,7 +172,7 @@ Test(import_rdb, names_that_are_there_are_skipped_and_the_others_imported)
         "--rdb " QUOTED_MIXED " --db 0 --json '%s'", the_daemon.data);
 }
 
-/* A copy of a file, changed. */
+/* A changed copy of a file. */
 static void write_changed(const char *path, const unsigned char *bytes, size_t len, size_t at, unsigned char bit)
 {
     FILE *file = fopen(path, "wb");
@@ -207,7 +207,7 @@ Test(import_rdb, a_damaged_file_imports_nothing)
            "0123456789abcdef"                             \
            "\2\3\0"
 
-/* A file without a checksum, as with rdbchecksum no: a filter that is over, one that cannot be, and one that can. */
+/* A file without a checksum, as with rdbchecksum no: an expired filter, an impossible filter, and a good one. */
 Test(import_rdb, what_is_skipped_is_told_with_the_reason)
 {
     static const char file[] = "REDIS0011\xfe\0"
@@ -236,7 +236,7 @@ Test(import_rdb, what_is_skipped_is_told_with_the_reason)
 #define OLD           "\2\1\2\4\2\3\5\10abc\0\0\0\0\0\0"
 #define HEAD(buckets) "\2\1\2" buckets "\2\3\2\0\2\2\2\24\2\1" /* one sub-filter, 3 items, buckets of 2 */
 
-/* RedisBloom before 2.2 had other hashes: its cuckoo filters would answer "absent" to what is in them. */
+/* RedisBloom before 2.2 had other hashes: its cuckoo filters would answer "absent" to their own items. */
 Test(import_rdb, cuckoo_filters_that_cannot_be_are_told_with_the_reason)
 {
     static const char file[] =

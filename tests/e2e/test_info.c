@@ -1,4 +1,4 @@
-/* INFO as exporters read it: every line, every section; and its field names against Redis's own. */
+/* INFO as exporters read it: every line, every section; and its field names compared with Redis's. */
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ struct info {
     size_t nsections;
 };
 
-/* Cuts a text as exporters do: "# Section", "name:value", empty lines between sections; anything else fails. */
+/* Splits a text as exporters do: "# Section", "name:value", empty lines between sections; anything else fails. */
 static void info_parse(struct info *info, const char *text, size_t len)
 {
     char *line = info->text, *section = NULL;
@@ -87,7 +87,7 @@ static bool is_number(const char *text)
     return end != text && (*end == '\0' || strcmp(end, "%") == 0);
 }
 
-/* Texts by nature: everything else must be a number. */
+/* Fields with text values: all others must be numbers. */
 static bool is_text_field(const char *name)
 {
     static const char *const texts[] = {
@@ -152,7 +152,7 @@ static void expect_pairs(const char *name, const char *value, const char *const 
     }
 }
 
-/* Some of everything, so that no section is empty. */
+/* Use of every feature, so that no section is empty. */
 static void work(redisContext *client)
 {
     expect(client, "+OK", "BF.RESERVE small 0.01 10 NONSCALING");
@@ -167,8 +167,8 @@ static void work(redisContext *client)
     client_ask(client, "BF.ADD grows");
 }
 
-/* Each line is name:value, each value a number where one is due, no name comes twice, sections come in Redis's order.
- */
+/* Each line is name:value, each value of a numeric field a number, no name appears twice, sections come in Redis's
+ * order. */
 DAEMON_TEST(the_daemon, info, an_exporter_can_read_it)
 {
     static const char *const sections[] = {
@@ -213,7 +213,7 @@ static long long number(const struct info *info, const char *name)
     return strtoll(value, NULL, 10);
 }
 
-/* What INFO lists as overhead. */
+/* The sum of the overheads that INFO lists. */
 static long long overhead(const struct info *info)
 {
     static const char *const parts[] = {"mem_overhead_index", "mem_overhead_expires", "mem_overhead_pubsub",
@@ -224,7 +224,7 @@ static long long overhead(const struct info *info)
     return sum;
 }
 
-/* The values are those of what was done. */
+/* The values match the commands run before. */
 DAEMON_TEST(the_daemon, info, values_are_true)
 {
     static struct info info;
@@ -232,7 +232,7 @@ DAEMON_TEST(the_daemon, info, values_are_true)
 
     client = client_start(&the_daemon, NULL);
     work(client);
-    wait_until(client_info(client, "clients", "connected_clients") == 1); /* the start had looked with another one */
+    wait_until(client_info(client, "clients", "connected_clients") == 1); /* the start had used another connection */
     info_get(&info, client, "INFO everything");
     cr_expect_eq(number(&info, "bf_filters"), 2);
     cr_expect_eq(number(&info, "bf_layers"), 3, "the growing one has two");
@@ -266,7 +266,7 @@ DAEMON_TEST(the_daemon, info, values_are_true)
     cr_expect_geq(number(&info, "total_reads_processed"), 44);
 }
 
-/* Sections by name, several at a time, in any case; what there is none of is empty. */
+/* Sections by name, several at a time, in any case; an unknown section is empty. */
 DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
 {
     static struct info info;
@@ -294,7 +294,7 @@ DAEMON_TEST(the_daemon, info, sections_can_be_chosen)
 /* ---- under load ---- */
 
 #define LOADERS  4
-#define PAIRS    4000 /* of an add and a query, by each */
+#define PAIRS    4000 /* of an add and a query, by each loader */
 #define PIPELINE 100
 
 static _Atomic unsigned loaders_done, loaders_failed;
@@ -323,8 +323,8 @@ static void *load(void *arg)
     return NULL;
 }
 
-/* Counts and histograms of all threads come to exactly what was sent, whatever was asked and reset meanwhile; no reset
- * lets a number fall below nothing. */
+/* Counts and histograms of all threads equal the commands sent, with any queries and resets meanwhile; no reset
+ * makes a number negative. */
 DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
 {
     static const char *const args[] = {"--threads", "3", NULL};
@@ -347,7 +347,7 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
             cr_assert_leq(number(&info, "bf_query_hits"), LOADERS * PAIRS);
             client_ask(client, "LATENCY HISTOGRAM");
             client_ask(client, "SLOWLOG GET -1");
-            if (round == 0) { /* while another thread reads what it changes */
+            if (round == 0) { /* while another thread reads the numbers that it changes */
                 int sent = 0;
                 redisAppendCommand(other, "INFO bf");
                 redisBufferWrite(other, &sent);
@@ -373,7 +373,7 @@ DAEMON_TEST(the_daemon, info, counts_are_exact_under_load)
 
 /* ---- against Redis ---- */
 
-/* The fields that docs/INFO.md says are left out: the first column of its last table, in backticks. */
+/* The fields that docs/INFO.md lists as left out: the first column of its last table, in backticks. */
 static bool left_out(const char *document, const char *name)
 {
     char row[192];
@@ -382,8 +382,8 @@ static bool left_out(const char *document, const char *name)
     return strstr(document, row) != NULL;
 }
 
-/* Every field of redis-server 8.0 is there, in the same section, or listed in docs/INFO.md with the reason why not; and
- * what is listed there is missing. */
+/* Every field of redis-server 8.0 is in the same section, or listed in docs/INFO.md with the reason why it is
+ * missing; and the listed fields are missing. */
 DAEMON_TEST(the_daemon, info, fields_are_redis_ones)
 {
     static struct info info;
@@ -433,7 +433,7 @@ static double info_double(redisContext *client, const char *field)
     return strtod(text, NULL);
 }
 
-/* What the event loops do is counted: iterations, their time, and of it that of commands. */
+/* The work of the event loops is counted: iterations, their time, and the commands' part of it. */
 DAEMON_TEST(the_daemon, info, event_loops_are_counted)
 {
     redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
@@ -456,7 +456,7 @@ DAEMON_TEST(the_daemon, info, event_loops_are_counted)
     cr_expect_gt(rate, 0);
     cr_expect_lt(info_double(client, "instantaneous_eventloop_duration_usec"), 1e6);
 
-    /* Of a transaction nothing counts twice; waiting is no work. */
+    /* No part of a transaction counts twice; waiting is no work. */
     expect(client, "+OK", "CONFIG RESETSTAT");
     cr_expect_lt(info_double(client, "eventloop_cycles"), more_cycles);
     expect(client, "+OK", "MULTI");
@@ -466,7 +466,7 @@ DAEMON_TEST(the_daemon, info, event_loops_are_counted)
     worked = info_double(client, "eventloop_duration_sum");
     commands = info_double(client, "eventloop_duration_cmd_sum");
     cr_expect_geq(worked, commands, "%g of %g us are in commands", commands, worked);
-    bool rested = false; /* on a busy machine a worker may be interrupted at its work for long */
+    bool rested = false; /* on a busy machine a worker may be interrupted for long */
     for (int i = 0; i < 50 && !rested; i++) {
         worked = info_double(client, "eventloop_duration_sum");
         usleep(200000);

@@ -1,5 +1,5 @@
-/* Filters that strangers cannot aim at. Each attack works against a plain filter, so that the test can fail, and gives
- * no more than chance against a KEYED one: in the daemon, after a restart, in the module, after a move. */
+/* Filters that strangers cannot aim at. Each attack works against a plain filter, so that the test can fail, and is
+ * no better than chance against a KEYED one: in the daemon, after a restart, in the module, after a move. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -88,7 +88,7 @@ static struct attack_filter reserve(redisContext *server, const char *key, const
     return attack_begin((uint64_t)bits, (unsigned)k);
 }
 
-/* Whether an item that has not been added is there, after its twin has. */
+/* Whether an item that was not added is present after its twin was added. */
 static bool twin_works(redisContext *server, bool is_keyed)
 {
     struct attack_filter filter = reserve(server, "twin", "1e-9", is_keyed);
@@ -100,7 +100,7 @@ static bool twin_works(redisContext *server, bool is_keyed)
     return client_number(server, "BF.ADD twin https://victim.example/") == 0;
 }
 
-/* Likewise, after some texts that cover its bits. */
+/* The same after the addition of texts that cover its bits. */
 static bool cover_works(redisContext *server, bool is_keyed)
 {
     struct attack_filter filter = reserve(server, "cover", "1e-4", is_keyed);
@@ -114,7 +114,7 @@ static bool cover_works(redisContext *server, bool is_keyed)
     return client_number(server, "BF.EXISTS cover https://victim.example/") == 1;
 }
 
-/* Bits set by items chosen to set new ones, less those that random items set, in standard deviations of these. */
+/* Bits set by items chosen to set new ones, less those set by random items, in standard deviations of the latter. */
 static double saturation(redisContext *server, bool is_keyed)
 {
     struct attack_filter filter = reserve(server, "saturated", "1e-3", is_keyed);
@@ -135,7 +135,7 @@ static double saturation(redisContext *server, bool is_keyed)
 
 #define CHOSEN 300
 
-/* How many of CHOSEN absent items pass, chosen by someone who knows the content. The rate is 0.01. */
+/* The number of CHOSEN absent items, chosen with knowledge of the content, that pass. The rate is 0.01. */
 static int known_content(redisContext *server, bool is_keyed)
 {
     struct attack_filter filter = reserve(server, "known", "0.01", is_keyed);
@@ -169,7 +169,7 @@ static void expect_attacks(redisContext *server, bool is_keyed)
     cr_assert(is_keyed ? passed <= KNOWN_BY_CHANCE : passed == CHOSEN, "%d", passed);
 }
 
-/* The attackers' items were added before: their victims are absent still. */
+/* The attackers' items were added before: their victims are still absent. */
 static void expect_nothing_gained(redisContext *server)
 {
     expect(server, ":0", "BF.EXISTS cover https://victim.example/");
@@ -200,7 +200,7 @@ KEYED_TEST(attacks_gain_nothing_against_a_keyed_filter_nor_after_a_restart)
 
 KEYED_TEST(the_module_resists_too)
 {
-    expect(client, "+OK", "BF.RESERVE first 0.01 100 KEYED"); /* which makes the key */
+    expect(client, "+OK", "BF.RESERVE first 0.01 100 KEYED"); /* creates the key */
     if (DAEMON_SANITIZED)
         cr_skip_test("redis-server loads no module with a sanitizer");
     start_engine();
@@ -271,7 +271,7 @@ KEYED_TEST(the_first_filter_makes_the_key_file_for_its_owner_only)
     expect(client, "[nil]", "BF.INFO e KEY");
 }
 
-/* Another file would make the filters unreadable. */
+/* Another key file would make the filters unreadable. */
 KEYED_TEST(a_lost_key_file_is_not_replaced_while_its_keys_are_in_memory)
 {
     char path[512];
@@ -322,7 +322,7 @@ KEYED_TEST(the_key_is_in_no_core_dump_and_no_other_file)
     cr_assert(!strstr(client_ask(client, "CONFIG GET *"), line + 17));
 }
 
-/* Without its key a filter is saved, copied, moved, and never asked. */
+/* A filter without its key can be saved, copied and moved, but not queried. */
 KEYED_TEST(a_filter_without_its_key_says_so_and_is_kept_as_it_is)
 {
     char away[600], error[160], id[17], warning[100];
@@ -397,7 +397,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
                                            "ADDNX a x",  "DEL a x",       "INSERT a ITEMS x y", "INSERTNX copy ITEMS x",
                                            "EXISTS r x", "ADD chunks x"};
 
-    expect(client, "[:1,:1]", "CF.INSERT b ERROR 0.001 KEYED ITEMS 1 2"); /* which makes the key */
+    expect(client, "[:1,:1]", "CF.INSERT b ERROR 0.001 KEYED ITEMS 1 2"); /* creates the key */
     expect(client, "+OK", "CF.RESERVE a 100 ERROR 0.001 KEYED");
     expect(client, "+OK", "CONFIG SET bf-keyed yes");
     expect(client, "+OK", "CF.RESERVE c 100 ERROR 0.01");
@@ -453,7 +453,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
     program_expect(output, sizeof(output), code, text, \
                    "cd '%s' && bloomery() { '" BLOOMERY_TOOL_PATH "' \"$@\"; } && " __VA_ARGS__)
 
-/* The name of a file says that it is KEYED: nothing takes it for a plain one, nor loses the id. */
+/* The name of an exported file shows that it is KEYED: it is never taken for a plain one, and keeps the id. */
 static void expect_no_plain_use(const char *file, const char *id)
 {
     char output[8192];
@@ -529,12 +529,12 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     TOOL(1, "KEYS: line 1", "echo x >data/KEYS && bloomery check data 2>&1", the_daemon.dir);
 }
 
-/* Mounted secrets have such modes, so the file is taken. */
+/* Mounted secrets have these modes, so the file is accepted. */
 KEYED_TEST(a_key_file_that_others_may_read_is_told_in_the_log)
 {
     char path[512];
 
-    expect(client, "+OK", "BF.RESERVE f 0.01 100 KEYED"); /* which makes the file */
+    expect(client, "+OK", "BF.RESERVE f 0.01 100 KEYED"); /* creates the file */
     cr_assert_null(strstr(daemon_output(&the_daemon), "has the mode"), "%s", daemon_output(&the_daemon));
     key_file(path);
     cr_assert_eq(chmod(path, 0644), 0);

@@ -21,7 +21,7 @@ static void make(redisContext *c, const char *kind, int n)
     client_skip(c, n);
 }
 
-/* A whole SCAN with these options; counts the names by the number after their ':'. Returns how many calls it took. */
+/* A whole SCAN with these options; counts the names by the number after their ':'. Returns the number of calls. */
 static int scan_all(redisContext *c, const char *options, int *seen, int n)
 {
     char cursor[32] = "0";
@@ -48,7 +48,7 @@ static int scan_all(redisContext *c, const char *options, int *seen, int n)
 
 #define NAMES 3000
 
-/* Every name exactly once, whatever COUNT is; MATCH and TYPE choose. */
+/* Every name exactly once, with any COUNT; MATCH and TYPE choose. */
 CLIENT_TEST(the_daemon, keys, scan)
 {
     static int seen[NAMES];
@@ -85,7 +85,7 @@ CLIENT_TEST(the_daemon, keys, scan)
         cr_assert_eq(seen[i], 0);
 }
 
-/* One call checks 4096 names, or few more, whatever COUNT says: 64 times 64, and each time at the rest of a shard or a
+/* One call checks 4096 names, or few more, with any COUNT: 64 times 64, and each time the rest of a shard or of a
  * run of slots. */
 CLIENT_TEST(the_daemon, keys, a_scan_with_a_huge_count_is_more_than_one_call)
 {
@@ -200,8 +200,8 @@ DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
 #define LONG_NAMES 60
 #define NAME_BYTES 60000
 
-/* Patterns that made other matchers take forever are answered, while SAVE gets its turn between many of them, and
- * clients that are killed in the middle do no harm. */
+/* Patterns that are very slow in other matchers are answered, SAVE gets its turn between many of them, and clients
+ * that are killed in the middle do no harm. */
 DAEMON_TEST(the_daemon, keys, hostile_patterns)
 {
     redisContext *c = client_open(the_daemon.port), *busy[8];

@@ -1,15 +1,15 @@
-/* The daemon ends at random moments under load from several clients, also during saves: what was answered is there as
- * the policy says, every count is exactly that of the items that are, a transaction is there as a whole or not at all,
- * and `bloomery check` finds nothing wrong with what was left.
+/* The daemon ends at random moments under load from several clients, also during saves. Acknowledged changes are
+ * there as the policy promises, every count equals the number of present items, a transaction is there as a whole or
+ * not at all, and `bloomery check` finds no error in the files.
  *
- * It ends by kill -9, after which the kernel has all that it was given; or by a power failure, after which the disk has
- * what was synced and of the rest anything: each write and each change of a name may be there or not, and a write in
- * part. For that the process is killed as well, and what it did to its files, up to some operation, is made into a
+ * It ends by kill -9, after which the kernel has all written data; or by a power failure, after which the disk has
+ * all synced data and any part of the rest: each write and each change of a name may be there or not, and a write in
+ * part. For that the process is killed as well, and its file operations, up to some operation, are made into a
  * directory as a disk might have it (disk_trace.h).
  *
- * BLOOMERY_KILL_ROUNDS=<n> plays n rounds of each test instead of those that a run of all tests has time for (a third
- * of them under sanitizers),
- * BLOOMERY_KILL_SEED=<n> plays with the same random numbers again (the clients' timing remains). */
+ * BLOOMERY_KILL_ROUNDS=<n> plays n rounds of each test instead of those that a run of all tests has time for (a
+ * third of them under sanitizers), BLOOMERY_KILL_SEED=<n> plays with the same random numbers again (the clients'
+ * timing remains). */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -25,12 +25,12 @@
 #include "rng.h"
 #include "traffic.h"
 
-#define KEEP_ROUNDS 5 /* before it begins anew */
+#define KEEP_ROUNDS 5 /* before it starts from empty data */
 #define SECOND_NS   INT64_C(1000000000)
 #define NEVER_NS    (INT64_MAX / 2)
 
 static struct daemon daemon_under_test;
-static struct daemon probe; /* started on what power failures before the end would have left */
+static struct daemon probe; /* started on disk images from before the end */
 static struct power power;
 static struct rng rng;
 
@@ -47,8 +47,8 @@ struct game {
     const char *policy;
     unsigned rounds;
     unsigned min_ms, max_ms; /* of traffic in a round */
-    bool small_log;          /* it is cut all the time */
-    bool no_log;             /* and other filters come and go, and change their names */
+    bool small_log;          /* it is cut continuously */
+    bool no_log;             /* and other filters are created, deleted and renamed */
     unsigned delay_ms;       /* of a sync; power failures only */
     unsigned images;         /* power failures tried before the last */
     struct traffic_options traffic;
@@ -66,12 +66,12 @@ static const char *const *arguments(const struct game *game)
     return args;
 }
 
-/* Of a run that is to be ended: the traffic continues for a random time, then the process is no more. Returns when. */
+/* The traffic continues for a random time, then the process is killed. Returns the time of the kill. */
 static int64_t run_and_kill(const struct game *game, struct traffic *traffic)
 {
     traffic_start(traffic, daemon_under_test.port);
     usleep(1000 * (useconds_t)(game->min_ms +
-                               rng_below(&rng, game->max_ms - game->min_ms))); /* the moment is what is random */
+                               rng_below(&rng, game->max_ms - game->min_ms))); /* the random part is the moment */
     int64_t killed_ns = traffic_now_ns();
     daemon_kill(&daemon_under_test);
     traffic_end(traffic);
@@ -156,7 +156,7 @@ Test(kill, transactions_are_there_or_not)
     play_kills(&(struct game){"always", 10, 1, 250, .traffic = {6, 0, 1, 0, true, KEEPER_SAVES, 0}});
 }
 
-/* Whatever the policy, all is in the file of pending records that is not in the log yet. */
+/* With any policy, the file of pending records has all records that are not in the log yet. */
 Test(kill, everysec_loses_nothing)
 {
     play_kills(&(struct game){"everysec", 20, 1, 250, .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 0}});
@@ -167,7 +167,7 @@ Test(kill, no_loses_nothing)
     play_kills(&(struct game){"no", 20, 1, 250, .traffic = {5, 0, 4, 0, true, KEEPER_SAVES, 0}});
 }
 
-/* One save follows the other. */
+/* Saves follow one another. */
 Test(kill, without_a_log_nothing_that_was_saved_is_lost)
 {
     play_kills(&(struct game){"no", 20, 20, 170, .no_log = true,
@@ -183,7 +183,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Power failures at some moments since `since_ns`, each tried on a daemon of its own. */
+/* Power failures at some moments since `since_ns`, each tried on a separate daemon. */
 static void try_images(const struct game *game, const struct traffic *traffic, struct disk_trace *trace,
                        int64_t since_ns, int64_t killed_ns, uint64_t round)
 {
@@ -225,7 +225,7 @@ static void play_power_failures(const struct game *game)
         if (anew)
             traffic_reset(traffic, daemon_under_test.port);
         atomic_store(&disk->delay_ms, (int)game->delay_ms);
-        /* Where nothing is kept of what was before, nothing can be said of moments before. */
+        /* If no earlier state is kept, there is no earlier moment to check. */
         int64_t since_ns = anew ? traffic_now_ns() : 0, killed_ns = run_and_kill(game, traffic);
         atomic_store(&disk->delay_ms, 0);
         struct disk_trace *trace = power_trace(&power);
@@ -252,14 +252,14 @@ Test(kill, a_power_failure_under_always_loses_nothing_while_the_log_is_cut)
                                        .traffic = {5, 0, 4, 0, true, KEEPER_NONE, 0}});
 }
 
-/* With what a busy machine may need beyond the second. */
+/* With a grace for a busy machine beyond the second. */
 Test(kill, a_power_failure_under_everysec_loses_a_second_at_most)
 {
     play_power_failures(&(struct game){"everysec", 2, 3000, 4500, .images = 6,
                                        .traffic = {4, 0, 4, 10000, true, KEEPER_NONE, 5 * SECOND_NS / 2}});
 }
 
-/* What was there before a save or a WAITAOF was asked for. */
+/* The changes before the request of a save or a WAITAOF. */
 Test(kill, a_power_failure_under_everysec_loses_nothing_that_was_saved)
 {
     play_power_failures(
@@ -278,9 +278,9 @@ Test(kill, a_power_failure_under_no_loses_nothing_that_was_saved)
         &(struct game){"no", 5, 1, 200, .images = 3, .traffic = {4, 0, 4, 500, true, KEEPER_SAVES, NEVER_NS}});
 }
 
-/* ---- starts that are not allowed to end ---- */
+/* ---- starts that are interrupted ---- */
 
-/* One after the other is killed while it reads the log, or in its first save; every other one by a power failure. */
+/* Each start in turn is killed while it reads the log, or in its first save; every other one by a power failure. */
 static void kill_starts(unsigned count, uint64_t round)
 {
     char what[200];
@@ -311,7 +311,7 @@ static void kill_starts(unsigned count, uint64_t round)
     atomic_store(&disk->read_ms, 0);
 }
 
-/* With a log of several segments, some of which were numbered anew after a torn end. */
+/* With a log of several segments, some of them numbered again after a torn end. */
 DAEMON_TEST(daemon_under_test, kill, starts_that_are_killed_one_after_the_other_change_nothing)
 {
     const struct game game = {"always", 4, 30, 150, .traffic = {5, 0, 4, 0, true, KEEPER_NONE, 0}};

@@ -1,5 +1,5 @@
-/* A process that is killed right after a reply loses nothing of what it has answered, whatever appendfsync says: what
- * has not been written to the log yet is in the file of pending records. Only a crash of the machine may lose it. */
+/* A process that is killed right after a reply loses no acknowledged change, with any appendfsync: records not yet
+ * written to the log are in the file of pending records. Only a crash of the machine may lose them. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ Test(kill_at_once, single_adds_survive)
     }
 }
 
-/* Beyond a chunk of the file, and beyond a frame that is being written. */
+/* More than a chunk of the file, and more than the frame under way. */
 Test(kill_at_once, batches_survive)
 {
     for (int p = 0; p < 2; p++) {
@@ -135,7 +135,7 @@ Test(kill_at_once, many_large_control_records_survive)
     }
 }
 
-/* The clients continue sending while it is killed: all that was answered is there, and BF.CARD counts it exactly. */
+/* The clients continue sending during the kill: all acknowledged items are there, and BF.CARD counts them exactly. */
 Test(kill_at_once, writers_in_full_swing_lose_nothing)
 {
     for (int p = 0; p < 2; p++) {
@@ -156,7 +156,7 @@ Test(kill_at_once, writers_in_full_swing_lose_nothing)
     }
 }
 
-/* A kill during the start, which has taken over what was pending, and before or after its first writes. */
+/* A kill during the start, which has taken over the pending records, before or after its first writes. */
 Test(kill_at_once, starts_that_are_killed_lose_and_repeat_nothing)
 {
     begin("no");
@@ -176,7 +176,7 @@ Test(kill_at_once, starts_that_are_killed_lose_and_repeat_nothing)
         expect(client, ":1", "BF.EXISTS f item:%d", i);
 }
 
-/* What the end has written is not pending any more. */
+/* Records that the end has written are no longer pending. */
 Test(kill_at_once, a_clean_end_leaves_no_file)
 {
     begin("everysec");

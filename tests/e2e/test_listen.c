@@ -28,7 +28,7 @@ static bool is_open(const char *address, int port)
     return open;
 }
 
-/* A socket of somebody else on this port, which was shared once, as one of another daemon may have been. */
+/* A foreign socket on this port that was shared at first, as another daemon's may have been. */
 static int occupy(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -77,7 +77,7 @@ DAEMON_TEST(the_daemon, listen, another_port_is_open_before_the_old_one_closes)
     cr_assert(is_open("127.0.0.1", first));
 }
 
-/* Those that have connected before the port closes are clients, though nobody has accepted them yet. */
+/* Connections established before the port closes are clients, even if not accepted yet. */
 DAEMON_TEST(the_daemon, listen, a_port_that_closes_loses_no_connection)
 {
     START("--threads", "2");

@@ -1,5 +1,5 @@
-/* The log with the real daemon: what survives its end, who waits for the disk, what happens when the disk fails, and
- * every state that a start may find. */
+/* The log with the real daemon: the state after its end, waiting for the disk, failures of the disk, and every state
+ * of the log at a start. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +23,9 @@ DISK_SUITE(daemon_under_test, log_daemon);
 
 static const char *const always[] = {"--appendfsync", "always", NULL};
 
-/* ---- what is logged ---- */
+/* ---- logged changes ---- */
 
-/* Everything that can happen to a filter, then kill -9. */
+/* Every kind of change of a filter, then kill -9. */
 DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
 {
     redisContext *client = client_start(&daemon_under_test, always);
@@ -68,7 +68,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
         expect(client, ":2", "BF.CARD copy");
         expect(client, "[:0,:0,:1]", "BF.MEXISTS cleared a b c");
         expect(client, "[:1,:1,:1]", "BF.MEXISTS copied x a b");
-        if (again == 0) /* the start may be saving away what had expired */
+        if (again == 0) /* the start may be saving because of expired filters */
             wait_for_reply(PORT, "+OK", "SAVE");
     }
     expect(client, "+OK", "FLUSHALL");
@@ -77,7 +77,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, all_that_happens_to_filters_survives)
     expect(client, "[\"after\"]", "KEYS *");
 }
 
-/* Ids are not used twice, or adds to a filter that was deleted would come back in another one. */
+/* Ids are not used twice, or adds to a deleted filter would come back in another one. */
 DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_in_the_next)
 {
     redisContext *client = client_start(&daemon_under_test, always);
@@ -93,7 +93,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_deleted_filter_does_not_come_back_i
     expect(client, ":0", "BF.EXISTS f old:7");
 }
 
-/* The log is cut by a save, and a save begins when it is large. */
+/* A save cuts the log, and a large log causes a save. */
 DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
 {
     const char *const args[] = {"--auto-aof-rewrite-min-size", "100kb", "--auto-aof-rewrite-percentage", "1", NULL};
@@ -112,7 +112,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_large_log_is_cut)
     free(w);
 }
 
-/* What the settings say must be so, all of it: that there is a share, that the log has it, and that it is large. */
+/* All conditions of the settings must hold: a percentage is set, the log has grown by it, and it is large. */
 DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_say_so)
 {
     static const struct {
@@ -195,12 +195,12 @@ static void survive_failure(int write_error, int sync_error, const char *text)
     expect(queue, "+QUEUED", "BF.ADD f refused-too");
     atomic_store(&disk->write_error, write_error);
     atomic_store(&disk->sync_error, sync_error);
-    /* It was taken in before the failure was known: it waits, and is answered when the disk is back. */
+    /* The add is accepted before the failure is known: it waits, and is answered when the disk is back. */
     redisAppendCommand(client, "BF.ADD f during");
     int done = 0;
     while (!done)
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
-    /* Not by a write: it might come before the failure is known, and wait, too. */
+    /* Not by a write: a write before the failure is known would wait, too. */
     wait_until(strstr(client_ask(other, "INFO persistence"), "aof_last_write_status:err"));
     const char *reply = client_ask(other, "BF.RESERVE g 0.1 10");
     cr_assert(strstr(reply, text) && strncmp(reply, "-MISCONF Errors writing to the AOF file: ", 41) == 0, "%s", reply);
@@ -210,7 +210,7 @@ static void survive_failure(int write_error, int sync_error, const char *text)
     expect(other, "+PONG", "PING");
     for (int i = 0; i < 3; i++)
         cr_assert(strncmp(client_ask(other, "BF.ADD f refused"), "-MISCONF", 8) == 0);
-    /* So is what was queued before; a queue of nothing but reads is run. */
+    /* Earlier queued writes are refused, too; a queue of reads only is run. */
     reply = client_ask(queue, "EXEC");
     cr_assert(strncmp(reply, "-EXECABORT Transaction discarded because of: MISCONF", 52) == 0, "%s", reply);
     expect(queue, "+OK", "MULTI");
@@ -247,8 +247,8 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_failing_sync_refuses_writes_and_los
     survive_failure(0, EIO, "Input/output error");
 }
 
-/* A sync that does not come back keeps WAITAOF until its timeout and no longer; and those who wait without one keep
- * nobody from anything else, however many they are. */
+/* A hanging sync delays WAITAOF until its timeout and no longer; any number of clients that wait without a timeout
+ * delay no other work. */
 DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_its_timeout)
 {
     enum { WAITING = 8 };
@@ -282,7 +282,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, waitaof_on_a_disk_that_hangs_ends_at_
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
 }
 
-/* Without a save rule the log is all there is: what it lacks is in the file of pending records. */
+/* Without a save rule there is only the log: its missing records are in the file of pending records. */
 DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_that_fails_lacks)
 {
     disk_attach();
@@ -353,8 +353,8 @@ static void send_madd(redisContext *client, int first, int n)
     free(command);
 }
 
-/* No room for the records of a BF.MADD, of which some slices have been run: it is answered with the error alone, what
- * it has added stays and is logged, and the connection's next command is the next command. */
+/* No room for the records of a BF.MADD after some of its slices: the reply is the error alone, its items so far stay
+ * and are logged, and the connection's next command runs as usual. */
 DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_between_its_slices)
 {
     enum { BEFORE = 4000, ITEMS = 60000 };
@@ -366,7 +366,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
     send_madd(client, ITEMS, BEFORE); /* so that there is room for a slice */
     client_skip(client, 2);
 
-    /* The log thread takes nothing away, and no more room can be had. */
+    /* The log thread takes no records away, and there is no more room. */
     atomic_store(&disk->hold_syncs, 1);
     redisAppendCommand(other, "BF.ADD f x");
     send_now(other);
@@ -374,7 +374,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
     atomic_store(&disk->write_error, ENOSPC);
     send_madd(client, 0, ITEMS);
     wait_until(atomic_load(&disk->writes_refused));
-    /* The worker has come round since, and holds the answer back: what has been added is not on the disk. */
+    /* The worker has finished its iteration since, and holds the answer back: the added items are not on the disk. */
     expect(third, "+PONG", "PING");
     expect(third, "+PONG", "PING");
     cr_assert_eq(poll(&(struct pollfd){.fd = client->fd, .events = POLLIN}, 1, 0), 0, "answered before the sync");
@@ -397,7 +397,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, no_room_for_records_ends_a_command_be
 }
 #endif
 
-/* Without a log a failing save is what refuses writes. */
+/* Without a log a failing save makes the daemon refuse writes. */
 DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_writes)
 {
     const char *const args[] = {"--appendonly", "no", "--save", "3600 1000000", NULL};
@@ -415,7 +415,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, without_a_log_a_failing_save_refuses_
     expect(client, ":1", "BF.ADD f z");
 }
 
-/* ---- what a start finds ---- */
+/* ---- logs at a start ---- */
 
 #define LOG (tmp_path(daemon_under_test.data, "log/00000001.log").text)
 
@@ -450,7 +450,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, damage_in_the_middle_stops_the_start)
     cr_assert(strstr(output, "00000001.log is damaged") && strstr(output, "bloomery check") &&
                   strstr(output, "--aof-load-damaged"),
               "%s", output);
-    /* Whoever accepts the loss loses what cannot be read and nothing else, and need accept it only once. */
+    /* A start that accepts the loss loses only the unreadable part, and the loss need be accepted only once. */
     redisContext *client = client_start(&daemon_under_test, lossy);
     expect(client, ":49", "BF.CARD f");
     redisFree(client);
@@ -517,7 +517,7 @@ static void *ask_while_it_loads(void *arg)
     return NULL;
 }
 
-/* While the log is being read clients are told so, with how far it is; commands that need no filters work. */
+/* While the log is read, clients get an error with the progress; commands that need no filters work. */
 DAEMON_TEST(daemon_under_test, log_daemon, clients_are_told_while_it_loads)
 {
     pthread_t asker;

@@ -1,4 +1,4 @@
-/* Under appendfsync always no reply to a write leaves before the disk has it, whatever else the loop hears of. */
+/* Under appendfsync always no reply to a write leaves before the disk has it, with any other events of the loop. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "tmpdir.h"
 #include "wire.h"
 
-#define CROWD 1300 /* more than libuv takes from the kernel at a time: then it asks again, in the same iteration */
+#define CROWD 1300 /* more than libuv gets from the kernel at a time: then it asks again, in the same iteration */
 #define PIECE 65536
 
 DISK_SUITE(the_daemon, log_replies);
@@ -40,7 +40,7 @@ static void send_all(int fd, const char *text, size_t len)
     cr_assert_eq(send(fd, text, len, MSG_NOSIGNAL), (ssize_t)len);
 }
 
-/* Until the daemon has read all that was sent. */
+/* Until the daemon has read all sent bytes. */
 static void wait_until_read(int fd)
 {
     int unread = 1;
@@ -57,7 +57,7 @@ static bool some_stay(redisContext *other)
     return strtol(strstr(line, " omem=") + strlen(" omem="), NULL, 10) > 0;
 }
 
-/* Asks for replies, and takes none, until some stay in the daemon. Returns how many bytes all of them have. */
+/* Sends queries without reading the replies until some stay in the daemon. Returns the size of all replies. */
 static size_t fill(int fd, redisContext *other)
 {
     static char command[PIECE + 64], reply[64];
@@ -79,7 +79,7 @@ struct taken {
     char tail[4]; /* the last of them */
 };
 
-/* What is there now. False: nothing. */
+/* Takes the bytes available now. False: none. */
 static bool take(int fd, struct taken *taken)
 {
     static char bytes[1 << 20];
@@ -102,8 +102,8 @@ static void stop_the_daemon(void)
     cr_assert(WIFSTOPPED(status));
 }
 
-/* A client's command is read, and it takes what had been in its way: the loop, which has more to check than it is told
- * at a time, hears in the same iteration that the client can be written to. The reply is not due yet. */
+/* The daemon reads a client's command, and the client reads the replies in its way: the loop, with more events than
+ * it gets at a time, learns in the same iteration that the client is writable. The reply is not due yet. */
 DAEMON_TEST(the_daemon, log_replies, wait_for_the_disk_when_a_client_becomes_writable_in_the_iteration_of_its_write)
 {
     static struct wire crowd[CROWD];

@@ -1,5 +1,4 @@
-/* What several starts in a row make of one log: of what an earlier process left out, numbered anew or could not finish.
- */
+/* Several starts in a row on one log, with parts that an earlier process left out, numbered again or did not finish. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -38,9 +37,9 @@ static redisContext *restart_damaged(redisContext *client, const char *name, con
     return client_open(PORT);
 }
 
-/* A record was lost, so the counts that are given from then on have been given before. A save knows the new ones, while
- * the log with the old ones is kept for a filter in quarantine: no item is counted twice, nor left out. The loss need
- * be accepted once only. */
+/* A record was lost, so later records get counts that were used before. A save has the new ones, and the log with
+ * the old ones is kept for a filter in quarantine: no item is counted twice or left out. The loss need be accepted
+ * only once. */
 DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twice)
 {
     redisContext *client = client_start(&daemon_under_test, always);
@@ -68,7 +67,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
         wait_for_reply(PORT, "+OK", "SAVE");
     }
 
-    /* The one that was damaged gets back what came after it was saved. */
+    /* The damaged filter gets back the changes after its save. */
     client = restart_damaged(client, "kept", always);
     expect(client, "[:1,:1]", "BF.MEXISTS kept x y");
     expect(client, ":2", "BF.CARD kept");
@@ -82,8 +81,8 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     }
 }
 
-/* A copy is known from the log alone, and its file, if it has one, is the newest there is when the next process starts:
- * what had been added to the copy before that is not in its count. */
+/* A copy is known from the log alone, and its file, if any, is the newest file at the next start: earlier adds to
+ * the copy are not in its count. */
 DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_many_starts_follow)
 {
     redisContext *client = client_start(&daemon_under_test, always);
@@ -104,7 +103,7 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
 
 /* ---- losses ---- */
 
-/* A log that was copied while a save continued, with a MANIFEST that was copied when it had ended. */
+/* A log copied during a save, with a MANIFEST copied after its end. */
 DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_refused)
 {
     const char *output;
@@ -136,7 +135,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
                   strstr(daemon_output(&daemon_under_test), "--aof-load-damaged"),
               "%s", daemon_output(&daemon_under_test));
 
-    /* It need be accepted once only. */
+    /* The loss need be accepted only once. */
     daemon_start(&daemon_under_test, accepting);
     daemon_wait_output(&daemon_under_test, "saved 2 filters");
     client = client_open(PORT);
@@ -148,8 +147,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
 }
 
-/* Before the first save nothing but MANIFEST.log says that there was a log; and with appendonly off nothing else is
- * written. */
+/* Before the first save only MANIFEST.log says that there was a log; with appendonly off no other file is written. */
 DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with_appendonly_off)
 {
     const char *const off[] = {"--appendonly", "no", NULL};
@@ -170,7 +168,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with
 
 /* ---- quarantine ---- */
 
-/* Whatever takes a filter in quarantine away: a start that knows of it from the log alone keeps its files. */
+/* Every way to remove a filter in quarantine: a start that knows of it from the log alone keeps its files. */
 DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_never_deleted)
 {
     static const char *const ways[] = {"DEL bad", "RENAME good bad", "COPY good bad REPLACE", "PEXPIRE bad 0",
@@ -199,7 +197,7 @@ DAEMON_TEST(daemon_under_test, log_starts, files_of_filters_in_quarantine_are_ne
 
 /* ---- expiry ---- */
 
-/* What had expired at a start has gone for good, also when the clock is set back by the next: its name is another's. */
+/* A filter expired at a start is gone for good, even if the clock is set back later: its name is another's. */
 DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_when_the_clock_is_set_back)
 {
     disk_attach();
@@ -228,9 +226,9 @@ DAEMON_TEST(daemon_under_test, log_starts, what_has_expired_does_not_come_back_w
     daemon_unblock_saves(&daemon_under_test);
 }
 
-/* ---- what the log says ---- */
+/* ---- messages in the daemon's log ---- */
 
-/* A start that takes long says how far it is; numbers and the end are said once, for people. */
+/* A slow start reports its progress; numbers and the end are reported once, in readable form. */
 DAEMON_TEST(daemon_under_test, log_starts, a_long_start_says_how_far_it_is)
 {
     disk_attach();
@@ -248,7 +246,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_long_start_says_how_far_it_is)
                        daemon_output(&daemon_under_test));
 }
 
-/* A save at the end is reported once: the second, of what came meanwhile, only if there is something. */
+/* A save at the end is reported once: the second save, of later changes, only if there are any. */
 DAEMON_TEST(daemon_under_test, log_starts, the_save_at_the_end_is_reported_once)
 {
     const char *const args[] = {"--save", "3600 1", NULL};
@@ -262,8 +260,8 @@ DAEMON_TEST(daemon_under_test, log_starts, the_save_at_the_end_is_reported_once)
 
 /* ---- the end ---- */
 
-/* On a disk that hangs an end cannot come as it should. The log says at once what is waited for and what can be done,
- * and that is so: a second signal ends the daemon, and what had been answered for is there. */
+/* On a hanging disk the end is delayed. The log says at once what it waits for and how to proceed: a second signal
+ * ends the daemon, and all acknowledged changes are there. */
 static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
 {
     int status;
@@ -299,7 +297,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_second_signal_ends_the_wait_for_the
     end_on_a_disk_that_hangs(args, "waiting for the sync of the log; a second signal ends the daemon immediately");
 }
 
-/* No save succeeds, but the log has every change: SHUTDOWN SAVE is refused, a signal is not. */
+/* No save succeeds, but the log has every change: SHUTDOWN SAVE is refused, a signal is obeyed. */
 DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_the_log_is_whole)
 {
     const char *const args[] = {"--save", "3600 1", NULL};
@@ -320,7 +318,7 @@ DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_
 
 /* ---- the lock ---- */
 
-/* A process that was killed holds its lock for as long as the system takes back its memory. */
+/* A killed process holds its lock until the system has taken back its memory. */
 DAEMON_TEST(daemon_under_test, log_starts, a_start_waits_for_the_lock_of_a_process_that_dies)
 {
     daemon_start(&daemon_under_test, always);

@@ -1,4 +1,4 @@
-/* The log switched on and off at run time: what holds from when on, and what a start makes of it. */
+/* The log switched on and off at run time: its validity over time, and the result at a start. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ DAEMON_SUITE_IDLE(daemon_under_test, log_switch);
 
 static const char *const off[] = {"--appendonly", "no", NULL};
 
-/* Switched off and on again at run time; what the save that follows has is what counts. */
+/* Switched off and on again at run time; the content of the following save counts. */
 DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
 {
     redisContext *client = client_start(&daemon_under_test, off);
@@ -41,8 +41,8 @@ DAEMON_TEST(daemon_under_test, log_switch, what_the_next_save_has_counts)
     expect(client, ":0", "EXISTS f");
 }
 
-/* The save that a log switched on at run time begins with is tried until it succeeds, and INFO says that it is awaited.
- */
+/* Switching a log on at run time begins with a save. It is tried until it succeeds, and INFO says that it is
+ * awaited. */
 DAEMON_TEST(daemon_under_test, log_switch, on_tries_its_save_again)
 {
     redisContext *client = client_start(&daemon_under_test, off);
@@ -71,7 +71,7 @@ static void wait_for_blocked(int count)
     wait_until(info_number(PORT, "clients", "blocked_clients") == count);
 }
 
-/* WAITAOF waits for that save, too, as long as it is told to; with nobody left to answer it ends. */
+/* WAITAOF waits for that save, too, up to its timeout; without a client to answer it ends. */
 DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_log_needs)
 {
     redisReply *reply = NULL;
@@ -95,7 +95,7 @@ DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_l
     freeReplyObject(reply);
     expect(client, "[:1,:0]", "WAITAOF 1 1 1");
 
-    /* What is switched off meanwhile is not waited for any more; nor does it keep the daemon from ending. */
+    /* A log that is switched off meanwhile ends the wait; nor does a wait keep the daemon from ending. */
     cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 1 0"), REDIS_OK);
     send_all(other);
     wait_for_blocked(1);
@@ -110,7 +110,7 @@ DAEMON_TEST(daemon_under_test, log_switch, waitaof_waits_for_the_save_that_the_l
     daemon_stop(&daemon_under_test);
 }
 
-/* Until the log has been written to; the bytes that it has then. */
+/* Waits until the log has been written to; returns its bytes then. */
 static long long wait_for_more_written(long long than)
 {
     long long written;
@@ -118,8 +118,8 @@ static long long wait_for_more_written(long long than)
     return written;
 }
 
-/* Killed before that save: what was not logged before may contradict what was logged after, so the save before is what
- * holds, and nobody was told otherwise. */
+/* Killed before that save: changes that were not logged may contradict the later logged ones, so the previous save
+ * counts, and no client was told otherwise. */
 DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
 {
     redisContext *client = client_start(&daemon_under_test, off);
@@ -131,14 +131,14 @@ DAEMON_TEST(daemon_under_test, log_switch, on_without_its_save)
     long long written = wait_for_more_written(0);
     expect(client, ":1", "BF.ADD a y");
     expect(client, "[:0,:0]", "WAITAOF 1 0 1");
-    wait_for_more_written(written); /* nobody is told so, and it is in the log */
+    wait_for_more_written(written); /* the record is in the log, but no client is told */
     client_kill(client, &daemon_under_test);
     daemon_unblock_saves(&daemon_under_test);
     client = client_start(&daemon_under_test, NULL);
     expect(client, "[\"a\"]", "KEYS *");
     expect(client, "[:1,:0]", "BF.MEXISTS a x y");
     cr_assert(strstr(daemon_output(&daemon_under_test), "1 changes of filters are left out") != NULL);
-    /* What is logged from here on goes with that. */
+    /* Changes logged from here on belong to that state. */
     expect(client, ":1", "BF.ADD a z");
     expect(client, "+OK", "RENAME a c");
     expect(client, "[:1,:0]", "WAITAOF 1 0 0");
@@ -173,7 +173,7 @@ static void change_filters(redisContext *client, unsigned step)
     }
 }
 
-/* The count is the number of items that are there. */
+/* The count equals the number of present items. */
 static void expect_sound(redisContext *client, const char *name)
 {
     unsigned present = 0;
@@ -184,16 +184,16 @@ static void expect_sound(redisContext *client, const char *name)
     cr_assert_eq(card, (long)present, "%s: %ld items counted, %u there", name, card, present);
 }
 
-/* Without a log a save's counts may be ahead of its bits by what is added meanwhile: nothing is. */
+/* Without a log the counts of a save may be ahead of its bits by adds during the save: here there are none. */
 static void switch_log(redisContext *client, bool on)
 {
     client_ask(client, "CONFIG SET appendonly %s", on ? "yes" : "no");
     wait_until(on || !info_number(PORT, "persistence", "rdb_bgsave_in_progress"));
 }
 
-/* Random changes: filters are renamed, copied, created again, emptied and grow, and the daemon is killed, mostly while
- * saves fail. It starts without help each time. All changes before a WAITAOF or SAVE that succeeded are there, and no
- * item is counted twice. */
+/* Random changes: filters are renamed, copied, created again, emptied and grow, and the daemon is killed, mostly
+ * while saves fail. It starts without help each time. All changes before a successful WAITAOF or SAVE are there, and
+ * no item is counted twice. */
 DAEMON_TEST(daemon_under_test, log_switch, on_and_off_and_killed)
 {
     const char *const always[] = {"--appendfsync", "always", NULL};

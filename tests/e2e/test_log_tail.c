@@ -1,5 +1,5 @@
-/* The end of the log, cut and changed at every byte: what the disk cannot have promised is cut and reported; what it
- * had promised stops the start, with a reason. `bloomery check` says the same as the start. */
+/* The end of the log, cut and changed at every byte: a part that may not have been synced is cut and reported;
+ * damage to synced data stops the start, with a reason. `bloomery check` agrees with the start. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "tmpdir.h"
 
 #define FRAMES 10
-#define TORN   2 /* of them are cut and changed */
+#define TORN   2 /* of these are cut and changed */
 
 static struct daemon daemon_under_test;
 static const char *const always[] = {"--appendfsync", "always", "--threads", "1", NULL};
@@ -24,7 +24,7 @@ static size_t len;
 static struct tmp_path note; /* of the last segment */
 static unsigned char *note_bytes;
 static size_t note_len;
-static size_t ends[FRAMES + 1]; /* [n]: where the frame of add n ends; [0]: where that of the filter does */
+static size_t ends[FRAMES + 1]; /* [n]: end of the frame of add n; [0]: end of that of the filter */
 
 static void discard(void)
 {
@@ -41,7 +41,7 @@ static size_t end_of_segment(void)
     return file_end(segment.text);
 }
 
-/* A frame for each add: the next one comes after the reply. */
+/* A frame for each add: the next add is sent after the reply. */
 static void make_log(void)
 {
     daemon_start(&daemon_under_test, always);
@@ -72,7 +72,7 @@ static void put_back(const unsigned char *image, size_t image_len)
     file_write(note.text, note_bytes, note_len);
 }
 
-/* The log that is in place now has `frames` adds before an end that is cut if `cut`. */
+/* The current log has `frames` adds before an end that is cut if `cut`. */
 static void expect_frames(int frames, bool cut, const char *what, size_t at)
 {
     const char *output;
@@ -119,7 +119,7 @@ static int frames_before(size_t at)
     return frames;
 }
 
-/* Zeros are no part of a frame that could be missed, though one can begin with them. */
+/* Zeros are no part of a missing frame, though a frame can begin with them. */
 static bool is_torn(const unsigned char *image, size_t from, size_t to)
 {
     while (from < to && image[from] == 0)
@@ -127,7 +127,7 @@ static bool is_torn(const unsigned char *image, size_t from, size_t to)
     return from < to;
 }
 
-/* The file ends at a byte, and at the same place in zeros. */
+/* The file ends at a byte, or continues from there with zeros. */
 Test(log_tail, a_log_that_ends_at_any_byte_of_its_last_frames_is_cut_there)
 {
     unsigned char *image = malloc(len);
@@ -152,7 +152,7 @@ Test(log_tail, a_log_that_ends_at_any_byte_of_its_last_frames_is_cut_there)
     free(image);
 }
 
-/* Of the last frame nothing says that it had been written. */
+/* Nothing proves that the last frame had been written. */
 Test(log_tail, a_changed_byte_in_the_last_frame_cuts_it)
 {
     for (size_t at = ends[FRAMES - 1]; at < ends[FRAMES]; at++) {
@@ -163,7 +163,7 @@ Test(log_tail, a_changed_byte_in_the_last_frame_cuts_it)
     }
 }
 
-/* Of those before the last one does. */
+/* For earlier frames the last one proves it. */
 Test(log_tail, a_changed_byte_in_a_frame_before_the_last_stops_the_start)
 {
     for (size_t at = ends[FRAMES - 2]; at < ends[FRAMES - 1]; at++) {
@@ -181,8 +181,8 @@ Test(log_tail, a_changed_byte_in_a_frame_before_the_last_stops_the_start)
 static const char *const everysec[] = {"--appendfsync", "everysec", "--threads", "1", NULL};
 static const char *const accepting[] = {"--aof-load-damaged", "yes", NULL};
 
-/* Adds, seconds without any, kill -9, one bit flipped 20 bytes before the end: that had been synced, and its loss is
- * not called anything else, by the start and by `bloomery check`; it is accepted only by who says so. */
+/* Adds, idle seconds, kill -9, one bit flipped 20 bytes before the end: these bytes had been synced, so the start
+ * and `bloomery check` report their loss as damage; only an explicit setting accepts it. */
 static void flip_a_bit_of_an_idle_log(const char *const *args, int adds, unsigned idle_seconds)
 {
     const char *output;
@@ -215,7 +215,7 @@ Test(log_tail, everysec_a_bit_flipped_in_a_burst_that_had_been_synced_for_5_seco
     flip_a_bit_of_an_idle_log(everysec, 20000, 5);
 }
 
-/* A clean end says so too: nothing is to be written again by the next start. */
+/* A clean end says so too: the next start need not write anything again. */
 Test(log_tail, a_log_that_was_ended_well_is_known_to_be_synced)
 {
     discard();
@@ -226,7 +226,7 @@ Test(log_tail, a_log_that_was_ended_well_is_known_to_be_synced)
     cr_assert(!daemon_try(&daemon_under_test, NULL), "it starts: %s", daemon_output(&daemon_under_test));
 }
 
-/* What is cut stays as a file, also when a save has deleted the log that it was in. */
+/* The cut part stays as a file, also after a save has deleted its log. */
 Test(log_tail, what_is_cut_is_kept_as_a_file)
 {
     size_t kept_len;

@@ -1,4 +1,4 @@
-/* What is left of a transaction after a crash: all that it has changed, or nothing. */
+/* The effect of a transaction after a crash: all of its changes, or none. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,7 @@ DAEMON_SUITE_IDLE(daemon_under_test, log_transactions);
 
 static const char *const always[] = {"--appendfsync", "always", "--threads", "1", NULL};
 
-/* Keeps the directory as it is now, of a process that was killed; its log has one segment. Returns the segment's
- * length. */
+/* Keeps the current directory of a killed process; its log has one segment. Returns the segment's length. */
 static size_t keep(void)
 {
     char output[400];
@@ -30,7 +29,7 @@ static size_t keep(void)
     return file_end(tmp_path(daemon_under_test.dir, "kept/log/00000001.log").text);
 }
 
-/* As it was, with the segment cut. */
+/* Restores the directory, with the segment cut. */
 static void put_back(size_t len)
 {
     char output[400];
@@ -39,10 +38,10 @@ static void put_back(size_t len)
         program_run(output, sizeof(output), "cd %s && rm -rf data && cp -a kept data 2>&1", daemon_under_test.dir), 0,
         "%s", output);
     file_truncate(SEGMENT, len);
-    unlink(tmp_path(daemon_under_test.data, "log/00000001.pending").text); /* which has what is cut */
+    unlink(tmp_path(daemon_under_test.data, "log/00000001.pending").text); /* it has the bytes that are cut */
 }
 
-/* "before:2 moved:0 ... stays": how many items each filter has, and whether the first expires. */
+/* "before:2 moved:0 ... stays": the number of items of each filter, and whether the first expires. */
 static void describe(char *text, size_t size)
 {
     static const char *const filters[] = {"before", "moved", "deleted", "made", "grown", "copied"};
@@ -56,7 +55,7 @@ static void describe(char *text, size_t size)
     redisFree(client);
 }
 
-/* One change of each kind. Afterwards the log is cut at each byte of what it has written. */
+/* One change of each kind. Afterwards the log is cut at each byte of the transaction. */
 Test(log_transactions, a_log_cut_at_any_byte_has_all_of_it_or_nothing)
 {
     static const char *const commands[] = {
@@ -99,8 +98,8 @@ Test(log_transactions, a_log_cut_at_any_byte_has_all_of_it_or_nothing)
 #define PARTS 40
 #define ITEMS 390
 
-/* Half of what it adds is in each of two filters. Other changes in between, of which the log is told at once, give it
- * reason to write while the transaction runs. */
+/* It adds items to two filters in turns. Other changes in between, passed to the log at once, make the log write
+ * while the transaction runs. */
 static void send_long(redisContext *client)
 {
     char *command = malloc(64 + (size_t)ITEMS * 16);
@@ -127,7 +126,7 @@ static redisContext *prepare(void)
     return client;
 }
 
-/* Whether all of it is there, or nothing. */
+/* Whether all its changes are there, or none. */
 static bool is_there(const char *what, size_t at)
 {
     redisContext *client = client_open(PORT);

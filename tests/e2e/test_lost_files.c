@@ -1,5 +1,5 @@
-/* Somebody removes, cuts or moves files of the data directory while the daemon runs. A save writes filters in memory
- * again; until then the daemon refuses changes that are not safe; and it reports all of this. */
+/* Files of the data directory are removed, cut or moved while the daemon runs. A save writes the filters in memory
+ * again; until then the daemon refuses unsafe changes, and reports the loss. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void expect_all(void)
     expect(client, ":0", "BF.EXISTS alone never-added");
 }
 
-/* All of it is there after a kill -9, in no quarantine. */
+/* All items are there after a kill -9, none in quarantine. */
 static void expect_safe(void)
 {
     const char *output;
@@ -103,7 +103,7 @@ Test(lost_files, a_manifest_that_was_removed_is_noticed_and_made_again)
     expect_safe();
 }
 
-/* A backup of another day, say. */
+/* A backup of another day, for example. */
 Test(lost_files, a_manifest_that_was_replaced_is_noticed_and_made_again)
 {
     begin("no", "everysec");
@@ -119,7 +119,7 @@ Test(lost_files, a_manifest_that_was_replaced_is_noticed_and_made_again)
 
 /* ---- the log ---- */
 
-/* Adds are not lost: those before in the save that follows, those after it in the new log. */
+/* No add is lost: earlier adds are in the following save, later ones in the new log. */
 static void lose_log(const char *appendfsync, const char *command, const char *says)
 {
     begin("yes", appendfsync);
@@ -157,14 +157,14 @@ Test(lost_files, a_log_that_was_cut_is_noticed_and_begun_anew)
     lose_log("always", "truncate -s 4200 log/*.log", REFUSED);
 }
 
-/* Records on their way are in memory alone then: so replies wait until they are in the log. */
+/* Pending records are only in memory then: so replies wait until they are in the log. */
 Test(lost_files, without_the_file_of_pending_records_replies_wait_for_the_disk)
 {
     lose_log("everysec", "rm log/*.pending",
              "pending records has been removed: until the next start replies wait for the disk");
 }
 
-/* The segment that is lost is not the one that is being written. */
+/* The lost segment is not the current one. */
 Test(lost_files, an_older_segment_that_was_removed_is_noticed)
 {
     begin("yes", "always");
@@ -180,7 +180,7 @@ Test(lost_files, an_older_segment_that_was_removed_is_noticed)
     expect_safe();
 }
 
-/* At once, before the log thread has looked by itself: an answer or an end promises a directory that can be started. */
+/* Immediately, before the log thread has checked: a reply or an end promises a directory that can be started. */
 static void lose_saved_log(const char *command, bool kills)
 {
     const char *const args[] = {"--appendonly", "yes", "--appendfsync", "always", "--threads", "2", "--save", "", NULL};
@@ -220,7 +220,7 @@ Test(lost_files, an_end_at_once_after_the_directory_of_the_log_was_removed_can_b
     lose_saved_log("rm -r log", false);
 }
 
-/* The frames that are not in a save yet were in it. */
+/* The removed directory had the frames that are not in a save yet. */
 Test(lost_files, a_save_makes_the_directory_of_the_log_again)
 {
     begin("yes", "always");
@@ -232,7 +232,7 @@ Test(lost_files, a_save_makes_the_directory_of_the_log_again)
     expect_safe();
 }
 
-/* The save is slow enough that the files go while it is under way, after its segment has begun. */
+/* The save is slow, so that the files disappear during the save, after its segment has begun. */
 Test(lost_files, a_save_during_which_the_log_is_removed_survives_a_kill)
 {
     int sent = 0;
@@ -253,7 +253,7 @@ Test(lost_files, a_save_during_which_the_log_is_removed_survives_a_kill)
     expect_safe();
 }
 
-/* A loss that no save can make up for, because the disk is full as well, is said to writers. */
+/* If no save can repair the loss, because the disk is full as well, writers get an error. */
 Test(lost_files, writes_are_refused_while_no_save_makes_up_for_a_lost_log)
 {
     begin("yes", "always");

@@ -1,4 +1,4 @@
-/* What filters take counts against maxmemory, and what is over it can still be read and deleted. */
+/* The memory of filters counts against maxmemory, and filters above it can still be read and deleted. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "wait.h"
 #include "wire.h"
 
-#define CAPACITY 10000 /* of a layer; the next one takes half a gigabyte */
+#define CAPACITY 10000 /* of a layer; the next layer takes half a gigabyte */
 #define MB       1000000LL
 #define NAME     60000
 
@@ -39,13 +39,13 @@ static const char *name_of(int i)
     return name;
 }
 
-/* Memory is given back, and checked, a moment later. */
+/* Memory is freed, and the limit checked, a moment later. */
 static void ask_until(redisContext *client, const char *expected, const char *command)
 {
     wait_until(strcmp(client_ask(client, command), expected) == 0);
 }
 
-/* 8,000 filters of 250 bytes with names of 60 kB took 463 MB under a limit of 50 MB when bits alone were counted. */
+/* 8,000 filters of 250 bytes with names of 60 kB took 463 MB under a limit of 50 MB when only bits were counted. */
 CLIENT_TEST(the_daemon, memory, long_names_count_against_maxmemory)
 {
     const char *const oom = "-OOM command not allowed when used memory > 'maxmemory'.";
@@ -101,8 +101,7 @@ CLIENT_TEST(the_daemon, memory, filters_of_medium_size_give_their_memory_back)
     }
 }
 
-/* Replies of 3 MB that nobody reads left their memory in gaps of the heap, more from crowd to crowd: 1.2 GB after four.
- */
+/* Unread replies of 3 MB left their memory in gaps of the heap, more with each crowd: 1.2 GB after four crowds. */
 CLIENT_TEST(the_daemon, memory, what_a_crowd_took_goes_back_to_the_system)
 {
     enum { NAMES = 50, CLIENTS = 60, ROUNDS = 4 };
@@ -158,8 +157,8 @@ DAEMON_TEST(the_daemon, memory, connections_count_but_not_against_maxmemory)
     wait_until(client_info(client, "memory", "used_memory") <= before + 10 * NAME);
 }
 
-/* A header of a load costs nothing to send: 64 of them took 64 times the filter's memory from the start, and giving
- * that back took a minute, for which SIGTERM waited. */
+/* The header of a load is cheap to send: 64 headers took 64 times the filter's memory at once; giving it back took a
+ * minute, and SIGTERM waited for that. */
 CLIENT_TEST(the_daemon, memory, announced_loads_are_bounded_by_the_machine)
 {
     long long machine = sysconf(_SC_PHYS_PAGES) * (long long)sysconf(_SC_PAGESIZE), announced = 0;
@@ -198,7 +197,7 @@ static long long mapped_pages(void)
     return pages;
 }
 
-/* The pages of address space once no thread maps more: its first malloc() reserves 64 MB for it. */
+/* The pages of address space once no thread maps more: a thread's first malloc() reserves 64 MB. */
 static long long settled_pages(void)
 {
     long long pages = mapped_pages();
@@ -212,7 +211,7 @@ static long long settled_pages(void)
     return pages;
 }
 
-/* When the process gets no more memory, new clients are still taken, and make room. */
+/* When the process gets no more memory, new clients are still accepted, and can free memory. */
 DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhausted)
 {
     if (DAEMON_SANITIZED)
@@ -225,7 +224,7 @@ DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhaus
     while (client_ask(client, "BF.RESERVE %s 0.01 100000", name_of(large))[0] == '+')
         large++;
     cr_assert_geq(large, 50);
-    for (int len = NAME - 20; len > 10; len /= 4) /* until nothing fits, however small */
+    for (int len = NAME - 20; len > 10; len /= 4) /* until not even small filters fit */
         for (int i = 0; client_ask(client, "BF.RESERVE small:%d:%s 0.01 10", i, name_of(0) + NAME - len)[0] == '+'; i++)
             cr_assert_lt(i, 1000000);
     for (int i = 0; i < 10; i++) {
@@ -241,7 +240,7 @@ DAEMON_TEST(the_daemon, memory, clients_connect_and_delete_when_memory_is_exhaus
         redisFree(more[i]);
 }
 
-/* Filters that BF.CLEAR replaces are freed a moment later. BF.CLEAR waits for that, so that they do not pile up, and
+/* Filters that BF.CLEAR replaces are freed a moment later. BF.CLEAR waits for that, so that they do not pile up and
  * the daemon does not refuse other commands meanwhile. */
 DAEMON_TEST(the_daemon, memory, cleared_filters_do_not_pile_up)
 {
@@ -287,7 +286,7 @@ CLIENT_TEST(the_daemon, memory, a_transaction_clears_within_maxmemory)
     expect(client, ":0", "BF.CARD huge");
 }
 
-/* ---- a small dump that asks for much ---- */
+/* ---- a small dump that needs much memory ---- */
 
 static void put_number(char *at, uint64_t number, int bytes)
 {
@@ -295,7 +294,7 @@ static void put_number(char *at, uint64_t number, int bytes)
         at[i] = (char)(number >> 8 * i);
 }
 
-/* Loads RedisBloom's dump of a filter that is full, and whose next layer has 32768 times its capacity. */
+/* Loads RedisBloom's dump of a full filter whose next layer has 32768 times its capacity. */
 static void load_full(redisContext *client, const char *name)
 {
     char header[80], bits[16] = {0};
@@ -318,7 +317,7 @@ static void load_full(redisContext *client, const char *name)
     expect(client, ":1", "DEL model");
 }
 
-/* The limits are asked before the layer is allocated; where others may leave memory, too. */
+/* The limits are checked before the layer is allocated, also where others may leave memory. */
 DAEMON_TEST(the_daemon, memory, a_small_dump_cannot_make_a_filter_grow_beyond_the_limits)
 {
     redisContext *client = client_open(the_daemon.port);

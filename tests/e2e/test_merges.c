@@ -1,4 +1,4 @@
-/* Unions and other filters that take the place of one that clients are adding to. */
+/* Unions and other filters that replace a filter while clients add to it. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ static _Atomic int wins[ITEMS];
 static _Atomic int progress[ADDERS];
 static _Atomic bool merging_done;
 
-/* Adds all items in order, in pipelines of single adds or in batches, to whatever filter is there. */
+/* Adds all items in order, in pipelines of single adds or in batches, to the current filter of the name. */
 static void *adder(void *arg)
 {
     size_t me = (size_t)arg;
@@ -52,8 +52,8 @@ static int slowest(void)
     return least;
 }
 
-/* Unions take the place of the filter again and again, some of them inside transactions. Each item has exactly one
- * winner, and what was acknowledged to somebody is there at every moment. */
+/* Unions replace the filter repeatedly, some of them inside transactions. Each item has exactly one winner, and
+ * acknowledged items are there at every moment. */
 static void merge_while_others_add(const char *capacity, const char *window)
 {
     static const char *const names[] = {"f", "g"};
@@ -83,7 +83,7 @@ static void merge_while_others_add(const char *capacity, const char *window)
         cr_assert_leq(wins[i], 1, "x%d was won %d times", i, wins[i]);
         without += wins[i] == 0;
     }
-    cr_assert_leq(without, 3); /* some that seemed to be there already */
+    cr_assert_leq(without, 3); /* some that seemed to be present before */
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "x", ITEMS), ITEMS);
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "f", "g", 100), 100);
 }
@@ -93,7 +93,7 @@ DAEMON_TEST(the_daemon, merges, merges_lose_no_add_and_no_winner)
     merge_while_others_add("2000", NULL); /* in the log until it has grown for the second time */
 }
 
-/* Parts take items for 11 s: the union has those of both at any time. */
+/* Parts take items for 11 s: the union always has the items of both. */
 DAEMON_TEST(the_daemon, merges, merges_of_windows_lose_no_add_and_no_winner)
 {
     merge_while_others_add("20000", "600");
@@ -118,12 +118,12 @@ static void *destroyer(void *arg)
                                            "BF.RESERVE g 0.0000001 2000"};
     for (unsigned n = (unsigned)(size_t)arg; !atomic_load(&merging_done); n = n * 5 + 3)
         freeReplyObject(
-            redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* whatever it answers */
+            redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* with any reply */
     redisFree(c);
     return NULL;
 }
 
-/* For nobody: its counts continue, WATCH and the log see no change. Also of a window, and of a large filter. */
+/* Without effect: its counts continue, WATCH and the log see no change. Also of a window, and of a large filter. */
 DAEMON_TEST(the_daemon, merges, a_union_that_adds_nothing_changes_nothing)
 {
     static const char *const shapes[] = {"CAPACITY 100 EXPANSION 2", "CAPACITY 2000000 ERROR 0.001",
@@ -157,8 +157,8 @@ DAEMON_TEST(the_daemon, merges, a_union_that_adds_nothing_changes_nothing)
     }
 }
 
-/* Everything at once that replaces filters under their names: no crash, no endless wait, each reply one that there is.
- */
+/* All commands that replace filters under their names, at the same time: no crash, no endless wait, and every reply
+ * is a known one. */
 DAEMON_TEST(the_daemon, merges, replacements_at_the_same_time)
 {
     pthread_t adders[ADDERS], destroyers[3];
@@ -184,7 +184,7 @@ DAEMON_TEST(the_daemon, merges, replacements_at_the_same_time)
     expect(client, "+PONG", "PING");
 }
 
-/* Merges into one filter take turns: none is told that it has changed under its hands because of another one. */
+/* Merges into one filter take turns: none fails because another one has changed the filter meanwhile. */
 DAEMON_TEST(the_daemon, merges, merges_into_one_filter_take_turns)
 {
     enum { CLIENTS = 14, EACH = 20 };
@@ -211,8 +211,7 @@ DAEMON_TEST(the_daemon, merges, merges_into_one_filter_take_turns)
     cr_assert_eq(client_for_items(client, "BF.MEXISTS", "a", "b", 1000), 1000);
 }
 
-/* Merges wait for all workers to have looked away, also when these are at their end and other jobs come back to them.
- */
+/* Merges wait until every worker has let go of the filter, also when the workers end and other jobs return to them. */
 DAEMON_TEST(the_daemon, merges, the_end_in_the_middle_of_merges)
 {
     enum { CLIENTS = 12, EACH = 20 };

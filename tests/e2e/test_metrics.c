@@ -1,4 +1,4 @@
-/* /metrics as Prometheus reads it: both formats, the numbers, how many series there may be. */
+/* /metrics as Prometheus reads it: both formats, the values, the bound on the number of series. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,7 +31,7 @@ TestSuite(metrics, .init = start, .fini = discard, .timeout = 1000);
 
 #define OPENMETRICS "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
 
-/* Asks for /metrics and reads it; freed by the next call. */
+/* Requests /metrics and parses it; freed by the next call. */
 static void scrape(const char *headers, bool openmetrics)
 {
     struct http_reply reply;
@@ -69,14 +69,14 @@ static void make_hostile(redisContext *client)
     }
     expect(client, ":1", "BF.ADD %b x", name, (size_t)60000);
     expect(client, ":1", "BF.EXISTS %b x", name, (size_t)60000);
-    expect(client, ":1", "BF.ADD %b x", name, (size_t)59999); /* which begins like the other */
+    expect(client, ":1", "BF.ADD %b x", name, (size_t)59999); /* it begins like the other */
     expect(client, ":1", "BF.EXISTS %b x", name, (size_t)59999);
     expect(client, ":1", "BF.ADD %b x", "with\0nul", (size_t)8);
     expect(client, ":1", "BF.EXISTS %b x", "with\0nul", (size_t)8);
     free(name);
 }
 
-/* Both formats are right, whatever filters are called, and each filter has a series of its own. */
+/* Both formats are right with any names of filters, and each filter has its own series. */
 CLIENT_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are)
 {
     make_hostile(client);
@@ -94,7 +94,7 @@ CLIENT_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are
     }
 }
 
-/* Browsers and others that do not ask for OpenMetrics by name get the older format. */
+/* Browsers and other clients that do not name OpenMetrics get the older format. */
 DAEMON_TEST(the_daemon, metrics, openmetrics_is_for_those_who_prefer_it)
 {
     scrape("Accept: */*\r\n", false);
@@ -106,7 +106,7 @@ DAEMON_TEST(the_daemon, metrics, openmetrics_is_for_those_who_prefer_it)
     scrape("Accept: application/openmetrics-text\r\n", true);
 }
 
-/* Counters and gauges say what was done. */
+/* Counters and gauges match the commands run before. */
 CLIENT_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
 {
     expect(client, "+OK", "BF.RESERVE f 0.01 1000 NONSCALING");
@@ -151,7 +151,7 @@ CLIENT_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
     cr_assert_gt(get("bloomery_memory_resident_bytes"), 1e6);
 }
 
-/* Saves that fail are seen. */
+/* Failing saves are shown. */
 CLIENT_TEST(the_daemon, metrics, a_failed_save_is_seen)
 {
     expect(client, ":1", "BF.ADD f x");
@@ -170,8 +170,8 @@ CLIENT_TEST(the_daemon, metrics, a_failed_save_is_seen)
     expect(client, "+OK", "SAVE");
 }
 
-/* When a rule saves, for the alert that no save comes: never with `save ""`, nor with fewer changes than a rule takes.
- */
+/* The time of the next save by a rule, for the alert on missing saves: none with `save ""`, nor with fewer changes
+ * than a rule needs. */
 CLIENT_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
 {
     static const struct {
@@ -189,7 +189,7 @@ CLIENT_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
     }
 }
 
-/* Only the filters that are asked most, and those that the setting names, have series; never more than a thousand. */
+/* Only the most used filters, and those that the setting names, have series; never more than a thousand. */
 CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
 {
     double value;
@@ -217,7 +217,7 @@ CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
     cr_assert(strstr(refused, "at most 16 patterns"), "%s", refused);
 }
 
-/* The share of bits that is set comes from a sample in large filters, and is right nevertheless. */
+/* In large filters the share of set bits is estimated from a sample, and still right. */
 CLIENT_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
 {
     expect(client, "+OK", "CONFIG SET metrics-filters f");
@@ -231,7 +231,7 @@ CLIENT_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
     cr_assert(exact > 0.2 && sampled > exact - 0.01 && sampled < exact + 0.01, "%g, exactly %g", sampled, exact);
 }
 
-/* The process is seen as by its own files. */
+/* The values of the process equal those of its own files. */
 DAEMON_TEST(the_daemon, metrics, the_process)
 {
     redisContext *clients[10];
@@ -250,7 +250,7 @@ DAEMON_TEST(the_daemon, metrics, the_process)
         redisFree(clients[i]);
 }
 
-/* docs/METRICS.md has each family with its type and help, and no other. */
+/* docs/METRICS.md has each family with its type and help, and no others. */
 DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
 {
     static char row[1024];
@@ -270,7 +270,7 @@ DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
     cr_assert_eq(rows, metrics.nfamilies, "docs/METRICS.md has rows of families that do not exist");
 }
 
-/* Prometheus's own checker finds nothing. */
+/* Prometheus's own checker finds no error. */
 DAEMON_TEST(the_daemon, metrics, promtool_finds_nothing)
 {
     static char output[65536];

@@ -1,4 +1,4 @@
-/* MIGRATE between two daemons, and to a target that is slow on purpose. */
+/* MIGRATE between two daemons, and to a deliberately slow target. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -26,7 +26,7 @@ PAIR_TEST(migrate, moves_a_filter_with_its_time_to_live)
     long long ttl = client_number(to, "TTL f");
     cr_assert(ttl > 800 && ttl <= 1000, "%lld", ttl);
 
-    /* The deletion is a change like others: it survives. */
+    /* The deletion is an ordinary change: it survives. */
     from = client_after_kill(from, &source, NULL);
     expect(from, ":0", "EXISTS f");
 }
@@ -66,7 +66,7 @@ PAIR_TEST(migrate, several_keys)
     expect(from, "+OK", "MIGRATE 127.0.0.1 %d %s 0 5000 KEYS f0 missing f1 f2", target.port, "");
     cr_assert_eq(client_number(from, "DBSIZE"), 17);
     cr_assert_eq(client_number(to, "DBSIZE"), 3);
-    /* The second is refused: the first has moved, the second and those after it stay. */
+    /* The second is refused: the first has moved, the second and the later ones stay. */
     expect(to, ":1", "BF.ADD f4 x");
     expect(from, "-ERR Target instance replied with error: BUSYKEY Target key name already exists.",
            "MIGRATE 127.0.0.1 %d %s 0 5000 KEYS f3 f4 f5", target.port, "");
@@ -106,7 +106,7 @@ PAIR_TEST(migrate, passwords)
     expect(from, ":0", "EXISTS f");
 }
 
-/* ---- a target that takes its time ---- */
+/* ---- a slow target ---- */
 
 static int listen_on(int *port)
 {
@@ -128,7 +128,7 @@ static void send_migrate(redisContext *client, const char *key, int port, int ti
         cr_assert_eq(redisBufferWrite(client, &done), REDIS_OK);
 }
 
-/* Answers SELECT, and returns when RESTORE has begun to come. */
+/* Answers SELECT, and returns when RESTORE begins to arrive. */
 static int take_until_restore(int listener)
 {
     char data[4096];
@@ -151,8 +151,8 @@ static int take_until_restore(int listener)
     }
 }
 
-/* An add that is answered while the filter is on its way is not lost: the filter stays. Transactions do not wait for
- * the target either. */
+/* An add that is answered during the transfer is not lost: the filter stays. Transactions do not wait for the target
+ * either. */
 PAIR_TEST(migrate, an_add_behind_the_dump_keeps_the_filter)
 {
     int port, listener = listen_on(&port);
@@ -193,7 +193,7 @@ PAIR_TEST(migrate, a_silent_target_is_given_up)
     close(listener);
 }
 
-/* A byte now and then was an answer each time, and MIGRATE never ended. */
+/* Each byte of a slow reply counted as an answer, and MIGRATE never ended. */
 PAIR_TEST(migrate, a_dripping_target_is_given_up)
 {
     int port, listener = listen_on(&port);
@@ -211,7 +211,7 @@ PAIR_TEST(migrate, a_dripping_target_is_given_up)
     close(listener);
 }
 
-/* The time is one for all of them: each answer comes within it, all do not. */
+/* The timeout is for all keys together: each answer comes within it, all do not. */
 PAIR_TEST(migrate, one_time_is_for_all_keys)
 {
     int port, listener = listen_on(&port);
@@ -235,13 +235,13 @@ PAIR_TEST(migrate, one_time_is_for_all_keys)
     }
     cr_assert_str_eq(client_reply(from), "-IOERR error or timeout reading to target instance");
     cr_expect(answers > 0 && answers < 40, "%d", answers);
-    long long left = client_number(from, "DBSIZE"); /* those that the target has are not here any more */
+    long long left = client_number(from, "DBSIZE"); /* the filters that the target has are gone here */
     cr_expect(left < 50 && left > 0, "%lld", left);
     close(fd);
     close(listener);
 }
 
-/* They held all places for MIGRATE, each for its whole time. */
+/* They occupied all slots for MIGRATE, each for its whole timeout. */
 PAIR_TEST(migrate, clients_that_go_leave_no_migration_behind)
 {
     enum { CLIENTS = 4 };
@@ -269,7 +269,7 @@ PAIR_TEST(migrate, clients_that_go_leave_no_migration_behind)
                 break;
         }
         cr_assert_str_eq(reply, "+OK");
-        for (int i = 0; i < CLIENTS; i++) { /* until the last one has given its place back, too */
+        for (int i = 0; i < CLIENTS; i++) { /* until the last migration has also freed its slot */
             char bytes[4096];
             while (recv(silent[i], bytes, sizeof(bytes), 0) > 0)
                 ;
@@ -281,7 +281,7 @@ PAIR_TEST(migrate, clients_that_go_leave_no_migration_behind)
     close(listener);
 }
 
-/* SIGTERM waited for the target; also for the moment in which filters that it has are deleted here. */
+/* SIGTERM waited for the target; also at the moment in which moved filters are deleted here. */
 PAIR_TEST(migrate, the_end_of_the_daemon_waits_for_no_target)
 {
     int port, listener = listen_on(&port);
@@ -395,7 +395,7 @@ PAIR_TEST(migrate_tls, says_what_is_wrong)
     expect(from, "+OK", "MIGRATE 127.0.0.1 %d f 0 10000", target.tls_port);
 }
 
-/* The limit is one of the whole handshake: the target sends bytes of a long record now and then. Other clients, and the
+/* The timeout is for the whole handshake: the target sends single bytes of a long record. Other clients, and the
  * other threads of the pool, continue meanwhile. */
 PAIR_TEST(migrate_tls, a_handshake_that_does_not_end_is_given_up)
 {

@@ -1,6 +1,6 @@
-/* Random commands in several databases against the daemon and a model of exact sets, with restarts, kill -9 and power
- * failures between: nothing that was answered is absent afterwards, counts are equal, false positives are within the
- * rate.
+/* Random commands in several databases against the daemon and a model of exact sets, with restarts, kill -9 and
+ * power failures between: no acknowledged item is absent afterwards, counts are equal, false positives are within
+ * the rate.
  *
  * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for,
  * BLOOMERY_MODEL_SEED=<n> plays one again. */
@@ -16,7 +16,7 @@
 
 #define ROUNDS     6
 #define MAX_STEPS  400  /* of a round */
-#define HORIZON_MS 2500 /* everysec: what may be lost, and what a slow machine needs */
+#define HORIZON_MS 2500 /* everysec: the permitted loss, and a margin for a slow machine */
 
 static struct daemon daemon_under_test;
 static struct model model;
@@ -32,7 +32,7 @@ TestSuite(model, .fini = discard, .timeout = 3000);
 
 enum loss { LOSES_ALL_SINCE_SAVE, LOSES_NOTHING, LOSES_THE_LAST };
 
-/* The daemon ends: as a kill or a stop, one of which is kept in the model's history. True: it was killed. */
+/* Ends the daemon by a kill or a stop, noted in the model's history. True: it was killed. */
 static bool end(bool power_fails)
 {
     char *history = model.history[model.changes % MODEL_HISTORY];
@@ -113,7 +113,7 @@ Test(model, with_appendfsync_everysec_the_last_second_is_lost_at_most)
     play(args, ROUNDS, LOSES_THE_LAST, LOSES_NOTHING, false);
 }
 
-/* What the kernel has is not lost by the end of the process. */
+/* Data in the kernel is not lost by the end of the process. */
 Test(model, with_appendfsync_no_the_last_moment_is_lost_at_most)
 {
     static const char *const args[] = {"--appendonly", "yes", "--appendfsync", "no", "--threads", "2", NULL};
@@ -132,7 +132,7 @@ static const char *const log_is_cut[] = {"--appendonly",
                                          "1",
                                          NULL};
 
-/* Saves because of the log come all the time. */
+/* The log causes saves continuously. */
 Test(model, a_log_that_is_cut_all_the_time_loses_nothing)
 {
     play(log_is_cut, ROUNDS / 2, LOSES_NOTHING, LOSES_NOTHING, false);

@@ -1,5 +1,5 @@
-/* `bloomery move` between two daemons: what is in the source is in the target afterwards, whatever happens on the way.
- */
+/* `bloomery move` between two daemons: all filters of the source are in the target afterwards, after any
+ * interruption. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "move_runs.h"
 #include "wait.h"
 
-/* So many small filters; under a sanitizer, fewer. */
+/* The number of small filters; under a sanitizer, fewer. */
 #define SMALL(n) (DAEMON_SANITIZED ? (n) / 10 : (n))
 
 DAEMON_PAIR(move);
@@ -51,14 +51,14 @@ static void expect_small_filters(int n)
     }
 }
 
-/* A filter of several megabytes, so that it goes in chunks. */
+/* A filter of several megabytes, so that it is sent in chunks. */
 static void make_large_filter(const char *name)
 {
     expect(from, "+OK", "BF.RESERVE %s 0.001 5000000 EXPANSION 4", name);
     client_for_items(from, "BF.MADD", name, "large:", 20000);
 }
 
-/* ---- what is moved ---- */
+/* ---- moved filters ---- */
 
 PAIR_TEST(move, ten_thousand_small_filters_and_a_large_one)
 {
@@ -75,7 +75,7 @@ PAIR_TEST(move, ten_thousand_small_filters_and_a_large_one)
     long long ttl = client_number(to, "TTL large");
     cr_assert(ttl > 200 && ttl <= 500, "%lld", ttl);
 
-    /* Nothing of the source is changed, and nothing remains to be done. */
+    /* The source is unchanged, and no work remains. */
     cr_assert_eq(client_number(from, "DBSIZE"), n + 1);
     snprintf(text, sizeof(text), "there    %d", n + 1);
     expect_move(0, text, "");
@@ -124,7 +124,7 @@ PAIR_TEST(move, match_chooses_names)
     expect(to, ":0", "EXISTS other");
 }
 
-/* On a terminal there is a line of progress; in a pipe only where it is asked for. */
+/* A terminal shows a line of progress; a pipe only on request. */
 PAIR_TEST(move, progress_is_for_terminals)
 {
     make_small_filters(100);
@@ -142,7 +142,7 @@ PAIR_TEST(move, dry_run_changes_nothing)
     cr_assert_eq(client_number(to, "DBSIZE"), 0);
 }
 
-/* ---- names that are taken ---- */
+/* ---- existing names ---- */
 
 PAIR_TEST(move, a_taken_name_is_skipped_unless_it_is_to_be_replaced)
 {
@@ -162,13 +162,13 @@ PAIR_TEST(move, a_taken_name_is_skipped_unless_it_is_to_be_replaced)
     expect(to, ":-1", "TTL large");
     cr_assert_eq(client_number(to, "DBSIZE"), 3);
 
-    /* What has been added since is brought over by another --replace. */
+    /* Another --replace brings later adds over. */
     expect(from, ":1", "BF.ADD small later");
     expect_move(0, "moved    1 filter", "--replace");
     expect(to, ":1", "BF.EXISTS small later");
 }
 
-/* A filter with the same BF.INFO and other items counts as moved: it is --verify that checks the bits. */
+/* A filter with the same BF.INFO and other items counts as moved: only --verify checks the bits. */
 PAIR_TEST(move, verify_finds_a_planted_difference)
 {
     make_small_filters(50);
@@ -184,7 +184,7 @@ PAIR_TEST(move, verify_finds_a_planted_difference)
 
 /* ---- interruptions ---- */
 
-/* A run that is killed between a filter's last chunk and its name leaves the whole filter under its temporary name. */
+/* A run killed between a filter's last chunk and its renaming leaves the whole filter under its temporary name. */
 static int temporary_names(void)
 {
     int n = 0;
@@ -241,7 +241,7 @@ PAIR_TEST(move, sigint_ends_with_a_summary_and_the_next_run_goes_on)
     expect_small_filters(200);
 }
 
-/* The target dies in the middle, comes back, and the same run continues. */
+/* The target dies in the middle and comes back; the same run continues. */
 PAIR_TEST(move, a_target_that_dies_and_returns_is_waited_for)
 {
     const int n = SMALL(4000);
@@ -328,7 +328,7 @@ PAIR_TEST(move, passwords_come_from_the_address_the_environment_or_a_file)
                    tool, a, b);
 }
 
-/* The arguments of a running process can be read by everybody. */
+/* Everybody can read the arguments of a running process. */
 PAIR_TEST(move, a_password_in_the_address_does_not_stay_in_the_arguments)
 {
     char path[64], arguments[1024] = "";
@@ -377,7 +377,7 @@ PAIR_TEST(move, a_filter_that_is_too_large_for_the_target_is_skipped)
     cr_assert_eq(client_number(to, "DBSIZE"), 1);
 }
 
-/* A filter of the same name in several; the target has something else in one of them. */
+/* A filter of the same name in several databases; the target has a different filter in one of them. */
 PAIR_TEST(move, all_databases)
 {
     const int databases[] = {0, 3, 15};
@@ -402,7 +402,7 @@ PAIR_TEST(move, all_databases)
     expect_move(3, "database 3\nskipped same: the target has another filter of this name", "--all-databases");
     program_said(output, "there    5 that");
 
-    /* Into a target that has too few, nothing goes. */
+    /* Nothing is moved into a target that has too few databases. */
     expect(to, "+OK", "FLUSHALL");
     client_stop(to, &target);
     cr_assert(daemon_try(&target, (const char *const[]){"--databases", "15", NULL}));
@@ -417,8 +417,8 @@ PAIR_TEST(move, all_databases)
     expect(from, "+OK", "ACL SETUSER default +info");
 }
 
-/* docs/UPGRADES.md: the users of the source lose their right to write before the last move, so everything that was
- * answered is in the target. */
+/* docs/UPGRADES.md: the users of the source lose their right to write before the last move, so the target has all
+ * acknowledged changes. */
 Test(move, nothing_that_was_answered_is_lost_when_writers_lose_their_right_before_the_last_move)
 {
     static struct writers writers;
@@ -438,7 +438,7 @@ Test(move, nothing_that_was_answered_is_lost_when_writers_lose_their_right_befor
     expect(from, "+OK", "ACL SETUSER default +@write");
 }
 
-/* A server that takes connections and sends a byte of an answer now and then, until it is killed. */
+/* A server that accepts connections and sends single bytes of an answer, until it is killed. */
 static pid_t start_dripping_server(int *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -458,7 +458,7 @@ static pid_t start_dripping_server(int *port)
     return pid;
 }
 
-/* Each byte was an answer, and the tool never ended. */
+/* Each byte counted as an answer, and the tool never ended. */
 PAIR_TEST(move, a_dripping_source_is_given_up)
 {
     int port;

@@ -1,4 +1,4 @@
-/* What survives: saves on request, by rule and at the end; restarts; kill -9; and what a save takes meanwhile. */
+/* Saves on request, by rule and at the end; restarts; kill -9; and the resources that a save takes. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 static struct daemon daemon_under_test;
 #define PORT (daemon_under_test.port)
 
-/* What saves do by themselves: with the log nothing here would depend on them. */
+/* Effects of the saves alone: with the log nothing here would depend on them. */
 static const char *const without_log[] = {"--appendonly", "no", NULL};
 
 static void start(void)
@@ -33,7 +33,7 @@ static void stop(void)
 
 TestSuite(persistence, .init = start, .fini = stop, .timeout = 1000);
 
-/* ---- what survives ---- */
+/* ---- restored filters ---- */
 
 /* Scaled, fixed, empty and strangely named filters are there after SAVE and kill -9, with parameters and counts. */
 CLIENT_TEST(daemon_under_test, persistence, save_and_kill)
@@ -62,7 +62,7 @@ CLIENT_TEST(daemon_under_test, persistence, save_and_kill)
     expect(client, ":1", "BF.EXISTS %b x", "a/b\0..%\xff", (size_t)7);
     expect(client, ":1", "BF.EXISTS %b x", "", (size_t)0);
     expect(client, ":1", "BF.EXISTS %b x", name, sizeof(name));
-    /* It continues: the loaded chain grows further and is saved again. */
+    /* The loaded chain grows further and is saved again. */
     client_add_items(client, "scaled", 5000, 20000);
     expect(client, "+OK", "SAVE");
     redisFree(client);
@@ -72,8 +72,8 @@ CLIENT_TEST(daemon_under_test, persistence, save_and_kill)
     client_expect_items(client, "scaled", 0, 20000);
 }
 
-/* A record of a MANIFEST says nothing about the one behind it: a window behind a cuckoo filter could not be loaded.
- * With 600 filters in no order each kind is behind each other one. */
+/* A record of a MANIFEST is independent of its predecessor's kind: a window behind a cuckoo filter could not be
+ * loaded. With 600 filters in no order every kind follows every other one. */
 CLIENT_TEST(daemon_under_test, persistence, filters_of_all_kinds_lie_behind_one_another)
 {
     static const char *const kinds[][2] = {
@@ -112,7 +112,7 @@ CLIENT_TEST(daemon_under_test, persistence, filters_of_all_kinds_lie_behind_one_
     }
 }
 
-/* Deleted filters stay deleted, renamed ones are found under the new name, recreated ones are the new ones. */
+/* Deleted filters stay deleted, renamed filters have the new name, recreated filters the new content. */
 CLIENT_TEST(daemon_under_test, persistence, delete_rename_recreate)
 {
     client_add_items(client, "gone", 0, 10);
@@ -131,7 +131,7 @@ CLIENT_TEST(daemon_under_test, persistence, delete_rename_recreate)
     expect(client, ":10", "BF.CARD again");
 }
 
-/* BGSAVE works beside everything else and LASTSAVE and INFO tell of it. */
+/* BGSAVE runs beside all other work; LASTSAVE and INFO report it. */
 CLIENT_TEST(daemon_under_test, persistence, bgsave)
 {
     client_add_items(client, "f", 0, 1000);
@@ -148,7 +148,7 @@ CLIENT_TEST(daemon_under_test, persistence, bgsave)
     cr_expect_not_null(strstr(info, "rdb_changes_since_last_save:0"), "%s", info);
 }
 
-/* A `save` rule saves by itself; the rules can be changed at run time. */
+/* A `save` rule starts saves; the rules can be changed at run time. */
 CLIENT_TEST(daemon_under_test, persistence, save_rules)
 {
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
@@ -190,12 +190,12 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_saves)
 }
 
 #define ENDERS 6
-#define ENOUGH 1000 /* items of each, before the end */
+#define ENOUGH 1000 /* items of each client before the end */
 
-static _Atomic int acked[ENDERS]; /* items 0..acked-1 of each client were answered */
+static _Atomic int acked[ENDERS]; /* items 0..acked-1 of each client were acknowledged */
 
-/* Where the machine is busy the end may serve for its full 15 s: at full speed that would be millions of items to look
- * for afterwards. */
+/* On a busy machine the daemon may serve for its full 15 s after the signal: at full speed that would be millions of
+ * items to look up afterwards. */
 #define FAST_ITEMS 20000
 
 static void *add_until_the_end(void *arg)
@@ -220,8 +220,8 @@ static void *add_until_the_end(void *arg)
     return NULL;
 }
 
-/* Clients add until the daemon that got SIGTERM disconnects them: all that was answered, to the last item, is there
- * after the next start. */
+/* Clients add until the daemon, after SIGTERM, disconnects them: all acknowledged items are there after the next
+ * start. */
 DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
 {
     const char *const args[] = {"--appendonly", "no", "--save", "3600 1000000", "--threads", "3", NULL};
@@ -244,7 +244,7 @@ DAEMON_TEST(daemon_under_test, persistence, the_end_loses_nothing_acknowledged)
     }
 }
 
-/* An end that cannot save is none, except for who insists. */
+/* An end whose save fails is refused, except with FORCE. */
 CLIENT_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
 {
     client_add_items(client, "f", 0, 10);
@@ -264,9 +264,9 @@ CLIENT_TEST(daemon_under_test, persistence, an_end_that_cannot_save_needs_force)
     expect(client, ":10", "BF.CARD f");
 }
 
-/* ---- what a save may take ---- */
+/* ---- resources of a save ---- */
 
-#if !DAEMON_SANITIZED /* sanitizers take memory of their own for it */
+#if !DAEMON_SANITIZED /* sanitizers take additional memory for it */
 
 static long status_kb(const char *field)
 {
@@ -284,7 +284,7 @@ static long status_kb(const char *field)
     return value;
 }
 
-/* Then the process is the emulator's, and its memory that for translated code, too. */
+/* Then the process is the emulator's, and its memory includes translated code. */
 static bool is_emulated(void)
 {
     char link[64], exe[4096] = "", program[4096];
@@ -294,8 +294,8 @@ static bool is_emulated(void)
     return strcmp(exe, program) != 0;
 }
 
-/* The filter is nine times as large as the memory that the save may take. It is loaded from its file first, so that its
- * own memory does not grow. */
+/* The filter is nine times as large as the save's limit of memory. It is loaded from its file first, so that its own
+ * memory does not grow. */
 CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_may)
 {
     char path[64];
@@ -308,7 +308,7 @@ CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
     expect(client, "+OK", "CONFIG SET save-memory 8mb");
     expect(client, ":1", "BF.ADD large once-more");
     snprintf(path, sizeof(path), "/proc/%d/clear_refs", (int)daemon_under_test.pid);
-    file_write_text(path, "5"); /* the peak begins anew */
+    file_write_text(path, "5"); /* resets the peak */
     long before = status_kb("VmRSS:");
     expect(client, "+OK", "SAVE");
     long grown = status_kb("VmHWM:") - before;
@@ -317,8 +317,8 @@ CLIENT_TEST(daemon_under_test, persistence, a_save_takes_no_more_memory_than_it_
 
 #endif
 
-/* At the slowest rate a save of two megabytes would take half an hour: it does not while it is held to it, and ends
- * when the limit goes, or when the process is to end. */
+/* At the slowest rate a save of two megabytes would take half an hour: it keeps the rate, and ends when the limit is
+ * removed or when the process has to end. */
 CLIENT_TEST(daemon_under_test, persistence, a_save_is_held_to_its_rate_until_somebody_is_in_a_hurry)
 {
     expect(client, "+OK", "CONFIG SET save-rate-limit 1000");

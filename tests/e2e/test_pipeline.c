@@ -1,5 +1,5 @@
-/* Random pipelines on one connection against a simple model: whatever runs ahead, is deferred or waits in between,
- * every reply is the one that running the commands one by one in their order would give. */
+/* Random pipelines on one connection against a simple model: with any commands that run ahead, are deferred or wait
+ * in between, every reply equals that of running the commands one by one in their order. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 DAEMON_SUITE(the_daemon, pipeline, "--threads", "2", "--bf-error-rate", "0.0001");
 
-/* What a watched name represents: which filter, and how many items it has counted. */
+/* The state of a watched name: which filter it has, and how many items that has counted. */
 struct version {
     unsigned filter; /* 0: none */
     long long added;
@@ -25,22 +25,22 @@ struct version {
 
 #define QUEUE 64
 
-/* What the daemon should hold, and the state of the connection's transaction. An item that looked as if it were there
- * is as good as added. */
+/* The expected content of the daemon, and the state of the connection's transaction. An item that seemed to be
+ * present counts as added. */
 struct model {
     bool exists[NAMES];
     bool has[NAMES][ITEMS];
     long long added[NAMES];
-    unsigned filter[NAMES]; /* a number that no other filter has had */
+    unsigned filter[NAMES]; /* a number that no earlier filter had */
     unsigned filters;
     bool multi, tainted;
     const struct command *queue[QUEUE];
     size_t queued;
     bool watched[NAMES];
     struct version watch[NAMES];
-    long long executed, refused; /* EXECs that ran their queue, and that found a watched name changed */
+    long long executed, refused; /* EXECs that ran their queue, and EXECs refused because a watched name had changed */
     long long false_positives;   /* seen so far */
-    long long negatives;         /* items that were absent in the model when asked for */
+    long long negatives;         /* items absent in the model at the query */
 };
 
 enum kind {
@@ -90,7 +90,7 @@ static struct command random_command(unsigned *state)
     return c;
 }
 
-/* The next command of a sequence with transactions in it; `in_multi` follows them. */
+/* The next command of a sequence with transactions; `in_multi` is the state of the transaction. */
 static struct command next_command(unsigned *state, unsigned *in_multi)
 {
     struct command c = random_command(state);
@@ -100,13 +100,13 @@ static struct command next_command(unsigned *state, unsigned *in_multi)
             c.kind = dice < 2 ? DISCARD : EXEC;
             *in_multi = 0;
         } else if (dice < 16) {
-            c.kind = dice % 2 ? MULTI : WATCH; /* errors that refuse nothing */
+            c.kind = dice % 2 ? MULTI : WATCH; /* errors that do not fail the transaction */
         } else {
             *in_multi += 1;
             if (c.kind == UNKNOWN && dice < 80)
                 c.kind = PING; /* most transactions should run */
             if (c.kind == KEYS)
-                c.kind = DBSIZE; /* KEYS is refused there */
+                c.kind = DBSIZE; /* KEYS is refused in transactions */
         }
     } else if (dice < 3) {
         c.kind = MULTI;
@@ -157,7 +157,7 @@ static void send_command(redisContext *client, const struct command *c)
     case TWO_NAMES:
         redisAppendCommand(client, format, c->name, c->other);
         break;
-    case NAME_AND_ITEMS: /* as many of them as it has room for */
+    case NAME_AND_ITEMS: /* as many of them as the format takes */
         redisAppendCommand(client, format, c->name, i[0], i[1], i[2], i[3], i[4], i[5], i[6]);
         break;
     }
@@ -317,7 +317,7 @@ static void watch(struct model *m, unsigned name)
     m->watch[name] = version(m, name);
 }
 
-/* As check_reply(), with what a transaction changes about it. */
+/* Like check_reply(), with the differences in a transaction. */
 static void check_in_sequence(struct model *m, const struct command *c, const redisReply *reply)
 {
     switch (c->kind) {
@@ -356,7 +356,7 @@ static void check_in_sequence(struct model *m, const struct command *c, const re
     }
 }
 
-/* Sends random commands in random pipelines and holds the replies against the model. */
+/* Sends random commands in random pipelines and compares the replies with the model. */
 static void play(const char *name, unsigned seed, bool transactions, struct model *model)
 {
     static struct command sent[1024];
@@ -366,7 +366,7 @@ static void play(const char *name, unsigned seed, bool transactions, struct mode
     for (int done = 0; done < COMMANDS;) {
         int n = 1 + (int)((unsigned)rand_r(&state) % 400);
         int sending = 0;
-        while (sending < n || in_multi) { /* a transaction's commands stay where they are until its EXEC */
+        while (sending < n || in_multi) { /* a transaction is not split before its EXEC */
             sent[sending] = transactions ? next_command(&state, &in_multi) : random_command(&state);
             send_command(client, &sent[sending++]);
         }
@@ -394,17 +394,17 @@ DAEMON_TEST(the_daemon, pipeline, replies_are_those_of_one_by_one)
 {
     static struct model model;
     play("commands", 20261121, false, &model);
-    /* Some hundred thousand negatives at 1e-4 give at most this many false positives, but once in a billion runs. */
+    /* Some hundred thousand negatives at 1e-4 give at most this many false positives, except once in a billion runs. */
     double expected = (double)model.negatives * RATE;
     cr_expect_lt((double)model.false_positives, expected + 6 * (1 + expected), "%lld of %lld", model.false_positives,
                  model.negatives);
 }
 
 /* Most client libraries write a whole pipeline before they read the first reply. Up to reply-buffer-limit the server
- * must not stop reading for good because nobody reads its replies. */
+ * must not stop reading for good because the replies are not read. */
 DAEMON_TEST(the_daemon, pipeline, written_whole_before_a_reply_is_read)
 {
-    enum { PINGS = 40000, BYTES = 1000 }; /* far more than what the kernel keeps for a socket */
+    enum { PINGS = 40000, BYTES = 1000 }; /* far more than the kernel buffers for a socket */
     const char *const args[] = {"--threads", "1", "--reply-buffer-high-water", "64kb", NULL};
     daemon_stop(&the_daemon);
     redisContext *client = client_start(&the_daemon, args);

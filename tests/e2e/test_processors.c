@@ -1,4 +1,4 @@
-/* Where threads run: server-cpulist, bio-cpulist, bgsave-cpulist, by the kernel's account of each thread. */
+/* Processors of threads: server-cpulist, bio-cpulist, bgsave-cpulist, by the kernel's account of threads. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 
 DAEMON_SUITE_IDLE(the_daemon, processors);
 
-/* The first two that this process may use; there may be one only. */
+/* The first two processors that this process may use; there may be one only. */
 static int processors_of_test(int cpus_out[2])
 {
     cpu_set_t set;
@@ -26,7 +26,7 @@ static int processors_of_test(int cpus_out[2])
     return n;
 }
 
-/* A line of a thread's status, without its name and the blanks after that. */
+/* A line of a thread's status, without the line's name and the blanks after it. */
 static void read_status(const char *task, const char *field, char *value_out, size_t size)
 {
     char path[300], line[512];
@@ -51,7 +51,7 @@ static const char *expected_of(const char *name, const char *server, const char 
     return strcmp(name, "saver") == 0 ? saver : bio;
 }
 
-/* Each thread that bears one of our names is where it should be; true if those of names in `must` are there. A
+/* Each thread with one of the daemon's names runs where it should; true if the threads named in `must` exist. A
  * sanitizer's own thread has the name of the process and is started before the settings are read. */
 static bool all_threads_are_on(const char *server, const char *bio, const char *saver)
 {
@@ -66,7 +66,7 @@ static bool all_threads_are_on(const char *server, const char *bio, const char *
         read_status(entry->d_name, "Name", name, sizeof(name));
         read_status(entry->d_name, "Cpus_allowed_list", list, sizeof(list));
         if (entry->d_name[0] == '.' || name[0] == '\0')
-            continue; /* it has ended */
+            continue; /* the thread has ended */
         if (strncmp(name, "bloomeryd", 9) == 0 && atoi(entry->d_name) != the_daemon.pid)
             continue;
         cr_assert_str_eq(list, expected_of(name, server, bio, saver), "thread %s runs on %s", name, list);
@@ -83,16 +83,16 @@ static void threads_are_on(const char *server, const char *bio, const char *save
     wait_until(all_threads_are_on(server, bio, saver));
 }
 
-/* So that the log and a thread of the pool have begun, too: each gives its reply. */
+/* With the log and a thread of the pool in use, too: each gives its reply. */
 static void start_and_use(const char *const *args)
 {
     redisContext *client = client_start(&the_daemon, args);
-    client_ask(client, "BF.ADD f x"); /* 0 where it has been started before */
+    client_ask(client, "BF.ADD f x"); /* 0 if the filter has it from an earlier start */
     expect(client, "+OK", "SAVE");
     redisFree(client);
 }
 
-/* Every thread is where its list says; threads that are started by others do not stay with those. */
+/* Every thread runs where its list says; a thread does not inherit the processors of the thread that starts it. */
 DAEMON_TEST(the_daemon, processors, threads_run_where_their_lists_say)
 {
     int cpus[2];
@@ -110,7 +110,7 @@ DAEMON_TEST(the_daemon, processors, threads_run_where_their_lists_say)
     threads_are_on(second, second, first);
 }
 
-/* A list for the server alone leaves the other threads where the process has begun. */
+/* A list for the server alone leaves the other threads on the processors of the process. */
 DAEMON_TEST(the_daemon, processors, threads_without_a_list_are_free)
 {
     char all[256], first[16];
@@ -127,7 +127,7 @@ DAEMON_TEST(the_daemon, processors, threads_without_a_list_are_free)
     threads_are_on(first, all, all);
 }
 
-/* Without a number of threads there is one for each processor of the list. */
+/* Without a number of threads, one is started for each processor of the list. */
 DAEMON_TEST(the_daemon, processors, there_are_as_many_threads_as_processors_in_the_list)
 {
     int cpus[2];
@@ -140,8 +140,7 @@ DAEMON_TEST(the_daemon, processors, there_are_as_many_threads_as_processors_in_t
     freeReplyObject(reply);
 }
 
-/* A list with nothing in it that there is ends the start; where some are missing the daemon says which, and
- * continues. */
+/* A list without an existing processor ends the start; if some are missing the daemon names them, and continues. */
 DAEMON_TEST(the_daemon, processors, processors_that_are_not_there)
 {
     int cpus[2];

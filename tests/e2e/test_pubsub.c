@@ -1,5 +1,5 @@
-/* Channels between clients of several workers: the shapes in both protocols, order, what a subscriber may do,
- * bounds. */
+/* Channels between clients of several workers: the messages in both protocols, order, the commands allowed to a
+ * subscriber, bounds. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -23,13 +23,13 @@ static struct wire connect_wire(int resp)
     return wire;
 }
 
-/* Nothing that was sent before the PING is still to come. */
+/* No message from before the PING is pending. */
 static void expect_quiet(struct wire *wire, const char *pong)
 {
     expect_ask(wire, "PING", pong);
 }
 
-/* ---- shapes ---- */
+/* ---- forms of messages ---- */
 
 DAEMON_TEST(the_daemon, pubsub, shapes_in_resp2)
 {
@@ -49,7 +49,7 @@ DAEMON_TEST(the_daemon, pubsub, shapes_in_resp2)
     expect_ask(&pub, "SPUBLISH a 2", ":0");
     expect_ask(&pub, "PUBLISH s 2", ":0");
 
-    /* Nothing else than this is allowed meanwhile. */
+    /* Only these commands are allowed meanwhile. */
     expect_ask(&sub, "PING", "[\"pong\",\"\"]");
     expect_ask(&sub, "PING x", "[\"pong\",\"x\"]");
     expect_ask(
@@ -80,7 +80,7 @@ DAEMON_TEST(the_daemon, pubsub, shapes_in_resp3)
     expect_ask(&pub, "PUBLISH a x", ":2");
     expect_text(&sub, ">[\"message\",\"a\",\"x\"]");
     expect_text(&sub, ">[\"pmessage\",\"*\",\"a\",\"x\"]");
-    /* Everything is allowed, and a message of one's own comes after the reply. */
+    /* All commands are allowed, and a message from the client itself comes after the reply. */
     expect_ask(&sub, "PING", "+PONG");
     expect_ask(&sub, "BF.ADD f x", "#t");
     expect_ask(&sub, "PUBLISH b y", ":1");
@@ -99,7 +99,7 @@ DAEMON_TEST(the_daemon, pubsub, shapes_in_resp3)
     expect_ask(&pub, "SPUBLISH c z", ":0");
 }
 
-/* RESET ends subscriptions and monitoring without a word about them; QUIT and a plain close end them too. */
+/* RESET ends subscriptions and monitoring without a message; QUIT and a plain close end them, too. */
 DAEMON_TEST(the_daemon, pubsub, reset_quit_and_close_leave)
 {
     struct wire sub = connect_wire(2), other = connect_wire(2), pub = connect_wire(2);
@@ -160,7 +160,7 @@ DAEMON_TEST(the_daemon, pubsub, messages_come_with_replies_off)
     expect_text(&sub, "+OK");
 }
 
-/* Whoever has the reply to CLIENT KILL finds the subscriptions of the killed client ended. */
+/* A client that has the reply to CLIENT KILL finds the subscriptions of the killed client ended. */
 DAEMON_TEST(the_daemon, pubsub, who_is_killed_is_not_counted)
 {
     struct wire admin = connect_wire(2);
@@ -188,8 +188,8 @@ static char *pipeline_of(int publisher, const char *channel)
     return text;
 }
 
-/* Two pipelines of two publishers: each subscriber sees each publisher's messages in order and without a gap, and all
- * subscribers, on whatever worker, see the same mixture. */
+/* Two pipelines of two publishers: each subscriber sees each publisher's messages in order and without a gap, and
+ * all subscribers, on any workers, see the same mixture. */
 DAEMON_TEST(the_daemon, pubsub, one_order_for_all)
 {
     struct wire subs[4], pubs[2];
@@ -230,8 +230,8 @@ DAEMON_TEST(the_daemon, pubsub, one_order_for_all)
     }
 }
 
-/* Whoever has seen the reply to a PUBLISH finds that every subscriber gets the message before anything it asks for
- * then; and a subscription that was answered gets every message from then on, and none from before. */
+/* A client that has seen the reply to a PUBLISH finds that every subscriber gets the message before the replies to
+ * its later requests; and an acknowledged subscription gets every message from then on, and none from before. */
 DAEMON_TEST(the_daemon, pubsub, a_message_comes_before_what_is_asked_later)
 {
     struct wire pub = connect_wire(2);
@@ -302,7 +302,7 @@ DAEMON_TEST(the_daemon, pubsub, a_slow_subscriber_is_disconnected)
     daemon_wait_output(&the_daemon, "client-output-buffer-limit");
 }
 
-/* The soft limit gives a subscriber time: it is there until its second is over. */
+/* The soft limit gives a subscriber time: it stays until its second is over. */
 DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
 {
     struct wire slow = connect_wire(2), pub = connect_wire(2);
@@ -321,7 +321,7 @@ DAEMON_TEST(the_daemon, pubsub, the_soft_limit_counts_seconds)
     daemon_wait_output(&the_daemon, "soft client-output-buffer-limit");
 }
 
-/* Subscriptions of one client are bounded; each that is refused has its own error and the others hold. */
+/* Subscriptions of one client are bounded; each refused subscription has its own error and the others hold. */
 DAEMON_TEST(the_daemon, pubsub, subscriptions_are_bounded)
 {
     struct wire sub = connect_wire(3), pub = connect_wire(2);
@@ -368,7 +368,7 @@ DAEMON_TEST(the_daemon, pubsub, names_have_a_longest_length)
     ask_long(&wire, "PUBLISH", 'a', 128 * 1024 + 1, "-ERR channel is longer than 131072 bytes");
 }
 
-/* Patterns made to be slow: the publisher waits for its answer, nobody else does. */
+/* Patterns made to be slow: only the publisher waits. */
 DAEMON_TEST(the_daemon, pubsub, hostile_patterns_hold_up_nobody)
 {
     struct wire sub = connect_wire(2), pub = connect_wire(2), others[3];
@@ -401,7 +401,7 @@ DAEMON_TEST(the_daemon, pubsub, hostile_patterns_hold_up_nobody)
         wire_close(&others[i]);
 }
 
-/* Much at once, by several publishers, over a channel of this name. */
+/* Large messages at once, by several publishers, over this channel. */
 static void publish_much(const char *channel)
 {
     struct wire sub = connect_wire(2), pubs[4];
@@ -434,7 +434,7 @@ static void publish_much(const char *channel)
     wire_close(&sub);
 }
 
-/* More than the loops take at once: publishers are slowed down, not a byte is lost. */
+/* More than the loops take at once: publishers are slowed down, no byte is lost. */
 DAEMON_TEST(the_daemon, pubsub, fast_publishers_wait)
 {
     publish_much("ch");
@@ -460,7 +460,7 @@ DAEMON_TEST(the_daemon, pubsub, fast_publishers_to_a_costly_channel_wait)
     free(channel);
 }
 
-/* A message with many receivers is more than a loop delivers in one turn; what has arrived after it has the next. */
+/* A loop does not deliver a message with many receivers in one turn; input that arrives after it has the next turn. */
 DAEMON_TEST(the_daemon, pubsub, much_is_delivered_in_turns)
 {
     enum { PATTERNS = 200, MESSAGES = 3, LEN = 20000 };
@@ -493,7 +493,7 @@ DAEMON_TEST(the_daemon, pubsub, much_is_delivered_in_turns)
     free(payload);
 }
 
-/* The client that everybody has. */
+/* The most common client. */
 DAEMON_TEST(the_daemon, pubsub, redis_cli_subscribes)
 {
     char command[256], line[256];
@@ -506,13 +506,13 @@ DAEMON_TEST(the_daemon, pubsub, redis_cli_subscribes)
     while (!found && fgets(line, sizeof(line), cli))
         found = strstr(line, "hello") != NULL;
     cr_assert(found);
-    daemon_stop(&the_daemon); /* which ends redis-cli's connection; it tries to come back until the pipe is closed */
+    daemon_stop(&the_daemon); /* this disconnects redis-cli; it retries until the pipe is closed */
     wire_close(&pub);
     (void)pclose(cli);
 }
 
-/* A subscriber whose user loses the right to its channel gets nothing that is published after the reply, and is closed,
- * be it idle or with commands under way. */
+/* A subscriber whose user loses the right to its channel gets no message published after the reply, and is closed,
+ * either idle or with commands under way. */
 DAEMON_TEST(the_daemon, pubsub, a_right_that_is_taken_away_ends_subscriptions)
 {
     enum { ROUNDS = 30, SUBSCRIBERS = 6 };

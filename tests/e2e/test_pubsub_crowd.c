@@ -1,4 +1,4 @@
-/* Subscribers, publishers and monitors of several workers that come and go all at once. */
+/* Subscribers, publishers and monitors of several workers that connect and leave at the same time. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 DAEMON_SUITE(the_daemon, pubsub_crowd, "--threads", "3");
 
-/* A client that comes, listens, publishes, and goes at any moment, with messages for it still on their way. */
+/* A client that connects, listens, publishes, and leaves at any moment, with messages for it still under way. */
 static void *come_and_go(void *arg)
 {
     unsigned state = (unsigned)(uintptr_t)arg;
@@ -53,7 +53,7 @@ static void *come_and_go(void *arg)
     return NULL;
 }
 
-/* Whatever they do to each other: in the end nobody is subscribed, and the server answers. */
+/* After any interplay of these clients nobody is subscribed, and the server answers. */
 DAEMON_TEST(the_daemon, pubsub_crowd, clients_come_and_go)
 {
     pthread_t threads[6];

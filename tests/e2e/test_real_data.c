@@ -1,5 +1,5 @@
-/* Real input. The Homepage URLs of the package index that apt keeps; Cassandra's own files: those the daemon writes
- * equal them, those of real tables are imported and queried. */
+/* Real input: the Homepage URLs of the package index that apt keeps, and Cassandra's own files. The daemon writes
+ * equal files, and imports and queries those of real tables. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <math.h>
@@ -90,8 +90,8 @@ static long long ask_all(redisContext *client, const char *command, const char *
 
 #define URL_RATE 0.001
 
-/* The number of "new" answers equals the number of distinct URLs to within the configured rate (six standard deviations
- * of what it allows), and no URL is absent afterwards, also after a restart. */
+/* The number of "new" answers equals the number of distinct URLs within the configured rate (six standard
+ * deviations), and no URL is absent afterwards, also after a restart. */
 DAEMON_TEST(daemon_under_test, real_data, urls_of_the_package_index)
 {
     FILE *apt = popen("apt-cache dumpavail 2>/dev/null", "r");
@@ -120,7 +120,7 @@ DAEMON_TEST(daemon_under_test, real_data, urls_of_the_package_index)
     free_lines(&urls);
 }
 
-/* The same by `bloomery fill`, as docs/STREAM.md has it: what it prints is what the daemon has. */
+/* The same by `bloomery fill`, as in docs/STREAM.md: the printed numbers equal the daemon's. */
 DAEMON_TEST(daemon_under_test, real_data, urls_through_fill)
 {
     if (system("[ \"$(apt-cache dumpavail 2>/dev/null | grep -c ^Homepage)\" -gt 1000 ]"))
@@ -145,7 +145,7 @@ DAEMON_TEST(daemon_under_test, real_data, urls_through_fill)
     cr_expect_eq(client_number(client, "BF.CARD urls"), (long long)found_new);
 }
 
-/* The same through redis-cli --pipe, which checks itself that every command was answered. */
+/* The same through redis-cli --pipe, which checks that every command was answered. */
 DAEMON_TEST(daemon_under_test, real_data, urls_through_redis_cli_pipe)
 {
     if (system("command -v redis-cli >/dev/null && [ \"$(apt-cache dumpavail 2>/dev/null | grep -c ^Homepage)\" -gt "
@@ -220,7 +220,7 @@ static size_t read_file(const char *path, char *out, size_t size)
     return n;
 }
 
-/* What the daemon saves for the keys, capacity and rate of a golden file is that file, byte for byte. */
+/* The daemon's file for the keys, capacity and rate of a golden file equals that file, byte for byte. */
 static void compare_with_golden(redisContext *client, const char *name)
 {
     char dir[512], path[1024], json[2048];
@@ -258,8 +258,8 @@ CLIENT_TEST(daemon_under_test, real_data, saved_files_equal_cassandras)
     cr_expect_geq(client_number(client, "DBSIZE"), 10, "the golden files were not found");
 }
 
-/* A real file of each variant is imported by the tool, served, queried with its own keys, and written back unchanged by
- * a save. `file_name` is what it was called in its table, which tells the variant. */
+/* A real file of each variant is imported by the tool, served, queried with its own keys, and written back unchanged
+ * by a save. `file_name` is its name in its table, which tells the variant. */
 static void import_real(const char *name, const char *file_name)
 {
     char dir[512], path[1024], command[4096], original[4096], saved[4096];
@@ -312,7 +312,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_4_0_and_later)
     import_real("cassandra-oa-legacy_oa_clust", "oa-1-big-Filter.db");
 }
 
-/* What the log has and the files do not, adds or anything else, must be saved first: names and ids depend on it. */
+/* Changes in the log that the files lack, adds or others, must be saved first: names and ids depend on them. */
 DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_changes)
 {
     static const char *const changes[] = {"BF.ADD f y", "BF.RESERVE x 0.01 100", "PEXPIREAT f 33177117420123"};
@@ -342,7 +342,7 @@ DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_log_has_ch
                  0, "%s", text);
 }
 
-/* While the daemon runs the tool is refused, with a reason. */
+/* While the daemon runs the tool refuses to run, with a reason. */
 DAEMON_TEST(daemon_under_test, real_data, import_is_refused_while_the_daemon_runs)
 {
     char text[512];

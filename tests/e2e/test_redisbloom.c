@@ -1,5 +1,4 @@
-/* Filters in RedisBloom's layout in the real daemon: they answer as recorded, through saves, kills, copies and unions.
- */
+/* Filters in RedisBloom's layout in the daemon: they answer as recorded, through saves, kills, copies and unions. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -41,8 +40,8 @@ static void reserve(const char *name)
     free(text);
 }
 
-/* Sends the command for each line of the file, a part of them at a time, and compares the replies with the second
- * column where there is one. */
+/* Sends the command for each line of the file, some lines at a time, and compares the replies with the second
+ * column, if any. */
 static void send_lines(const char *name, const char *file, const char *command)
 {
     struct golden_lines lines;
@@ -122,8 +121,8 @@ static void expect_after_more(const char *name)
     expect_info(name, "\"info_after_more\"");
 }
 
-/* The commands of the recording make the filters. Their answers, before and after each kind of restart, are those of
- * RedisBloom. */
+/* The commands of the recording create the filters. Their answers, before and after each kind of restart, equal
+ * RedisBloom's. */
 DAEMON_TEST(the_daemon, redisbloom, answers_as_recorded_through_kills_and_saves)
 {
     cr_assert_geq(for_each_recording(fill_recorded), 11);
@@ -139,7 +138,7 @@ DAEMON_TEST(the_daemon, redisbloom, answers_as_recorded_through_kills_and_saves)
     for_each_recording(expect_after_more);
 }
 
-/* ---- large and small, whole life ---- */
+/* ---- large and small filters ---- */
 
 static char *state_of(const char *name)
 {
@@ -156,7 +155,7 @@ static void expect_state(const char *name, const char *state)
     free(now);
 }
 
-/* In a pack, in its own file that goes past the page cache, and grown. */
+/* In a pack, in its own file that bypasses the page cache, and grown. */
 static const struct {
     const char *name, *reserve;
     int items;
@@ -204,7 +203,7 @@ DAEMON_TEST(the_daemon, redisbloom, keeps_every_bit_through_copies_kills_and_sav
         free(states[i]);
 }
 
-/* Filters of this layout can be merged with their like, and with no others. */
+/* Filters of this layout can be merged with filters of the same layout only. */
 DAEMON_TEST(the_daemon, redisbloom, is_merged_with_its_like_only)
 {
     expect(client, "+OK", "BF.RESERVE a 0.001 1000 LAYOUT redisbloom");
@@ -248,7 +247,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_the_layout_of_new_filters_only_where_it_i
     cr_assert_str_eq(client_ask(client, "BF.DEBUG high"),
                      "[\"size:0\",\"bytes:56 bits:448 hashes:4 hashwidth:64 capacity:100 size:0 ratio:0.125\"]");
     expect(client, "[\"0.25\"]",
-           "BF.INFO high ERRORRATE"); /* RedisBloom's highest; it is no limit of the other layout */
+           "BF.INFO high ERRORRATE"); /* RedisBloom's maximum; the other layout has no such limit */
     expect(client, "+OK", "BF.RESERVE high_na 0.6 100 LAYOUT na");
     expect(client, "[\"0.6\"]", "BF.INFO high_na ERRORRATE");
     expect(client, "-ERR LAYOUT takes na or redisbloom", "BF.RESERVE bad 0.01 100 LAYOUT ka");
@@ -260,7 +259,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_the_layout_of_new_filters_only_where_it_i
     expect(client, ":0", "EXISTS bad");
 }
 
-/* Once, not for each. */
+/* Once, not for each filter. */
 DAEMON_TEST(the_daemon, redisbloom, a_rate_that_it_will_not_keep_is_told_in_the_log)
 {
     expect(client, "+OK", "BF.RESERVE kept 0.01 1000 LAYOUT redisbloom");
@@ -295,15 +294,15 @@ static const char *tool(int *status_out, const char *command, const char *a, con
     return output;
 }
 
-/* check calls the directory whole, list names the files, and export writes the bits after their numbers, under a name
- * that import does not take for a Filter.db. */
+/* check calls the directory whole, list names the files, and export writes the bits after their numbers, under a
+ * name that import does not take for a Filter.db. */
 DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
 {
     char out[400], file[500];
     int status;
     fill_cases();
     client_kill(client, &the_daemon);
-    const char *text = tool(&status, "check", "", ""); /* the log alone */
+    const char *text = tool(&status, "check", "", ""); /* only in the log */
     cr_assert_eq(status, 0, "%s", text);
     client = client_restart(&the_daemon);
     expect(client, "+OK", "SAVE");
@@ -334,7 +333,7 @@ DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
     free(debug);
 }
 
-/* A damaged file: the filter is quarantined, and its file kept when it is given up. */
+/* A damaged file: the filter is quarantined, and its file kept when the filter is deleted. */
 DAEMON_TEST(the_daemon, redisbloom, is_quarantined_when_damaged)
 {
     int status;

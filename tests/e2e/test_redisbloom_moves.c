@@ -1,4 +1,4 @@
-/* Filters that RedisBloom has made come here by RESTORE and BF.LOADCHUNK, answer as they did there, and go back. */
+/* RedisBloom's filters are moved here by RESTORE and BF.LOADCHUNK, answer as in RedisBloom, and move back. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void chunks_free(struct chunk *chunks, size_t n)
         free(chunks[--n].bytes);
 }
 
-/* Lines of a table: an item, and what BF.EXISTS or BF.ADD answered. One by one, in order. */
+/* Lines of a table: an item, and the reply to BF.EXISTS or BF.ADD. One by one, in order. */
 static void expect_answers(const char *filter, const char *table, const char *command, const char *key)
 {
     struct golden_lines lines;
@@ -79,8 +79,7 @@ static void expect_answers(const char *filter, const char *table, const char *co
     golden_lines_close(&lines);
 }
 
-/* All that were added; the last ones were refused where the filter was full. Of the largest filter they are not kept.
- */
+/* All added items; the last ones were refused if the filter was full. Those of the largest filter are not recorded. */
 static void expect_items(const char *filter, const char *key)
 {
     struct golden_lines lines;
@@ -95,7 +94,7 @@ static void expect_items(const char *filter, const char *key)
     golden_lines_close(&lines);
 }
 
-/* BF.INFO says what RedisBloom's said, except for the size in memory. */
+/* BF.INFO equals RedisBloom's, except for the size in memory. */
 static void expect_info(const char *filter, const char *section, const char *key)
 {
     static const struct {
@@ -115,7 +114,7 @@ static void expect_info(const char *filter, const char *section, const char *key
     free(meta);
 }
 
-/* The filter of that name is what RedisBloom's was when it was dumped, and takes the next adds as it did. */
+/* The filter of that name equals RedisBloom's at its dump, and takes the next adds in the same way. */
 static void expect_the_recorded(const char *filter, const char *key)
 {
     expect_info(filter, "\"info\"", key);
@@ -142,7 +141,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_restored_filter_answers_as_it_did_in
     }
 }
 
-/* DUMP gives back what RESTORE took, to the byte; except for RDB's version and with it the checksum, and for the filter
+/* DUMP equals RESTORE's input, to the byte; except for RDB's version and with it the checksum, and for the filter
  * whose bits Redis had compressed. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
 {
@@ -167,7 +166,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
     }
 }
 
-/* What MIGRATE sends, also from a cluster: with a password it begins with AUTH. */
+/* The commands that MIGRATE sends, also from a cluster: with a password it begins with AUTH. */
 DAEMON_TEST(the_daemon, redisbloom_moves, options_of_restore_are_those_of_redis)
 {
     size_t len;
@@ -210,7 +209,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_damaged_dump_changes_nothing)
 
 /* ---- BF.LOADCHUNK ---- */
 
-/* For each recorded filter: a test with its chunks, after which there is a filter 'f', which is deleted. */
+/* For each recorded filter: a test with its chunks. They make a filter 'f', which is deleted afterwards. */
 typedef void chunks_test(const char *filter, const struct chunk *chunks, size_t n);
 
 static void for_each_recording(chunks_test *test)
@@ -245,8 +244,8 @@ DAEMON_TEST(the_daemon, redisbloom_moves, chunks_are_taken_in_order)
     for_each_recording(load_in_order);
 }
 
-/* From the last one to the first, each cut into pieces of odd lengths, each twice, the header among them; what is wrong
- * in between changes nothing. The filter is there when the last byte is. */
+/* From the last chunk to the first, each cut into pieces of odd lengths, each sent twice, also the header; wrong
+ * pieces in between change nothing. The filter is there with the last byte. */
 static void load_in_any_order(const char *filter, const struct chunk *chunks, size_t n)
 {
     size_t piece_len = 777;
@@ -339,7 +338,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_scan_is_redisblooms)
     for_each_recording(scan);
 }
 
-/* ---- what is made up ---- */
+/* ---- artificial dumps ---- */
 
 static uint64_t crc64_bit_by_bit(const unsigned char *bytes, size_t len)
 {
@@ -352,7 +351,7 @@ static uint64_t crc64_bit_by_bit(const unsigned char *bytes, size_t len)
     return crc;
 }
 
-/* The value with what a DUMP has after it. */
+/* The value with the trailer of a DUMP. */
 static size_t seal(unsigned char *out, const void *value, size_t len)
 {
     memcpy(out, value, len);
@@ -370,7 +369,7 @@ static size_t seal(unsigned char *out, const void *value, size_t len)
     "\5\x10" \
     "0123456789abcdef" /* 128 */
 
-/* Each has a right checksum. The error names the field, nothing is made, and the daemon continues. */
+/* Each has a right checksum. The error names the field, no filter is created, and the daemon continues. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_dump_is_refused_by_the_name_of_its_field)
 {
     static const struct {
@@ -433,7 +432,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_large_dump_is_restored_in_one_piece)
     const size_t bytes = 64u << 20, size = sizeof(head) - 1 + bytes + sizeof(tail) - 1;
     unsigned char *value = malloc(size), *dump = malloc(size + 10);
     memcpy(value, head, sizeof(head) - 1);
-    for (size_t i = 0; i < bytes; i++) /* a bit in each byte, not the same in neighbours */
+    for (size_t i = 0; i < bytes; i++) /* a bit in each byte, different in neighbouring bytes */
         value[sizeof(head) - 1 + i] = (unsigned char)(1u << (i * 5 % 8));
     memcpy(value + size - (sizeof(tail) - 1), tail, sizeof(tail) - 1);
     size_t len = seal(dump, value, size);
@@ -471,7 +470,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_large_dump_is_restored_in_one_piece)
     free(dump);
 }
 
-/* Headers that announce more than there can be cost nothing. */
+/* Headers that announce impossible sizes cost nothing. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_header_is_refused)
 {
     static const struct {
@@ -517,7 +516,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_header_is_refused)
     cr_assert(strstr(client_ask(client, "INFO stats"), "bf_loads_under_way:0") ||
               strstr(client_ask(client, "INFO everything"), "bf_loads_under_way:0"));
 
-    /* 16 GB of bits in a possible layer: where they are too much, that is what is said. */
+    /* 16 GB of bits in a possible layer: if they are too much, the error says so. */
     uint64_t bytes = UINT64_C(0x7fffffff) * 8, bits = bytes * 8;
     memcpy(chunks[0].bytes + 20, &bytes, 8);
     memcpy(chunks[0].bytes + 28, &bits, 8);
@@ -532,7 +531,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_header_is_refused)
     chunks_free(chunks, n);
 }
 
-/* A load that is begun anew with another header is another load; one that rests is forgotten. */
+/* A load that starts again with another header is another load; an idle load is dropped. */
 DAEMON_TEST(the_daemon, redisbloom_moves, another_header_begins_anew_and_a_pause_ends)
 {
     struct chunk a[MAX_CHUNKS], b[MAX_CHUNKS];

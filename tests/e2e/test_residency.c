@@ -1,5 +1,5 @@
-/* Bits that are not in memory: maxmemory-policy and lazy-load, command by command. Under load, and with kill -9, they
- * are in test_residency_hunt.c. */
+/* Bits that are not in memory: maxmemory-policy and lazy-load, command by command. Tests under load, and with kill
+ * -9, are in test_residency_hunt.c. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,9 +14,9 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-#define FILTERS 60 /* of 59 kB: 3.6 MB, six times as much as there may be */
+#define FILTERS 60 /* of 59 kB: 3.6 MB, six times the limit */
 #define CLIENTS 24
-#define LIMIT   "900kb" /* in addition to the bits some 250 kB are in use */
+#define LIMIT   "900kb" /* some 250 kB are in use in addition to the bits */
 
 DISK_SUITE(the_daemon, residency);
 
@@ -35,7 +35,7 @@ static redisContext *start_again(redisContext *client, const char *const *args)
     return client_after_stop(client, &the_daemon, args);
 }
 
-/* All bits are on the disk then. */
+/* Afterwards all bits are only on the disk. */
 static redisContext *start_lazily(redisContext *client)
 {
     return start_again(client, lazy);
@@ -68,7 +68,7 @@ static int next_away(redisContext *client, int i)
     return i;
 }
 
-/* At run time and in the file; what has been evicted comes back under noeviction, too, when there is room. */
+/* At run time and in the file; evicted bits come back under noeviction, too, when there is room. */
 DAEMON_TEST(the_daemon, residency, the_policy_is_a_setting_like_others)
 {
     daemon_prepare(&the_daemon);
@@ -99,7 +99,7 @@ DAEMON_TEST(the_daemon, residency, the_policy_is_a_setting_like_others)
     cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 30);
 }
 
-/* It says 1 until there is room, and the truth then. */
+/* It answers 1 until there is room, and then from the bits. */
 DAEMON_TEST(the_daemon, residency, maybe_ends_when_there_is_room)
 {
     redisContext *client =
@@ -118,7 +118,7 @@ DAEMON_TEST(the_daemon, residency, maybe_ends_when_there_is_room)
     expect(client, "[:1]", "BF.INFO f%d RESIDENT", away);
 }
 
-/* BF.FIND answers the names of filters whose bits are away, also on the loop and in a transaction. */
+/* BF.FIND names filters whose bits are away, also on the loop and in a transaction. */
 DAEMON_TEST(the_daemon, residency, maybe_names_the_filters_whose_bits_are_away)
 {
     redisContext *client =
@@ -145,7 +145,7 @@ DAEMON_TEST(the_daemon, residency, maybe_names_the_filters_whose_bits_are_away)
     cr_expect_eq(client_info(client, "bf", "bf_maybe_answers"), 3 + found);
 }
 
-/* What an item is added to comes back first, under both policies. */
+/* An add first brings the bits of its filter back, under both policies. */
 DAEMON_TEST(the_daemon, residency, an_add_brings_the_filter_back)
 {
     redisContext *client =
@@ -275,7 +275,7 @@ DAEMON_TEST(the_daemon, residency, filters_of_other_databases_come_back)
     expect(client, ":1", "BF.EXISTS c in-c");
 }
 
-/* The log's adds to a filter whose bits are on the disk, and its growth. */
+/* The log's adds to a filter with its bits on the disk, and its growth. */
 DAEMON_TEST(the_daemon, residency, a_lazy_start_brings_back_what_the_log_has)
 {
     redisContext *client = start(lazy);
@@ -295,7 +295,7 @@ DAEMON_TEST(the_daemon, residency, a_lazy_start_brings_back_what_the_log_has)
     expect(client, ":1", "BF.EXISTS bb in-b");
 }
 
-/* ---- what cannot be read ---- */
+/* ---- unreadable bits ---- */
 
 static void damage(const char *name, int how)
 {
@@ -337,21 +337,21 @@ DAEMON_TEST(the_daemon, residency, a_file_that_cannot_be_read_quarantines_its_fi
     expect(client, ":1", "DEL c");
     expect(client, "+OK", "SAVE");
     client_stop(client, &the_daemon);
-    client = start((const char *const[]){"--threads", "2", NULL}); /* reads all at once */
+    client = start((const char *const[]){"--threads", "2", NULL}); /* reads all bits at once */
     cr_expect_eq(client_info(client, "bf", "bf_quarantined_filters"), 2);
     expect_has(client, "quarantined", "BF.EXISTS b in-b");
     expect(client, ":0", "EXISTS c");
     expect(client, ":1", "BF.EXISTS whole more");
 }
 
-/* Descriptors, memory: errors of the moment say nothing of the file. */
+/* Descriptors, memory: temporary errors do not mean damage of the file. */
 DAEMON_TEST(the_daemon, residency, an_error_of_the_moment_is_an_answer_and_no_quarantine)
 {
     struct rlimit before, none;
     redisContext *client = start(lazy);
     make_abc(client);
     client = start_lazily(client);
-    expect(client, "+PONG", "PING"); /* the connection has its descriptor */
+    expect(client, "+PONG", "PING"); /* the connection already has its descriptor */
     cr_assert_eq(prlimit(the_daemon.pid, RLIMIT_NOFILE, NULL, &before), 0);
     none = (struct rlimit){8, before.rlim_max};
     cr_assert_eq(prlimit(the_daemon.pid, RLIMIT_NOFILE, &none, NULL), 0);
@@ -370,7 +370,7 @@ DAEMON_TEST(the_daemon, residency, an_error_of_the_moment_is_an_answer_and_no_qu
 
 /* ---- other clients ---- */
 
-/* Room for ten, and dozens are asked for at once; some who ask do not wait for the answer. */
+/* Room for ten filters, and dozens are requested at once; some clients do not wait for the reply. */
 DAEMON_TEST(the_daemon, residency, all_are_answered_that_ask_for_more_than_fits)
 {
     redisContext *client = start((const char *const[]){"--threads", "2", "--maxmemory", LIMIT, "--maxmemory-policy",
@@ -397,8 +397,8 @@ DAEMON_TEST(the_daemon, residency, all_are_answered_that_ask_for_more_than_fits)
     }
 }
 
-/* A time and a longer name take a little memory: while bits are about to leave it, they wait as adds do. All filters
- * have changed here, and the save without which none can leave takes long. */
+/* A time and a longer name take a little memory: while an eviction is under way, they wait as adds do. All filters
+ * have changed here, and the save before any eviction takes long. */
 DAEMON_TEST(the_daemon, residency, a_time_and_a_name_wait_for_room)
 {
     static const char *const commands[][2] = {
@@ -427,8 +427,8 @@ DAEMON_TEST(the_daemon, residency, a_time_and_a_name_wait_for_room)
     disk_mend();
 }
 
-/* A filter of 60 MB is read while other clients are served; the question to it waits in its place in the pipeline, and
- * so does that of another client, although no filter is without memory at that moment. */
+/* A filter of 60 MB is read while other clients are served. Queries for it wait in their places in the pipeline,
+ * also those of another client, although every filter has its memory at that moment. */
 DAEMON_TEST(the_daemon, residency, other_clients_go_on_while_a_large_filter_is_read)
 {
     redisContext *client = start(lazy), *other;
@@ -453,7 +453,7 @@ DAEMON_TEST(the_daemon, residency, other_clients_go_on_while_a_large_filter_is_r
     cr_assert_str_eq(client_reply(client), ":0");
 }
 
-/* Filters that are deleted while BF.FIND reads others: each is asked, or named as one that is missing. */
+/* Filters that are deleted while BF.FIND reads others: each is looked up, or named as missing. */
 DAEMON_TEST(the_daemon, residency, filters_are_deleted_while_bf_find_reads_others)
 {
     redisContext *client = start(lazy);

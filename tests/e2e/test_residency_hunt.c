@@ -1,10 +1,9 @@
-/* Ten times more filters than memory, under both policies: clients add, ask, rename, copy, clear, merge and delete, in
- * several databases, while saves run and bits leave and come back, and the daemon is killed in the middle of it. All
- * acknowledged items are there at any moment and after each kill; counts are exact; the bits in memory stay within the
- * limit.
+/* Ten times more filters than memory, under both policies: clients add, query, rename, copy, clear, merge and
+ * delete, in several databases, while saves run, bits leave and come back, and kills interrupt it. All acknowledged
+ * items are there at any moment and after each kill; counts are exact; the bits in memory stay within the limit.
  *
- * BLOOMERY_RESIDENCY_ROUNDS=<n> plays n rounds of each test, BLOOMERY_RESIDENCY_SEED=<n> with the same random numbers
- * (the clients' timing remains). */
+ * BLOOMERY_RESIDENCY_ROUNDS=<n> plays n rounds of each test, BLOOMERY_RESIDENCY_SEED=<n> with the same random
+ * numbers (the clients' timing remains). */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -24,17 +23,17 @@
 #define FILTERS   160 /* each fourth has 108 kB and its own file, the others 29 kB and a place in a pack: 7.8 MB */
 #define DATABASES 3
 #define LIMIT     "1000kb" /* of which 250 kB are in use in addition to the bits */
-#define MOST      1200000  /* with what commands that run at the same time may pass the limit by */
+#define MOST      1200000  /* plus the possible excess of commands that run at the same time */
 #define BATCH     20
 #define ROUND_MS  (DAEMON_SANITIZED ? 1500 : 700)
 
 DAEMON_SUITE_IDLE(the_daemon, residency_hunt);
 
-/* Item n of filter f is "n"; those below `answered` are there. One client adds to it. */
+/* Item n of filter f is "n"; items below `answered` are there. Only one client adds to it. */
 struct filter {
     _Atomic int answered;
     _Atomic int sent;
-    long long ones; /* of those that were answered */
+    long long ones; /* of the answered adds */
 };
 
 struct hunter {
@@ -107,7 +106,7 @@ static redisReply *ask(struct hunter *hunter, const char *format, ...)
     return take(hunter);
 }
 
-/* The command's answer is this number; without a command that of one that was sent before. */
+/* The reply to the command is this number; without a command, the reply to an earlier one. */
 static bool answers(struct hunter *hunter, long long expected, redisReply *reply, const char *what, int which)
 {
     bool right = reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == expected;
@@ -145,7 +144,7 @@ static int any(struct hunter *hunter, int below)
     return (int)rng_below(&hunter->rng, (uint64_t)below);
 }
 
-/* One of the client's own. */
+/* One of the client's own filters. */
 static int own(struct hunter *hunter)
 {
     return any(hunter, FILTERS / CLIENTS) * CLIENTS + (int)hunter->number;
@@ -175,7 +174,7 @@ static void add(struct hunter *hunter)
         answers(hunter, filter->ones, ask(hunter, "BF.CARD f%d", f), "BF.CARD of filter", f);
 }
 
-/* In a pipeline: the same filter several times is a run of the window. */
+/* In a pipeline: several commands on the same filter are a run of the window. */
 static void question(struct hunter *hunter)
 {
     int f = any(hunter, FILTERS), answered = atomic_load(&hunt.filters[f].answered);
@@ -188,8 +187,8 @@ static void question(struct hunter *hunter)
     hunter->questions += (unsigned)n;
 }
 
-/* Several filters at once, all of which are brought before the first is asked: small ones, so that those of all clients
- * fit together. */
+/* Several filters at once, all loaded before the first lookup: small ones, so that those of all clients fit
+ * together. */
 static void transaction(struct hunter *hunter)
 {
     int database = any(hunter, DATABASES), n = 0, of[3];
@@ -205,7 +204,7 @@ static void transaction(struct hunter *hunter)
     redisReply *reply = ask(hunter, "EXEC");
     if (reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "EXECABORT", 9) != 0 &&
         strncmp(reply->str, "OOM", 3) == 0)
-        hunter->refused++; /* the others' filters take the room that all of these need at once */
+        hunter->refused++; /* the others' filters take the room that these need at once */
     else if (reply && (reply->type != REDIS_REPLY_ARRAY || reply->elements != (size_t)n))
         fail("client %u: EXEC: %s", hunter->number, reply->str ? reply->str : "wrong reply");
     for (size_t i = 0; reply && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
@@ -242,7 +241,7 @@ static void ask_others(struct hunter *hunter, int home)
     enter(hunter, home);
 }
 
-/* A filter of the client's own from its beginning to its end, with all that can happen to one on the way. */
+/* The life of one of the client's own filters, with all possible changes on the way. */
 static void live(struct hunter *hunter)
 {
     unsigned c = hunter->number, n = hunter->lives++;
@@ -315,7 +314,7 @@ static long long field(const char *info, const char *name)
     return at ? atoll(at + strlen(line)) : -1;
 }
 
-/* How much is in memory, again and again. */
+/* Repeatedly samples the memory in use. */
 static void *watcher_main(void *arg)
 {
     redisContext *context = join();
@@ -336,7 +335,7 @@ static void *watcher_main(void *arg)
     return NULL;
 }
 
-/* ---- the test's own ---- */
+/* ---- the test's own functions ---- */
 
 static void make_filters(redisContext *client)
 {
@@ -363,7 +362,7 @@ static unsigned lives(void)
     return sum;
 }
 
-/* Something has happened in this round, however slow the machine is. */
+/* The round has had enough queries, however slow the machine is. */
 static bool is_enough(unsigned questions_before, unsigned lives_before)
 {
     return questions() >= questions_before + 100 && lives() >= lives_before + CLIENTS;
@@ -378,7 +377,7 @@ static void run_and_kill(void)
         cr_assert_eq(pthread_create(&hunt.hunters[c].thread, NULL, hunter_main, &hunt.hunters[c]), 0);
     cr_assert_eq(pthread_create(&hunt.watcher, NULL, watcher_main, NULL), 0);
     cr_assert_eq(pthread_create(&hunt.saver, NULL, saver_main, NULL), 0);
-    usleep(1000 * ROUND_MS); /* the moment is what is random */
+    usleep(1000 * ROUND_MS); /* the random part is the moment */
     while (goes_on() && !is_enough(asked, lived))
         usleep(1000);
     daemon_kill(&the_daemon);
@@ -389,7 +388,7 @@ static void run_and_kill(void)
     cr_assert_eq(hunt.why[0], '\0', "%s", hunt.why);
 }
 
-/* What was answered before the kill; of the adds under way some may be there. */
+/* The adds answered before the kill are there; of the adds under way some may be. */
 static void check_filters(redisContext *client)
 {
     for (int f = 0; f < FILTERS; f++) {
@@ -405,7 +404,7 @@ static void check_filters(redisContext *client)
             cr_assert_str_eq(client_reply(client), ":1", "f%d: item %d of %d is lost", f, n, answered);
         filter->ones = card;
         atomic_store(&filter->answered, sent);
-        /* Those of the last batch that are missing are added, and counted. */
+        /* Missing items of the last batch are added, and counted. */
         for (int n = answered; n < sent; n++)
             filter->ones += client_number(client, "BF.ADD f%d %d", f, n);
     }
@@ -445,7 +444,7 @@ static void play(bool maybe)
            maybe ? "maybe" : "reload", (unsigned long long)rounds, (unsigned long long)seed, questions(), lives(),
            refused, hunt.most_bytes);
     client_stop(client, &the_daemon);
-    daemon_start(&the_daemon, unlimited); /* every answer is that of the bits */
+    daemon_start(&the_daemon, unlimited); /* every answer comes from the bits */
     client = client_open(the_daemon.port);
     check_filters(client);
     expect(client, "+OK", "SELECT 1");

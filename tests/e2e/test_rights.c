@@ -1,5 +1,4 @@
-/* What one client may see of others: never a secret, whoever looks; and at the HTTP port what the same user may see by
- * commands. */
+/* Data of other clients that a client may see: never a secret; and at the HTTP port the same as by commands. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@ TestSuite(rights, .init = begin, .fini = discard, .timeout = 300);
 
 #define SECRET "s3cret"
 
-/* Each has a secret; some are mistakes that people make. */
+/* Each has a secret; some are typical mistakes. */
 static const char *const with_secrets[] = {
     "AUTH " SECRET,
     "auth default " SECRET,
@@ -77,7 +76,7 @@ static void send_all(struct wire *client)
     expect_ask(client, "ECHO last", "\"last\"");
 }
 
-/* All lines up to the last command's; how many there are. */
+/* Reads all lines up to the last command's; returns their number. */
 static int expect_no_secret_in_lines(struct wire *monitor)
 {
     int n = 0;
@@ -119,7 +118,7 @@ DAEMON_TEST(the_daemon, rights, no_secret_is_shown_to_anybody)
 
 /* ---- the HTTP port ---- */
 
-/* A GET by a user whose password is "pw"; NULL: by nobody. */
+/* A GET by a user whose password is "pw"; NULL: without a user. */
 static int get_as(const char *user, const char *path, struct http_reply *reply)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -158,7 +157,7 @@ static const char *const paths[] = {
     "/metrics", "/api/overview", "/api/filters", "/api/filter?key=61", "/api/slowlog", "/api/clients", "/", "/page.js"};
 #define PATHS (sizeof(paths) / sizeof(paths[0]))
 
-/* Each path is for the users who may run the commands that show the same. */
+/* Each path is for the users who may run the commands that show the same data. */
 CLIENT_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
 {
     static const struct {
@@ -195,7 +194,7 @@ CLIENT_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
     cr_expect_null(strstr(reply.headers, "WWW-Authenticate"), "%s", reply.headers);
     http_free(&reply);
 
-    /* A program that copies a filter is told what its user lacks, and not that its password is wrong. */
+    /* A program that copies a filter learns the right that its user lacks, not that its password is wrong. */
     (void)get_as("none", "/filters/a", &reply);
     cr_expect_eq(reply.status, 200);
     http_free(&reply);
@@ -210,7 +209,7 @@ CLIENT_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
     cr_expect(strstr(reply.body, "with the right to run 'bf.scandump'"), "%s", reply.body);
     http_free(&reply);
 
-    /* The same for default, who is asked for no password. */
+    /* The same for default, which needs no password. */
     expect(client, "+OK", "ACL SETUSER default -slowlog -client|list");
     expect_get(NULL, "/metrics", 200);
     expect_get(NULL, "/api/slowlog", 403);
@@ -218,7 +217,7 @@ CLIENT_TEST(the_daemon, rights, a_path_needs_the_rights_of_its_command)
     expect_get("slow2", "/api/slowlog", 200);
 }
 
-/* Names that a user may not read are in no answer, and no count tells of them. */
+/* Names that a user may not read are in no answer, and in no count. */
 CLIENT_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
 {
     expect(client, "+OK", "CONFIG SET metrics-filters *");
@@ -242,7 +241,7 @@ CLIENT_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
     expect_get("app", "/api/filter?key=6170703a31", 200);     /* app:1 */
     expect_get("app", "/api/filter?key=68696464656e", 403);   /* hidden */
     expect_get("app", "/api/filter?key=68696464656e6e", 403); /* of no filter */
-    for (int i = 0; i < 2; i++) { /* the choice of filters is the same for all, what is shown of it is not */
+    for (int i = 0; i < 2; i++) { /* the choice of filters is the same for all users, the shown part is not */
         cr_expect(body_has("all", "/metrics", "{db=\"0\",filter=\"hidden\"}"));
         cr_expect(body_has("all", "/metrics", "\nbloomery_filters_shown 5\n"));
         cr_expect(body_has("names", "/metrics", "{db=\"0\",filter=\"app:1\"}"));
@@ -253,7 +252,7 @@ CLIENT_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
     cr_expect_not(body_has("names", "/metrics", "filter=\""));
 }
 
-/* In protected mode the name that a browser was given must be an address or localhost, all of it. */
+/* In protected mode the whole Host name must be an address or localhost. */
 DAEMON_TEST(the_daemon, rights, protected_mode_reads_the_host_strictly)
 {
     static const char *const own[] = {"localhost",  "LOCALHOST:9379",     "127.0.0.1", "127.0.0.1:80", "[::1]",
@@ -292,9 +291,9 @@ DAEMON_TEST(the_daemon, rights, protected_mode_reads_the_host_strictly)
     }
 }
 
-/* ---- rights that are taken away ---- */
+/* ---- removed rights ---- */
 
-/* When the reply is there, the clients that lose by it are gone from all lists, whichever thread served them. */
+/* After the reply, the clients that lose by it are in no list any more, on any thread. */
 CLIENT_TEST(the_daemon, rights, losers_are_gone_with_the_reply)
 {
     for (int round = 0; round < 300; round++) {

@@ -1,7 +1,6 @@
-/* Runs of commands that differ in their item only, which the server takes together (server/run/window.h): whatever
- * their length, however the input is cut, whoever else sends meanwhile and whatever comes in between, what is answered
- * is, byte for byte, what running the commands one by one would answer. At an error rate of 1e-7 a plain set is the
- * model. */
+/* Runs of commands that differ in their item only, which the server processes together (server/run/window.h). With
+ * any length, cuts of the input, other clients and other commands in between, the replies equal, byte for byte,
+ * those of running the commands one by one. At an error rate of 1e-7 a plain set is the model. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ struct model {
     unsigned count;
 };
 
-/* What one connection sends, and what it must get. */
+/* The requests of one connection, and the expected replies. */
 struct stream {
     struct wire wire;
     unsigned number;
@@ -36,7 +35,7 @@ struct stream {
     struct model filters[FILTERS];
 };
 
-/* Items of one, two and three digits of length. */
+/* Items with lengths of one, two and three digits. */
 static void add_request(struct stream *s, const char *command, unsigned filter, unsigned item)
 {
     char text[200];
@@ -202,7 +201,7 @@ DAEMON_TEST(the_daemon, runs, are_answered_as_one_by_one)
     }
 }
 
-/* Every add waits for room in the log, and for the disk; and each is told to those who listen. */
+/* Every add waits for room in the log, and for the disk; and each is reported to listeners. */
 DAEMON_TEST(the_daemon, runs, are_logged_and_announced_as_one_by_one)
 {
     const char *const args[] = {"--threads",
@@ -222,7 +221,7 @@ DAEMON_TEST(the_daemon, runs, are_logged_and_announced_as_one_by_one)
     daemon_start(&the_daemon, args);
 }
 
-/* A filter beyond the caches: its runs wait for memory, others' do not, and none overtakes another. */
+/* A filter larger than the caches: its runs wait for memory, others' do not, and none overtakes another. */
 DAEMON_TEST(the_daemon, runs, on_large_and_small_filters_keep_their_order)
 {
     static struct stream s;
@@ -243,7 +242,7 @@ DAEMON_TEST(the_daemon, runs, on_large_and_small_filters_keep_their_order)
     free(s.expected.data);
 }
 
-/* What is fetched of such a filter depends on how many of the latest queries were hits. By runs, and one by one. */
+/* The prefetching for such a filter depends on the number of hits among the latest queries. By runs, and one by one. */
 DAEMON_TEST(the_daemon, runs, on_a_large_filter_follow_hits_and_misses)
 {
     static struct stream s;
@@ -256,7 +255,7 @@ DAEMON_TEST(the_daemon, runs, on_a_large_filter_follow_hits_and_misses)
     s.filters[0].exists = true;
     for (unsigned phase = 0; phase < 40; phase++) {
         unsigned from = phase % 3 == 0 ? ITEMS / 2 : 0, among = phase % 3 == 2 ? ITEMS : ITEMS / 2, sent = 0;
-        for (unsigned i = 0; i < 300; i++) { /* misses; hits, once they have been added; both */
+        for (unsigned i = 0; i < 300; i++) { /* misses; hits, after their adds; both */
             unsigned item = from + (unsigned)rng_below(&rng, among);
             bool adds = item < ITEMS / 2 && rng_below(&rng, 8) == 0;
             add_request(&s, adds ? "BF.ADD" : "BF.EXISTS", 0, item);
@@ -277,7 +276,7 @@ DAEMON_TEST(the_daemon, runs, on_a_large_filter_follow_hits_and_misses)
     free(s.expected.data);
 }
 
-/* The first part has been read when the other connection, of the same worker, has its answer. */
+/* The first part has been read when the other connection, of the same worker, has its reply. */
 DAEMON_TEST(the_daemon, runs, cut_at_every_byte)
 {
     static struct stream s;
@@ -315,7 +314,7 @@ DAEMON_TEST(the_daemon, runs, of_adds_wait_for_the_end_of_a_pause)
     daemon_start(&the_daemon, small);
     wire_open(&wire, the_daemon.port);
     wire_open(&other, the_daemon.port);
-    cr_assert_str_eq(wire_ask(&wire, "BF.ADD f x"), ":1"); /* so that others like it are recognised at once */
+    cr_assert_str_eq(wire_ask(&wire, "BF.ADD f x"), ":1"); /* so that similar ones are recognised at once */
     cr_assert_str_eq(wire_ask(&other, "CLIENT PAUSE 60000 WRITE"), "+OK");
     for (int i = 0; i < 40; i++)
         sprintf(text + strlen(text), "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$2\r\n%02d\r\n", i);

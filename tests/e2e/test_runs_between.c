@@ -1,6 +1,6 @@
-/* What stands between a run of commands and its answers (server/run/window.h): who may not send it, who wants no
- * replies, what ends the connection, what a command looks like, and who counts or watches. Each of these sees a run as
- * its commands. */
+/* Conditions between a run of commands and its replies (server/run/window.h): missing rights, replies switched off,
+ * the end of the connection, the form of a command, and counters and watchers. Each of these treats a run as its
+ * commands. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void expect(struct wire *wire, const char *reply, unsigned n)
         cr_assert_str_eq(wire_text(wire), reply, "reply %u of %u", i, n);
 }
 
-/* One worker: whatever a connection has sent, the others' commands are compared with. */
+/* One worker: it compares a connection's commands with those that the others have sent. */
 static void start(const char *option, const char *value)
 {
     const char *const args[] = {"--threads", "1", "--bf-error-rate", "0.0000001", option, value, NULL};
@@ -117,7 +117,7 @@ DAEMON_TEST(the_daemon, runs_between, those_who_want_no_replies_or_only_messages
     expect(&wire, ":1", 50);
 }
 
-/* What comes before is answered, what comes behind is not run. */
+/* Commands before it are answered, commands after it do not run. */
 DAEMON_TEST(the_daemon, runs_between, the_end_of_a_connection)
 {
     static const char *const ends[][2] = {
@@ -146,7 +146,7 @@ DAEMON_TEST(the_daemon, runs_between, the_end_of_a_connection)
     }
 }
 
-/* Replies that pass reply-buffer-limit in the middle of a run end its connection; others' runs continue. */
+/* Replies that exceed reply-buffer-limit in the middle of a run end its connection; others' runs continue. */
 DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only)
 {
     static const char full[] = "-ERR non scaling filter is full";
@@ -178,8 +178,8 @@ DAEMON_TEST(the_daemon, runs_between, too_many_replies_end_their_connection_only
     }
 }
 
-/* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and when it is
- * gone. */
+/* A run of each kind on a filter in quarantine, between runs on a good one: with errors, with "maybe", and after the
+ * filter's deletion. */
 DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
 {
     struct wire wire = {0};
@@ -230,17 +230,17 @@ DAEMON_TEST(the_daemon, runs_between, a_filter_in_quarantine)
     expect(&wire, ":1", 80);
 }
 
-/* ---- what a command looks like ---- */
+/* ---- the form of a command ---- */
 
 #define NAMES 9
 
 static const size_t lengths[] = {0, 1, 2, 9, 10, 11, 98, 99, 100, 101, 998, 999, 1000, 1001, 5000, 70000, 200000};
 #define LENGTHS (sizeof(lengths) / sizeof(*lengths))
-#define COMMON  (LENGTHS - 2) /* the others are rare */
+#define COMMON  (LENGTHS - 2) /* the last two are rare */
 
 static char bytes[200000];
 
-/* One of two connections, each with filters of its own. */
+/* One of two connections, each with its own filters. */
 struct player {
     struct wire wire;
     struct text sent, expected;
@@ -250,7 +250,7 @@ struct player {
     bool has[NAMES][LENGTHS];
 };
 
-/* Names that look like requests, and such as are too long to be compared. */
+/* Names that look like requests, and names that are too long to be compared. */
 static void make_names(struct player *player, const char *suffix)
 {
     static const char *const texts[] = {"", "1", "$", "a\r\n$3", "x\r\n$3\r\nabc\r\n", "\r\n"};
@@ -291,8 +291,8 @@ static void expect_answers(struct player *player)
     lines_deinit(&got);
 }
 
-/* Items of all lengths about those that make a difference, with line ends and digits inside, on two connections that
- * take turns at any byte. */
+/* Items of lengths around all limits, with line ends and digits inside, on two connections that take turns at any
+ * byte. */
 DAEMON_TEST(the_daemon, runs_between, items_and_names_that_look_like_requests)
 {
     static struct player players[2];
@@ -322,9 +322,9 @@ DAEMON_TEST(the_daemon, runs_between, items_and_names_that_look_like_requests)
     }
 }
 
-/* ---- who counts and watches ---- */
+/* ---- counters and watchers ---- */
 
-/* A filter that is full in the middle of a run, and one that is missing, in each way to say so. */
+/* A filter that is full in the middle of a run, and a missing filter, with each form of the reply. */
 DAEMON_TEST(the_daemon, runs_between, counters_count_commands)
 {
     struct wire wire = {0};
@@ -395,8 +395,8 @@ DAEMON_TEST(the_daemon, runs_between, monitor_and_slowlog_see_each_command)
     }
 }
 
-/* What a whole batch took is divided among its commands, which need not be of one kind: the entry of each kind shows a
- * command that there was. */
+/* The time of a whole batch is divided among its commands, which may differ in kind: the entry of each kind shows a
+ * command of the batch. */
 DAEMON_TEST(the_daemon, runs_between, slowlog_shows_commands_that_were_sent)
 {
     struct wire wire = {0}, other = {0};

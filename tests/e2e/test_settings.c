@@ -31,7 +31,7 @@ DAEMON_TEST(the_daemon, settings, printouts_end_well)
     cr_assert_str_eq(printed, file_text(BLOOMERY_CONF_FILE), "conf/bloomery.conf is not what --print-config prints");
 }
 
-/* What a start would refuse is named, nothing is written, and a daemon with the same settings may run. */
+/* Settings that a start would refuse are named, no file is written, and a daemon with the same settings may run. */
 DAEMON_TEST(the_daemon, settings, settings_are_checked_before_a_restart)
 {
     char aclfile[300], keys[300], missing[300];
@@ -65,7 +65,7 @@ DAEMON_TEST(the_daemon, settings, settings_are_checked_before_a_restart)
     cr_assert_not_null(strstr(printed, "Not a directory"), "%s", printed);
 }
 
-/* A redis.conf becomes a file that a start takes; what is left out is named with its line and the reason. */
+/* A redis.conf becomes a file that a start accepts; each line left out is named with the reason. */
 DAEMON_TEST(the_daemon, settings, a_redis_conf_becomes_a_bloomery_conf)
 {
     static const char conf[] = "# a comment\n"
@@ -112,7 +112,7 @@ DAEMON_TEST(the_daemon, settings, a_redis_conf_becomes_a_bloomery_conf)
     cr_assert_not_null(strstr(printed, "/nowhere: No such file or directory"), "%s", printed);
 }
 
-/* A start would fail, and so does the check: each message names the setting. */
+/* The check fails where a start would fail: each message names the setting. */
 DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
 {
     char missing[300], socket[300], junk[300], manifest[320], name[120];
@@ -148,7 +148,7 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
         cr_expect(strstr(printed, cases[i].text), "%s: %s", cases[i].text, printed);
     }
 
-    /* A daemon with the same settings continues, and no file comes. */
+    /* A running daemon with the same settings is not disturbed, and no file is created. */
     the_daemon.with_web = true;
     daemon_start(&the_daemon, (const char *const[]){"--threads", "1", "--unixsocket", socket, NULL});
     char port[16], web_port[16];
@@ -164,7 +164,7 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
     expect(by_socket, "+PONG", "PING");
 }
 
-/* A wrong setting ends the start with a message that says where and why. */
+/* A wrong setting ends the start with a message that names the place and the reason. */
 DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
 {
     cr_assert_eq(RUN(NULL, "--port", "x"), DAEMON_MISCONFIGURED);
@@ -179,7 +179,7 @@ DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
     cr_assert_not_null(strstr(printed, "/nonexistent/log"), "%s", printed);
 }
 
-/* Nothing that is opened gets the number of a standard descriptor that was closed at the start, and with it the log. */
+/* No opened file gets the number of a standard descriptor that was closed at the start, and the log lines with it. */
 DAEMON_TEST(the_daemon, settings, closed_standard_descriptors_stay_nobodys)
 {
     char output[4096];
@@ -194,7 +194,7 @@ DAEMON_TEST(the_daemon, settings, closed_standard_descriptors_stay_nobodys)
                    the_daemon.dir, BLOOMERYD_PATH);
 }
 
-/* The log names the data directory as whoever reads it can find it, and under systemd has its priorities. */
+/* The log shows the data directory as an absolute path, and under systemd has its priorities. */
 DAEMON_TEST(the_daemon, settings, a_relative_data_directory_is_logged_as_an_absolute_path)
 {
     char output[4096], expected[400];
@@ -215,7 +215,7 @@ DAEMON_TEST(the_daemon, settings, a_relative_data_directory_is_logged_as_an_abso
                    the_daemon.dir, BLOOMERYD_PATH);
 }
 
-/* A port that is taken ends the start, and the message names it. */
+/* An occupied port ends the start, and the message names it. */
 DAEMON_TEST(the_daemon, settings, a_taken_port_is_named)
 {
     char port[16], text[64], dir[300];
@@ -250,7 +250,7 @@ DAEMON_TEST(the_daemon, settings, config_set_is_all_or_nothing)
     expect(client, "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'", "CONFIG SET nosuch 1");
 }
 
-/* Values are read on an event loop: nobody waits for megabytes of them. */
+/* Values are read on an event loop: values of megabytes delay nobody. */
 DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
 {
     static const char *const names[] = {"client-output-buffer-limit", "save", "notify-keyspace-events"};
@@ -264,7 +264,7 @@ DAEMON_TEST(the_daemon, settings, config_set_refuses_very_long_values)
                  "-ERR CONFIG SET failed (possibly related to argument '%s') - argument must have at most 65536 bytes",
                  names[i]);
         expect(client, expected, "CONFIG SET %s %s", names[i], text);
-        text[13 * 5000] = '\0'; /* shorter: the reader of the setting decides */
+        text[13 * 5000] = '\0'; /* shorter: the parser of the setting decides */
         if (i == 0)
             expect(client, "+OK", "CONFIG SET %s %s", names[i], text);
     }
@@ -288,7 +288,7 @@ DAEMON_TEST(the_daemon, settings, filter_defaults_apply_to_new_filters)
     expect(client, "[:1000]", "BF.INFO f CAPACITY");
 }
 
-/* Memory limits refuse what is new and leave what is there. */
+/* Memory limits refuse new filters and keep existing ones. */
 DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
 {
     redisContext *client;
@@ -307,8 +307,7 @@ DAEMON_TEST(the_daemon, settings, memory_limits_refuse_creation)
     expect(client, ":1", "BF.ADD f y");
 }
 
-/* EXEC is as much as what it runs: what has been queued while there was memory is refused as a whole when there is
- * none. */
+/* EXEC counts as its commands: commands queued while there was memory are refused as a whole when there is none. */
 DAEMON_TEST(the_daemon, settings, memory_limits_refuse_what_was_queued_before)
 {
     daemon_start(&the_daemon, NULL);
@@ -363,7 +362,7 @@ static void expect_refused(const char *sent, const char *error)
     wire_close(&wire);
 }
 
-/* A client without the password has limits of its own, never above those of the others. */
+/* A client without the password has its own limits, never above those of the others. */
 DAEMON_TEST(the_daemon, settings, limits_before_the_password)
 {
     const char *const args[] = {"--requirepass", "sesame", "--proto-max-args", "16", NULL};
@@ -382,7 +381,7 @@ DAEMON_TEST(the_daemon, settings, limits_before_the_password)
     expect_refused("*17\r\n", "-ERR Protocol error: unauthenticated multibulk length");
 }
 
-/* A reader that does not read: its input waits, and beyond the limit it is disconnected; others are served. */
+/* A client that does not read: its input waits, and beyond the limit it is disconnected; others are served. */
 DAEMON_TEST(the_daemon, settings, a_slow_reader_is_bounded)
 {
     const char *const args[] = {"--reply-buffer-high-water", "64kb", "--reply-buffer-limit", "1mb", NULL};
@@ -429,7 +428,7 @@ DAEMON_TEST(the_daemon, settings, the_log_file_can_be_rotated)
     rmdir(dir);
 }
 
-/* Where the daemon cannot listen it does not start, and says why. */
+/* A daemon that cannot listen does not start, and reports the reason. */
 DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
 {
     char path[300], dir[300], text[400];
@@ -456,8 +455,8 @@ DAEMON_TEST(the_daemon, settings, what_cannot_be_listened_on_is_named)
     cr_assert(file_is(path, "precious", 8));
 }
 
-/* A socket that somebody serves is left to him; one that a crash has left behind is not in the way. An address that may
- * be missing, is. */
+/* A socket of a running process is left to it; a socket left by a crash is replaced. An optional address may be
+ * missing. */
 DAEMON_TEST(the_daemon, settings, a_unix_socket_of_another_is_not_taken)
 {
     char path[300], dir[300];
@@ -490,7 +489,7 @@ DAEMON_TEST(the_daemon, settings, the_log_level_can_be_changed)
     cr_assert_null(strstr(daemon_output(&the_daemon), "bye"));
 }
 
-/* The pid file is there while the daemon runs. */
+/* The pid file exists while the daemon runs. */
 DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
 {
     char path[] = "/tmp/bloomery-pid-XXXXXX";
@@ -505,7 +504,7 @@ DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
     cr_assert_neq(access(path, F_OK), 0, "the pid file is left behind");
 }
 
-/* One that cannot be written is reported, and what has its name is left alone. */
+/* A pid file that cannot be written is reported, and an existing object of this name is left alone. */
 DAEMON_TEST(the_daemon, settings, a_pid_file_that_cannot_be_written_is_reported)
 {
     char path[] = "/tmp/bloomery-pid-XXXXXX", link[sizeof(path) + 5];
@@ -529,7 +528,7 @@ DAEMON_TEST(the_daemon, settings, a_pid_file_that_cannot_be_written_is_reported)
     cr_assert_eq(rmdir(path), 0, "the directory is not there any more");
 }
 
-/* A Unix socket is served beside the port, with the mode that is asked for. */
+/* A Unix socket is served beside the port, with the requested mode. */
 DAEMON_TEST(the_daemon, settings, a_unix_socket_is_served)
 {
     char path[] = "/tmp/bloomery-socket-XXXXXX";

@@ -1,5 +1,5 @@
-/* Signals at any moment of a start and of an end: SIGTERM and SIGINT end the daemon well, also while nothing is there
- * yet that could answer; SIGHUP never ends it. BLOOMERY_SIGNAL_ROUNDS=<n> plays n rounds of each test. */
+/* Signals at any moment of a start and of an end: SIGTERM and SIGINT end the daemon cleanly, also before it can
+ * answer; SIGHUP never ends it. BLOOMERY_SIGNAL_ROUNDS=<n> plays n rounds of each test. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-#define START_US (DAEMON_SANITIZED ? 400000 : 40000) /* about what a start takes */
+#define START_US (DAEMON_SANITIZED ? 400000 : 40000) /* about the duration of a start */
 
 static struct daemon the_daemon;
 static struct rng rng;
@@ -58,8 +58,8 @@ static void expect_filled(void)
     redisFree(client);
 }
 
-/* Launches it with a mask in which the signals are blocked, as a careless supervisor's may be: one that comes before
- * the program has begun waits. */
+/* Launches it with a mask that blocks the signals, as a careless supervisor may do: a signal before the program has
+ * begun waits. */
 static void launch_masked(void)
 {
     sigset_t set, before;
@@ -73,8 +73,8 @@ static void launch_masked(void)
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-/* In every other round at a moment from the program's very beginning on, in the others from its first word on, without
- * a mask that it has inherited. */
+/* In every other round the signal comes at any moment from the program's very beginning, in the others from its
+ * first output on, without an inherited mask. */
 DAEMON_TEST(the_daemon, signals, a_start_can_be_ended_at_any_moment)
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
@@ -113,7 +113,7 @@ static void hang_up_until(const char *text)
     }
 }
 
-/* A log that is rotated while the daemon starts, or ends: it continues, and in the end writes to the new file. */
+/* A log rotated during a start or an end: the daemon continues, and in the end writes to the new file. */
 DAEMON_TEST(the_daemon, signals, a_log_can_be_rotated_at_any_moment)
 {
     daemon_prepare(&the_daemon);

@@ -1,5 +1,5 @@
-/* sstable-dir while a database compacts: a key goes from one SSTable into the next, which is whole before the one
- * before is removed. At no moment does BF.FIND say that none has it. */
+/* sstable-dir during compactions: a key goes from one SSTable into the next, which is complete before the previous
+ * one is removed. At no moment does BF.FIND report that no SSTable has it. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,19 +23,19 @@ static void end(void)
 
 TestSuite(sstable_compactions, .fini = end, .timeout = 600);
 
-/* A filter without any key. */
+/* A filter without keys. */
 static const unsigned char empty_file[16] = {0, 0, 0, 5, 0, 0, 0, 1};
 
 static const char *const folders[] = {"data1/ks/t-" ID, "data1/ks/t-" ID "/staging", "data2/ks/t-" ID};
 
 #define OTHERS 1000
 
-/* SSTables without the key, between whose names those with it come. */
+/* SSTables without the key; the names of those with it sort between them. */
 static void write_others(void)
 {
     char path[200];
     write_sstable("first/nb-1-big-Filter.db", empty_file, sizeof(empty_file));
-    for (int i = 0; i < OTHERS; i++) { /* links: files of their own take long where the disk is busy */
+    for (int i = 0; i < OTHERS; i++) { /* links: separate files take long on a busy disk */
         snprintf(path, sizeof(path), "%s/nb-%d-big-Filter.db", folders[i % 3], 1000 + i);
         link_to_first(path);
     }
@@ -48,7 +48,7 @@ static struct rng the_rng;
 static char live[200]; /* the path of the Filter.db of the SSTable that has the key */
 static unsigned generation;
 
-/* Paths of their own: below_root() is the other thread's. */
+/* Own buffers for paths: below_root() is the other thread's. */
 static void component(char out[600], const char *filter, const char *name)
 {
     snprintf(out, 600, "%s/%s", root, filter);
@@ -70,7 +70,7 @@ static void remove_component(const char *filter, const char *name)
         abort();
 }
 
-/* Writes the next SSTable of the key in one of the directories, and removes the one before. */
+/* Writes the next SSTable of the key in one of the directories, and removes the previous one. */
 static void compact(void)
 {
     char next[200];
@@ -107,14 +107,14 @@ static void *compact_all(void *arg)
     return NULL;
 }
 
-/* ---- its readers ---- */
+/* ---- the readers ---- */
 
 struct seen {
     int asked, found, unknown;
     long long round;
 };
 
-/* Few questions are answered on the loop, many in the background, in steps. The key is one of them. */
+/* A few filters are looked up on the loop, many in the background, in steps. One of the items is the key. */
 static redisReply *ask_for_key(bool many)
 {
     const char *words[260] = {"BF.FIND", "ks.t/*", "KEY", "text:k"};
@@ -127,7 +127,7 @@ static redisReply *ask_for_key(bool many)
     return reply;
 }
 
-/* The key is somewhere: it is found, or an SSTable is named that could not be asked. */
+/* The key must be somewhere: it is found, or an SSTable is named as unknown. */
 static void look_for_key(struct seen *seen, bool many)
 {
     redisReply *reply = ask_for_key(many);
@@ -164,7 +164,7 @@ static void churn(struct work work)
     cr_assert_eq(pthread_join(thread, NULL), 0);
     fprintf(stderr, "%d compactions, %d questions: found in %d, with unknown ones in %d; round %lld\n",
             work.compactions, seen.asked, seen.found, seen.unknown, seen.round);
-    cr_assert(seen.found > seen.asked / 10 || work.pause_us <= 1); /* which is faster than files can be read */
+    cr_assert(seen.found > seen.asked / 10 || work.pause_us <= 1); /* it is faster than files can be read */
     wait_for_the_last_only();
     look_for_key(&seen, false);
     cr_assert_gt(seen.round, 1);
@@ -195,7 +195,7 @@ DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key)
     churn((struct work){compactions_from_environment(600), 10000});
 }
 
-/* Faster than directories can be checked: SSTables come and go between two looks. */
+/* Faster than checks of the directories: SSTables come and go between two checks. */
 DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_without_a_pause)
 {
     begin(2);
@@ -203,7 +203,7 @@ DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_without_a_pause)
     churn((struct work){compactions_from_environment(3000), 1});
 }
 
-/* More events than the kernel keeps (fs.inotify.max_queued_events), while the daemon stands still. */
+/* More events than the kernel keeps (fs.inotify.max_queued_events), while the daemon is stopped. */
 DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_when_events_are_lost)
 {
     char path[600];

@@ -1,4 +1,4 @@
-/* `bloomery find` against a daemon that watches a directory: the same keys as against the directory. */
+/* `bloomery find` against a daemon that watches a directory: the same result as against the directory. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +72,7 @@ DAEMON_TEST(the_daemon, sstable_find, answers_are_those_of_the_directory)
     cr_expect_eq(count_lines(output), 3000, "%zu", count_lines(output));
 }
 
-/* What cannot be asked is not ruled out: an SSTable without a filter without a word, a damaged one with an error. */
+/* An SSTable without a usable filter is not ruled out: silently if it has none, with an error if it is damaged. */
 DAEMON_TEST(the_daemon, sstable_find, what_cannot_be_ruled_out_is_printed)
 {
     start_with_two();
@@ -113,7 +113,7 @@ DAEMON_TEST(the_daemon, sstable_find, what_is_wrong_is_said)
     ASSERT_RUN(2, "answers: NOPERM", FIND "int:1", port);
 }
 
-/* A server that answers BF.FIND with something else: an error, whatever it is. */
+/* A server with another reply to BF.FIND: an error in every case. */
 Test(sstable_find, replies_of_other_servers)
 {
     static const char script[] =

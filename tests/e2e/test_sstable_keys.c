@@ -44,7 +44,7 @@ static void write_trie(const char *prefix, size_t n, size_t place)
 
 #define LACKS "keys of its SSTable: it is damaged, or its bits have the layout of another version"
 
-/* A filter that lacks keys of its own SSTable answers no question: x is in none of these filters. */
+/* A filter that lacks keys of its own SSTable answers no query: x is in none of these filters. */
 DAEMON_TEST(the_daemon, sstable_keys, those_that_lack_their_keys_are_named)
 {
     prepare();
@@ -72,7 +72,7 @@ DAEMON_TEST(the_daemon, sstable_keys, those_that_lack_their_keys_are_named)
     }
     expect(client, ":1", "BF.EXISTS ks.t/7 k");
     expect_has(client, "-ERR the filter could not be loaded and is quarantined: ", "BF.EXISTS ks.t/2 k");
-    write_index("data/ks/t-" ID "/nb-2-big-Index.db", 1, 1); /* the table is another one now, and so is its filter */
+    write_index("data/ks/t-" ID "/nb-2-big-Index.db", 1, 1); /* the table differs now, and so does its filter */
     write_filter("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
     wait_for(":1", "BF.EXISTS ks.t/2 k");
 }

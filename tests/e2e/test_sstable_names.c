@@ -1,4 +1,4 @@
-/* sstable-dir: names that SSTables share with other filters, and directories that links lead to or nobody may read. */
+/* sstable-dir: names that SSTables share with other filters, and directories that are linked or unreadable. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 TestSuite(sstable_names, .fini = discard, .timeout = 1000);
 
-/* Which filter has a name that both an own filter and an SSTable's have: the own one, for all commands. */
+/* If an own filter and an SSTable's filter have the same name, all commands use the own filter. */
 DAEMON_TEST(the_daemon, sstable_names, own_filters_hide_those_of_sstables)
 {
     prepare();
@@ -45,7 +45,7 @@ DAEMON_TEST(the_daemon, sstable_names, own_filters_hide_those_of_sstables)
     cr_expect(strncmp(client_ask(client, "DEL ks.t/1"), "-READONLY", 9) == 0);
 }
 
-/* What would hide an SSTable's filter is refused, from whatever database it comes. */
+/* Commands that would hide an SSTable's filter are refused, from any database. */
 DAEMON_TEST(the_daemon, sstable_names, filters_of_other_databases_do_not_hide_them)
 {
     prepare();
@@ -66,7 +66,7 @@ DAEMON_TEST(the_daemon, sstable_names, filters_of_other_databases_do_not_hide_th
 
 #define BOTH 300
 
-/* A name that is there throughout a SCAN is met once, also if its SSTable appears after the place that SCAN is at. */
+/* A name that exists throughout a SCAN is returned once, also if its SSTable appears after the SCAN's position. */
 DAEMON_TEST(the_daemon, sstable_names, scan_meets_each_name_once)
 {
     char cursor[32] = "0", path[128];
@@ -82,7 +82,7 @@ DAEMON_TEST(the_daemon, sstable_names, scan_meets_each_name_once)
         for (size_t i = 0; i < reply->element[1]->elements; i++)
             met[atoi(reply->element[1]->element[i]->str + strlen("ks.t/"))]++;
         freeReplyObject(reply);
-        for (; written < 2 * BOTH; written += 2) { /* half of them have own filters' names */
+        for (; written < 2 * BOTH; written += 2) { /* half of the names have own filters, too */
             snprintf(path, sizeof(path), "data/ks/t-" ID "/nb-%d-big-Filter.db", written);
             write_sstable(path, na_file, sizeof(na_file));
         }
@@ -99,9 +99,9 @@ DAEMON_TEST(the_daemon, sstable_names, scan_meets_each_name_once)
     freeReplyObject(keys);
 }
 
-/* ---- names that several files would have ---- */
+/* ---- names shared by several files ---- */
 
-/* What a name's file is, in quotes. */
+/* Asserts the file of a name, in quotes. */
 static void expect_file(const char *name, const char *path)
 {
     char expected[900];
@@ -125,8 +125,8 @@ static void expect_two_nodes(void)
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/1\",\"not found\"]]", "BF.FIND ks.t/1 ITEMS k");
 }
 
-/* The same table of two nodes, whose files have come in any order, before the start or after it: a name leads to the
- * same file each time. The one that is alone has the name alone. */
+/* The same table of two nodes, with files that arrive in any order, before the start or after it: a name leads to
+ * the same file each time. A single file has the plain name. */
 DAEMON_TEST(the_daemon, sstable_names, of_several_files_follow_from_their_paths)
 {
     char dirs[1200];
@@ -153,7 +153,7 @@ DAEMON_TEST(the_daemon, sstable_names, of_several_files_follow_from_their_paths)
     expect_file("ks.t/1", "b/ks/t-" ID "/me-1-big-Filter.db");
 }
 
-/* An SSTable that was moved keeps its name. */
+/* A moved SSTable keeps its name. */
 DAEMON_TEST(the_daemon, sstable_names, stay_when_a_file_is_moved)
 {
     prepare();
@@ -176,7 +176,7 @@ DAEMON_TEST(the_daemon, sstable_names, stay_when_a_file_is_moved)
 
 #define NODES 3000
 
-/* Many backups of one table below a directory. A file costs what it costs alone. */
+/* Many backups of one table below a directory. Each file costs the same as a single file. */
 DAEMON_TEST(the_daemon, sstable_names, of_very_many_files_cost_no_more)
 {
     char path[128];
@@ -197,7 +197,7 @@ DAEMON_TEST(the_daemon, sstable_names, of_very_many_files_cost_no_more)
     wait_for(":2999", "DBSIZE");
 }
 
-/* A symbolic link that leads back is not followed. */
+/* A symbolic link that leads back to a parent is not followed. */
 DAEMON_TEST(the_daemon, sstable_names, links_in_a_circle_end)
 {
     prepare();
@@ -205,10 +205,10 @@ DAEMON_TEST(the_daemon, sstable_names, links_in_a_circle_end)
     cr_assert_eq(symlink("..", below_root("data/ks/again")), 0);
     cr_assert_eq(symlink("data/ks", below_root("elsewhere")), 0);
     start();
-    expect(client, "[\"elsewhere.t/1\",\"ks.t/1\"]", "KEYS *"); /* each way to it once */
+    expect(client, "[\"elsewhere.t/1\",\"ks.t/1\"]", "KEYS *"); /* each path to it once */
 }
 
-/* As a user who may not read everything. */
+/* As a user without the right to read everything. */
 static void start_as_nobody(void)
 {
     enum { NOBODY = 65534 };
@@ -221,8 +221,8 @@ static void start_as_nobody(void)
         cr_assert_eq(setresuid(0, 0, 0), 0);
 }
 
-/* The log names a directory that may not be read, and an error the file. When they may be read, they are, and meanwhile
- * what has gone elsewhere is gone. */
+/* The log names an unreadable directory, and an error the unreadable file. Both are read when this is permitted;
+ * files moved away meanwhile are gone. */
 DAEMON_TEST(the_daemon, sstable_names, permissions_come_later)
 {
     static const char *const file = "data/ks/t-" ID "/nb-1-big-Filter.db", *const closed = "data/ks/closed-" ID;

@@ -1,4 +1,4 @@
-/* sstable-dir: what the daemon answers before it has checked all directories for the first time. */
+/* sstable-dir: the daemon's answers before its first check of all directories has ended. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void start_and_hold(void)
     wait_for("[\"ks.t/1\"]", "KEYS *");
 }
 
-/* Nobody is told "certainly not" of what has not been met yet. */
+/* No client gets "certainly not" about files that have not been found yet. */
 DAEMON_TEST(the_daemon, sstable_scan, the_port_answers_meanwhile)
 {
     static char output[4096];
@@ -72,7 +72,7 @@ DAEMON_TEST(the_daemon, sstable_scan, the_port_answers_meanwhile)
     expect_readiness(200, "ready");
 }
 
-/* The disk comes back when the daemon has been told to end. */
+/* The disk recovers after the daemon has got the signal to end. */
 Test(sstable_scan, ends_with_the_daemon)
 {
     start_and_hold();

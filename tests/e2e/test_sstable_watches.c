@@ -1,4 +1,4 @@
-/* sstable-dir: directories that others take the places of, while the daemon watches them. */
+/* sstable-dir: directories that are replaced while the daemon watches them. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void expect_watched(const char *path)
     wait_until(is_watched(path));
 }
 
-/* Without a watch of its own what comes into the new directory would be seen by the regular scans only. */
+/* Without its own watch, files in the new directory would be found by the regular scans only. */
 DAEMON_TEST(the_daemon, sstable_watches, a_directory_that_takes_anothers_place_is_watched)
 {
     prepare();
@@ -64,7 +64,7 @@ DAEMON_TEST(the_daemon, sstable_watches, a_directory_that_takes_anothers_place_i
     wait_for("[\"ks.t/2\",\"ks.t/3\"]", "KEYS *");
 }
 
-/* The same of directories in it, which nobody has renamed. */
+/* The same for directories in it, which are not renamed themselves. */
 DAEMON_TEST(the_daemon, sstable_watches, directories_in_it_are_watched_too)
 {
     prepare();
@@ -79,7 +79,7 @@ DAEMON_TEST(the_daemon, sstable_watches, directories_in_it_are_watched_too)
     expect_watched("data/ks");
 }
 
-/* A symbolic link that is set to another directory, as one deploys a new version. */
+/* A symbolic link that is changed to another directory, as in the deployment of a new version. */
 DAEMON_TEST(the_daemon, sstable_watches, a_link_that_leads_elsewhere_is_followed)
 {
     prepare();
@@ -94,13 +94,13 @@ DAEMON_TEST(the_daemon, sstable_watches, a_link_that_leads_elsewhere_is_followed
     expect_watched("now/ks/t-" ID);
 }
 
-/* ---- a directory of sstable-dir that is lost ---- */
+/* ---- a lost directory of sstable-dir ---- */
 
 #define LATER_S 22 /* two scans of all directories */
 
 static char lost[400];
 
-/* A filter without any key. */
+/* A filter without keys. */
 static const unsigned char empty_file[16] = {0, 0, 0, 5, 0, 0, 0, 1};
 
 static void expect_unreachable(long long n)
@@ -108,7 +108,7 @@ static void expect_unreachable(long long n)
     cr_assert_eq(client_info(client, "bf", "sstable_dirs_unreachable"), n);
 }
 
-/* Two roots, a and b, and all filters below b are asked but ks.t/3. */
+/* Two roots, a and b; all filters below b have been looked up except ks.t/3. */
 static void start_with_two_roots(void)
 {
     char dirs[800];
@@ -125,7 +125,7 @@ static void start_with_two_roots(void)
     expect_unreachable(0);
 }
 
-/* Nothing is forgotten, though it is looked for again and again: what has been read answers, the rest is named. */
+/* No filter is forgotten in any number of scans: loaded filters answer, the others are named. */
 static void expect_kept(const char *why)
 {
     char warning[800];
@@ -171,7 +171,7 @@ DAEMON_TEST(the_daemon, sstable_watches, a_root_that_vanishes_keeps_its_filters_
     expect_normal_again();
 }
 
-/* As where a file system is not mounted any more, and then is again. */
+/* As if a file system were unmounted, and mounted again. */
 DAEMON_TEST(the_daemon, sstable_watches, an_empty_directory_in_the_place_of_a_root_keeps_its_filters)
 {
     start_with_two_roots();
@@ -183,7 +183,7 @@ DAEMON_TEST(the_daemon, sstable_watches, an_empty_directory_in_the_place_of_a_ro
     expect_normal_again();
 }
 
-/* What is removed from where the root has gone is no news of the root; nor is it when that comes back. */
+/* Files removed at the root's new place are no change of the root; nor are they when the root comes back. */
 DAEMON_TEST(the_daemon, sstable_watches, events_of_a_root_that_was_moved_away_forget_nothing)
 {
     start_with_two_roots();
@@ -196,7 +196,7 @@ DAEMON_TEST(the_daemon, sstable_watches, events_of_a_root_that_was_moved_away_fo
     expect_kept("another directory without SSTables has replaced it");
 }
 
-/* One with other SSTables is there on purpose: the others are gone. */
+/* A directory with other SSTables is there on purpose: the previous ones are gone. */
 DAEMON_TEST(the_daemon, sstable_watches, a_root_with_other_sstables_takes_the_place_of_one)
 {
     start_with_two_roots();
@@ -207,7 +207,7 @@ DAEMON_TEST(the_daemon, sstable_watches, a_root_with_other_sstables_takes_the_pl
     expect_unreachable(0);
 }
 
-/* The same directory, whose files were removed. */
+/* The same directory, with its files removed. */
 DAEMON_TEST(the_daemon, sstable_watches, a_root_that_is_emptied_is_empty)
 {
     start_with_two_roots();

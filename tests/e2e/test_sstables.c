@@ -18,8 +18,8 @@ TestSuite(sstables, .fini = discard, .timeout = 1000);
 
 /* ---- names ---- */
 
-/* Files as Cassandra and ScyllaDB place them: live ones and those of indexes, in the versions of each layout. Files
- * that queries of the table do not read have names of their own; files that are being written or deleted have none. */
+/* Files placed as by Cassandra and ScyllaDB: live ones and those of indexes, in the versions of each layout. Files
+ * that queries of the table do not read have their own names; unfinished or deleted files have none. */
 DAEMON_TEST(the_daemon, sstables, names_follow_the_folders)
 {
     prepare();
@@ -33,7 +33,7 @@ DAEMON_TEST(the_daemon, sstables, names_follow_the_folders)
     write_sstable("data/old/t/old-t-ka-7-Filter.db", ka_file, sizeof(ka_file));
     write_filter("data/ks/users-" ID "/nb-9-big-Filter.db", na_file, sizeof(na_file)); /* without a TOC */
     write_sstable("data/old/t/old-t-tmp-ka-8-Filter.db", ka_file, sizeof(ka_file));
-    write_sstable("data/ks/users-" ID "/hf-5-big-Filter.db", na_file, sizeof(na_file)); /* a hash of old */
+    write_sstable("data/ks/users-" ID "/hf-5-big-Filter.db", na_file, sizeof(na_file)); /* a hash of older versions */
     start();
     static const char *const names[] = {
         "ks.users/1",         "ks.users/3ga6_0000_2gi3k2r1azcv9tdwfk", "ks.users/3",         "ks.users/4",
@@ -60,7 +60,7 @@ DAEMON_TEST(the_daemon, sstables, names_follow_the_folders)
 
 #define NO_FILTER "the SSTable has no Filter.db: it may hold the key"
 
-/* An SSTable that was written without a filter may have any key: it is named. So is one that loses its filter. */
+/* An SSTable written without a filter may have any key: it is named. An SSTable that loses its filter, too. */
 DAEMON_TEST(the_daemon, sstables, those_without_a_filter_are_named)
 {
     prepare();
@@ -91,7 +91,7 @@ DAEMON_TEST(the_daemon, sstables, those_without_a_filter_are_named)
     wait_for("[\"ks.t/1\",\"ks.t/2\"]", "KEYS *");
 }
 
-/* What has the name of a filter and cannot be one hides no SSTable. */
+/* A path that is named like a filter and is no file hides no SSTable. */
 DAEMON_TEST(the_daemon, sstables, filters_that_are_no_files_are_named)
 {
     prepare();
@@ -119,8 +119,8 @@ static void make_old(const char *path)
     cr_assert_eq(utimensat(AT_FDCWD, below_root(path), old, 0), 0);
 }
 
-/* The databases load SSTables without a TOC.txt, too, as a restored copy may lack it. A file that has just been written
- * may be getting one, and is waited for; what ScyllaDB marks as unfinished never counts. */
+/* The databases also load SSTables without a TOC.txt, since a restored copy may lack it. A TOC.txt may follow a file
+ * that has just been written, so the daemon waits for it; files that ScyllaDB marks as unfinished never count. */
 DAEMON_TEST(the_daemon, sstables, those_without_a_toc_are_taken_when_they_are_old)
 {
     prepare();
@@ -140,9 +140,9 @@ DAEMON_TEST(the_daemon, sstables, those_without_a_toc_are_taken_when_they_are_ol
     wait_for("[\"ks.t/1\",\"ks.t/2\",\"ks.t/4\",\"ks.t/5\"]", "KEYS *");
 }
 
-/* ---- reading only ---- */
+/* ---- read-only filters ---- */
 
-/* What would change them is an error, and nothing of them is saved. */
+/* Changes of them are errors, and no save has them. */
 DAEMON_TEST(the_daemon, sstables, writes_are_refused)
 {
     static const char *const writes[] = {
@@ -187,7 +187,7 @@ DAEMON_TEST(the_daemon, sstables, writes_are_refused)
     expect(client, "[]", "KEYS *");
 }
 
-/* `bloomery move` says so, and moves the others. */
+/* `bloomery move` reports this, and moves the others. */
 DAEMON_TEST(the_daemon, sstables, have_no_dump_and_no_end)
 {
     static char output[4096];
@@ -215,7 +215,7 @@ DAEMON_TEST(the_daemon, sstables, have_no_dump_and_no_end)
     daemon_deinit(&other);
 }
 
-/* In a transaction nothing waits for a file; once it has been read, it is a filter like others. */
+/* A transaction does not wait for a file; once the file has been read, its filter is like others. */
 DAEMON_TEST(the_daemon, sstables, transactions_do_not_read_files)
 {
     prepare();
@@ -234,7 +234,7 @@ DAEMON_TEST(the_daemon, sstables, transactions_do_not_read_files)
     expect_find("[:1,[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[]]]", "EXEC");
 }
 
-/* What the file says, by the commands that describe filters. */
+/* The properties in the file, by the commands that describe filters. */
 DAEMON_TEST(the_daemon, sstables, are_described)
 {
     char expected[800];
@@ -255,7 +255,7 @@ DAEMON_TEST(the_daemon, sstables, are_described)
     cr_assert(strstr(info, "sstable_filters:1\\x0d\\x0asstable_filters_read:1"), "%s", info);
 }
 
-/* The round is the last one that found a change: the same as long as nothing comes, changes or goes. */
+/* The round is the last one that found a change: it stays the same while no file comes, changes or goes. */
 DAEMON_TEST(the_daemon, sstables, bf_find_tells_the_round)
 {
     struct wire wire;
@@ -264,7 +264,7 @@ DAEMON_TEST(the_daemon, sstables, bf_find_tells_the_round)
     start();
     for (int i = 0; i < 3; i++) {
         expect(client, "[\"asked\",:1,\"found\",[:1],\"unknown\",[],\"round\",:1]", "BF.FIND COUNT ks.t/* ITEMS k");
-        write_data("data/ks/t-" ID "/nb-2-big-Index.db"); /* no part of it */
+        write_data("data/ks/t-" ID "/nb-2-big-Index.db"); /* not a component of the SSTable */
         usleep(100000);
     }
     wire_open(&wire, the_daemon.port);
@@ -295,8 +295,8 @@ static void expect_error(const char *name, const char *part)
     cr_assert_fail("got '%s' instead of an error with '%s'", text, part);
 }
 
-/* A file comes with its TOC and goes; it is replaced, cut, filled with garbage, and made whole again. No answer is one
- * from bytes that are missing, and the daemon lives. */
+/* A file comes with its TOC and goes; it is replaced, cut, filled with garbage, and repaired. No answer comes from
+ * missing bytes, and the daemon survives. */
 DAEMON_TEST(the_daemon, sstables, files_change_under_the_daemon)
 {
     static const char path[] = "data/ks/t-" ID "/nb-1-big-Filter.db";
@@ -327,8 +327,8 @@ DAEMON_TEST(the_daemon, sstables, files_change_under_the_daemon)
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.*\",\"no filter matches\"]]", "BF.FIND ks.* ITEMS k");
 }
 
-/* Where maxmemory has no room for another filter, one that can be read again makes some; where it never has, the error
- * says so. */
+/* If maxmemory has no room for another filter, a reloadable filter is evicted; if no eviction can make room, the
+ * error says so. */
 DAEMON_TEST(the_daemon, sstables, memory_goes_from_one_filter_to_another)
 {
     static unsigned char large[8 + 8 * 40000] = {0, 0, 0, 3, 0, 0, 0x9c, 0x40},
@@ -376,13 +376,13 @@ DAEMON_TEST(the_daemon, sstables, directories_come_and_go)
 
 #define MANY 10000
 
-/* Nothing is read at the start. A second is the aim; a slow machine and sanitizers get more. */
+/* No file is read at the start. The goal is a second; a slow machine and sanitizers get more. */
 DAEMON_TEST(the_daemon, sstables, ten_thousand_start_at_once)
 {
     char path[128];
     prepare();
     write_sstable("first/nb-1-big-Filter.db", na_file, sizeof(na_file));
-    for (int i = 0; i < MANY; i++) { /* links: files of their own take a minute where the disk is busy */
+    for (int i = 0; i < MANY; i++) { /* links: separate files take a minute on a busy disk */
         snprintf(path, sizeof(path), "data/ks/t%d-" ID "/nb-%d-big-Filter.db", i / 500, i);
         link_to_first(path);
     }
@@ -415,7 +415,7 @@ struct real_file {
     char words[64]; /* the pattern of its name */
 };
 
-/* As the version's database lays it out: names with keyspace and table before 2.2, directories with an id since 2.1,
+/* The layout of the version's database: names with keyspace and table before 2.2, directories with an id since 2.1,
  * generations that are numbers or UUIDs. */
 static void lay_out(struct real_file *file, unsigned n)
 {
@@ -483,7 +483,7 @@ static void expect_real(const struct real_file *file)
 {
     static struct question question;
     struct golden_lines lines;
-    if (file->version[0] < 'i' && strcmp(file->format, "bti") != 0) { /* another hash: it is named, not asked */
+    if (file->version[0] < 'i' && strcmp(file->format, "bti") != 0) { /* another hash: it is named, not looked up */
         const char *text = ask("BF.FIND %s ITEMS x", file->words);
         cr_assert(strstr(text, "[\"asked\",:0,\"found\",[[]],\"unknown\",[\"real.t") == text, "%s", text);
         return;
@@ -500,7 +500,7 @@ static void expect_real(const struct real_file *file)
     ask_real(file, &question);
 }
 
-/* Each file answers for its table's keys, and for others, as the database that wrote it does. */
+/* Each file answers for its table's keys, and for others, like the database that wrote it. */
 DAEMON_TEST(the_daemon, sstables, files_of_real_tables_answer_as_their_databases_do)
 {
     static struct real_file files[200];

@@ -1,10 +1,10 @@
-/* How long one client can make another one of the same worker wait.
+/* The time for which one client can make another client of the same worker wait.
  *
- * The table has each command at its worst, as tests/bench/find_stalls.py finds it: the script tries many shapes of
- * arguments for every command of COMMAND LIST and prints the slowest; what is slow there gets a row here. One client
- * sends the row, and closes its connection; another one sends PING all the while. The goal is 20 ms on a quiet machine;
- * the bound of the test is wider, and the least of several tries counts. Other programs may have the processors: what
- * the worker, or the one who waits, is ready to run and does not run is no part of the time. */
+ * The table has each command at its worst, as tests/bench/find_stalls.py finds it: the script tries many forms of
+ * arguments for every command of COMMAND LIST and prints the slowest; each slow one gets a row here. One client
+ * sends the row, and closes its connection; another client sends PING throughout. The goal is 20 ms on a quiet
+ * machine; the bound of the test is wider, and the least of several tries counts. Other programs may have the
+ * processors: time in which the worker, or the waiting client, is ready to run and does not run is not counted. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
@@ -23,8 +23,8 @@
 
 #define GOAL_MS  20
 #define BOUND_MS (DAEMON_SANITIZED ? 1500 : 120)
-#define LESS     (DAEMON_SANITIZED ? 10 : 1) /* so much less is sent, as all is slower */
-#define TRIES    5                           /* the first that reaches the goal is the last */
+#define LESS     (DAEMON_SANITIZED ? 10 : 1) /* this much less is sent, since all is slower */
+#define TRIES    5                           /* the first that reaches the goal ends the test */
 
 DAEMON_SUITE(the_daemon, stalls, "--threads", "1", "--enable-debug-command", "yes", "--client-subscriptions-limit",
              "256mb");
@@ -34,14 +34,14 @@ struct row {
     int words;        /* this many words after them, all different */
     size_t bytes;     /* one word of this many bytes after those */
     int large;        /* this many words of a megabyte instead */
-    int times;        /* so many calls in one write; 0: one */
+    int times;        /* number of calls in one write; 0: one */
     bool in_multi;    /* between MULTI, PING and EXEC */
 };
 
 #define MB ((size_t)1000 * 1000)
 
 static const struct row rows[] = {
-    /* small commands that cost much */
+    /* small commands that are expensive */
     {.call = "BF.PLAN 1e-9 100 ITEMS 9223372036854775807", .times = 400},
     {.call = "BF.PLAN 0.01 100 EXPANSION 1 ITEMS 9999999999", .times = 400},
     {.call = "BF.RESERVE x 1e-9 9223372036854775807", .times = 400},
@@ -67,7 +67,7 @@ static const struct row rows[] = {
     {.call = "EXISTS", .bytes = 200 * MB},
     {.call = "BF.MADD big", .large = 100},
     {.call = "BF.MEXISTS big", .large = 200},
-    /* what all clients wait for */
+    /* commands that all clients wait for */
     {.call = "COPY big big2", .in_multi = true},
     {.call = "BF.PLAN 1e-9 100 ITEMS 9223372036854775807", .times = 70, .in_multi = true},
     {.call = "BF.RESERVE x 1e-9 9223372036854775807", .times = 600, .in_multi = true},
@@ -125,9 +125,9 @@ static void add_row(struct text *text, const struct row *row)
         add_call(text, "EXEC", 0, 0, 0);
 }
 
-/* ---- the one who waits ---- */
+/* ---- the client that waits ---- */
 
-static char worker_stat[300]; /* what the system knows of the worker's time */
+static char worker_stat[300]; /* the system's figures of the worker's time */
 
 static void find_worker(void)
 {
@@ -149,7 +149,7 @@ static void find_worker(void)
     cr_assert_str_eq(name, "worker 0\n");
 }
 
-/* How long a thread has waited for a processor so far, in ns; 0 where the system does not say. */
+/* The total time that a thread has waited for a processor, in ns; 0 if the system does not report it. */
 static long long unserved_ns(const char *stat)
 {
     long long ns = 0;
@@ -198,7 +198,7 @@ static void *ping(void *arg)
     return NULL;
 }
 
-/* ---- the one who makes it wait ---- */
+/* ---- the client that makes it wait ---- */
 
 /* Reads replies until the last of them, which is LAST. */
 #define LAST "$4\r\nlast\r\n"

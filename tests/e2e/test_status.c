@@ -1,4 +1,4 @@
-/* `bloomery status`, the real program: healthy, each kind of trouble, and servers that cannot be asked. */
+/* `bloomery status`, the real program: a healthy server, each kind of trouble, and servers that do not answer. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -59,7 +59,7 @@ Test(status, quarantined_filters_are_named)
     cr_expect_null(strstr(output, "good"), "%s", output);
 }
 
-/* Their names are asked for without a use of the others: what has been evicted stays out. */
+/* The names are determined without use of the other filters: evicted bits stay out. */
 Test(status, naming_reads_no_bits_from_the_disk)
 {
     redisContext *client =
@@ -71,7 +71,7 @@ Test(status, naming_reads_no_bits_from_the_disk)
     cr_assert_eq(unlink(daemon_layer(&the_daemon, "odd", 0).path), 0);
     client_kill(client, &the_daemon);
     client = client_restart(&the_daemon);
-    expect_has(client, "quarantined: ", "BF.EXISTS odd x"); /* its file is missed at the first use */
+    expect_has(client, "quarantined: ", "BF.EXISTS odd x"); /* the first use notices its missing file */
     wait_until(client_info(client, "bf", "bf_away_filters") == 8);
     STATUS(1, ": unhealthy\n  1 filter in quarantine; restore the files and restart the server, or DEL\n    odd: ");
     cr_expect_eq(client_info(client, "bf", "bf_away_filters"), 8);
@@ -82,7 +82,7 @@ Test(status, naming_reads_no_bits_from_the_disk)
     program_said(output, "; the bits of 8 filters are on the disk only\n");
 }
 
-/* Five are named, in printable bytes, and the others counted; so are those that the user may not see. */
+/* Five are named, in printable bytes, and the others counted; filters hidden from the user are counted, too. */
 Test(status, many_quarantined_filters)
 {
     daemon_prepare(&the_daemon);
@@ -118,7 +118,7 @@ Test(status, many_quarantined_filters)
                    BLOOMERY_TOOL_PATH, the_daemon.port);
 }
 
-/* What clients hold does not count against maxmemory, and where bits may be evicted it is meant to be full. */
+/* The clients' memory does not count against maxmemory; with evictions maxmemory is meant to be full. */
 Test(status, memory_as_maxmemory_counts_it)
 {
     static char large[4 << 20];
@@ -160,7 +160,7 @@ Test(status, clients_that_are_too_many)
     redisFree(clients[1]);
 }
 
-/* The reason, the time of the last good save, and that without a log it may be the end of writes. */
+/* The reason, the time of the last good save, and the warning that without a log writes may end. */
 Test(status, saves_that_fail)
 {
     redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});

@@ -1,4 +1,4 @@
-/* The daemon under a supervisor that speaks sd_notify(3)'s protocol, as systemd does: a socket of the test receives its
+/* The daemon under a supervisor with sd_notify(3)'s protocol, like systemd: a socket of the test receives its
  * messages. */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -68,7 +68,7 @@ static void watch(int64_t ms)
     setenv("WATCHDOG_USEC", text, 1);
 }
 
-/* Whether a message has come within the time; it is in `message`. */
+/* Whether a message has arrived within the time; it is in `message`. */
 static bool receive(int ms)
 {
     struct pollfd pollfd = {.fd = receiver, .events = POLLIN};
@@ -123,7 +123,7 @@ DAEMON_TEST(the_daemon, supervisor, a_path_is_as_good_as_an_abstract_name)
     cr_assert_not(receive(2 * WATCHDOG_MS), "without a watchdog: %s", message);
 }
 
-/* An end that is refused is none, and the watchdog's time is what it was. */
+/* A refused end is not announced, and the watchdog's time stays the same. */
 DAEMON_TEST(the_daemon, supervisor, a_failed_end_is_not_announced)
 {
     static const char *const no_log[] = {"--appendonly", "no", NULL};
@@ -145,7 +145,7 @@ DAEMON_TEST(the_daemon, supervisor, a_failed_end_is_not_announced)
     daemon_unblock_saves(&the_daemon);
 }
 
-/* A loop that does not tick any more: no sign of life, and the supervisor starts the daemon anew. */
+/* A loop that does not tick any more: no sign of life, and the supervisor restarts the daemon. */
 Test(supervisor, no_sign_of_life_while_a_loop_stands_still)
 {
     struct supervisor supervisor;

@@ -1,4 +1,4 @@
-/* The daemon's threads: those of libuv's pool, and what they do with the memory of large filters. */
+/* The daemon's threads: those of libuv's pool, and their treatment of the memory of large filters. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 DAEMON_SUITE_IDLE(the_daemon, threads);
 
-/* How many threads of the daemon have a name that begins so. */
+/* The number of the daemon's threads with this prefix of the name. */
 static unsigned threads_named(const char *prefix)
 {
     char path[300], name[64];
@@ -45,8 +45,8 @@ DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
     cr_expect_eq(threads_named("worker"), 2);
 }
 
-/* A thread's stack takes as much of the address space as the limit of stacks says: there are limits of the address
- * space with which all threads can be but those of the pool. libuv aborts when it cannot start them. */
+/* A thread's stack takes as much address space as the limit of stacks: under some limits of the address space all
+ * threads can start but those of the pool. libuv aborts when it cannot start them. */
 DAEMON_TEST(the_daemon, threads, a_start_fails_where_the_pool_cannot_have_its_threads)
 {
     struct rlimit stack, space, small;
@@ -94,7 +94,7 @@ static long resident(void)
     return kb;
 }
 
-/* One item in 1.2 GB, and queries that read all of its pages: these are no memory, and no reason for huge pages. */
+/* One item in 1.2 GB, and queries that read all its pages: they take no memory, and cause no huge pages. */
 DAEMON_TEST(the_daemon, threads, a_sparse_filter_stays_small_when_it_is_read)
 {
     if (DAEMON_SANITIZED) /* without AVX-512 each read is noted in ThreadSanitizer's own memory */

@@ -1,4 +1,4 @@
-/* Connections with TLS: they do what plain ones do, and nobody who speaks something else disturbs the others. */
+/* Connections with TLS: they work like plain ones, and clients of other protocols do not disturb the others. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
@@ -43,7 +43,7 @@ static void fill(char *bytes, size_t len)
         bytes[i] = (char)(i * 7 + i / 251);
 }
 
-/* Commands of each kind are answered; arguments and replies of any size arrive as they were sent, also those that are
+/* Commands of each kind are answered; arguments and replies of any size arrive unchanged, also those that are
  * collected where they are read. */
 DAEMON_TEST(the_daemon, tls, everything_is_answered)
 {
@@ -78,7 +78,7 @@ DAEMON_TEST(the_daemon, tls, everything_is_answered)
     free(bytes);
 }
 
-/* The replies to a pipeline leave together: one write for all that one turn has answered, which is a millisecond. */
+/* The replies to a pipeline leave together: one write for all replies of one turn, which takes a millisecond. */
 DAEMON_TEST(the_daemon, tls, replies_of_a_turn_are_one_write)
 {
     char pipeline[100 * 32];
@@ -93,10 +93,10 @@ DAEMON_TEST(the_daemon, tls, replies_of_a_turn_are_one_write)
     for (int i = 0; i < 100; i++)
         expect_text(&wire, ":1");
     long long writes = info_number(the_daemon.port, "stats", "total_writes_processed") - before;
-    cr_assert_leq(writes, 20, "%lld writes", writes); /* 2 where nothing else runs: the other one is INFO's */
+    cr_assert_leq(writes, 20, "%lld writes", writes); /* 2 where nothing else runs: the other is INFO's */
 }
 
-/* A client that writes more than it reads is served as without TLS: nothing is lost, and its replies come in order. */
+/* A client that writes more than it reads is served as without TLS: no reply is lost, and they come in order. */
 DAEMON_TEST(the_daemon, tls, a_client_that_reads_late_gets_everything)
 {
     enum { PIPELINE = 400 }; /* 16 MB, more than both sockets hold */
@@ -158,8 +158,8 @@ DAEMON_TEST(the_daemon, tls, messages_and_monitors_reach_it)
     cr_assert(strstr(wire_ask(&other, "HELLO 3"), "proto"));
 }
 
-/* Who does not speak TLS on this port can read why it is closed; who speaks it on the other port is named in the log.
- */
+/* A client without TLS on this port can read why it is closed; a client with TLS on the other port is named in the
+ * log. */
 DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named)
 {
     const char *why = NULL;
@@ -172,7 +172,7 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named)
     daemon_wait_output(&the_daemon, "it speaks TLS, and this port does not; use tls-port");
 }
 
-/* The reason and the end of the connection are read even where the daemon closes with input unread, which makes the
+/* The reason and the end of the connection are read even if the daemon closes with unread input, which makes the
  * system reset the connection. */
 DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named_to_a_client_that_goes_on_sending)
 {
@@ -190,8 +190,8 @@ DAEMON_TEST(the_daemon, tls, the_wrong_port_is_named_to_a_client_that_goes_on_se
     cr_assert(strstr(text, "accepts connections with TLS only"), "%s", text);
 }
 
-/* Hostile beginnings: silence, a byte, a first message that is announced as huge, or damaged. Each ends that connection
- * alone. */
+/* Hostile beginnings: silence, a byte, a first message that is announced as huge, or damaged. Each ends only its own
+ * connection. */
 DAEMON_TEST(the_daemon, tls, hostile_handshakes_end_alone)
 {
     static const struct {
@@ -257,7 +257,7 @@ DAEMON_TEST(the_daemon, tls, hostile_records_end_the_connection)
     expect_ask(&good, "PING", "+PONG");
 }
 
-/* A crowd that comes at once: all get through, others are served meanwhile, and the memory is given back. */
+/* A crowd that connects at once: all succeed, others are served meanwhile, and the memory is given back. */
 DAEMON_TEST(the_daemon, tls, a_crowd_gets_through)
 {
     enum { CROWD = 100 };

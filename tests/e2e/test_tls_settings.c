@@ -1,4 +1,4 @@
-/* The settings of TLS: who is let in, what is refused at the start and at run time, and new certificates while clients
+/* The settings of TLS: admitted clients, refusals at the start and at run time, and new certificates while clients
  * are connected. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -51,13 +51,13 @@ static bool is_served(const char *cert, const char *protocol)
     options.cert = cert ? mine : NULL;
     if (!wire_open_tls(&wire, the_daemon.tls_port, &options, &why))
         return false;
-    bool sent = wire_send_text(&wire, "PING\r\n"); /* by TLS 1.3 a client hears of its certificate only now */
+    bool sent = wire_send_text(&wire, "PING\r\n"); /* by TLS 1.3 a client learns the fate of its certificate only now */
     bool served = sent && strcmp(wire_text(&wire), "+PONG") == 0;
     wire_close(&wire);
     return served;
 }
 
-/* tls-auth-clients decides about clients without a certificate; a wrong one is never taken where one is asked for. */
+/* tls-auth-clients decides about clients without a certificate; a wrong one is never accepted where one is required. */
 DAEMON_TEST(the_daemon, tls_settings, certificates_of_clients)
 {
     static const struct {
@@ -84,7 +84,7 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_of_clients)
     cr_assert(!is_served("stranger.crt", NULL));
 }
 
-/* Versions and ciphers are those of the settings. */
+/* Versions and ciphers follow the settings. */
 DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
 {
     char output[65536];
@@ -102,7 +102,7 @@ DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
            "TLS_CHACHA20_POLY1305_SHA256");
     program_expect(output, sizeof(output), 0, "Cipher is TLS_CHACHA20_POLY1305_SHA256",
                    "openssl s_client -connect 127.0.0.1:%d </dev/null 2>&1", the_daemon.tls_port);
-    /* A renegotiation is refused; the connection may end by that, and does nothing else. */
+    /* A renegotiation is refused; it may end the connection, and has no other effect. */
     program_expect(
         output, sizeof(output), 0, "+PONG",
         "cd '%s'; until_said() { for _ in $(seq 600); do ! grep -q \"$1\" said || break; sleep 0.1; done; }; "
@@ -113,7 +113,7 @@ DAEMON_TEST(the_daemon, tls_settings, versions_and_ciphers)
     cr_assert(is_served(NULL, NULL));
 }
 
-/* New certificates by CONFIG SET and by SIGHUP: for new connections, while present ones continue. */
+/* New certificates by CONFIG SET and by SIGHUP: for new connections; present connections continue. */
 DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
 {
     struct wire old, wire;
@@ -161,7 +161,7 @@ DAEMON_TEST(the_daemon, tls_settings, certificates_change_under_clients)
     expect_ask(&old, "PING", "+PONG");
 }
 
-/* What CONFIG SET refuses changes nothing, of none of the settings that it names. */
+/* A refused CONFIG SET changes none of the settings that it names. */
 DAEMON_TEST(the_daemon, tls_settings, refusals_at_run_time)
 {
 #define REFUSAL(setting) "-ERR CONFIG SET failed (possibly related to argument '" setting "') - "
@@ -222,11 +222,11 @@ DAEMON_TEST(the_daemon, tls_settings, refusals_at_the_start)
     SAYS("certificates of clients need tls-ca-cert-file or tls-ca-cert-dir");
     START("--tls-cert-file", FILE_OF("expired.crt"), "--tls-key-file", FILE_OF("expired.key"));
     SAYS("warning TLS: the certificate has expired: it was valid until 2020-01-01T00:00:00Z");
-    redisContext *client = client_open(the_daemon.port); /* whose other settings can change */
+    redisContext *client = client_open(the_daemon.port); /* its other settings can change */
     expect(client, "+OK", "CONFIG SET tls-session-caching no");
 }
 
-/* Without a port but that of TLS everything works, and the port is named as Redis does. */
+/* With the TLS port only everything works, and the port is named as in Redis. */
 DAEMON_TEST(the_daemon, tls_settings, a_port_of_tls_alone)
 {
     struct wire wire;
@@ -245,7 +245,7 @@ DAEMON_TEST(the_daemon, tls_settings, a_port_of_tls_alone)
     expect_ask(&wire, "CONFIG GET tls-key-file-pass", "[\"tls-key-file-pass\",\"\"]");
 }
 
-/* redis-cli speaks to it. */
+/* redis-cli can connect to it. */
 DAEMON_TEST(the_daemon, tls_settings, redis_cli_speaks_to_it)
 {
     char output[4096];
@@ -261,7 +261,7 @@ DAEMON_TEST(the_daemon, tls_settings, redis_cli_speaks_to_it)
         the_daemon.dir, the_daemon.tls_port);
 }
 
-/* The pages by HTTPS: to who trusts the certificate, with the newest one, and beside those who speak something else. */
+/* The pages by HTTPS: for clients that trust the certificate, with the newest one, and beside other protocols. */
 DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
 {
 #define PAGE(code, text, path, ca)                                                          \
@@ -291,7 +291,7 @@ DAEMON_TEST(the_daemon, tls_settings, pages_by_https)
     PAGE(0, "alive", "/healthz", "ca.crt");
 }
 
-/* The pages ask for no certificate, and a session from there is none that the other port takes instead of one. */
+/* The pages ask for no certificate, and the other port does not accept a session from there instead of one. */
 DAEMON_TEST(the_daemon, tls_settings, sessions_of_pages_stay_there)
 {
     static const char *const protocols[] = {"TLSv1.3", "TLSv1.2"};
@@ -313,7 +313,7 @@ DAEMON_TEST(the_daemon, tls_settings, sessions_of_pages_stay_there)
         wire_tls_end(&wire);
         wire_close(&wire);
         bool let_in = wire_open_tls(&wire, the_daemon.tls_port, &options, &why);
-        if (let_in) { /* by TLS 1.3 a client hears of its certificate only now */
+        if (let_in) { /* by TLS 1.3 a client learns the fate of its certificate only now */
             cr_assert_not(wire_tls_resumed(&wire));
             let_in = wire_send_text(&wire, "PING\r\n") && strcmp(wire_text(&wire), "+PONG") == 0;
             wire_close(&wire);

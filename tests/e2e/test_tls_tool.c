@@ -36,7 +36,7 @@ static char output[65536];
                    BLOOMERY_TOOL_PATH, __VA_ARGS__)
 #define MINE "--cacert ca.crt --cert client.crt --key client.key"
 
-/* All commands of a load are answered, with a rate and without, and what TLS refuses is said. */
+/* All commands of a load are answered, with a rate and without, and errors of TLS are reported. */
 DAEMON_TEST(the_daemon, tls_tool, bench)
 {
     int port = the_daemon.tls_port;
@@ -70,7 +70,7 @@ CLIENT_TEST(the_daemon, tls_tool, fill)
     expect(client, ":3", "BF.CARD f");
 }
 
-/* A filter goes in by `load`, and with others to another daemon by `move`, both with TLS. */
+/* A filter is loaded by `load`, and moved with others to another daemon by `move`, both with TLS. */
 CLIENT_TEST(the_daemon, tls_tool, load_and_move)
 {
     daemon_prepare(&the_other);
@@ -88,7 +88,7 @@ CLIENT_TEST(the_daemon, tls_tool, load_and_move)
     TOOL(1, "TLS: the certificate is not accepted: ",
          "move --from rediss://localhost:%d --to rediss://:secret@localhost:%d --cacert ca.crt --cert client.crt --key "
          "client.key --retry 0",
-         the_daemon.tls_port, the_other.tls_port); /* the other one has a CA of its own */
+         the_daemon.tls_port, the_other.tls_port); /* the other one has a separate CA */
     TOOL(0, "moved    22 filters",
          "move --from rediss://localhost:%d --to rediss://:secret@localhost:%d --insecure --cert client.crt --key "
          "client.key --verify",

@@ -1,8 +1,8 @@
-/* More workers than processors, and everything at once: filters come and go, settings change, clients are killed and
- * paused, saves and the log continue. Surviving clients get their replies in order, and in the end a kill -9 loses
+/* More workers than processors, and all activities at once: filters come and go, settings change, clients are killed
+ * and paused, saves and the log continue. Surviving clients get their replies in order, and a final kill -9 loses
  * nothing. Under ThreadSanitizer the test also finds data races of the daemon.
  *
- * BLOOMERY_TOGETHER_SECONDS=<n> continues for so long, BLOOMERY_TOGETHER_SEED=<n> with these random numbers. */
+ * BLOOMERY_TOGETHER_SECONDS=<n> sets its duration, BLOOMERY_TOGETHER_SEED=<n> its random numbers. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>
@@ -115,7 +115,7 @@ struct worker {
     pthread_t thread;
     struct rng rng;
     redisContext *client;
-    unsigned sent;       /* replies to come */
+    unsigned sent;       /* pending replies */
     unsigned long token; /* the same for all of a pipeline */
 };
 
@@ -166,7 +166,7 @@ static void send_long(struct worker *me)
     me->sent++;
 }
 
-/* A pipeline between two tokens: they come back in their places, or the connection has been killed. */
+/* A pipeline between two tokens: their replies are in the right places, or the connection has been killed. */
 static bool play(struct worker *me)
 {
     redisReply *reply;
@@ -215,7 +215,7 @@ static void *client_main(void *arg)
 
 /* ---- listeners, admins ---- */
 
-/* Reads what comes until it is killed, then listens again, to another thing. */
+/* Reads messages until it is killed, then listens again, to another source. */
 static void *listener_main(void *arg)
 {
     static const char *const ways[] = {"PSUBSCRIBE __key*", "MONITOR", "SUBSCRIBE news"};
@@ -263,7 +263,7 @@ static void count_all(redisContext *client, long long counts[2 * FILTERS])
         counts[i] = client_number(client, "BF.CARD %s%d", i % 2 ? "u" : "f", i / 2);
 }
 
-/* What is there now is there after a kill -9, too. */
+/* The present state is there after a kill -9, too. */
 static void expect_to_survive(void)
 {
     long long before[2 * FILTERS], after[2 * FILTERS];

@@ -1,5 +1,5 @@
-/* CLIENT TRACKING: a client that keeps answers is informed of every change of a filter that it has read, and an answer
- * from before the change never comes after that message. */
+/* CLIENT TRACKING: a client that caches replies is informed of every change of a filter that it has read, and a
+ * reply from before the change never comes after that message. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 
 DAEMON_SUITE(the_daemon, tracking, "--threads", "3");
 
-static struct wire wire;    /* the client that is told */
+static struct wire wire;    /* the informed client */
 static redisContext *other; /* one that changes filters */
 
 static void open_tracking(struct wire *client, const char *how)
@@ -37,7 +37,7 @@ static const char *forget(const char *name)
     return text;
 }
 
-/* Whatever changes what is under a name: (what another client does before the read, the read, the change). */
+/* All kinds of changes under a name: (another client's command before the read, the read, the change). */
 static const struct change {
     const char *before, *read, *change, *name;
 } changes[] = {
@@ -84,7 +84,7 @@ DAEMON_TEST(the_daemon, tracking, own_changes_and_reads_in_transactions_count)
     expect_text(&wire, forget("f"));
 }
 
-/* What changes nothing is not told: the next message is about another filter, though that was read later. */
+/* A command without effect is not reported: the next message is about another filter, though that was read later. */
 DAEMON_TEST(the_daemon, tracking, clearing_what_is_empty_is_not_told)
 {
     begin("CLIENT TRACKING ON");
@@ -109,7 +109,7 @@ DAEMON_TEST(the_daemon, tracking, an_add_of_what_is_there_is_not_told)
     expect(other, ":0", "BF.ADD f x");
     expect(other, ":1", "BF.ADD g y");
     expect_text(&wire, forget("g"));
-    expect(other, ":1", "BF.ADD g z"); /* forgotten names are not told again */
+    expect(other, ":1", "BF.ADD g z"); /* forgotten names are not reported again */
     expect(other, ":1", "BF.ADD f z");
     expect_text(&wire, forget("f"));
 }
@@ -127,7 +127,7 @@ DAEMON_TEST(the_daemon, tracking, it_says_what_it_is)
     expect_ask(&wire, "CLIENT TRACKING OFF", "+OK");
     expect_ask(&wire, "CLIENT TRACKINGINFO", "{\"flags\":~[\"off\"],\"redirect\"::-1,\"prefixes\":[]}");
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
-    wire_ask(&wire, "HELLO 2"); /* which has no messages, but is tracked, as in Redis */
+    wire_ask(&wire, "HELLO 2"); /* it gets no messages, but is tracked, as in Redis */
     expect_has(other, "tracking_clients:1\\x0d", "INFO clients");
     wire_ask(&wire, "HELLO 3");
     expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
@@ -150,7 +150,7 @@ DAEMON_TEST(the_daemon, tracking, a_flush_is_one_message_without_names)
     expect_text(&wire, ">[\"invalidate\",nil]");
 }
 
-/* The names of two databases are told apart; the message has the name. */
+/* Equal names in two databases are distinguished; the message has the name. */
 DAEMON_TEST(the_daemon, tracking, a_name_of_another_database_is_another)
 {
     begin("CLIENT TRACKING ON");
@@ -211,7 +211,7 @@ DAEMON_TEST(the_daemon, tracking, with_noloop_own_changes_are_not_told)
     expect_ask(&wire, "EXISTS a", ":1");
     expect(other, ":1", "BF.ADD a y");
     expect_text(&wire, forget("a"));
-    for (int i = 0; i < 1500; i++) { /* names that were dropped leave the table and the order of checks */
+    for (int i = 0; i < 1500; i++) { /* dropped names leave the table and the order of checks */
         expect_ask(&wire, "EXISTS c", i ? ":1" : ":0");
         char add[64];
         snprintf(add, sizeof(add), "BF.ADD c %d", i);
@@ -230,7 +230,7 @@ static long long id_of(struct wire *client)
     return id;
 }
 
-/* To a RESP2 connection, as libraries without RESP3 do; then to one with RESP3; then to one that has gone. */
+/* To a RESP2 connection, as libraries without RESP3 do; then to one with RESP3; then to a closed one. */
 DAEMON_TEST(the_daemon, tracking, another_connection_can_be_told)
 {
     char command[64], expected[128];
@@ -285,7 +285,7 @@ DAEMON_TEST(the_daemon, tracking, the_table_of_all_clients_is_bounded)
 
 #define BATCH 1000
 
-/* More than a connection may note: the client is told to forget everything, after the replies. */
+/* More than the limit of noted names of a connection: the client is told to forget everything, after the replies. */
 DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
 {
     static char names[BATCH][64];
@@ -308,7 +308,7 @@ DAEMON_TEST(the_daemon, tracking, with_too_many_names_everything_is_forgotten)
 
 /* ---- BCAST ---- */
 
-/* Until a message has this name; a change may be told in more than one. */
+/* Until a message has this name; a change may be reported in several messages. */
 static void expect_told(const char *name)
 {
     char quoted[32];
@@ -328,13 +328,13 @@ DAEMON_TEST(the_daemon, tracking, every_change_is_told_to_who_has_read_nothing)
         client_ask(other, changes[i].before);
         snprintf(mark, sizeof(mark), "mark:%d", i);
         expect(other, ":1", "BF.ADD %s x", mark);
-        expect_told(mark); /* what comes after it is about the change */
+        expect_told(mark); /* later messages are about the change */
         cr_assert_neq(client_ask(other, changes[i].change)[0], '-', "%s", changes[i].change);
         expect_told(changes[i].name);
     }
 }
 
-/* By pipelines of several connections, whose adds go through the window. A name may come several times. */
+/* Pipelined adds of several connections, which go through the window. A name may come several times. */
 DAEMON_TEST(the_daemon, tracking, adds_of_many_connections_are_told)
 {
     enum { ADDERS = 6, ADDS = 200 };
@@ -366,7 +366,7 @@ DAEMON_TEST(the_daemon, tracking, adds_of_many_connections_are_told)
     }
     for (int i = 0; i < ADDERS; i++) {
         cr_assert(told[i], "of:%d", i);
-        for (int j = 0; j < ADDS; j++) /* they are there: no change */
+        for (int j = 0; j < ADDS; j++) /* the items are present: no change */
             redisAppendCommand(adders[i], "BF.ADD of:%d item:%d", i, j);
         for (int j = 0; j < ADDS; j++) {
             redisReply *reply;
@@ -379,7 +379,7 @@ DAEMON_TEST(the_daemon, tracking, adds_of_many_connections_are_told)
     expect_text(&wire, forget("of:last"));
 }
 
-/* A change while a command of the client is under way, even one that reads nothing, is told after its reply. */
+/* A change while a command of the client is under way, even one that reads nothing, is reported after its reply. */
 DAEMON_TEST(the_daemon, tracking, a_message_waits_for_the_reply_of_a_command_under_way)
 {
     begin("CLIENT TRACKING ON BCAST");
@@ -391,7 +391,7 @@ DAEMON_TEST(the_daemon, tracking, a_message_waits_for_the_reply_of_a_command_und
     expect_told("f");
 }
 
-/* The changes of a transaction come together, each name once. */
+/* The changes of a transaction are reported together, each name once. */
 DAEMON_TEST(the_daemon, tracking, a_transaction_is_one_message)
 {
     begin("CLIENT TRACKING ON BCAST PREFIX f PREFIX g");
@@ -445,7 +445,7 @@ static void *add_items(void *arg)
     return NULL;
 }
 
-/* A reader and an adder of the same item, at the same moment: if the reader is told "absent", a message follows. */
+/* A reader and an adder of the same item, at the same moment: if the reader gets "absent", a message follows. */
 static void race(const char *how)
 {
     pthread_t adder;

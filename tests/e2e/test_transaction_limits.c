@@ -1,4 +1,4 @@
-/* All clients wait while a transaction runs, so it is short: what is refused when it is queued, and what is not. */
+/* All clients wait while a transaction runs, so it is short: the commands refused at queueing, and the others. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 DAEMON_SUITE(the_daemon, transaction_limits, "--threads", "2");
 
-/* All clients wait while a transaction runs. So what may take long is refused when it is queued, and with it all. */
+/* All clients wait for a transaction. So a long command is refused when queued, and the transaction with it. */
 CLIENT_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queued)
 {
     static const char *const refused[] = {
@@ -50,7 +50,7 @@ CLIENT_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queu
     expect(client, ":1", "BF.CARD f");
 }
 
-/* Of those that defer in some forms only, these forms are errors in their place; they write nothing. The others run. */
+/* Commands that defer in some forms only: these forms are errors in their place; they write nothing. The others run. */
 CLIENT_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
 {
     expect(client, ":1", "BF.ADD f x");
@@ -66,7 +66,7 @@ CLIENT_TEST(the_daemon, transaction_limits, short_forms_run_in_their_place)
            "EXEC");
 }
 
-/* The words of `call` between single spaces, and one more with this many bytes. */
+/* The words of `call` between single spaces, and one more word with this many bytes. */
 static void append_with_word(redisContext *c, const char *call, const char *word, int bytes)
 {
     char copy[64], *rest = copy;
@@ -83,7 +83,7 @@ static void append_with_word(redisContext *c, const char *call, const char *word
     cr_assert_eq(redisAppendCommandArgv(c, n + (bytes > 0), words, lengths), REDIS_OK);
 }
 
-/* How many calls, of so many, have been queued before the first that was refused. */
+/* The number of queued calls, of this many, before the first refused one. */
 static int queued_of(redisContext *c, const char *call, int times)
 {
     int queued = 0;
@@ -99,7 +99,7 @@ static int queued_of(redisContext *c, const char *call, int times)
     return queued;
 }
 
-/* So many words, or so many slow commands, that others would wait for long: refused when it is one too many. */
+/* So many words, or slow commands, that others would wait for long: the first one above the limit is refused. */
 CLIENT_TEST(the_daemon, transaction_limits, long_ones_are_refused)
 {
     static const struct {
@@ -117,7 +117,7 @@ CLIENT_TEST(the_daemon, transaction_limits, long_ones_are_refused)
         {"CLIENT HELP", 1000, 0},
         {"CLIENT GETNAME", 6000, 0},
         {"AUTH x y", 6000, 0},
-        /* bytes that come back, and those of passwords */
+        /* bytes in replies, and those of passwords */
         {"ECHO", 120, 65536},
         {"PING", 120, 65536},
         {"PUBSUB NUMSUB", 120, 65536},
@@ -137,7 +137,7 @@ CLIENT_TEST(the_daemon, transaction_limits, long_ones_are_refused)
     }
 }
 
-/* EXEC compares all names that are watched while everybody waits: they are few. */
+/* EXEC compares all watched names while all clients wait: their number is limited. */
 CLIENT_TEST(the_daemon, transaction_limits, watched_names_are_bounded)
 {
     for (int i = 0; i < 4096; i++)
@@ -148,7 +148,7 @@ CLIENT_TEST(the_daemon, transaction_limits, watched_names_are_bounded)
     expect(client, "+OK", "WATCH one-more");
 }
 
-/* ---- work, not words: layers times items, pages, filters that the transaction itself makes ---- */
+/* ---- work, not words: layers times items, pages, filters that the transaction itself creates ---- */
 
 static void append_call(redisContext *c, const char *start, int items, const char *prefix)
 {
@@ -214,7 +214,7 @@ static void expect_refused(redisContext *c, const char *reply, const char *what)
     expect(c, "[:0,:0]", "BF.MEXISTS witness first last");
 }
 
-/* The row's words fit. With the filters as they are the whole is refused, and nothing of it has been run. */
+/* The row's words fit. With the present filters the whole transaction is refused, and no part of it has run. */
 CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_nothing)
 {
     static const struct {
@@ -232,12 +232,12 @@ CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
         {NULL, "BF.CLEAR layers", 200, 0},
         {NULL, "BF.MADD huge", 1, 32000},
         {NULL, "BF.MADD scales", 1, 5000},
-        /* filters that are made, emptied or moved by the transaction itself */
+        /* filters that the transaction itself creates, empties or moves */
         {"BF.RESERVE new 0.01 1 EXPANSION 1", "BF.MADD new", 1, 5000},
         {"BF.RESERVE new 1e-7 300000000", "BF.MADD new", 1, 32000},
         {NULL, "BF.INSERT new CAPACITY 1 EXPANSION 1 ITEMS", 1, 5000},
         {"RENAME layers other", "BF.MEXISTS other", 1, 55000},
-        /* of cuckoo filters: layers, evictions, layers that equal items make, fingerprints that are moved */
+        /* work of cuckoo filters: layers, evictions, layers caused by equal items, moved fingerprints */
         {NULL, "CF.MEXISTS cuckoos", 1, 5000},
         {NULL, "CF.COUNT cuckoos x", 2000, 0},
         {NULL, "CF.INFO cuckoos", 1000, 0},
@@ -247,7 +247,7 @@ CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
         {NULL, "CF.COMPACT two-large", 20, 0},
         {NULL, "CF.DEL two-large item", 20, 0},
         {"CF.COMPACT two-large", "CF.ADD two-large item", 1000, 0},
-        {"MOVE layers 1", "SELECT 1", 1, 0}, /* this one runs: the next row needs what it has moved */
+        {"MOVE layers 1", "SELECT 1", 1, 0}, /* this one runs: the next row needs the moved filter */
         {"SELECT 1", "BF.DEBUG layers", 6000, 0},
         {"SWAPDB 0 1", "BF.DEBUG layers", 6000, 0},
     };
@@ -270,7 +270,7 @@ CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
     expect(client, ":0", "EXISTS new other");
 }
 
-/* What transactions usually have. */
+/* Typical transactions. */
 CLIENT_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo_filters)
 {
     static const struct {
@@ -290,7 +290,7 @@ CLIENT_TEST(the_daemon, transaction_limits, exec_runs_a_thousand_calls_of_cuckoo
     }
 }
 
-/* Sends MULTI and an add to each of this many filters, n0, n1 and so on, and asks for EXEC. */
+/* Sends MULTI and an add to each of this many filters, n0, n1 and so on, and EXEC. */
 static const char *exec_of_adds(redisContext *c, int filters)
 {
     redisAppendCommand(c, "MULTI");
@@ -300,7 +300,7 @@ static const char *exec_of_adds(redisContext *c, int filters)
     return client_ask(c, "EXEC");
 }
 
-/* Each of the filters is fresh, so that its pages do not exist yet: 56 us for an add. */
+/* Each of the filters is new, so that its pages do not exist yet: 56 us for an add. */
 CLIENT_TEST(the_daemon, transaction_limits, pages_of_many_fresh_filters_count)
 {
     enum { FILTERS = 400 };
@@ -346,8 +346,8 @@ CLIENT_TEST(the_daemon, transaction_limits, what_is_quick_runs_whole)
     }
 }
 
-/* A client that is closed because of its replies: what its transaction changes is there as a whole, and what would only
- * have been answered is not done any more. */
+/* A client that is closed because of its replies: all changes of its transaction are there, and its remaining
+ * commands that only reply do not run any more. */
 CLIENT_TEST(the_daemon, transaction_limits, a_full_reply_buffer_ends_the_questions_of_exec)
 {
     has_1000_layers(client, "layers"); /* a BF.DEBUG of it has 90 KB */

@@ -1,5 +1,5 @@
-/* MULTI, EXEC, DISCARD, WATCH: what Redis promises about them. The replies themselves are compared with recorded ones
- * in test_corpus.c, long random sequences with a model in test_pipeline.c. */
+/* MULTI, EXEC, DISCARD, WATCH: Redis's guarantees. The replies themselves are compared with recorded ones in
+ * test_corpus.c, long random sequences with a model in test_pipeline.c. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 
 DAEMON_SUITE(the_daemon, transactions, "--threads", "3");
 
-/* Every way a filter can change under WATCH makes EXEC reply null; what only looks, or changes others, does not. */
+/* Every way to change a filter under WATCH makes EXEC reply null; reads, and changes of other filters, do not. */
 DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
 {
     static const struct {
@@ -60,7 +60,7 @@ DAEMON_TEST(the_daemon, transactions, watch_sees_every_change)
     }
 }
 
-/* What is as it was is no change, whatever happened to it in between. */
+/* A restored state is no change, after any changes in between. */
 DAEMON_TEST(the_daemon, transactions, watch_does_not_see_what_was_undone)
 {
     redisContext *a = client_open(the_daemon.port), *b = client_open(the_daemon.port);
@@ -127,7 +127,7 @@ CLIENT_TEST(the_daemon, transactions, watches_end)
 }
 
 /* An error while queueing makes EXEC refuse the transaction: an unknown command or subcommand, a wrong number of
- * arguments, a command that no transaction may have. A command that fails during EXEC does not stop the rest. */
+ * arguments, a command that is not allowed in transactions. A command that fails during EXEC does not stop the rest. */
 CLIENT_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
 {
     static const char *const refused[] = {"NOSUCH", "BF.ADD f",        "CONFIG NOSUCH",   "CLIENT",
@@ -149,7 +149,7 @@ CLIENT_TEST(the_daemon, transactions, errors_in_the_queue_and_when_it_runs)
     expect(client, "-ERR DISCARD without MULTI", "DISCARD");
 }
 
-/* The log gets what EXEC writes when it ends: a wait for the disk inside would be forever. */
+/* The log gets EXEC's records at its end: a wait for the disk inside would never end. */
 CLIENT_TEST(the_daemon, transactions, nothing_waits_for_the_log_inside)
 {
     expect(client, "+OK", "MULTI");
@@ -200,7 +200,7 @@ CLIENT_TEST(the_daemon, transactions, large_ones)
     free(argv);
 }
 
-/* A queue that passes client-query-buffer-limit ends the connection, and only that; watched names count as well. */
+/* A queue that exceeds client-query-buffer-limit ends the connection, and nothing else; watched names count as well. */
 CLIENT_TEST(the_daemon, transactions, the_queue_is_bounded)
 {
     expect(client, "+OK", "CONFIG SET client-query-buffer-limit 1mb");
@@ -224,7 +224,7 @@ CLIENT_TEST(the_daemon, transactions, the_queue_is_bounded)
     expect(client, "+PONG", "PING");
 }
 
-/* Connections that go away in any state of a transaction leave nothing behind. */
+/* Connections that close in any state of a transaction leave nothing behind. */
 DAEMON_TEST(the_daemon, transactions, connections_may_end_at_any_time)
 {
     static const char *const states[] = {"WATCH a b\r\n",
@@ -281,7 +281,7 @@ static long long number(redisContext *c)
     return value;
 }
 
-/* Looks at pairs in all ways there are: one command, deferred commands, and transactions. */
+/* Looks at pairs in all possible ways: one command, deferred commands, and transactions. */
 static void *read_pairs(void *arg)
 {
     (void)arg;
@@ -312,7 +312,7 @@ static void *read_pairs(void *arg)
     return NULL;
 }
 
-/* Ordinary commands, which take no part in any of it, so that workers have something to be interrupted in. */
+/* Ordinary commands, outside of all transactions, so that workers have work to be interrupted in. */
 static void *make_noise(void *arg)
 {
     (void)arg;
@@ -363,7 +363,7 @@ static void queue_long(redisContext *c, const char **batch)
     client_skip(c, LONG_QUEUE + 3);
 }
 
-/* Whether f was there for both. */
+/* Whether f was there both times. */
 static bool exec_long(redisContext *c)
 {
     redisReply *reply = redisCommand(c, "EXEC");
@@ -374,7 +374,7 @@ static bool exec_long(redisContext *c)
     return before;
 }
 
-/* The clock stands still: what is there for its first command is there for its last, and gone after it. */
+/* The clock stands still: a filter that is there for the first command is there for the last, and gone after it. */
 DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
 {
     redisContext *c = client_open(the_daemon.port), *other = client_open(the_daemon.port);
@@ -405,7 +405,7 @@ DAEMON_TEST(the_daemon, transactions, nothing_expires_in_the_middle)
     3000 /* names that are watched, too: those that were watched last are compared first, so that this takes a while \
           */
 
-/* Optimistic locking does not lose an update: each success has seen exactly the state before it. */
+/* Optimistic locking loses no update: each success has seen exactly the state before it. */
 static void *increment(void *arg)
 {
     redisContext *c = client_open(the_daemon.port);
@@ -445,7 +445,7 @@ CLIENT_TEST(the_daemon, transactions, watch_is_optimistic_locking)
     expect(client, ":200", "BF.CARD counter");
 }
 
-/* The end of the daemon and transactions meet all workers in the same order: it ends. */
+/* The end of the daemon and transactions stop the workers in the same order: the daemon ends. */
 static void *until_the_end(void *arg)
 {
     redisContext *c = client_open(the_daemon.port);

@@ -1,4 +1,4 @@
-/* The HTTP port: who may see it, what strangers may do to it, and what it says of the daemon's state. */
+/* The HTTP port: its users, hostile requests, and its reports of the daemon's state. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
@@ -55,11 +55,11 @@ static int raw_status(const char *request)
         cr_assert_eq(got_status, (expected), "%s: %d, not %d", path, got_status, (expected)); \
     } while (0)
 
-/* ---- who may see it ---- */
+/* ---- access ---- */
 
 #define BASIC "Authorization: Basic "
 
-/* With a password everything but the two checks asks for it, with any user name; a new password counts at once. */
+/* With a password all paths except the two checks require it, with any user name; a new password counts at once. */
 CLIENT_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
 {
     struct http_reply reply;
@@ -94,7 +94,7 @@ CLIENT_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
     strcpy(header + 7000, "\r\n");
     expect_status(401, "/metrics", header);
     free(header);
-    /* Each counts as a wrong password of AUTH does; requests without any do not. */
+    /* Each counts as a wrong password of AUTH; requests without a password do not. */
     http_get(the_daemon.web_port, "/metrics", BASIC "YW55OnM6Y3JldA==\r\n", &reply);
     cr_expect(strstr(reply.body, "\nbloomery_access_denied_total{reason=\"auth\"} 10\n"));
     http_free(&reply);
@@ -107,7 +107,7 @@ CLIENT_TEST(the_daemon, web, the_password_of_requirepass_is_asked_for)
     freeReplyObject(log);
 }
 
-/* Without one, a page from elsewhere that a browser here has loaded gets nothing: it comes under its own name. */
+/* Without a password, a foreign page in a browser of this machine gets nothing: it comes under its own name. */
 CLIENT_TEST(the_daemon, web, protected_mode_serves_own_names_only)
 {
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9379\r\n\r\n"), 200);
@@ -120,7 +120,7 @@ CLIENT_TEST(the_daemon, web, protected_mode_serves_own_names_only)
     cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: some.name:9379\r\n\r\n"), 200);
 }
 
-/* Every reply tells browsers to keep to what comes from here. */
+/* Every reply restricts browsers to resources of this server. */
 DAEMON_TEST(the_daemon, web, replies_forbid_what_the_page_does_not_need)
 {
     const char *const paths[] = {"/metrics", "/healthz", "/no/such"};
@@ -136,7 +136,7 @@ DAEMON_TEST(the_daemon, web, replies_forbid_what_the_page_does_not_need)
 
 /* ---- wrong requests ---- */
 
-/* What is no GET or HEAD, has a body, or is no HTTP is refused; the next request is served. */
+/* Requests other than GET or HEAD, with a body, or not in HTTP are refused; the next request is served. */
 DAEMON_TEST(the_daemon, web, wrong_requests_are_refused)
 {
     cr_assert_eq(raw_status("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"), 405);
@@ -165,7 +165,7 @@ DAEMON_TEST(the_daemon, web, wrong_requests_are_refused)
     expect_status(200, "/metrics", "");
 }
 
-/* What could smuggle a second request to a server after a proxy, and what says two things at once. */
+/* Requests that could smuggle a second request to a server behind a proxy, and contradictory requests. */
 DAEMON_TEST(the_daemon, web, ambiguous_requests_are_refused)
 {
 #define LINE "GET /healthz HTTP/1.1\r\n"
@@ -185,7 +185,7 @@ DAEMON_TEST(the_daemon, web, ambiguous_requests_are_refused)
     cr_expect_eq(raw_status("GET http://evil.example/metrics HTTP/1.1\r\n" HOST "\r\n"), 403);
 }
 
-/* A second request gets no answer, and what comes after the first one does not destroy its reply. */
+/* A second request gets no reply, and bytes after the first one do not destroy its reply. */
 DAEMON_TEST(the_daemon, web, a_connection_has_one_request)
 {
     size_t size = 4 << 20;
@@ -210,7 +210,7 @@ DAEMON_TEST(the_daemon, web, a_connection_has_one_request)
     free(request);
 }
 
-/* A client that says at once that it sends nothing more gets its reply, though that waits for a pass over all names. */
+/* A client that closes its sending side at once gets its reply, though that waits for a pass over all names. */
 DAEMON_TEST(the_daemon, web, half_closed_connections_get_their_reply)
 {
     static const char request[] = "GET /api/filters HTTP/1.1\r\n" HOST "\r\n";
@@ -267,7 +267,7 @@ DAEMON_TEST(the_daemon, web, huge_headers_are_refused)
         for (size_t at = 0; at < size;) {
             ssize_t sent = send(fd, request + at, size - at, MSG_NOSIGNAL);
             if (sent <= 0)
-                break; /* closed: enough */
+                break; /* closed: enough bytes */
             at += (size_t)sent;
         }
         http_read(fd, &reply);
@@ -282,7 +282,7 @@ DAEMON_TEST(the_daemon, web, huge_headers_are_refused)
 
 #define CROWD 300
 
-/* Those who open connections and say nothing, or a byte at a time, keep nobody out, neither here nor from RESP. */
+/* Clients that send nothing, or a byte at a time, keep no other client out, neither here nor from RESP. */
 CLIENT_TEST(the_daemon, web, silent_connections_keep_nobody_out)
 {
     int fds[CROWD];
@@ -322,7 +322,7 @@ static double metric(const char *name)
 #define FLOOD 1500
 #define HELD  200
 
-/* Connections by the thousand, each with as much of a request as may come, leave no memory behind. */
+/* Thousands of connections, each with the maximum of an unfinished request, leave no memory behind. */
 DAEMON_TEST(the_daemon, web, many_connections_take_no_memory)
 {
     int fds[HELD];
@@ -347,7 +347,7 @@ DAEMON_TEST(the_daemon, web, many_connections_take_no_memory)
     free(part);
 }
 
-/* A client that takes no reply is cut off, and its reply is freed. */
+/* A client that does not read its reply is disconnected, and its reply is freed. */
 CLIENT_TEST(the_daemon, web, slow_readers_are_cut_off)
 {
     static const char request[] = "GET /metrics HTTP/1.1\r\n" HOST "\r\n";
@@ -373,7 +373,7 @@ CLIENT_TEST(the_daemon, web, slow_readers_are_cut_off)
         close(fds[i]);
 }
 
-/* A request that comes a byte at a time, forever, is cut off. */
+/* An endless request, a byte at a time, is cut off. */
 DAEMON_TEST(the_daemon, web, slow_requests_are_cut_off)
 {
     char byte = 'x';
@@ -437,7 +437,7 @@ CLIENT_TEST(the_daemon, web, it_is_not_ready_while_it_loads)
     expect_status(200, "/readyz", "");
 }
 
-/* A log that cannot be written makes it not ready, until it can. */
+/* An unwritable log makes it not ready, until it is writable. */
 DAEMON_TEST(the_daemon, web, it_is_not_ready_while_the_log_fails)
 {
     struct http_reply reply;
@@ -478,7 +478,7 @@ CLIENT_TEST(the_daemon, web, it_is_not_ready_while_it_is_read_only)
 
 /* ---- settings ---- */
 
-/* A port that is taken, and the same port twice, stop the start with the reason. */
+/* An occupied port, and the same port twice, stop the start with the reason. */
 DAEMON_TEST(the_daemon, web, wrong_ports_stop_the_start)
 {
     const char *output;
@@ -494,7 +494,7 @@ DAEMON_TEST(the_daemon, web, wrong_ports_stop_the_start)
     cr_assert(strstr(output, "'metrics-port' is the same as 'port'"), "%s", output);
 }
 
-/* It ends immediately, whoever is connected. */
+/* The daemon ends immediately, with any clients connected. */
 DAEMON_TEST(the_daemon, web, the_end_does_not_wait_for_its_clients)
 {
     int fds[20];

@@ -1,6 +1,6 @@
-/* Filters that forget, in the running daemon: what is promised by time, by count, through saves, kills, copies and
- * dumps. Waits are for items that are to go; items that are to stay are asked for as long as they must, by the test's
- * own clock: a test on a slow machine asks less often, and fails no sooner. */
+/* Windows in the running daemon: the guarantees by time and by count, through saves, kills, copies and dumps. The
+ * test waits for items that must disappear; items that must stay are queried as long as they must, by the test's own
+ * clock: a test on a slow machine queries less often, and fails no sooner. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static long long present(redisContext *client, const char *name)
     return client_for_items(client, "BF.MEXISTS", name, "item:", ITEMS);
 }
 
-/* When items were added: not before the one, and not after the other. */
+/* The time of the adds: not before `first`, and not after `last`. */
 struct added {
     double first, last;
 };
@@ -35,13 +35,13 @@ static struct added add(redisContext *client, const char *name)
     return added;
 }
 
-/* Whether their window may be over by now. */
+/* Whether the window of the items may be over. */
 static bool may_go(const struct added *added)
 {
     return wait_clock() - added->first >= WINDOW;
 }
 
-/* Adds one of the items again: it is known as long as its window lasts, otherwise it is as young as this. */
+/* Adds one of the items again: it is known as long as its window lasts, otherwise its age is counted from this add. */
 static void add_again(redisContext *client, const char *name, const char *item, struct added *added)
 {
     bool is_new = client_number(client, "BF.ADD %s %s", name, item) == 1;
@@ -51,7 +51,7 @@ static void add_again(redisContext *client, const char *name, const char *item, 
         added->last = wait_clock();
 }
 
-/* All items are there, unless the answer may have come too late. Returns whether it may. */
+/* All items are there, unless the reply may have come too late. Returns whether it may. */
 static bool all_or_late(redisContext *client, const char *name, const struct added *added)
 {
     long long found = present(client, name);
@@ -60,14 +60,14 @@ static bool all_or_late(redisContext *client, const char *name, const struct add
     return may_go(added);
 }
 
-/* Asks for the items until their window is over. */
+/* Queries the items until their window is over. */
 static void expect_kept(redisContext *client, const char *name, const struct added *added)
 {
     while (!all_or_late(client, name, added))
         usleep(20000);
 }
 
-/* At most a part longer than a window; then, false positives apart, they are gone. */
+/* At most a part longer than a window; then the items are gone, except for false positives. */
 static void expect_forgotten(redisContext *client, const char *name, const struct added *added)
 {
     while (wait_clock() - added->last < WINDOW * 1.25)
@@ -87,7 +87,7 @@ CLIENT_TEST(daemon_under_test, windows, by_time)
     expect(client, ":1", "BF.CARD w");
 }
 
-/* An item that is added again and again stays, and another one goes. */
+/* A repeatedly added item stays, and another item disappears. */
 CLIENT_TEST(daemon_under_test, windows, a_refreshed_item_stays)
 {
     struct added kept = {.first = wait_clock()};
@@ -147,7 +147,7 @@ CLIENT_TEST(daemon_under_test, windows, through_kills_and_saves)
     expect_forgotten(client, "c", &added);
 }
 
-/* Whatever the log has of a window: 'bloomery check' reads it. */
+/* `bloomery check` reads all records of a window in the log. */
 CLIENT_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
 {
     char output[4096];
@@ -159,7 +159,7 @@ CLIENT_TEST(daemon_under_test, windows, a_log_with_parts_is_whole)
     program_expect(output, sizeof(output), 0, "whole", "'" BLOOMERY_TOOL_PATH "' check '%s'", daemon_under_test.data);
 }
 
-/* Copies are as old as what they were made of. */
+/* Copies are as old as their sources. */
 CLIENT_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
 {
     static const char *const names[] = {"moved", "copy", "restored", "loaded"};
@@ -193,7 +193,7 @@ CLIENT_TEST(daemon_under_test, windows, copies_and_dumps_keep_the_ages)
     freeReplyObject(dump);
 }
 
-/* A union has the items of each window for as long as that would: from the log alone, from a save, from a dump. */
+/* A union has the items of each window for as long as the window: from the log alone, from a save, from a dump. */
 CLIENT_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
 {
     expect(client, "+OK", "BF.RESERVE first 0.001 500 WINDOW 1 PARTS 4");
@@ -218,7 +218,7 @@ CLIENT_TEST(daemon_under_test, windows, merged_they_keep_what_each_has_promised)
     expect_forgotten(client, "free", &added);
 }
 
-/* Two full windows are too much for one; what is merged is then as it was. */
+/* Two full windows are too much for one; the target is then unchanged. */
 CLIENT_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
 {
     char state[1024];
@@ -238,8 +238,8 @@ CLIENT_TEST(daemon_under_test, windows, a_union_that_is_too_full_is_refused)
     cr_assert(client_ask(client, "BF.ADD w0 more")[0] == '-');
 }
 
-/* The count of a union: with room it is right except for a few; a layer that is full counts no more than its capacity,
- * and yet every item is there (docs/WINDOWS.md). */
+/* The count of a union: with room it is right except for a few; a full layer counts no more than its capacity, and
+ * yet every item is there (docs/WINDOWS.md). */
 CLIENT_TEST(daemon_under_test, windows, a_union_counts_up_to_the_capacity_of_its_layers)
 {
     for (int capacity = 100; capacity <= 10000; capacity *= 100) {

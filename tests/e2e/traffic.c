@@ -114,7 +114,7 @@ static void *adder_main(void *arg)
 
 /* ---- the mover ---- */
 
-/* What there is of a life after each of its steps: how many items in the filters "a<n>", "b<n>", "c<n>"; -1: none. */
+/* The state of a life after each of its steps: the number of items in the filters "a<n>", "b<n>", "c<n>"; -1: none. */
 #define STEPS 9
 static const int lives[STEPS + 1][3] = {
     {-1, -1, -1}, {0, -1, -1}, {5, -1, -1}, {-1, 5, -1},  {-1, 30, -1},
@@ -129,7 +129,7 @@ static bool run_move(redisContext *context, unsigned life, unsigned step)
 
     switch (step) {
     case 0:
-        /* The copy of one in four is too large to be in the log. */
+        /* The copy of every fourth is too large to be in the log. */
         snprintf(command, sizeof(command), "BF.RESERVE a%u 0.0000000001 %s", life, life % 4 == 3 ? "20000" : "20");
         break;
     case 1:
@@ -249,7 +249,7 @@ void traffic_end(struct traffic *traffic)
         pthread_join(traffic->keeper, NULL);
 }
 
-/* ---- what is there ---- */
+/* ---- checks ---- */
 
 static void ask_presence(redisContext *context, const struct traffic_adder *adder, bool *present)
 {
@@ -308,7 +308,7 @@ static bool is_step(const int *found, const int *step, bool exact)
     return true;
 }
 
-/* A BF.MADD that was not answered may be there in part. */
+/* An unanswered BF.MADD may be there in part. */
 static bool is_between(const int *found, const int *step, const int *next)
 {
     for (int i = 0; i < 3; i++) {
@@ -329,9 +329,9 @@ static int items_of(redisContext *context, int letter, unsigned life)
     return (int)client_number(context, "BF.CARD %s%u", letters[letter], life);
 }
 
-/* One life at most is under way; which, and how far, is somewhere between what was promised and what was sent. Adds of
- * the last moment may be lost while what was done to the filter after them is not, unless they were waited for. Returns
- * the steps that have been done, and in `half_out` whether the next one has been in part. */
+/* At most one life is under way; its number and its steps are between the promised and the sent ones. The latest
+ * adds may be lost although later changes of the filter are there, unless a sync was awaited. Returns the number of
+ * complete steps, and in `half_out` whether the next step is there in part. */
 static unsigned check_moves(redisContext *context, const struct traffic *traffic, int64_t promised_ns, bool *half_out,
                             const char *what)
 {
@@ -412,7 +412,7 @@ void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const ch
         traffic->moved_ns[move] = 0;
 }
 
-/* One that is running may be older. */
+/* A save that is already running may be older. */
 static void save(redisContext *context)
 {
     for (const char *reply = client_ask(context, "SAVE"); strcmp(reply, "+OK") != 0;

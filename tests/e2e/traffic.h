@@ -1,10 +1,10 @@
 /* traffic: clients that write until the daemon is gone. They remember all commands and the times of the replies, and
  * check afterwards whether the daemon has a possible state.
  *
- * Adders add items of their own to a few growing filters, in pipelines and transactions. The mover leads one filter
- * after the other through its life: reserved, filled, renamed, grown, copied, cleared, deleted. The keeper asks for
- * saves, or for syncs of the log, one after the other. Whatever the policy, all changes that were acknowledged before a
- * save or sync began are there after its end.
+ * Adders add their own items to a few growing filters, in pipelines and transactions. The mover leads one filter
+ * after the other through its life: reserved, filled, renamed, grown, copied, cleared, deleted. The keeper requests
+ * saves, or syncs of the log, one after the other. With any policy, all changes acknowledged before a save or sync
+ * began are there after its end.
  *
  * Failures fail the test. Thread: the test's own, apart from the threads that it starts. */
 #ifndef BLOOMERY_TEST_TRAFFIC_H
@@ -33,12 +33,12 @@ enum traffic_keeper {
 
 struct traffic_options {
     unsigned adders;       /* at most TRAFFIC_ADDERS */
-    unsigned pipeline;     /* items of one; 0: any number up to 24 */
-    unsigned transactions; /* one pipeline in so many is one add to each filter in a transaction; 0: none */
+    unsigned pipeline;     /* items of one adder; 0: any number up to 24 */
+    unsigned transactions; /* one pipeline in this many is one add to each filter in a transaction; 0: none */
     unsigned pause_us;     /* between pipelines */
     bool moves;
     enum traffic_keeper keeper;
-    int64_t grace_ns; /* changes acknowledged so long before a crash must survive it. 0: all, and in order */
+    int64_t grace_ns; /* changes acknowledged this long before a crash must survive it. 0: all, and in order */
 };
 
 enum traffic_answer { NOT_SENT, SENT, ANSWERED_0, ANSWERED_1, LOST };
@@ -79,12 +79,12 @@ void traffic_reset(struct traffic *traffic, int port);
 void traffic_start(struct traffic *traffic, int port);
 void traffic_end(struct traffic *traffic);
 
-/* Checks a daemon after a crash at `crash_ns`. It has all changes acknowledged by then (less the grace), or before the
- * begin of a save or sync that had ended by then. Counts equal the items. Each transaction is there as a whole or not
- * at all. `what` is for messages. */
+/* Checks a daemon after a crash at `crash_ns`. It has all changes acknowledged by then (less the grace), or before
+ * the start of a save or sync that had ended by then. Counts equal the items. Each transaction is there as a whole
+ * or not at all. `what` is for messages. */
 void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
-/* The same, and forgets missing changes: the state of this daemon is the expected one from now on. */
+/* The same, and drops missing changes: the state of this daemon is the expected one from now on. */
 void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
 int64_t traffic_now_ns(void); /* CLOCK_MONOTONIC */

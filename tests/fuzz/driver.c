@@ -1,7 +1,7 @@
-/* A main() for fuzz targets where libFuzzer is not at hand (gcc): runs the target once on every input named on the
- * command line: a file, the files of a directory, the members of a tar archive. The kept corpus is replayed so as a
- * test in every build: inputs that only raise the coverage are an archive, those that once broke something are files
- * with names. scripts/fuzz makes the archives. */
+/* A main() for fuzz targets where libFuzzer is not available (gcc): runs the target once on every input named on the
+ * command line: a file, the files of a directory, the members of a tar archive. So the kept corpus is replayed as a
+ * test in every build: inputs that only raise the coverage are in an archive, inputs that once broke something are
+ * files with names. scripts/fuzz makes the archives. */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void fail(const char *path, const char *why)
     exit(1);
 }
 
-/* The copy is exactly as long as the input, so that a sanitizer sees the first byte read beyond it. */
+/* The copy is exactly as long as the input, so that a sanitizer sees a read of the first byte beyond it. */
 static void run_input(const char *path, const char *name, const uint8_t *bytes, size_t size)
 {
     uint8_t *data = malloc(size > 0 ? size : 1);

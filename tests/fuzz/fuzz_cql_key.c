@@ -1,5 +1,4 @@
-/* Keys as text: what is accepted has 1..65535 bytes, and the same bytes by way of blob; what is refused has a reason.
- */
+/* Keys as text: an accepted key has 1..65535 bytes, and the same bytes by way of blob; a refusal has a reason. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* bloomery_read() and bloomery_open() of any bytes. They agree; what they accept is written again as it was read,
- * answers in each way alike, takes items, and unites with itself. The first byte chooses the layout, the second the
- * layers. */
+/* bloomery_read() and bloomery_open() of any bytes. They agree; an accepted filter is written again unchanged, gives
+ * the same answers by every function, takes items, and unites with itself. The first byte chooses the layout, the
+ * second the layers. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,15 +42,15 @@ static void check_numbers(const bloomery_filter *filter)
     CHECK(bloomery_estimate(filter) >= 0);
 }
 
-/* Whether one item more may bring a new layer of many megabytes: as RedisBloom's filters grow, the capacity is taken
- * times the expansion, and where it is given in bits (an option), their logarithm. */
+/* Whether one more item may bring a new layer of many megabytes: RedisBloom's filters grow by capacity times
+ * expansion, and where these are in bits (an option), by their logarithms. */
 static bool grows_far(const bloomery_filter *filter, const uint8_t *data)
 {
     return strncmp(bloomery_layout(filter), "redisbloom", 10) == 0 && bloomery_layers(filter) > 0 &&
            (le32_get(data + 12) & 2 || le64_get(data + 16) > 64);
 }
 
-/* Each is answered as alone; those that were added are there. */
+/* Each item gets the same answer as alone; added items are there. */
 static void ask_and_add(bloomery_filter *filter, const uint8_t *data, size_t size)
 {
     struct bloomery_item items[ITEMS];
@@ -91,7 +91,7 @@ static void unite(bloomery_filter *filter, const char *layout)
     bloomery_free(other);
 }
 
-/* The same bytes as a file: the same answer. */
+/* The same bytes as a file: the same result. */
 static void open_file(const uint8_t *data, size_t size, const char *layout, int expected)
 {
     bloomery_filter *filter = NULL;

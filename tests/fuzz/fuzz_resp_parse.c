@@ -1,8 +1,8 @@
-/* Feeds a stream to the request parser in pieces and compares what comes out with the model and with the same stream in
+/* Feeds a stream to the request parser in pieces and compares the result with the model and with the same stream in
  * one piece.
  *
- * Input: one byte that chooses the limits and the state of the list, one byte whose low four bits say how many piece
- * sizes follow, the sizes (less one, used in turn), the stream. */
+ * Input: one byte that chooses the limits and the state of the list, one byte with the number of piece sizes in its
+ * low four bits, the sizes (less one, used in turn), the stream. */
 #include "resp_transcript.h"
 
 #include <stdint.h>

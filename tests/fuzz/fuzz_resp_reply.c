@@ -1,4 +1,4 @@
-/* Replies of a hostile server: however the bytes are cut, the same replies are read, and nothing outside of them. */
+/* Replies of a hostile server: for any cut of the bytes, the same replies are read, and no byte outside of them. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A number that represents all replies, and for the end. */
+/* A digest of all replies, and of the end. */
 static uint64_t read_all(const char *data, size_t size, size_t step)
 {
     struct resp_reply_reader reader = {0};

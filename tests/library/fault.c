@@ -1,5 +1,5 @@
-/* Each allocation of a scenario of libbloomery fails in turn: the call that needed it says so and leaves everything as
- * it was, and the same call succeeds afterwards. The asan preset checks that nothing is lost. */
+/* Each allocation of a scenario of libbloomery fails in turn: the call that needed it returns the error and leaves
+ * everything unchanged, and the same call succeeds afterwards. The asan preset checks that no memory is lost. */
 #include <bloomery.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static char reason[BLOOMERY_TEXT];
         }                                                                                   \
     } while (0)
 
-/* A call that may fail for memory, once in a scenario; then it is made again. */
+/* A call that may fail for memory, once in a scenario; then it is repeated. */
 static unsigned failures;
 #define CALL(call)                                                                               \
     do {                                                                                         \
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
             DEMAND(failures <= fails);
             failed += failures;
         }
-        DEMAND(failed > 10); /* the others have a way around it: huge pages */
+        DEMAND(failed > 10); /* the other allocations have a fallback: huge pages */
         printf("%s, %llu items: %zu allocations, %u failures\n", layouts[i % 3], (unsigned long long)capacities[i / 3],
                at - 1, failed);
     }

@@ -64,7 +64,7 @@ static void rewrites(const bloomery_filter *filter, const unsigned char *bytes, 
     free(written);
 }
 
-/* A field of hexadecimal digits becomes its bytes, in place. */
+/* A field of hexadecimal digits is replaced by its bytes, in place. */
 static size_t unhex(char *digits)
 {
     size_t n = strlen(digits) / 2;
@@ -101,7 +101,7 @@ static void is_there(void *ctx, char *item, const char *second)
     DEMAND(bloomery_has((const bloomery_filter *)ctx, item, n) == 1);
 }
 
-/* Items of the files are in a new filter, too. */
+/* Items of the files are present in a new filter, too. */
 static void is_added(void *ctx, char *item, const char *second)
 {
     size_t n = unhex(item);
@@ -166,7 +166,7 @@ static void reads_files_of_cassandra(const char *folder)
     bloomery_free(first);
 }
 
-/* ---- what a filter of our own does ---- */
+/* ---- operations of an own filter ---- */
 
 static void name_item(char *out, size_t size, unsigned i)
 {
@@ -186,7 +186,7 @@ static void copies(const bloomery_filter *filter, const char *layout)
     free(bytes);
 }
 
-/* A union has what either has: the filter the first N items, the other one some of the next. */
+/* A union has the items of both: the filter the first N items, the other one some of the next. */
 static void unites(const bloomery_filter *filter, const char *layout, const struct bloomery_item *items, unsigned n)
 {
     static unsigned char answers[20000];
@@ -239,7 +239,7 @@ static void fills(const char *layout)
     DEMAND(present < N + N / 50 && bloomery_rate(filter) < 0.011 && bloomery_rate(filter) > 0.005);
     DEMAND(bloomery_estimate(filter) > 0.97 * N && bloomery_estimate(filter) < 1.03 * N);
 
-    /* Full, after as many as it was made for; those that were refused have left nothing. */
+    /* Full after as many items as its capacity; refused items have left no trace. */
     DEMAND(bloomery_add_many(filter, items, 2 * N, &done, &added, TEXT) == BLOOMERY_FULL && strstr(reason, "full"));
     DEMAND(done >= N && done < 2 * N && added < N / 50);
 
@@ -248,7 +248,7 @@ static void fills(const char *layout)
     bloomery_free(filter);
 }
 
-/* Layers one after the other are one filter; none at all is a window that has forgotten everything. */
+/* Layers one after the other are one filter; no layers at all are a window that has forgotten all items. */
 static void chains(const char *layout)
 {
     bloomery_filter *one, *two, *chain;
@@ -294,7 +294,7 @@ static void chains(const char *layout)
     bloomery_free(one);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void refuses_files(void)
 {
@@ -323,7 +323,7 @@ static void refuses_files(void)
     DEMAND(bloomery_open("", "na", &filter, NULL, 0) == BLOOMERY_SYSTEM);
 }
 
-/* A layer of RedisBloom with each byte of its header changed is refused, or read as what it says. */
+/* A layer of RedisBloom with each byte of its header changed is refused, or read with the changed value. */
 static void refuses_headers(void)
 {
     bloomery_filter *made, *filter;
@@ -352,7 +352,7 @@ static void refuses_headers(void)
     }
 }
 
-/* What is read is written again as it was: so no number is taken that would be lost. */
+/* A read filter is written again unchanged: so no number is accepted that would be lost. */
 static void refuses_the_expansion_of_a_fixed_size(void)
 {
     bloomery_filter *made, *filter = NULL;

@@ -1,5 +1,5 @@
-/* One filter of libbloomery that several threads ask, and its numbers; each has a filter of its own next to it. The
- * tsan preset looks on. */
+/* Several threads query one filter of libbloomery, and read its numbers; each has its own filter next to it. The
+ * tsan preset checks this. */
 #include <bloomery.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -22,7 +22,7 @@ static inline void loops_init(void)
     }
 }
 
-/* As a hub calls it. */
+/* Called like a hub's function. */
 static inline void loop_wake(void *ctx, unsigned i)
 {
     (void)ctx;

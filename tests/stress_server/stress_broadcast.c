@@ -1,9 +1,9 @@
-/* The hub of changes under many threads: loops whose clients come, change their prefixes and go, while others change
- * names. Run under ThreadSanitizer and AddressSanitizer too.
+/* The hub of changes under many threads: loops whose clients connect, change their prefixes and leave, while others
+ * change names. Run under ThreadSanitizer and AddressSanitizer too.
  *
  * Claims: a steady client is informed of a name after each change of it (the last counter that it has read after a
  * message is the counter at the end), so no wake and no change is lost; a client is informed of its prefixes' names
- * only; in the end nothing is accounted for. */
+ * only; in the end no memory is accounted for. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The end of a daemon under ThreadSanitizer: the saver lists a directory when a worker's loop has just been closed. The
- * directory has the number of the loop's descriptor then, and is no race with the worker. */
+/* The end of a daemon under ThreadSanitizer: the saver lists a directory when a worker's loop has just been closed.
+ * The directory then has the number of the loop's descriptor; this is no race with the worker. */
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 static uv_loop_t loop;
 static int loop_fd;
-static atomic_bool is_closed; /* relaxed: it orders nothing, as the worker's end orders nothing for the saver */
+static atomic_bool is_closed; /* relaxed: it orders nothing, just as the worker's end does not for the saver */
 
 static void end_timer(uv_timer_t *timer)
 {

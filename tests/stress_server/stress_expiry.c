@@ -1,9 +1,9 @@
-/* Expiry racing with everything else: names get times of a millisecond and are renamed, deleted, replaced, added to and
- * walked while the expirer removes them. Run under ThreadSanitizer and AddressSanitizer too.
+/* Expiry racing with all other operations: names get times of a millisecond and are renamed, deleted, replaced,
+ * added to and walked while the expirer removes them. Run under ThreadSanitizer and AddressSanitizer too.
  *
- * Claims: a filter whose time is always put off is never gone; one that a reader has found gone never comes back; every
- * filter comes into being once and ends once, in the order told, and what has been told to have ended is not found; the
- * numbers and the memory agree in the end. */
+ * Claims: a filter whose time is always postponed is never gone; a filter that a reader has found gone never comes
+ * back; every filter is created once and ends once, in the reported order, and a filter reported as ended is not
+ * found; the numbers and the memory agree in the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static void use(struct entry *entry, unsigned *state)
     entry_note_use(entry, (uint16_t)rand_r(state));
 }
 
-/* Looks a raced name up again and again: a filter that was gone must not be there again. */
+/* Repeatedly looks up a raced name: a filter that was gone must not be there again. */
 static void watch_raced(unsigned i, uint64_t *seen, uint64_t *gone)
 {
     char text[32];
@@ -117,7 +117,7 @@ static void *reader(void *arg)
         rcu_reader_online();
         struct entry *entry = registry_lookup(registry, kind_name(text, "safe", (unsigned)rand_r(&state) % SAFE));
         EXPECT(entry, "%s is gone", text);
-        /* What had been told to have ended before it was looked for is not found. */
+        /* A filter reported as ended before the lookup is not found. */
         struct slice name = kind_name(text, "churn", (unsigned)rand_r(&state) % CHURN);
         entry = registry_lookup(registry, name);
         if (entry && life[entry->id] == 2) {
@@ -134,7 +134,7 @@ static void *reader(void *arg)
     return NULL;
 }
 
-/* Times are put off at the moment they are due; who comes too late creates anew. */
+/* Times are postponed at the moment they are due; a racer that is too late creates the filter again. */
 static void *racer(void *arg)
 {
     unsigned state = 77 + (unsigned)(uintptr_t)arg;
@@ -158,7 +158,7 @@ static void publish(struct slice name, unsigned what)
     struct entry *entry;
     if (registry_prepare(registry, name, class, false, &entry, NULL) != REGISTRY_OK)
         return;
-    rcu_reader_offline(); /* as where it waits for the disk: nothing that others delete outlives the change */
+    rcu_reader_offline(); /* as during a wait for the disk: entries that others delete do not outlive the change */
     int status = registry_publish(registry, entry, &how);
     rcu_reader_online();
     if (status != REGISTRY_OK)

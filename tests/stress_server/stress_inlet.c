@@ -1,7 +1,7 @@
 /* An inlet under many threads. Run under ThreadSanitizer, too.
  *
- * Claims: the taker gets every link once, those of one thread in the order of their puts, with what the thread wrote
- * before; no wake is lost; after the end of the inlet nothing is left in it. */
+ * Claims: the taker gets every link once, those of one thread in the order of their puts, with the thread's earlier
+ * writes; no wake is lost; after the end of the inlet it is empty. */
 #include <sched.h>
 #include <stdlib.h>
 

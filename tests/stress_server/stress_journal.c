@@ -1,5 +1,5 @@
-/* The journal without a server: threads that add and make filters, tickets that are waited for, saves that rotate and
- * cut, a disk that fails now and then. In the end the log has every record exactly once, and no add before what it
+/* The journal without a server: threads that add and create filters, awaited tickets, saves that rotate and cut, a
+ * disk that sometimes fails. In the end the log has every record exactly once, and no add before the records it
  * needs. */
 #include <errno.h>
 #include <pthread.h>
@@ -62,7 +62,7 @@ static void on_state(void *ctx, bool failed, const char *text)
     atomic_fetch_add(&states, 1);
 }
 
-/* The filter can be seen before its record is in the queue, as in the registry: the barrier must see to it. */
+/* The filter can be seen before its record is in the queue, as in the registry: the barrier must handle this. */
 static void make_filter(uint64_t id)
 {
     struct log_control control = {
@@ -95,7 +95,7 @@ static void *producer(void *arg)
     for (uint64_t n = 0; n < ADDS; n++) {
         uint64_t id = 1 + rng_below(&rng, IDS);
         if (!atomic_load(&exists[id])) {
-            if (id % THREADS != me) { /* its maker has not come to it yet */
+            if (id % THREADS != me) { /* its maker has not reached it yet */
                 id = me ? me : THREADS;
                 if (!atomic_load(&exists[id]))
                     make_filter(id);
@@ -139,7 +139,7 @@ static void *saver(void *arg)
     return NULL;
 }
 
-/* ---- what is in the log ---- */
+/* ---- the content of the log ---- */
 
 struct seen {
     unsigned char adds[THREADS][ADDS];
@@ -193,8 +193,7 @@ static void read_back(const char *dir)
     free(seen);
 }
 
-/* The same frame by frame, as a crash after any of them would leave it: an add needs its filter in this frame or
- * before. */
+/* The same frame by frame, as left by a crash after any of them: an add needs its filter in this frame or before. */
 static bool made_so_far[IDS + 1];
 
 static int on_control_in_order(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)

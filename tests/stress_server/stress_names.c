@@ -1,8 +1,8 @@
-/* The index of names under many threads: names are created, deleted, renamed and given times while others walk through
- * all names with a prefix.
+/* The index of names under many threads: names are created, deleted, renamed and given times while others walk
+ * through all names with a prefix.
  *
- * Claims: a walk yields the names that are there throughout exactly once, in order; it yields no name without its
- * prefix; an entry that it yields can be used until the reader goes offline; in the end nothing is left. */
+ * Claims: a walk yields the names that exist throughout exactly once, in order; it yields no name without its
+ * prefix; an entry that it yields can be used until the reader goes offline; in the end the index is empty. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define READERS 2
 #define WRITERS 2
 
-/* Names that are mixed in the order of bytes, so that stable ones lose and get neighbours and parents all the time. */
+/* Names mixed in the order of bytes, so that stable names continually lose and get neighbours and parents. */
 static struct slice name_in(char *text, const char *kind, unsigned i)
 {
     int len = sprintf(text, "ks%u/%u%s", i % 3, i, kind);

@@ -1,9 +1,11 @@
-/* The hub under many threads: loops whose clients subscribe, unsubscribe and go away, while others publish to channels
- * that patterns match as well. Run under ThreadSanitizer and AddressSanitizer too: they see what is freed too early.
+/* The hub under many threads: loops whose clients subscribe, unsubscribe and leave, while others publish to channels
+ * that patterns match as well. Run under ThreadSanitizer and AddressSanitizer too: they detect objects freed too
+ * early.
  *
- * Claims: a client that stays subscribed gets every message of each publisher, in order, once by its channel and once
- * by its pattern; all clients see the messages of all publishers in the same order; nobody gets what it has not
- * subscribed to; a woken loop finds everything, so no wake is lost; in the end nothing is accounted for. */
+ * Claims: a client that stays subscribed gets every message of each publisher, in order, once by its channel and
+ * once by its pattern; all clients see the messages of all publishers in the same order; no client gets messages
+ * that it has not subscribed to; a woken loop finds all of them, so no wake is lost; in the end no memory is
+ * accounted for. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,7 +29,7 @@ struct listener {
     bool steady;
     unsigned next[PUBLISHERS]; /* the next message by the channel */
     unsigned by_pattern[PUBLISHERS];
-    uint64_t order;      /* a digest of the order of all that came by the channel */
+    uint64_t order;      /* a digest of the order of all messages by the channel */
     unsigned subscribed; /* churn: which channels, one bit each */
 };
 
@@ -62,7 +64,7 @@ static bool complete(const struct listener *listener)
     return true;
 }
 
-/* Subscribes, unsubscribes, or goes away and comes back. */
+/* Subscribes, unsubscribes, or leaves and comes back. */
 static void churn(struct listener *listener, unsigned loop, unsigned *state)
 {
     char name[8];
@@ -140,8 +142,8 @@ static void count_name(void *ctx, struct slice name)
     ++*(unsigned *)ctx;
 }
 
-/* What PUBSUB and INFO ask, meanwhile; and patterns that are matched off the lock, coming and going in a loop of their
- * own. */
+/* The queries of PUBSUB and INFO, meanwhile; and patterns that are matched off the lock, created and removed in a
+ * separate loop. */
 static void *asker_main(void *arg)
 {
     (void)arg;

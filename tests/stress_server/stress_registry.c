@@ -1,6 +1,6 @@
-/* The registry under many threads at once: what is created, deleted, renamed, cleared and walked while others look
- * names up, query and add. Run under ThreadSanitizer and AddressSanitizer too: they see a filter that is freed too
- * early.
+/* The registry under many threads at once: names are created, deleted, renamed, cleared and walked while others look
+ * names up, query and add. Run under ThreadSanitizer and AddressSanitizer too: they detect a filter that is freed
+ * too early.
  *
  * Claims: a name that is never deleted is always found, however its neighbours come and go; a name that is only ever
  * replaced is never missing; a creation has exactly one winner; in the end the account of memory is zero. */
@@ -31,7 +31,7 @@ static void *reader(void *arg)
         EXPECT(entry, "%s is missing", text);
         entry = registry_lookup(registry, (struct slice){"replaced", 8});
         EXPECT(entry, "'replaced' is missing");
-        /* Whatever is found may be used until offline, also when somebody deletes it now. */
+        /* A found entry may be used until offline, also when another thread deletes it now. */
         entry = registry_lookup(registry, kind_name(text, "churn", (unsigned)rand_r(&state) % CHURN));
         if (entry) {
             struct bloom_hash hash = {(unsigned)rand_r(&state), (unsigned)rand_r(&state)};
@@ -103,7 +103,7 @@ static void *scanner(void *arg)
     return NULL;
 }
 
-/* As the saver does it: what it holds is read slowly, whoever deletes it meanwhile. */
+/* Like the saver: held entries are read slowly, also when other threads delete them meanwhile. */
 static void *walker(void *arg)
 {
     (void)arg;

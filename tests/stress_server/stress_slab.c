@@ -1,9 +1,9 @@
-/* One slab under many threads: objects are made by all and freed by whoever takes them over, as entries are made by
- * workers and freed by the reclaimer. Entries come from malloc() under the sanitizers, so that these see what is used
- * after it was freed; the slab itself they see here.
+/* One slab under many threads: objects are made by all and freed by the thread that takes them over, as entries are
+ * made by workers and freed by the reclaimer. Entries come from malloc() under the sanitizers, so that these detect
+ * uses after a free; the slab itself is checked here.
  *
- * Claims: an object is zeroed, is nobody else's until it is freed, and in the end no more pages are held than one for
- * each size. */
+ * Claims: an object is zeroed, belongs to one owner until it is freed, and in the end no more pages are held than
+ * one for each size. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@ void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *old, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-    __attribute__((weak)); /* not every program wraps it */
+    __attribute__((weak)); /* some programs do not wrap it */
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *old, size_t size);

@@ -1,6 +1,6 @@
 /* alloc_countdown: makes an allocation of the code under test fail, in programs of bloomery_failing_allocations
- * (cmake/tests.cmake). Allocations inside shared libraries do not count. Thread: one calls these functions; allocations
- * of all others count, too. */
+ * (cmake/tests.cmake). Allocations inside shared libraries do not count. Thread: one calls these functions;
+ * allocations of all threads count. */
 #ifndef BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 #define BLOOMERY_TEST_ALLOC_COUNTDOWN_H
 
@@ -13,10 +13,10 @@ void alloc_countdown_start(size_t n);
 /* All fail from now on. */
 void alloc_exhausted_start(void);
 
-/* Whether what the calling thread allocates is left out of it. */
+/* Whether the allocations of the calling thread are left out. */
 void alloc_countdown_spare(bool on);
 
-/* Ends either; true if an allocation was made to fail. */
+/* Ends either mode; true if an allocation was made to fail. */
 bool alloc_countdown_stop(void);
 
 #endif

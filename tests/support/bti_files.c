@@ -130,7 +130,7 @@ static uint64_t put_sparse(const struct trie *trie, const uint64_t *children, si
     return at;
 }
 
-/* Between its children are letters without one. */
+/* There are letters without a child between those of its children. */
 static uint64_t put_dense(const struct trie *trie, const uint64_t *children, size_t n)
 {
     static const unsigned widths[] = {12, 16, 24, 32, 40, 64};
@@ -199,7 +199,7 @@ static void put_text(struct bti_bytes *to, const char *text)
     put(to, text, strlen(text));
 }
 
-/* Chunks that become longer than four fifths are stored as they are. */
+/* Chunks that compress to more than four fifths are stored uncompressed. */
 static void compress_data(struct bti_files *out, const struct bti_bytes *plain, const char *compressor, size_t length)
 {
     size_t room = 2 * length + 1000, most = length * 4 / 5;
@@ -248,7 +248,7 @@ void bti_files_make(struct bti_files *out, struct rng *rng, const struct bti_key
     }
     put_chance(&plain, rng, 300);
     struct trie trie = {&out->partitions, rng, places};
-    put_number(&out->partitions, 0, 1); /* nothing is at 0, so that no distance is */
+    put_number(&out->partitions, 0, 1); /* nothing is at 0, so no distance is 0 */
     uint64_t root = n ? put_trie(&trie, 0, n) : 0, first = out->partitions.len;
     put_number(&out->partitions, first, 8);
     put_number(&out->partitions, n, 8);

@@ -1,5 +1,5 @@
 /* bti_files: writes Partitions.db, Rows.db, Data.db and CompressionInfo.db of an SSTable whose index is a trie
- * (docs/FORMAT.md, section 20). The trie's shape and the forms of its nodes are made of chance. */
+ * (docs/FORMAT.md, section 20). The trie's shape and the forms of its nodes are random. */
 #ifndef BLOOMERY_TEST_BTI_FILES_H
 #define BLOOMERY_TEST_BTI_FILES_H
 

@@ -12,8 +12,8 @@
 
 #include "daemon.h"
 
-/* Connected to 127.0.0.1; a failure fails the test. redisFree() disconnects it; what is left at the end of a test ends
- * with it: each test is a process. */
+/* Connected to 127.0.0.1; a failure fails the test. redisFree() disconnects it; a connection still open at the end
+ * of a test ends with it: each test is a process. */
 redisContext *client_open(int port);
 
 /* Start the daemon, like daemon_start() and daemon_restart(), and connect. */
@@ -35,7 +35,7 @@ redisContext *client_restart(struct daemon *daemon);
     }                                                   \
     TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
 
-/* DAEMON_TEST() with a connection of its own, `client`. */
+/* DAEMON_TEST() with its own connection, `client`. */
 #define CLIENT_TEST(daemon, suite, name)                     \
     static void suite##_##name##_body(redisContext *client); \
     Test(suite, name)                                        \
@@ -72,25 +72,25 @@ void client_skip(redisContext *client, int n);
                          #__VA_ARGS__);                                                                           \
     } while (0)
 
-/* Demands that the reply has the text. */
+/* Demands that the reply contains the text. */
 #define expect_has(client, text, ...)                                                                                \
     do {                                                                                                             \
         const char *reply_text = client_ask((client), __VA_ARGS__);                                                  \
         cr_assert(strstr(reply_text, (text)), "'%s' is not in '%s'; command: %s", (text), reply_text, #__VA_ARGS__); \
     } while (0)
 
-/* Adds item:<from> .. item:<to - 1>, in one pipeline; demands that all of them are there. */
+/* Adds item:<from> .. item:<to - 1>, in one pipeline; demands that all of them are present. */
 void client_add_items(redisContext *client, const char *filter, int from, int to);
 void client_expect_items(redisContext *client, const char *filter, int from, int to);
 
-/* Gives BF.MADD, BF.MEXISTS and their like the items <prefix>0 .. <prefix><n - 1>, a thousand at a time; returns how
- * many were answered 1. */
+/* Gives BF.MADD, BF.MEXISTS and similar commands the items <prefix>0 .. <prefix><n - 1>, a thousand at a time;
+ * returns the number of replies 1. */
 long long client_for_items(redisContext *client, const char *command, const char *key, const char *prefix, int n);
 
 /* The reply as a number; fails the test when it is not an integer. */
 long long client_number(redisContext *client, const char *format, ...);
 
-/* A number of a section of INFO; fails the test when it is missing. And the same on its own connection. */
+/* A number of a section of INFO; fails the test when it is missing. The second function uses its own connection. */
 long long client_info(redisContext *client, const char *section, const char *field);
 long long info_number(int port, const char *section, const char *field);
 

@@ -12,14 +12,14 @@
 #define CONNECTIONS_MAX 8
 #define WORDS_MAX       4096
 #define LONG_BULK       4096
-#define SILENCE_MS      2   /* when the server has done what it was sent: how long nothing more may come */
-#define MEANT_MS        150 /* the same where the recording is no guide, as a difference is meant */
-#define PROBES          (2 * CORPUS_THREADS) /* so many new connections are spread over all threads */
+#define SILENCE_MS      2   /* after the server has processed its input: how long no further reply may come */
+#define MEANT_MS        150 /* the same where the recording gives no guide, since a difference is intended */
+#define PROBES          (2 * CORPUS_THREADS) /* this many new connections are spread over all threads */
 
 struct player {
     int port, resp;
     const char *path; /* NULL: connections are to the port */
-    bool patient;     /* what the recording has is worth waiting for: no difference is meant */
+    bool patient;     /* the recorded replies are worth waiting for: no difference is intended */
     struct {
         char name[16];
         struct wire wire;
@@ -44,7 +44,7 @@ static struct corpus_case *add_case(struct corpus *corpus, const char *command)
     return added;
 }
 
-/* A line of a recording as it stands: it is escaped already. */
+/* A line of a recording, already escaped. */
 static void add_raw(struct lines *lines, const char *text)
 {
     lines_add(lines, "", 0);
@@ -208,7 +208,7 @@ static void open_probes(struct player *player)
         wire_open(&player->probes[i], player->port);
 }
 
-/* Waits until the server has done what it was sent: each of its threads has been through its loop since. */
+/* Waits until the server has processed its input: each of its threads has been through its loop since. */
 static void settle(struct player *player)
 {
     for (int round = 0; round < 3; round++) {
@@ -248,8 +248,8 @@ static bool has_line(const struct lines *lines, const char *text)
     return false;
 }
 
-/* Takes `n` replies; with n 0 as many as come. The recording says for how much it is worth waiting: for every line that
- * it has, and for the end of the connection if it ended. */
+/* Takes `n` replies; with n 0 all that come. The recording tells how long a wait is worthwhile: for each of its
+ * lines, and for the end of the connection if it ended. */
 static void take(struct player *player, size_t n, const char *mark, const struct lines *recorded, struct lines *out)
 {
     struct wire *wire = &player->connections[player->current].wire;
@@ -317,7 +317,7 @@ static void send_words(struct wire *wire, const char *text)
     free(bytes);
 }
 
-/* The bytes of a line as the wire keeps it, in place; returns their number. */
+/* The bytes of a line in its form on the wire, in place; returns their number. */
 static size_t unescape(char *line)
 {
     char *out = line;
@@ -334,7 +334,7 @@ static size_t unescape(char *line)
     return (size_t)(out - line);
 }
 
-/* A command with a key, an iterator as it came (":123") and, if there are any, bytes; its reply is kept. */
+/* A command with a key, an iterator as received (":123") and, if there are any, bytes; its reply is kept. */
 static enum wire_status ask_chunk(struct wire *wire, const char *command, struct word key, const char *iterator,
                                   const struct word *data, const char *mark, struct lines *out)
 {
@@ -447,8 +447,8 @@ static void print_lines(char sign, const struct lines *lines)
         fprintf(stderr, "  %c(%zu lines more)\n", sign, lines->count - 12);
 }
 
-/* After a difference in the number of replies: takes what is left, so that the next case gets its own. Only raw bytes
- * can ask for more replies than one. */
+/* After a difference in the number of replies: takes the remaining ones, so that the next case gets its own. Only
+ * raw bytes can have more replies than one. */
 static void drain(struct player *player, const char *command)
 {
     struct wire *wire = &player->connections[player->current].wire;
@@ -480,8 +480,8 @@ static void wait_for_line(int port, const char *section, const char *line)
     wire_close(&wire);
 }
 
-/* A recording continues as if what runs in the background were done: what is deleted is freed by its own thread, which
- * matters under a limit of memory; a save on a busy disk outlasts the pause that is recorded after it. */
+/* A recording continues as if background work were done: deleted filters are freed by a separate thread, which
+ * matters under a memory limit; a save on a busy disk outlasts the recorded pause after it. */
 static void wait_for_background(int port, const char *command)
 {
     if (strncmp(command, "DEL ", 4) == 0)
@@ -509,7 +509,7 @@ struct corpus_result corpus_play(const struct corpus *corpus, int port, const ch
         struct compat_row *row = compat_find(compat, the_case->command);
 
         player.patient = row == NULL;
-        /* The pause of the recording after a save: here its end has been waited for. */
+        /* The recorded pause after a save: the end of the save has already been awaited here. */
         if (i == 0 || !starts_save(the_case[-1].command) || !corpus_behind(the_case->command, "@sleep "))
             play_case(&player, the_case, &got);
         result.cases++;

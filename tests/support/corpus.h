@@ -20,8 +20,8 @@
 #include "wire.h"
 
 struct corpus_case {
-    char *command;      /* what was sent, as above */
-    struct lines reply; /* with their marks, as above */
+    char *command;      /* the sent line, in the form above */
+    struct lines reply; /* with their marks, in the form above */
 };
 
 struct corpus {
@@ -47,9 +47,9 @@ struct corpus_result {
 struct corpus_result corpus_play(const struct corpus *corpus, int port, const char *path, int resp,
                                  struct compat *compat);
 
-/* The end of a topic, after all of its plays: `sum` is their results added up. Fails the test unless every reply was as
- * recorded or as the table allows, and each row of `compat` from the n-th on explains a difference; `document` names
- * the file of these rows. */
+/* The end of a topic, after all of its plays: `sum` is their results added up. Fails the test unless every reply was
+ * as recorded or as the table allows, and each row of `compat` from the n-th on explains a difference; `document`
+ * names the file of these rows. */
 void corpus_result_add(struct corpus_result *sum, struct corpus_result result);
 void corpus_judge(const char *topic, const struct corpus_result *sum, const struct compat *compat, size_t n,
                   const char *document);

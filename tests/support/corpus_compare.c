@@ -1,4 +1,4 @@
-/* Recorded replies against those that came: equal, or different in a way that the table allows. */
+/* Compares recorded replies with received ones: equal, or different in a way that the table allows. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,9 +44,8 @@ static bool differ_in_one_number(const struct lines *recorded, const struct line
     return different == 1;
 }
 
-/* What a reply with dumps is made of, whatever is in them and however many chunks there are: ":n" for an iterator, ":0"
- * for the end, "$n" for a chunk, other lines as they are; steps of a copy that are alike count once. The caller frees
- * it. */
+/* The structure of a reply with dumps, without their contents and their number of chunks: ":n" for an iterator, ":0"
+ * for the end, "$n" for a chunk, other lines unchanged; equal steps of a copy count once. The caller frees it. */
 static char *dump_shape(const struct lines *lines)
 {
     static const char step[] = " < *2 :n $n < +OK";

@@ -1,4 +1,4 @@
-/* `@each CMD key p A B`: CMD key pI for each I, one after another; the reply is summed up. */
+/* `@each CMD key p A B`: CMD key pI for each I, one after another; the replies are summed up. */
 #include <criterion/criterion.h>
 #include <openssl/evp.h>
 #include <stdio.h>

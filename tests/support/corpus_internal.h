@@ -1,4 +1,4 @@
-/* Shared by the files of the corpus. Not for others. */
+/* Shared by the files of the corpus. Internal. */
 #ifndef BLOOMERY_TEST_CORPUS_INTERNAL_H
 #define BLOOMERY_TEST_CORPUS_INTERNAL_H
 
@@ -12,7 +12,7 @@ const char *corpus_behind(const char *text, const char *prefix);
 /* Replies are lines with their marks. */
 bool corpus_same(const struct lines *recorded, const struct lines *got);
 
-/* Whether a difference is what the row, which may be NULL, allows. */
+/* Whether the row, which may be NULL, allows a difference. */
 bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got);
 
 /* Plays `@each` from after the directive. */

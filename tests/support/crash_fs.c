@@ -27,7 +27,7 @@ struct bytes {
 struct inode {
     bool used;
     bool directory;
-    bool lost; /* a sync has failed: nothing says any more that a later one writes what it should have written */
+    bool lost; /* a sync has failed: a later one need not write the data of this one */
     struct bytes now;
     struct bytes disk;
     size_t dirty_from, dirty_to;
@@ -70,7 +70,7 @@ static void do_change(struct crash_fs *fs, const char *from, const char *to, int
     names_apply(&fs->now, change);
 }
 
-/* Frees the inodes that nobody can reach any more. */
+/* Frees the unreachable inodes. */
 static void collect(struct crash_fs *fs)
 {
     char *reached = calloc((size_t)fs->ninodes + 1, 1);
@@ -103,7 +103,7 @@ static int new_inode(struct crash_fs *fs, bool directory)
 
     if (fs->nfree == 0) {
         collect(fs);
-        if (fs->nfree <= fs->ninodes / 2) { /* so that collecting pays */
+        if (fs->nfree <= fs->ninodes / 2) { /* so that collecting is worthwhile */
             int more = fs->ninodes + 64;
             fs->inodes = realloc(fs->inodes, (size_t)(fs->ninodes + more) * sizeof(*fs->inodes));
             crash_demand(fs->inodes != NULL, "out of memory");
@@ -171,7 +171,7 @@ static void set_size(struct inode *inode, size_t len)
     touch(inode, was < len ? was : len, was < len ? len : was);
 }
 
-/* What is now is on disk. */
+/* The present state is on disk. */
 static void settle(struct inode *inode)
 {
     size_t to = inode->dirty_to < inode->now.len ? inode->dirty_to : inode->now.len;
@@ -504,8 +504,8 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* Any sector (or page) may have reached the disk or not; the size may be the old one, the new one, or any multiple of a
- * sector between; what was never written reads as zeros. */
+/* Any sector (or page) may have reached the disk or not; the size may be the old one, the new one, or any multiple
+ * of a sector between; unwritten bytes read as zeros. */
 static void tear(struct bytes *out, const struct inode *inode, uint64_t *random)
 {
     size_t small = inode->now.len < inode->disk.len ? inode->now.len : inode->disk.len;

@@ -32,7 +32,7 @@ struct change {
     int inode;
 };
 
-/* Ends the program unless it is so: the model has a limit, or was used wrongly. */
+/* Ends the program if the condition fails: the model has a limit, or was used wrongly. */
 void crash_demand(bool ok, const char *what);
 
 /* NULL of NULL. */
@@ -52,8 +52,8 @@ bool names_has_children(const struct names *names, int dir);
 /* The name represents the inode from now on. */
 void names_set(struct names *names, int dir, const char *text, int inode);
 
-/* A change that cannot be, because another one it builds on is not on disk, is not. A name may be on disk before that
- * of its directory is: nobody sees it until then. */
+/* A change is void if an earlier change that it needs is not on disk. A name may be on disk before that of its
+ * directory is: it is invisible until then. */
 void names_apply(struct names *names, const struct change *change);
 
 void change_deinit(struct change *change);

@@ -21,8 +21,8 @@
 #include "tmpdir.h"
 #include "wire.h"
 
-#define PATIENCE_MS    60000 /* of anything that certainly happens; sanitizers on a loaded machine take their time */
-#define START_ATTEMPTS 5     /* a program that is no test may take the port before the daemon does */
+#define PATIENCE_MS    60000 /* for any certain event; sanitizers are slow on a loaded machine */
+#define START_ATTEMPTS 5     /* another program may take the port before the daemon does */
 #define READY_TEXT     " ready: listening on "
 #define ENGINE_READY   "Ready to accept connections"
 
@@ -50,7 +50,7 @@ static size_t file_size(const char *path)
     return stat(path, &st) == 0 ? (size_t)st.st_size : 0;
 }
 
-/* What a file holds from an offset on (its last part, when that is very long), NUL-terminated in `output`. */
+/* The content of a file from an offset on (its last part, when that is very long), NUL-terminated in `output`. */
 static const char *read_output(const char *path, size_t offset)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -213,7 +213,7 @@ static size_t add_tls(const struct daemon *daemon, struct tls_args *tls, char **
     return 8;
 }
 
-/* Under the restrictions of a unit, where a test of the service asks for it (tests/service/confined.py). */
+/* Under the restrictions of a unit, if a test of the service requests it (tests/service/confined.py). */
 static void confine(char **argv, size_t size)
 {
     char *confined = getenv("BLOOMERY_CONFINED"), *unit = getenv("BLOOMERY_UNIT");
@@ -302,7 +302,7 @@ static bool start_or_end(struct daemon *daemon, int *status_out)
         if (outcome == READY) {
             wire_open(&wire, daemon->port);
             cr_assert(wire_send_text(&wire, "PING\r\n"));
-            /* With a password the answer is an error; an answer it is. */
+            /* With a password the reply is an error; an error is a reply, too. */
             cr_assert_str_neq(wire_text(&wire), "(silence)");
             wire_close(&wire);
             return true;

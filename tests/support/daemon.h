@@ -76,10 +76,10 @@ bool daemon_wait_loss(struct daemon *daemon);
 void daemon_deinit(struct daemon *daemon);
 
 /* For .fini: kills the daemon, if it runs, and removes the directory. Idempotent. With BLOOMERY_KEEP=1 in the
- * environment the directory of a failed test stays, and the output says where it is. */
+ * environment the directory of a failed test stays, and the output names it. */
 void daemon_discard(struct daemon *daemon);
 
-/* A test at whose end the daemon is stopped, with all that daemon_stop() demands. `daemon` is a struct daemon of the
+/* A test whose daemon is stopped at its end, with all demands of daemon_stop(). `daemon` is a struct daemon of the
  * file. */
 #define DAEMON_TEST(daemon, suite, name) ENDED_TEST(suite, name, daemon_deinit(&(daemon)))
 
@@ -116,7 +116,7 @@ const char *daemon_output(const struct daemon *daemon);
 /* Waits until the log of the current start has the text. */
 void daemon_wait_output(const struct daemon *daemon, const char *text);
 
-/* The place of a layer according to the MANIFEST: a file of its own, or a pack. The filter's name needs no encoding. */
+/* The place of a layer according to the MANIFEST: a separate file, or a pack. The filter's name needs no encoding. */
 struct daemon_layer {
     char file[80];  /* below the data directory */
     char path[400]; /* the same with it */

@@ -1,5 +1,5 @@
-/* The preloaded part of disk.h. An operation on the data directory is done and recorded under one lock, so the record
- * has the order in which things took place. */
+/* The preloaded part of disk.h. An operation on the data directory is done and recorded under one lock, so the
+ * record has the order of execution. */
 #include "disk.h"
 
 #include <dirent.h>
@@ -20,13 +20,13 @@
 
 #define MAX_FDS 4096
 
-static struct disk nothing; /* before the control file is there: a good disk */
+static struct disk nothing; /* before the control file exists: a good disk */
 static struct disk *disk = &nothing;
 static int trace = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(char *) open_files[MAX_FDS]; /* their paths; NULL: not in the data directory */
 
-/* The C library's own, whoever else stands between. */
+/* The C library's own function, past any other library in between. */
 #define REAL(result, name, ...)         \
     static result (*real)(__VA_ARGS__); \
     if (!real)                          \
@@ -98,7 +98,7 @@ int inotify_add_watch(int fd, const char *path, uint32_t mask)
 
 /* ---- memory ---- */
 
-#if !DAEMON_SANITIZED                    /* not what this library is built with, but what it is loaded into */
+#if !DAEMON_SANITIZED                    /* a property of the program that loads this library, not of this build */
 extern void *__libc_malloc(size_t size); /* the search for it would allocate */
 
 void *malloc(size_t size)
@@ -122,8 +122,7 @@ static bool counts(const char *what, const char *path)
     return disk->only[0] == '\0' || strcmp(text, disk->only) == 0;
 }
 
-/* What is to become of an operation: -1 when it is to be done as usual, otherwise an enum disk_fault. Under the lock.
- */
+/* The fate of an operation: -1 when it is to be done as usual, otherwise an enum disk_fault. Under the lock. */
 static int fate(const char *what, const char *path, bool writes, bool is_pwrite)
 {
     int fault = atomic_load(&disk->fault);
@@ -179,7 +178,7 @@ static void record(struct disk_record head, const void *bytes, size_t len)
     if (len)
         memcpy(buf + sizeof(head), bytes, len);
     if (write(trace, buf, sizeof(head) + len) != (ssize_t)(sizeof(head) + len))
-        abort(); /* the test could not say what the disk has */
+        abort(); /* else the test would not know the content of the disk */
     errno = saved;
 }
 
@@ -214,7 +213,7 @@ int open(const char *path, int flags, ...)
     int to_do = fate("open", in, (flags & O_CREAT) != 0, false), fd = -1;
     if (to_do < 0)
         fd = real(path, flags, mode);
-    else if (to_do == DISK_LATE) { /* it is made, and nobody gets it */
+    else if (to_do == DISK_LATE) { /* the file is created, but its descriptor is not returned */
         int made = real(path, flags, mode), error = atomic_load(&disk->error);
         if (made >= 0) {
             record_paths(DISK_OPEN, made, flags, began, in, NULL);
@@ -250,7 +249,7 @@ int close(int fd)
     return result;
 }
 
-/* Of a directory that open() has opened: the C library closes it without close(). */
+/* For a directory that open() has opened: the C library closes it without close(). */
 int closedir(DIR *dir)
 {
     REAL(int, closedir, DIR *);
@@ -279,7 +278,7 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t offset)
     pthread_mutex_lock(&lock);
     int64_t began = now_ns();
     int to_do = fate("write", path, true, true), error = is_log(fd) ? atomic_load(&disk->write_error) : 0;
-    if (to_do == DISK_SHORT || to_do == DISK_TORN) /* past the page cache writes are of whole blocks */
+    if (to_do == DISK_SHORT || to_do == DISK_TORN) /* writes past the page cache are of whole blocks */
         len = fcntl(fd, F_GETFL) & O_DIRECT ? len / 2 & ~(size_t)4095 : (len + 1) / 2;
     ssize_t n = -1;
     if (error) {
@@ -345,8 +344,8 @@ int ftruncate(int fd, off_t size)
     return result;
 }
 
-/* It is recorded before it takes its time: what comes meanwhile is not covered. One that fails is recorded as well:
- * what was to be synced may never be. */
+/* It is recorded before its delay: operations during the delay are not covered. A failing sync is recorded as well:
+ * its data may never be synced. */
 static int sync_file(const char *what, enum disk_op kind, int fd, int (*real)(int))
 {
     const char *path = path_of(fd);
@@ -398,7 +397,7 @@ int syncfs(int fd)
 
 /* ---- names ---- */
 
-/* After the operation has been done or not: what the caller is told. */
+/* After the operation, done or not: the caller's result. */
 static int done(int to_do, int result, enum disk_op kind, int64_t began, const char *from, const char *to)
 {
     if (result == 0)

@@ -261,7 +261,7 @@ void crash_fs_export(struct crash_fs *fs, const char *dir)
     if (file_exists(dir))
         tmpdir_remove(dir);
     if (export.ops->stat(export.ops->ctx, "data", &st) != 0)
-        return; /* the crash came before it was made */
+        return; /* the crash came before its creation */
     cr_assert_eq(mkdir(dir, 0750), 0, "%s", dir);
     cr_assert_eq(export.ops->list(export.ops->ctx, "data", export_entry, &export), 0);
 }

@@ -28,7 +28,7 @@ enum fault_kind {
 struct fault_fs {
     struct fsops ops; /* pass &fault.ops on */
     const struct fsops *below;
-    size_t calls;      /* operations so far, without close and size, whose results do not matter */
+    size_t calls;      /* operations so far, without close and size, whose results are irrelevant */
     size_t fail_at;    /* 0: never; 1: the next */
     bool from_then_on; /* all later ones fail as well */
     enum fault_kind kind;

@@ -36,7 +36,7 @@ void golden_json_string(const char *json, const char *name, char *out, size_t si
 /* A whole file; to be freed. A NUL follows the content. */
 unsigned char *golden_file(size_t *len_out, const char *path_fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The header of a Filter.db, and its words as they are kept in memory (FORMAT.md section 1). */
+/* The header of a Filter.db, and its words in the form in memory (FORMAT.md section 1). */
 struct golden_filter {
     uint32_t k;
     uint32_t nwords;

@@ -62,7 +62,7 @@ static void read_comment(struct metrics_parsed *parsed, char *line)
     family->type = end + 1;
 }
 
-/* What may stand after the family's name in that of a sample. */
+/* The permitted suffix of the family's name in that of a sample. */
 static void check_suffix(const struct metrics_family *family, const char *suffix, size_t len, bool openmetrics)
 {
     const char *const histogram[] = {"_bucket", "_sum", "_count", NULL}, *const total[] = {"_total", NULL},
@@ -118,7 +118,7 @@ static void check_unique(const struct metrics_parsed *parsed)
     free(names);
 }
 
-/* Buckets of one series follow each other, rise, and end with le="+Inf", whose value the count has. */
+/* Buckets of one series follow each other, rise, and end with le="+Inf", whose value equals the count. */
 static void check_histograms(const struct metrics_parsed *parsed)
 {
     double last = 0, last_le = -1, infinite = -1;
@@ -128,7 +128,7 @@ static void check_histograms(const struct metrics_parsed *parsed)
         if (strcmp(parsed->families[sample->family].type, "histogram") != 0)
             continue;
         if (le) {
-            double end = strtod(le + 4, NULL); /* knows "+Inf", too */
+            double end = strtod(le + 4, NULL); /* strtod() also reads "+Inf" */
             cr_assert(end > last_le && sample->value >= last, "%s falls", sample->series);
             last = sample->value;
             last_le = end;

@@ -15,7 +15,7 @@ enum { FIRST = 2000, COUNT = 10000, HELD = 64 }; /* below those of ports.py */
 static int held[HELD]; /* sockets + 1 */
 static unsigned asked;
 
-/* Takes the name, which ends with the process, or when the socket is closed; -1 where somebody has it. */
+/* Takes the name until the process ends or the socket is closed; -1 if it is taken. */
 static int take_name(int port)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

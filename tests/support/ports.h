@@ -1,5 +1,5 @@
 /* ports: ports of 127.0.0.1 for servers that a test starts. They are below the range that the kernel gives to
- * connections. No two tests have the same port at a time, so nobody takes a port before the daemon's bind().
+ * connections. No two tests have the same port at a time, so no test takes a port before the daemon's bind().
  * tests/support/ports.py claims ports in the same way.
  *
  * Thread: one at a time. */

@@ -1,6 +1,6 @@
-"""Ports of 127.0.0.1 for tests in Python; ports.h is for those in C. They are below those that the kernel gives to connections:
-a server that ends and starts again finds its port free, and who tries to connect meanwhile is not connected to himself. A port
-belongs to the program that got it until that ends."""
+"""Ports of 127.0.0.1 for tests in Python; ports.h is for those in C. They are below those that the kernel gives to
+connections: a server that ends and starts again finds its port free, and a client that connects meanwhile is not
+connected to itself. A port belongs to the program that got it until the program ends."""
 import itertools
 import os
 import socket
@@ -10,8 +10,8 @@ claims = []
 
 
 def claimed(port):
-    """Whether no other program had it; now this one has. What is held is a Unix socket's abstract name, which ends with the
-    process: between the look and the server's bind() another program would find the port free, too."""
+    """Whether no other program had it; now this one has. It holds a Unix socket's abstract name, which ends with the
+    process: between the check and the server's bind() another program would find the port free, too."""
     claim = socket.socket(socket.AF_UNIX)
     try:
         claim.bind(f"\0bloomery-test-port-{port}")

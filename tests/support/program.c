@@ -19,7 +19,7 @@ int program_run(char *output_out, size_t size, const char *fmt, ...)
     cr_assert_not_null(pipe);
     output_out[fread(output_out, 1, size - 1, pipe)] = '\0';
     while (fread(rest, 1, sizeof(rest), pipe) > 0)
-        ; /* so that it comes to its end */
+        ; /* so that it can end */
     int status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }

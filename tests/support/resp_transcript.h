@@ -1,12 +1,12 @@
-/* resp_transcript: what a byte stream means as requests, written down as text, twice: by the parser under test, fed in
- * pieces, and by a model that always has all the bytes, shares no code with the parser and prefers plain to fast. Tests
- * and fuzz targets compare the texts.
+/* resp_transcript: the meaning of a byte stream as requests, written down as text, twice: by the parser under test,
+ * fed in pieces, and by a model that always has all the bytes, shares no code with the parser and prefers plain to
+ * fast. Tests and fuzz targets compare the texts.
  *
  * A transcript has a line "command <argc>" for each command, followed by "<len>:<bytes>" for each argument, and ends
  * with "need more, <n> pending" or "malformed, <error text>".
  *
- * Both abort with a message when the parser breaks its contract (consumed more than it was given, asks for less than it
- * already has, ...). Thread: one at a time. */
+ * Both abort with a message when the parser breaks its contract (consumed more than it was given, asks for less than
+ * it already has, ...). Thread: one at a time. */
 #ifndef BLOOMERY_TEST_RESP_TRANSCRIPT_H
 #define BLOOMERY_TEST_RESP_TRANSCRIPT_H
 

@@ -18,7 +18,7 @@
         }                                                                   \
     } while (0)
 
-/* Runs each function in a thread of its own, with its number (from 1) as the argument, until all have returned. At most
+/* Runs each function in its own thread, with its number (from 1) as the argument, until all have returned. At most
  * 16. */
 static inline void run_threads(void *(*const *fns)(void *), size_t n)
 {

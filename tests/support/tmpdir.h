@@ -1,4 +1,4 @@
-/* tmpdir: directories and files of tests. Everything here ends the test program with a message when it fails. */
+/* tmpdir: directories and files of tests. Every failure here ends the test program with a message. */
 #ifndef BLOOMERY_TEST_TMPDIR_H
 #define BLOOMERY_TEST_TMPDIR_H
 
@@ -7,7 +7,7 @@
 
 #define TMPDIR_SIZE 128
 
-/* A new empty directory under $TMPDIR or /tmp; removed with all it holds by tmpdir_remove(). */
+/* A new empty directory under $TMPDIR or /tmp; tmpdir_remove() removes it with its content. */
 void tmpdir_create(char path[TMPDIR_SIZE]);
 void tmpdir_remove(const char *path);
 
@@ -38,7 +38,7 @@ void file_write_text(const char *path, const char *text);
 void file_copy(const char *from, const char *to);
 void file_truncate(const char *path, size_t len);
 void file_flip_bit(const char *path, size_t bit);
-void file_change_byte(const char *path, long at);              /* from the end where it is negative */
+void file_change_byte(const char *path, long at);              /* from the end if negative */
 size_t file_end(const char *path);                             /* after the last byte that is not 0 */
 bool file_is(const char *path, const void *bytes, size_t len); /* has exactly these bytes */
 size_t dir_count(const char *path);                            /* entries, 0 also when there is no such directory */

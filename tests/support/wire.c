@@ -17,7 +17,7 @@
 
 #include "wire_internal.h"
 
-/* What is sent at a time goes byte by byte at its two ends; the rest is the inside of an argument. */
+/* Each send goes byte by byte at its two ends; the rest is the inside of an argument. */
 #define DRIPS_FIRST 512
 #define DRIPS_LAST  64
 
@@ -120,7 +120,7 @@ void wire_open_dripping(struct wire *wire, const char *path)
     wire->drips = true;
 }
 
-/* Until the server has read what was sent, or has closed. */
+/* Until the server has read the sent bytes, or has closed. */
 static void wait_until_read(const struct wire *wire)
 {
     long deadline = now_ms() + WIRE_PATIENCE_MS;
@@ -184,7 +184,7 @@ bool wire_send_command(struct wire *wire, const struct word *words, size_t n)
 
 /* ---- receiving ---- */
 
-/* Receives something more. */
+/* Receives more bytes. */
 static enum wire_status fill(struct wire *wire, int timeout_ms)
 {
     struct pollfd pollfd = {.fd = wire->fd, .events = POLLIN};
@@ -222,7 +222,7 @@ static enum wire_status fill(struct wire *wire, int timeout_ms)
     return WIRE_OK;
 }
 
-/* Makes sure that `n` bytes are there from `offset` after the start on. */
+/* Receives until `n` bytes are there from `offset` after the start on. */
 static enum wire_status need(struct wire *wire, size_t offset, size_t n, int timeout_ms)
 {
     enum wire_status status = WIRE_OK;
@@ -250,8 +250,8 @@ static enum wire_status read_line(struct wire *wire, size_t offset, int timeout_
     return status;
 }
 
-/* Adds the lines of the reply at *offset and moves it after them. Nothing is taken from the wire yet, so that a reply
- * of which only a part came can be waited for again. */
+/* Adds the lines of the reply at *offset and moves it after them. No byte is taken from the wire yet, so that an
+ * incomplete reply can be awaited again. */
 static enum wire_status read_reply(struct wire *wire, int timeout_ms, size_t *offset, struct lines *out)
 {
     size_t len = 0;

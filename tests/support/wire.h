@@ -40,10 +40,10 @@ enum wire_status {
 void wire_open(struct wire *wire, int port);
 struct wire wire_to(int port); /* the same as a value */
 
-/* Connects to a Unix socket. Sends byte by byte, each when the server has read the one before; only the inside of a
- * long argument goes at once. */
+/* Connects to a Unix socket. Sends byte by byte, each when the server has read the previous one; only the inside of
+ * a long argument goes at once. */
 void wire_open_dripping(struct wire *wire, const char *path);
-void wire_close(struct wire *wire); /* idempotent; what is left at the end of a test ends with it */
+void wire_close(struct wire *wire); /* idempotent; a wire still open at the end of a test ends with it */
 
 /* False when the connection is gone. */
 bool wire_send(struct wire *wire, const void *data, size_t len);
@@ -56,7 +56,7 @@ struct word {
 };
 bool wire_send_command(struct wire *wire, const struct word *words, size_t n);
 
-/* Takes one whole reply and adds its lines as they were sent: "*2", ":1", "$3", "abc". Nothing is added otherwise. */
+/* Takes one whole reply and adds its lines as they were sent: "*2", ":1", "$3", "abc". Adds no part of a reply. */
 enum wire_status wire_reply(struct wire *wire, int timeout_ms, struct lines *out);
 
 /* Takes a line that is not of RESP and compares it; false when it is another one, or none comes. */

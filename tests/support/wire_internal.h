@@ -1,4 +1,4 @@
-/* How wire.c sends and receives where there is TLS. */
+/* Sending and receiving of wire.c with TLS. */
 #ifndef BLOOMERY_TEST_WIRE_INTERNAL_H
 #define BLOOMERY_TEST_WIRE_INTERNAL_H
 
@@ -6,7 +6,7 @@
 
 #include "wire.h"
 
-/* As send() and recv(); -1 with errno EAGAIN: nothing for the reader was in what came. */
+/* Like send() and recv(); -1 with errno EAGAIN: the received bytes had no data for the reader. */
 ssize_t wire_tls_send(struct wire *wire, const void *data, size_t len);
 ssize_t wire_tls_recv(struct wire *wire, void *data, size_t size);
 bool wire_tls_has_more(const struct wire *wire); /* received, and not taken */

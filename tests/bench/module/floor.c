@@ -1,5 +1,6 @@
-/* The engine's own floor: a module whose commands take the arguments of BF.EXISTS, BF.MEXISTS, BF.ADD and BF.MADD, open
- * the key, and answer 0 for every item. What bloomery.so needs beyond it is the filter. See scripts/bench_module. */
+/* The engine's own floor: a module whose commands take the arguments of BF.EXISTS, BF.MEXISTS, BF.ADD and BF.MADD,
+ * open the key, and answer 0 for every item. The additional time of bloomery.so is the filter's. See
+ * scripts/bench_module. */
 #include "engine.h"
 
 int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int argc);

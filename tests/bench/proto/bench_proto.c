@@ -1,6 +1,6 @@
-/* What the parser and the reply writer cost in process, beside yardsticks measured in the same run: copying the same
- * bytes, and a plain parser of the same requests (memchr for the line end, strtol for the number, no state, no limits).
- * The yardsticks matter: a virtual machine's speed differs from minute to minute, ratios do not.
+/* The cost of the parser and the reply writer in process, beside yardsticks measured in the same run: copying the
+ * same bytes, and a plain parser of the same requests (memchr for the line end, strtol for the number, no state, no
+ * limits). The yardsticks matter: a virtual machine's speed differs from minute to minute, ratios do not.
  *
  * bench_proto [round-factor]: medians over interleaved rounds, nanoseconds per command (per reply). */
 #include "reply.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Small enough for the second-level cache, where what has just been received is; long enough that a branch predictor
- * does not know it by heart after a few rounds. */
+/* Small enough for the second-level cache, which has the bytes just received; too long for a branch predictor to
+ * learn in a few rounds. */
 #define BUFFER_SIZE ((size_t)512 * 1024)
 #define COMMAND_MAX ((size_t)32 * 1024)
 #define ROUNDS      31
@@ -77,7 +77,7 @@ static struct load make_load(const char *name, const char *command, const char *
     }
 }
 
-/* ---- contestants: each goes through the load once and returns something that depends on all of it ---- */
+/* ---- contestants: each processes the load once and returns a value that depends on all of it ---- */
 
 static size_t copy_bytes(const struct load *load)
 {
@@ -113,7 +113,7 @@ static size_t parse_plainly(const struct load *load)
 
 static struct resp_args args;
 
-/* In pieces of `piece` bytes, each call with all that has arrived, as a connection's buffer would have it. */
+/* In pieces of `piece` bytes, each call with all bytes so far, as in a connection's buffer. */
 static size_t parse_in_pieces(const struct load *load, size_t piece)
 {
     struct resp_parser parser;
@@ -143,7 +143,7 @@ static size_t parse_1460(const struct load *load)
     return parse_in_pieces(load, 1460); /* a TCP segment */
 }
 
-/* ---- measuring ---- */
+/* ---- measurement ---- */
 
 static int by_value(const void *a, const void *b)
 {

@@ -1,7 +1,6 @@
-/* RedisBloom's bytes of cuckoo filters. The first byte chooses: the header of a dump in chunks; otherwise the result of
- * a DUMP, whose checksum is put right first. What is accepted and small becomes a filter, which is dumped and restored
- * with the same bytes, and then used: each item that is added is there, and copies and compactions keep what there is.
- */
+/* RedisBloom's bytes of cuckoo filters. The first byte chooses: the header of a dump in chunks; otherwise the result
+ * of a DUMP, with its checksum corrected first. Accepted small input becomes a filter, which is dumped and restored
+ * with the same bytes, and then used: each added item is there, and copies and compactions keep the items. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +14,13 @@
 #include "cuckoo_dump.h"
 #include "fuzz_filters.h"
 
-#define MAX_BYTES  (1u << 18) /* larger filters are not made here */
+#define MAX_BYTES  (1u << 18) /* larger filters are not created here */
 #define MAX_LAYERS 64
 #define ITEMS      4
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* NULL: it would be too large; nothing else refuses it. */
+/* NULL: it would be too large; there is no other refusal. */
 static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
 {
     if (plan->bytes > MAX_BYTES || plan->nlayers > MAX_LAYERS)

@@ -1,5 +1,5 @@
-/* Dumps of filters. Checksums are put right first, so that what is behind them is reached. The first byte chooses: a
- * piece (DUMP), a header, or a chunk that follows a header. What is accepted is the same bytes when it is written
+/* Dumps of filters. Checksums are corrected first, so that the code after them is reached. The first byte chooses: a
+ * piece (DUMP), a header, or a chunk that follows a header. Accepted input has the same bytes when it is written
  * again. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "dump.h"
 #include "fuzz_filters.h"
 
-#define MAX_BYTES (1u << 20) /* larger filters are not made here */
+#define MAX_BYTES (1u << 20) /* larger filters are not created here */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,8 +24,8 @@ static void sign(uint8_t *bytes, size_t len)
     memcpy(bytes + len - 16, sum.digest, 16);
 }
 
-/* Engines write a piece in more than one form (compressed strings, longer lengths): what is accepted is the same filter
- * when it is written and read again. */
+/* Engines write a piece in more than one form (compressed strings, longer lengths): an accepted piece is the same
+ * filter when it is written and read again. */
 static void try_whole(struct bloom_pool *pool, uint8_t *bytes, size_t len)
 {
     struct dump_plan plan;
@@ -76,7 +76,7 @@ static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len
     }
 }
 
-/* Bytes instead of chunk 1 or 2 of a dump that began well. */
+/* Bytes instead of chunk 1 or 2 of a dump with a valid beginning. */
 static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint32_t index)
 {
     struct dump_plan plan = {.params = {100, 0.01, 2}, .nlayers = 1, .shapes = {{4, 5, BLOOM_NA}}, .bytes = 32};

@@ -1,4 +1,4 @@
-/* A Filter.db file: what is accepted is the same bytes when written again. The first byte chooses the variant. The
+/* A Filter.db file: an accepted file has the same bytes when written again. The first byte chooses the variant. The
  * input is tried as a file name, too. */
 #include <stdint.h>
 #include <stdlib.h>

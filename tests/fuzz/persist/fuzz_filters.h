@@ -1,4 +1,4 @@
-/* Filters that fuzz targets make of plans. */
+/* Filters that fuzz targets create from plans. */
 #ifndef BLOOMERY_FUZZ_FILTERS_H
 #define BLOOMERY_FUZZ_FILTERS_H
 

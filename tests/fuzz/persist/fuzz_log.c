@@ -1,6 +1,6 @@
-/* The log's reader. The input is tried as it is: as a segment's header, as a payload, and as a segment's frames, which
- * are searched as behind damage. Then with right checksums, so that the code after them is reached: as the fields of a
- * header, and as the payload of valid frames. Whatever is accepted says the same when it is encoded again. */
+/* The log's reader. The input is tried unchanged: as a segment's header, as a payload, and as a segment's frames,
+ * with the search after damage. Then with right checksums, so that the code after them is reached: as the fields of
+ * a header, and as the payload of valid frames. Accepted input has the same meaning when it is encoded again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static void try_frames(const uint8_t *data, size_t size)
     }
 }
 
-/* The input framed: it is found, whole, behind bytes that are no frame. */
+/* The framed input is found, whole, behind bytes that are no frame. */
 static void try_framed(const uint8_t *data, size_t size)
 {
     struct log_frame frame = {.sequence = 9,

@@ -1,8 +1,8 @@
-/* A MANIFEST, in pieces of the size that the first byte says: what is accepted is the same bytes when written again,
- * and the size of the pieces does not matter.
+/* A MANIFEST, in pieces of the size in the first byte: an accepted one has the same bytes when written again, with
+ * any size of the pieces.
  *
- * Few inputs have a right checksum. So that the lines before it are checked, too, a last line that begins with "end" is
- * replaced by the right one when the second byte is odd. */
+ * Few inputs have a right checksum. So that the lines before it are checked, too, a last line that begins with "end"
+ * is replaced by the right one when the second byte is odd. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
     return 0;
 }
 
-/* Parses; what has been seen is in `seen`, with the last two lines if all was accepted. */
+/* Parses; the parsed content is in `seen`, with the last two lines if all was accepted. */
 static int parse(const char *bytes, size_t len, size_t piece, struct seen *seen)
 {
     struct manifest_sink sink = {on_filter, on_gone, seen};

@@ -1,5 +1,4 @@
-/* RDB files. The first byte is the size of the pieces in which the file is read: what is found does not depend on it.
- */
+/* RDB files. The first byte is the size of the pieces in which the file is read: the result does not depend on it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

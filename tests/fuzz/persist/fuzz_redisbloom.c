@@ -1,5 +1,5 @@
-/* RedisBloom's bytes. The first byte chooses: the result of a DUMP, whose checksum is put right first; a value of one
- * of the five encoding versions; or the header of a BF.SCANDUMP. What is accepted and small becomes a filter, which is
+/* RedisBloom's bytes. The first byte chooses: the result of a DUMP, with its checksum corrected first; a value of
+ * one of the five encoding versions; or the header of a BF.SCANDUMP. Accepted small input becomes a filter, which is
  * dumped, scanned, and loaded again, with the same bytes. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include "rdb_module.h"
 #include "redisbloom_dump.h"
 
-#define MAX_BYTES (1u << 20) /* larger filters are not made here */
+#define MAX_BYTES (1u << 20) /* larger filters are not created here */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* NULL: it would be too large; nothing else refuses it. */
+/* NULL: it would be too large; there is no other refusal. */
 static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan *plan)
 {
     if (plan->bytes > MAX_BYTES)
@@ -25,7 +25,7 @@ static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan
     return filter;
 }
 
-/* What is scanned of a filter and loaded again, in the other order, is the filter. */
+/* The chunks of a filter, loaded again in reverse order, are the same filter. */
 static void scan_and_load(struct bloom_pool *pool, const struct bloom_filter *filter, const unsigned char *dump,
                           uint64_t len)
 {

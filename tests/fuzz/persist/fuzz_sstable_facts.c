@@ -1,4 +1,4 @@
-/* Scylla.db and Statistics.db of any bytes: what they are taken for is in them, and whole. The first byte chooses. */
+/* Scylla.db and Statistics.db of any bytes: the facts found are in the bytes, and whole. The first byte chooses. */
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>

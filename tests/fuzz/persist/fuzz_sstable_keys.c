@@ -1,5 +1,5 @@
-/* The files of an SSTable of any bytes. Of Index.db, in both forms: keys lie one after the other in the file, and it
- * ends or is damaged. Of a trie: a walk ends, forwards and backwards. */
+/* The files of an SSTable, of any bytes. Of Index.db, in both forms: keys follow each other in the file, and it ends
+ * or is damaged. Of a trie: a walk ends, forwards and backwards. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ enum { FILES = 4 };
 static const char *const components[FILES] = {"Partitions.db", "Rows.db", "CompressionInfo.db", "Data.db"};
 
 struct files {
-    bool index; /* there is this file only, and has all bytes */
+    bool index; /* the only file, with all bytes */
     struct {
         const uint8_t *bytes;
         size_t len;

@@ -1,4 +1,4 @@
-/* Paths of SSTables: every part is in the path, and a sibling's path says the same of itself. */
+/* Paths of SSTables: every part is in the path, and a sibling's path gives the same parts. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Rules of users. The input is lines: as rules of one user, each line a word; and as a file of users. What is accepted
- * is written down, read again and then the same; what is checked with it neither crashes nor contradicts itself. */
+/* Rules of users. The input is lines: as rules of one user, each line a word; and as a file of users. Accepted rules
+ * are the same after they have been written and read again; checks by them neither crash nor contradict each other. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n = split(text, '\n', words);
     struct acl_user *user = acl_user_create(bob, false);
     CHECK(user != NULL);
-    for (size_t i = 0; i < n; i++) /* one by one: the ones with faults are left out */
+    for (size_t i = 0; i < n; i++) /* one by one: the wrong ones are left out */
         (void)acl_user_apply_words(user, words + i, 1, false, &scratch, &fault);
     check_read_back(user, &config);
     struct acl_user *copy = acl_user_copy(user);

@@ -1,5 +1,5 @@
-/* The configuration file. What is accepted says the same when it is printed, and when it is rewritten, and read again;
- * each line is also tried as CONFIG SET would have it. */
+/* The configuration file. An accepted file has the same meaning when it is printed or rewritten, and read again;
+ * each line is also tried as an argument of CONFIG SET. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void print(const struct config *cfg, struct buf *out)
     CHECK(!buf_failed(out));
 }
 
-/* The text sets what `expected` has. */
+/* The text sets the same values as `expected`. */
 static void check_sets(struct slice text, const struct buf *expected)
 {
     struct config cfg;
@@ -70,7 +70,7 @@ static void try_file(struct slice text)
         CHECK(config_clone(&cfg, &copy) == 0);
         CHECK(config_rewrite_text(&copy, "text", text, &rewritten, &err) == CONFIG_OK);
         check_sets((struct slice){buf_head(&rewritten), buf_len(&rewritten)}, &printed);
-        /* The file of other settings is made that of these. */
+        /* The file with other settings is rewritten with these. */
         buf_truncate(&rewritten, 0);
         config_deinit(&copy);
         CHECK(config_init(&copy) == 0);
@@ -86,7 +86,7 @@ static void try_file(struct slice text)
     config_deinit(&cfg);
 }
 
-/* `name value` a line: what is refused leaves the settings as they were. */
+/* `name value` a line: a refused one leaves the settings unchanged. */
 static void try_set(struct slice text)
 {
     struct config cfg;

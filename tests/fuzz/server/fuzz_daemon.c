@@ -41,9 +41,9 @@ static struct {
     struct sim_client clients[CLIENTS];
     unsigned workers;
     const char *settings[24];
-    bool joined;      /* there is no daemon */
-    uint64_t ms_left; /* the time that the input may still let pass */
-    bool faults;      /* the next start may be refused: a fault may have hurt what it needs */
+    bool joined;      /* no daemon is running */
+    uint64_t ms_left; /* the time that the input may still advance */
+    bool faults;      /* the next start may be refused: a fault may have damaged its files */
 } world;
 
 static uint64_t number(const char **at)
@@ -74,7 +74,7 @@ static void receive(unsigned index)
         close_client(index);
 }
 
-/* The daemon works until it has nothing to do for a moment. */
+/* The daemon runs until it is idle for a moment. */
 static void let_run(uint64_t ms)
 {
     schedule_sleep(ms * MS + MS / 10);
@@ -132,7 +132,7 @@ static void send_bytes(struct sim_client *client, const char *at)
     }
 }
 
-/* Limits of memory stay: filters of gigabytes are not to be made here. */
+/* Limits of memory stay: filters of gigabytes must not be created here. */
 static bool is_sent(const char *line)
 {
     return !strcasestr(line, "max") && !strcasestr(line, "include");
@@ -214,7 +214,7 @@ static void control(char what, const char *at)
 
 static void run_line(char *line)
 {
-    if (sim_daemon_state() == SIM_ENDED) { /* SHUTDOWN, or a start that was refused */
+    if (sim_daemon_state() == SIM_ENDED) { /* SHUTDOWN, or a refused start */
         end_life('k', 0);
         await_start();
         if (sim_daemon_state() == SIM_ENDED)
@@ -257,7 +257,7 @@ static void choose_settings(const char *at, unsigned *switch_in_out)
     memcpy(world.settings, settings, sizeof(settings));
 }
 
-/* Where an input lets allocations fail, the daemon gives up memory that it cannot queue to be freed. */
+/* When allocations fail, the daemon leaks memory that it cannot queue to be freed. */
 const char *__asan_default_options(void)
 {
     return "detect_leaks=0";

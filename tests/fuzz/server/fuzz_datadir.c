@@ -1,7 +1,7 @@
-/* Whole data directories. The input is a recipe: it makes a directory by the store and the log's own code, then changes
- * it, with checksums put right. The daemon's start and `bloomery check` check it: each comes to an end, they agree,
- * what has not been changed is all there; what a start has found the next ones find, too, and a save keeps it. Each
- * says on stdout what it has found (-close_fd_mask=3). */
+/* Whole data directories. The input is a recipe: it makes a directory by the store and the log's own code, then
+ * changes it, with corrected checksums. The daemon's start and `bloomery check` check it: both end and agree,
+ * unchanged data are all there; later starts find the same content as the first, and a save keeps it. Each prints
+ * its result on stdout (-close_fd_mask=3). */
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -39,8 +39,8 @@ static void remove_base(void)
     remove_tree(base);
 }
 
-/* "bloomery-fuzz-<process>-XXXXXX" whose process is no more. What ends by a signal or by a sanitizer, and so each of
- * libFuzzer's finds, removes nothing: the directory is there to be checked until the next start. */
+/* "bloomery-fuzz-<process>-XXXXXX" of an ended process. A process that a signal or a sanitizer ends, and so each of
+ * libFuzzer's finds, removes nothing: the directory can be examined until the next start. */
 static bool is_left_over(const char *name)
 {
     static const char prefix[] = "bloomery-fuzz-";
@@ -72,7 +72,7 @@ static bool make_base_in(const char *parent)
     return mkdtemp(base) != NULL;
 }
 
-/* In memory where that can be had. */
+/* In memory if possible. */
 static void make_base(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -95,8 +95,8 @@ static bool is_whole(const char *dir)
     return status == TOOL_OK;
 }
 
-/* A start makes a MANIFEST where there is nothing that one belongs to; check says that there is none. And a log can
- * state filters that are more than there is memory for, which the start makes all at a time. */
+/* A start creates a missing MANIFEST if there are no files that belong to one; check reports that it is missing. And
+ * a log can state more filters than fit in memory, which the start creates all at once. */
 static void expect_agreement(bool whole, bool has_manifest, const struct started *started)
 {
     bool starts = !started->refused && started->quarantined == 0;
@@ -113,7 +113,7 @@ static bool has_manifest(const char *dir)
     return stat(path, &st) == 0;
 }
 
-/* What a start has found does not depend on how often it is started, and a save keeps it. */
+/* The result of a start does not depend on the number of starts, and a save keeps it. */
 static void start_again(const char *dir, const struct started *first, bool accept)
 {
     struct started next;
@@ -122,7 +122,7 @@ static void start_again(const char *dir, const struct started *first, bool accep
     CHECK(!next.refused && next.digest == first->digest && next.quarantined == first->quarantined);
     if (!next.saved)
         return;
-    /* A loss need be accepted once only. */
+    /* A loss need be accepted only once. */
     bool whole = is_whole(dir);
     datadir_start(dir, false, false, &next);
     CHECK(!next.refused && next.digest == first->digest && next.quarantined == first->quarantined);
@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct started first;
     char dir[160];
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* what has been said before a crash */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps the output before a crash */
     make_base();
     snprintf(dir, sizeof(dir), "%s/data", base);
     datadir_make(dir, &recipe, &made);

@@ -1,5 +1,5 @@
-/* Patterns of KEYS and SCAN: the first byte says whether case counts and how long the pattern is; the rest is the text.
- * The compiled pattern, and the one taken apart, say the same as the one that is neither. */
+/* Patterns of KEYS and SCAN: the first byte gives the case sensitivity and the length of the pattern; the rest is
+ * the text. The compiled pattern and the split one match like the plain one. */
 #include <stdint.h>
 
 #include "check.h"

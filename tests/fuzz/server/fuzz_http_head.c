@@ -1,5 +1,5 @@
-/* Requests of the status page's port: the first byte says where the bytes are cut in two. The head that is found does
- * not depend on the cut, and its texts are within its bytes. */
+/* Requests of the status page's port: the first byte gives the place where the bytes are cut in two. The resulting
+ * head does not depend on the cut, and its texts are within its bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* The TLS edge of the daemon without a network: a server's stream, fed as conn_tls.c feeds it, beside an honest client.
- * The input is a program for whoever is on the line between them: how the client's bytes are cut, joined, repeated,
- * changed, left out; what of one's own is sent. Whatever it does, the server hears a beginning of what the client has
- * said, or nothing, and ends with a reason; it never crashes, loops or keeps more than it should. */
+/* The TLS edge of the daemon without a network: a server's stream, fed as conn_tls.c feeds it, beside an honest
+ * client. The input is a program for an attacker on the line between them: the client's bytes are cut, joined,
+ * repeated, changed or left out, and the attacker's own are sent. With any program, the server receives a beginning
+ * of the client's data, or nothing, and ends with a reason; it never crashes, loops or exceeds its limits of memory. */
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct tls_context *server_context, *client_context;
 
-/* A key and its certificate in a file in memory, by whose path it is read. */
+/* A key and its certificate in a file in memory; its path is used to read it. */
 static void make_certificate(char *path_out, size_t path_size)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
@@ -39,7 +39,7 @@ static void make_certificate(char *path_out, size_t path_size)
     X509_set_issuer_name(cert, X509_get_subject_name(cert));
     CHECK(X509_sign(cert, key, EVP_sha256()) > 0);
     CHECK(PEM_write_X509(file, cert) == 1 && PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL) == 1);
-    CHECK(fflush(file) == 0); /* stays open, as its path goes with it */
+    CHECK(fflush(file) == 0); /* stays open, as its path ends with it */
     snprintf(path_out, path_size, "/proc/%d/fd/%d", (int)getpid(), fd);
     EVP_PKEY_free(key);
     X509_free(cert);
@@ -70,7 +70,7 @@ static void prepare(void)
 struct end {
     struct tls_stream *stream;
     const struct tls_context *context;
-    struct buf out, plain, said; /* to the network; heard from the other; said to the other */
+    struct buf out, plain, said; /* to the network; received from the other; sent to the other */
     enum tls_status status;
 };
 
@@ -104,7 +104,7 @@ static void give(struct end *end, const char *bytes, size_t len)
     size_t done = 0, n = 0;
     if (is_over(end))
         return;
-    char *copy = malloc(len ? len : 1); /* so that a sanitizer sees what is read after it */
+    char *copy = malloc(len ? len : 1); /* so that a sanitizer sees reads beyond it */
     CHECK(copy);
     if (len)
         memcpy(copy, bytes, len);
@@ -120,7 +120,7 @@ static void give(struct end *end, const char *bytes, size_t len)
     free(copy);
 }
 
-/* All that an end must say goes to the other, unchanged. */
+/* All pending output of an end goes to the other, unchanged. */
 static void carry(struct end *from, struct end *to)
 {
     while (buf_len(&from->out)) {
@@ -141,7 +141,7 @@ static void say(struct end *end, const uint8_t *bytes, size_t len)
         end->status = TLS_FAILED;
 }
 
-/* What one has heard is how the other has begun. */
+/* The received data are a beginning of the other's sent data. */
 static void check_heard(const struct end *listener, const struct end *speaker)
 {
     size_t len = buf_len(&listener->plain);
@@ -150,18 +150,18 @@ static void check_heard(const struct end *listener, const struct end *speaker)
 }
 
 enum act {
-    PASS,      /* n bytes of the client's go to the server */
+    PASS,      /* n of the client's bytes go to the server */
     PASS_MANY, /* the same, n times 256 */
-    CHANGE,    /* of the next byte n bits are others */
-    DROP,      /* n bytes are left out */
-    REPEAT,    /* n bytes are sent, and stay */
-    OWN,       /* n bytes of the input's own are sent */
-    SAY,       /* the client says n bytes of the input */
+    CHANGE,    /* n bits of the next byte are flipped */
+    DROP,      /* n bytes are dropped */
+    REPEAT,    /* n bytes are sent, and kept */
+    OWN,       /* n bytes of the input are sent */
+    SAY,       /* the client sends n bytes of the input */
     SAY_MANY,  /* 256 times n bytes */
-    ANSWER,    /* the server says n bytes */
+    ANSWER,    /* the server sends n bytes */
     BACK,      /* the server's bytes go to the client */
-    END,       /* the client says that it sends nothing more */
-    GO_ON,     /* all goes unchanged until nobody has more to say */
+    END,       /* the client ends its sending side */
+    GO_ON,     /* all bytes go unchanged until neither has more to send */
     ACTS
 };
 

@@ -1,4 +1,4 @@
-/* What `bloomery bench` reads: however the bytes are cut, the same replies are counted. */
+/* The replies that `bloomery bench` reads: for any cut of the bytes, the same replies are counted. */
 #include <stdint.h>
 #include <string.h>
 

@@ -121,7 +121,7 @@ static const char *choose(struct tree *tree, struct recipe *r, const char *part)
 /* ---- texts: MANIFEST and MANIFEST.log
  * -------------------------------------------------------------------------------- */
 
-/* The bytes [at, at + old) become others. */
+/* Replaces the bytes [at, at + old). */
 static void replace(struct bytes *bytes, size_t at, size_t old, const void *with, size_t len)
 {
     if (bytes->len - old + len > BYTES_MAX)
@@ -142,12 +142,12 @@ static size_t count_lines(const struct bytes *text, const char *start)
     return n;
 }
 
-/* Puts the last line right. */
+/* Corrects the last line. */
 static void sign_text(struct bytes *text)
 {
     char *at = (char *)text->ptr, *end = NULL, line[128];
 
-    while ((at = strstr(at, "\nend "))) /* the last of them, should there be several */
+    while ((at = strstr(at, "\nend "))) /* the last of them if there are several */
         end = ++at;
     if (!end)
         return;
@@ -315,7 +315,7 @@ static void change_frame(struct segment *s, struct recipe *r, unsigned char *pay
     switch (recipe_below(r, 8)) {
     case 0:
     case 1:
-    case 2: /* a byte of what it says */
+    case 2: /* a byte of its payload */
         memcpy(payload, f->payload, f->payload_len);
         if (f->payload_len)
             payload[recipe_number(r) % f->payload_len] = (unsigned char)recipe_byte(r);
@@ -367,7 +367,7 @@ static void change_segment(const char *path, struct recipe *r)
 /* ---- files of filters
  * ------------------------------------------------------------------------------------------------ */
 
-/* Changes a byte; the MANIFEST may say that it was always so, where the file was one layer. */
+/* Changes a byte; the MANIFEST may state this as the original content if the file was one layer. */
 static void change_bytes(const char *dir, const char *path, struct recipe *r)
 {
     struct bytes bytes = read_file(path), text;

@@ -1,5 +1,5 @@
-/* datadir_damage: what a tampering hand, a broken disk or a wrong backup may make of a data directory, from a recipe;
- * mostly with the checksums put right, so that what is behind them is reached.
+/* datadir_damage: possible effects of tampering, a broken disk or a wrong backup on a data directory, from a recipe;
+ * mostly with corrected checksums, so that the code after them is reached.
  *
  * Thread: one. */
 #ifndef BLOOMERY_FUZZ_DATADIR_DAMAGE_H
@@ -7,7 +7,7 @@
 
 #include "recipe.h"
 
-/* Returns how many changes there have been. */
+/* Returns the number of changes. */
 unsigned datadir_damage(const char *dir, struct recipe *recipe);
 
 /* Of the names and bytes of all files below, except for the lock. */

@@ -32,7 +32,7 @@ struct maker {
     struct log_writer *writer;
     struct filter filters[FILTERS];
     uint64_t next_id, next_control, next_segment;
-    uint64_t items;           /* so many different ones have been added */
+    uint64_t items;           /* number of different added items */
     struct log_bytes records; /* of the next frame */
     struct log_bytes adds;
     uint64_t nrecords;
@@ -148,7 +148,7 @@ static void next_process(struct maker *m)
     open_writer(m, info.sequence + 1);
 }
 
-/* Contents of a layer that nobody can have filled so. */
+/* Contents of a layer that no adds can produce. */
 static void fill_anything(struct maker *m, struct log_control *control)
 {
     static unsigned char bytes[64];
@@ -171,7 +171,7 @@ static void fill_anything(struct maker *m, struct log_control *control)
     control->record_len = (size_t)(at - bytes);
 }
 
-/* What the decoder takes and no daemon writes. */
+/* Records that the decoder accepts and no daemon writes. */
 static void note_anything(struct maker *m)
 {
     struct recipe *r = m->recipe;
@@ -231,7 +231,7 @@ static void drop(struct filter *filter)
     memset(filter, 0, sizeof(*filter));
 }
 
-/* Who has the name; NULL: nobody. */
+/* The filter with the name; NULL: none. */
 static struct filter *holder(struct maker *m, unsigned name)
 {
     for (size_t i = 0; i < FILTERS; i++)
@@ -240,7 +240,7 @@ static struct filter *holder(struct maker *m, unsigned name)
     return NULL;
 }
 
-/* Takes the name from who has it; returns the id. */
+/* Takes the name from its holder; returns the holder's id. */
 static uint64_t displace(struct maker *m, unsigned name)
 {
     struct filter *old = holder(m, name);
@@ -261,7 +261,7 @@ static struct filter *make(struct maker *m, uint64_t *replaced_out)
     *replaced_out = displace(m, name);
     while (filter < m->filters + FILTERS - 1 && filter->filter)
         filter++;
-    drop(filter); /* with as many names as places there is a free one */
+    drop(filter); /* there are as many names as places, so one is free */
     CHECK(bloom_class_get(m->pool, p, NULL, &class, NULL) == 0);
     filter->filter = aligned_alloc(64, (bloom_filter_bytes(class) + 63) & ~(size_t)63);
     CHECK(filter->filter && bloom_filter_init(filter->filter, class, NULL) == 0);
@@ -346,7 +346,7 @@ static bool note_contents(struct maker *m, const struct filter *filter, uint64_t
     return true;
 }
 
-/* A filter that comes into being with contents: in files, or in the log. */
+/* A filter that is created with contents: in files, or in the log. */
 static void publish(struct maker *m, bool in_log)
 {
     uint64_t replaced;
@@ -461,7 +461,7 @@ static void open_all(struct maker *m)
     open_writer(m, 1);
 }
 
-/* One filter's own steps. */
+/* The steps of one filter. */
 static void step_filter(struct maker *m, struct filter *filter, unsigned what)
 {
     if (what <= 13) {
@@ -477,7 +477,7 @@ static void step_filter(struct maker *m, struct filter *filter, unsigned what)
     }
 }
 
-/* The numbers are in the kept recipes: what one represents stays. */
+/* The numbers are in the kept recipes: their meanings must not change. */
 static bool step(struct maker *m)
 {
     unsigned what = (unsigned)recipe_below(m->recipe, 32), which = (unsigned)recipe_below(m->recipe, FILTERS);

@@ -15,7 +15,7 @@
 #include "store.h"
 
 #define SAVED_BYTES_MAX \
-    (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which are not to be written here */
+    (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which must not be written here */
 
 static void set(struct config *config, const char *name, const char *value)
 {
@@ -35,8 +35,7 @@ static struct server *create(const char *dir, bool accept_damage)
     return server;
 }
 
-/* ---- what there is
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the content */
 
 struct look {
     struct server *server;

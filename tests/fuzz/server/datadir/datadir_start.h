@@ -11,17 +11,17 @@
 #include "errbuf.h"
 
 struct started {
-    bool refused_by_store; /* the MANIFEST cannot be trusted: nothing has been changed */
-    bool refused;          /* by that or anything else; `err` says why */
+    bool refused_by_store; /* the MANIFEST cannot be trusted: no file has been changed */
+    bool refused;          /* for that or any other reason in `err` */
     struct errbuf err;
-    uint64_t digest; /* of what there is, as of datadir_make() */
+    uint64_t digest; /* of the content, as in datadir_make() */
     size_t filters, quarantined;
-    bool out_of_memory; /* refused, or a filter is in quarantine, for lack of it */
+    bool out_of_memory; /* refused, or a filter is in quarantine, for lack of memory */
     uint64_t bytes;     /* of bits */
-    bool saved;         /* asked to, and it succeeded */
+    bool saved;         /* requested, and successful */
 };
 
-/* With `save` what has been loaded is saved before the end. */
+/* With `save` the loaded filters are saved before the end. */
 void datadir_start(const char *dir, bool accept_damage, bool save, struct started *started_out);
 
 #endif

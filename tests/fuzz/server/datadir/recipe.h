@@ -1,4 +1,4 @@
-/* recipe: the input of a fuzzer, read as a sequence of choices. Behind its end every choice is 0. */
+/* recipe: the input of a fuzzer, read as a sequence of choices. After its end every choice is 0. */
 #ifndef BLOOMERY_FUZZ_RECIPE_H
 #define BLOOMERY_FUZZ_RECIPE_H
 
@@ -28,7 +28,7 @@ static inline size_t recipe_below(struct recipe *recipe, size_t n)
     return n > 256 ? (value << 8 | recipe_byte(recipe)) % n : value % n;
 }
 
-/* Small numbers as they are, those at the edges of ranges, or any. */
+/* Small numbers unchanged, numbers at the edges of ranges, or any. */
 static inline uint64_t recipe_number(struct recipe *recipe)
 {
     static const uint64_t edges[] = {255,

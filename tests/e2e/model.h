@@ -38,7 +38,7 @@ struct model {
     unsigned db;      /* the client's: an index of `filters` */
     struct model_filter filters[MODEL_DATABASES][MODEL_NAMES];
     struct model_filter saved[MODEL_DATABASES][MODEL_NAMES]; /* as of the last SAVE */
-    char history[MODEL_HISTORY][64]; /* the last changes other than adds, for messages */
+    char history[MODEL_HISTORY][64];                         /* the last changes other than adds, for messages */
     uint64_t changes;
     uint64_t commands;
     uint64_t asked, present; /* queries for items never added, and those answered "present" */

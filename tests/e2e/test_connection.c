@@ -415,8 +415,7 @@ CLIENT_TEST(the_daemon, connection, silent_peers_are_probed)
         expect(other, "+PONG", "PING"); /* by then its options are set */
         cr_assert_eq(getsockname(other->fd, (struct sockaddr *)&own, &len), 0);
         int timer = -1;
-        for (int i = 0; i < 6000 && timer != 2 * probed;
-             i++) { /* the timer of an unacknowledged segment comes first */
+        for (int i = 0; i < 6000 && timer != 2 * probed; i++) { /* the timer of an unacknowledged segment comes first */
             usleep(10000);
             timer = timer_of(the_daemon.port, ntohs(own.sin_port));
         }

@@ -151,7 +151,6 @@ Test(ending, sigint_has_a_setting_of_its_own)
     expect_after_restart(10);
 }
 
-/* As at run time. */
 DAEMON_TEST(the_daemon, ending, save_and_nosave_together_are_refused)
 {
     begin(NULL);

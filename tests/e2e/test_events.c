@@ -205,7 +205,7 @@ DAEMON_TEST(the_daemon, events, the_setting_decides)
         if (cases[i].expected[0])
             cr_assert_str_eq(wire_text(&sub), cases[i].expected, "%s", cases[i].flags);
         expect_ask(&client, "PUBLISH marker x", ":1");
-        /* Events have a way of their own, so the marker may overtake one that should not be: it is waited for. */
+        /* The marker may overtake an unwanted event, which the next read would then find. */
         cr_assert_str_eq(wire_text(&sub), "[\"pmessage\",\"*\",\"marker\",\"x\"]", "%s", cases[i].flags);
     }
     expect_ask(&client, "CONFIG SET notify-keyspace-events Eg", "+OK");

@@ -117,8 +117,7 @@ static void *destroyer(void *arg)
                                            "BF.RESERVE f 0.0000001 2000",
                                            "BF.RESERVE g 0.0000001 2000"};
     for (unsigned n = (unsigned)(size_t)arg; !atomic_load(&merging_done); n = n * 5 + 3)
-        freeReplyObject(
-            redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* with any reply */
+        freeReplyObject(redisCommand(c, commands[n % (sizeof(commands) / sizeof(commands[0]))])); /* with any reply */
     redisFree(c);
     return NULL;
 }

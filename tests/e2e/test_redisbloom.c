@@ -294,7 +294,7 @@ static const char *tool(int *status_out, const char *command, const char *a, con
     return output;
 }
 
-/* check calls the directory whole, list names the files, and export writes the bits after their numbers, under a
+/* check calls the directory whole, list names the files, and export writes the numbers and then the bits, under a
  * name that import does not take for a Filter.db. */
 DAEMON_TEST(the_daemon, redisbloom, is_checked_listed_and_exported)
 {

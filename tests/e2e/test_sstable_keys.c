@@ -11,7 +11,7 @@
 
 TestSuite(sstable_keys, .fini = discard, .timeout = 300);
 
-/* Index.db of the SSTable with so many keys, "k" among them at this place. */
+/* Index.db of an SSTable with n keys: "x" at this place, "k" everywhere else. */
 static void write_index(const char *path, size_t n, size_t place)
 {
     struct index_file index = {.numbers_vary = true};

@@ -1,16 +1,18 @@
 /* corpus: plays a recorded conversation (tests/golden/corpus) against a server and compares its replies, line by line.
  *
- * A recording has `> ` and what was sent, a command in redis-cli's quoting or one of these: @nd, @srv             the
- *   reply differs from run to run, or is the recorded server's own: only its kind is compared @raw N "bytes"
- *   sent as they are, N replies follow; 0 or *: as many as come until silence or the end @inline N text        the same
- *   for text and CRLF @conn NAME            continues with the connection of that name @new, @new raw        a new
- *   connection in place of the current one; raw: without the HELLO 3 of a RESP3 play @range CMD key p A B  CMD key pA
- *   ... p(B-1) as one command @each CMD key p A B   CMD key pI for each I of A..B-1, one after another: how often each
- *   reply came, and a digest @copy SRC DST         BF.SCANDUMP of SRC and BF.LOADCHUNK of every chunk into DST, with
- *   all replies @sleep S              a pause, in seconds
+ * A recording has `> ` and the sent command, in redis-cli's quoting, maybe with one of these:
+ * - @nd, @srv: the reply differs from run to run, or depends on the recorded server; only its kind is compared
+ * - @raw N "bytes": sends the bytes, and N replies follow; 0 or *: all replies until silence or the end
+ * - @inline N text: the same for the text and CRLF
+ * - @conn NAME: continues with the connection of that name
+ * - @new, @new raw: a new connection instead of the current one; raw: without the HELLO 3 of a RESP3 play
+ * - @range CMD key p A B: CMD key pA ... p(B-1) as one command
+ * - @each CMD key p A B: CMD key pI for each I of A..B-1, one after another: the count of each reply, and a digest
+ * - @copy SRC DST: BF.SCANDUMP of SRC and BF.LOADCHUNK of every chunk into DST, with all replies
+ * - @sleep S: a pause, in seconds
  *
- * then the reply: `< ` and each line of it, `<~ ` and `<^ ` for @nd and @srv (the first line only), `<! closed` where
- * the server closed the connection, `<! silence` where nothing came. Thread: one at a time. */
+ * Then the reply: `< ` and each of its lines, `<~ ` and `<^ ` for @nd and @srv (the first line only), `<! closed` where
+ * the server closed the connection, `<! silence` where no reply came. Thread: one at a time. */
 #ifndef BLOOMERY_TEST_CORPUS_H
 #define BLOOMERY_TEST_CORPUS_H
 

@@ -263,7 +263,7 @@ const char *__asan_default_options(void)
     return "detect_leaks=0";
 }
 
-/* libFuzzer's alarm would take the time of the run for the time of day; that of an endless run ends at MAX_POINTS. */
+/* libFuzzer's alarm would measure the simulated time. An endless run ends at MAX_POINTS. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     static char *arguments[64], no_alarm[] = "-timeout=0";

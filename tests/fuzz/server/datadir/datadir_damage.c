@@ -29,8 +29,7 @@ struct tree {
     size_t n;
 };
 
-/* ---- files
- */
+/* ---- files ---- */
 
 static struct bytes read_file(const char *path)
 {
@@ -118,8 +117,7 @@ static const char *choose(struct tree *tree, struct recipe *r, const char *part)
     return NULL;
 }
 
-/* ---- texts: MANIFEST and MANIFEST.log
- * -------------------------------------------------------------------------------- */
+/* ---- texts: MANIFEST and MANIFEST.log ---- */
 
 /* Replaces the bytes [at, at + old). */
 static void replace(struct bytes *bytes, size_t at, size_t old, const void *with, size_t len)
@@ -255,8 +253,7 @@ static void change_text(const char *path, struct recipe *r)
     free(text.ptr);
 }
 
-/* ---- the log
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the log ---- */
 
 struct segment {
     struct log_header header;
@@ -364,8 +361,7 @@ static void change_segment(const char *path, struct recipe *r)
     free(bytes.ptr);
 }
 
-/* ---- files of filters
- * ------------------------------------------------------------------------------------------------ */
+/* ---- files of filters ---- */
 
 /* Changes a byte; the MANIFEST may state this as the original content if the file was one layer. */
 static void change_bytes(const char *dir, const char *path, struct recipe *r)
@@ -390,8 +386,7 @@ static void change_bytes(const char *dir, const char *path, struct recipe *r)
     free(text.ptr);
 }
 
-/* ---- names
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static void other_name(const char *dir, struct recipe *r, char *out)
 {
@@ -453,8 +448,7 @@ static void change_names(const char *dir, const char *path, struct recipe *r)
     }
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 unsigned datadir_damage(const char *dir, struct recipe *recipe)
 {

@@ -83,8 +83,7 @@ uint64_t datadir_digest(uint64_t id, const char *name, size_t name_len, int64_t 
     return sum;
 }
 
-/* ---- the log
- */
+/* ---- the log ---- */
 
 static void open_writer(struct maker *m, uint64_t next_sequence)
 {
@@ -219,8 +218,7 @@ static void note_anything(struct maker *m)
     note(m, &control);
 }
 
-/* ---- filters
- */
+/* ---- filters ---- */
 
 static void drop(struct filter *filter)
 {
@@ -372,8 +370,7 @@ static void rename_filter(struct maker *m, struct filter *filter)
     filter->name = name;
 }
 
-/* ---- saves
- */
+/* ---- saves ---- */
 
 static int on_next(void *ctx, struct store_item *item_out)
 {
@@ -437,8 +434,7 @@ static void save(struct maker *m)
         CHECK(log_delete_before(fsops_posix(), m->dir, m->segment, &err) == 0);
 }
 
-/* ---- the whole
- */
+/* ---- the whole ---- */
 
 static struct bloom_filter *no_filter(void *ctx, const struct store_filter *info, struct bloom_class *class,
                                       void **user_out, struct errbuf *err)

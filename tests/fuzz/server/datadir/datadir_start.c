@@ -14,8 +14,8 @@
 #include "server_create.h"
 #include "store.h"
 
-#define SAVED_BYTES_MAX \
-    (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which must not be written here */
+#define SAVED_BYTES_MAX (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which must not be written here \
+                                              */
 
 static void set(struct config *config, const char *name, const char *value)
 {
@@ -71,8 +71,7 @@ static void look_at(struct server *server, struct started *started)
     started->bytes = bloom_pool_bytes(server->pool);
 }
 
-/* ---- the run
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static void on_done(struct server *server)
 {

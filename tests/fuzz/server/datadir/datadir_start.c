@@ -14,8 +14,9 @@
 #include "server_create.h"
 #include "store.h"
 
-#define SAVED_BYTES_MAX (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which must not be written here \
-                                              */
+#define SAVED_BYTES_MAX                                                                          \
+    (UINT64_C(16) << 20) /* a log can state filters of gigabytes, which must not be written here \
+                          */
 
 static void set(struct config *config, const char *name, const char *value)
 {

@@ -1,5 +1,5 @@
-/* cache_line: what one thread writes often shares no cache line with what others use. Structs with members that are
- * aligned to CACHE_LINE come from cache_lines_alloc(). Thread: any. */
+/* cache_line: data that one thread writes often shares no cache line with data that others use. Structs with members
+ * that are aligned to CACHE_LINE come from cache_lines_alloc(). Thread: any. */
 #ifndef BLOOMERY_CACHE_LINE_H
 #define BLOOMERY_CACHE_LINE_H
 

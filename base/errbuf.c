@@ -89,7 +89,7 @@ void errbuf_prefix(struct errbuf *err, const char *fmt, ...)
     put_formatted(&w, fmt, args);
     va_end(args);
     put(&w, ": ", 2);
-    /* Already escaped, so copied as it is; byte by byte, so that as much of it as fits is kept. */
+    /* Already escaped, so copied unchanged; byte by byte, so that as much of it as fits is kept. */
     for (const char *p = err->text; *p; p++)
         put(&w, p, 1);
     finish(&w, err);

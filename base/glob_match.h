@@ -1,13 +1,14 @@
 /* glob: patterns as in KEYS, SCAN MATCH and CONFIG GET, with the meaning they have in Redis:
  *
- *   * any bytes, also none ? one byte [abc] one of these; [a-z] also ranges (in either order), [^...] any other byte. A
- *   ']' ends the set
- *            wherever it stands; a set that is not ended has the rest of the pattern in it
+ *   *        any bytes, also none
+ *   ?        one byte
+ *   [abc]    one of these; [a-z] also ranges (in either order), [^...] any other byte. The first ']' ends the set;
+ *            a set without an end contains the rest of the pattern
  *   \c       c itself, inside a set too; a '\' at the very end is itself
  *   other    itself
  *
  * Bytes, not characters. Neither recursion nor allocation, and the time is at most proportional to the product of the
- * two lengths, whatever the pattern. Thread: any. */
+ * two lengths, for any pattern. Thread: any. */
 #ifndef BLOOMERY_GLOB_MATCH_H
 #define BLOOMERY_GLOB_MATCH_H
 

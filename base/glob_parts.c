@@ -135,7 +135,7 @@ static void summarize(struct glob_parts *glob)
         glob->tail = last->words[0].want << 8 * (WORD - last->len);
         glob->tail_mask = last->words[0].mask << 8 * (WORD - last->len);
     }
-    glob->more = glob->n > 1 ? GLOB_PARTS_MAX_TEXT - glob->min : 0; /* what is shorter is a difference below 0 */
+    glob->more = glob->n > 1 ? GLOB_PARTS_MAX_TEXT - glob->min : 0; /* shorter texts give a difference below 0 */
     glob->whole_ends = first->whole && last->whole;
     glob->whole = first->whole && (glob->n == 1 || (glob->n == 2 && last->len == 0));
 }

@@ -19,7 +19,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte in memory is the lowest of a word");
 
-/* A longer text matches nothing. No filter or channel has so long a name, and comparing megabytes with hundreds of
+/* A longer text matches nothing. No filter or channel has such a long name, and comparing megabytes with hundreds of
  * patterns would block the loop. */
 #define GLOB_PARTS_MAX_TEXT ((size_t)128 * 1024)
 

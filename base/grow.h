@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The array, which may be NULL, with room for one more than `count` elements of `each` bytes; `size`: of how many it
- * has room for. NULL: no memory, and nothing has changed. */
+/* The array, which may be NULL, with room for one more than `count` elements of `each` bytes; `size` is its room in
+ * elements. NULL: no memory, and nothing has changed. */
 static inline void *grow_array(void *array, size_t count, size_t *size, size_t each)
 {
     if (count < *size)

@@ -15,8 +15,8 @@
 #define HISTOGRAM_MAX_LOG2   42 /* 2^42 ns are 73 minutes; longer durations count as this one */
 #define HISTOGRAM_BUCKETS    ((HISTOGRAM_MAX_LOG2 - HISTOGRAM_PARTS_LOG2 + 1) << HISTOGRAM_PARTS_LOG2)
 
-/* The bucket of a value where each power of two has 2^parts_log2 buckets. Values with up to parts_log2 + 1 bits are
- * their own bucket; of larger ones, the top parts_log2 + 1 bits count. */
+/* The bucket of a value if each power of two has 2^parts_log2 buckets. Values with up to parts_log2 + 1 bits are their
+ * own bucket; of larger ones, the top parts_log2 + 1 bits count. */
 static inline size_t histogram_bucket(uint64_t value, unsigned parts_log2)
 {
     if (value >> (parts_log2 + 1) == 0)

@@ -33,8 +33,8 @@ struct lock {
         .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (of_rank) \
     }
 
-/* For locks that are no mutexes, too: `lock` is about to be taken, has been given, is about to be waited with. Of
- * RANK_ADDS one thread may hold several, taken in the order of their addresses. */
+/* For locks that are no mutexes, too: `lock` will be taken now, has been given, will be waited with now. Of RANK_ADDS
+ * one thread may hold several, taken in the order of their addresses. */
 void lock_check_take(enum lock_rank rank, const void *lock);
 void lock_check_give(enum lock_rank rank, const void *lock);
 void lock_check_wait(enum lock_rank rank, const void *lock);
@@ -51,7 +51,7 @@ void lock_check_wait(enum lock_rank rank, const void *lock);
 
 void lock_init(struct lock *lock, enum lock_rank rank);
 
-/* For holds under a microsecond: a thread spins a little before it sleeps, and saves the way through the kernel. */
+/* For holds under a microsecond: a thread spins a little before it sleeps, and saves a call of the kernel. */
 void lock_init_spinning(struct lock *lock, enum lock_rank rank);
 
 static inline void lock_deinit(struct lock *lock)
@@ -119,7 +119,7 @@ static inline void lock_rw_give(struct lock_rw *lock)
     pthread_rwlock_unlock(&lock->rwlock);
 }
 
-/* Waits for a semaphore, through signals. For a thread that waits for one event of another no lock is needed. */
+/* Waits for a semaphore, through signals. No lock is needed if a thread waits for one event of another. */
 static inline void lock_wait_for(sem_t *event)
 {
     while (sem_wait(event) != 0 && errno == EINTR)

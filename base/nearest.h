@@ -1,4 +1,4 @@
-/* nearest: which known word somebody may have meant by an unknown one. Thread: any. */
+/* nearest: finds the known word that is most similar to an unknown one. Thread: any. */
 #ifndef BLOOMERY_NEAREST_H
 #define BLOOMERY_NEAREST_H
 

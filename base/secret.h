@@ -18,7 +18,7 @@ static inline void *secret_alloc(size_t len)
     return at;
 }
 
-/* `len` as it was asked for. NULL is fine. */
+/* `len` as requested. NULL is fine. */
 static inline void secret_free(void *at, size_t len)
 {
     if (!at)

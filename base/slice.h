@@ -19,7 +19,7 @@ static inline struct slice slice_of(const char *text)
     return (struct slice){text, strlen(text)};
 }
 
-/* As much of an argument as a message repeats, for "%.*s". */
+/* The part of an argument that a message repeats, for "%.*s". */
 #define SLICE_SHOWN_MAX 128
 static inline int slice_shown(struct slice arg)
 {

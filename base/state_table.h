@@ -1,5 +1,5 @@
 /* state_table: the rows of a state machine: in `state`, `event` leads to `next`. A pair without a row is forbidden: it
- * is a bug of the caller. The machines here have few rows, so a search does. */
+ * is a bug of the caller. The machines here have few rows, so a search is enough. */
 #ifndef BLOOMERY_STATE_TABLE_H
 #define BLOOMERY_STATE_TABLE_H
 

@@ -2,8 +2,8 @@
 #ifndef BLOOMERY_TRY_H
 #define BLOOMERY_TRY_H
 
-/* Calls, and returns from the calling function what the call returned unless that is 0. For functions that hold nothing
- * which they would have to give back. */
+/* Calls, and returns the result from the calling function unless it is 0. For functions that hold nothing that they
+ * would have to give back. */
 #define TRY(call)         \
     do {                  \
         int rc_ = (call); \

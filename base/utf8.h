@@ -1,4 +1,4 @@
-/* utf8: which bytes are UTF-8 (RFC 3629). Thread: any. */
+/* utf8: checks of UTF-8 (RFC 3629). Thread: any. */
 #ifndef BLOOMERY_UTF8_H
 #define BLOOMERY_UTF8_H
 

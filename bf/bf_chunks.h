@@ -1,8 +1,8 @@
 /* bf_chunks: BF.SCANDUMP and BF.LOADCHUNK, which move a filter of any size a piece at a time. docs/DUMP.md has the
  * bytes, dump.h the chain of our pieces, redisbloom_dump.h RedisBloom's, which may come in any order and repeatedly.
  *
- * Here is what a chunk means for what a host has under its key. The host keeps a load and its filter, and decides who
- * sees them.
+ * This file has the effect of a chunk on the value that a host has under the key. The host keeps a load and its filter,
+ * and decides their visibility.
  *
  * Thread: any, one call at a time for each load. */
 #ifndef BLOOMERY_BF_CHUNKS_H
@@ -25,7 +25,7 @@ uint64_t bf_random(void); /* a number not used before */
 struct bf_chunk {
     int64_t iterator;
     struct slice data;
-    bool obeys;  /* a primary or a log has accepted it: a header replaces what is there */
+    bool obeys;  /* a primary or a log has accepted it: a header replaces the existing value */
     bool theirs; /* a header of RedisBloom's */
     bool stored; /* of a value that was saved: without an iterator, if it is ours (dump_replay_begin()) */
 };
@@ -41,14 +41,14 @@ struct bf_load {
         struct redisbloom_load redisbloom;
     };
     size_t header_len;
-    unsigned char header[]; /* RedisBloom's, as it came; none of ours */
+    unsigned char header[]; /* RedisBloom's, unchanged; none of ours */
 };
 
-/* What a chunk is where there is this filter (NULL: none) with this load (NULL: the filter is complete). */
+/* The effect of a chunk, given this filter (NULL: none) with this load (NULL: the filter is complete). */
 enum bf_chunk_kind {
     BF_CHUNK_KNOWN,  /* changes nothing and is answered with OK: clients repeat chunks after an error of the connection
                       */
-    BF_CHUNK_BEGINS, /* bf_load_begin(), instead of what is there */
+    BF_CHUNK_BEGINS, /* bf_load_begin(), instead of the existing value */
     BF_CHUNK_CONTINUES,  /* bf_load_take() */
     BF_CHUNK_UNEXPECTED, /* the key has a filter: BF_KEY_EXISTS */
 };

@@ -77,7 +77,7 @@ static void field_current(const struct bf_out *out, const struct view *view)
 /* The share of queries for absent items that were answered "present", as far as clients reported them. */
 static void field_observed(const struct bf_out *out, const struct view *view)
 {
-    /* An empty filter has answered "present" to nobody: reports about it mean nothing. */
+    /* An empty filter has never replied "present": reports about it mean nothing. */
     if (view->usage->wrong == 0 || bloom_filter_items(view->filter) == 0)
         out->ops->null(out->ctx);
     else

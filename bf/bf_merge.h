@@ -27,7 +27,7 @@ struct bf_merge {
     } * sources;
     size_t nsources;
     uint64_t bytes; /* of all these filters */
-    /* of a union of windows: where the bits of each source went, and of the destination */
+    /* of a union of windows: the targets of the bits of each source, and of the destination */
     struct bloom_layer_map *places;
 };
 
@@ -47,7 +47,7 @@ bool bf_merge_shape(struct bf_merge *merge);
  * text. */
 int bf_merge_unite(struct bf_merge *merge, struct bloom_pool *pool, bool overfull, struct errbuf *err);
 
-/* Whether the destination has been this union already, so that it stays. */
+/* Whether the destination already equals this union, so that it stays. */
 bool bf_merge_changes_nothing(const struct bf_merge *merge);
 
 #endif

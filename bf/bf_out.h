@@ -29,13 +29,13 @@ struct bf_out_ops {
 struct bf_out {
     const struct bf_out_ops *ops;
     void *ctx;
-    const char *limits; /* the host's settings that bound filters, as an error names them */
+    const char *limits; /* the host's settings that bound filters, as named in errors */
     bool maps;          /* the protocol knows maps (RESP3) */
 };
 
 void bf_out_text(const struct bf_out *out, const char *text); /* a bulk string */
 
-/* An error. An end of line in it, as a name may have it, becomes a space. */
+/* An error. An end of line in it, which a name may have, becomes a space. */
 void bf_out_errorf(const struct bf_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bf_out_verrorf(const struct bf_out *out, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 

@@ -157,7 +157,7 @@ static bool window_option(const struct bf_args *args, size_t *i, struct window_w
     return true;
 }
 
-/* Puts the window into `params`, whose other options are there. */
+/* Puts the window into `params`, whose other options are set already. */
 static bool take_window(const struct window_words *words, struct bloom_params *params, struct errbuf *error)
 {
     int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
@@ -198,7 +198,7 @@ static void take_key(bool keyed, const struct bf_defaults *defaults, struct bloo
 /* A command's option beside EXPANSION, NONSCALING and LAYOUT, with one value. */
 struct other_option {
     const char *word;
-    const char *missing; /* the error when its value is missing */
+    const char *missing; /* the error if its value is missing */
     const char *takes;   /* the end of the error about an unknown word */
     bool (*read)(const struct bf_args *args, struct slice value, void *into, struct errbuf *error);
     void *into;
@@ -288,7 +288,7 @@ static bool too_many_args(const struct bf_args *args)
     return args->argc > most;
 }
 
-/* Of a command that says rate and capacity itself. */
+/* For a command that has its own rate and capacity. */
 static struct bloom_params new_params(const struct bf_defaults *defaults)
 {
     return (struct bloom_params){.expansion = defaults->params.expansion, .redisbloom = defaults->params.redisbloom};

@@ -105,8 +105,8 @@ bool bf_read_find(const struct bf_args *args, struct bf_find *out, struct errbuf
 
 /* BF.IMPORT key file [VARIANT variant] [CAPACITY capacity] [ERROR rate] [REPLACE] */
 struct bf_import {
-    struct slice variant; /* "na", "me", "ka", or no bytes: the file's name says it */
-    uint64_t capacity;    /* 0: as the bits suggest */
+    struct slice variant; /* "na", "me", "ka", or no bytes: the file's name has it */
+    uint64_t capacity;    /* 0: derived from the bits */
     double error_rate;    /* 0: the rate at the capacity */
     bool replace;
 };

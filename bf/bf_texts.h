@@ -6,9 +6,9 @@
 #define BF_EXISTS      "ERR item exists"
 #define BF_WRONG_TYPE  "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define BF_FULL        "ERR non scaling filter is full"
-#define BF_NO_ROOM     "ERR problem inserting into filter: %s" /* why */
+#define BF_NO_ROOM     "ERR problem inserting into filter: %s" /* the reason */
 #define BF_NO_MEMORY   "ERR could not create filter: out of memory"
-#define BF_BAD         "ERR received bad data" /* and why */
+#define BF_BAD         "ERR received bad data" /* and the reason */
 #define BF_KEY_EXISTS  BF_BAD ": the key exists"
 #define BF_DROPPED     "; the filter that was being loaded has been dropped"
 #define BF_NO_ITERATOR "ERR invalid iterator: begin with 0, go on with what the last reply said"

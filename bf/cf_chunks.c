@@ -72,7 +72,7 @@ void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter,
 
 /* ---- CF.LOADCHUNK ---- */
 
-/* A header costs no memory, but a save writes all that it promises. */
+/* A header costs no memory, but a save writes all slots that it announces. */
 #define HEADER_MAX_BYTES (BLOOM_MAX_WORDS * 8)
 
 bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *deletes_out, struct errbuf *error)

@@ -108,7 +108,7 @@ static bool read_rate_capacity(struct slice value, struct cuckoo_numbers *out, s
     return true;
 }
 
-/* The numbers of our layout that a command need not say. */
+/* The numbers of our layout that a command may leave out. */
 static struct cuckoo_numbers rate_defaults(const struct cuckoo_numbers *defaults, bool keyed)
 {
     keyed = keyed || defaults->keyed;
@@ -181,7 +181,7 @@ bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defau
     }
     if (!read_numbers(args, 1, defaults, &out->numbers, error))
         return false;
-    for (size_t i = 2; i < args->argc; i += 2) { /* ours: no word is passed over */
+    for (size_t i = 2; i < args->argc; i += 2) { /* ours: no word is skipped */
         bool known = false;
         for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++)
             known = known || slice_is(bf_arg(args, i), words[w]);

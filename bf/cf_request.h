@@ -28,7 +28,7 @@
 #define CF_KEYED_NO_RATE \
     "ERR KEYED needs ERROR rate: RedisBloom's layout, which filters without ERROR have, has no keys"
 
-/* All that read: true, and *out is filled; or false, and `error` has the whole text of the reply. */
+/* All functions that read: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
 /* CF.RESERVE key capacity [BUCKETSIZE n] [MAXITERATIONS n] [EXPANSION n]; or, for a filter in our layout,
  * key capacity ERROR rate [MAXITERATIONS n] [EXPANSION n] [KEYED]. The defaults are those of RedisBloom's layout. */
@@ -63,8 +63,8 @@ void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_n
  * item. In our layout it also adds the guaranteed rate and the derived numbers. */
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
-/* Replies with the size and the rates of a filter that is not made. `most_layers`: the most sub-filters that it may
- * have. Takes milliseconds: a small filter is filled to see how much it holds (cuckoo_load.h). */
+/* Replies with the size and the rates of a planned filter. `most_layers`: the most sub-filters that it may have. Takes
+ * milliseconds: a small filter is filled to find its capacity (cuckoo_load.h). */
 void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, unsigned most_layers);
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);

@@ -1,4 +1,4 @@
-/* command_arg: an argument of a command, as COMMAND tells of it, and those words of bf_commands.def and cf_commands.def
+/* command_arg: an argument of a command, as reported by COMMAND, and those words of bf_commands.def and cf_commands.def
  * that mean the same in each host. */
 #ifndef BLOOMERY_COMMAND_ARG_H
 #define BLOOMERY_COMMAND_ARG_H

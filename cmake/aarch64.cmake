@@ -1,5 +1,5 @@
 # Toolchain for 64-bit ARM from a Debian machine of another kind: Debian's cross compiler, libraries from the folder
-# BLOOMERY_SYSROOT (scripts/aarch64 fills one), and qemu to run what was built.
+# BLOOMERY_SYSROOT (scripts/aarch64 fills one), and qemu to run the built programs.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

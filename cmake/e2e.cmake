@@ -1,6 +1,6 @@
 # End-to-end tests: programs that talk to the real daemon over the network and link no room of the project. They are
-# never sanitized themselves, whatever the daemon is: Criterion cannot live with ThreadSanitizer, and a report must come
-# from the daemon alone.
+# never sanitized themselves, even if the daemon is: Criterion does not work with ThreadSanitizer, and a report must
+# come from the daemon alone.
 
 # bloomery_e2e_support(): the library e2e_support of the helpers in tests/support that need no room; and e2e_power for power
 # failures, which knows the table of file operations by its header and links no room either.

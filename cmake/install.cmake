@@ -1,4 +1,4 @@
-# What `cmake --install` copies beside the programs: settings, unit, licence. The paths in them follow from the prefix;
+# `cmake --install` copies these beside the programs: settings, unit, licence. The paths in them follow from the prefix;
 # /usr has its settings in /etc, /usr/local in /usr/local/etc. Data are in /var/lib always, where systemd makes the directory.
 set(BLOOMERY_CONF_DIR "${CMAKE_INSTALL_FULL_SYSCONFDIR}/bloomery")
 set(BLOOMERY_DATA_DIR "/var/lib/bloomery" CACHE PATH "The data directory of the installed settings")
@@ -11,7 +11,7 @@ endif()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/conf/bloomery.conf CONTENT "${installed_conf}" @ONLY)
 configure_file(${PROJECT_SOURCE_DIR}/conf/bloomery.service.in ${PROJECT_BINARY_DIR}/conf/bloomery.service @ONLY)
 
-# The settings may have been edited, and hold a password: they are not replaced, and not for everybody to read. The ones of
+# The settings may have been edited, and hold a password: they are not replaced, and not readable by all users. The ones of
 # this version lie beside the licence, to compare with.
 install(CODE "
   set(conf \"\$ENV{DESTDIR}${BLOOMERY_CONF_DIR}/bloomery.conf\")

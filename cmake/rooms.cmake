@@ -1,8 +1,8 @@
 # How the targets of this project are made: warnings, sanitizers and the rule that a room sees only the rooms below it.
 # Everything is set on targets, nothing globally.
 
-# bloomery_harden(<target>): what a program that parses bytes of strangers has against the faults it may have. Sanitizers do
-# without: they find more, and FORTIFY_SOURCE would hide calls from them.
+# bloomery_harden(<target>): protection against faults, for a program that parses bytes of strangers. Not with sanitizers:
+# they find more, and FORTIFY_SOURCE would hide calls from them.
 function(bloomery_harden target)
   get_target_property(type ${target} TYPE)
   target_compile_options(${target} PRIVATE -fstack-protector-strong)
@@ -13,7 +13,7 @@ function(bloomery_harden target)
   if(type STREQUAL "EXECUTABLE")
     target_link_options(${target} PRIVATE -pie)
   endif()
-  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug") # which may be without optimisation; some compilers define it by themselves
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug") # Debug may be without optimisation; some compilers define it by themselves
     target_compile_options(${target} PRIVATE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
   endif()
 endfunction()
@@ -34,7 +34,7 @@ function(bloomery_target target)
   endif()
   if(BLOOMERY_COVERAGE)
     target_link_options(${target} PRIVATE --coverage)
-    if(NOT target STREQUAL disk_shim) # which stands between the counters and their files
+    if(NOT target STREQUAL disk_shim) # it stands between the counters and their files
       target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic -fprofile-abs-path)
     endif()
   endif()
@@ -53,7 +53,7 @@ function(bloomery_target target)
 endfunction()
 
 # bloomery_room(<name> SOURCES ... [DEPENDS rooms-and-libraries ...]): a room is a static library whose headers are
-# found by those who depend on it and by nobody else, so that an include against the order of rooms does not compile.
+# found only by targets that depend on it, so that an include against the order of rooms does not compile.
 # SHARED: it goes into the module, too. Functions are hidden, so that position-independent code costs the daemon nothing.
 function(bloomery_room name)
   cmake_parse_arguments(room "SHARED" "" "SOURCES;DEPENDS" ${ARGN})

@@ -13,7 +13,7 @@ function(bloomery_long_tests)
 endfunction()
 
 # bloomery_unit_test(<name> SOURCES ... LIBRARIES ... [LABEL label]): a Criterion program. Not built under
-# ThreadSanitizer, whose address-space layout Criterion's process sandbox cannot live with: what threads do is tested
+# ThreadSanitizer, whose address-space layout does not work with Criterion's process sandbox: threads are tested
 # there by the stress programs and by the end-to-end tests against the daemon.
 function(bloomery_unit_test name)
   cmake_parse_arguments(t "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
@@ -47,8 +47,8 @@ function(bloomery_failing_allocations)
   endforeach()
 endfunction()
 
-# bloomery_stress_test(<name> SOURCES ... LIBRARIES ...): a plain program with main() that exits 0 or says what went
-# wrong; built in every preset, ThreadSanitizer's included.
+# bloomery_stress_test(<name> SOURCES ... LIBRARIES ...): a plain program with main() that exits 0 or prints the
+# fault; built in every preset, ThreadSanitizer's included.
 function(bloomery_stress_test name)
   cmake_parse_arguments(t "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT t_LABEL)

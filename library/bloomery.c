@@ -197,7 +197,7 @@ int bloomery_add(bloomery_filter *filter, const void *item, size_t item_size, in
 
 /* ---- union ---- */
 
-/* Whether bits mean the same: layouts na and me differ in the order of bytes in files only. */
+/* Whether bits mean the same: the only difference of layouts na and me is the order of bytes in files. */
 static bool same_bits(struct bloom_shape a, const struct bloom_shape *b)
 {
     bool cassandra = a.variant <= BLOOM_ME && b->variant <= BLOOM_ME;
@@ -239,7 +239,7 @@ int bloomery_merge(bloomery_filter *filter, const bloomery_filter *from, char *t
 
     if (status == BLOOMERY_OK && bloomery_layers(from) > 0) {
         bloom_filter_or(filter->alone.filter, from->alone.filter, bloomery_layers(from), &counts);
-        bloom_filter_count_union(filter->alone.filter, &counts, NULL, true, NULL); /* refuses none: any rate */
+        bloom_filter_count_union(filter->alone.filter, &counts, NULL, true, NULL); /* never refuses: any rate */
     }
     return bloomery_end(status, &err, text, size);
 }

@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 #ifdef __GNUC__
-#pragma GCC visibility push(default) /* the names of the library, whatever the compiler is informed of others */
+#pragma GCC visibility push(default) /* exports the names of the library, with any setting of the compiler */
 #endif
 
 #define BLOOMERY_TEXT 512 /* bytes for any reason */
@@ -58,9 +58,9 @@ const char *bloomery_version(void); /* of the library: "0.3.2" */
 
 /* ---- making one, and its end ---- */
 
-/* The filter in these bytes: one or more files, one after the other, which are its layers. `layers` is how many there
- * must be, as the field Bloomery-Layers of GET /filters/NAME says, where 0 is possible: a window that has forgotten
- * all; -1: one or more. The bytes are copied. */
+/* The filter in these bytes: one or more files, one after the other, which are its layers. `layers` is the required
+ * number of layers, from the field Bloomery-Layers of GET /filters/NAME. It may be 0: a window that has forgotten all;
+ * -1: one or more. The bytes are copied. */
 int bloomery_read(const void *data, size_t bytes, const char *layout, int layers, bloomery_filter **filter_out,
                   char *text, size_t size);
 
@@ -84,13 +84,13 @@ void bloomery_has_many(const bloomery_filter *filter, const struct bloomery_item
                        unsigned char *answers);
 
 /* Adds an item; *added_out (may be NULL) is 1, or 0 if it seemed to be there. A created filter takes its capacity of
- * items and is BLOOMERY_FULL then. Others take any number into their newest layer, in RedisBloom's layout new layers as
- * they grow there, by as much as the file says, and adds raise their rate. BLOOMERY_OK, _FULL, _REFUSED of a filter
+ * items and is BLOOMERY_FULL then. Others take any number into their newest layer; in RedisBloom's layout they get new
+ * layers as in RedisBloom, by the growth in the file. Adds raise their rate. BLOOMERY_OK, _FULL, _REFUSED of a filter
  * without layers, _NO_MEMORY. */
 int bloomery_add(bloomery_filter *filter, const void *item, size_t item_size, int *added_out, char *text, size_t size);
 
-/* Adds items in their order until one cannot be added. *done_out is the number before that one, or n; *added_out how
- * many of these were new. Both are set in any case; may be NULL. */
+/* Adds items in their order until one cannot be added. *done_out is the number before that one, or n; *added_out is the
+ * number of new ones among these. Both are set in any case; may be NULL. */
 int bloomery_add_many(bloomery_filter *filter, const struct bloomery_item *items, size_t n, size_t *done_out,
                       uint64_t *added_out, char *text, size_t size);
 
@@ -103,11 +103,11 @@ int bloomery_merge(bloomery_filter *filter, const bloomery_filter *from, char *t
 /* Bytes that bloomery_write() writes: those of the files of all layers. */
 uint64_t bloomery_bytes(const bloomery_filter *filter);
 
-/* Writes the layers as files one after the other, as bloomery_read() takes them. Of a filter that was read and not
+/* Writes the layers as files one after the other, in the form for bloomery_read(). Of a filter that was read and not
  * changed they are the bytes that were read. BLOOMERY_REFUSED if `room` is less than bloomery_bytes(). */
 int bloomery_write(const bloomery_filter *filter, void *out, size_t room, char *text, size_t size);
 
-/* Writes the filter to a file, which replaces one that is there. It appears when it is whole and on the disk. */
+/* Writes the filter to a file, in place of an existing one. It appears when it is whole and on the disk. */
 int bloomery_save(const bloomery_filter *filter, const char *path, char *text, size_t size);
 
 /* ---- numbers ---- */
@@ -117,8 +117,8 @@ unsigned bloomery_layers(const bloomery_filter *filter);
 uint64_t bloomery_layer_bits(const bloomery_filter *filter, unsigned layer);   /* layer < bloomery_layers(); 0 is the */
 unsigned bloomery_layer_hashes(const bloomery_filter *filter, unsigned layer); /* oldest. Others: 0 */
 
-/* From the bits, all of which they count, in a millisecond per 10 MB: those that are set; the rate of false positives
- * now; the number of distinct items. */
+/* Computed from all bits, in a millisecond per 10 MB: the number of set bits; the present rate of false positives; the
+ * number of distinct items. */
 uint64_t bloomery_bits_set(const bloomery_filter *filter);
 double bloomery_rate(const bloomery_filter *filter);
 double bloomery_estimate(const bloomery_filter *filter);

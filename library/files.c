@@ -13,7 +13,7 @@
 
 #define PIECE 262144u /* bytes that are turned into words at once; a multiple of 8 */
 
-/* ---- where bytes come from ---- */
+/* ---- sources of bytes ---- */
 
 struct source {
     const unsigned char *bytes; /* NULL: in the file */
@@ -40,7 +40,7 @@ static int take(const struct source *source, uint64_t at, size_t n, const unsign
 /* ---- headers ---- */
 
 struct header {
-    struct bloom_params params; /* of RedisBloom's layout; of Cassandra's there are none */
+    struct bloom_params params; /* of RedisBloom's layout; unused for Cassandra's */
     struct bloom_shape shape;
     uint64_t items; /* likewise */
     uint64_t bytes; /* of the header */

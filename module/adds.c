@@ -15,23 +15,23 @@ _Static_assert(BLOOM_BATCH == 32, "a batch is a word of answers");
 
 #define STACK_WORDS 16 /* answers that need no memory of their own */
 
-/* A layer that came into being, or was taken by a part of a window, while a batch was added. */
+/* A layer that was created, or taken by a part of a window, while a batch was added. */
 struct growth {
-    size_t before; /* items of the command that were added before */
+    size_t before; /* number of the command's items added before it */
     unsigned layer;
     struct bloom_shape shape;
-    struct bloom_turn turn; /* number 0: it is not a window's */
+    struct bloom_turn turn; /* number 0: not of a window */
 };
 
 struct adds {
     struct call *call;
     size_t first, n;      /* the items are the words from `first` on */
     uint32_t *answers;    /* bit i: item i has been added */
-    uint32_t *replicated; /* bit i: others are to be told of item i; in a window these are all that have been placed */
+    uint32_t *replicated; /* bit i: item i must be replicated; in a window these are all items that have been placed */
     uint64_t added, ordinal;
     struct growth *growths;
     size_t ngrowths, room;
-    bool obeys;      /* of a window: others have placed the items */
+    bool obeys;      /* of a window: the items come from a primary, a migration or a log */
     size_t answered; /* items that have an answer; below n one was refused */
     enum bloom_add refused;
     struct errbuf err;
@@ -80,8 +80,8 @@ static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return note_layer(adds, &(struct growth){.before = adds->added, .layer = layer, .shape = *shape}, err);
 }
 
-/* A layer that is there already has been emptied for the part: so it is late to refuse that. add_to_window() has made
- * room for a turn and a layer of the new part; more turns than one come where the add takes longer than a part. */
+/* An existing layer has been emptied for the part, so it is late to refuse that. add_to_window() has made room for a
+ * turn and a layer of the new part; more than one turn occurs if the add takes longer than a part. */
 static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape,
                      const struct bloom_turn *turn, struct errbuf *err)
 {
@@ -107,7 +107,7 @@ void start_batch(struct bloom_batch *batch, const struct call *call, size_t firs
     }
     const struct bloom_filter *filter = value_filter(call->value);
     bloom_batch_start(batch, filter, items, n);
-    bloom_batch_fetch(batch, filter); /* since the last command the engine has had the second-level cache for itself */
+    bloom_batch_fetch(batch, filter); /* since the last command the engine has used the second-level cache alone */
 }
 
 /* Adds a batch; false when an item was refused. */
@@ -178,7 +178,7 @@ static void reply_refused(struct adds *adds)
         call_error(adds->call, BF_NO_ROOM, adds->err.text);
 }
 
-/* RedisBloom logs and replicates a batch as it came, refused items included: they are no error here. */
+/* RedisBloom logs and replicates a batch unchanged, refused items included: they are no error here. */
 static void reply_obeyed(struct adds *adds, bool array)
 {
     if (array)
@@ -251,7 +251,7 @@ static void tell(struct adds *adds, bool as_it_came)
         effect_event(adds->call, "bloom.full");
 }
 
-/* Not all of it is zeroed: the text of an error is longer than all else. */
+/* Not all of it is zeroed: the text of an error is longer than all other fields. */
 static void start_adds(struct adds *adds, struct call *call, size_t first, uint32_t *answers)
 {
     adds->call = call;
@@ -266,7 +266,7 @@ static void start_adds(struct adds *adds, struct call *call, size_t first, uint3
     adds->err.text[0] = '\0';
 }
 
-/* Of a window, with memory for what is told. */
+/* For a window, with memory for the notes to replicas. */
 static void start_window_adds(struct adds *adds, uint32_t *replicated)
 {
     size_t words = (adds->n + 31) / 32;

@@ -18,10 +18,10 @@ static inline size_t batch_at(size_t done, size_t n)
 }
 
 /* Adds the words from `first` on, replies with an array, and tells replicas, log, watchers and listeners. `as_it_came`:
- * the command says the same to a replica, if all of its items were added, and nothing has been told yet. */
+ * the command has the same effect on a replica, if all of its items were added, and nothing has been replicated yet. */
 void add_words(struct call *call, size_t first, bool as_it_came);
 
-/* The same with argument 2, at which the aim was taken, and with one answer instead of an array. */
+/* The same for argument 2, at which the aim was taken, with one reply instead of an array. */
 void add_word(struct call *call, const struct bloom_aim *aim, bool as_it_came);
 
 #endif

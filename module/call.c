@@ -49,7 +49,7 @@ static void out_integer(void *ctx, int64_t value)
     engine.ReplyWithLongLong(ctx, value);
 }
 
-/* In RESP2 a number is a text, for which engines have chosen different forms over time: it is the daemon's. */
+/* In RESP2 a number is a text. Engines have changed its form over time, so this is the daemon's form. */
 static void out_real(void *ctx, double value)
 {
     char text[REPLY_DOUBLE_MAX];
@@ -109,14 +109,14 @@ struct bf_out call_out(struct call *call)
 
 /* ---- keys ---- */
 
-/* Whether argument 1, which this opens, has something. */
+/* Whether argument 1, which this opens, has a value. */
 static bool open_key(struct call *call)
 {
     call->key = engine.OpenKey(call->ctx, call->argv[1], call->writes ? ENGINE_READ | ENGINE_WRITE : ENGINE_READ);
     return call->key && !(call->writes && engine.KeyType(call->key) == ENGINE_KEY_EMPTY);
 }
 
-/* `asks`: a cuckoo filter counts as nothing. */
+/* `asks`: a cuckoo filter counts as missing. */
 static inline bool open_bloom(struct call *call, bool asks)
 {
     if (!open_key(call))
@@ -219,7 +219,7 @@ bool call_must_obey(const struct call *call)
 }
 
 /* A value of another type needs another object under the key, which has no time to live at first. The engine frees the
- * object with what is in it by then: not the value. */
+ * object with its contents of that moment: not the value. */
 static void put_as(struct call *call, struct engine_type *before, struct engine_type *type, struct value *value,
                    void **old_out)
 {
@@ -232,7 +232,7 @@ static void put_as(struct call *call, struct engine_type *before, struct engine_
         engine.SetExpire(call->key, after > 0 ? after : 1);
 }
 
-/* An engine may end where an empty key is asked for anything. */
+/* An engine may end if an empty key is queried. */
 void call_put(struct call *call, struct value *value)
 {
     struct engine_type *type = value_type_of(value), *before = call->value ? engine.ModuleTypeGetType(call->key) : NULL;

@@ -35,11 +35,11 @@ struct bf_args call_args(const struct call *call);
 /* Writes to the client in the version of the protocol that it has chosen. */
 struct bf_out call_out(struct call *call);
 
-/* Opens the filter of argument 1, for writing if the command writes. True: call->value is it, or NULL. False after an
- * error reply: the key holds something else, or a filter that is only half there. */
+/* Opens the filter of argument 1, for writing if the command writes. True: call->value is the filter, or NULL. False
+ * after an error reply: the key holds another value, or a half-loaded filter. */
 bool call_open(struct call *call);
 
-/* False, after an error reply, if the key of the filter, if there is one, is not here. */
+/* False, after an error reply, if the filter has a key that is not here. */
 bool call_has_its_key(struct call *call);
 
 /* call_open() for a command that hashes items: the key of a KEYED filter must be here, too. */
@@ -58,7 +58,7 @@ bool call_open_existing(struct call *call);
 enum call_found { CALL_THERE, CALL_NONE, CALL_OTHER };
 enum call_found call_find_cuckoo(struct call *call);
 
-/* The same. True: call->value is it, or NULL. False after an error reply: the key holds something else. */
+/* The same. True: call->value is the filter, or NULL. False after an error reply: the key holds another value. */
 bool call_open_cuckoo(struct call *call);
 
 /* call_open_cuckoo(), and an error reply if there is no filter. */
@@ -82,10 +82,10 @@ struct bf_defaults call_defaults(const struct call *call);
  * same value, it is kept: its type may have changed, because it is complete now. The time to live stays. */
 void call_put(struct call *call, struct value *value);
 
-/* Replies to a creation that failed, with the status of value_create() or value_create_shaped(). */
+/* Replies to a failed creation, with the status of value_create() or value_create_shaped(). */
 void call_not_made(struct call *call, int status, const struct errbuf *err);
 
-/* An error reply, in which an end of line, as a name may have it, is a space. */
+/* An error reply. An end of line in it, which a name may have, becomes a space. */
 void call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A reply to one item. */

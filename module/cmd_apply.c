@@ -1,4 +1,4 @@
-/* BF.APPLY: a primary, or the engine's log, tells of a change (effects.h). */
+/* BF.APPLY: a change from a primary, or from the engine's log (effects.h). */
 #include <string.h>
 
 #include "bloom_window_follow.h"
@@ -53,7 +53,7 @@ static bool apply_make(struct call *call, struct errbuf *err)
     return true;
 }
 
-/* key LAYER index header. One that is there already is not made again. */
+/* key LAYER index header. An existing layer is not made again. */
 static bool apply_layer(struct call *call, struct errbuf *err)
 {
     struct bloom_filter *filter = value_filter(call->value);
@@ -96,7 +96,7 @@ static bool apply_items(struct call *call, struct errbuf *err)
     return true;
 }
 
-/* key ADD hash ... : to the newest part of a window without a test, as all adds that others have placed. */
+/* key ADD hash ... : to the newest part of a window without a test, as all adds that another node has placed. */
 static bool apply_adds(struct call *call, struct errbuf *err)
 {
     struct bloom_filter *filter = value_filter(call->value);
@@ -165,7 +165,7 @@ static bool apply_drop(struct call *call, struct errbuf *err)
 
 /* ---- unions of windows ---- */
 
-/* ORs the layers of a window into the union's, and notes when the youngest that goes into each began here. */
+/* ORs the layers of a window into the union's, and notes the time when the youngest that goes into each began here. */
 static bool apply_source(const struct bloom_filter *from, struct slice places, struct bloom_filter *into,
                          int64_t *started_us, struct errbuf *err)
 {
@@ -182,7 +182,7 @@ static bool apply_source(const struct bloom_filter *from, struct slice places, s
     return true;
 }
 
-/* The window of that name, which may be the filter that is replaced. False: none. */
+/* The window of that name, which may be the filter to replace. False: none. */
 static bool apply_named(struct call *call, struct engine_string *name, struct slice places, struct bloom_filter *into,
                         int64_t *started_us, struct errbuf *err)
 {
@@ -198,8 +198,8 @@ static bool apply_named(struct call *call, struct engine_string *name, struct sl
     return applied;
 }
 
-/* When the part with the layer began here: all of its layers did at once, because adds continue in the newest one. 0,
- * and so it is over: nothing went into it, as its time ended on the primary while the union was made. */
+/* The time when the part with the layer began here: all of its layers began together, because adds continue in the
+ * newest one. 0, an expired part: nothing went into it, as its time ended on the primary while the union was made. */
 static int64_t part_started(const struct dump_plan *plan, const int64_t *started_us, unsigned layer)
 {
     int64_t latest = 0;

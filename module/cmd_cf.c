@@ -13,7 +13,7 @@
 #include "settings.h"
 
 #define STACK_WORDS 16 /* answers that need no memory of their own */
-#define AHEAD       32 /* items whose buckets are fetched before the first is looked for */
+#define AHEAD       32 /* items whose buckets are fetched before the first search */
 
 static uint64_t hash_of(const struct call *call, size_t i)
 {
@@ -23,7 +23,8 @@ static uint64_t hash_of(const struct call *call, size_t i)
 
 /* ---- creating ---- */
 
-/* Makes the filter of a call that is open for writing and has none, and tells everybody. False after an error reply. */
+/* Makes the filter of a call that is open for writing and has none, and tells replicas, log, watchers and listeners.
+ * False after an error reply. */
 static bool make(struct call *call, const struct cuckoo_numbers *numbers)
 {
     bool obeys = call_must_obey(call);
@@ -161,7 +162,7 @@ HANDLER(cmd_cf_addnx)
     add_one(call, true);
 }
 
-/* Adds the words from `first` on. `as_it_came`: the command says no more than these items. */
+/* Adds the words from `first` on. `as_it_came`: the command has exactly these items. */
 static void insert_words(struct call *call, size_t first, uint32_t *added, bool only_new, bool as_it_came)
 {
     struct bf_out out = call_out(call);
@@ -316,7 +317,8 @@ bool cf_apply(struct call *call, struct errbuf *err)
     return true;
 }
 
-/* The sum of all items' layers, which each move of a compaction makes smaller; and what else it changes. */
+/* The sum of all items' layers, which each move of a compaction makes smaller; and the other numbers that it
+ * changes. */
 struct places {
     uint64_t sum, deletes;
     unsigned nlayers;

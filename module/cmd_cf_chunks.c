@@ -54,7 +54,7 @@ static void load_header(struct call *call, struct slice data)
     engine.ReplyWithSimpleString(call->ctx, "OK");
 }
 
-/* Slots that are there already are no change. */
+/* Slots that are equal already are no change. */
 static void load_slots(struct call *call, uint64_t at, struct slice data)
 {
     struct bloom_filter *filter = value_filter(call->value);

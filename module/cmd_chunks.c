@@ -14,7 +14,7 @@ HANDLER(cmd_bf_scandump)
     }
 }
 
-/* The chunk is in the filter. */
+/* The filter now has the chunk. */
 static void tell(struct call *call, bool complete)
 {
     effect_verbatim(call);
@@ -29,7 +29,7 @@ static void remove_value(struct call *call)
     call->value = NULL;
 }
 
-/* From here on the key holds a filter that answers errors until the last chunk has come. */
+/* From here on the key holds a filter that replies with errors until the last chunk has come. */
 static void keep_begun(struct call *call, struct bf_load *load, bool obeys)
 {
     struct errbuf err = {""};

@@ -13,7 +13,7 @@
 
 /* ---- single items ---- */
 
-/* The filter of the latest single item: that of the next one, too, if it was that of the two latest. */
+/* The filter of the latest single item. The next one is expected to be the same if the latest two were. */
 static struct {
     uint64_t id; /* of the value; 0: none */
     bool steady;
@@ -47,7 +47,7 @@ static void aim_now(const struct call *call, struct bloom_aim *aim, bool aimed)
 
 /* ---- creating ---- */
 
-/* Once in the life of the process. */
+/* Logs at most once in the life of the process. */
 static void warn_of_rate(struct engine_ctx *ctx, const struct bloom_filter *filter)
 {
     static bool warned;
@@ -58,14 +58,14 @@ static void warn_of_rate(struct engine_ctx *ctx, const struct bloom_filter *filt
     engine.Log(ctx, "warning", "bloomery: %s", text.text);
 }
 
-/* Creates the filter of a call that is open for writing and has none, with room checked, and tells everybody. False
- * after an error reply. */
+/* Creates the filter of a call that is open for writing and has none, with room checked, and tells replicas, log,
+ * watchers and listeners. False after an error reply. */
 static bool create_filter(struct call *call, const struct bloom_params *params, int64_t expires_ms)
 {
     struct errbuf err = {""};
     struct bloom_class *class;
     struct value *value = NULL;
-    bool obeys = call_must_obey(call); /* RedisBloom's log and its primaries say by a command that a filter is made */
+    bool obeys = call_must_obey(call); /* RedisBloom's log and its primaries create a filter by a command */
     int status = bloom_class_get(values_pool(), params, NULL, &class, &err);
     if (status == 0) {
         value = value_create(class, !obeys, &status, &err);
@@ -93,7 +93,7 @@ static bool create_filter(struct call *call, const struct bloom_params *params, 
     return true;
 }
 
-/* Whether there is the key that a new filter is to have; an error reply if not. */
+/* Whether the key for a new filter exists; an error reply if not. */
 static bool has_key(struct call *call, bool keyed, uint64_t key)
 {
     if (keyed && !key)
@@ -122,8 +122,8 @@ HANDLER(cmd_bf_reserve)
 
 /* ---- adds ---- */
 
-/* The filter of a call, created with the settings if there is none: an add of a primary finds it, because its creation
- * was replicated before. `made_out`: it has been created, and others have been told. */
+/* The filter of the call, created with the settings if there is none: an add of a primary finds it, because its
+ * creation was replicated before. `made_out`: it has been created, and its creation has been replicated. */
 static bool open_for_add(struct call *call, bool *made_out)
 {
     *made_out = false;

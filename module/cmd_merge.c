@@ -12,7 +12,7 @@
 
 struct merge {
     struct call *call;    /* of the destination */
-    struct call *sources; /* each is the call of a command whose argument 1 it is; those from argument 2 on */
+    struct call *sources; /* each is the call of a command with this name as argument 1; the names from argument 2 on */
     struct bf_merge it;
 };
 
@@ -30,7 +30,7 @@ static bool find(void *ctx, size_t i, struct bloom_filter **filter_out)
     return true;
 }
 
-/* ---- what replicas are informed of a union of windows ---- */
+/* ---- data for replicas about a union of windows ---- */
 
 static void free_words(struct engine_string **words, size_t n)
 {
@@ -55,7 +55,7 @@ static size_t write_layer_map(const struct bloom_layer_map *places, unsigned cha
     return len;
 }
 
-/* Of each filter the name and its places. False without memory. */
+/* The name and the places of each filter. False without memory. */
 static bool union_words(const struct merge *merge, struct engine_string ***words_out, size_t *nwords_out)
 {
     unsigned char places[4 * BLOOM_MAX_LAYERS];
@@ -74,7 +74,7 @@ static bool union_words(const struct merge *merge, struct engine_string ***words
     return words != NULL;
 }
 
-/* Puts the union in the destination's place, and tells. False without memory. */
+/* Puts the union in the destination's place, and replicates that. False without memory. */
 static bool publish(struct merge *merge, struct value *made)
 {
     struct call *call = merge->call;
@@ -112,7 +112,7 @@ static bool unite(struct merge *merge, struct value *value, bool obeys)
     }
     struct bloom_twins twins = {.older = it->destination, .younger = it->made};
     if (it->destination)
-        (void)bloom_twins_begin(values_pool(), &twins); /* there are no others: one command at a time */
+        (void)bloom_twins_begin(values_pool(), &twins); /* there are no other adds: one command at a time */
     int status = bf_merge_unite(it, values_pool(), obeys || settings.merge_overfull, &err);
     if (it->destination)
         bloom_twins_end(values_pool(), it->destination);

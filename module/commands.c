@@ -40,7 +40,8 @@ const struct command *command_of(engine_command_fn handler)
 
 /* ---- flags and categories ---- */
 
-/* A first chunk over maxmemory is refused by its handler: as a flag, the engine would refuse it to a migration, too. */
+/* A first chunk over maxmemory is refused by its handler. With the flag the engine would refuse it to a migration,
+ * too. */
 static void flags_of(const struct command *row, char *text, size_t size)
 {
     bool by_itself = row->handler == cmd_bf_loadchunk || row->handler == cmd_cf_loadchunk;
@@ -104,7 +105,7 @@ static struct engine_command_arg *docs_of(const struct command_arg *args, size_t
     return list;
 }
 
-/* RedisBloom leaves out what is done to a key. An engine with users who may only read some keys decides by that. */
+/* RedisBloom leaves out the kind of access to a key. An engine with users who may only read some keys needs it. */
 static uint64_t key_flags_of(const struct command *row)
 {
     bool deletes = strstr(row->key_flags, "delete") != NULL;

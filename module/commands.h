@@ -40,7 +40,8 @@ struct command {
 /* That of a handler. */
 const struct command *command_of(engine_command_fn handler);
 
-/* All of them, under names that begin with the prefix of their kind of filter. False with a text: a name is taken. */
+/* Registers all of them, under names that begin with the prefix of their kind of filter. False with a text: a name is
+ * taken. */
 bool commands_register(struct engine_ctx *ctx, const char *prefix, const char *cuckoo_prefix, struct errbuf *err);
 
 #endif

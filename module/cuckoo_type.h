@@ -14,10 +14,10 @@
 /* Registers the types, once values_init() has been called. False with a text. */
 bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
 
-/* That of new values with these parameters. */
+/* The type of new values with these parameters. */
 struct engine_type *cuckoo_type_for(const struct bloom_params *params);
 
-/* Whether values of this type are cuckoo filters: a file of a time without `take-over` has the other one. */
+/* Whether values of this type are cuckoo filters: a file written without `take-over` has the other type. */
 bool cuckoo_type_is(const struct engine_type *type);
 
 #endif

@@ -40,7 +40,7 @@ static bool is_theirs(const struct call *call)
     return redisbloom_type && value_type_of(call->value) == redisbloom_type;
 }
 
-/* For the log only: the filter of the call, as RedisBloom makes it. */
+/* For the log only: creates the filter of the call, with RedisBloom's command. */
 static void log_reserve(struct call *call)
 {
     const struct bloom_params *params = bloom_filter_params(value_filter(call->value));
@@ -133,8 +133,8 @@ static struct engine_string *hash_word(const struct bloom_filter *filter, struct
     return engine.CreateString(NULL, (const char *)bytes, (size_t)(end - bytes));
 }
 
-/* The hashes of the items whose bit is set, in pieces of bounded size. Of a KEYED filter: who applies this needs no
- * key. */
+/* The hashes of the items whose bit is set, in pieces of bounded size. Of a KEYED filter: a node that applies this
+ * needs no key. */
 static void replicate_hashes(struct call *call, const char *what, size_t first, const uint32_t *added, size_t from,
                              size_t n)
 {
@@ -152,7 +152,7 @@ static void replicate_hashes(struct call *call, const char *what, size_t first, 
 }
 
 /* The items whose bit is set: *list_out, valid until the next call, and their number. Without memory for the list each
- * is told by `one`, and 0 returned. */
+ * item is replicated by the command `one`, and the result is 0. */
 static size_t added_items(struct call *call, const char *one, size_t first, const uint32_t *added, size_t from,
                           size_t n, struct engine_string ***list_out)
 {
@@ -183,9 +183,9 @@ void effect_added(struct call *call, size_t first, const uint32_t *added, size_t
 
 /* ---- cuckoo filters ---- */
 
-/* Whether CF.RESERVE says what makes this filter. It does not say the key of a KEYED one, and which of its numbers
- * follow from a rate may change with the version. It refuses a capacity that settings may have, and looks for its
- * options in the name of the key, too, as RedisBloom does. */
+/* Whether a CF.RESERVE can create this filter. It does not have the key of a KEYED one, and the numbers that follow
+ * from a rate may change with the version. It refuses a capacity that settings may have, and searches for its options
+ * in the name of the key, too, as RedisBloom does. */
 static bool reserve_says_it(struct slice name, const struct cuckoo_numbers *numbers)
 {
     return numbers->error_rate == 0 && numbers->capacity >= 2 * (uint64_t)numbers->bucket_size &&

@@ -190,8 +190,8 @@ struct engine {
 
 extern struct engine engine;
 
-/* Whether the engine is Valkey: it has the functions under its own names, too. An option is a number, of which Redis
- * may make another one than Valkey has. */
+/* Whether the engine is Valkey: it has the functions under its own names, too. The number of an option may have another
+ * meaning in Redis than in Valkey. */
 bool engine_is_valkey(const struct engine_ctx *ctx);
 
 /* Looks all functions up. NULL, or the name of a required one that the engine lacks. */

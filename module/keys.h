@@ -6,7 +6,7 @@
 
 #include "bloom_keyring.h"
 
-/* The pool that has them from now on, and the file of the setting at the start. False with a text. */
+/* The pool that gets the keys, and the file of the setting at the start. False with a text. */
 bool keys_init(struct bloom_pool *pool, const char *path, struct errbuf *err);
 bool keys_are_ready(void); /* keys_init() has been called */
 

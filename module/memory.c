@@ -6,10 +6,10 @@
 #include "settings.h"
 
 #define HUGE_PAGE   ((uintptr_t)2 << 20)
-#define PROBE_BYTES ((size_t)1 << 18)   /* from here on it is asked first whether there is so much memory */
-#define SMALL_BYTES ((uint64_t)1 << 20) /* not worth to read INFO for */
+#define PROBE_BYTES ((size_t)1 << 18)   /* from this size on, a probe checks whether there is enough memory */
+#define SMALL_BYTES ((uint64_t)1 << 20) /* too small for a read of INFO */
 
-/* Memory that nobody has touched costs an allocator nothing to hand out and take back. */
+/* An allocator hands out and takes back untouched memory at no cost. */
 static bool exists(size_t bytes)
 {
     if (bytes < PROBE_BYTES || !engine.TryAlloc)
@@ -20,9 +20,9 @@ static bool exists(size_t bytes)
 }
 
 /* Random bits of a filter beyond the cache cost a TLB miss each on small pages, and a fork copies an entry for each of
- * these. The first touch of a huge page zeroes 2 MiB, which takes less than 512 small ones do, but all at once: hence a
- * setting. It has an effect where the kernel says "madvise"; where it says "always" the engine has switched huge pages
- * off for its process. */
+ * these. The first touch of a huge page zeroes 2 MiB. That takes less time than 512 small ones, but all at once: hence
+ * a setting. It has an effect if the kernel is set to "madvise"; if it is set to "always", the engine has switched huge
+ * pages off for its process. */
 static void advise(void *memory, size_t bytes)
 {
     uintptr_t from = ((uintptr_t)memory + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1),

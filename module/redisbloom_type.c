@@ -196,7 +196,7 @@ static void *load(struct engine_io *io, int version)
 
 /* ---- the engine's log ---- */
 
-/* As RedisBloom writes it, so that it can read it: the header, and the bits of each layer. */
+/* In RedisBloom's form, so that RedisBloom can read it: the header, and the bits of each layer. */
 static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
 {
     const struct bloom_filter *filter = value_filter(at);

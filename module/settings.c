@@ -110,7 +110,7 @@ static bool read_number(const struct row *row, struct slice text, struct errbuf 
 
 /* ---- keys ---- */
 
-/* Before there is a pool the keys come later. */
+/* The pool does not exist at first; the keys come later then. */
 static bool read_path(char *path_out, struct slice text, struct errbuf *err)
 {
     char path[SETTINGS_PATH_SIZE];
@@ -216,7 +216,7 @@ static void set_names(const char *prefix)
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err)
 {
     set_initial(ctx);
-    for (int i = 0; i + 1 < argc; i += 2) /* what it says of another setting's initial value */
+    for (int i = 0; i + 1 < argc; i += 2) /* the effect on another setting's initial value */
         if (slice_is(text_of(argv[i]), take_over.name) && slice_is(text_of(argv[i + 1]), "yes"))
             settings.layout = LAYOUT_REDISBLOOM;
     for (int i = 0; i + 1 < argc; i += 2)

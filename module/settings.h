@@ -1,4 +1,4 @@
-/* settings: what the module's behaviour depends on. settings.def has the list.
+/* settings: the settings of the module. settings.def has the list.
  *
  * Thread: the engine's main thread. */
 #ifndef BLOOMERY_MODULE_SETTINGS_H
@@ -51,12 +51,12 @@ extern struct names names;
  * among the names: these hold until the end. False with a text. */
 bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc, struct errbuf *err);
 
-/* Makes them known to CONFIG, where the engine has that, and takes their values from its file. False with a text. */
+/* Registers them with CONFIG, if the engine has that, and takes their values from its file. False with a text. */
 bool settings_register(struct engine_ctx *ctx, struct errbuf *err);
 
 enum { LAYOUT_NA, LAYOUT_REDISBLOOM }; /* settings.layout */
 
-/* Those of filters that a command creates, and the time. */
+/* The settings for filters that a command creates, and the time. */
 struct bf_defaults settings_defaults(void);
 
 struct cuckoo_numbers settings_cuckoo_numbers(void);

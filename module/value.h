@@ -19,10 +19,10 @@
 struct value {
     uint64_t id;           /* unique in this process */
     struct bf_usage usage; /* counts of this process */
-    struct bf_load *load;  /* what has come of it; NULL: it is complete */
+    struct bf_load *load;  /* state of the load; NULL: it is complete */
 };
 
-/* In the place of a value that has been taken out of a key: there is nothing in it to free. */
+/* Takes the place of a value that has been taken out of a key: it has nothing to free. */
 extern struct value value_husk;
 
 extern struct engine_type *value_type; /* the module's own; redisbloom_type.h has the other one */
@@ -32,7 +32,7 @@ extern const struct engine_type_methods value_methods;
  * the operator. */
 bool value_key_is_new(const struct value *value, struct errbuf *text_out);
 
-/* The pool of all filters, and what makes dumps of this process different from all others. */
+/* The pool of all filters, and a number that distinguishes dumps of this process from all others. */
 bool values_init(struct errbuf *err);
 
 /* The module's own type, once values_init() has been called. */
@@ -40,7 +40,7 @@ bool value_type_init(struct engine_ctx *ctx, struct errbuf *err);
 
 struct bloom_pool *values_pool(void);
 
-uint64_t value_dump_identity(const struct value *value); /* as bf_scandump() takes it */
+uint64_t value_dump_identity(const struct value *value); /* in the form for bf_scandump() */
 
 static inline struct bloom_filter *value_filter(const struct value *value)
 {
@@ -58,7 +58,7 @@ struct value *value_create(struct bloom_class *class, bool limited, int *status_
 struct value *value_create_shaped(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers,
                                   bool limited, int *status_out, struct errbuf *err);
 
-/* Whether it is as value_create() has made it: an empty filter of one layer. */
+/* Whether it is in its state after value_create(): an empty filter of one layer. */
 bool value_is_blank(const struct value *value);
 
 void value_free(void *value); /* any thread; NULL is fine */

@@ -1,4 +1,5 @@
-/* What the engine does with values of the module's own type: saves, loads and rewrites them as chunks of BF.SCANDUMP.
+/* The engine's operations on values of the module's own type: it saves, loads and rewrites them as chunks of
+ * BF.SCANDUMP.
  *
  * A value is saved as the number of its chunks and each chunk. While RedisBloom's chunks are loading, it is saved as 0,
  * their header, each loaded piece after its iterator, and 0. */
@@ -9,7 +10,7 @@
 #include "value.h"
 #include "value_window.h"
 
-#define BACKGROUND_BYTES (64 * 1024) /* what takes longer to free than to hand over */
+#define BACKGROUND_BYTES (64 * 1024) /* filters above this size take longer to free than to hand over */
 
 struct engine_type *value_type;
 
@@ -19,7 +20,7 @@ struct engine_type *value_type;
  * bytes. */
 struct pieces {
     const struct value *value;
-    const struct redisbloom_load *redisbloom; /* RedisBloom's chunks are coming; NULL: the value is chunks of ours */
+    const struct redisbloom_load *redisbloom; /* RedisBloom's chunks are coming; NULL: the value has our chunks */
 
     struct dump_plan plan;
     uint64_t identity, nonce;
@@ -27,7 +28,7 @@ struct pieces {
     struct dump_place place; /* of the next chunk */
 
     bool begun;  /* the header has been given out */
-    size_t span; /* of what has come */
+    size_t span; /* of the loaded ranges */
     uint64_t at; /* among the bytes of all layers; where the next piece begins, if within the span */
 
     const unsigned char *bytes; /* the latest piece */
@@ -35,7 +36,7 @@ struct pieces {
     long long iterator;
 };
 
-static unsigned char scratch[DUMP_CHUNK_MAX]; /* the longest, whatever the number of layers */
+static unsigned char scratch[DUMP_CHUNK_MAX]; /* the longest, with any number of layers */
 
 _Static_assert(DUMP_CHUNK_MAX > DUMP_HEADER_MAX, "a header fits, and so do the counts");
 
@@ -142,8 +143,8 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *value
         engine.EmitAOF(io, names.loadchunk, "slb", key, pieces.iterator, (const char *)pieces.bytes, pieces.len);
 }
 
-/* What makes two filters equal: parameters, shapes, bits and counts, in a window the numbers of the parts, but not
- * their ages; of half-loaded ones also what has come. */
+/* The data in which equal filters agree: parameters, shapes, bits and counts, in a window the numbers of the parts, but
+ * not their ages; of half-loaded ones also the loaded ranges. */
 static void digest(struct engine_digest *out, void *at)
 {
     const struct value *value = at;
@@ -226,7 +227,7 @@ static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct 
         return NULL;
     }
     if (!load->theirs && nchunks == needed && window_is_synced())
-        load->own.plan.taken_ms = INT64_MAX; /* now, as all of the future (docs/DUMP.md) */
+        load->own.plan.taken_ms = INT64_MAX; /* a dump of now; dumps of the future count as that, too (docs/DUMP.md) */
     return value_begin_load(load, false, &status, err);
 }
 

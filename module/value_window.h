@@ -21,18 +21,18 @@ void window_clock_init(struct bloom_pool *pool);
 /* Unix time in microseconds at which a part began, whose beginning by the clock of windows is `started_us`. */
 int64_t window_unix_us(int64_t started_us);
 
-/* Whether the engine reads the values of its primary, which are as old as they say: how far the clocks of the two are
- * apart does not matter. */
+/* Whether the engine reads the values of its primary, which are as old as they state: the difference of the two clocks
+ * does not matter. */
 bool window_is_synced(void);
 
 /* Whether a window of this first layer has room for all of its parts below bf-max-filter-bytes: refused when it is
  * made, not in the middle of its first window. False with a text. */
 bool window_fits(const struct bloom_filter *filter, struct errbuf *err);
 
-/* Has the dropped parts of a window emptied, piece by piece between commands. */
+/* Empties the dropped parts of a window, piece by piece between commands. */
 void window_empty_later(struct engine_ctx *ctx, struct bloom_filter *filter);
 
-/* A window is freed: nothing of it is emptied any more. Thread: any. */
+/* A window is freed: it will not be emptied any more. Thread: any. */
 void window_freed(const struct bloom_filter *filter);
 
 /* The beginning, by this node's clock, of a part that another node began at `unix_us`. An engine that reads its own log

@@ -12,7 +12,7 @@
 
 #include "clock.h"
 
-#define READ_BYTES (64 * 1024)        /* at least so much room for each read */
+#define READ_BYTES (64 * 1024)        /* at least this much room for each read */
 #define READ_MOST  (1024 * 1024)      /* at most, so that an announced length alone takes no memory */
 #define BUFFER_CAP ((size_t)2 << 30)  /* more than the largest reply, RESP_REPLY_MAX_TEXT */
 #define KEPT_BYTES ((size_t)32 << 20) /* an empty buffer that is larger gives its memory back */
@@ -137,7 +137,7 @@ static int send_some(struct peer *peer)
     return status;
 }
 
-/* `expected` bytes more are known to come. */
+/* The caller knows that `expected` more bytes will come. */
 static int receive_plain(struct peer *peer, size_t expected)
 {
     size_t room = expected < READ_BYTES ? READ_BYTES : expected > READ_MOST ? READ_MOST : expected;

@@ -39,7 +39,7 @@ struct peer_address {
 /* When waits end. */
 struct peer_limit {
     int64_t end_ms;               /* monotonic */
-    const atomic_bool *cancelled; /* waits end within 0.1 s when it is true; may be NULL */
+    const atomic_bool *cancelled; /* when it is true, waits end within 0.1 s; may be NULL */
 };
 
 #define PEER_SLOWEST 64 /* bytes in a millisecond */

@@ -4,7 +4,7 @@
 
 #include "peer.h"
 
-/* Waits for events of poll() on the socket. Those that are there, more than 0; or -ETIMEDOUT, -ECANCELED, -errno. */
+/* Waits for events of poll() on the socket. Returns the events, more than 0; or -ETIMEDOUT, -ECANCELED, -errno. */
 int peer_wait(int fd, short events, const struct peer_limit *limit);
 
 /* A connected, non-blocking socket; or -errno with the reason. */

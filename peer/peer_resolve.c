@@ -23,7 +23,7 @@ struct lookup {
     sem_t ended;
     atomic_bool done; /* status and list are there */
     int status;
-    struct addrinfo *list; /* NULL: the caller has taken it */
+    struct addrinfo *list; /* NULL: the caller has it */
     char *port;            /* after the host */
     char host[];
 };

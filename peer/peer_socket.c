@@ -12,7 +12,7 @@
 #include "clock.h"
 #include "peer_internal.h"
 
-#define CANCEL_POLL_MS 100 /* a wait looks so often whether it is cancelled */
+#define CANCEL_POLL_MS 100 /* the interval at which a wait checks for a cancellation */
 
 int peer_wait(int fd, short events, const struct peer_limit *limit)
 {

@@ -63,7 +63,7 @@ int peer_tls_send(struct peer *peer)
     return status;
 }
 
-/* Decrypts bytes that have come. */
+/* Decrypts received bytes. */
 static int take(struct peer *peer, const char *bytes, size_t len)
 {
     struct peer_tls *tls = peer->tls;

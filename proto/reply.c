@@ -115,7 +115,7 @@ void reply_errorf(struct reply *reply, const char *fmt, ...)
     va_start(args, fmt);
     int len = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    if (len < 0) /* the format cannot be encoded: the format itself says more than nothing */
+    if (len < 0) /* the format cannot be encoded: the bare format is better than no text */
         snprintf(text, sizeof(text), "ERR %s", fmt);
     else if ((size_t)len >= sizeof(text))
         memcpy(text + sizeof(text) - 4, "...", 4);

@@ -47,7 +47,7 @@ struct resp_reply_reader {
     size_t count, size;
     size_t pos;    /* bytes of this reply that are parsed */
     size_t looked; /* bytes of it searched for the end of a line */
-    size_t due;    /* elements that are still to come */
+    size_t due;    /* elements still missing */
     bool begun;
 };
 
@@ -67,7 +67,7 @@ enum resp_reply_status {
 
 /* Looks for one reply at the front of data[0..len). RESP_REPLY_WHOLE: it takes *consumed_out bytes, and *reply_out is
  * filled; call again with the bytes after them. RESP_REPLY_NEED_MORE: *needs_out is the number of bytes, counted from
- * data[0] and more than len, that the next call needs to get on. */
+ * data[0] and more than len, that the next call needs to make progress. */
 enum resp_reply_status resp_reply_next(struct resp_reply_reader *reader, const char *data, size_t len,
                                        size_t *consumed_out, size_t *needs_out, struct resp_reply *reply_out);
 

@@ -1,4 +1,4 @@
-# What the benchmark scripts have in common; sourced by them after common.sh: servers on free ports, with one worker each,
+# Functions of the benchmark scripts, which source this file after common.sh: servers on free ports, with one worker each,
 # that end with the script; their files in $tmp.
 
 tool=build/release/tools/bloomery
@@ -11,7 +11,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-free_port() { # a port nobody listens on, below those that the kernel gives to connections
+free_port() { # a port without a listener, below those that the kernel gives to connections
     local port
     while port=$((20000 + RANDOM % 12000)); (exec 3<>/dev/tcp/127.0.0.1/"$port") 2>/dev/null; do :; done
     echo "$port"
@@ -48,7 +48,7 @@ processors() { # the numbers of those that this script may use, one a line
     done
 }
 
-# For latencies: the server gets the first of two processors. On the other one the load generator, which is to send each request
+# For latencies: the server gets the first of two processors. On the other one the load generator, which must send each request
 # when it is due, goes before everything else ("${first[@]}"), and other clients go last ("${last[@]}").
 two_processors() {
     mapfile -t cpus < <(processors)

@@ -1,4 +1,4 @@
-# What the scripts have in common; sourced by them. Says what it does, does nothing twice.
+# Functions of the scripts, which source this file. They report each step, and do nothing twice.
 
 set -euo pipefail
 script=$(realpath "$0")
@@ -33,7 +33,7 @@ help_if_asked() {
     esac
 }
 
-# What a benchmark measures: `quick` or all.
+# The extent of a benchmark: `quick` or all.
 mode_of() {
     case ${1:-full} in
     full | quick) echo "${1:-full}" ;;
@@ -41,7 +41,7 @@ mode_of() {
     esac
 }
 
-# Installs the Debian packages that are missing; where that cannot be done, says which ones are.
+# Installs the missing Debian packages; if that is not possible, names them.
 need() {
     local missing=()
     for package in $(printf '%s\n' "$@" | sort -u); do
@@ -68,7 +68,7 @@ need() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 
-# The packages of Node.js and npm, unless these are there, from wherever they came.
+# The packages of Node.js and npm, unless these are installed, from any source.
 node_packages() {
     command -v node >/dev/null && command -v npm >/dev/null || echo nodejs npm
 }
@@ -79,7 +79,7 @@ dev_packages() {
     node_packages
 }
 
-# Shows how far ninja is, of its output: on a terminal in one line, elsewhere a line every ten seconds. Copies it to the file.
+# Shows ninja's progress, from its output: on a terminal in one line, elsewhere a line every ten seconds. Copies it to the file.
 show_progress() { # LOG
     local line shown=$SECONDS
     while IFS= read -r line; do
@@ -95,7 +95,7 @@ show_progress() { # LOG
     [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
-# Configures and builds a preset; prints how far it is, and else only what goes wrong.
+# Configures and builds a preset; prints the progress, and otherwise only faults.
 build() {
     local preset=$1
     shift

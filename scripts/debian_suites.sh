@@ -19,7 +19,7 @@ apt_of() { # SUITE command...
         -o Debug::NoLocking=true
 }
 
-# The lists of a suite, not older than a day where the mirror answers. Experimental has only what differs from sid.
+# The lists of a suite, not older than a day if the mirror answers. Experimental has only packages that differ from sid.
 lists_of() { # SUITE
     local at=$folder/apt-$1 suite
     [ -n "$(find "$at/updated" -mmin -1440 2>/dev/null)" ] && return

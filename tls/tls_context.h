@@ -23,7 +23,7 @@ enum tls_auth {
     TLS_AUTH_OPTIONAL, /* only a client with an invalid one is */
 };
 
-/* Of the settings tls-*, whose names the messages have. Strings are borrowed for the call; "" is none. */
+/* Of the settings tls-*, whose names the messages use. Strings are borrowed for the call; "" is none. */
 struct tls_server_settings {
     const char *cert_file; /* PEM: the certificate, followed by the intermediate ones */
     const char *key_file;  /* PEM; "": in cert_file */
@@ -35,7 +35,7 @@ struct tls_server_settings {
     const char *ciphersuites; /* of TLS 1.3; "": OpenSSL's own */
     enum tls_auth auth_clients;
     bool prefer_server_ciphers;
-    bool session_caching; /* a client that comes back may resume its session */
+    bool session_caching; /* a returning client may resume its session */
     int64_t session_cache_size;
     int64_t session_cache_seconds;
 };
@@ -47,9 +47,9 @@ int tls_context_server(const struct tls_server_settings *settings, struct tls_co
 /* Of a program that connects. Strings are borrowed for the call; NULL and "" are none. */
 struct tls_client_settings {
     const char *cert_file, *key_file, *key_file_pass; /* as above, for servers that ask for certificates */
-    const char *ca_cert_file; /* whose certificates of servers are valid; NULL: the system's list */
+    const char *ca_cert_file; /* CA certificates for the check of servers; NULL: the system's list */
     const char *ca_cert_dir;
-    const char *server_name; /* for SNI and the check of the certificate; NULL: the host that is connected to */
+    const char *server_name; /* for SNI and the check of the certificate; NULL: the host of the connection */
     const char *protocols, *ciphers, *ciphersuites; /* as above */
     bool insecure;                                  /* takes any certificate */
 };
@@ -60,7 +60,7 @@ int tls_context_client(const struct tls_client_settings *settings, struct tls_co
 
 void tls_context_destroy(struct tls_context *context); /* NULL is fine */
 
-/* The end of the validity of the certificate that it shows to others, in seconds since 1970; 0: it has none. */
+/* The end of the validity of its own certificate, in seconds since 1970; 0: it has none. */
 int64_t tls_context_expires(const struct tls_context *context);
 
 #endif

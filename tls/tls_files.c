@@ -73,7 +73,7 @@ int tls_read_file(const char *what, const char *path, BIO **bytes_out, struct er
     return status;
 }
 
-/* Whether the last certificate has been read. That there is no other is no error. */
+/* Whether the last certificate has been read. The end of the file is no error. */
 static bool at_end(void)
 {
     unsigned long code = ERR_peek_last_error();
@@ -140,7 +140,7 @@ bool tls_use_authorities(SSL_CTX *ssl, BIO *bytes, bool shows)
     for (int i = 0; good && i < sk_X509_INFO_num(infos); i++)
         good = add_authority(SSL_CTX_get_cert_store(ssl), names, sk_X509_INFO_value(infos, i));
     if (good && sk_X509_NAME_num(names) == 0) {
-        ERR_raise(ERR_LIB_PEM, PEM_R_NO_START_LINE); /* as of any file without what is looked for */
+        ERR_raise(ERR_LIB_PEM, PEM_R_NO_START_LINE); /* as for any file without a certificate */
         good = false;
     }
     sk_X509_INFO_pop_free(infos, X509_INFO_free);

@@ -9,7 +9,8 @@
 
 #include "errbuf.h"
 
-/* The bytes of a regular file; the caller frees them. 0, or -errno with the reason, in which `what` names the file. */
+/* The bytes of a regular file; the caller frees them. 0, or -errno with the reason, in which `what` is the name of the
+ * file. */
 int tls_read_file(const char *what, const char *path, BIO **bytes_out, struct errbuf *err);
 
 int tls_look_at_directory(const char *what, const char *path, struct errbuf *err); /* 0 if it is a directory */
@@ -18,8 +19,8 @@ int tls_look_at_directory(const char *what, const char *path, struct errbuf *err
 bool tls_use_chain(SSL_CTX *ssl, BIO *bytes);
 bool tls_use_key(SSL_CTX *ssl, BIO *bytes);
 
-/* Certificates by which others are checked, at least one, and revocation lists. `shows`: clients are told their names.
- */
+/* Certificates for checking other ones, at least one, and revocation lists. `shows`: the server sends their names to
+ * clients. */
 bool tls_use_authorities(SSL_CTX *ssl, BIO *bytes, bool shows);
 
 #endif

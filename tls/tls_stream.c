@@ -206,7 +206,7 @@ static enum tls_status step(struct tls_stream *stream, struct errbuf *err)
     }
 }
 
-/* Collects a client's first bytes until they say how long its first message is. */
+/* Collects a client's first bytes until they contain the length of its first message. */
 static enum tls_status look_at_head(struct tls_stream *stream, struct errbuf *err)
 {
     while (stream->in_len && stream->nhead < HELLO_HEAD) {

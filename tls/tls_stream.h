@@ -5,8 +5,8 @@
  * handshake of at most TLS_HANDSHAKE_MAX bytes; no renegotiation; few messages without data. The caller limits the time
  * of a handshake.
  *
- * `out` receives bytes for the network. The caller sends them whatever the status is: after a failure they tell the
- * other side the reason. A full `out` is a failure. After TLS_FAILED only tls_stream_destroy() may be called.
+ * `out` receives bytes for the network. The caller sends them with any status: after a failure they tell the other side
+ * the reason. A full `out` is a failure. After TLS_FAILED only tls_stream_destroy() may be called.
  *
  * Lifetime: tls_stream_create() to tls_stream_destroy(). Thread: one at a time. */
 #ifndef BLOOMERY_TLS_STREAM_H
@@ -35,7 +35,7 @@ struct tls_stream;
 enum tls_status {
     TLS_OK,      /* all bytes are taken; of a handshake: it is done */
     TLS_MORE,    /* handshake: it needs bytes from the other side */
-    TLS_END,     /* the other side has said that it sends nothing more */
+    TLS_END,     /* the other side will send nothing more */
     TLS_FAILED,  /* `err` has the reason */
     TLS_NOT_TLS, /* handshake of a server: the client's first byte is not that of TLS */
 };
@@ -45,14 +45,15 @@ enum tls_status {
 struct tls_stream *tls_stream_create(void);
 void tls_stream_destroy(struct tls_stream *stream); /* NULL is fine */
 
-/* Of a server: the client is asked for no certificate, whatever the context says. Only connections of this kind resume
- * its session: otherwise a client could come in without a certificate where one is needed. Before the first step. */
+/* Of a server: the client is asked for no certificate, even if the context requires one. Only connections of this kind
+ * resume its session: otherwise a client could come in without a certificate where one is needed. Before the first
+ * step. */
 void tls_stream_ask_no_certificate(struct tls_stream *stream);
 
-/* One step of the handshake, as server or client by the context: takes bytes from in[0..len), and as many as the
- * handshake needs; *consumed_out says how many. The rest after TLS_OK is for tls_stream_read(). `context` is needed
- * during the call only; the first step that has enough bytes binds the connection to it. `host`: of a client, the
- * server's name or address; else NULL. A client's first step takes no bytes. */
+/* One step of the handshake, as server or client by the context: takes bytes from in[0..len), as many as the handshake
+ * needs; *consumed_out is their number. The rest after TLS_OK is for tls_stream_read(). `context` is needed during the
+ * call only; the first step that has enough bytes binds the connection to it. `host`: of a client, the server's name or
+ * address; else NULL. A client's first step takes no bytes. */
 enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls_context *context, const char *host,
                                      const void *in, size_t len, size_t *consumed_out, struct buf *out,
                                      struct errbuf *err);

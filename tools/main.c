@@ -35,7 +35,7 @@ static void print_help(void)
            "something was found, 1 nothing, 2 failure or wrong arguments; verify: 1 something is wrong.\n");
 }
 
-/* The command that may have been meant; NULL: none. */
+/* The most similar command; NULL: none. */
 static const char *nearest_command(const char *name)
 {
     const struct slice unknown = {name, strlen(name)};

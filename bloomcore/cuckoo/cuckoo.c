@@ -46,20 +46,20 @@ static bool look(const struct bloom_filter *filter, uint64_t hash)
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
     while (layer && !layer_has(layer, hash, fingerprint)) {
-        atomic_thread_fence(memory_order_acquire); /* what a compaction has cleared here is in an older layer */
+        atomic_thread_fence(memory_order_acquire); /* cleared fingerprints are in an older layer */
         layer = bloom_layer_older(layer);
     }
     return layer;
 }
 
-/* The version in which no fingerprint moves. */
+/* Returns a version in which no fingerprint moves. */
 static uint64_t still(const struct cuckoo *cuckoo)
 {
     uint64_t version;
 
     for (unsigned spins = 0; (version = atomic_load_explicit(&cuckoo->version, memory_order_acquire)) & 1; spins++)
         if (spins >= SPINS)
-            sched_yield(); /* the thread that moves them may need this processor */
+            sched_yield(); /* the moving thread may need this processor */
     return version;
 }
 

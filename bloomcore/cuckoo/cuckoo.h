@@ -3,7 +3,7 @@
  * 12 or 16 bits, and adds fill a layer up to 95 % (cuckoo_shape.h).
  *
  * Everything here is deterministic: the same operations in the same order give the same bytes. Each operation that
- * changes a filter has an ordinal, so a log's operations above the ordinal of a copy bring the copy up to date.
+ * changes a filter has an ordinal. So a log's operations above the ordinal of a copy bring the copy up to date.
  *
  * Source: B. Fan et al., "Cuckoo Filter: Practically Better Than Bloom" (2014), with RedisBloom's hash, sizes and order
  * of evictions, or ours; docs/FORMAT.md has both exactly.
@@ -30,8 +30,8 @@ bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash);
 /* Fetches the newest layer's buckets of the item from memory, for a query or an add that follows. */
 void cuckoo_prefetch(const struct bloom_filter *filter, uint64_t hash);
 
-/* The number of slots with the item's fingerprint in its buckets, at one moment. Where both buckets are the same one
- * each slot counts twice, as in RedisBloom. Takes the lock. */
+/* The number of slots with the item's fingerprint in its buckets, at one moment. If both buckets are the same one, each
+ * slot counts twice, as in RedisBloom. Takes the lock. */
 uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);
 
 /* Adds an item again; with `only_new` unless it seems to be there (BLOOM_PRESENT). Of any number of threads that add an
@@ -46,7 +46,7 @@ enum bloom_add cuckoo_add(struct bloom_filter *filter, uint64_t hash, bool only_
  * was none. */
 bool cuckoo_delete(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal);
 
-/* Whether a deletion has left so many holes that the filter is to be compacted as RedisBloom compacts it by itself. */
+/* Whether deletions have left so many holes that RedisBloom would compact the filter by itself. */
 bool cuckoo_is_sparse(const struct bloom_filter *filter);
 
 /* Begins a compaction, which moves fingerprints from newer sub-filters into holes of older ones, unless one is under
@@ -76,13 +76,13 @@ void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_
 
 /* ---- chunks ---- */
 
-/* Gives a new filter its further layers, and the count of deletions, as the header of a dump in chunks has them.
- * BLOOM_OK; otherwise the filter is to be deleted. */
+/* Gives a new filter its further layers, and the count of deletions, from the header of a dump in chunks. BLOOM_OK;
+ * otherwise the filter must be deleted. */
 int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t deletes, const struct bloom_journal *journal,
                   struct errbuf *err);
 
-/* Sets `len` bytes of slots, counted over all layers one after the other, from `at` on, which are all of one layer.
- * They may be slots that others add to. A record for each eight bytes that change. */
+/* Sets `len` bytes of slots, counted over all layers one after the other, from `at` on. All are of one layer. Other
+ * threads may add to these slots. Makes a record for each eight bytes that change. */
 void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slots, size_t len,
                       const struct bloom_journal *journal);
 
@@ -94,7 +94,7 @@ uint64_t cuckoo_bytes_of(const struct bloom_filter *filter);
 
 /* ---- the log ---- */
 
-/* An operation in a journal's add(), whose ordinal has CUCKOO_ORDINAL_BITS; the ones above are its `layer`. */
+/* An operation in a journal's add(), whose ordinal has CUCKOO_ORDINAL_BITS; the bits above are its `layer`. */
 #define CUCKOO_ORDINAL_BITS 40
 
 static inline uint64_t cuckoo_ordinal(unsigned layer, uint64_t ordinal)
@@ -102,27 +102,27 @@ static inline uint64_t cuckoo_ordinal(unsigned layer, uint64_t ordinal)
     return (uint64_t)layer << CUCKOO_ORDINAL_BITS | ordinal;
 }
 
-/* Loading: does an operation of a journal again. The ordinals rise from call to call. False: it is none. */
+/* Loading: repeats an operation of a journal. The ordinals rise from call to call. False: it is no operation. */
 bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *item, uint64_t ordinal);
 
-/* Whether the operation is right whatever came before it: it adds an item, or a sub-filter. */
+/* Whether the operation is valid in any state: it adds an item, or a sub-filter. */
 bool cuckoo_only_adds(const struct bloom_replay_item *item);
 
 /* ---- copies ---- */
 
 /* Makes `copy`, an empty filter of the same class that only the caller knows, equal to the filter at one moment during
- * the call, while other threads change the filter. Not on a loop: it takes about 1 ms per 4 MB. Layers that the
- * copy gets may pass the limits of memory. 0, or -ENOMEM: the copy is then to be given up. */
+ * the call, while other threads change the filter. Not on a loop: it takes about 1 ms per 4 MB. Layers that the copy
+ * gets may pass the limits of memory. 0, or -ENOMEM: the copy must be given up then. */
 int cuckoo_copy(struct bloom_filter *filter, struct bloom_filter *copy, struct errbuf *err);
 
-/* Loading: sets the counts that no slot tells. The items of each layer are set by bloom_filter_set_items(). */
+/* Loading: sets the counts that are not in the slots. The items of each layer are set by bloom_filter_set_items(). */
 void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t deletes);
 
-/* Loading: counts the taken slots of all layers anew. */
+/* Loading: counts the taken slots of all layers again. */
 void cuckoo_recount(struct bloom_filter *filter);
 
-/* `len` bytes of slots, counted over all layers one after the other, from `at` on. Where others change the filter
- * meanwhile they are not of one moment. */
+/* `len` bytes of slots, counted over all layers one after the other, from `at` on. If other threads change the filter
+ * meanwhile, they are not of one moment. */
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
 
 /* Loading: the same of a layer, whose words are all zero, into it. */

@@ -1,6 +1,6 @@
 /* Changes. An add searches for an empty slot from the newest layer to the oldest. Then it evicts fingerprints in the
- * newest layer, each to its other bucket, in a deterministic order. Where that finds no empty slot the same walk is
- * gone backwards, which needs no memory: the fingerprint in hand and the bucket tell where it came from. */
+ * newest layer, each to its other bucket, in a deterministic order. If that finds no empty slot, the same walk goes
+ * backwards, which needs no memory: the fingerprint in hand and the bucket give the previous bucket. */
 #include "bloom_pool.h"
 #include "bloom_scaling.h"
 #include "cuckoo.h"
@@ -11,7 +11,7 @@
 
 /* ---- slots ---- */
 
-/* Whether a copy under way has the bytes from `at` on. */
+/* Whether a copy under way already has the bytes at `at`. */
 static bool is_copied(const struct cuckoo_mirror *mirror, unsigned index, uint64_t at)
 {
     return index < mirror->layer || (index == mirror->layer && at < mirror->at);
@@ -38,7 +38,7 @@ void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uin
                                   memory_order_relaxed);
 }
 
-/* Writes `bits` bits from `bit` on. Where they are in two words, queries wait for both. */
+/* Writes `bits` bits from `bit` on. If they are in two words, queries wait for both. */
 static void put_bits(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t bit, unsigned bits,
                      uint64_t value)
 {
@@ -105,8 +105,8 @@ struct walk {
     unsigned hand;
 };
 
-/* The slot that is evicted in a step, from 0 on: one after the other; in our layout any, as the hash of the item
- * says. */
+/* The slot that is evicted in a step, from 0 on: one after the other; in our layout any slot, chosen by the hash of the
+ * item. */
 static unsigned slot_of(const struct bloom_geometry *geometry, uint64_t hash, unsigned step)
 {
     if (!cuckoo_keeps_rate(geometry))

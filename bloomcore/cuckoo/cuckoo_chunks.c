@@ -1,4 +1,4 @@
-/* Slots in pieces: dumps in chunks are read from a filter, and loaded into one that others may use already. */
+/* Slots in pieces: dumps in chunks are read from a filter, and loaded into a filter that may already be in use. */
 #include <string.h>
 
 #include "bloom_pool.h"
@@ -8,7 +8,7 @@
 
 #define WORDS_AT_ONCE 256 /* under the lock */
 
-/* The layer that has the byte `at` of the first n, which becomes its place there; NULL: there are fewer. */
+/* The layer with the byte `at` of the first n layers; `at` becomes the offset in it. NULL: there are fewer bytes. */
 static struct bloom_layer *layer_of(const struct bloom_filter *filter, unsigned n, uint64_t *at)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ static struct bloom_layer *layer_of(const struct bloom_filter *filter, unsigned 
     return NULL;
 }
 
-/* With those that a compaction has taken off. */
+/* Including layers that a compaction has taken off. */
 static unsigned all_layers(const struct bloom_filter *filter)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter), *spare = cuckoo_spare(filter, newest);
@@ -91,7 +91,7 @@ int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t delete
     return rc;
 }
 
-/* The number of taken slots that are in a word, or begin or end there. */
+/* The number of taken slots that lie in a word, or begin or end there. */
 static uint64_t taken_in(const struct bloom_layer *layer, uint64_t word)
 {
     unsigned bits = cuckoo_slot_bits(layer->geometry);
@@ -113,7 +113,7 @@ void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uin
     atomic_store_explicit(&layer->items, items + taken_in(layer, word) - before, memory_order_relaxed);
 }
 
-/* The word with what of `bytes` is in it: bytes `from` to before `to` of the layer. */
+/* The word after its part of `bytes` has been written: bytes `from` to before `to` of the layer. */
 static uint64_t merged(const struct bloom_layer *layer, uint64_t word, uint64_t from, uint64_t to,
                        const unsigned char *bytes, bool *changes_out)
 {

@@ -66,7 +66,7 @@ static void move_slots(struct bloom_filter *filter, unsigned layer, uint64_t fro
         cuckoo_take_off(filter, (struct bloom_layer *)bloom_layer_older(newer));
 }
 
-/* Whether the compaction continues after a layer that it is through with. */
+/* Whether the compaction continues after a finished layer. */
 static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction *compaction)
 {
     if (compaction->layer >= bloom_filter_nlayers(filter)) /* it has been taken off */
@@ -75,13 +75,13 @@ static bool goes_on(struct bloom_filter *filter, const struct cuckoo_compaction 
            atomic_load_explicit(&bloom_filter_layer_at(filter, compaction->layer)->items, memory_order_relaxed) == 0;
 }
 
-/* How many slots are checked for one of a layer at most: its own, and two buckets of each older layer. */
+/* The most slots that are checked for one slot of a layer: the slot itself, and two buckets of each older layer. */
 static uint64_t looks_for_slot(const struct bloom_layer *layer)
 {
     return 1 + UINT64_C(2) * layer->geometry->k * layer->geometry->index;
 }
 
-/* A step that checks `most` slots, or those for one slot; returns what it has cost. Locked. */
+/* A step that checks `most` slots, or the slots for one; returns its cost. Locked. */
 static uint64_t step_on(struct bloom_filter *filter, struct cuckoo_compaction *compaction, uint64_t most,
                         const struct bloom_journal *journal)
 {

@@ -6,7 +6,7 @@
 #include "cuckoo.h"
 #include "cuckoo_slots.h"
 
-#define PIECE ((uint64_t)16 << 10) /* slots that a writer waits for: some microseconds */
+#define PIECE ((uint64_t)16 << 10) /* slots for which a writer waits: some microseconds */
 
 /* Copies the next piece. Locked. */
 static void copy_piece(const struct bloom_layer *from, struct bloom_layer *to, struct cuckoo_mirror *mirror)
@@ -78,7 +78,7 @@ int cuckoo_copy(struct bloom_filter *filter, struct bloom_filter *copy, struct e
             bloom_lock_take(lock);
             continue;
         }
-        bloom_lock_give(lock); /* others may change the filter here */
+        bloom_lock_give(lock); /* other threads may change the filter here */
         bloom_lock_take(lock);
     }
     forget(cuckoo, &mirror);

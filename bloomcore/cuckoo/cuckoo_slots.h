@@ -76,7 +76,7 @@ static inline unsigned cuckoo_get_byte(const struct bloom_layer *layer, uint64_t
     return __atomic_load_n(cuckoo_bytes(layer) + at, __ATOMIC_RELAXED);
 }
 
-/* `n` bits, 1..64, from `bit` on, in the lowest bits of the result; those above are of others, or zero. */
+/* `n` bits, 1..64, from `bit` on, in the lowest bits of the result; the bits above belong to others, or are zero. */
 static inline uint64_t cuckoo_get_bits(const struct bloom_layer *layer, uint64_t bit, unsigned n)
 {
     const _Atomic uint64_t *word = bloom_layer_words(layer) + bit / 64;
@@ -137,7 +137,7 @@ static inline unsigned cuckoo_count_in(const struct bloom_layer *layer, uint64_t
     return count;
 }
 
-/* Whether the layer has as many items as it takes, whatever its slots: in our layout. */
+/* Whether the layer has reached its number of items, whatever its slots hold: in our layout. */
 static inline bool cuckoo_is_full(const struct bloom_layer *layer)
 {
     return cuckoo_keeps_rate(layer->geometry) && atomic_load_explicit(&layer->items, memory_order_relaxed) >=
@@ -183,8 +183,8 @@ enum cuckoo_kind {
 };
 
 /* h2 of CUCKOO_STEP_DONE: the layer, and above it the number of slots, of which h1 is the first. Of CUCKOO_SLOTS: the
- * layer, and above it the number of the word that h1 is. Of the others h1 says all: a hash, or the count of deletions.
- */
+ * layer, and above it the number of the word that h1 is. Of the others h1 has all: a hash, or the count of
+ * deletions. */
 #define CUCKOO_LAYER_BITS 16
 
 /* Gives the operation the next ordinal, and records it: before its effect can be seen. Locked. */
@@ -197,11 +197,11 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
 enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal,
                                  struct errbuf *err);
 
-/* Adds a layer, of which a journal that has grow() is asked. BLOOM_OK, or a status of bloomcore with the reason.
- * Locked; does not record itself. */
+/* Adds a layer, after asking a journal that has grow(). BLOOM_OK, or a status of bloomcore with the reason. Locked;
+ * does not record itself. */
 int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *journal, struct errbuf *err);
 
-/* Sets a word of slots, and counts what they have. Locked; does not record itself. */
+/* Sets a word of slots, and counts its taken slots. Locked; does not record itself. */
 void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots);
 
 #endif

@@ -40,7 +40,7 @@ bool bloom_ahead_query(const struct bloom_filter *filter, const struct bloom_aim
     return bloom_layer_test_bits(newest, aim->bit) || bloom_layer_test_below(newest, aim->hash);
 }
 
-/* Without a lock, as nobody else adds. A layer that is full leaves the rest to the usual way. */
+/* Without a lock, because no other thread adds. If a layer is full, the rest takes the usual path. */
 enum bloom_add bloom_ahead_add(struct bloom_filter *filter, const struct bloom_aim *aim,
                                const struct bloom_journal *journal, struct errbuf *err)
 {

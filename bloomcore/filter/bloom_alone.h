@@ -1,4 +1,4 @@
-/* bloom_alone: a filter with a pool of its own, for those who have one filter and no server around it. Thread: as the
+/* bloom_alone: a filter with a pool of its own, for a caller with one filter and no server around it. Thread: as the
  * filter's. */
 #ifndef BLOOMERY_BLOOM_ALONE_H
 #define BLOOMERY_BLOOM_ALONE_H

@@ -1,4 +1,4 @@
-/* A batch holds the hashes of its items. The prefetch and the test each derive the bits anew: that costs less than
+/* A batch holds the hashes of its items. The prefetch and the test each derive the bits again: that costs less than
  * writing and reading 7 or more numbers of 8 bytes per item. */
 #include "bloom_batch.h"
 
@@ -255,8 +255,8 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
         prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, query_first(batch, layer));
 }
 
-/* bloom_batch_query() of a window. What was forgotten during the search may have been found in a newer part, which was
- * tested before. */
+/* bloom_batch_query() of a window. An item that was forgotten during the search may have been found in a newer part,
+ * which was tested before. */
 static __attribute__((noinline)) uint32_t query_window(const struct bloom_batch *batch,
                                                        const struct bloom_filter *filter)
 {
@@ -372,9 +372,9 @@ size_t bloom_batch_adds(const struct bloom_filter *filter)
 }
 
 /* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
- * machine must find the memory. All adds to the filter would wait so long for the lock. It must also precede the test
+ * machine must find the memory. All adds to the filter would wait that long for the lock. It must also precede the test
  * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no
- * word, whatever others write. */
+ * word, even if other threads write. */
 static void touch_pages(const struct bloom_batch *batch, const struct bloom_layer *layer)
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);

@@ -34,8 +34,7 @@ void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *fil
 /* The same, for queries whose items are probably absent. For a filter larger than the last cache it returns true and
  * prefetches only the words of the items' first bits: most absent items fail there. When these words have arrived,
  * bloom_batch_narrow() prefetches the other words of the remaining items. The answers are those of bloom_batch_start(),
- * even if the filter is added to or grows meanwhile, or if the narrowing is left out. False: all words are on their
- * way. */
+ * even if adds or growth happen meanwhile, or if the narrowing is left out. False: all words are on their way. */
 bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,
                               const struct bloom_item *items, size_t n);
 void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter);

@@ -1,5 +1,5 @@
 /* bloom_clone: a snapshot of a filter whose bits may be set and cleared, for long reads: a save, a dump. Only cuckoo
- * filters are such; bits of Bloom filters are set only, and can be read as they change.
+ * filters need this; bits of Bloom filters are only set, and can be read while they change.
  *
  * Lifetime: bloom_clone_make() to bloom_clone_free(). Thread: any, not on a loop. */
 #ifndef BLOOMERY_BLOOM_CLONE_H

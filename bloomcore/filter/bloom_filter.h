@@ -59,7 +59,7 @@ enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash h
 enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
                                           const struct bloom_journal *journal, struct errbuf *err);
 
-/* Loading: what the view of a layer has in bloom_layer_turn(). Filters without turns ignore it. */
+/* Loading: sets the value that bloom_layer_turn() of the view returns. Filters without turns ignore it. */
 void bloom_filter_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn);
 
 /* Adds that were answered BLOOM_ADDED; in a window without expired ones. */
@@ -71,8 +71,8 @@ uint64_t bloom_filter_changes(const struct bloom_filter *filter);
 /* The same, after all counted adds have set their bits: waits for running adds. */
 uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
 
-/* Whether it is as bloom_filter_init() has left it: one layer, nothing added, no bits (a loaded filter may have some
- * that no count knows: RedisBloom's dumps do). Reads all words, which must be in memory, until it finds a bit: a
+/* Whether it is in its state after bloom_filter_init(): one layer, no adds, no bits (a loaded filter may have bits that
+ * no count covers: RedisBloom's dumps do). Reads all words, which must be in memory, until it finds a bit: a
  * millisecond per 10 MB. */
 bool bloom_filter_is_blank(const struct bloom_filter *filter);
 

@@ -1,4 +1,4 @@
-/* bloom_find: one item, many filters: which of them may have it?
+/* bloom_find: finds those of many filters that may have one item.
  *
  * The item is hashed once for each of the hashes that the layouts have. The words of its first bits are prefetched from
  * all filters before any is tested, so the cache misses overlap. The other words are fetched only from the filters in

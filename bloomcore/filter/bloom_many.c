@@ -44,7 +44,7 @@ static size_t query_each(const struct bloom_filter *filter, const uint64_t *h1, 
     return left;
 }
 
-/* The next bit of each walk: `at` is where it is, by the number of the item. Items whose bit is not set are left out
+/* The next bit of each walk: `at` is its position, by the number of the item. Items whose bit is not set are left out
  * without a branch, which would be mispredicted for every second one. */
 static size_t test_next(const _Atomic uint64_t *words, struct bloom_walk walk, uint64_t *at, const uint64_t *step,
                         size_t n, uint16_t *items)

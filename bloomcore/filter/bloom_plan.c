@@ -9,7 +9,7 @@
 #include "bloom_state.h"
 #include "bloom_window_times.h"
 
-/* BLOOM_OK or BLOOM_REFUSED. The layer's capacity and rate are there. */
+/* BLOOM_OK or BLOOM_REFUSED. The layer's capacity and rate are set already. */
 static int size_layer(const struct bloom_params *params, struct bloom_plan *plan, unsigned index, struct errbuf *err)
 {
     struct bloom_plan_layer *layer = &plan->layers[index];
@@ -58,7 +58,7 @@ static double layer_rate(const struct bloom_params *params, unsigned index)
                               : bloom_size_share(params->error_rate, index);
 }
 
-/* Capacity and rate of the layer above those that are there. BLOOM_OK or BLOOM_REFUSED. */
+/* Capacity and rate of the layer above the existing ones. BLOOM_OK or BLOOM_REFUSED. */
 static int next_layer(const struct bloom_params *params, const struct bloom_plan *plan,
                       struct bloom_plan_layer *layer_out, struct errbuf *err)
 {

@@ -1,9 +1,9 @@
-/* bloom_key: keys of filters that strangers cannot aim at. In a KEYED filter an item represents 16 bytes, a
- * pseudorandom function of it under a secret; these bytes are hashed as any item is.
+/* bloom_key: keys of filters that strangers cannot attack with chosen items. In a KEYED filter an item represents 16
+ * bytes, a pseudorandom function of it under a secret; these bytes are hashed as any item is.
  *
  * A secret has 32 bytes; its halves a and b are two keys of SipHash. Under each of them a label is hashed, and the sum
  * (XOR) of the two is the key of items, or the id. Without one half nothing is known of the sum. The id is public and
- * says nothing of the key: both are outputs of a pseudorandom function for different inputs.
+ * reveals nothing about the key: both are outputs of a pseudorandom function for different inputs.
  *
  * Thread: any. */
 #ifndef BLOOMERY_BLOOM_KEY_H
@@ -17,7 +17,7 @@
 
 #define BLOOM_SECRET_BYTES 32
 
-/* What is known of a secret. */
+/* The values derived from a secret. */
 struct bloom_secret {
     uint64_t id; /* public, never 0 */
     struct siphash_key items;

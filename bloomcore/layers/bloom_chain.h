@@ -18,7 +18,7 @@ void bloom_room_empty(unsigned char *from, size_t len);
 void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struct bloom_layer_view *view_out);
 
 /* Loading: all words of the filter will be written soon, by a thread that can wait: huge pages at once. No word has
- * been written yet, but after an earlier call, and nobody else uses them; views of layers end. */
+ * been written yet, except after an earlier call, and no other thread uses the words; views of layers end. */
 void bloom_filter_expect_fill(struct bloom_filter *filter);
 
 /* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0; BLOOM_REFUSED (no valid shape,
@@ -39,8 +39,8 @@ struct bloom_layer;
 struct bloom_chained_layer;
 
 /* Creates a layer of this shape, records it in the journal (may be NULL), of a window with its first turn, and
- * publishes it. The caller excludes other growth of the filter. 0, BLOOM_LIMIT, -ENOMEM, or what the journal returned.
- */
+ * publishes it. The caller excludes other growth of the filter. 0, BLOOM_LIMIT, -ENOMEM, or the result of the
+ * journal. */
 int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
                             double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
                             struct errbuf *err);

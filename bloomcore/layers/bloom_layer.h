@@ -149,8 +149,8 @@ static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloo
     bloom_geometry_bits(layer->geometry, hash, bit);
 }
 
-/* Called after loads of words that may have found an item. The caller's next reads see what the item's add wrote before
- * its bits: its record, the bits in a twin. Free on x86-64, where loads are in order. On ARM a later load could
+/* Called after loads of words that may have found an item. The caller's next reads see the writes of the item's add
+ * before its bits: its record, the bits in a twin. Free on x86-64, where loads are in order. On ARM a later load could
  * otherwise come first. Of two queries in a pipeline, around an exchange of twins, the first would find an item and the
  * second would not. */
 static inline void bloom_found(void)

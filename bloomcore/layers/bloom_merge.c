@@ -74,7 +74,7 @@ int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_fi
     if (bloom_params_equal(bloom_filter_params(a), bloom_filter_params(b), err) != BLOOM_OK)
         return BLOOM_REFUSED;
     if (bloom_filter_is_window(a)) {
-        errbuf_set(err, "filters with a window are merged part by part"); /* a caller that does not */
+        errbuf_set(err, "filters with a window are merged part by part"); /* the caller does not do that */
         return BLOOM_REFUSED;
     }
     for (unsigned i = 0; i < na && i < nb; i++) {

@@ -14,8 +14,8 @@
 #include "bloom_chain.h"
 
 /* Whether bit i of every layer means the same in both: equal parameters and variant, and equal shapes of the layers
- * that both have. Windows are never so: bloom_window_merge.h. BLOOM_OK, or BLOOM_REFUSED with the difference in `err`.
- */
+ * that both have. Never true for windows: bloom_window_merge.h. BLOOM_OK, or BLOOM_REFUSED with the difference in
+ * `err`. */
 int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_filter *b, struct errbuf *err);
 
 /* Appends empty layers of the shapes of `like` to `filter` until it has `nlayers`. A `filter` with a twin may grow by
@@ -44,9 +44,9 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
 int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union *counts,
                              const struct bloom_filter *before, bool any_rate, struct errbuf *err);
 
-/* Whether a union is what the filter `before` is already: equal layers, counts and bits, in a window parts, too. So it
- * need not take that one's place. With adds under way in both, as in twins, true means that `before` has all bits that
- * the union had when this was called. */
+/* Whether a union equals the filter `before`: equal layers, counts and bits, in a window parts, too. Then it need not
+ * replace that filter. With adds under way in both, as in twins, true means that `before` has all bits that the union
+ * had when this was called. */
 bool bloom_filter_union_is(const struct bloom_filter *made, const struct bloom_filter *before);
 
 /* ---- twins ---- */
@@ -66,7 +66,7 @@ bool bloom_filter_union_is(const struct bloom_filter *made, const struct bloom_f
  *
  * `added` (may be NULL) is called after an add to the older one has changed the younger one, and before the add is
  * visible in the older one. Any thread calls it, under the locks of both: it must be quick. bloom_twins_begin() returns
- * false when too many filters have twins at this moment, or one of these two has: retry later. */
+ * false when too many filters have twins at this moment, or one of these two has one: retry later. */
 struct bloom_twins {
     struct bloom_filter *older;
     struct bloom_filter *younger;

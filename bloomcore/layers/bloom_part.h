@@ -1,6 +1,6 @@
-/* bloom_part: the storage of a window (bloom_window.h): a layer of it is of a part, and the filter knows its newest
- * one. Internal to bloomcore, for what treats layers of all filters; bloom_window_ring.h is for the windows' own files.
- */
+/* bloom_part: the storage of a window (bloom_window.h): each of its layers belongs to a part, and the filter knows its
+ * newest one. Internal to bloomcore, for code that treats layers of all filters; bloom_window_ring.h is for the
+ * windows' own files. */
 #ifndef BLOOMERY_BLOOM_PART_H
 #define BLOOMERY_BLOOM_PART_H
 
@@ -20,7 +20,7 @@ struct bloom_part {
  * which a thread removes while it is EMPTYING. */
 enum part_state { PART_FREE, PART_ALIVE, PART_STALE, PART_EMPTYING };
 
-/* Behind that of a window's first layer. */
+/* Behind the bloom_part of a window's first layer. */
 struct bloom_window {
     struct bloom_layer *_Atomic current; /* it takes the adds; NULL: a turn is needed before */
     _Atomic uint64_t turn;               /* of the newest part so far */
@@ -29,8 +29,8 @@ struct bloom_window {
     _Atomic uint64_t placed;             /* items that the newest part has taken */
     _Atomic uint64_t forgotten;          /* layers so far */
     _Atomic unsigned nstale;             /* layers */
-    atomic_bool clean_wanted;            /* somebody has been told to call bloom_window_clean() */
-    uint64_t emptied;                    /* words of the layer that bloom_window_clean_piece() is at */
+    atomic_bool clean_wanted;            /* a caller has been told to call bloom_window_clean() */
+    uint64_t emptied;                    /* words of the layer that bloom_window_clean_piece() works on */
 };
 
 static inline struct bloom_part *bloom_layer_part(const struct bloom_layer *layer)

@@ -1,10 +1,10 @@
 /* bloom_resident: the words of a filter are evicted, and come back. The rest of the filter stays: its parameters,
  * layers and counts of items. Words that are in the caller's memory, after the header of a small layer, stay as well.
  *
- * Without its words a filter may be asked for what does not need them: parameters, number and shapes of its layers,
- * items, capacity, memory. Nothing else may be called, and nobody may hold a view's `words`.
+ * Without its words a filter can still report its parameters, the number and shapes of its layers, items, capacity and
+ * memory. No other function may be called, and no thread may hold a view's `words`.
  *
- * Thread: one at a time for a filter, and no other thread uses its words; the caller sees to that (RCU). */
+ * Thread: one at a time for a filter, and no other thread uses its words; the caller ensures that (RCU). */
 #ifndef BLOOMERY_BLOOM_RESIDENT_H
 #define BLOOMERY_BLOOM_RESIDENT_H
 
@@ -13,9 +13,8 @@
 
 #include "bloom_types.h"
 
-/* The bytes of words that bloom_filter_drop() gives back, whether they are there or not; 0: it would give back none,
- * or may not, as a window and a cuckoo filter.
- * Thread: any. */
+/* The bytes of words that bloom_filter_drop() gives back, whether they are there or not. 0: it would give back none, or
+ * may not, as for a window and a cuckoo filter. Thread: any. */
 uint64_t bloom_filter_droppable(const struct bloom_filter *filter);
 
 /* Whether there are no words, because they have been dropped. Thread: any. */
@@ -28,9 +27,8 @@ void bloom_filter_drop(struct bloom_filter *filter);
  * -ENOMEM, with the reason in `err` and nothing changed. */
 int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err);
 
-/* Follows each bloom_filter_undrop_begin() that has returned 0, and the filter is used no more or may be asked by
- * anybody
- * (`filled`); otherwise the words are dropped again. */
+/* Follows each bloom_filter_undrop_begin() that has returned 0. With `filled`, any thread may query the filter from now
+ * on; otherwise the filter is not used any more, and the words are dropped again. */
 void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled);
 
 /* The number of filters of the pool whose words are dropped, until bloom_filter_undrop_end(), and the bytes of these

@@ -3,7 +3,7 @@
  * after the other, so the misses of their words overlap.
  *
  * A run belongs to the layer above it, whose index is a multiple of 16, and lies in front of it in the same allocation.
- * It knows of its layers what does not change, and where their words are; it has none of their bits, so whatever sets
+ * It has the constant numbers of its layers, and pointers to their words. It has none of their bits, so code that sets
  * bits need not know of it. Only Cassandra's layouts without a window have runs: in others layers are tested otherwise.
  *
  * Internal to bloomcore. Thread: a run is complete when its layer is published; then any. */
@@ -50,7 +50,7 @@ static inline struct bloom_run *bloom_layer_run(const struct bloom_layer *layer)
 /* Writes the run of a layer that is not published yet. */
 void bloom_run_init(const struct bloom_layer *layer);
 
-/* After the words of layers have moved, gone or come back, as long as nobody else uses the filter's words. */
+/* Called after the words of layers have moved, gone or come back, while no other thread uses the filter's words. */
 void bloom_filter_follow_words(const struct bloom_filter *filter);
 
 /* Whether the item is in one of the layers of the layer's run. */

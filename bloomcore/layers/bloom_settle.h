@@ -1,4 +1,4 @@
-/* bloom_settle: filters move from small to huge pages of memory, in the background. Thread: as said. */
+/* bloom_settle: filters move from small to huge pages of memory, in the background. Thread: as noted below. */
 #ifndef BLOOMERY_BLOOM_SETTLE_H
 #define BLOOMERY_BLOOM_SETTLE_H
 

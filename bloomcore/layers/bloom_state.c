@@ -56,7 +56,7 @@ static uint64_t count_bits(const _Atomic uint64_t *words, uint64_t nwords)
     return total;
 }
 
-/* Of the first `bits` bits: in RedisBloom's layout a layer may have more than items use. */
+/* Counts the first `bits` bits: in RedisBloom's layout a layer may have more bits than items use. */
 static uint64_t count_first_bits(const _Atomic uint64_t *words, uint64_t bits)
 {
     uint64_t total = count_bits(words, bits / 64);
@@ -82,7 +82,7 @@ static uint64_t count_sample(const _Atomic uint64_t *words, uint64_t bits, uint6
 
 static double estimate_items(uint64_t bits, uint64_t bits_set, unsigned k)
 {
-    /* A full layer tells nothing about its number of items; assuming half a bit unset is the best guess. */
+    /* A full layer shows nothing of its number of items; assuming half a bit unset is the best guess. */
     double empty = bits_set < bits ? (double)(bits - bits_set) : 0.5;
 
     return -(double)bits / k * log(empty / (double)bits);
@@ -139,7 +139,7 @@ void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sa
         cuckoo_layer_state(layer, state_out);
         return;
     }
-    if (layer->forgotten) { /* its bits say nothing */
+    if (layer->forgotten) { /* its bits have no meaning */
         bloom_shape_state(&layer->shape, 0, state_out);
         return;
     }

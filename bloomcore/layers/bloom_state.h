@@ -12,7 +12,7 @@ struct bloom_state {
     uint64_t bits; /* bits of all layers */
     uint64_t bits_set;
     double fill_ratio;      /* bits_set / bits, 0..1 */
-    double rate;            /* probability that a query for an item never added says "present" now */
+    double rate;            /* probability that a query for an item never added replies "present" now */
     double estimated_items; /* distinct items, estimated from the fill */
 };
 
@@ -22,7 +22,7 @@ double bloom_shape_rate(const struct bloom_shape *shape, uint64_t items);
 /* Counts the bits of one layer, or of the whole chain. Takes about 1 ms per 10 MB: not on a loop for large filters. */
 void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out);
 
-/* The state of a layer of this shape of whose bits this many are set. */
+/* The state of a layer of this shape with this number of set bits. */
 void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struct bloom_state *state_out);
 void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
 

@@ -1,5 +1,5 @@
-/* cuckoo_part: the storage of a cuckoo filter (cuckoo.h) after its first layer. Internal to bloomcore, for what treats
- * layers of all filters. Thread: any; "locked": under the filter's lock. */
+/* cuckoo_part: the storage of a cuckoo filter (cuckoo.h) after its first layer. Internal to bloomcore, for code that
+ * treats layers of all filters. Thread: any; "locked": under the filter's lock. */
 #ifndef BLOOMERY_CUCKOO_PART_H
 #define BLOOMERY_CUCKOO_PART_H
 
@@ -7,10 +7,10 @@
 
 #include "bloom_layer.h"
 
-/* Ordinals have this many bits and fewer: CUCKOO_ORDINAL_BITS, and those of a layer's index. */
+/* Ordinals have at most this many bits: CUCKOO_ORDINAL_BITS, and those of a layer's index. */
 #define CUCKOO_ORDINAL_MAX ((UINT64_C(1) << 50) - 1)
 
-/* The count of deletions goes no further: it is saved instead of a turn (bloom_turn_valid()). Only a made-up dump comes
+/* The maximum of the count of deletions: it is saved in place of a turn (bloom_turn_valid()). Only a forged dump comes
  * near to it. */
 #define CUCKOO_DELETES_MAX ((UINT64_C(1) << 60) - 1)
 
@@ -23,7 +23,7 @@ struct cuckoo_mirror {
     uint64_t at;
 };
 
-/* A compaction under way: which layer it is at, and the next slot there. */
+/* A compaction under way: its current layer, and the next slot there. */
 struct cuckoo_compaction {
     bool all; /* it continues after a layer that cannot be emptied */
     unsigned layer;
@@ -32,7 +32,7 @@ struct cuckoo_compaction {
 
 /* Behind the words, or the pointer to them, of the first layer. */
 struct cuckoo {
-    _Atomic uint64_t version;          /* odd while fingerprints move: a query then says nothing */
+    _Atomic uint64_t version;          /* odd while fingerprints move: the result of a query does not count then */
     _Atomic uint64_t ordinal;          /* of the last operation */
     _Atomic uint64_t deletes;          /* since the last compaction */
     struct bloom_layer *_Atomic spare; /* the highest layer that was ever taken off, now in use or not; NULL: none */
@@ -51,14 +51,14 @@ static inline struct cuckoo *cuckoo_of(const struct bloom_filter *filter)
     return (void *)((char *)(&filter->first + 1) + bloom_layer_tail_bytes(filter->first.geometry));
 }
 
-/* Of a filter whose storage is there. */
+/* Of a filter whose storage exists. */
 static inline void cuckoo_init(struct bloom_filter *filter)
 {
     memset(cuckoo_of(filter), 0, sizeof(struct cuckoo));
 }
 
-/* The highest layer above `newest`, the newest one a moment ago, that has been taken off; NULL: none. Whoever has seen
- * a layer before it was taken off finds it from here. */
+/* The highest layer above `newest`, the newest one a moment ago, that has been taken off; NULL: none. A thread that has
+ * seen a layer before it was taken off finds it from here. */
 static inline struct bloom_layer *cuckoo_spare(const struct bloom_filter *filter, const struct bloom_layer *newest)
 {
     struct bloom_layer *spare = atomic_load_explicit(&cuckoo_of(filter)->spare, memory_order_acquire);
@@ -76,7 +76,7 @@ static inline void cuckoo_take_off(struct bloom_filter *filter, struct bloom_lay
     atomic_store_explicit(&filter->newest, newest, memory_order_release);
 }
 
-/* Of a filter that nobody uses any more: layers that were taken off become its newest again, to be freed with it. */
+/* For a filter that is not used any more: layers that were taken off become its newest again, to be freed with it. */
 static inline void cuckoo_unspare(struct bloom_filter *filter)
 {
     struct bloom_layer *spare = cuckoo_spare(filter, bloom_filter_newest(filter));

@@ -9,7 +9,7 @@
 #define MAX_BITS (BLOOM_MAX_WORDS * 64)
 #define RUN      4096 /* bytes that are compared before they are written: a page */
 
-/* ---- numbers from elsewhere ---- */
+/* ---- numbers from outside ---- */
 
 static bool is_whole(uint64_t number, uint64_t most)
 {
@@ -65,8 +65,8 @@ static int check_head(uint64_t options, uint64_t growth, uint64_t nlayers, struc
     return BLOOM_REFUSED;
 }
 
-/* The first layer of a filter that scales has half of the rate that was asked for. Very old versions gave it all of it:
- * then twice that may be no rate. */
+/* The first layer of a filter that scales has half of the requested rate. Very old versions gave it all of the rate:
+ * then twice that may be no valid rate. */
 static struct bloom_params params_of(uint64_t options, uint64_t growth, const struct bloom_shape *first)
 {
     bool fixed = options & REDISBLOOM_NO_SCALING;
@@ -155,7 +155,7 @@ void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t o
     while (len > 0) {
         size_t run = len < RUN ? len : RUN;
 
-        if (memcmp(to, from, run) != 0) /* a comparison makes no page that is missing yet */
+        if (memcmp(to, from, run) != 0) /* a comparison does not allocate a missing page */
             memcpy(to, from, run);
         to += run;
         from += run;

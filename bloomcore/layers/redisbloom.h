@@ -1,4 +1,4 @@
-/* redisbloom: filters as RedisBloom has them, so that they can be served here as they are, and go back.
+/* redisbloom: filters in RedisBloom's form, so that they can be served here unchanged, and moved back.
  *
  * It differs from Bloomery's own filters in its hash (murmur2.h), its sizes and its rates. Positions are sums of
  * unsigned numbers, modulo the number of bits or a power of two. The first layer has half of the error rate, and each
@@ -10,7 +10,7 @@
  * from these like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the daemon
  * content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the counts.
  *
- * Thread: any, on distinct objects; more where it is said. */
+ * Thread: any, on distinct objects; exceptions are noted. */
 #ifndef BLOOMERY_REDISBLOOM_H
 #define BLOOMERY_REDISBLOOM_H
 
@@ -21,7 +21,7 @@
 #include "bloom_chain.h"
 #include "redisbloom_size.h"
 
-/* Any numbers, as they were read. */
+/* Unchecked numbers from a reader. */
 struct redisbloom_layer {
     uint64_t entries; /* items that the layer is made for */
     double error;
@@ -39,8 +39,8 @@ struct redisbloom_filter {
     struct redisbloom_layer layers[BLOOM_MAX_LAYERS];
 };
 
-/* Verifies the numbers and turns them into a filter's parameters and the shapes of its layers; *bytes_out is what its
- * words will take, below 2^45. Allocates nothing. The caller compares that with its limits; so does the function that
+/* Verifies the numbers and turns them into a filter's parameters and the shapes of its layers; *bytes_out is the size
+ * of its words, below 2^45. Allocates nothing. The caller compares the size with its limits; so does the function that
  * makes the filter (BLOOM_LIMIT). BLOOM_OK, or BLOOM_REFUSED with the number that is wrong. */
 int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *params_out,
                      struct bloom_shape shapes_out[BLOOM_MAX_LAYERS], uint64_t *bytes_out, struct errbuf *err);
@@ -49,8 +49,9 @@ int redisbloom_check(const struct redisbloom_filter *from, struct bloom_params *
 int redisbloom_check_first(uint64_t options, uint64_t growth, const struct redisbloom_layer *layer,
                            struct bloom_params *params_out, struct bloom_shape *shape_out, struct errbuf *err);
 
-/* The numbers of the oldest `nlayers` layers of a filter in this layout. The counts are never below what the bits hold
- * that were read before. Others may add to the filter meanwhile. A filter of a fixed size gets the default growth. */
+/* The numbers of the oldest `nlayers` layers of a filter in this layout. The counts are never below the items in bits
+ * that were read before. Other threads may add to the filter meanwhile. A filter of a fixed size gets the default
+ * growth. */
 void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out);
 
 /* Bytes of the bits of a layer: bits / 8. */
@@ -63,7 +64,7 @@ static inline uint64_t redisbloom_layer_bytes(const struct bloom_shape *shape)
  * must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
 void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len);
 
-/* Copies such a range out. Others may add to the filter meanwhile. */
+/* Copies such a range out. Other threads may add to the filter meanwhile. */
 void redisbloom_get_bits(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len);
 
 #endif

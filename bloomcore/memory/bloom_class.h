@@ -1,5 +1,5 @@
-/* bloom_class: filters of equal parameters and equal first layer share what depends on these, so that a small filter
- * costs little more than its bits. Counted references. Thread: any. */
+/* bloom_class: the data that filters of equal parameters and equal first layer share, so that a small filter costs
+ * little more than its bits. Counted references. Thread: any. */
 #ifndef BLOOMERY_BLOOM_CLASS_H
 #define BLOOMERY_BLOOM_CLASS_H
 

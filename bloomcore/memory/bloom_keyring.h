@@ -11,7 +11,7 @@
 #include "bloom_key.h"
 #include "bloom_pool.h"
 
-/* From now on exactly these keys are here. The first is that of new filters. 0, or -ENOMEM with nothing changed. */
+/* From now on exactly these keys are here. The first is the key of new filters. 0, or -ENOMEM with nothing changed. */
 int bloom_keyring_set(struct bloom_pool *pool, const struct bloom_secret *secrets, size_t n);
 
 /* Ids of keys that filters have and that are not here, `max` at most. Returns how many. */
@@ -23,10 +23,11 @@ size_t bloom_keyring_used(struct bloom_pool *pool, uint64_t *ids, size_t max);
 /* The id of the key for new filters; 0: none. */
 uint64_t bloom_keyring_first(const struct bloom_pool *pool);
 
-/* The id of the filter's key, if that is not here: no item of the filter can be hashed then. 0: all is well. */
+/* The id of the filter's key if the key is not here, so that no item of the filter can be hashed. 0: the key is here,
+ * or not needed. */
 uint64_t bloom_filter_missing_key(const struct bloom_filter *filter);
 
-/* Whether items can be asked for by bits: it is a Bloom filter, and its key, if it has one, is here. */
+/* Whether queries by bits are possible: it is a Bloom filter, and its key, if it has one, is here. */
 bool bloom_filter_is_queryable(const struct bloom_filter *filter);
 
 /* ---- internal to bloomcore; under the pool's lock ---- */

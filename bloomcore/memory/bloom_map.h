@@ -1,5 +1,5 @@
-/* bloom_map: a mapping of words of their own, and the ring of those on small pages: what bloom_words.c makes and
- * bloom_settle.c moves. Internal to bloomcore. Thread: one for each mapping, as said. */
+/* bloom_map: a mapping of the words of one layer, and the ring of mappings on small pages. bloom_words.c makes
+ * mappings, bloom_settle.c moves their pages. Internal to bloomcore. Thread: one for each mapping, except as noted. */
 #ifndef BLOOMERY_BLOOM_MAP_H
 #define BLOOMERY_BLOOM_MAP_H
 

@@ -1,12 +1,12 @@
 /* A region is aligned to its size, so that a run leads to it. A page before it holds `struct bloom_region`: a bit for
- * each of its pages. A run takes the first pages in a row that are free, in the first region that has so many: runs
- * gather in low addresses. The newest region comes first, since the others are full for most of the time.
+ * each of its pages. A run takes the first free pages in a row, in the first region that has enough: runs gather in low
+ * addresses. The newest region comes first, since the others are full for most of the time.
  *
- * Free pages are zero at any time. The run is made so before it is free, without the lock. Loose pages are given back
- * to the kernel; dense ones are overwritten. To give back a part of a huge page would split it, and its other runs
- * would be on small pages from then on.
+ * Free pages are zero at any time. A run is zeroed before it is freed, without the lock. Loose pages are given back to
+ * the kernel; dense ones are overwritten. To give back a part of a huge page would split it, and its other runs would
+ * be on small pages from then on.
  *
- * Under the address sanitizer free pages are poisoned, and what a run's last page has after its end. */
+ * Under the address sanitizer free pages are poisoned, and also the rest of a run's last page after its end. */
 #include "bloom_pages.h"
 
 #include <stdint.h>
@@ -37,7 +37,7 @@ struct bloom_region {
     size_t page;              /* bytes */
     size_t npages;            /* of the region */
     size_t nused;             /* pages */
-    size_t longest;           /* no more pages in a row are free; an upper bound */
+    size_t longest;           /* upper bound of the free pages in a row */
     uint64_t used[BITS / 64]; /* a bit for each page */
 };
 
@@ -81,7 +81,7 @@ static size_t next_page(const struct bloom_region *region, size_t at, size_t end
     return at < end ? at : end;
 }
 
-/* The first of n free pages in a row; the number of pages: there are not so many. */
+/* The first of n free pages in a row; the number of pages: there is no such row. */
 static size_t find_free(const struct bloom_region *region, size_t n)
 {
     size_t at = next_page(region, 0, region->npages, false);
@@ -151,7 +151,7 @@ static void unmap_region(struct bloom_region *region)
     munmap(start - LEAD, LEAD + REGION);
 }
 
-/* Under the lock, as all that follows. */
+/* This and the functions below are called under the lock. */
 static void link_region(struct bloom_pages *pages, struct bloom_region *region)
 {
     struct bloom_region **first = &pages->first[region->kind];
@@ -179,7 +179,7 @@ static size_t pages_for(const struct bloom_pages *pages, size_t bytes)
     return (bytes + pages->page - 1) / pages->page;
 }
 
-/* NULL: no region has so many free pages in a row. */
+/* NULL: no region has n free pages in a row. */
 static char *take(struct bloom_pages *pages, size_t n, enum bloom_pages_kind kind)
 {
     for (struct bloom_region *region = pages->first[kind]; region; region = region->next) {
@@ -233,7 +233,7 @@ static void thin_out(struct bloom_region *region, size_t block)
     }
 }
 
-/* The pages of the run are zero. NULL, or a region that is to be unmapped. */
+/* The pages of the run are zero. NULL, or a region to unmap. */
 static struct bloom_region *put(struct bloom_pages *pages, struct bloom_region *region, size_t at, size_t n)
 {
     mark(region, at, n, false);
@@ -256,7 +256,7 @@ void bloom_pages_free(struct bloom_pages *pages, void *run, size_t bytes)
     size_t n = pages_for(pages, bytes), len = n * pages->page;
 
     ASAN_UNPOISON_MEMORY_REGION(run, len);
-    /* The kernel has zeros where it takes pages back; it refuses locked ones. */
+    /* The kernel returns zeros for pages that it has taken back; it refuses locked ones. */
     if (region->kind == BLOOM_PAGES_DENSE || madvise(run, len, MADV_DONTNEED) != 0)
         memset(run, 0, len);
     ASAN_POISON_MEMORY_REGION(run, len);

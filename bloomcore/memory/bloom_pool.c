@@ -85,7 +85,7 @@ static bool total_allows(struct bloom_pool *pool, uint64_t held, uint64_t bytes,
 
     if (max_total == 0 || used + bytes <= max_total)
         return true;
-    /* An eighth more: others may have passed the limit since the caller was let in. */
+    /* An eighth more: other threads may have passed the limit since the caller was let in. */
     if (atomic_load_explicit(&pool->overshoot, memory_order_relaxed) && used < max_total + max_total / 8 &&
         bytes <= max_total)
         return true;

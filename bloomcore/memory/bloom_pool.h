@@ -1,5 +1,5 @@
-/* bloom_pool: what the filters of a process share: the locks of adds, the limits and the count of memory, and the
- * memory of words. A pool lives as long as any class or filter made from it. Thread: any. */
+/* bloom_pool: the data that the filters of a process share: the locks of adds, the limits and the count of memory, and
+ * the memory of words. A pool lives as long as any class or filter made from it. Thread: any. */
 #ifndef BLOOMERY_BLOOM_POOL_H
 #define BLOOMERY_BLOOM_POOL_H
 

@@ -98,7 +98,7 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
 struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter);
 void bloom_lock_take(struct bloom_lock *lock);
 
-/* The pair of the filter; NULL, the usual answer, if it is in none. */
+/* The pair of the filter; NULL, the usual answer, if it has none. */
 const struct bloom_twin_slot *bloom_pool_find_twin(const struct bloom_pool *pool, const struct bloom_filter *filter);
 
 static inline const struct bloom_twin_slot *bloom_pool_twin(const struct bloom_pool *pool,

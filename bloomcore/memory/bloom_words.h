@@ -33,9 +33,9 @@ struct bloom_layer;
  * heap. */
 #define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES
 
-/* Where words come from, and the mappings on small pages. */
+/* The sources of words, and the mappings on small pages. */
 struct bloom_maps {
-    const struct bloom_memory *memory; /* where all words come from; NULL: from the heap and from mappings */
+    const struct bloom_memory *memory; /* the source of all words; NULL: the heap and mappings */
     struct bloom_pages pages;          /* layers of medium size; its lock is of the ring, too */
     pthread_cond_t idle;               /* signalled when a mapping is no longer busy */
     struct bloom_map *first;           /* ring; NULL: none */
@@ -57,9 +57,9 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
 /* As `room` of bloom_layer_view; NULL for words that are not mapped on their own. */
 unsigned char *bloom_words_room(const struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
-/* For words that will all be written soon, by a thread that can wait: huge pages from the start. Returns where the
- * words are from now on. Those of less than BLOOM_MAPPED_BYTES may have moved: they must all be zero still, unless this
- * has been called for them before, and nobody else may use them. */
+/* For words that will all be written soon, by a thread that can wait: huge pages from the start. Returns the new place
+ * of the words. Words of less than BLOOM_MAPPED_BYTES may have moved: they must all be zero still, unless this has been
+ * called for them before, and no other thread may use them. */
 _Atomic uint64_t *bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
 #endif

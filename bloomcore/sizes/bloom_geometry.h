@@ -61,7 +61,7 @@ struct bloom_geometry {
 void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_shape *shape, unsigned index,
                          uint64_t capacity, double error_rate);
 
-/* The shape that the geometry was made of. */
+/* The shape from which the geometry was made. */
 void bloom_geometry_shape(const struct bloom_geometry *geometry, struct bloom_shape *shape_out);
 
 static inline uint64_t bloom_geometry_nwords(const struct bloom_geometry *geometry)
@@ -88,7 +88,7 @@ static inline struct bloom_hash bloom_geometry_hash_plain(const struct bloom_geo
     return geometry->variant == BLOOM_REDISBLOOM ? murmur2_hash(data, len) : murmur2_hash_narrow(data, len);
 }
 
-/* Where an item becomes a hash; bloom_batch.c does so for many. The key must be here (bloom_keyring.h). */
+/* Turns an item into a hash; bloom_batch.c does so for many. The key must be here (bloom_keyring.h). */
 static inline struct bloom_hash bloom_geometry_hash(const struct bloom_geometry *geometry, const void *data, size_t len)
 {
     unsigned char keyed[SIPHASH_BYTES];

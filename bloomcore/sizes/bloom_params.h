@@ -49,7 +49,7 @@ struct bloom_params {
     /* Of a window (bloom_window.h), in Cassandra's layout only; otherwise 0. The capacity is that of one window. */
     uint8_t window_flags;  /* BLOOM_WINDOW_* */
     uint16_t window_parts; /* 1..BLOOM_WINDOW_MAX_PARTS */
-    uint64_t window;       /* how long items are kept: microseconds, or items that come after them */
+    uint64_t window;       /* the time that items are kept, in microseconds, or the number of later items */
 
     uint64_t key; /* of a KEYED filter the id of its key (bloom_key.h); otherwise 0 */
 
@@ -58,7 +58,7 @@ struct bloom_params {
 
 /* `redisbloom`: the options of a filter in RedisBloom's layout. */
 #define REDISBLOOM_NOROUND      1u  /* layers have as many bits as they need; otherwise a power of two */
-#define REDISBLOOM_ENTS_IS_BITS 2u  /* the capacity asked for is log2 of the number of bits */
+#define REDISBLOOM_ENTS_IS_BITS 2u  /* the requested capacity is log2 of the number of bits */
 #define REDISBLOOM_FORCE64      4u  /* hashes of 64 bits; otherwise of 32 */
 #define REDISBLOOM_NO_SCALING   8u  /* a fixed size */
 #define REDISBLOOM_OPTIONS      15u /* all that are known */
@@ -69,7 +69,7 @@ struct bloom_params {
 #define REDISBLOOM_MAX_ENTRIES ((UINT64_C(1) << 40) - 1)
 
 #define BLOOM_WINDOW_ITEMS     1 /* `window` counts items */
-#define BLOOM_WINDOW_REFRESH   2 /* an add of a present item begins its time anew */
+#define BLOOM_WINDOW_REFRESH   2 /* an add of a present item restarts its time */
 #define BLOOM_WINDOW_MAX_PARTS 64
 #define BLOOM_WINDOW_MIN_US    INT64_C(1000000)
 #define BLOOM_WINDOW_MAX_US    (INT64_C(1) << 55) /* a thousand years */
@@ -104,9 +104,9 @@ struct bloom_shape {
     uint8_t variant; /* enum bloom_variant */
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
-    /* RedisBloom's layouts only, otherwise 0. There a layer says itself for what it was made. A layer of a cuckoo
-     * filter has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0. Its
-     * capacity is its number of slots, and bpe the bits of a slot. */
+    /* RedisBloom's layouts only, otherwise 0. There each layer states its own parameters. A layer of a cuckoo filter
+     * has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0. Its capacity is
+     * its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
     uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */
@@ -117,7 +117,7 @@ struct bloom_shape {
 #define BLOOM_MAX_HASHES 255
 #define BLOOM_PROBE_BITS 256 /* room for an item's bits: BLOOM_MAX_HASHES rounded up, as they are derived by eights */
 
-/* Also of cuckoo filters: a layer says itself for what it was made. */
+/* Also of cuckoo filters: each layer states its own parameters. */
 static inline bool bloom_variant_is_redisbloom(unsigned variant)
 {
     return variant >= BLOOM_REDISBLOOM;
@@ -128,13 +128,13 @@ static inline bool bloom_variant_is_cuckoo(unsigned variant)
     return variant >= BLOOM_CUCKOO;
 }
 
-/* The number of bits among which an item's bits are. */
+/* The number of bits in which an item's bits lie. */
 static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
 {
     return shape->n2 ? UINT64_C(1) << shape->n2 : shape->nwords * 64 - shape->spare_bytes * 8u;
 }
 
-/* Whether these are numbers of a layer; false: `err` says why not. */
+/* Whether these are numbers of a layer; false: `err` has the reason. */
 bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
 bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
 
@@ -142,10 +142,10 @@ bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b)
  * any limit. */
 double bloom_redisbloom_hashes(double bpe);
 
-/* Whether a filter with these parameters can have such a layer; false: `err` says why not. */
+/* Whether a filter with these parameters can have such a layer; false: `err` has the reason. */
 bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shape *shape, struct errbuf *err);
 
-/* Whether a filter can have these parameters; false: `err` says why not. */
+/* Whether a filter can have these parameters; false: `err` has the reason. */
 bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* bloom_scaling: the capacity, the rate and the shape of each layer of a filter, from its parameters: P. Almeida et
- * al., "Scalable Bloom Filters" (2007), with the series of rates that bloom_size_share() has; in RedisBloom's layout
- * its own; in a window those of its parts. Internal to bloomcore. Pure functions. Thread: any. */
+ * al., "Scalable Bloom Filters" (2007), with the series of rates of bloom_size_share(); in RedisBloom's layout its own;
+ * in a window those of its parts. Internal to bloomcore. Pure functions. Thread: any. */
 #ifndef BLOOMERY_BLOOM_SCALING_H
 #define BLOOMERY_BLOOM_SCALING_H
 

@@ -1,21 +1,22 @@
 /* Cassandra's sizing is a table of rates by buckets (bits per item) and k, computed by its authors from the usual
- * formula (1 - exp(-k/buckets))^k and rounded to three digits. Three things make the real rate exceed what it promises:
+ * formula (1 - exp(-k/buckets))^k and rounded to three digits. Three effects make the real rate exceed the promised
+ * one:
  *
  * - Rounding: at p = 0.001 it chooses k = 7 and 15 bits per item, whose rate is 0.0010035.
- * - Counting. A filter does not count an item that seems to be there already, so it is offered more than n until it has
+ * - Counting. A filter does not count an item that seems to be there already, so it sees more than n items until it has
  *   counted n. Each counted item sets a bit: with k = 1 the rate is n/C then, not 1 - exp(-n/C). At p = 0.3 Cassandra's
  *   3 bits per item have a real rate of 1/3.
  * - Double hashing. The k bits of an item are a progression modulo the number of bits C, with breaks where it wraps at
  *   2^64. Two items have the same bits, or nearly, much more often than k independent choices would. Base and increment
  *   agree modulo C at a rate of about n/C^2; the increment is 0 or a large divisor of C at about fill^2/C. In filters
- *   of a million bits nobody sees it; with 10 items at k = 20 in 320 bits the real rate is two thousand times the
+ *   of a million bits that is invisible; with 10 items at k = 20 in 320 bits the real rate is two thousand times the
  *   formula's.
  *
  * So the plan is this. For p that the table reaches, 6.71e-5 <= p < 0.393, it is Cassandra's (k, words), and a file is
- * what Cassandra would have written. The condition: the rate after n counted items is at most p, and the excess at most
- * p/3. Otherwise, and for smaller p, it is the least number of words with that rate + excess <= p. In the table's range
- * k is Cassandra's; below it, the best of 1..21. From p = 0.393 up, where Cassandra's own answer has a real rate of
- * 0.75, it is k = 1 and n/p bits.
+ * the one that Cassandra would have written. The condition: the rate after n counted items is at most p, and the excess
+ * at most p/3. Otherwise, and for smaller p, it is the least number of words with that rate + excess <= p. In the
+ * table's range k is Cassandra's; below it, the best of 1..21. From p = 0.393 up, where Cassandra's own answer has a
+ * real rate of 0.75, it is k = 1 and n/p bits.
  *
  * A scalable filter's layers share the rate p as p/2, p/6, p/12, ..., p/((i+1)(i+2)). The usual series, half of the
  * rate before for each layer, has no bound. k ends at 21, and a layer of n items at rate q needs sqrt(2 n/q) bits for
@@ -24,8 +25,8 @@
  * first ten more.
  *
  * Kirsch, Mitzenmacher: Less Hashing, Same Performance (ESA 2006), show how close double hashing comes to k hashes in
- * large filters. What coincides in small ones is in Dillinger, Manolios: Bloom Filters in Probabilistic Verification
- * (FMCAD 2004), section 5.
+ * large filters. Coincidences in small ones are described in Dillinger, Manolios: Bloom Filters in Probabilistic
+ * Verification (FMCAD 2004), section 5.
  *
  * bloom_size_excess() was fitted to a measurement of 907 filters (k 1..21, 1..10,000 items, fill 0.08..0.8, C a power
  * of two, a multiple of 105, or neither). tests/unit/bloomcore/bloom_excess.c measures it again. */
@@ -39,7 +40,7 @@
 #define TABLE_COLUMNS 15
 #define EXCESS_BITS   20
 #define TABLE_P_MAX   .393
-#define TABLE_P_MIN   6.71e-05 /* what it reaches with 20 buckets */
+#define TABLE_P_MIN   6.71e-05 /* its rate with 20 buckets */
 
 #define MAX_BITS  (BLOOM_MAX_WORDS * 64)
 #define MAX_ITEMS (UINT64_C(1) << 38) /* more than any p < 1 allows, because an item needs at least one bit */
@@ -194,8 +195,8 @@ static double excess_of(double n, unsigned k, uint64_t bits, bool power_of_two)
     if (fill >= 1)
         return 0; /* the formula is 1 already */
 
-    /* Sequences of few distinct bits, because the increment is a multiple of C/1, C/2, C/4, ... In other than powers of
-     * two the wrap at 2^64 takes most of them elsewhere. */
+    /* Sequences of few distinct bits, because the increment is a multiple of C/1, C/2, C/4, ... Unless C is a power of
+     * two, the wrap at 2^64 takes most of them elsewhere. */
     double degenerate =
         power_of_two ? fill2 + fill2 * fill2 + 2 * fill2 * fill2 * fill2 * fill2 : 6 * fill2 * fill2 * fill2;
     /* Sequences that follow an item's, forwards or backwards, all the way or shifted by a few steps. */
@@ -206,12 +207,13 @@ static double excess_of(double n, unsigned k, uint64_t bits, bool power_of_two)
     return excess < 1 ? excess : 1;
 }
 
-/* Positions (a + i b mod 2^64) mod C. Each time the sum wraps at 2^64, what follows moves by 2^64 mod C. With o the odd
- * part of C, this generates the multiples of C/o: a circle of o places. Modulo C/o, a power of two, the sequence is a
- * plain progression of period d = 1, 2, 4, ..., with the probability 1, 1, 2, 4, ... in C/o. In each of its d residues
- * the k/d visits go round the circle by a step that is as good as random. With enough visits they reach, in the mean,
- * the whole circle. Where the step is near a q-th part of the circle, they reach q places and some more; the chance for
- * that is one in k/d * o for each numerator. An item that is in no bit's way passes where all of these bits are set. */
+/* Positions (a + i b mod 2^64) mod C. Each time the sum wraps at 2^64, the later positions move by 2^64 mod C. With o
+ * the odd part of C, this generates the multiples of C/o: a circle of o places. Modulo C/o, a power of two, the
+ * sequence is a plain progression of period d = 1, 2, 4, ..., with the probability 1, 1, 2, 4, ... in C/o. In each of
+ * its d residues the k/d visits go round the circle by a step that is as good as random. With enough visits they reach,
+ * in the mean, the whole circle. Where the step is near a q-th part of the circle, they reach q places and some more;
+ * the chance for that is one in k/d * o for each numerator. An item that is in no bit's way passes where all of these
+ * bits are set. */
 static double degenerate_unsigned(double fill, unsigned k, uint64_t bits)
 {
     static const unsigned numerators[] = {0, 1, 1, 2, 2, 4}; /* of q-th parts, in lowest terms */
@@ -282,8 +284,8 @@ double bloom_size_rate_unsigned(uint64_t n, unsigned k, uint64_t bits)
 /* ---- the plan ---- */
 
 /* The least x in low..high with wanted(x) <= x, for a falling function that may be infinite at first and is at most x
- * at `high`. The secant needs five or six steps, whatever the range; from the eighth step on every second one halves
- * the rest. */
+ * at `high`. The secant needs five or six steps, for any range; from the eighth step on every second one halves the
+ * rest. */
 static uint64_t first_enough(double (*wanted)(uint64_t x, const void *ctx), const void *ctx, uint64_t low,
                              uint64_t high)
 {

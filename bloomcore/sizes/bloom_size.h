@@ -1,4 +1,4 @@
-/* bloom_size: from (items, error rate) to (hash count, words), and back to the rate that can really be expected.
+/* bloom_size: from (items, error rate) to (hash count, words), and back to the real expected rate.
  *
  * Two functions size a filter. bloom_size_cassandra() is Cassandra's own sizing, quirks included (FORMAT.md section 5).
  * The daemon uses bloom_size_plan(), which corrects it so that the real rate never exceeds the requested one.
@@ -23,7 +23,7 @@ struct bloom_size {
 enum bloom_size_status {
     BLOOM_SIZE_OK = 0,
     BLOOM_SIZE_ALWAYS_PRESENT,      /* p == 1: Cassandra writes no filter at all */
-    BLOOM_SIZE_UNSATISFIABLE,       /* p is below what the table (or k <= 21) reaches */
+    BLOOM_SIZE_UNSATISFIABLE,       /* p is below the range of the table (or of k <= 21) */
     BLOOM_SIZE_TOO_BIG,             /* more than BLOOM_MAX_WORDS words */
     BLOOM_SIZE_INVALID_PROBABILITY, /* p is not a number, p > 1 (plan: p >= 1), or, plan only, p <= 0 */
     BLOOM_SIZE_INVALID_CAPACITY,    /* plan only: n == 0 */

@@ -1,5 +1,5 @@
-/* bloom_types: the statuses, answers and views that the files of bloomcore and their callers share. Plain values; the
- * files that make them say how long they live. Thread: any. */
+/* bloom_types: the statuses, answers and views that the files of bloomcore and their callers share. Plain values; their
+ * lifetimes are in the files that make them. Thread: any. */
 #ifndef BLOOMERY_BLOOM_TYPES_H
 #define BLOOMERY_BLOOM_TYPES_H
 
@@ -41,7 +41,7 @@ struct bloom_turn {
     int64_t started_us; /* when the part began to take items */
 };
 
-/* Turns of a window have smaller numbers. Only a made-up dump comes near to it; then no further part begins. */
+/* Turns of a window have smaller numbers. Only a forged dump comes near to it; then no further part begins. */
 #define BLOOM_TURNS (UINT64_C(1) << 60)
 
 /* Whether these can be numbers of a turn: within bounds that no arithmetic leaves. */
@@ -60,11 +60,11 @@ static inline bool bloom_turn_valid(const struct bloom_turn *turn)
  * item's bits before add() has returned.
  *
  * grow(): a layer of this shape is about to become the filter's newest, with this index. 0; or -errno with a text: the
- * filter does not grow, and the add is BLOOM_NO_ROOM. grow() is called only when the layer exists. Otherwise a replay
- * would grow the filter by a layer that had failed for memory or a limit.
+ * filter does not grow, and the add returns BLOOM_NO_ROOM. grow() is called only when the layer exists. Otherwise a
+ * replay would grow the filter by a layer that had failed for memory or a limit.
  *
  * turn(): the layer `layer` of a window, of this shape, is about to be taken by a part (bloom_window.h). It may be a
- * new one, for which grow() is not called. It returns what grow() returns, with the same effect. */
+ * new one, for which grow() is not called. It returns the same values as grow(), with the same effects. */
 struct bloom_journal_ops {
     void (*add)(void *ctx, uint64_t id, struct bloom_hash hash, unsigned layer, uint64_t ordinal);
     int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);

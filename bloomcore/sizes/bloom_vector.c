@@ -6,7 +6,7 @@
  * estimated quotient is off by less than u / bits * 4 * 2^-53 <= 2^63 / bits * 2^-51 = 2^12 / bits, which is at most 1
  * for bits >= 4096. So the truncated quotient is the true one or one next to it, and the remainder needs one correction
  * in either direction. In RedisBloom's layout u is an unsigned number, up to 2^64, and the same holds for bits >= 8192.
- * Its powers of two need nothing of their own: x mod 2^n2 is the remainder, whatever upper bits x has. */
+ * Its powers of two need nothing of their own: x mod 2^n2 is the remainder, with any upper bits of x. */
 #include "bloom_vector.h"
 
 #include "check.h"

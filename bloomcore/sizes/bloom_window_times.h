@@ -1,5 +1,5 @@
-/* bloom_window_times: the clock of windows, and what the parameters say of their parts. Internal to bloomcore; the
- * public functions are in bloom_window.h. Thread: any. */
+/* bloom_window_times: the clock of windows, and the properties of their parts that follow from the parameters. Internal
+ * to bloomcore; the public functions are in bloom_window.h. Thread: any. */
 #ifndef BLOOMERY_BLOOM_WINDOW_TIMES_H
 #define BLOOMERY_BLOOM_WINDOW_TIMES_H
 
@@ -19,8 +19,8 @@ static inline uint64_t bloom_window_part_items(const struct bloom_params *params
     return (params->window + params->window_parts - 1) / params->window_parts;
 }
 
-/* Times of a part that began at `started_us`: when it takes no more items, and when it expires. INT64_MAX in a
- * window by items. */
+/* Times of a part that began at `started_us`: when it takes no more items, and when it expires. INT64_MAX in a window
+ * by items. */
 int64_t bloom_window_ends(const struct bloom_params *params, int64_t started_us);
 int64_t bloom_window_expires(const struct bloom_params *params, int64_t started_us);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define SLOTS 65536
-#define MIX   0x5bd1e995u /* as cuckoo_slots.h has it */
+#define MIX   0x5bd1e995u /* as in cuckoo_slots.h */
 
 struct table {
     unsigned char *slots;

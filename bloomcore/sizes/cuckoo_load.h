@@ -7,7 +7,7 @@
 
 /* The share of slots, 0..1, that are taken when the first add of a random item fails. The filter has some 65,536 slots,
  * buckets of 1..255 slots, and adds of 1..65535 evictions. Takes milliseconds: not on a loop. 0: no memory. Larger
- * filters fail a little earlier, smaller ones at times much later. */
+ * filters fail a little earlier, smaller ones sometimes much later. */
 double cuckoo_load(unsigned bucket_size, unsigned iterations);
 
 #endif

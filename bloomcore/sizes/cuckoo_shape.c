@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-#define FULL_LOAD 0.95  /* the load that the nominal rate of a layer is stated for */
+#define FULL_LOAD 0.95  /* the load for which the nominal rate of a layer is stated */
 #define MAX_RATE  0.999 /* a rate is below 1 */
 
-#define ROOM        4  /* sub-filters that a filter which grows is to have room for in its rate, if 16 bits allow it */
-#define SMALL_SLOTS 16 /* more than the load asks for: small filters are full earlier, by chance */
+#define ROOM        4  /* sub-filters that the rate of a growing filter should allow, if 16 bits suffice */
+#define SMALL_SLOTS 16 /* more than the load requires: small filters are full earlier, by chance */
 
 double cuckoo_rate(unsigned bits, unsigned bucket_size, double load)
 {

@@ -2,8 +2,8 @@
  * variants BLOOM_CUCKOO, RedisBloom's layout, and BLOOM_CUCKOO_RATE, ours. docs/FORMAT.md has the facts of both.
  *
  * In our layout a filter keeps an error rate over all its sub-filters. The rate of a full sub-filter depends on the
- * bits of its fingerprints alone, not on its size. So the bits are chosen such that several sub-filters come to the
- * rate together, and a filter has no more of them (cuckoo_most_layers()).
+ * bits of its fingerprints alone, not on its size. So the bits are chosen such that several sub-filters have the rate
+ * together, and a filter has no more of them (cuckoo_most_layers()).
  *
  * Pure functions. Thread: any. */
 #ifndef BLOOMERY_CUCKOO_SHAPE_H
@@ -14,7 +14,7 @@
 #include "bloom_params.h"
 #include "bloom_size.h"
 
-#define CUCKOO_MAX_CAPACITY    (UINT64_C(1) << 30) /* that a client may ask for */
+#define CUCKOO_MAX_CAPACITY    (UINT64_C(1) << 30) /* the most that a client may ask for */
 #define CUCKOO_MAX_BUCKET_SIZE 255
 #define CUCKOO_MAX_ITERATIONS  65535
 #define CUCKOO_SLOT_BITS       8
@@ -22,7 +22,7 @@
 /* Our layout. */
 #define CUCKOO_RATE_BUCKET     4 /* slots */
 #define CUCKOO_RATE_MIN_SLOTS  8
-#define CUCKOO_RATE_ITERATIONS 500 /* a filter of a billion items takes 95 % of its slots with so many */
+#define CUCKOO_RATE_ITERATIONS 500 /* with this many a filter of a billion items takes 95 % of its slots */
 #define CUCKOO_RATE_EXPANSION  2
 #define CUCKOO_MAX_SLOTS       (BLOOM_MAX_WORDS * 8)
 
@@ -42,7 +42,8 @@ struct cuckoo_numbers {
 int cuckoo_plan(const struct cuckoo_numbers *numbers, struct bloom_params *params_out, struct bloom_shape *shape_out,
                 struct errbuf *err);
 
-/* A layer of RedisBloom's of so many buckets, a power of two. BLOOM_OK, or BLOOM_REFUSED: it would be too large. */
+/* A layer in RedisBloom's layout with this many buckets, a power of two. BLOOM_OK, or BLOOM_REFUSED: it would be too
+ * large. */
 int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shape *shape_out, struct errbuf *err);
 
 /* A layer of our layout, of any number of buckets, with slots of 8, 12 or 16 bits. Returns as cuckoo_layer_shape(). */

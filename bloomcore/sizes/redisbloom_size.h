@@ -12,7 +12,7 @@
 
 #define REDISBLOOM_DEFAULT_GROWTH 2
 
-/* RedisBloom makes no new filter with a higher rate: it takes this one. */
+/* RedisBloom makes no new filter with a higher rate: it takes this one instead. */
 #define REDISBLOOM_MAX_RATE 0.25
 
 /* The layer that RedisBloom makes for `entries` items at rate `error`, with these options. BLOOM_OK, or BLOOM_REFUSED

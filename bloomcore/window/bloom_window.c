@@ -47,11 +47,11 @@ void bloom_window_init(struct bloom_filter *filter)
     atomic_init(&window->due_us, INT64_MAX);
 }
 
-/* Whether a living part is to be forgotten now. */
+/* Whether a living part must be forgotten now. */
 static bool is_over(const struct bloom_params *params, const struct bloom_window *window, const struct bloom_part *part,
                     int64_t now)
 {
-    if (bloom_window_by_items(params)) /* n full parts follow it */
+    if (bloom_window_by_items(params)) /* a part is forgotten when n full parts follow it */
         return bloom_part_turn(part) + params->window_parts < atomic_load_explicit(&window->turn, memory_order_relaxed);
     return now >= bloom_window_expires(params, bloom_part_started(part));
 }
@@ -198,7 +198,7 @@ bool bloom_window_is_small(const struct bloom_layer *layer)
     return bloom_geometry_nwords(layer->geometry) * 8 <= BLOOM_WINDOW_SMALL_BYTES;
 }
 
-/* Of two threads one empties the layer. */
+/* If two threads try, one of them empties the layer. */
 static bool clean_layer(struct bloom_filter *filter, const struct bloom_layer *layer)
 {
     struct bloom_part *part = bloom_layer_part(layer);
@@ -248,7 +248,7 @@ static bool is_reusable(const struct bloom_layer *layer, unsigned level)
            atomic_load_explicit(&layer->items, memory_order_relaxed) + geometry->capacity < MAX_ORDINAL;
 }
 
-/* A free layer of this level. A small one is emptied for that; a large one, too, if nobody has done so for a whole
+/* A free layer of this level. A small one is emptied for that; a large one, too, if it has not been emptied for a whole
  * turn. NULL: none. */
 static struct bloom_layer *free_layer(struct bloom_filter *filter, unsigned level)
 {

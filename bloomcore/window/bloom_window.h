@@ -1,6 +1,7 @@
-/* bloom_window: filters that forget. A window filter says for at least a time, or for a number of items, that an item
- * is present, and forgets it soon after. Its layers are a ring of parts (bloom_window.c has the design). The functions
- * of bloom_filter.h and bloom_batch.h query it and add to it as to any filter; here is what only a window has.
+/* bloom_window: filters that forget. A window filter reports an item as present for at least a time, or a number of
+ * later items, and forgets it soon after. Its layers are a ring of parts (bloom_window.c has the design). The functions
+ * of bloom_filter.h and bloom_batch.h query it and add to it as to any filter; this file has the functions for windows
+ * only.
  *
  * Times are microseconds of the pool's clock, which never goes back; its zero is the host's choice.
  *
@@ -36,7 +37,7 @@ bool bloom_filter_forgets(const struct bloom_filter *filter); /* whether it is a
 
 /* Whether the caller should have bloom_window_clean() called: for large layers, and once until that is done. */
 bool bloom_window_wants_clean(struct bloom_filter *filter);
-void bloom_window_clean_later(struct bloom_filter *filter); /* it could not: the next caller is to */
+void bloom_window_clean_later(struct bloom_filter *filter); /* not possible now: the next caller tries it */
 
 /* Empties dead layers, so that parts can take them again, and gives their memory back to the system: milliseconds for
  * gigabytes, so not on a loop. Adds continue. */

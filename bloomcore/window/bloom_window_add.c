@@ -2,8 +2,8 @@
  *
  * Each of the twins turns by itself. An add to the older one puts its item into the newest parts of both, since its
  * time begins in both. It does not matter whether an older part of the younger one already has the item. It ends only
- * when both have place, so that no item is acknowledged which one of them has no place for. A note in the older one
- * goes into its newest part, too. */
+ * when both have place, so that each acknowledged item has a place in both. A note in the older one goes into its
+ * newest part, too. */
 #include "bloom_chain.h"
 #include "bloom_layer_add.h"
 #include "bloom_twins.h"
@@ -98,15 +98,15 @@ static bool is_full(const struct bloom_layer *layer)
     return bloom_part_items(layer) >= layer->geometry->capacity;
 }
 
-/* An add, and what it has seen under the locks. */
+/* An add, and the state that it has seen under the locks. */
 struct adding {
     struct bloom_filter *filter;
     struct bloom_hash hash;
     const struct bloom_journal *journal;
-    struct bloom_twins twins; /* those that the filter is one of; all zero: none */
+    struct bloom_twins twins; /* the pair of the filter; all zero: none */
     struct bloom_journal twin_journal;
     struct bloom_seen own, other; /* the filter, its twin */
-    struct bloom_seen *lacks;     /* the one of these that has no place */
+    struct bloom_seen *lacks;     /* the one of these without a place */
 };
 
 static bool to_older(const struct adding *a)
@@ -114,8 +114,8 @@ static bool to_older(const struct adding *a)
     return a->twins.older == a->filter;
 }
 
-/* Whether both filters have a part that takes items. The older twin's lock is not held by an add to the younger one. It
- * need not be: the younger one has replaced it, and it is asked for notes only. */
+/* Whether both filters have a part that takes items. An add to the younger twin does not hold the older one's lock. It
+ * need not: the younger one has replaced the older one, which gets only notes. */
 static bool look_at_both(struct adding *a)
 {
     bool turn = bloom_window_look(a->filter, &a->own), other = false;
@@ -166,7 +166,7 @@ static enum bloom_add place(struct adding *a, const uint64_t bit[BLOOM_PROBE_BIT
     a->lacks = !newest && is_full(layer) ? &a->own : to_older(a) && is_full(a->other.current) ? &a->other : NULL;
     if (a->lacks)
         return BLOOM_FULL;
-    if (newest) { /* its time begins anew in the younger twin, whose newest part may have begun earlier */
+    if (newest) { /* its time restarts in the younger twin, whose newest part may have begun earlier */
         pass_on(a);
         return BLOOM_PRESENT;
     }
@@ -183,8 +183,8 @@ static enum bloom_add place(struct adding *a, const uint64_t bit[BLOOM_PROBE_BIT
     return found ? BLOOM_PRESENT : BLOOM_ADDED;
 }
 
-/* Takes the locks of the add. Twins that became so after the first look are not this add's: their merge waits for it.
- */
+/* Takes the locks of the add. Filters that became twins after the first look are not this add's: their merge waits for
+ * it. */
 static void lock(struct adding *a, const struct bloom_twin_slot *slot, struct bloom_locks *locks_out)
 {
     struct bloom_pool *pool = bloom_filter_class(a->filter)->pool;
@@ -221,8 +221,8 @@ static enum bloom_add try_add(struct adding *a, const struct bloom_twin_slot *sl
     return answer;
 }
 
-/* The journal of the filter that is to get place. Of the older twin nothing matters any more when the younger one is
- * added to. */
+/* The journal of the filter that will get a place. The older twin does not matter any more for adds to the younger
+ * one. */
 static const struct bloom_journal *journal_of_lacking(struct adding *a)
 {
     if (a->lacks == &a->own || !a->journal)

@@ -1,5 +1,5 @@
 /* bloom_window_follow: windows of a host whose replicas follow a primary (bloom_window.h). The layers of a replica have
- * the same parts, bits and counts as the primary's, whatever its clock says. It follows the primary: turns by
+ * the same parts, bits and counts as the primary's, independent of its clock. It follows the primary: turns by
  * bloom_window_replay(), items by bloom_window_place(), dropped parts by bloom_window_drop(). The clock of each decides
  * only which parts a query asks.
  *

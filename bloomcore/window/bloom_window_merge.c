@@ -39,7 +39,7 @@ static int64_t span_of(const struct bloom_params *params, int64_t started_us)
     return started_us / bloom_window_ends(params, 0);
 }
 
-/* More spans than there can be are those of a clock that has jumped: what does not fit goes with the younger ones. */
+/* A clock that has jumped gives more spans than possible: parts that do not fit go with the younger ones. */
 static void take_part(struct bloom_ring *ring, const struct bloom_params *params, int64_t started_us)
 {
     unsigned i = 0;
@@ -148,8 +148,8 @@ static int grow_part(struct bloom_filter *dst, const struct bloom_turn *turn, un
     return 0;
 }
 
-/* The layer of `dst` for the bits of a layer; NULL: these are over. A part that is younger than all of the union has
- * begun after its ring was made: the union gets one, too. */
+/* The layer of `dst` for the bits of a layer; NULL: these have expired. A part that is younger than all of the union
+ * has begun after its ring was made: the union gets one, too. */
 static int layer_for(struct bloom_filter *dst, const struct bloom_layer_view *from, struct bloom_layer **layer_out,
                      struct errbuf *err)
 {

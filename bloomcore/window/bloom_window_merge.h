@@ -2,8 +2,8 @@
  *
  * An item must stay as long as its own window has promised, so its bits go into a part of the union that expires no
  * earlier. Time is divided into spans as long as a part takes items. The parts of all windows that began in one span
- * become one, as old as the youngest of them. So an item stays for up to a part longer than in its own window, however
- * often it is merged: the spans do not move. Two parts of one window never begin in one span. So a part of the union
+ * become one, as old as the youngest of them. So an item stays for up to a part longer than in its own window, after
+ * any number of merges: the spans do not move. Two parts of one window never begin in one span. So a part of the union
  * has at most the items that each window may hold in the time of a part. The union has at most one part more than the
  * largest of the windows may have.
  *
@@ -41,7 +41,7 @@ uint64_t bloom_ring_take(struct bloom_ring *ring, struct bloom_filter *filter);
 /* Makes the parts in a filter that is empty and that no other thread uses. 0, BLOOM_REFUSED, BLOOM_LIMIT or -ENOMEM. */
 int bloom_ring_make(const struct bloom_ring *ring, struct bloom_filter *filter, struct errbuf *err);
 
-/* Where the bits of a window went: those of its layer i into layer to[i] - 1 of the union; 0: nowhere. */
+/* The targets of the bits of a window: its layer i went into layer to[i] - 1 of the union; 0: nowhere. */
 struct bloom_layer_map {
     uint16_t to[BLOOM_MAX_LAYERS];
 };
@@ -51,8 +51,8 @@ struct bloom_layer_map {
 int bloom_window_or(struct bloom_filter *dst, struct bloom_filter *src, uint64_t turn, struct bloom_union *counts,
                     struct bloom_layer_map *places_out, struct errbuf *err);
 
-/* ORs layer `from` of `src` into layer `to` of `dst`, as a primary has said that bloom_window_or() did there.
- * BLOOM_OK, or BLOOM_REFUSED: there are no such layers of equal shape. */
+/* ORs layer `from` of `src` into layer `to` of `dst`, as bloom_window_or() did on the primary. BLOOM_OK, or
+ * BLOOM_REFUSED: there are no such layers of equal shape. */
 int bloom_window_or_layer(struct bloom_filter *dst, unsigned to, const struct bloom_filter *src, unsigned from,
                           struct errbuf *err);
 

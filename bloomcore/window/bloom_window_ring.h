@@ -41,11 +41,10 @@ struct bloom_seen {
     struct bloom_filter *filter;
     struct bloom_layer *current;
     uint64_t turn;
-    bool grows; /* the part is to continue in another layer; otherwise a new part is to begin */
+    bool grows; /* the part continues in another layer; otherwise a new part begins */
 };
 
-/* Looks at the ring as an add does, and marks what has expired. Returns whether a turn is needed before an add.
- * Locked. */
+/* Checks the ring as an add does, and marks expired parts. Returns whether a turn is needed before an add. Locked. */
 bool bloom_window_look(struct bloom_filter *filter, struct bloom_seen *seen_out);
 
 /* Makes place, unless another thread has. 0; otherwise the reason is in `err`. */

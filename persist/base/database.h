@@ -4,7 +4,7 @@
  * bytes are before the name: 00 FF 64 62 and the number of the database, big-endian. A name in database 0 with this
  * prefix is written in the same way, with the number 0; so each key belongs to one name only.
  *
- * The number in a key is the database's internal one. SWAPDB exchanges which of them a client's number represents
+ * The number in a key is the database's internal one. SWAPDB exchanges the internal numbers of two client numbers
  * (registry_databases.h), so that no key changes.
  *
  * Thread: any. */
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define DATABASES_MAX   1024 /* so many there can be: a database that is in use costs 32 KB */
+#define DATABASES_MAX   1024 /* the most databases: each one in use costs 32 KB */
 #define DATABASE_PREFIX 6    /* bytes before a name */
 
 #define DATABASE_MARK "\x00\xff\x64\x62"
@@ -40,7 +40,7 @@ static inline size_t database_prefix_of_key(const char *key, size_t len)
     return database_is_marked(key, len) ? DATABASE_PREFIX : 0;
 }
 
-/* The same for a name, whose key is still to be made. */
+/* The same for a name that has no key yet. */
 static inline size_t database_prefix_for(unsigned database, const char *name, size_t len)
 {
     return database != 0 || database_is_marked(name, len) ? DATABASE_PREFIX : 0;

@@ -34,7 +34,7 @@ static int posix_open(void *ctx, const char *path, unsigned flags, int *fd_out)
     mode |= (flags & FS_TRUNCATE) ? O_TRUNC : 0;
     mode |= (flags & FS_EXCLUSIVE) ? O_EXCL : 0;
     mode |= (flags & FS_DIRECT) ? O_DIRECT : 0;
-    mode |= O_NONBLOCK; /* a FIFO put instead of a file must not delay the start; files ignore it */
+    mode |= O_NONBLOCK; /* a FIFO in place of a file must not delay the start; files ignore the flag */
 
     int fd = open(path, mode, flags & FS_PRIVATE ? PRIVATE_MODE : FILE_MODE);
     if (fd < 0)
@@ -46,7 +46,7 @@ static int posix_open(void *ctx, const char *path, unsigned flags, int *fd_out)
 static int posix_close(void *ctx, int fd)
 {
     (void)ctx;
-    /* On Linux the descriptor is gone also after EINTR, and nothing is lost: what matters has been synced before. */
+    /* On Linux the descriptor is closed also after EINTR. No data is lost: all data that matters is synced before. */
     return close(fd) == 0 || errno == EINTR ? 0 : -errno;
 }
 
@@ -164,8 +164,9 @@ static int posix_link(void *ctx, const char *from, const char *to)
     return status(link(from, to));
 }
 
-/* libuv closes by a system call of its own, which ThreadSanitizer does not see. It knows a number that is used again if
- * that comes from open(), but not from opendir(), and would report closedir() as a race with who had the number. */
+/* libuv closes descriptors by its own system call, which ThreadSanitizer does not see. It recognises the reuse of a
+ * number by open(), but not by opendir(). It would then report closedir() as a race with the former owner of the
+ * number. */
 DIR *fs_open_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -302,7 +303,7 @@ const struct fsops *fsops_posix(void)
 int fs_fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        /* Those below are open, so this is the lowest number that is free. */
+        /* All lower descriptors are open, so this is the lowest free number. */
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
             return errno ? -errno : -EIO;
     }
@@ -319,7 +320,7 @@ int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *f
     return rc == 0 ? fs->open(fs->ctx, path, flags | FS_CREATE | FS_EXCLUSIVE, fd_out) : rc;
 }
 
-/* The part of a path up to the next slash; false if it is none that leads downwards. */
+/* The part of a path up to the next slash; false if the part does not lead downwards. */
 static bool next_part(const char **path, char part[NAME_MAX + 1])
 {
     size_t len = strcspn(*path, "/");
@@ -332,7 +333,7 @@ static bool next_part(const char **path, char part[NAME_MAX + 1])
     return strcmp(part, ".") != 0 && strcmp(part, "..") != 0;
 }
 
-/* Each part is opened by itself, so nobody can put a link in its place between a check and its use. */
+/* Each part is opened by itself, so a link cannot take its place between a check and its use. */
 int fs_open_beneath(const char *directory, const char *path, int *fd_out)
 {
     int at = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;

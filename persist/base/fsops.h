@@ -32,7 +32,7 @@ enum fs_kind { FS_FILE, FS_DIRECTORY, FS_OTHER };
 struct fs_stat {
     enum fs_kind kind;
     uint64_t size;
-    uint64_t device; /* the same for what one sync_all() covers and link() reaches */
+    uint64_t device; /* the same for all that one sync_all() covers and link() reaches */
 };
 
 /* Called once per entry, "." and ".." excepted; nonzero ends the listing and is returned. */
@@ -52,7 +52,7 @@ struct fsops {
      * pages. */
     int (*map)(void *ctx, int fd, uint64_t offset, size_t len, void **memory_out);
     void (*unmap)(void *ctx, void *memory, size_t len);
-    int (*sync)(void *ctx, int fd); /* the data, and what is needed to read it back */
+    int (*sync)(void *ctx, int fd); /* the data, and the metadata needed to read it back */
     int (*stat)(void *ctx, const char *path, struct fs_stat *stat_out);
 
     int (*mkdir)(void *ctx, const char *path); /* mode 0750 */
@@ -78,8 +78,8 @@ struct fsops {
 /* The real file system. */
 const struct fsops *fsops_posix(void);
 
-/* Opens /dev/null, for reading, in place of each closed standard descriptor. Otherwise the next file gets the number,
- * and with it all that is printed. Printing fails then. Called before any file is opened. 0 or -errno. */
+/* Opens /dev/null, for reading, in place of each closed standard descriptor. Otherwise the next file would get the
+ * number, and all printed text with it. Printing fails then. Called before any file is opened. 0 or -errno. */
 int fs_fill_standard_descriptors(void) __attribute__((warn_unused_result));
 
 /* ---- on top of the table ---- */
@@ -106,9 +106,9 @@ DIR *fs_open_dir(const char *path);
 int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out)
     __attribute__((warn_unused_result));
 
-/* Opens a regular file below a directory for reading, by a path that somebody else has given. -EINVAL: the path is
- * empty or absolute, has an empty part, "." or "..", or leads to something else than a regular file; -ELOOP: one of its
- * parts is a symbolic link (the directory itself may be one); or -errno. */
+/* Opens a regular file below a directory for reading, by a path from a foreign source. -EINVAL: the path is empty or
+ * absolute, has an empty part, "." or "..", or leads to something other than a regular file; -ELOOP: one of its parts
+ * is a symbolic link (the directory itself may be one); or -errno. */
 int fs_open_beneath(const char *directory, const char *path, int *fd_out) __attribute__((warn_unused_result));
 
 /* Whether an error can pass by itself: too little memory, too few descriptors. */

@@ -18,11 +18,11 @@ struct io_helper {
     const struct fsops *fs;
     pthread_t threads[IO_HELPER_THREADS];
     unsigned nthreads;
-    sem_t work; /* jobs that are handed over and not begun, or stop */
+    sem_t work; /* submitted jobs that have not started, or stop */
     atomic_bool stop;
     struct slot slots[IO_HELPER_JOBS]; /* by number modulo their number */
     _Atomic uint64_t begun;
-    uint64_t submitted; /* jobs so far; this and the next: the owner's */
+    uint64_t submitted; /* jobs so far; this and the next are the owner's */
     uint64_t waited;
 };
 

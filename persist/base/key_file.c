@@ -39,7 +39,7 @@ bool key_id_parse(const char *text, size_t len, uint64_t *id_out)
     return *id_out != 0;
 }
 
-/* A line without its end. False: `what` says what is wrong with it, and repeats nothing of it. */
+/* A line without its end. False: `what` states the fault, without any text of the line. */
 static bool read_line(const char *line, size_t len, struct bloom_secret *out, const char **what)
 {
     unsigned char secret[BLOOM_SECRET_BYTES];
@@ -164,7 +164,7 @@ int key_line_make(char line[KEY_LINE_LEN])
     return 0;
 }
 
-/* A link takes no other file's place. */
+/* link() never replaces a file. */
 static int write_file(const struct fsops *fs, const char *dir, const char *path, const char *text, size_t len,
                       struct errbuf *err)
 {

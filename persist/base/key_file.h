@@ -1,5 +1,5 @@
 /* key_file: the secrets of KEYED filters (bloom_key.h) as a file. Each line is the id of a key, a space, and its 32
- * bytes, both in hexadecimal digits; empty lines, and lines that begin with '#', say nothing. The first key is that of
+ * bytes, both in hexadecimal digits; empty lines, and lines that begin with '#', are ignored. The first key is that of
  * new filters. Bytes of secrets pass through memory that core dumps leave out (secret.h).
  *
  * Thread: any. */
@@ -13,8 +13,8 @@
 #include "errbuf.h"
 #include "fsops.h"
 
-#define KEY_FILE_NAME "KEYS" /* in a data directory, where no other file is named */
-#define KEY_FILE_KEYS 256    /* the most that a file has */
+#define KEY_FILE_NAME "KEYS" /* in a data directory, unless another file is named */
+#define KEY_FILE_KEYS 256    /* the most keys of a file */
 
 #define KEY_ID_DIGITS 16
 #define KEY_LINE_LEN  (KEY_ID_DIGITS + 1 + 2 * BLOOM_SECRET_BYTES + 1) /* with the end of the line */
@@ -30,12 +30,12 @@ int key_file_read(const struct fsops *fs, const char *path, struct key_file **ou
     __attribute__((warn_unused_result));
 void key_file_free(struct key_file *file); /* NULL is fine */
 
-/* A text for a log if other users may read the file: who reads a key can attack its filters. The group of a file that
+/* A text for a log if other users may read the file: a reader of a key can attack its filters. The group of a file that
  * another user owns, such as root, may read it: its owner has chosen so. (ssh has this rule.) */
 bool key_file_is_exposed(const char *path, struct errbuf *text_out);
 
 /* Makes a file with one new key, for its owner only (0600), whole and synced, or not at all. `dir`: of `path`. 0, also
- * if there is one by then, which stays as it is; or -errno with the reason. */
+ * if a file exists by then, which stays unchanged; or -errno with the reason. */
 int key_file_make(const struct fsops *fs, const char *dir, const char *path, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -1,5 +1,5 @@
-/* bits_file: a layer in RedisBloom's layout as a file that says all of itself: a header and the bits (docs/FORMAT.md,
- * section 15). It opens no file. The bits are the first bytes of the layer's words as they are in memory.
+/* bits_file: a layer in RedisBloom's layout as a self-contained file: a header and the bits (docs/FORMAT.md, section
+ * 15). It opens no file. The bits are the first bytes of the layer's words as they are in memory.
  *
  * Thread: any. */
 #ifndef BLOOMERY_BITS_FILE_H
@@ -13,8 +13,9 @@
 
 #define BITS_FILE_HEADER_BYTES 72
 
-/* A layer as others get it: such a file, or a Filter.db for a layout of Cassandra's. Its size; its header, whose length
- * is returned. Behind it are the words, or the beginning of them. `items` are those in the layer. */
+/* A layer in the form for other programs: such a file, or a Filter.db for a layout of Cassandra's. Its size; its
+ * header, whose length is returned. The words, or the beginning of them, follow the header. `items` is the number of
+ * items in the layer. */
 uint64_t export_file_bytes(const struct bloom_shape *shape);
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES]);

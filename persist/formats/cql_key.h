@@ -1,5 +1,5 @@
-/* cql_key: partition keys as Cassandra and ScyllaDB serialise them, from a text of the form "<type>:<value>". These
- * bytes are what a table's Bloom filters have hashed (docs/FORMAT.md section 17).
+/* cql_key: partition keys as Cassandra and ScyllaDB serialise them, from a text of the form "<type>:<value>". A table's
+ * Bloom filters have hashed these bytes (docs/FORMAT.md section 17).
  *
  *     text:any bytes of UTF-8       ascii:bytes below 128      varchar: the same as text
  *     int:-5  bigint:7  smallint:1  tinyint:1                  varint:123456789012345678901234567890

@@ -13,7 +13,7 @@
 
 #define HEAD_FIELDS 11
 
-#define SPARSE 8 /* LZF finds runs of zeros; with more than a slot in so many taken it finds few */
+#define SPARSE 8 /* LZF finds runs of zeros; it finds few if more than one slot in this many is taken */
 
 /* ---- numbers ---- */
 
@@ -290,7 +290,7 @@ void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter)
     struct errbuf err = {""};
     struct dump_plan plan;
 
-    CHECK(read_dump(data, len, filter, &plan, &err) == RDB_OK); /* it has been read before */
+    CHECK(read_dump(data, len, filter, &plan, &err) == RDB_OK); /* read before */
 }
 
 /* ---- writing ---- */

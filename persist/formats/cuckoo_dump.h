@@ -1,9 +1,9 @@
 /* cuckoo_dump: conversions between cuckoo filters and RedisBloom's bytes: the value of DUMP and of RDB files (module
- * type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. Those of our layout, which RedisBloom does not
- * know, have some more numbers in both, and their values our own type. docs/DUMP.md describes the bytes.
+ * type MBbloomCF, encoding version 4), and the header of CF.SCANDUMP. Filters in our layout, which RedisBloom does not
+ * know, have some more numbers in both, and their values have our own type. docs/DUMP.md describes the bytes.
  *
- * Every number is checked before memory is taken: the loader makes the filter that a plan asks for, and so decides what
- * is too large.
+ * Every number is checked before memory is taken: the loader makes the filter that a plan asks for, and so decides
+ * which sizes are too large.
  *
  * Thread: any, on distinct objects; a filter that is read must not change meanwhile (bloom_clone.h). */
 #ifndef BLOOMERY_CUCKOO_DUMP_H
@@ -43,7 +43,7 @@ struct cuckoo_head {
 
 void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_out);
 size_t cuckoo_head_put(const struct cuckoo_head *head, unsigned char out[CUCKOO_HEADER_MAX]); /* its length */
-bool cuckoo_head_get(const unsigned char *bytes, size_t len, struct cuckoo_head *head_out);   /* false: it is none */
+bool cuckoo_head_get(const unsigned char *bytes, size_t len, struct cuckoo_head *head_out);   /* false: no header */
 
 /* The plan of a filter with these numbers. DUMP_OK, or DUMP_BAD with the number that is not possible. */
 int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out, struct errbuf *err)
@@ -51,8 +51,8 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
 
 /* ---- values ---- */
 
-/* The dump of a filter, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the number of bytes in *len_out when
- * these are more than `max`. */
+/* The dump of a filter, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the number of bytes in *len_out when the
+ * number is above `max`. */
 int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 

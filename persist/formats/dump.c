@@ -1,6 +1,6 @@
 /* Encoding is straight-line. Decoding trusts no input: lengths follow from the header alone, never from a chunk, and
- * the checksum of a chunk is verified before any other field. That checksum is no secret: bytes that somebody made up
- * can have a right one, so every field is checked as if there was none. */
+ * the checksum of a chunk is verified before any other field. The checksum is not secret: forged bytes can have a valid
+ * one, so every field is checked as if there was no checksum. */
 #include "dump.h"
 
 #include <string.h>
@@ -70,8 +70,8 @@ void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct du
         plan_out->bytes += view.shape.nwords * 8;
         if (view.turn == 0)
             continue;
-        int64_t age_us = now_us - view.started_us; /* of a forgotten part, too: its age says so */
-        plan_out->turns[i] = (struct dump_turn){view.turn, age_us > 0 ? (uint64_t)age_us : 0}; /* it has just begun */
+        int64_t age_us = now_us - view.started_us; /* of a forgotten part, too: its age shows that */
+        plan_out->turns[i] = (struct dump_turn){view.turn, age_us > 0 ? (uint64_t)age_us : 0}; /* a new part */
     }
 }
 
@@ -105,7 +105,7 @@ static size_t plan_bytes(const struct dump_plan *plan)
     return header_bytes(plan->nlayers, plan->shapes[0].variant, flags_of(&plan->params));
 }
 
-/* Bytes of bits in data chunk `index`, which are those from *offset_out on. */
+/* Bytes of bits in data chunk `index`; they begin at *offset_out. */
 static size_t data_bytes(const struct dump_plan *plan, uint32_t index, uint64_t *offset_out)
 {
     uint64_t offset = (uint64_t)(index - 1) * DUMP_DATA_BYTES;
@@ -136,7 +136,7 @@ size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index)
     }
 }
 
-/* What layers in RedisBloom's layout say of themselves. */
+/* The fields of layers in RedisBloom's layout. */
 static void write_own(const struct dump_plan *plan, unsigned char *at)
 {
     for (unsigned i = 0; i < plan->nlayers; i++) {
@@ -250,7 +250,7 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
 
 /* ---- bits and counts ---- */
 
-/* A layer of a window that no part has: it has no bits and no items, whatever its memory still holds. */
+/* A layer of a window that belongs to no part: it has no bits and no items, even if its memory still holds some. */
 static bool is_unused(const struct dump_plan *plan, unsigned i)
 {
     return bloom_params_is_window(&plan->params) && plan->turns[i].number == 0;
@@ -287,7 +287,7 @@ static void copy_out(_Atomic uint64_t *words, size_t nwords, unsigned char *byte
         le64_put(bytes + 8 * i, words ? atomic_load_explicit(&words[i], memory_order_relaxed) : 0);
 }
 
-/* Zero words are left alone: memory that nobody has written costs nothing. */
+/* Zero words are left alone: untouched memory costs nothing. */
 static void copy_in(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes)
 {
     for (size_t i = 0; words && i < nwords; i++) {
@@ -385,7 +385,7 @@ static void write_frame(const struct frame *frame, unsigned char *out, size_t le
     memcpy(out + len - SUM_BYTES, sum.digest, SUM_BYTES);
 }
 
-/* Verifies checksum and form; what the fields say is for the caller. */
+/* Verifies checksum and form; the caller checks the fields. */
 static int read_frame(const unsigned char *data, size_t len, struct frame *frame_out, struct errbuf *err)
 {
     XXH128_canonical_t sum;
@@ -441,7 +441,7 @@ bool dump_place_from(int64_t iterator, struct dump_place *place_out)
     return iterator > 0 && bits >> (CHAIN_BITS + NUMBER_BITS + LAYERS_BITS) == 0 && place_out->next > 0;
 }
 
-/* A chunk contains the digest before it, so its checksum represents all that came until then. */
+/* A chunk contains the digest before it, so its checksum covers all earlier chunks, too. */
 static void move_on(struct dump_place *place, const unsigned char *chunk, size_t len)
 {
     place->chain = le32_get(chunk + len - SUM_BYTES) & ((1u << CHAIN_BITS) - 1);
@@ -513,7 +513,7 @@ int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, 
     return check_iterator(&load->place, iterator, err);
 }
 
-/* Whether this is the chunk that must come; moves the place on after it. */
+/* Whether this is the expected chunk; moves the place on after it. */
 static int check_chunk(struct dump_load *load, const void *data, size_t len, struct frame *frame_out,
                        struct errbuf *err)
 {

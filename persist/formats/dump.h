@@ -1,8 +1,8 @@
-/* dump: a filter as bytes that travel: in chunks of bounded size (BF.SCANDUMP, BF.LOADCHUNK) or in one piece (DUMP,
+/* dump: a filter as bytes for transport: in chunks of bounded size (BF.SCANDUMP, BF.LOADCHUNK) or in one piece (DUMP,
  * RESTORE). The bytes are described in docs/DUMP.md.
  *
- * It knows no key and no client, and it allocates nothing: the loader makes the filter that a plan asks for,
- * and so decides what is too large.
+ * It knows no key and no client, and it allocates nothing: the loader makes the filter that a plan asks for, and so
+ * decides which sizes are too large.
  *
  * A dump during adds has every item that was added before it began. It has the layers of that moment, each word read
  * once. The item counts are read last, so they are never below the items in the bits.
@@ -25,12 +25,12 @@
 
 #define DUMP_DATA_BYTES  (512u * 1024) /* bits in one chunk: some tenths of a millisecond of copying and checking */
 #define DUMP_CHUNK_MAX   (DUMP_DATA_BYTES + 64) /* the longest chunk */
-#define DUMP_FRAME_BYTES 48                     /* of every chunk: what precedes and follows its content */
+#define DUMP_FRAME_BYTES 48                     /* of every chunk: the bytes before and after its content */
 #define DUMP_HEADER_MAX  (DUMP_FRAME_BYTES + 48 + (16 + 24) * BLOOM_MAX_LAYERS) /* the longest header */
 
 enum dump_status {
     DUMP_OK = 0,
-    DUMP_BAD = 1,     /* damaged, made up, or not the chunk that had to come; the errbuf says how it was noticed */
+    DUMP_BAD = 1,     /* damaged, forged, or not the expected chunk; the errbuf has the reason */
     DUMP_FOREIGN = 2, /* no dump of ours */
 };
 
@@ -57,7 +57,7 @@ void dump_plan_of(const struct bloom_filter *filter, unsigned nlayers, struct du
 
 /* ---- chunks: number 0 is the header, then the bits, the last one has the item counts ---- */
 
-/* Where a dump stands: which chunk is next, and the digest of those before it. */
+/* The position in a dump: the number of the next chunk, and the digest of the chunks before it. */
 struct dump_place {
     unsigned nlayers;
     uint32_t next;
@@ -66,7 +66,7 @@ struct dump_place {
 
 #define DUMP_MAX_CHUNKS (UINT32_C(1) << 22) /* numbers that an iterator has room for: 2 TB */
 
-/* The iterator of a place, 1..2^53-1 (clients keep it in a double), and back: false when it is none. */
+/* The iterator of a place, 1..2^53-1 (clients keep it in a double), and back: false when the number is no iterator. */
 int64_t dump_iterator(const struct dump_place *place);
 bool dump_place_from(int64_t iterator, struct dump_place *place_out);
 
@@ -79,24 +79,24 @@ size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index);
 void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t identity,
                       uint64_t nonce, struct dump_place *place, unsigned char *out);
 
-/* A load under way. With its identity and nonce dump_write_chunk() writes the chunks that have come again, as they
- * were, from a filter that nobody has added to since. */
+/* A load under way. With its identity and nonce, dump_write_chunk() writes the loaded chunks again, unchanged, from a
+ * filter without adds since then. */
 struct dump_load {
     struct dump_plan plan;
     uint64_t identity, nonce;
-    struct dump_place place; /* the chunk that must come */
+    struct dump_place place; /* the expected chunk */
 };
 
-/* Reads the header of a dump. `iterator` is the one that was handed out with it. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
+/* Reads the header of a dump. `iterator` came with the header. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
 int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Takes the next chunk into `filter`, which was made by load->plan. DUMP_OK or DUMP_BAD, after which the load must
- * be given up. *complete_out: that was the last one. */
+/* Takes the next chunk into `filter`, which was made by load->plan. DUMP_OK or DUMP_BAD, after which the load must be
+ * given up. *complete_out: this was the last chunk. */
 int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
                     bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
 
-bool dump_is_header(const void *data, size_t len); /* whether these bytes say of themselves that they begin a dump */
+bool dump_is_header(const void *data, size_t len); /* whether these bytes have the mark of the beginning of a dump */
 
 /* dump_load_begin() and dump_load_chunk() for chunks without their iterators. */
 int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)

@@ -40,7 +40,8 @@ int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errb
     return DUMP_OK;
 }
 
-/* Parts are as old as they were, and as much older as the dump is. A dump of the future is of now. */
+/* Parts are as old as they were at the dump, plus the age of the dump. A dump from the future counts as a dump of
+ * now. */
 void dump_take_turns(const struct dump_plan *plan, struct bloom_filter *filter)
 {
     int64_t now_us = bloom_window_now_us(filter), since_ms = clock_unix_ms() - plan->taken_ms;

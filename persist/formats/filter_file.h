@@ -1,5 +1,5 @@
-/* filter_file: a Filter.db file that somebody else has written, opened for reading: its shape, its state, its words, or
- * single items without reading the rest.
+/* filter_file: a Filter.db file of another program, opened for reading: its shape, its state, its words, or single
+ * items without reading the rest.
  *
  * A file is refused unless its length is exactly what its header announces. It may be replaced, cut or deleted while it
  * is open: reads beyond its new end are errors (-EIO), never a signal, since nothing is mapped.

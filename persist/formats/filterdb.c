@@ -8,14 +8,14 @@
 #include "bytes.h"
 #include "check.h"
 
-#define RUN_WORDS 64 /* checked together when decoding: less than a page, so that no page is touched for nothing */
+#define RUN_WORDS 64 /* checked together when decoding: less than a page, so that no page is touched without need */
 
 static int max_k(unsigned variant)
 {
     return bloom_variant_is_redisbloom(variant) ? BLOOM_MAX_HASHES : BLOOM_MAX_K;
 }
 
-/* Whether the words are little-endian: as they are in memory. */
+/* Whether the words are little-endian, as in memory. */
 static bool words_are_new(enum bloom_variant variant)
 {
     return variant == BLOOM_NA || bloom_variant_is_redisbloom(variant);

@@ -1,9 +1,9 @@
 /* filterdb: the bytes of a Filter.db file, memory to memory (docs/FORMAT.md): an 8-byte header (k, word count, both
  * big-endian 32-bit) and the words, in the byte order of the variant.
  *
- * It opens no file. Bytes are refused unless they are exactly a filter: k in 1..BLOOM_MAX_K, 1..BLOOM_MAX_WORDS
- * words, and a size of 8 + 8 * words; each refusal says what is wrong. Layers in RedisBloom's layout are kept in the
- * same form under other names (file_name.h), with more hashes and little-endian words.
+ * It opens no file. Bytes are refused unless they are exactly a filter: k in 1..BLOOM_MAX_K, 1..BLOOM_MAX_WORDS words,
+ * and a size of 8 + 8 * words; each refusal has a reason. Layers in RedisBloom's layout are kept in the same form under
+ * other names (file_name.h), with more hashes and little-endian words.
  *
  * Thread: any. */
 #ifndef BLOOMERY_FILTERDB_H
@@ -37,7 +37,7 @@ int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum 
                            struct bloom_shape *shape_out, struct errbuf *err);
 
 /* Words to file bytes and back, 8 * nwords bytes, in the variant's order. The words may be added to by other threads at
- * the same time: encode reads each one once. Decode wants fresh words, all zero, which nobody reads yet, and leaves
+ * the same time: encode reads each one once. Decode needs fresh words, all zero, which no thread reads yet, and leaves
  * alone runs that stay zero, so that the memory of a sparse filter is not touched. `bytes` needs no alignment. */
 void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *words, size_t nwords,
                            unsigned char *bytes);
@@ -54,8 +54,8 @@ int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *var
  * not matter. FILTERDB_OK, or FILTERDB_MALFORMED with the reason. */
 int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out, struct errbuf *err);
 
-/* A KEYED filter has the id of its key in its name ("na-0-big-Filter.db.keyed-0123456789abcdef"): no program takes the
- * file for one that it can ask for items. The id, and the length of the path before this end; 0: none. */
+/* A KEYED filter has the id of its key in its name ("na-0-big-Filter.db.keyed-0123456789abcdef"), so no program takes
+ * the file for a filter that it can query. The id, and the length of the path before this end; 0: none. */
 #define FILTERDB_KEYED_END ".keyed-"
 uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
 

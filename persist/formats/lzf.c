@@ -125,7 +125,7 @@ int lzf_decoder_end(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx)
 
 #define HASH_BITS 14
 
-/* Where three bytes like these were seen last. */
+/* The slot of three bytes in the table of last positions. */
 static size_t hash_of(const unsigned char *at)
 {
     uint32_t bytes = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16;

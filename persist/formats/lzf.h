@@ -18,7 +18,7 @@
 #define LZF_REACH 8192 /* the largest distance */
 #define LZF_PIECE 16384
 
-/* Takes the next bytes of something. 0; or -errno or 1, which end the matter and are passed on. */
+/* Takes the next bytes. 0; or -errno or 1, which end the decoding and are passed on. */
 typedef int bytes_sink_fn(void *ctx, const unsigned char *bytes, size_t len);
 
 enum lzf_status {
@@ -42,11 +42,11 @@ struct lzf_decoder {
 /* For an output of `len` bytes. */
 void lzf_decoder_init(struct lzf_decoder *decoder, uint64_t len);
 
-/* LZF_OK, LZF_BAD, or what the sink has returned. */
+/* LZF_OK, LZF_BAD, or the status of the sink. */
 int lzf_decoder_feed(struct lzf_decoder *decoder, const unsigned char *in, size_t len, bytes_sink_fn *sink, void *ctx)
     __attribute__((warn_unused_result));
 
-/* The input is over: hands out the rest. LZF_BAD: the output is not complete. */
+/* The input has ended: hands out the rest. LZF_BAD: the output is not complete. */
 int lzf_decoder_end(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx) __attribute__((warn_unused_result));
 
 /* Compresses `len` bytes into at most `max` bytes at `out`. Returns their number; 0: they do not fit. */

@@ -5,7 +5,7 @@
 #include "rdb_value.h"
 #include "try.h"
 
-/* Bytes that may stand instead of a key's type. */
+/* Bytes that may stand in place of a key's type. */
 enum opcode {
     OPCODE_HASH_TEMPLATE = 242, /* Redis */
     OPCODE_KEY_META = RDB_OPCODE_KEY_META,
@@ -67,7 +67,7 @@ static int read_header(struct walk *walk)
     return RDB_BAD;
 }
 
-/* ---- what stands between keys ---- */
+/* ---- contents between keys ---- */
 
 static int skip_numbers(struct rdb_reader *reader, uint64_t n, const char *what)
 {

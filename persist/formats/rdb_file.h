@@ -1,5 +1,5 @@
-/* rdb_file: walks through an RDB file of Redis or Valkey, key by key. Values are skipped: whoever is interested in one
- * reads it again, where rdb_key says that it is.
+/* rdb_file: walks through an RDB file of Redis or Valkey, key by key. Values are skipped: a caller that needs a value
+ * reads it again at the place in rdb_key.
  *
  * Statuses are those of rdb_reader.h. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_RDB_FILE_H
@@ -34,7 +34,7 @@ struct rdb_summary {
     char engine[32];  /* the version of the server that wrote it; "" if the file does not say */
     uint64_t keys;
     bool checked; /* it has a checksum, which is right; servers with rdbchecksum no write none */
-    uint64_t end; /* offset of the end; what follows in a file is no RDB */
+    uint64_t end; /* offset of the end; bytes after it are no RDB */
 };
 
 /* From the beginning of the file to its end. Nothing in it can be trusted before this has returned RDB_OK, as the

@@ -20,7 +20,7 @@
 int rdb_module_unsigned(struct rdb_reader *reader, uint64_t *out, const char *what) __attribute__((warn_unused_result));
 int rdb_module_double(struct rdb_reader *reader, double *out, const char *what) __attribute__((warn_unused_result));
 
-/* As rdb_string_pieces(). */
+/* Like rdb_string_pieces(). */
 int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
     __attribute__((warn_unused_result));
 
@@ -36,16 +36,16 @@ bool rdb_is_dump(const void *data, size_t len);
 int rdb_open_dump(struct rdb_reader *reader, const void *data, size_t len, uint64_t *id_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* After the value has been read: whether it is all of the dump. */
+/* Called after the value has been read: whether the dump ends here. */
 int rdb_close_dump(struct rdb_reader *reader) __attribute__((warn_unused_result));
 
-/* ---- writing, to memory that is large enough; each returns the end of what it has written ---- */
+/* ---- writing, to memory that is large enough; each returns the end of the written bytes ---- */
 
 /* The version of RDB that our dumps state: the first with values of modules in this form. Every Redis and Valkey since
- * 4.0 takes it: all that they demand is that theirs is no lower. */
+ * 4.0 takes it: it only must not be above their own version. */
 #define RDB_DUMP_VERSION 8
 
-#define RDB_MODULE_FIELD_MAX (1 + RDB_LENGTH_MAX_BYTES) /* bytes of a number, or of what precedes a string */
+#define RDB_MODULE_FIELD_MAX (1 + RDB_LENGTH_MAX_BYTES) /* bytes of a number, or of the head of a string */
 #define RDB_DUMP_MAX         (1 + 9 + 1 + 2 + 8)        /* bytes of a dump apart from its fields */
 
 unsigned char *rdb_put_module(unsigned char *at, uint64_t id);

@@ -90,7 +90,7 @@ int rdb_more(struct rdb_reader *reader, bool *more_out)
     return RDB_OK;
 }
 
-/* Takes the next 1 to `max` bytes, as many as are at hand; they are valid until the next call. */
+/* Takes the next 1 to `max` bytes, as many as the buffer has; they are valid until the next call. */
 static int take_some(struct rdb_reader *reader, uint64_t max, const unsigned char **bytes_out, size_t *n_out,
                      const char *what)
 {
@@ -121,7 +121,7 @@ int rdb_bytes(struct rdb_reader *reader, void *out, size_t len, const char *what
     return RDB_OK;
 }
 
-/* The next `len` bytes, handed to the sink; NULL: to nobody. */
+/* Hands the next `len` bytes to the sink; NULL: skips them. */
 static int pass_bytes(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     while (len > 0) {
@@ -171,7 +171,7 @@ int rdb_double(struct rdb_reader *reader, double *out, const char *what)
 
 /* ---- lengths ---- */
 
-/* A length, or which special form follows. */
+/* A length, or the kind of the special form that follows. */
 static int length_or_form(struct rdb_reader *reader, uint64_t *out, bool *special_out, const char *what)
 {
     unsigned char first, rest[8];
@@ -240,7 +240,7 @@ int rdb_string_skip(struct rdb_reader *reader, const char *what)
     return rdb_skip(reader, string.stored, what);
 }
 
-/* A number as text, as which it stands. */
+/* A number as the text that it represents. */
 static int number_text(struct rdb_reader *reader, size_t bytes, char text[16], const char *what)
 {
     unsigned char in[4] = {0};

@@ -1,11 +1,11 @@
 /* rdb_reader: the primitives of Redis's RDB encoding (lengths, strings, numbers), from memory or from a source that
  * hands out bytes piece by piece.
  *
- * It allocates nothing, whatever a length says: strings are copied into bounded memory, handed out in pieces, or
+ * It allocates nothing, for any announced length: strings are copied into bounded memory, handed out in pieces, or
  * skipped.
  *
- * Errors: 0; RDB_BAD, with a text that names the field and the place; or what the source has returned. After an error
- * the reader is where it is: nothing after it can be read. `what` always is the name of a field, for that text.
+ * Errors: 0; RDB_BAD, with a text that names the field and the place; or the status of the source. After an error the
+ * reader cannot read on. `what` is always the name of a field, for that text.
  *
  * Thread: any, on distinct objects. */
 #ifndef BLOOMERY_RDB_READER_H
@@ -28,14 +28,14 @@ typedef int rdb_source_fn(void *ctx, void *buf, size_t len, size_t *n_out);
 
 /* In the caller's storage; the fields are internal. */
 struct rdb_reader {
-    rdb_source_fn *source; /* NULL: there is no more than what is in memory */
+    rdb_source_fn *source; /* NULL: all input is in memory */
     void *ctx;
     unsigned char *buffer;
     size_t buffer_size;
     const unsigned char *at;
     const unsigned char *end;
     const unsigned char *summed; /* the bytes before it are in `crc` */
-    uint64_t behind;             /* offset of `end` in all that was read */
+    uint64_t behind;             /* offset of `end` in all bytes that were read */
     uint64_t crc;
     struct errbuf *err;
 };
@@ -43,8 +43,8 @@ struct rdb_reader {
 /* Reads the `len` bytes at `data`, which are borrowed. */
 void rdb_reader_memory(struct rdb_reader *reader, const void *data, size_t len, struct errbuf *err);
 
-/* Reads what the source hands out, through a buffer of the caller's. `offset` is where the source stands, for texts and
- * rdb_reader_offset(). */
+/* Reads the bytes of the source, through a buffer of the caller's. `offset` is the position of the source, for texts
+ * and rdb_reader_offset(). */
 void rdb_reader_stream(struct rdb_reader *reader, rdb_source_fn *source, void *ctx, void *buffer, size_t buffer_size,
                        uint64_t offset, struct errbuf *err);
 
@@ -54,7 +54,7 @@ uint64_t rdb_reader_crc(struct rdb_reader *reader);          /* crc64() of all b
 /* Sets the error's text, "<what> ... at byte N", and returns RDB_BAD. */
 int rdb_bad(const struct rdb_reader *reader, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether there is another byte: 0 and the answer, or what the source has returned. */
+/* Whether there is another byte: 0 and the answer, or the status of the source. */
 int rdb_more(struct rdb_reader *reader, bool *more_out) __attribute__((warn_unused_result));
 
 int rdb_bytes(struct rdb_reader *reader, void *out, size_t len, const char *what) __attribute__((warn_unused_result));
@@ -83,10 +83,11 @@ int rdb_string_pieces(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *si
 
 #define RDB_LENGTH_MAX_BYTES 9
 
-/* Each returns the end of what it has written. */
+/* Each returns the end of the written bytes. */
 unsigned char *rdb_put_length(unsigned char *at, uint64_t value);
 
-/* A string; compressed if that is asked for and makes it smaller. Never longer than its length and the string. */
+/* A string; compressed if the caller asks for it and it makes the string smaller. Never longer than its length and the
+ * string. */
 unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
 
 #endif

@@ -1,15 +1,17 @@
 /* Most types are a number of entries and, for each entry, a few fields, one after the other. So a type is a row: the
- * fields before the number, and those of an entry, a letter each. What does not fit into a row (streams, arrays,
- * modules) has a function. */
+ * fields before the number, and the fields of an entry, a letter each. Types that do not fit into a row (streams,
+ * arrays, modules) have a function. */
 #include "rdb_value.h"
 
 #include <string.h>
 
 #include "try.h"
 
-/* A field of a type: s  string l  length, or another number in that form 8  eight bytes: a double, or a time in
- *   milliseconds t  a double as text: one byte for its length, or for a value without text #  a length: this many times
- *   the letters that follow */
+/* A field of a type:
+ *   s  string             l  length, or another number in that form
+ *   8  eight bytes: a double, or a time in milliseconds
+ *   t  a double as text: one byte for its length, or for a value without text
+ *   #  a length: this many times the letters that follow */
 struct type {
     const char *name;
     const char *fields; /* NULL: skip() */
@@ -60,7 +62,7 @@ static const struct type redis_types[RDB_TYPES] = {
     [33] = {"rate limiter", "l", NULL},         /* GCRA */
 };
 
-/* Where Valkey has gone another way. */
+/* Types that differ in Valkey. */
 static const struct type valkey_hash_2 = {"hash", "#ss8", NULL}; /* with times of fields */
 #define VALKEY_HASH_2    22
 #define VALKEY_FIRST_OWN 22 /* types from here on are Valkey's own, or not known */
@@ -180,7 +182,7 @@ static int skip_group(struct rdb_reader *reader, unsigned type)
     return RDB_OK;
 }
 
-/* What is remembered of producers, so that an entry sent twice is stored once. */
+/* The state of producers, so that an entry sent twice is stored once. */
 static int skip_producers(struct rdb_reader *reader)
 {
     uint64_t n;
@@ -321,7 +323,7 @@ int rdb_skip_key_meta(struct rdb_reader *reader)
 
     TRY(rdb_length(reader, &classes, "the number of a key's notes"));
     for (; classes > 0; classes--) {
-        TRY(rdb_skip(reader, 4, "a key's notes")); /* whose they are */
+        TRY(rdb_skip(reader, 4, "a key's notes")); /* the id of their class */
         TRY(rdb_skip_module_fields(reader));
     }
     return RDB_OK;

@@ -1,7 +1,7 @@
 /* rdb_value: the other values of an RDB file: skips them, and names their types.
  *
- * It knows the types of Redis up to RDB version 15, those of Valkey up to 81, and all that came before. What a type's
- * number means depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS.
+ * It knows the types of Redis up to RDB version 15, those of Valkey up to 81, and all earlier ones. The meaning of a
+ * type's number depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS.
  *
  * Statuses are those of rdb_reader.h. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_RDB_VALUE_H
@@ -13,8 +13,8 @@
 #include "rdb_reader.h"
 
 #define RDB_TYPES           34  /* types of Redis are below this */
-#define RDB_TYPE_MODULE_2   7   /* a module's value, each field after an opcode that says what it is */
-#define RDB_OPCODE_KEY_META 243 /* before the type of a key: what modules keep next to it */
+#define RDB_TYPE_MODULE_2   7   /* a module's value, each field after an opcode that states its kind */
+#define RDB_OPCODE_KEY_META 243 /* before the type of a key: data of modules about the key */
 
 /* "string", "list", ..., "value of an unknown type". */
 const char *rdb_type_name(unsigned type, bool valkey);
@@ -37,10 +37,10 @@ struct rdb_templates {
 int rdb_skip_value(struct rdb_reader *reader, unsigned type, bool valkey, const struct rdb_templates *templates)
     __attribute__((warn_unused_result));
 
-/* Reads past fields of a module up to and with their end. */
+/* Reads past the fields of a module, their end included. */
 int rdb_skip_module_fields(struct rdb_reader *reader) __attribute__((warn_unused_result));
 
-/* Reads past what follows RDB_OPCODE_KEY_META. */
+/* Reads past the data that follows RDB_OPCODE_KEY_META. */
 int rdb_skip_key_meta(struct rdb_reader *reader) __attribute__((warn_unused_result));
 
 /* Reads a template of a hash, after its opcode. */

@@ -27,7 +27,7 @@ static uint64_t sum_bytes(const struct redisbloom_filter *value)
     return bytes;
 }
 
-/* The layer that has this byte of all of them, and where. False: there are fewer. */
+/* The layer that has this byte of the bytes of all layers, and the offset in it. False: there are fewer bytes. */
 static bool find_layer(const struct redisbloom_filter *value, uint64_t at, unsigned *layer_out, uint64_t *offset_out)
 {
     for (unsigned i = 0; i < value->nlayers; i++) {
@@ -98,7 +98,7 @@ int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned ch
 
 /* ---- RESTORE ---- */
 
-/* The numbers of a filter become the plan of one. */
+/* Turns the numbers of a filter into a plan. */
 static int make_plan(const struct redisbloom_filter *value, struct dump_plan *plan_out, struct errbuf *err)
 {
     plan_out->nlayers = (unsigned)value->nlayers;
@@ -138,7 +138,7 @@ void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filte
     struct redisbloom_filter value;
     int rc = read_dump(data, len, &value, put_bits, filter, NULL);
 
-    CHECK(rc == DUMP_OK); /* it has been read before */
+    CHECK(rc == DUMP_OK); /* read before */
     for (unsigned i = 0; i < value.nlayers; i++)
         bloom_filter_set_items(filter, i, value.layers[i].count);
 }
@@ -238,7 +238,7 @@ static int make_room(struct redisbloom_load *load, struct errbuf *err)
     return DUMP_BAD;
 }
 
-/* The bytes from..to have come. */
+/* Notes that the bytes from..to have come. */
 static int note_span(struct redisbloom_load *load, uint64_t from, uint64_t to, struct errbuf *err)
 {
     size_t first = 0, behind;
@@ -257,7 +257,8 @@ static int note_span(struct redisbloom_load *load, uint64_t from, uint64_t to, s
     return DUMP_OK;
 }
 
-/* Where a chunk belongs: the iterator says where its bytes end. False: it is not within one layer. */
+/* The place of a chunk, from its iterator, which states the end of its bytes. False: the chunk is not within one
+ * layer. */
 static bool place_chunk(const struct bloom_shape *shapes, unsigned nlayers, uint64_t iterator, size_t len,
                         unsigned *layer_out, uint64_t *offset_out)
 {

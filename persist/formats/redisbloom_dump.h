@@ -1,9 +1,9 @@
 /* redisbloom_dump: a filter in RedisBloom's layout as the bytes that RedisBloom has for it, and back: the result of
- * DUMP, and the chunks of BF.SCANDUMP. What redisbloom_format.h has are the fields, here they become a filter. The
+ * DUMP, and the chunks of BF.SCANDUMP. redisbloom_format.h reads the fields, this file makes a filter of them. The
  * statuses are those of dump.h.
  *
- * As with dump.h, the loader makes the filter that a plan asks for, and so decides what is too large. A dump taken
- * while adds continue holds every item whose add had returned when it began.
+ * As with dump.h, the loader makes the filter that a plan asks for, and so decides which sizes are too large. A dump
+ * taken while adds continue holds every item whose add had returned when it began.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
 #ifndef BLOOMERY_REDISBLOOM_DUMP_H
@@ -16,7 +16,7 @@
 #include "dump.h"
 #include "redisbloom_format.h"
 
-/* Whether RedisBloom can have the filter: then this is how it is dumped. It is in this layout, and not KEYED. */
+/* Whether the filter can be dumped for RedisBloom: it is in RedisBloom's layout, and not KEYED. */
 bool redisbloom_is_layout(const struct bloom_filter *filter);
 
 /* ---- DUMP and RESTORE ---- */
@@ -28,7 +28,7 @@ bool redisbloom_is_layout(const struct bloom_filter *filter);
 int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 
-/* Reads what a dump (rdb_is_dump()) holds and verifies all of it. DUMP_OK, or DUMP_BAD with the reason. */
+/* Reads the contents of a dump (rdb_is_dump()) and verifies all of it. DUMP_OK, or DUMP_BAD with the reason. */
 int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -37,7 +37,7 @@ void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filte
 
 /* ---- BF.SCANDUMP ---- */
 
-/* The answer of BF.SCANDUMP to this iterator: the next one, and up to about `max` bytes, malloc'ed. At the end, and for
+/* The reply of BF.SCANDUMP to this iterator: the next one, and up to about `max` bytes, malloc'ed. At the end, and for
  * an iterator that no dump of this filter has, these are 0 and NULL. DUMP_OK or -ENOMEM. */
 int redisbloom_scan(const struct bloom_filter *filter, uint64_t iterator, size_t max, uint64_t *next_out,
                     unsigned char **chunk_out, size_t *len_out) __attribute__((warn_unused_result));
@@ -53,12 +53,12 @@ struct redisbloom_load {
     uint64_t counts[BLOOM_MAX_LAYERS];
     struct redisbloom_span {
         uint64_t from, to;
-    } * spans; /* what has come: ascending, with gaps between them */
+    } * spans; /* the ranges that have come: ascending, with gaps between them */
     size_t nspans;
     size_t room;
 };
 
-/* Gaps between what has come. RedisBloom's chunks have 16 MB: enough for a terabyte in the worst order. */
+/* The most gaps between these ranges. RedisBloom's chunks have 16 MB: enough for a terabyte in the worst order. */
 #define REDISBLOOM_MAX_SPANS 65536
 
 /* Reads the header. DUMP_OK or DUMP_BAD; after DUMP_OK redisbloom_load_deinit() has something to free. */
@@ -79,7 +79,7 @@ int redisbloom_load_copy(struct redisbloom_load *copy_out, const struct redisblo
 
 void redisbloom_load_deinit(struct redisbloom_load *load);
 
-/* Whether a filter that is complete has all that is in this chunk: then the chunk has come again. */
+/* Whether a complete filter has all bits of this chunk: then the chunk has come again. */
 bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, const void *data, size_t len);
 
 #endif

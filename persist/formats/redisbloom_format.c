@@ -5,7 +5,7 @@
 #include "rdb_value.h"
 #include "try.h"
 
-/* ---- checks of numbers on which reading depends, and of numbers that only the bytes have ---- */
+/* ---- checks of numbers that reading depends on, and of numbers that only the bytes have ---- */
 
 static int check_nlayers(uint64_t nlayers, struct errbuf *err)
 {

@@ -1,9 +1,8 @@
 /* redisbloom_format: RedisBloom's Bloom filter as bytes: its value in RDB (module type MBbloom--, encoding versions 0
  * to 4), the result of its DUMP, and the header of its BF.SCANDUMP. docs/DUMP.md describes the bytes.
  *
- * It makes no filter and allocates nothing. Reading gives the numbers of struct redisbloom_filter;
- * what is true of them afterwards is said below, and redisbloom_check() (redisbloom.h) does the rest. Bits are handed
- * out in pieces.
+ * It makes no filter and allocates nothing. Reading gives the numbers of struct redisbloom_filter. The comments below
+ * state the checks of each reader; redisbloom_check() (redisbloom.h) does the rest. Bits are handed out in pieces.
  *
  * Statuses are those of rdb_reader.h; the text of RDB_BAD names the field.
  *
@@ -23,8 +22,8 @@
 #define REDISBLOOM_TYPE_ID UINT64_C(0x3016e5a289bef800)
 #define REDISBLOOM_ENCVER  4 /* the newest */
 
-/* The encoding versions with which fields came in: bits and n2; options; growth. Without options and growth they are 0
- * and REDISBLOOM_DEFAULT_GROWTH; without bits and n2 there are as many as the entries need. */
+/* The encoding versions that introduced fields: bits and n2; options; growth. Without options and growth they are 0 and
+ * REDISBLOOM_DEFAULT_GROWTH; without bits and n2 there are as many as the entries need. */
 #define REDISBLOOM_ENCVER_BITS    1
 #define REDISBLOOM_ENCVER_OPTIONS 2
 #define REDISBLOOM_ENCVER_GROWTH  4
@@ -35,7 +34,7 @@ static inline uint64_t redisbloom_old_bits(const struct redisbloom_layer *layer)
     return bits >= 1 && bits < 0x1p63 ? (uint64_t)bits : 0;
 }
 
-/* Bytes of the bits of a layer, of which struct redisbloom_layer says the number. */
+/* Bytes of the bits of a layer, whose number is in struct redisbloom_layer. */
 static inline uint64_t redisbloom_bytes(const struct redisbloom_layer *layer)
 {
     return layer->bits / 8;
@@ -48,8 +47,8 @@ typedef int redisbloom_bits_fn(void *ctx, unsigned layer, uint64_t offset, const
 
 /* Reads a value, from after its type to its end. Then the value has 1 to BLOOM_MAX_LAYERS layers, the bits of each
  * layer are whole bytes of the stated number, and the items of the layers add up to the stated sum. Nothing else is
- * checked. The bits are handed to `bits`, layer by layer in order and each from its beginning on, before what follows
- * them has been read; NULL: they are skipped. */
+ * checked. The bits are handed to `bits`, layer by layer in order and each from its beginning on, before the fields
+ * after them are read; NULL: they are skipped. */
 int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out,
                     redisbloom_bits_fn *bits, void *ctx) __attribute__((warn_unused_result));
 
@@ -79,7 +78,7 @@ unsigned char *redisbloom_put_fields(unsigned char *at, const struct redisbloom_
 size_t redisbloom_header_bytes(uint64_t nlayers);
 void redisbloom_write_header(const struct redisbloom_filter *value, unsigned char *out);
 
-/* What is true of the numbers afterwards is the same as after redisbloom_read(). */
+/* The numbers are checked as in redisbloom_read(). */
 int redisbloom_read_header(const void *data, size_t len, struct redisbloom_filter *value_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -1,6 +1,6 @@
 /* Versions are letters, comparable only within one family of formats. "big" (and the names before formats had one) is a
  * series from "a" to "oa"; "bti" has Cassandra's da and DataStax's aa..cc. So every version is looked up, none is
- * guessed from its neighbours: a version that is not known may have any layout. */
+ * guessed from its neighbours: an unknown version may have any layout. */
 #include "sstable_name.h"
 
 #include <ctype.h>
@@ -108,7 +108,7 @@ static bool parse_file(const char *file, struct sstable_name *name)
         return false;
     if (!has_format)
         return end > begin && split_owner(begin, end, name);
-    /* The format came together with short names: nothing is before the version, except for what marks a temporary
+    /* The format came together with short names: nothing is before the version, except for the mark of a temporary
      * file. */
     if (end > begin) {
         const struct sstable_part mark = {begin, (size_t)(end - begin)};
@@ -171,9 +171,9 @@ static bool parts_equal(struct sstable_part a, struct sstable_part b)
     return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
 }
 
-/* Whether snapshots/<directory> is a snapshot, and not a table of a keyspace that is called so: a snapshot is inside a
- * table's directory. [begin, end) is the path before snapshots/. Without an id, names of before 2.2 say whose they are.
- * Where nothing tells, it is a snapshot. */
+/* Whether snapshots/<directory> is a snapshot, and not a table of a keyspace named snapshots: a snapshot is inside a
+ * table's directory. [begin, end) is the path before snapshots/. Without an id, names of before 2.2 tell the owner. In
+ * other cases it counts as a snapshot. */
 static bool is_snapshot(struct sstable_part directory, const char *begin, const char *end,
                         const struct sstable_name *name)
 {
@@ -187,7 +187,8 @@ static bool is_snapshot(struct sstable_part directory, const char *begin, const 
            parts_equal(above, name->table);
 }
 
-/* What a directory between the table's one and the file says; false: it is the table's. */
+/* The state that a directory between the table's directory and the file stands for; false: it is the table's
+ * directory. */
 static bool take_place(struct sstable_part directory, const char *begin, const char **end, struct sstable_name *name)
 {
     const char *above = *end;
@@ -229,7 +230,7 @@ static void parse_directories(const char *begin, const char *end, struct sstable
         directory.len -= id + 1;
     }
     if (name->table.len > 0 || part_is(directory, ".."))
-        return; /* the file says itself whose it is */
+        return; /* the file's name has keyspace and table */
     name->table = directory;
     struct sstable_part keyspace = take_directory(begin, &end);
     if (!part_is(keyspace, ".."))
@@ -253,7 +254,7 @@ int sstable_name_parse(const char *path, struct sstable_name *name_out, struct e
     return SSTABLE_OK;
 }
 
-/* ---- what follows from it ---- */
+/* ---- properties that follow from the name ---- */
 
 int sstable_name_variant(const struct sstable_name *name, enum bloom_variant *variant_out, struct errbuf *err)
 {

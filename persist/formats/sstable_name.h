@@ -1,15 +1,15 @@
-/* sstable_name: what the path of an SSTable's file says: keyspace, table, version, generation, and whether it belongs
- * to the live table or lies next to it (docs/FORMAT.md section 2). As Cassandra, DataStax's versions of it and ScyllaDB
- * name files and directories:
+/* sstable_name: the contents of the path of an SSTable's file: keyspace, table, version, generation, and whether it
+ * belongs to the live table or lies next to it (docs/FORMAT.md section 2). As Cassandra, DataStax's versions of it and
+ * ScyllaDB name files and directories:
  *
  *     <keyspace>/<table>-<table's id>/nb-1-big-Filter.db                  since 2.2; the id is of 32 hexadecimal digits
  *     <keyspace>/<table>-<id>/me-3ga6_0000_2gi3k2r1azcv9tdwfk-big-Filter.db     a generation that is a UUID with a time
  *     <keyspace>/<table>-<id>/<keyspace>-<table>-ka-1-Filter.db           before 2.2
- *     <keyspace>/<table>/<keyspace>-<table>.<index>-ic-1-Filter.db        before 2.1: no id; indexes in the same
- * directory <table's directory>/.<index>/...                                    a secondary index, since 2.2 <table's
- * directory>/snapshots/<tag>/...   backups/   staging/   upload/   quarantine/   pending_delete/ <table's
- * directory>/<generation>.sstable/...                        ScyllaDB, until all of it is written tmp-la-1-big-...,
- * <keyspace>-<table>-tmp-ka-1-...                   Cassandra before 3.0, until all of it is written
+ *     <keyspace>/<table>/<keyspace>-<table>.<index>-ic-1-Filter.db        before 2.1: no id; indexes are there, too
+ *     <table's directory>/.<index>/...                                    a secondary index, since 2.2
+ *     <table's directory>/snapshots/<tag>/...   backups/   staging/   upload/   quarantine/   pending_delete/
+ *     <table's directory>/<generation>.sstable/...                        ScyllaDB, until all of it is written
+ *     tmp-la-1-big-..., <keyspace>-<table>-tmp-ka-1-...                   Cassandra before 3.0, until all is written
  *
  * It checks the text only and opens nothing. Thread: any. */
 #ifndef BLOOMERY_SSTABLE_NAME_H

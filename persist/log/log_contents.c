@@ -9,11 +9,11 @@
 
 #define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX + LOG_TURN_MAX) /* shape, count of items, turn */
 #define HEAD_MAX       VARINT_MAX                                  /* count of layers */
-#define TURNS_HEAD     4096                                        /* more than there are layers: they have turns */
+#define TURNS_HEAD     4096                                        /* above any count of layers: they have turns */
 
 int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
 {
-    unsigned nlayers = bloom_filter_nlayers(filter); /* it may grow meanwhile, and that is in the log */
+    unsigned nlayers = bloom_filter_nlayers(filter); /* it may grow meanwhile; the log has the growth */
     bool turns = bloom_params_have_turns(bloom_filter_params(filter));
     struct bloom_layer_view view;
     uint64_t words = 0;

@@ -1,5 +1,5 @@
-/* log_contents: the layers of a small filter as bytes, bits and all, for the control record of one that comes into
- * being with contents. Memory to memory; docs/FORMAT.md section 12.
+/* log_contents: the layers of a small filter as bytes, bits included, for the control record of a filter created with
+ * contents. Memory to memory; docs/FORMAT.md section 12.
  *
  * Thread: any, on distinct objects; the filter that is encoded may be added to. */
 #ifndef BLOOMERY_LOG_CONTENTS_H
@@ -16,7 +16,7 @@
 /* Bytes of bits, all layers together, that a record may have. */
 #define LOG_CONTENTS_MAX 65536
 
-#define LOG_CONTENTS_LARGE 1 /* there are more bytes of bits than were asked for */
+#define LOG_CONTENTS_LARGE 1 /* the layers have more bytes of bits than the limit */
 
 /* Appends the layers of the filter. Items that are added meanwhile may be in them in whole or in part. The count of a
  * layer is read after its bits and is never below the items in them. 0; otherwise nothing has been appended: -ENOMEM,
@@ -28,7 +28,7 @@ struct log_layer {
     struct bloom_shape shape;
     uint64_t items;
     struct bloom_turn turn;     /* of a window or a cuckoo filter */
-    const unsigned char *words; /* 8 * shape.nwords bytes within what was decoded, as the file of a BLOOM_NA has them */
+    const unsigned char *words; /* 8 * shape.nwords of the decoded bytes, in the form of a BLOOM_NA file */
 };
 
 struct log_contents {
@@ -37,7 +37,7 @@ struct log_contents {
     struct log_layer layers[BLOOM_MAX_LAYERS];
 };
 
-/* Whether exactly these bytes are layers. Reads no other bytes, whatever these hold. */
+/* Whether exactly these bytes are layers. Reads no other bytes, for any contents. */
 bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out);
 
 /* Loading: puts the contents into a filter that was made with the shape of the first layer and is empty. 0, -ENOMEM,

@@ -177,7 +177,7 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
     return len;
 }
 
-/* What comes before the payload; its length, or 0 if that cannot be of this frame. */
+/* The bytes before the payload; their length, or 0 if they cannot belong to this frame. */
 static size_t parse_head(const unsigned char *bytes, size_t len, uint64_t seed, uint64_t sequence,
                          struct log_frame *frame_out)
 {
@@ -234,7 +234,7 @@ size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint6
                       struct log_frame *frame_out, size_t *len_out)
 {
     for (size_t at = from; at + HEAD_FIXED < len; at++) {
-        /* A frame says by how much it is ahead of a synced one, which is not 0. */
+        /* A frame states how far it is ahead of a synced one; this distance is not 0. */
         while (at + HEAD_FIXED < len && bytes[at + HEAD_FIXED] == 0)
             at++;
         if (at + HEAD_FIXED >= len)

@@ -53,7 +53,8 @@ bool log_is_cut_name(const char *name);
 
 /* ---- frames ---- */
 
-/* A frame without a payload is a mark: it has the number of the next frame, and says only how far the log is synced. */
+/* A frame without a payload is a mark: it has the number of the next frame, and states only how far the log is
+ * synced. */
 struct log_frame {
     uint64_t sequence;
     uint64_t synced;   /* frames up to this number were on the disk when this one was written; below `sequence` */
@@ -62,7 +63,7 @@ struct log_frame {
     size_t payload_len; /* at most LOG_PAYLOAD_MAX */
 };
 
-/* Writes what comes before the payload; returns its length. The frame is these bytes and the payload. */
+/* Writes the bytes before the payload; returns their length. The frame is these bytes and the payload. */
 size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX]);
 
 /* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is missing.

@@ -20,7 +20,7 @@ struct filter_block {
 
 struct log_history {
     struct log_history_options options;
-    bool broken;                        /* what this process has recorded from here on holds with a later save only */
+    bool broken;                        /* later records of this process are valid only with a later save */
     bool cleared;                       /* filters without a history of their own are gone */
     uint64_t *databases_cleared;        /* the number of the last record that has cleared each; NULL: none */
     uint16_t stands_for[DATABASES_MAX]; /* the internal number of a client's, plus one; 0: as in the save */
@@ -136,12 +136,12 @@ static int note_created(struct log_filter *filter, const struct log_control *con
     return set_name(filter, control);
 }
 
-/* As long as it is not deleted they are kept here: no more than the filter itself will take. */
+/* The contents are kept until the filter is deleted: they take no more memory than the filter itself will. */
 static int note_filled(struct log_filter *filter, const struct log_control *control, struct errbuf *err)
 {
     struct log_contents contents;
     TRY(note_created(filter, control));
-    if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has looked */
+    if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has checked */
         errbuf_set(err, "the contents of filter %" PRIu64 " are not valid", filter->id);
         return LOG_DAMAGED;
     }
@@ -234,8 +234,8 @@ static void swap_databases(struct log_history *history, const struct log_control
         history->stands_for[control->swap[i].number] = (uint16_t)(control->swap[i].database + 1);
 }
 
-/* Whether a filter, whose present key this is, went when its database was cleared. `filter` NULL: the log says nothing
- * else of it. */
+/* Whether a filter with this present key was deleted when its database was cleared. `filter` NULL: the log has nothing
+ * else about it. */
 static bool went_with_database(const struct log_history *history, const struct log_filter *filter, const char *key,
                                size_t len)
 {
@@ -286,7 +286,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
 
     if (control->id > history->highest_id)
         history->highest_id = control->id;
-    /* A layer is noted before it can be seen: the save need not have it, though it has what was noted later. */
+    /* A layer is noted before it can be seen: the save may lack it, though it has later notes. */
     bool layer = control->kind == LOG_GROW || control->kind == LOG_TURN;
     if (number <= history->options.control && !layer)
         return 0;
@@ -294,7 +294,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
         history->broken = true;
         return 0;
     }
-    /* An add or a layer stays true of its filter, whatever else has happened. */
+    /* An add or a layer stays true of its filter, with any other changes. */
     if (history->broken && !layer) {
         history->unjoined++;
         return 0;
@@ -322,7 +322,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
     return rc;
 }
 
-/* The next process continued from the records that have been read so far. */
+/* The next process continued after the records that have been read so far. */
 void log_history_process(void *ctx)
 {
     ((struct log_history *)ctx)->broken = false;
@@ -374,7 +374,7 @@ const struct log_filter *log_history_next(const struct log_history *history, str
 {
     const struct filter_block *block = at->block ? at->block : history->first;
 
-    if (block && at->index == block->used && block->next) { /* which may be empty, if it is the last */
+    if (block && at->index == block->used && block->next) { /* the last one may be empty */
         block = block->next;
         at->index = 0;
     }

@@ -26,7 +26,7 @@ struct log_filter {
     bool created; /* by the log: `params` and `shape` are its own */
     bool renamed;
     bool expiry_changed;
-    uint64_t loaded; /* the number of the record that it came into being by with contents in files; 0: none */
+    uint64_t loaded; /* the number of the record that created it with contents in files; 0: none */
     char *name;      /* NULL unless created or renamed */
     size_t name_len;
     int64_t expires_ms;
@@ -52,7 +52,7 @@ struct log_history_options {
 int log_history_create(struct log_history **history_out, const struct log_history_options *options);
 void log_history_destroy(struct log_history *history); /* NULL is fine */
 
-/* For log_reader_options.on_control; ctx is the history. 0, -ENOMEM, or what on_written() returned. */
+/* For log_reader_options.on_control; ctx is the history. 0, -ENOMEM, or the result of on_written(). */
 int log_history_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
 
 /* For log_reader_options.on_process. */
@@ -62,7 +62,7 @@ void log_history_process(void *ctx);
  * has given it into `info`; the history owns the name. */
 enum store_fate log_history_resolve(const struct log_history *history, struct store_filter *info);
 
-/* NULL: the log says nothing of it. */
+/* NULL: the log has nothing about it. */
 const struct log_filter *log_history_get(const struct log_history *history, uint64_t id);
 
 /* Whether layers of this filter that contradict it have been accepted before: the save was made without them. */
@@ -83,7 +83,7 @@ const struct log_filter *log_history_next(const struct log_history *history, str
 
 uint64_t log_history_highest_id(const struct log_history *history); /* in any record; 0: none */
 
-/* Applies what the log has exchanged to *databases, which are those of the save. */
+/* Applies the log's exchanges of databases to *databases, which are those of the save. */
 void log_history_databases(const struct log_history *history, struct databases *databases);
 
 /* The number of control records that were skipped because they are valid only with a save that was not made

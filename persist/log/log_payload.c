@@ -166,7 +166,7 @@ int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned lay
 
 /* ---- decoding ---- */
 
-/* Of what is counted. */
+/* Of the counted records. */
 static uint64_t get_counted(struct cursor *c, uint64_t min)
 {
     uint64_t value = cursor_number(c);

@@ -84,8 +84,8 @@ int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const
 int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
                      size_t n) __attribute__((warn_unused_result));
 
-/* The same, of items whose ordinals have something else in the bits from LOG_ORDINAL_BITS on. No layer has room for as
- * many items. */
+/* The same, of items whose ordinals have other data in the bits from LOG_ORDINAL_BITS on. No layer has room for as many
+ * items. */
 #define LOG_ORDINAL_BITS 40
 int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
                             const struct bloom_replay_item *items, size_t n) __attribute__((warn_unused_result));
@@ -104,7 +104,7 @@ enum log_status {
     LOG_DAMAGED = 1, /* damaged, or not written by Bloomery; the errbuf has the place and the reason */
 };
 
-/* Reads each of these bytes at most once and no others, whatever they hold. LOG_OK, LOG_DAMAGED or the result of the
+/* Reads each of these bytes at most once and no others, for any contents. LOG_OK, LOG_DAMAGED or the result of the
  * visitor. */
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err);

@@ -180,7 +180,7 @@ static void write_state(const struct log_pending *p, struct pending_state *state
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* One that is there is of a process that recorded nothing, or its number would not be ours. */
+/* An existing file is of a process that recorded nothing; otherwise its number would not be ours. */
 static int make_file(struct log_pending *p)
 {
     const struct log_pending_options *o = &p->options;
@@ -292,7 +292,7 @@ struct pending_chunk *log_pending_begin(const struct log_pending *p, struct pend
 
 void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, const struct pending_place *places)
 {
-    lock_take(&p->lock); /* the file may just be made, with the state before this one */
+    lock_take(&p->lock); /* another thread may be making the file, with the state before this one */
     if (p->fd < 0) {
         p->options.frame = frame;
         p->options.control = control;

@@ -95,7 +95,7 @@ struct pending_chunk *log_pending_begin(const struct log_pending *pending, struc
 
 uint64_t log_pending_salt(const struct log_pending *pending);
 
-/* Called by the log thread before it writes frame `frame`, with the records of all streams up to these places.
+/* Called by the log thread before it writes frame `frame`, which has the records of all streams up to these places.
  * `control` is the number of the next control record. */
 void log_pending_frame(struct log_pending *pending, uint64_t frame, uint64_t control,
                        const struct pending_place *places);
@@ -114,7 +114,7 @@ void log_pending_release(struct log_pending *pending);
 struct pending_head {
     uint64_t id;
     uint32_t layer;       /* and above its 10 bits the check of the head */
-    _Atomic uint32_t end; /* where the run ends, in words; 0: it continues. Of the process alone */
+    _Atomic uint32_t end; /* end of the run, in words; 0: it continues. Of the process alone */
 };
 #define PENDING_LAYER_BITS  10
 #define PENDING_ADD_WORDS   3
@@ -162,7 +162,7 @@ struct pending_control {
 };
 uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes, size_t len);
 
-/* ---- what a start finds ---- */
+/* ---- contents after a start ---- */
 
 #define PENDING_NAME 32
 void log_pending_name(uint64_t process, char name_out[PENDING_NAME]);
@@ -200,7 +200,7 @@ struct pending_header {
     uint64_t process;
     uint64_t generation;
     uint64_t salt;
-    uint64_t check; /* XXH3-64 of what comes before */
+    uint64_t check; /* XXH3-64 of the bytes before it */
 };
 
 struct pending_hold {
@@ -212,14 +212,14 @@ struct pending_hold {
 };
 
 struct pending_state {
-    uint64_t check; /* XXH3-64, with the salt, of what follows */
+    uint64_t check; /* XXH3-64, with the salt, of the bytes after it */
     uint64_t frame;
     uint64_t control;
     struct pending_place places[];
 };
 
 size_t pending_state_bytes(unsigned nstreams); /* of one, used */
-size_t pending_state_room(unsigned nstreams);  /* of one, with what is left free after it */
+size_t pending_state_room(unsigned nstreams);  /* of one, with the free space after it */
 uint64_t pending_chunks_at(unsigned nstreams); /* where the chunks begin */
 uint64_t pending_chunk_seed(uint64_t salt, unsigned stream, uint64_t number);
 

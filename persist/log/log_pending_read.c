@@ -23,7 +23,7 @@ struct reading {
     struct pending_hold hold;
     struct pending_state *state;
     struct pending_state *later; /* of a frame that is not in the log; NULL: none */
-    bool incomplete;             /* something of that frame is not here any more */
+    bool incomplete;             /* a part of that frame is not here any more */
     struct chunk_ref *refs;
     size_t nrefs;
     struct pending_chunk *chunk; /* the one that is being read */
@@ -47,8 +47,8 @@ static bool state_is_valid(const struct reading *r, const struct pending_state *
            XXH3_64bits_withSeed(&state->frame, bytes - offsetof(struct pending_state, frame), r->header.salt);
 }
 
-/* Of the two states the one that goes with the frame. If the other one is of a later frame, which the log lost, all
- * that was in that one must be here. */
+/* Finds the state of the two that goes with the frame. If the other one is of a later frame, which the log lost, all
+ * records of that frame must be here. */
 static int read_states(struct reading *r, uint64_t frame, uint64_t *newest_out, struct errbuf *err)
 {
     size_t bytes = pending_state_bytes(r->header.nstreams), room = pending_state_room(r->header.nstreams);
@@ -85,7 +85,7 @@ static int read_header(struct reading *r, struct errbuf *err)
     if (rc == 0)
         rc = fs_read_all(r->fs, r->fd, &r->hold, sizeof(r->hold), PENDING_HOLD_AT);
     if (rc != 0)
-        return rc == -EIO ? not_written(err) : rc; /* it ends before */
+        return rc == -EIO ? not_written(err) : rc; /* the file ends before */
     const struct pending_header *h = &r->header;
     if (memcmp(h->magic, PENDING_MAGIC, sizeof(h->magic)) != 0 || h->version != PENDING_VERSION ||
         h->check != XXH3_64bits(h, offsetof(struct pending_header, check)) || h->nstreams == 0 || h->nstreams > 65536)
@@ -233,7 +233,7 @@ static int take_adds(struct reading *r, unsigned stream)
             break;
         reached = place;
         if (PENDING_CHUNK_WORDS - place.used >= PENDING_MOST_WORDS)
-            break; /* nobody would have begun another chunk yet */
+            break; /* no process would have begun another chunk yet */
     }
     note_reached(r, stream, reached);
     return rc;

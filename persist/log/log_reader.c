@@ -66,7 +66,7 @@ static int take_frame(struct log_reader *r, const struct log_frame *frame, size_
     return LOG_OK;
 }
 
-/* The first frame after `at` that says that frame `missing` had been on the disk; len if there is none. */
+/* The first frame after `at` which states that frame `missing` had been on the disk; len if there is none. */
 static size_t find_witness(const struct bytes *file, size_t at, const struct segment *segment, uint64_t missing)
 {
     struct log_frame frame;
@@ -81,7 +81,7 @@ static size_t find_witness(const struct bytes *file, size_t at, const struct seg
     }
 }
 
-/* Behind damage at `*at` that is accepted: the next frame that is valid, or the end of the file. */
+/* After accepted damage at `*at`: the next valid frame, or the end of the file. */
 static void find_next(struct log_reader *r, struct segment *segment, const struct bytes *file, size_t *at)
 {
     struct log_frame frame;
@@ -163,7 +163,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
     return rc;
 }
 
-/* Frames that were in the segment when it got its name are there, or a later one has them. */
+/* The frames that were in the segment when it got its name are there, or in a later segment. */
 static int check_seal(struct log_reader *r, const struct segment *segment, struct errbuf *err)
 {
     uint64_t end = segment->sealed < segment->limit ? segment->sealed + 1 : segment->limit;
@@ -251,8 +251,7 @@ static struct segment *last_segment(struct log_reader *r)
     return last ? &r->segments[last - 1] : NULL;
 }
 
-/* Behind damage that was accepted frames may be missing, so that they cannot be carried over: a save is to follow
- * anyway. */
+/* Frames may be missing after accepted damage, so they cannot be carried over. A save will follow anyway. */
 static int note_tail(struct log_reader *r, struct errbuf *err)
 {
     const struct segment *last = last_segment(r);
@@ -299,11 +298,11 @@ static int check_reach(struct log_reader *r, struct errbuf *err)
         r->summary.synced = reached;
     if (end > reached)
         return 0;
-    r->expected = reached + 1; /* frames that come from now on are not the missing ones */
+    r->expected = reached + 1; /* later frames are not the missing ones */
     if (last)
         last->gaps = true;
     if (!last && r->summary.damages + r->summary.accepted)
-        return 0; /* it has been said that nothing is left */
+        return 0; /* the loss of everything has been reported */
     if (last)
         errbuf_set(err,
                    "it ends before frame %" PRIu64 ", but the MANIFEST belongs to a save after frames up to %" PRIu64

@@ -34,7 +34,7 @@ enum log_on_damage {
 struct log_reader_options {
     const struct fsops *fs; /* NULL: the real one. Borrowed. */
     const char *dir;        /* the data directory; borrowed until the reader is closed */
-    uint64_t from;          /* store_checkpoint().log; 0: all segments that there are */
+    uint64_t from;          /* store_checkpoint().log; 0: all existing segments */
     uint64_t reached;       /* store_checkpoint().frame: a log that ends before it is damaged */
     uint64_t accepted;      /* store_checkpoint().accepted */
     enum log_on_damage on_damage;
@@ -94,8 +94,8 @@ int log_reader_adds(struct log_reader *reader, size_t part,
 
 /* Yields the frames that may be unsynced. After a failed sync they may be readable from memory only, and another sync
  * would not bring them to the disk: so the next process writes them again (log_writer_carry()). Then yields the pending
- * records of dead processes, as the frames that come next. LOG_OK, -errno, the result of the callback, or LOG_DAMAGED
- * when the file has changed since log_reader_open(). */
+ * records of dead processes, as the next frames. LOG_OK, -errno, the result of the callback, or LOG_DAMAGED when the
+ * file has changed since log_reader_open(). */
 int log_reader_tail(struct log_reader *reader, int (*on_frame)(void *ctx, const struct log_carried *frame), void *ctx,
                     struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -16,7 +16,7 @@ struct segment {
     uint64_t previous;
     bool ends_process;
     uint64_t last; /* number of the last frame that was taken; 0: none */
-    bool unused;   /* nothing of it ever came to the disk, not even its header */
+    bool unused;   /* none of it ever came to the disk, not even its header */
     bool lost;     /* its header is damaged, and the loss was accepted */
     bool gaps;     /* damage in it was skipped: a reader must search for the frames */
 };

@@ -1,4 +1,4 @@
-/* The log's files: which there are, what their headers say, and their bytes. */
+/* The files of the log: their list, headers and bytes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "log_reader_internal.h"
 #include "try.h"
 
-#define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* more is no segment of ours: frames are below 1 GB */
+#define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* a larger file is no segment of ours: frames are below 1 GB */
 
 void log_report(struct log_reader *r, enum store_severity severity, const char *fmt, ...)
 {
@@ -88,7 +88,7 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
 
 void log_path_in(const struct log_reader *r, const char *name, struct path *path)
 {
-    (void)path_format(path, NULL, "%s/%s", r->log_dir.text, name); /* log_reader_open() has looked that it fits */
+    (void)path_format(path, NULL, "%s/%s", r->log_dir.text, name); /* log_reader_open() has checked that it fits */
 }
 
 static void segment_path(const struct log_reader *r, const struct segment *segment, struct path *path)
@@ -224,16 +224,15 @@ static bool header_is_valid(struct segment *segment, const struct bytes *file, s
     return true;
 }
 
-/* A name that leads to no file, as a symbolic link or a directory may have it. To try again does not help, which tells
- * this from a disk that cannot be read. */
+/* A name that leads to no file, such as a symbolic link or a directory. Another try does not help, unlike with a disk
+ * that cannot be read. */
 static bool is_no_file(int rc)
 {
     return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EISDIR;
 }
 
-/* Before a segment gets its first frame its header is synced: with a wrong one it is a file that had just been made, if
- * nothing else is in it. Where there is only a name it is as if that were not there either: who misses the frames says
- * so. */
+/* The header of a segment is synced before its first frame. So a segment with a wrong header and no other contents is a
+ * file that had just been made. A name without a file counts as missing: the check for missing frames reports it. */
 static int read_header(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
@@ -286,10 +285,10 @@ static int read_headers(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
-/* ---- the last one ---- */
+/* ---- the last segment ---- */
 
-/* What MANIFEST.log says, in `last_out`; 0: nothing. Only who lost that loses nothing else: the next segment has it
- * made anew. */
+/* The segment in MANIFEST.log, in `last_out`; 0: none. The loss of this file alone loses nothing else: the next segment
+ * writes it again. */
 static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *err)
 {
     int rc = log_note_read(r->fs, r->options.dir, last_out, err);
@@ -311,8 +310,8 @@ static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *er
     return 0;
 }
 
-/* Before its first frame a segment is noted as the last one. What a save that came after the note does not need is of
- * no interest. */
+/* A segment is noted as the last one before its first frame. Segments that a save after the note does not need are
+ * ignored. */
 static int expect_last(struct log_reader *r, struct errbuf *err)
 {
     uint64_t last;
@@ -348,7 +347,7 @@ static int by_process(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* All of it has been written to the log by the process that came next, which died before it could delete the file. */
+/* The next process has written all of it to the log, but died before it could delete the file. */
 static bool has_ended(const struct log_reader *r, uint64_t process)
 {
     for (size_t i = 0; i < r->nsegments; i++) {

@@ -23,7 +23,7 @@ static inline unsigned char *varint_put(unsigned char *at, uint64_t value)
 }
 
 /* Reads a number from [*at, end) and moves *at after it. False, with nothing moved: it is cut off, does not fit 64
- * bits, or is longer than it need be (so that there is one form of everything). */
+ * bits, or is longer than necessary (so that each number has one form). */
 static inline bool varint_get(const unsigned char **at, const unsigned char *end, uint64_t *value_out)
 {
     uint64_t value = 0;
@@ -57,13 +57,13 @@ static inline uint64_t varint_unzigzag(uint64_t value)
     return value >> 1 ^ (0 - (value & 1));
 }
 
-/* What is left to read. `bad` stays set once a value was cut off or not possible; all further values are 0. */
+/* The bytes left to read. `bad` stays set once a value was cut off or not possible; all further values are 0. */
 struct cursor {
     const unsigned char *at, *begin, *end;
     bool bad;
 };
 
-/* Of no bytes `bytes` may be NULL. */
+/* `bytes` may be NULL if there are none. */
 static inline struct cursor cursor_of(const void *bytes, size_t len)
 {
     return (struct cursor){bytes, bytes, len ? (const unsigned char *)bytes + len : bytes, false};

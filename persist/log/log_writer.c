@@ -1,4 +1,4 @@
-/* Frames. Each is put together where it is kept until it is durable, and written from there. */
+/* Frames. Each is built in the memory that keeps it until it is durable, and written from there. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +185,7 @@ size_t log_writer_payload_len(const struct log_writer *w)
     return w->kept.bytes.len == w->kept.frames ? 0 : w->kept.bytes.len - w->kept.frames - sizeof(struct kept_head);
 }
 
-/* The payload becomes a frame, which has a number. */
+/* Turns the payload into a frame, which has a number. */
 static void keep(struct log_writer *w, bool has_controls, const struct origin *origin)
 {
     struct kept_head head = {
@@ -258,8 +258,8 @@ static int write_kept_frames(struct log_writer *w, size_t len, struct errbuf *er
     return rc;
 }
 
-/* A segment with these frames gets its name when it is complete and on the disk: its header does away with what earlier
- * ones have of them. */
+/* A segment with these frames gets its name when it is complete and on the disk: its header makes the same frames in
+ * earlier segments void. */
 static int write_draft(struct log_writer *w, size_t len, const char *draft, const char *path, struct errbuf *err)
 {
     int rc = writer_open_segment(w, draft);
@@ -310,7 +310,7 @@ static int rewrite(struct log_writer *w, size_t len, const struct origin *origin
     return write_kept(w, len, draft.text, path.text, err);
 }
 
-/* The carried frames of one process at the beginning of the kept bytes: their length, and whose they are. */
+/* The carried frames of one process at the beginning of the kept bytes: their length, and their process. */
 static size_t carried_of_one(const struct log_writer *w, struct origin *origin_out)
 {
     size_t at = 0;

@@ -21,7 +21,7 @@ struct log_writer;
 struct log_writer_options {
     const struct fsops *fs;    /* NULL: the real one. Borrowed. */
     const char *dir;           /* the data directory; segments are in its log/ */
-    uint64_t next_segment;     /* >= 1, above all that there are; also the number of this process */
+    uint64_t next_segment;     /* >= 1, above all existing ones; also the number of this process */
     uint64_t previous_segment; /* the last one of log_reader_open(); 0: none, or unknown */
     uint64_t next_sequence;    /* >= 1; all frames before it are on the disk, or come by log_writer_carry() */
     uint64_t salt;             /* random */
@@ -100,7 +100,7 @@ struct log_writer_info {
 };
 void log_writer_info(const struct log_writer *writer, struct log_writer_info *info_out);
 
-/* Deletes the segments with numbers below `segment`. 0, or -errno when one could not be. Uses no writer. */
+/* Deletes the segments with numbers below `segment`. 0, or -errno when one could not be deleted. Uses no writer. */
 int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
     __attribute__((warn_unused_result));
 

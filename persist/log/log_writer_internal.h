@@ -17,7 +17,7 @@
 
 #define ZEROS_BYTES (256u << 10)
 
-/* A segment that is to be found in the directory. */
+/* A segment that must be in the directory. */
 struct expected {
     uint64_t number;
     bool found; /* by the latest look */

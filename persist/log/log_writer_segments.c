@@ -1,9 +1,9 @@
 /* Segments: made, numbered, noted, looked for, deleted.
  *
  * Space is written with zeros ahead of the frames, so a sync of a frame writes only to blocks that the file already
- * has. The file system need not change its own structures for it. The file grows by as much as it has, up to 4 MB at a
- * time, so that a log of little costs little. A large frame allocates its own space. Its write and sync take so long
- * that the change of structures is the smaller part, and zeros would double the work. */
+ * has. The file system need not change its own structures for it. The file doubles its size, by up to 4 MB at a time,
+ * so that a small log costs little. A large frame allocates its own space. Its write and sync take so long that the
+ * change of structures is the smaller part, and zeros would double the work. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 void writer_path(const struct log_writer *w, const char *name, struct path *path)
 {
-    (void)path_format(path, NULL, "%s/%s", w->log_dir.text, name); /* log_writer_create() has looked that it fits */
+    (void)path_format(path, NULL, "%s/%s", w->log_dir.text, name); /* log_writer_create() has checked that it fits */
 }
 
 void writer_close_segment(struct log_writer *w)
@@ -92,8 +92,8 @@ out:
     return rc;
 }
 
-/* Each segment asks for it: the directory may have been removed since the last one. Its name is synced also when it is
- * there at first: its maker may not have done that. */
+/* Called for each segment: the directory may have been removed since the last one. The name of the directory is synced
+ * also when it existed before: its maker may not have done that. */
 int writer_make_log_dir(struct log_writer *w)
 {
     TRY(w->options.still_ours ? w->options.still_ours(w->options.ctx) : 0);
@@ -106,15 +106,15 @@ int writer_make_log_dir(struct log_writer *w)
     return rc;
 }
 
-/* Without memory for the number its file stays until a save deletes it. */
+/* Without memory for the number, its file stays until a save deletes it. */
 static void note_abandoned(struct log_writer *w, uint64_t number)
 {
     if (GROW(w->abandoned.numbers, w->abandoned.count, w->abandoned.size) == 0)
         w->abandoned.numbers[w->abandoned.count++] = number;
 }
 
-/* Its header says that all frames before `first` are on the disk, so they must be. A number that was tried is not used
- * again: its file may be found after a crash, with or without what was written there, and does not matter then. */
+/* The header states that all frames before `first` are on the disk, so they must be. A number is not used a second
+ * time: its file may be found after a crash, with or without its contents, and does not matter then. */
 void writer_number_segment(struct log_writer *w, const struct origin *origin)
 {
     if (w->segment.header.number != 0 && w->segment.header.number != w->previous)
@@ -146,7 +146,7 @@ static size_t place_of(const struct expected_segments *expected, uint64_t number
     return at;
 }
 
-/* Without memory the segment is not looked for. */
+/* Without memory the segment is not checked. */
 static void expect_segment(struct expected_segments *expected, uint64_t number)
 {
     size_t at = place_of(expected, number);
@@ -172,8 +172,8 @@ static bool unlink_in_log(struct log_writer *w, const char *name)
     return rc == 0 || rc == -ENOENT;
 }
 
-/* A later segment has been noted, and holds whatever the abandoned ones may have. What cannot be deleted is
- * tried again with the next one. */
+/* A later segment has been noted, and holds all frames that the abandoned ones may have. A file that cannot be deleted
+ * is tried again with the next segment. */
 static void delete_abandoned(struct log_writer *w)
 {
     size_t kept = 0;
@@ -189,8 +189,8 @@ static void delete_abandoned(struct log_writer *w)
     w->abandoned.count = kept;
 }
 
-/* The segment is on the disk, under its name: from here on it must not be missing. If the note failed and may be there
- * all the same, it stays, and holds nothing that the next one does not have. */
+/* The segment is on the disk, under its name: from here on it must not be missing. If the note failed but may exist
+ * nevertheless, the segment stays, and holds nothing that the next one does not have. */
 int writer_note_segment(struct log_writer *w, const char *path, struct errbuf *err)
 {
     bool half_noted;
@@ -210,8 +210,8 @@ int writer_note_segment(struct log_writer *w, const char *path, struct errbuf *e
     return rc;
 }
 
-/* Before another segment is made: while the note cannot be written they would become more and more, each with all that
- * is kept in memory. */
+/* Called before another segment is made. Otherwise, while the note cannot be written, segments would pile up, each with
+ * all frames that are kept in memory. */
 int writer_finish_note(struct log_writer *w, struct errbuf *err)
 {
     bool half_noted;
@@ -223,7 +223,7 @@ int writer_finish_note(struct log_writer *w, struct errbuf *err)
     return 0;
 }
 
-/* An empty one. */
+/* Begins an empty segment. */
 int writer_begin_segment(struct log_writer *w, struct errbuf *err)
 {
     char name[LOG_SEGMENT_NAME];
@@ -248,10 +248,11 @@ int writer_begin_segment(struct log_writer *w, struct errbuf *err)
     return writer_note_segment(w, path.text, err);
 }
 
-/* ---- are they still there? Only this process removes segments: a missing one was removed by somebody else, and its
- * frames are on no disk any more ---- */
+/* ---- check that the segments exist. Only this process removes segments: a missing one was removed by another program,
+ * and its frames are on no disk any more ---- */
 
-/* Those of earlier processes are expected once they have been seen; those of this one when they have been noted. */
+/* Segments of earlier processes are expected once they have been seen; segments of this one when they have been
+ * noted. */
 static int visit(void *ctx, const char *name)
 {
     struct log_writer *w = ctx;
@@ -276,7 +277,7 @@ static void forget_below(struct expected_segments *expected, uint64_t oldest)
     expected->count = kept;
 }
 
-/* The highest segment that was not found, 0: none. They are not expected any more. */
+/* The highest segment that was not found, 0: none. The missing segments are not expected any more. */
 static uint64_t take_missing(struct expected_segments *expected)
 {
     uint64_t missing = 0;

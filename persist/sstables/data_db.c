@@ -15,7 +15,7 @@
 #include "slice.h"
 
 #define CHECKSUM   4               /* bytes after each chunk */
-#define INFO_MAX   ((size_t)65536) /* of what comes before the offsets of chunks; databases write some 100 bytes */
+#define INFO_MAX   ((size_t)65536) /* of the part before the offsets of chunks; databases write some 100 bytes */
 #define LZ4_LENGTH 4               /* before an LZ4 block: its length before compression, little-endian */
 
 static int damaged(struct errbuf *err, const char *component, const char *what)
@@ -185,7 +185,7 @@ static size_t packed_max(const struct data_db *data)
     return data->chunk_length + data->chunk_length / 6 + 1024;
 }
 
-/* Where chunk i and its checksum are. */
+/* The offsets of chunk i and of its checksum. */
 static int find_chunk(const struct data_db *data, uint64_t i, uint64_t *from_out, size_t *n_out, struct errbuf *err)
 {
     unsigned char offsets[16];
@@ -252,7 +252,7 @@ int data_db_read(struct data_db *data, uint64_t at, unsigned char *out, size_t l
 
 /* ---- opening ---- */
 
-/* CompressionInfo.db says from which length on a chunk is stored as it is: Cassandra since 4.0. */
+/* CompressionInfo.db has the length from which on a chunk is stored uncompressed: Cassandra since 4.0. */
 static bool has_stored_chunks(const struct sstable_name *name)
 {
     return name->bti || name->version.ptr[0] >= 'n';

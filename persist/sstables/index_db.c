@@ -8,7 +8,7 @@
 #include "bytes.h"
 
 #define BUFFER ((size_t)256 << 10)
-#define NEED   ((size_t)SSTABLE_KEY_MAX + 2 + 2 * 9) /* of an entry: all except what follows its last number */
+#define NEED   ((size_t)SSTABLE_KEY_MAX + 2 + 2 * 9) /* of an entry: all except the bytes after its last number */
 
 int index_db_open(struct index_db *index, const struct fsops *fs, const char *path, bool numbers_vary)
 {

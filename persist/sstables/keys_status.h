@@ -1,4 +1,4 @@
-/* keys_status: how the readers of an SSTable's keys answer. */
+/* keys_status: the results of the readers of an SSTable's keys. */
 #ifndef BLOOMERY_KEYS_STATUS_H
 #define BLOOMERY_KEYS_STATUS_H
 
@@ -7,7 +7,7 @@
 enum sstable_keys_status {
     SSTABLE_KEYS_END = 0,
     SSTABLE_KEYS_ONE = 1,
-    SSTABLE_KEYS_DAMAGED = 2, /* the errbuf says which file, where and why */
+    SSTABLE_KEYS_DAMAGED = 2, /* the errbuf has the file, the position and the reason */
 };
 
 #endif

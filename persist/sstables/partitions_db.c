@@ -13,7 +13,8 @@
 #define NODE_HEAD 3
 #define STEPS_MAX 100000 /* more than a key of 65,535 bytes can have */
 
-/* A node that has more to give. `next` 0: its payload; i: child i - 1, in the direction of the walk. */
+/* A node with children or a payload left to visit. `next` 0: its payload; i: child i - 1, in the direction of the
+ * walk. */
 struct partitions_step {
     uint64_t at;
     unsigned next;
@@ -137,7 +138,7 @@ static int read_node(struct partitions_db *trie, uint64_t at, struct node *node)
     return 0;
 }
 
-/* How far before the node its child is; 0: none. */
+/* The distance by which a child precedes its node; 0: none. */
 static int read_distance(struct partitions_db *trie, const struct node *node, unsigned child, uint64_t *out)
 {
     unsigned bytes = (node->bits + 7) / 8;
@@ -196,7 +197,7 @@ static int descend(struct partitions_db *trie, const struct node *node)
         step->next++;
     }
     if (step->next > node->children)
-        trie->nsteps--; /* nothing of it is left */
+        trie->nsteps--; /* the whole node has been visited */
     return distance ? push(trie, node->at - distance) : 0;
 }
 

@@ -9,7 +9,7 @@
 #define ENTRIES 64 /* there were ten kinds at most in files without checksums */
 #define HEAD    8  /* type and size of an entry */
 
-/* Entries that are known, by real files, to be about other things: shards, features, the run, large partitions, origin,
+/* Entries that are known, from real files, to have other contents: shards, features, the run, large partitions, origin,
  * version, build and time stamps, the SSTable's id. Not 3, attributes of extensions, as of encryption: then the filter
  * is encrypted, too. Later ones have checksums of all components. */
 static const uint32_t about_others[] = {1, 2, 4, 5, 6, 7, 8, 9, 10};

@@ -127,7 +127,7 @@ static int read_data(struct sstable_keys *keys, uint64_t at, unsigned char *out,
     return rc != 0 ? rc : data_db_read(&keys->data, at, out, len, err);
 }
 
-/* The key at the place: 2 bytes of its length, and its bytes. */
+/* The key at this place: 2 bytes of its length, and its bytes. */
 static int read_key(struct sstable_keys *keys, const struct partition_place *place, size_t *len_out, struct errbuf *err)
 {
     int (*read)(struct sstable_keys * keys, uint64_t at, unsigned char *out, size_t len, struct errbuf *err) =

@@ -42,7 +42,7 @@ bool sstable_keys_from_end(struct sstable_keys *keys);
  * Data.db is compressed in a way that is not known here. */
 int sstable_keys_next(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err);
 
-/* How far the keys have been read: of all bytes of the component, so many. */
+/* The progress of the reader: bytes read, of all bytes of the component. */
 uint64_t sstable_keys_size(const struct sstable_keys *keys);
 uint64_t sstable_keys_done(const struct sstable_keys *keys);
 

@@ -1,6 +1,6 @@
 /* summary_db: the last partition key of an SSTable, as its Summary.db has it (docs/FORMAT.md, section 19), since
- * version ia and before tries. Databases write the file anew if it is missing or not right, so it need not be. Thread:
- * any. */
+ * version ia and before tries. Databases write the file again if it is missing or wrong, so it need not be there or be
+ * right. Thread: any. */
 #ifndef BLOOMERY_SUMMARY_DB_H
 #define BLOOMERY_SUMMARY_DB_H
 

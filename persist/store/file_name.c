@@ -25,7 +25,7 @@ bool file_name_parse(const char *text, struct file_name *out)
         return false;
     if (text[0] >= 'a' && text[0] <= 'z') {
         const char *dash = strchr(text, '-');
-        while (dash && (dash[1] < '0' || dash[1] > '9')) /* a variant's name may have one, too */
+        while (dash && (dash[1] < '0' || dash[1] > '9')) /* the name of a variant may have one, too */
             dash = strchr(dash + 1, '-');
         if (!dash || !bloom_variant_parse(text, (size_t)(dash - text), &name.variant))
             return false;
@@ -34,7 +34,7 @@ bool file_name_parse(const char *text, struct file_name *out)
     name.number = strtoull(digits, &end, 10);
     if (digits == text)
         name.kind = strcmp(end, ".pack") == 0 ? FILE_PACK : FILE_SAVED;
-    /* Signs, leading zeros, numbers that do not fit: none of them is formatted again like this. */
+    /* Signs, leading zeros, and numbers that do not fit: formatting them again gives another text. */
     file_name_format(&name, again);
     if (strcmp(text, again) != 0 || name.number == 0)
         return false;

@@ -30,7 +30,7 @@ struct file_name {
 
 void file_name_format(const struct file_name *name, char out[FILE_NAME_SIZE]);
 
-/* False: not a name of ours. There is one spelling of each. */
+/* False: not a name of ours. Each name has one spelling. */
 bool file_name_parse(const char *text, struct file_name *out);
 
 #endif

@@ -8,8 +8,8 @@
  * a fifth of the processor's time. One thread writes, since writes that extend a file exclude each other.
  *
  * A large file is read right into the layer's words, the header into the room before them: no copy, and no buffers.
- * Several threads read, because to them falls what costs more than all the rest: the kernel makes the pages that it
- * reads into. The owner follows them with the checksum. */
+ * Several threads read, because the most expensive part happens in them: the kernel makes the pages that it reads into.
+ * The owner follows them with the checksum. */
 #include "layer_file.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ void layer_io_deinit(struct layer_io *io)
     io->helper = NULL;
 }
 
-/* Mapped, not allocated: what is freed must leave the process, and must begin with a huge page. */
+/* Mapped, not allocated: freed memory must leave the process, and the buffers must begin with a huge page. */
 static unsigned char *map_ring(size_t len)
 {
     unsigned char *raw = mmap(NULL, len + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,11 +68,11 @@ static unsigned char *map_ring(size_t len)
         munmap(raw, lead);
     if (lead < HUGE_PAGE)
         munmap(raw + lead + len, HUGE_PAGE - lead);
-    (void)madvise(raw + lead, len, MADV_HUGEPAGE); /* where there are none small ones do */
+    (void)madvise(raw + lead, len, MADV_HUGEPAGE); /* small pages where there are no huge ones */
     return raw + lead;
 }
 
-/* What large files need: this many threads, if they can be had, */
+/* Starts this many threads for large files, or as many as the system allows. */
 static int get_helper(struct layer_io *io, unsigned nthreads)
 {
     if (!io->helper && io_helper_start(&io->helper, io->fs) != 0)
@@ -81,7 +81,7 @@ static int get_helper(struct layer_io *io, unsigned nthreads)
     return 0;
 }
 
-/* and buffers, where they are copied. */
+/* Maps the buffers for large files that are copied. */
 static int get_ring(struct layer_io *io)
 {
     if (!io->ring)
@@ -251,7 +251,7 @@ static int check_header(const unsigned char *bytes, uint64_t size, const struct 
     return LAYER_OK;
 }
 
-/* A file that is one piece. Nothing goes into the words before the header says that they have room for it. */
+/* A file that is one piece. No bytes go into the words until the header has shown that they fit. */
 static int read_whole(struct layer_io *io, int fd, const struct bloom_layer_view *layer, struct errbuf *err)
 {
     size_t size = (size_t)filterdb_bytes(layer->shape.nwords);
@@ -275,7 +275,7 @@ static bool is_zero(const unsigned char *bytes, size_t len)
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
-/* The piece of the file at `offset` has been read into its place: it is hashed, and becomes words. */
+/* The piece of the file at `offset` has been read into its place: hashes it, and turns it into words. */
 static void take_piece(struct layer_io *io, const struct bloom_layer_view *layer, uint64_t offset, size_t len)
 {
     unsigned char *piece = layer->room + offset;
@@ -291,7 +291,7 @@ static void take_piece(struct layer_io *io, const struct bloom_layer_view *layer
         at += part;
     }
     if (len == LAYER_PIECE_BYTES && is_zero(piece, len))
-        bloom_room_empty(piece, len); /* a filter of which little is used stays small */
+        bloom_room_empty(piece, len); /* a filter with few used pages stays small */
 }
 
 /* Reads ask for whole blocks, because direct ones must, also at the end. */

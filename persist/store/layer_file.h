@@ -16,7 +16,7 @@
 #include "fsops.h"
 
 #define LAYER_SMALL_BYTES (1u << 20)  /* files below this size are one piece, and go through the page cache */
-#define LAYER_PIECE_BYTES (2u << 20)  /* of larger files; what is written or read at once */
+#define LAYER_PIECE_BYTES (2u << 20)  /* of larger files; the unit of writes and reads */
 #define LAYER_MAX_PIECES  8           /* under way; more do not help */
 #define LAYER_HELP_MIN    (8u << 20)  /* from this size on they are computed and written (read) by two threads */
 #define LAYER_SHARE_MIN   (64u << 20) /* and read by five */
@@ -26,7 +26,7 @@
 
 struct layer_io {
     const struct fsops *fs;
-    void (*wrote)(void *ctx, uint64_t bytes); /* a piece has been handed on to be written; may be NULL */
+    void (*wrote)(void *ctx, uint64_t bytes); /* called when a piece has been handed on to be written; may be NULL */
     void *wrote_ctx;
     unsigned char *small; /* LAYER_SMALL_BYTES, aligned to FS_BLOCK */
     unsigned char *ring;  /* `npieces` pieces on huge pages; NULL until a file that is copied needs them */
@@ -37,20 +37,20 @@ struct layer_io {
 
 enum layer_status {
     LAYER_OK = 0,
-    LAYER_UNUSABLE = 1, /* the file is not what it should be; the errbuf says how */
+    LAYER_UNUSABLE = 1, /* the file does not match; the errbuf has the reason */
 };
 
 /* 0 or -ENOMEM. Never takes more than `memory` bytes for buffers, or LAYER_IO_MIN_MEMORY if that is more. Small files
- * touch only what they need of the first of them. */
+ * touch only the necessary part of the first buffer. */
 int layer_io_init(struct layer_io *io, const struct fsops *fs, uint64_t memory);
 void layer_io_deinit(struct layer_io *io);
 
-/* Writes the layer to a new file; syncs it if `sync`. Others may add meanwhile. 0 or -errno: -EEXIST when the name is
- * taken, and nothing has been done; after any other error the file may be there in part. */
+/* Writes the layer to a new file; syncs it if `sync`. Other threads may add meanwhile. 0 or -errno: -EEXIST when the
+ * name is taken, and nothing has been done; after any other error the file may be there in part. */
 int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync,
                 uint64_t *xxh3_out, struct errbuf *err);
 
-/* The XXH3 that layer_write() would come to. */
+/* The XXH3 that layer_write() would compute. */
 uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer);
 
 /* Reads `path` into the words of the layer, whose shape and checksum the file must have. 0, LAYER_UNUSABLE or -errno;

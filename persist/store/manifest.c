@@ -131,7 +131,7 @@ int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err)
     return 0;
 }
 
-/* What only a layer in RedisBloom's layout has. */
+/* The fields that only a layer in RedisBloom's layout has. */
 static void format_redisbloom(struct manifest_text *text, const struct manifest_layer *layer)
 {
     char rate[MANIFEST_RATE_SIZE], bpe[MANIFEST_RATE_SIZE];

@@ -26,8 +26,8 @@
 #define MANIFEST_MAX_NAME 65535
 #define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 4096)
 
-/* Of file numbers, ids and positions of the log. Far beyond what can be counted up to one by one; so a MANIFEST that
- * has been tampered with cannot make the next number wrap around. */
+/* Of file numbers, ids and positions of the log. Counting one by one cannot reach it; so a MANIFEST that has been
+ * tampered with cannot make the next number wrap around. */
 #define MANIFEST_MAX_NUMBER (UINT64_C(1) << 62)
 
 /* Of the layers of a filter that is in a pack, as Filter.db files, together. */
@@ -35,7 +35,7 @@
 
 enum manifest_status {
     MANIFEST_OK = 0,
-    MANIFEST_DAMAGED = 1, /* the errbuf says what is wrong, and in which line */
+    MANIFEST_DAMAGED = 1, /* the errbuf has the fault and the line */
 };
 
 struct manifest_layer {
@@ -72,11 +72,11 @@ struct manifest_filter {
     struct manifest_layer layers[BLOOM_MAX_LAYERS];
 };
 
-/* The shape of layer i; and what a record has of a shape, its layout included. */
+/* Gets the shape of layer i; sets it in the record, its layout included. */
 void manifest_get_shape(const struct manifest_filter *filter, unsigned i, struct bloom_shape *shape_out);
 void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct bloom_shape *shape);
 
-/* With the layers that there are: room for all is 64 KB. */
+/* Its size with the existing layers: room for all is 64 KB. */
 void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from);
 
 /* The lines about the save as a whole: one for each of the clients' numbers of databases that represents another one,
@@ -123,7 +123,7 @@ int manifest_text_reserve(struct manifest_text *text, size_t more);
 /* Each appends whole lines. 0 or -ENOMEM (nothing appended). */
 int manifest_format_magic(struct manifest_text *text);
 int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter);
-int manifest_format_gone(struct manifest_text *text, uint64_t id); /* the record of this id before it holds no more */
+int manifest_format_gone(struct manifest_text *text, uint64_t id); /* the records of this id before it are void */
 int manifest_format_save(struct manifest_text *text, const struct manifest_save *save);
 int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t xxh3);
 
@@ -149,7 +149,7 @@ struct manifest_real {
 
 struct manifest_parser {
     struct manifest_save save; /* valid once its line has been read */
-    uint64_t nfilters;         /* that hold */
+    uint64_t nfilters;         /* valid ones */
     uint64_t line_number;      /* of the line being read, from 1 */
     uint64_t end_offset;       /* of the last line, valid once it has been read */
     uint64_t digest;           /* XXH3-64 of all lines before that one, likewise */
@@ -178,7 +178,7 @@ void manifest_parser_init_at(struct manifest_parser *parser, const struct manife
 void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset);
 void manifest_parser_deinit(struct manifest_parser *parser);
 
-/* MANIFEST_OK, MANIFEST_DAMAGED, -ENOMEM, or what a callback returned. */
+/* MANIFEST_OK, MANIFEST_DAMAGED, -ENOMEM, or the result of a callback. */
 int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err);
 
 /* The end of the file: MANIFEST_OK only if the last line was there and right. */

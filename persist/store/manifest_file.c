@@ -10,7 +10,7 @@
 #define WINDOW_BYTES 65536
 #define FLUSH_BYTES  65536
 
-/* What the reader's callbacks return to end the feed: no status of the parser. */
+/* The reader's callbacks return this to end the feed: it is no status of the parser. */
 #define RECORD_COMPLETE 100
 
 static int on_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
@@ -102,9 +102,9 @@ int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *
     return rc != 0 ? rc : manifest_parser_finish(parser, err);
 }
 
-/* ---- filters that hold ---- */
+/* ---- valid filters ---- */
 
-/* Of each id that has been gone: how many of its records, which are the first ones, hold no more. */
+/* Of each id with "gone" lines: the number of its records that are void. These are the first ones. */
 struct visit {
     const struct manifest_sink *sink;
     struct id_map gone;

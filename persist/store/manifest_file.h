@@ -32,11 +32,11 @@ void record_reader_deinit(struct record_reader *reader);
 int record_read(struct record_reader *reader, uint64_t offset, const struct manifest_filter **filter_out,
                 struct errbuf *err);
 
-/* Feeds the whole file to a parser. 0, MANIFEST_DAMAGED, -errno, or what a callback of the parser returned. */
+/* Feeds the whole file to a parser. 0, MANIFEST_DAMAGED, -errno, or the result of a callback of the parser. */
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err);
 
 /* Verifies the whole file, then passes each valid filter to the sink, whose on_gone is not called. store_verify()
- * verifies more: two filters with one id, for instance. 0, MANIFEST_DAMAGED, -errno, or what the callback returned. */
+ * verifies more: two filters with one id, for instance. 0, MANIFEST_DAMAGED, -errno, or the result of the callback. */
 int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_sink *sink,
                         struct manifest_save *save_out, struct errbuf *err);
 

@@ -21,12 +21,12 @@ enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 
 /* ---- one line ---- */
 
-/* A cursor in a line. The first thing that is not as it must be is remembered, the rest is then skipped. */
+/* A cursor in a line. It keeps the first fault; the rest of the line is then skipped. */
 struct scan {
     const char *begin;
     const char *p;
     const char *end;
-    const char *expected; /* NULL as long as all is well */
+    const char *expected; /* NULL while there is no fault */
 };
 
 /* Inline: the length and the bytes of a constant text then cost no call. A MANIFEST has a million lines. */
@@ -45,7 +45,7 @@ static inline void scan_text(struct scan *scan, const char *text)
 static uint64_t scan_digits(struct scan *scan, const char *key, uint64_t min, uint64_t max)
 {
     const char *p = scan->p;
-    const char *few = scan->end - p > 19 ? p + 19 : scan->end; /* so many digits always fit */
+    const char *few = scan->end - p > 19 ? p + 19 : scan->end; /* this many digits always fit */
     uint64_t value = 0;
     bool fits = true;
 
@@ -202,7 +202,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     struct manifest_filter *filter = &parser->filter;
 
     filter->id = scan_number(scan, "filter id=", 1, MANIFEST_MAX_NUMBER);
-    filter->params = (struct bloom_params){0}; /* what a record does not name is not the former one's */
+    filter->params = (struct bloom_params){0}; /* no field is inherited from the record before */
     if (parse_name(parser, scan) != 0)
         return -ENOMEM;
     parse_pack(parser, scan);

@@ -31,7 +31,7 @@
 static const unsigned char file_header[PACK_HEADER_BYTES] = "BLOOMPCK\x01";
 static const unsigned char record_magic[4] = {'B', 'P', 'R', 1};
 
-/* What is read when a record is asked for that does not follow the one before. */
+/* The size of a read when a record does not follow the one before. */
 #define LEAP_BYTES 4096
 
 /* ---- writing ---- */
@@ -89,7 +89,7 @@ static void put_layer(unsigned char *out, const struct bloom_filter *filter, uns
                           out + FILTERDB_HEADER_BYTES);
     manifest_set_shape(record, i, &view.shape);
     layer->xxh3 = XXH3_64bits(out, filterdb_bytes(view.shape.nwords));
-    /* After the bits, for the reason that store_put_layer() has. */
+    /* After the bits, for the reason given in store_put_layer(). */
     bloom_filter_layer(filter, i, &view);
     layer->items = view.ordinal;
 }
@@ -199,7 +199,7 @@ static int find_window(struct pack_reader *reader, uint64_t number, struct pack_
 
 static int fill_window(struct pack_reader *reader, struct pack_window *window, uint64_t offset, size_t need)
 {
-    /* A leap fetches no more than necessary: the next one may lead anywhere. */
+    /* A read elsewhere fetches no more than necessary: the next one may lead anywhere. */
     uint64_t end = window->offset + window->len;
     bool follows = window->len > 0 && offset >= window->offset && offset <= end + PACK_WINDOW_BYTES;
     size_t len = follows || offset < PACK_WINDOW_BYTES ? PACK_WINDOW_BYTES : need > LEAP_BYTES ? need : LEAP_BYTES;

@@ -2,8 +2,8 @@
  * Internal to persist and the tool.
  *
  * A pack is written once, from front to back, and never changed: its number is used once in the life of a directory.
- * Where a filter is in it, and with which checksum, is in the MANIFEST. What each record begins with (id, name, its own
- * checksum) is for the day on which the MANIFEST is lost.
+ * The MANIFEST has the offset and the checksum of each filter in it. The head of each record (id, name, its own
+ * checksum) serves recovery after a loss of the MANIFEST.
  *
  * Lifetime: caller's storage, init to deinit. Thread: one per object. */
 #ifndef BLOOMERY_PACK_H
@@ -20,9 +20,9 @@
 
 #define PACK_HEADER_BYTES        16
 #define PACK_RECORD_HEADER_BYTES 25
-#define PACK_FULL_BYTES          (64u << 20)  /* a pack that has reached this size takes no more */
-#define PACK_BUFFER_BYTES        (256u << 10) /* what is written at once */
-#define PACK_WINDOW_BYTES        (128u << 10) /* what is read at once, from front to back */
+#define PACK_FULL_BYTES          (64u << 20)  /* a pack of this size takes no more filters */
+#define PACK_BUFFER_BYTES        (256u << 10) /* the unit of writes */
+#define PACK_WINDOW_BYTES        (128u << 10) /* the unit of reads, from front to back */
 #define PACK_WINDOWS             8            /* packs that one reader reads at the same time */
 
 _Static_assert(PACK_RECORD_HEADER_BYTES + MANIFEST_MAX_NAME + MANIFEST_MAX_PACKED <= PACK_BUFFER_BYTES,
@@ -42,7 +42,7 @@ struct pack_writer {
     void (*wrote)(void *ctx, uint64_t bytes); /* bytes have been handed to the disk; may be NULL */
     void *wrote_ctx;
     unsigned char *buf; /* PACK_BUFFER_BYTES; NULL until the first pack */
-    size_t len;         /* of what is in it */
+    size_t len;         /* of its contents */
     uint64_t flushed;   /* bytes before that */
     int fd;             /* -1: none is open */
 };
@@ -59,8 +59,8 @@ static inline uint64_t pack_writer_size(const struct pack_writer *writer)
 }
 
 /* Appends a filter of at most MANIFEST_MAX_PACKED bytes, whose id and name are in the record, and fills in the record's
- * variant, layers and offset. Others may add to the filter meanwhile; counts are read after
- * the bits. 0 or -errno. */
+ * variant, layers and offset. Other threads may add to the filter meanwhile; counts are read after the bits. 0 or
+ * -errno. */
 int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, struct manifest_filter *record);
 
 /* Writes the rest, syncs, closes. 0 or -errno; closed in either case. */
@@ -96,7 +96,7 @@ void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const 
 void pack_reader_deinit(struct pack_reader *reader);
 
 /* `len` bytes, at most MANIFEST_MAX_PACKED, valid until the next call. 0, PACK_MISSING, PACK_SHORT (`have_out`, may be
- * NULL: how many there are at `bytes_out`), or -errno. The errbuf names the file when it is not 0. */
+ * NULL: the number of bytes at `bytes_out`), or -errno. The errbuf names the file when it is not 0. */
 int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
               size_t *have_out, struct errbuf *err);
 

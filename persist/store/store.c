@@ -71,7 +71,7 @@ struct store_checkpoint store_checkpoint(const struct store *store)
                                      store->committed.save.databases};
 }
 
-/* Records are read one after another: nobody asks often. */
+/* Records are read one after another: this call is rare. */
 int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err)
 {
     struct record_reader reader;

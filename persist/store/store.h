@@ -3,7 +3,7 @@
  * It knows no client, clock, logging or configuration. It owns no filter: the caller allocates filters and keeps them
  * alive. It starts no threads that outlive a call.
  *
- * A save is atomic: whatever happens during it, a crash included, the next start finds exactly the previous save or
+ * A save is atomic: after any failure during it, a crash included, the next start finds exactly the previous save or
  * exactly this one. docs/FORMAT.md has the bytes on disk and the states after a crash.
  *
  * A file is written once, under a number that no other file ever has, and never changes; the MANIFEST alone says which
@@ -15,8 +15,8 @@
  * store_has_bits(), store_read_bits() and store_quarantine(), which any thread may call at any time, also during a
  * save.
  *
- * Errors: 0; a negative -errno for what the system refused; a positive enum store_status. The errbuf always says what
- * went wrong and names the file. */
+ * Errors: 0; a negative -errno for a call that the system refused; a positive enum store_status. The errbuf always has
+ * the reason and names the file. */
 #ifndef BLOOMERY_STORE_H
 #define BLOOMERY_STORE_H
 
@@ -50,7 +50,7 @@ struct store_options {
     const struct fsops *fs;  /* NULL: the real one. Borrowed. */
     store_report_fn *report; /* NULL: no messages. Called from the threads that work on the store. */
     void *report_ctx;
-    uint64_t hash_seed; /* of the tables in memory: random where names come from strangers */
+    uint64_t hash_seed; /* of the tables in memory: random if names come from strangers */
 };
 
 /* The place in the log that a save corresponds to. The log defines these numbers; the store only keeps them. */
@@ -63,7 +63,7 @@ struct store_checkpoint {
     struct databases databases;
 };
 
-/* Opens the data directory: creates what is absent (the directory, its tree, an empty MANIFEST), takes the lock, reads
+/* Opens the data directory: creates missing parts (the directory, its tree, an empty MANIFEST), takes the lock, reads
  * and verifies the whole MANIFEST. No filter is read yet. A directory without a MANIFEST whose filters/ is not empty is
  * STORE_DAMAGED; after STORE_DAMAGED and STORE_LOCKED nothing on disk has been changed. */
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
@@ -83,8 +83,8 @@ uint64_t store_next_id(const struct store *store);
 /* The highest number given out so far: every file written from now on has a higher one. */
 uint64_t store_number(const struct store *store);
 
-/* Whether the directory is still the one that store_open() has locked: somebody may have removed it, and another
- * process may have created it again. Anybody but the store asks before it adds a file. 0, or -errno with the reason. */
+/* Whether the directory is still the one that store_open() has locked: a user may have removed it, and another process
+ * may have created it again. All code outside the store asks before it adds a file. 0, or -errno with the reason. */
 int store_still_ours(struct store *store, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The same, and whether its MANIFEST is still the one of the last save. 0, or -ESTALE: one of them is not, as the
@@ -147,7 +147,7 @@ struct store_save_summary {
  *
  * Adds may continue: the saved filter contains every item whose add had returned when the filter was yielded. A layer's
  * item count is read after its bits and is never below the items in them: it may include items that were added during
- * the write. Memory, whatever the filters' size: at most the source's `memory`, and 100 bytes per filter. */
+ * the write. Memory, for filters of any size: at most the source's `memory`, and 100 bytes per filter. */
 int store_save(struct store *store, const struct store_source *source, struct store_save_summary *summary_out,
                struct errbuf *err) __attribute__((warn_unused_result));
 
@@ -170,7 +170,7 @@ struct store_record {
 };
 int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
     __attribute__((warn_unused_result));
-void store_published(struct store *store, uint64_t id); /* never blocks on the disk, calls nobody; ids that
+void store_published(struct store *store, uint64_t id); /* never blocks on the disk and calls no callback; ids that
                                                          * store_write() has not had are ignored */
 void store_discard(struct store *store, uint64_t id);   /* deletes the files */
 
@@ -178,8 +178,8 @@ void store_discard(struct store *store, uint64_t id);   /* deletes the files */
  *
  * Thread: any, also during a save; not during store_load(). */
 
-/* Whether the last save has the bits of the filter, if they have not changed since the source of a save has last
- * yielded it, or since store_load(). */
+/* Whether the last save has the bits of the filter, if they have not changed since the source of a save last yielded
+ * the filter, or since store_load(). */
 bool store_has_bits(struct store *store, uint64_t id);
 
 /* Reads them into the filter, which has the layers that it had then, and their words (bloom_resident.h). 0;
@@ -190,7 +190,7 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
     __attribute__((warn_unused_result));
 
 /* The filter's file is damaged: it is quarantined, as one that could not be loaded. The caller yields it as such from
- * now on, and it is in the last save. Calls nobody and does not block on the disk. */
+ * now on, and it is in the last save. Calls no callback and does not block on the disk. */
 void store_quarantine(struct store *store, uint64_t id);
 
 /* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and keeps its files in

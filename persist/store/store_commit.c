@@ -16,8 +16,8 @@
 
 /* ---- which filters ---- */
 
-/* Not one that was yielded before it was given up: it is in this save, and its files are; the next one leaves it out.
- */
+/* A filter that was yielded before it was given up is in this save, and so are its files; the next save leaves it
+ * out. */
 static void take_forgotten(struct save *save)
 {
     struct store *store = save->store;
@@ -39,7 +39,8 @@ static void take_forgotten(struct save *save)
     lock_rw_give(&store->reading);
 }
 
-/* One that store_write() had written before a crash, and that could not be loaded. The source does not yield it. */
+/* A filter that store_write() had written before a crash, and that could not be loaded. The source does not yield
+ * it. */
 static int settle_written(struct save *save, const struct written *written, struct errbuf *err)
 {
     struct parsed_record parsed;
@@ -63,8 +64,8 @@ static int settle_entry(struct save *save, const struct index_entry *entry, stru
     return save_keep_files(save, filter, err);
 }
 
-/* Filters that the source has not yielded: some stay, of others the files. The map of quarantined filters changes only
- * while loading and at the end of a save. */
+/* Filters that the source has not yielded: some stay, of others only the files are kept. The map of quarantined filters
+ * changes only while loading and at the end of a save. */
 static int settle_others(struct save *save, struct errbuf *err)
 {
     const struct store_index *index = &save->store->committed.index;
@@ -117,9 +118,9 @@ static int find_superseded(struct save *save, struct errbuf *err)
  * since it was verified. */
 struct copying {
     struct save *save;
-    uint64_t from;      /* where the stretch begins */
+    uint64_t from;      /* the start of the stretch */
     bool keep;          /* whether its records are in the new MANIFEST */
-    XXH3_state_t *hash; /* of what has been read */
+    XXH3_state_t *hash; /* of the bytes read */
 };
 
 /* The stretch ends at `to`, and one of the other kind begins. */
@@ -220,7 +221,7 @@ static void fill_header(struct commit *commit)
     struct store *store = save->store;
     struct manifest_save *header = &commit->made.save;
 
-    /* A save has its own number also when it has written no filter: it is known by it. */
+    /* A save has its own number also when it has written no filter, because the number identifies the save. */
     header->number = store_new_number(store);
     header->log = save->checkpoint.log;
     header->control = save->checkpoint.control;
@@ -277,9 +278,9 @@ static int sync_files(struct save *save, struct errbuf *err)
     return rc == 0 && save->made.count > 0 ? store_sync_filters(store, err) : rc;
 }
 
-/* ---- the moment itself ---- */
+/* ---- the commit ---- */
 
-/* After this failed nobody can tell which MANIFEST a crash would leave. */
+/* After a failure here the MANIFEST that a crash would leave is unknown. */
 static int publish(struct store *store, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -300,8 +301,8 @@ static int publish(struct store *store, struct errbuf *err)
     return STORE_IN_DOUBT;
 }
 
-/* The disk may have the failed save. Before anything else is written, the save before it is put there again. So there
- * are never files of more than one save whose fate is unknown. */
+/* The disk may have the failed save. Before any other write, the save before it is put there again. So there are never
+ * files of more than one save whose fate is unknown. */
 int save_resolve_in_doubt(struct store *store, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -346,8 +347,8 @@ static void forget(struct store *store)
     lock_give(&store->lock);
 }
 
-/* Under the lock: those that were quarantined after the walk had passed them, too. Without memory others find the index
- * unmapped, and map it. */
+/* Under the lock: also marks the filters that were quarantined after the walk had passed them. Without memory other
+ * threads find the index unmapped, and map it. */
 static void mark_quarantined(struct store *store)
 {
     if (!store->serves || index_map(&store->committed.index) != 0)
@@ -362,7 +363,7 @@ static void mark_quarantined(struct store *store)
     lock_give(&store->lock);
 }
 
-/* The store takes over what the save has made, and removes the files that it no longer needs. */
+/* The store takes over the results of the save, and removes the files that it no longer needs. */
 static void adopt(struct commit *commit)
 {
     struct save *save = commit->save;

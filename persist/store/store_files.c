@@ -10,10 +10,10 @@
 #include "store_internal.h"
 #include "lock.h"
 
-/* Names that somebody else has taken, until a number is found that is free. */
+/* The most names that other programs may have taken, until a free number is found. */
 #define MAX_TAKEN 100
 
-/* No save can have counted so far: a file with such a number was made by hand. */
+/* No sequence of saves can have reached it: a file with such a number was made by hand. */
 #define SANE_NUMBER (MANIFEST_MAX_NUMBER / 4)
 
 /* ---- paths ---- */
@@ -130,7 +130,7 @@ int store_sync_filters(struct store *store, struct errbuf *err)
 
 /* ---- removing ---- */
 
-/* 0: it is missing any more. */
+/* 0: the file is gone. */
 static int remove_file(struct store *store, const struct file_name *name, struct errbuf *err)
 {
     struct path path;

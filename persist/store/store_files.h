@@ -25,7 +25,7 @@ bool store_pass_number(struct store *store, uint64_t number);
 int store_put_layer(struct store *store, struct layer_io *io, struct manifest_filter *record, unsigned i,
                     const struct bloom_filter *filter, bool sync, struct file_list *made, struct errbuf *err);
 
-/* Files that are synced one by one; from more on one sync_all() is cheaper. */
+/* Files that are synced one by one; for more files one sync_all() is cheaper. */
 #define STORE_MAX_SINGLE_SYNCS 32
 
 /* Makes the names in `filters` durable. */

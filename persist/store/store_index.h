@@ -14,7 +14,7 @@
 enum index_flags {
     INDEX_QUARANTINED = 1, /* could not be loaded in this run */
     INDEX_FORGOTTEN = 2,   /* quarantined and given up: to be left out of the next save */
-    INDEX_STALE = 4,       /* its bits have changed since this record was made; write it whatever the source says */
+    INDEX_STALE = 4,       /* its bits have changed since this record was made; it must be written in any case */
     INDEX_PACKED = 8,      /* its layers are in a pack */
     INDEX_NEW = 16,        /* of a save under way: the record is in the new MANIFEST, not in the committed one */
     INDEX_WRITTEN = 32,    /* of a save under way: it has made files for it */
@@ -42,7 +42,8 @@ struct store_index {
     uint64_t seed;   /* of the hashes: names come from strangers */
 };
 
-/* By which it is told, without reading the record, that a filter still has the name and the expiry that are in it. */
+/* The value by which a save checks, without reading the record, that a filter still has the name and the expiry of its
+ * record. */
 uint64_t index_facts(const struct store_index *index, const char *name, size_t len, int64_t expires_ms);
 
 /* 0, -ENOMEM, or -EFBIG beyond 2^32 - 2 entries. Adding the id of an entry that is there makes that one DROPPED. */

@@ -47,7 +47,7 @@ struct packs {
     struct id_map slots; /* by number: slot + 1, as a pointer */
 };
 
-/* The MANIFEST that counts, and what was read of it. A save makes the next one. */
+/* The committed MANIFEST, and the data read from it. A save makes the next one. */
 struct committed {
     int fd;                    /* also after its name went to another file; -1: there is none */
     struct store_index index;  /* in the order of its records */
@@ -56,7 +56,7 @@ struct committed {
     uint64_t end_offset;       /* of the last line */
 };
 
-/* What open finds for load. */
+/* The results of open that load needs. */
 struct opened {
     uint64_t bytes;      /* of all layers */
     struct id_map named; /* numbers of the files of layers, with their variant + 1 */
@@ -74,7 +74,7 @@ struct store {
     struct packs packs;
     uint64_t saved_mark;      /* number of the mark in `filters`; 0: none */
     bool in_doubt;            /* the last save failed at its last step */
-    struct file_list doubted; /* its files: they must stay until the doubt has ended */
+    struct file_list doubted; /* the files of that save: they must stay until the doubt has ended */
     _Atomic uint64_t number;  /* the highest one handed out */
     _Atomic uint64_t next_id;
 

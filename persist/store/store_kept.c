@@ -13,7 +13,7 @@
 #include "store_reading.h"
 #include "store_save.h"
 
-/* The first lost file represents all in the report. */
+/* The report names only the first lost file. */
 static void note_lost(struct save *save, const struct file_name *name, const char *how)
 {
     struct lost_files *lost = &save->lost;
@@ -25,7 +25,7 @@ static void note_lost(struct save *save, const struct file_name *name, const cha
     snprintf(lost->first, sizeof(lost->first), FILTERS_DIR "/%s %s", file, how);
 }
 
-/* A file that cannot be checked cannot be counted on either. */
+/* A file that cannot be checked counts as lost. */
 static bool is_whole(struct save *save, const struct file_name *name, uint64_t bytes)
 {
     struct fs_stat st;
@@ -51,7 +51,7 @@ bool kept_is_whole(struct save *save, const struct manifest_filter *record)
     return whole;
 }
 
-/* Without it no file can be written. */
+/* Without the directory no file can be written. */
 static int look_at_directory(struct save *save, struct errbuf *err)
 {
     const struct store *store = save->store;
@@ -81,7 +81,7 @@ static void look_at_packs(struct save *save)
 }
 
 /* Entries are in the order of their records, so the MANIFEST is read from front to back. A quarantined filter is not in
- * memory: its files are its owner's business. */
+ * memory: the operator takes care of its files. */
 static int look_at_entry(struct save *save, struct index_entry *entry, struct errbuf *err)
 {
     struct store *store = save->store;

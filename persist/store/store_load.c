@@ -16,9 +16,9 @@
 #include "lock.h"
 
 #define LOAD_AT_ONCE 256 /* filters that a thread takes, and */
-#define LOAD_SHARES  64  /* no more than this part of what is left */
+#define LOAD_SHARES  64  /* at most this part of the remaining ones */
 
-/* A pack that is missing, or cannot be read: it would be a line in the log for each filter in it. */
+/* A pack that is missing, or cannot be read. Without this table the log would have a line for each filter in it. */
 struct lost_pack {
     uint64_t number, filters;
     struct errbuf names; /* of the first ones */
@@ -31,7 +31,7 @@ struct loading {
     struct store *store;
     struct bloom_pool *pool;
     const struct store_loader *loader;
-    atomic_size_t next;     /* entry to be loaded; after the entries, slots of what store_write() has written */
+    atomic_size_t next;     /* entry to load next; after the entries, slots of filters written by store_write() */
     atomic_int rc;          /* the first failure of the loading as a whole */
     struct errbuf *err;     /* its text; written by the thread that set `rc` */
     struct lost_pack *lost; /* under the store's lock */
@@ -89,7 +89,7 @@ static int make_layers(const struct manifest_filter *record, struct bloom_filter
     return 0;
 }
 
-/* Those that have no bits outside of the caller's memory are always read. */
+/* Filters that have no bits outside of the caller's memory are always read. */
 static int read_filter(struct loadee *loadee, struct bloom_filter *bloom, struct errbuf *err)
 {
     struct load_thread *thread = loadee->thread;
@@ -140,7 +140,7 @@ static int try_filter(struct loadee *loadee, struct errbuf *err)
     return rc;
 }
 
-/* False: it must be reported by itself. */
+/* False: the filter needs a report of its own. */
 static bool note_lost(struct loading *loading, uint64_t pack, const char *name, const struct errbuf *reason)
 {
     struct lost_pack *lost = loading->lost;
@@ -279,7 +279,7 @@ static int load_written(struct load_thread *thread, struct written *written, str
 static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
 {
     struct store_index *index = &thread->loading->store->committed.index;
-    const struct id_map *written = &thread->loading->store->written; /* nobody writes meanwhile */
+    const struct id_map *written = &thread->loading->store->written; /* no thread writes meanwhile */
 
     if (i < index->count)
         return load_entry(thread, &index->entries[i], err);
@@ -287,7 +287,8 @@ static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
     return one ? load_written(thread, one, err) : 0;
 }
 
-/* Neighbours, whose records and packs are read together; fewer towards the end, so that all threads end together. */
+/* Takes neighbours, whose records and packs are read together; fewer towards the end, so that all threads end
+ * together. */
 static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_out)
 {
     size_t total = loading->store->committed.index.count + loading->store->written.nslots;
@@ -337,7 +338,7 @@ static void add_counts(struct store_load_summary *sum, const struct store_load_s
     sum->bytes += counts->bytes;
 }
 
-/* A record whose filter a save has meanwhile: the log need not have handed it in. */
+/* Drops records whose filters a save has by now: the log did not need to hand them in. */
 static int drop_saved(struct store *store)
 {
     const struct id_map *map = &store->written;
@@ -370,7 +371,7 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
         errbuf_set(err, "out of memory");
         goto out;
     }
-    /* The caller is the first of the threads; if others cannot be had, it takes longer. */
+    /* The caller is the first of the threads; without others the load takes longer. */
     for (unsigned i = 1; i < nthreads; i++)
         threads[i].started = pthread_create(&threads[i].id, NULL, run_thread, &threads[i]) == 0;
     run_thread(&threads[0]);

@@ -15,7 +15,7 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
 int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* A filter as the MANIFEST (or a replayed record) states it. Valid during the callback. */
+/* A filter as the MANIFEST (or a replayed record) describes it. Valid during the callback. */
 struct store_filter {
     uint64_t id;
     const char *name; /* `name_len` bytes, not NUL-terminated */

@@ -28,7 +28,7 @@ static int damaged(struct errbuf *err, const char *what, uint64_t number)
     return MANIFEST_DAMAGED;
 }
 
-/* Two filters with one file would take it from each other. */
+/* Two filters with one file would both own it. */
 static int name_files(struct store *store, const struct manifest_filter *filter, struct errbuf *err)
 {
     for (unsigned i = 0; i < filter->nlayers; i++) {
@@ -91,7 +91,7 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     return rc;
 }
 
-/* Undoes the record before: it names its files no more. */
+/* Undoes the record before: its files are not in use any more. */
 static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
 {
     struct opening *opening = ctx;
@@ -111,7 +111,7 @@ static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
     return 0;
 }
 
-/* Leaves out the entries that are gone; their ids count. */
+/* Leaves out the entries that are gone; their ids stay used. */
 static uint64_t settle_index(struct store_index *index)
 {
     uint64_t max_id = 0;
@@ -168,7 +168,7 @@ static int read_manifest(struct store *store, struct errbuf *err)
     return rc == MANIFEST_DAMAGED ? STORE_DAMAGED : rc;
 }
 
-/* The first MANIFEST of a directory is written as every later one: whole or not at all. */
+/* The first MANIFEST of a directory is written like every later one: whole or not at all. */
 static int write_first_manifest(struct store *store, const char *path, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -208,7 +208,7 @@ static int check_devices(struct store *store, struct errbuf *err)
     struct path path;
     TRY(path_root(store, &path, "filters", err));
     int rc = fs->stat(fs->ctx, path.text, &filters);
-    if (rc == -ENOENT) /* then every filter is quarantined, which says more */
+    if (rc == -ENOENT) /* then every filter is quarantined; that report is more useful */
         filters.kind = FS_OTHER;
     else if (rc != 0)
         goto failed;
@@ -348,7 +348,7 @@ static int take_lock(struct store *store, struct errbuf *err)
     return rc;
 }
 
-/* An interrupted save may have left it in the root. Nobody reads it, and the next save replaces it. */
+/* An interrupted save may have left it in the root. It is never read, and the next save replaces it. */
 static void remove_draft(struct store *store)
 {
     struct path path;
@@ -357,8 +357,8 @@ static void remove_draft(struct store *store)
         (void)store->fs->unlink(store->fs->ctx, path.text);
 }
 
-/* The process that has put the MANIFEST there may have been killed before this. Otherwise changes of the files that it
- * names could be on the disk before the MANIFEST is. */
+/* The process that renamed the MANIFEST may have been killed before this. Otherwise changes of the files that it names
+ * could be on the disk before the MANIFEST is. */
 static int sync_manifest(struct store *store, struct errbuf *err)
 {
     int rc = store->fs->sync_dir(store->fs->ctx, store->dir);

@@ -1,4 +1,4 @@
-/* Packs, as the store sees them: which there are, how much of each is still needed, which ones the next save rewrites.
+/* The store's table of packs: the packs, the needed bytes of each, and the ones that the next save rewrites.
  *
  * A pack is never changed. When less than half of a pack is needed, the next save writes the rest from memory to a new
  * pack, as if it had changed, and removes the old pack when it is empty. Small packs are merged, so there are never
@@ -16,7 +16,7 @@
 #include "store_save.h"
 #include "try.h"
 
-#define PACK_MAX_TAKEN 100 /* names that somebody else has taken, until one is free */
+#define PACK_MAX_TAKEN 100 /* names that other programs have taken, until one is free */
 
 static struct file_name pack_file(uint64_t number)
 {
@@ -35,7 +35,7 @@ static int pack_error(const struct store *store, int rc, uint64_t number, const 
 
 /* ---- the table ---- */
 
-/* The slot of the pack, a new one if need be. 0 or -ENOMEM. */
+/* The slot of the pack, a new one if necessary. 0 or -ENOMEM. */
 static int packs_slot(struct store *store, uint64_t number, uint32_t *slot_out)
 {
     struct packs *packs = &store->packs;
@@ -121,8 +121,8 @@ static int compare_live(const void *a, const void *b)
     return ((*left)->live > (*right)->live) - ((*left)->live < (*right)->live);
 }
 
-/* Those that are small, up to the last one that is no larger than all smaller ones, and the `sum` that is rewritten
- * anyway, together. */
+/* Small packs: up to the last one that is no larger than all smaller ones and the `sum` that is rewritten anyway,
+ * together. */
 static void choose_small(struct pack_use **small, size_t count, uint64_t sum)
 {
     size_t chosen = 0;
@@ -257,7 +257,7 @@ int packs_adopt(struct store *store, struct file_list *superseded)
     for (size_t i = 0; i < store->packs.count; i++) {
         struct pack_use *pack = &store->packs.table[i];
         pack->fresh = false;
-        /* Of quarantined filters, which nobody can write. */
+        /* The live bytes are of quarantined filters, which cannot be written. */
         pack->stuck = pack->stuck || (pack->moving && !pack->kept && pack->live > 0);
         pack->moving = pack->kept = false;
         if (pack->number == 0 || pack->live > 0)

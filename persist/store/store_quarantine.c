@@ -1,6 +1,6 @@
 /* These are files of quarantined filters that an operator has deleted. They get a second name in `quarantine/<id of the
- * filter>/` before a MANIFEST leaves them out. So nothing is to be repaired after a crash, and a file that no MANIFEST
- * names can always be removed. A save that cannot keep them fails, rather than lose files that an operator may want to
+ * filter>/` before a MANIFEST leaves them out. So nothing needs repair after a crash, and a file that no MANIFEST names
+ * can always be removed. A save that cannot keep them fails, rather than lose files that an operator may want to
  * repair. */
 #include <errno.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ static int target_path(const struct keeping *keeping, const struct file_name *na
     return path_format(path, err, "%s/%s", keeping->dir.text, file);
 }
 
-/* Where a file is, and where it is kept. */
+/* The path of a file, and the path under which it is kept. */
 static int find_paths(const struct keeping *keeping, const struct file_name *name, struct path *from, struct path *to,
                       struct errbuf *err)
 {
@@ -84,7 +84,7 @@ static int keep_pack(const struct keeping *keeping, int error, struct errbuf *er
     return 0;
 }
 
-/* Writes the layers in a pack to files, damaged or cut as they may be. */
+/* Writes the layers in a pack to files, even damaged or cut layers. */
 static int keep_packed(const struct keeping *keeping, struct errbuf *err)
 {
     const struct manifest_filter *filter = keeping->filter;

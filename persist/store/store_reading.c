@@ -166,7 +166,7 @@ static int find_record(struct store *store, uint64_t id, struct manifest_filter 
     return rc;
 }
 
-/* It has all layers of the record. More of them are empty: none of their items was answered yet. */
+/* The filter has all layers of the record. Further layers are empty: none of their items was acknowledged yet. */
 static bool is_of(const struct manifest_filter *record, const struct bloom_filter *filter, struct errbuf *err)
 {
     for (unsigned i = 0; i < record->nlayers; i++) {
@@ -209,8 +209,8 @@ static bool same_files(const struct manifest_filter *a, const struct manifest_fi
     return same;
 }
 
-/* A save moves filters from one pack to another, and removes the first one when its record is in the last save no more.
- */
+/* A save moves filters from one pack to another, and removes the first one when the last save no longer has its
+ * record. */
 int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
 {
     struct manifest_filter *record = NULL, *now = NULL;
@@ -235,10 +235,10 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
     return rc;
 }
 
-/* Its entry in the index is the saver's: marked when it has saved (store_commit.c). */
+/* The thread that saves owns its entry in the index: it is marked after the save (store_commit.c). */
 void store_quarantine(struct store *store, uint64_t id)
 {
     lock_take(&store->lock);
-    (void)id_map_set(&store->quarantined, id, NULL); /* without memory the next start finds out again */
+    (void)id_map_set(&store->quarantined, id, NULL); /* without memory the next start finds it again */
     lock_give(&store->lock);
 }

@@ -1,4 +1,4 @@
-/* A save, first part: walks what the source yields, writes the files of changed filters and their records. */
+/* A save, first part: walks the filters of the source, writes the files of changed filters and their records. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "try.h"
 #include "lock.h"
 
-#define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the pack, the records, and what is read and written of them at once */
+#define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the pack, the records, and the buffers of their reads and writes */
 
 /* ---- records ---- */
 
@@ -24,7 +24,7 @@ int save_manifest_error(const struct store *store, int rc, struct errbuf *err)
     return rc;
 }
 
-/* One that is in memory; valid until the next call. */
+/* A record in memory; valid until the next call. */
 static int parse_record(struct save *save, const char *text, size_t len, const struct manifest_filter **filter_out,
                         struct errbuf *err)
 {
@@ -58,8 +58,8 @@ static int add_entry(struct save *save, const struct index_entry *entry, struct 
     return rc;
 }
 
-/* The record of this id that this save has written holds no more; its files are superseded except for those of `by`
- * (may be NULL). */
+/* Makes the record of this id that this save has written void; its files are superseded except for those of `by` (may
+ * be NULL). */
 static int drop_record(struct save *save, uint64_t id, const struct manifest_filter *by, struct errbuf *err)
 {
     struct index_entry *entry = index_get(&save->next, id);
@@ -88,7 +88,7 @@ int save_carry(struct save *save, const struct index_entry *committed, struct er
 {
     const struct index_entry *seen = index_get(&save->next, committed->id);
     struct index_entry entry = *committed;
-    CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* a filter that was written anew is stale until the save ends */
+    CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* a written filter stays stale until the save ends */
     int rc = drop_record(save, entry.id, NULL, err);
 
     entry.flags &= INDEX_QUARANTINED | INDEX_PACKED | INDEX_LOST;
@@ -118,7 +118,7 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
 
 /* ---- one filter ---- */
 
-/* Where a filter is now, as far as that is known. */
+/* The current records of a filter, as far as they are known. */
 struct present {
     struct index_entry *committed;        /* in the committed MANIFEST; NULL: it is not */
     struct written *written;              /* by store_write(); NULL: it was not, or the MANIFEST has it */
@@ -127,7 +127,7 @@ struct present {
     bool clean;                           /* its bits are as the record has them */
 };
 
-/* The one that this save has written, or the one before it. */
+/* The record that this save has written, or the one before it. */
 static int find_record(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
     const struct index_entry *seen = index_get(&save->next, item->id);
@@ -178,9 +178,9 @@ static int pack_filter(struct save *save, const struct store_item *item, unsigne
     return save_add_record(save, &save->record, 0, err);
 }
 
-/* A layer that is not the newest takes no more items; if its bits are those of its file, the file stays. Told by the
- * checksum, not by the count, which an add raises before it sets its bits. The newest layer is always written: its
- * number tells which process has counted the filter's items (docs/FORMAT.md, section 12). */
+/* A layer that is not the newest takes no more items; if its bits are those of its file, the file stays. The checksum
+ * tells, not the count, which an add raises before it sets its bits. The newest layer is always written: its number
+ * shows which process has counted the filter's items (docs/FORMAT.md, section 12). */
 static bool layer_stays(struct save *save, const struct manifest_filter *before, const struct bloom_layer_view *view,
                         unsigned i)
 {
@@ -232,7 +232,7 @@ static int write_filter(struct save *save, const struct store_item *item, const 
     return rc != 0 ? rc : save_add_record(save, &save->record, INDEX_WRITTEN, err);
 }
 
-/* Whether the record of the last save holds on. If the filter's bits are not in memory, it always does so, even if the
+/* Whether the record of the last save stays valid. If the filter's bits are not in memory, it always does, even if the
  * files are lost: a query that needs the bits, or the next start, reports the loss. */
 static bool stays(struct save *save, const struct store_item *item, struct index_entry *committed)
 {
@@ -268,7 +268,7 @@ static int put_filter(struct save *save, const struct store_item *item, struct p
     return present->clean ? keep_files(save, item, present, err) : write_filter(save, item, present, err);
 }
 
-/* A cuckoo filter's slots change in both directions: it is written as it was at one moment. */
+/* A cuckoo filter's slots change in both directions: it is written in its state of one moment. */
 static int put_clone(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
     struct store_item still = *item;
@@ -286,7 +286,7 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
         if (item->dirty)
             reading_set_flag(save->store, committed, INDEX_STALE, true); /* remembered if this save fails */
         present->clean = stays(save, item, committed);
-        /* As most are; and their records, if they were read in the order of the walk, would be anywhere in the file. */
+        /* Most filters take this path. The order of the walk would read their records all over the file. */
         if (present->clean && committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len,
                                                               item->expires_ms))
             return save_carry(save, committed, err);
@@ -299,7 +299,7 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
     return cuckoo ? put_clone(save, item, present, err) : put_filter(save, item, present, err);
 }
 
-/* It may have become so since the last save. */
+/* It may have been quarantined since the last save. */
 static bool is_quarantined(struct store *store, uint64_t id)
 {
     lock_take(&store->lock);
@@ -433,7 +433,7 @@ static void save_deinit(struct save *save)
     file_list_deinit(&save->superseded);
 }
 
-/* Removes its files. In doubt a start may find either save, so the files of both stay. */
+/* Removes its files. After STORE_IN_DOUBT a start may find either save, so the files of both stay. */
 static void save_abandon(struct save *save, bool in_doubt)
 {
     struct store *store = save->store;
@@ -447,7 +447,7 @@ static void save_abandon(struct save *save, bool in_doubt)
         return;
     }
     for (size_t i = 0; i < save->made.count; i++)
-        (void)file_list_add(&store->doubted, &save->made.items[i]); /* else they stay until the next start */
+        (void)file_list_add(&store->doubted, &save->made.items[i]); /* otherwise they stay until the next start */
 }
 
 static int take_checkpoint(struct save *save, struct errbuf *err)

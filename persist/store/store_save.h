@@ -58,14 +58,14 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
 /* Sets the text "MANIFEST.new: cannot write" and returns `rc`. */
 int save_manifest_error(const struct store *store, int rc, struct errbuf *err);
 
-/* Looks at the files of the last save (store_kept.c), before the walk: marks entries whose files are missing or cut as
+/* Checks the files of the last save (store_kept.c), before the walk: marks entries whose files are missing or cut as
  * INDEX_LOST, and makes `filters` if it is missing. 0 or -errno. */
 int kept_look(struct save *save, struct errbuf *err);
 
 /* Whether the files of a record that is in no pack are all there. */
 bool kept_is_whole(struct save *save, const struct manifest_filter *record);
 
-/* After the commit: says what was lost. */
+/* After the commit: reports the losses. */
 void kept_report(struct save *save);
 
 /* Commits the save after all filters have been written. 0, STORE_IN_DOUBT, or -errno. */

@@ -1,11 +1,11 @@
 /* Files in `filters` that no MANIFEST names.
  *
  * A file with a number up to the MANIFEST's has been superseded; one with a higher number is the rest of a save that
- * did not end. Both are removed by a start. But if the MANIFEST is an older one that somebody has put back, the higher
- * numbers are the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous
- * mark. A start refuses a mark newer than the MANIFEST. The MANIFEST's own mark is missing if the process died before
- * writing it, or if an operator has removed it to use an older MANIFEST. Then a start moves files with higher numbers
- * aside instead of removing them. */
+ * did not end. Both are removed by a start. But if an operator has put back an older MANIFEST, the higher numbers are
+ * the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous mark. A start
+ * refuses a mark newer than the MANIFEST. The MANIFEST's own mark is missing if the process died before writing it, or
+ * if an operator has removed it to use an older MANIFEST. Then a start moves files with higher numbers aside instead of
+ * removing them. */
 #include "store_sweep.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ int sweep_find_mark(struct store *store, struct errbuf *err)
 
     if (rc == 0)
         rc = store->fs->list(store->fs->ctx, path.text, visit_mark, store);
-    if (rc == -ENOENT) /* then every filter is quarantined, which says more */
+    if (rc == -ENOENT) /* then every filter is quarantined; that report is more useful */
         return 0;
     if (rc != 0) {
         errbuf_set(err, "%s: cannot read the directory: %s", path.text, strerror(-rc));
@@ -63,7 +63,7 @@ void sweep_set_mark(struct store *store)
     struct path path;
     int fd;
 
-    /* Not synced, and no error of the save: a mark that is missing makes a start more careful, no more. */
+    /* Not synced, and no error of the save: a missing mark only makes a start more careful. */
     if (now.number == 0 || now.number == before.number || path_file(store, &path, &now, NULL) != 0 ||
         fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE, &fd) != 0)
         return;
@@ -106,7 +106,7 @@ static int visit_aside(void *ctx, const char *name)
         (void)store->fs->unlink(store->fs->ctx, path.text);
         return 0;
     }
-    sweep->has_aside = store_pass_number(store, file.number) || sweep->has_aside; /* it may be put back */
+    sweep->has_aside = store_pass_number(store, file.number) || sweep->has_aside; /* an operator may put it back */
     return 0;
 }
 
@@ -156,7 +156,7 @@ static bool is_named(const struct sweep *sweep, const struct file_name *file)
            id_map_has(&sweep->spared, file->number);
 }
 
-/* 0: it is gone. */
+/* 0: the file is gone. */
 static int sweep_file(struct sweep *sweep, const char *name, const struct file_name *file)
 {
     struct store *store = sweep->store;
@@ -165,7 +165,7 @@ static int sweep_file(struct sweep *sweep, const char *name, const struct file_n
     TRY(path_file(store, &path, file, NULL));
     if (is_newer && !store_pass_number(store, file->number))
         return -EOVERFLOW;
-    /* A MANIFEST that no save has made yet has no mark either. */
+    /* Nor does a MANIFEST have a mark before the first save. */
     if (is_newer && !sweep->has_aside &&
         (store->saved_mark != store->committed.save.number || store->committed.save.number == 0))
         return put_aside(sweep, name, &path);

@@ -1,5 +1,5 @@
-/* Single filters that are on disk before any save knows of them. Their records are kept here until a save has taken the
- * files over or needs them no more; after a crash the log hands the records in again. */
+/* Single filters that are on disk before a save has them. Their records are kept here until a save has taken the files
+ * over or no longer needs them; after a crash the log hands the records in again. */
 #include "store_write.h"
 
 #include <errno.h>
@@ -138,7 +138,8 @@ void written_begin(struct store *store)
     lock_give(&store->lock);
 }
 
-/* Whether the save has dealt with it. What it was yielded has been published, though nobody may have said so yet. */
+/* Whether the save has dealt with the filter. A filter yielded to the save is published, though store_published() may
+ * not have been called yet. */
 static bool is_settled(const struct written *written, const struct store_index *next)
 {
     return index_get(next, written->id) || written->state > WRITTEN_PUBLISHED;
@@ -176,8 +177,8 @@ void written_end(struct store *store, const struct store_index *next)
     struct written *settled = NULL;
     size_t at = 0;
 
-    /* One by one, so that no disk is waited for under the lock. A removal may move following entries into the gap, and
-     * entries at the end of the table to its beginning: the next save visits these again. */
+    /* One by one, so that no thread waits for the disk under the lock. A removal may move following entries into the
+     * gap, and entries at the end of the table to its beginning: the next save visits these again. */
     for (;;) {
         lock_take(&store->lock);
         for (settled = NULL; at < store->written.nslots && !settled; at++) {
@@ -206,8 +207,8 @@ static int write_layers(struct store *store, struct layer_io *io, const struct s
     return rc;
 }
 
-/* Writes first, and syncs once. The descriptor is opened before, so that it hears of each failed write, and is not that
- * of saves: a failure is told to a descriptor once, and both must hear of it. */
+/* Writes first, and syncs once. The descriptor is opened before the writes, so that it learns of each failed write. It
+ * is not the descriptor of saves: a failure is reported to a descriptor once, and both need the report. */
 static int write_layers_at_once(struct store *store, struct layer_io *io, const struct store_item *item,
                                 struct manifest_filter *record, struct file_list *made, struct errbuf *err)
 {
@@ -345,7 +346,7 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
     uint64_t id, newest;
     TRY(record_numbers(record, len, &id, &newest, err));
 
-    /* Numbers that were given out are not given out again, whatever has become of the filter. */
+    /* Numbers that were given out are not reused, even if the filter is gone. */
     if (newest > atomic_load(&store->number))
         atomic_store(&store->number, newest);
     if (id >= atomic_load(&store->next_id))

@@ -13,7 +13,7 @@ enum written_state {
     WRITTEN_PRIVATE,     /* its files are on the disk; the caller has yet to publish it */
     WRITTEN_PUBLISHED,   /* published, maybe during the running save: the walk may have missed it */
     WRITTEN_DUE,         /* published before the running save began: if the walk does not yield it, it is gone */
-    WRITTEN_GONE,        /* the source of the running save has said that it is gone */
+    WRITTEN_GONE,        /* the source of the running save has reported it as gone */
     WRITTEN_QUARANTINED, /* found by a start in the log, and could not be loaded */
     WRITTEN_FORGOTTEN,   /* the same, and an operator has given it up */
     WRITTEN_STATES,

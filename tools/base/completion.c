@@ -1,5 +1,5 @@
 /* Completion for bash and zsh: commands, their options, the values of options, and files. The rows have no characters
- * that either shell would take for its own beyond those escaped here. */
+ * that are special to either shell, beyond those escaped here. */
 #include <string.h>
 
 #include "tool.h"

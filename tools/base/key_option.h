@@ -12,7 +12,7 @@
         .name = "--key-id", .value = "ID", .doc = "The key of --key-file, by its id; the default is the first." \
     }
 
-/* The key that the options choose; id 0: none. `needed`: the id that the name of `file` demands; 0: none. TOOL_OK, or
+/* The key that the options choose; id 0: none. `needed`: the id that the name of `file` requires; 0: none. TOOL_OK, or
  * TOOL_USAGE or TOOL_FAILED after a message. The caller erases it. */
 int key_option_read(const struct tool_args *args, uint64_t needed, const char *file, struct bloom_secret *out);
 

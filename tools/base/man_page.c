@@ -1,5 +1,5 @@
 /* Man pages in the macros of man(7). In roff a backslash begins an escape, a dot or quote at the beginning of a line a
- * request; "-" is a hyphen and "\-" a minus, as it is typed. */
+ * request; "-" is a hyphen and "\-" the minus of the keyboard. */
 #include <string.h>
 
 #include "tool.h"

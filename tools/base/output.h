@@ -24,7 +24,7 @@ struct buf *output_single(struct output *out, const struct tool_args *args);
 /* Returns `status`, or TOOL_FAILED after a message if memory ran out. */
 int output_end(struct output *out, int status);
 
-/* Instead of output_end(), for a command that has failed: what was not written yet is dropped. */
+/* Instead of output_end(), for a command that has failed: unwritten output is dropped. */
 void output_drop(struct output *out);
 
 /* json_bytes() of a string. */

@@ -13,7 +13,7 @@ struct progress {
     int64_t begun_ms, last_ms;
 };
 
-/* `what` is borrowed: "reading". */
+/* `what` ("reading") is borrowed. */
 void progress_begin(struct progress *progress, const char *what, uint64_t total);
 
 /* Tells the bytes done since the beginning. May be called often: the line changes ten times a second. */

@@ -15,7 +15,7 @@ struct server_call {
     struct tls_context *tls;
 };
 
-/* What the URL of such subcommands is, for their help. */
+/* The form of the URL of such subcommands, for their help. */
 #define SERVER_CALL_URL                                                                                \
     "URL is redis://[[user]:password@]host[:port], rediss://... with TLS, or unix:///path/of/socket; " \
     "$REDISCLI_AUTH can have the password."
@@ -27,7 +27,7 @@ int server_call_read(struct server_call *call, const struct tool_args *args, cha
 
 int server_call_connect(struct server_call *call);
 
-/* Waits for the next reply; the second demands that it is no error. */
+/* Waits for the next reply; the second also requires that it is no error. */
 int server_call_any_reply(struct server_call *call, struct resp_reply *reply);
 int server_call_reply(struct server_call *call, struct resp_reply *reply);
 

@@ -33,8 +33,8 @@ struct tool_args;
 
 struct tool_command {
     const char *name;
-    const char *arguments; /* the positional ones as in the usage line, which also says how many there may be:
-                            * "DATADIR [NAME] FILE..."; options, if it has them, come last */
+    const char *arguments; /* the positional ones as in the usage line, which also gives their possible number: "DATADIR
+                            * [NAME] FILE..."; options, if it has them, come last */
     const char *summary;   /* one sentence */
     const char *text;      /* paragraphs, separated by empty lines; a line that begins with a space is kept as it is */
     const struct tool_option *options;
@@ -62,8 +62,8 @@ const char *tool_option(const struct tool_args *args, const char *name);
  * after a message. Reorders argv. */
 int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
 
-/* Prints a text that others have written, with control characters and what is not UTF-8 as \xHH: they would control
- * the terminal. */
+/* Prints a text of foreign origin, with control characters and bytes that are not UTF-8 as \xHH: they would control the
+ * terminal. */
 void tool_print_text(FILE *stream, const char *text, size_t len);
 
 /* Print "bloomery <command>: <message>" on stderr, as tool_print_text() does it. Each returns its code, TOOL_FAILED or
@@ -81,8 +81,8 @@ int tool_number(const struct tool_args *args, const char *name, uint64_t min, ui
 int tool_real(const struct tool_args *args, const char *name, double max, double *out);
 int tool_rate(const struct tool_args *args, const char *name, double *out);
 
-/* A daemon that has answered SHUTDOWN holds its data directory a little longer: whoever locks one calls this and tries
- * again while it returns true, for two seconds in all. */
+/* A daemon that has answered SHUTDOWN holds its data directory a little longer. A caller that locks a directory calls
+ * this and tries again while it returns true, for two seconds in all. */
 bool tool_lock_waits(unsigned *tries);
 
 /* Locks a data directory; `fd_out` is -1 if it has no lock file. TOOL_OK, or TOOL_FAILED with the
@@ -111,7 +111,7 @@ int tool_read_database(const struct tool_args *args, unsigned *db_out);
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
                        struct errbuf *err);
 
-/* The databases of the MANIFEST; as without a MANIFEST, if it cannot be read: reading the filters says so. */
+/* The databases of the MANIFEST; as without a MANIFEST, if it cannot be read: reading the filters reports that. */
 struct databases tool_read_databases(const char *datadir);
 
 /* Prints a filter's name percent-encoded (name_code.h). */

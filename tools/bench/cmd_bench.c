@@ -298,7 +298,7 @@ static double info_number(const char *info, const char *field)
     return at ? strtod(at + strlen(field), NULL) : -1;
 }
 
-/* Seconds of CPU that the server reports for itself; negative if it does not. */
+/* Seconds of CPU that the server reports for itself; negative if it reports none. */
 static double server_cpu(const struct bench *bench)
 {
     char info[4096];

@@ -4,10 +4,10 @@
  * continues. A request's latency runs from the moment its batch is handed to the kernel to the moment its reply is
  * read.
  *
- * Open loop (a rate): requests are due at fixed moments whatever the server does. Each is sent when it is due, or later
- * if all connections have `pipeline` requests under way. Its latency begins when it was due (schedule.h), so a stalled
- * server is charged for every request due during the stall. Over TCP it ends when the kernel receives the reply, over a
- * Unix socket when this thread reads it. `lateness` is the generator's own delay.
+ * Open loop (a rate): requests are due at fixed moments, however slow the server is. Each is sent when it is due, or
+ * later if all connections have `pipeline` requests under way. Its latency begins when it was due (schedule.h), so a
+ * stalled server is charged for every request due during the stall. Over TCP it ends when the kernel receives the
+ * reply, over a Unix socket when this thread reads it. `lateness` is the generator's own delay.
  *
  * Thread: the caller's; load_run() starts and joins its own. */
 #ifndef BLOOMERY_BENCH_LOAD_H
@@ -32,7 +32,7 @@ struct load_options {
     const struct request_template *request;
     const struct items_options *items;
     unsigned threads, connections, pipeline; /* threads <= connections */
-    double rate;                             /* requests per second of all connections; 0: as fast as it goes */
+    double rate;                             /* requests per second of all connections; 0: as fast as possible */
     bool spin;                               /* never sleep: each thread takes a processor */
     double seconds;                          /* measured; 0: until `requests` are answered */
     double warmup;                           /* seconds before, not measured; 0 with `requests` */
@@ -56,7 +56,7 @@ struct load_result {
  * reply, which ends the run: numbers of refused requests are meaningless. `result` is large: allocate it. */
 int load_run(const struct load_options *options, struct load_result *result, struct errbuf *err);
 
-/* One connected socket, non-blocking, authenticated and in the protocol version asked for, and its TLS (NULL: none). A
+/* One connected socket, non-blocking, authenticated and in the requested protocol version, and its TLS (NULL: none). A
  * descriptor, or -errno with the reason. */
 int endpoint_connect(const struct endpoint *endpoint, struct tls_stream **tls_out, struct errbuf *err);
 

@@ -89,7 +89,7 @@ static int fail_tls(struct worker *worker, const struct errbuf *err)
     return worker->status;
 }
 
-/* Requests become records, and those leave. *left_out: some could not. */
+/* Turns requests into records and sends these. *left_out: some could not be sent. */
 static int flush_tls(struct worker *worker, struct client *client, bool *left_out)
 {
     struct errbuf err = {""};

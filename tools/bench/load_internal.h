@@ -44,7 +44,7 @@ struct worker {
     int epoll;
     struct client *clients;
     unsigned nclients;
-    unsigned turn; /* open loop: the connection that is next */
+    unsigned turn; /* open loop: the next connection */
     struct items items;
     uint64_t requests_left;   /* of this thread's share; UINT64_MAX: no limit */
     double rate;              /* of this thread; 0: closed loop */
@@ -52,7 +52,7 @@ struct worker {
     struct measurement measured;
     _Atomic uint64_t answered_ever;
     char *input;
-    char *received; /* with TLS: what `input` is decrypted from */
+    char *received; /* with TLS: the encrypted bytes of `input` */
     int status;
     struct errbuf err;
 };

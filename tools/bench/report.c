@@ -5,7 +5,7 @@
 
 #include "output.h"
 
-#define BUSY 0.9 /* share of a core from which a side counts as busy */
+#define BUSY 0.9 /* share of a core from which on a side counts as busy */
 
 static const struct {
     const char *name;

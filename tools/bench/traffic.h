@@ -1,4 +1,4 @@
-/* traffic: the two directions of RESP as a load generator needs them: requests made from a template, replies counted.
+/* traffic: the two directions of RESP for a load generator: requests made from a template, replies counted.
  *
  * Thread: each connection has its own reader; a template is constant once it is made. */
 #ifndef BLOOMERY_BENCH_TRAFFIC_H
@@ -25,7 +25,7 @@ struct request_template {
     size_t max_size;    /* bytes of a request at most */
 };
 
-/* 0 or -ENOMEM, -EINVAL: the line is empty. `batch` is what {items} represents. */
+/* 0 or -ENOMEM, -EINVAL: the line is empty. `batch` is the number of items in {items}. */
 int request_template_init(struct request_template *t, const char *line, const char *filter, uint64_t nfilters,
                           unsigned batch, unsigned max_item_size);
 void request_template_deinit(struct request_template *t);

@@ -40,7 +40,7 @@ int check_keys(const char *datadir, bool print, struct errbuf *err)
         rc = key_file_read(fs, path.text, &keys, err);
     need.keys = keys;
     if (rc == 0)
-        (void)tool_read_manifest(datadir, &sink, NULL, &(struct errbuf){{0}}); /* whose damage is told elsewhere */
+        (void)tool_read_manifest(datadir, &sink, NULL, &(struct errbuf){{0}}); /* other checks report its damage */
     key_file_free(keys);
     if (print && need.without)
         printf("keys: %s without a key in KEYS: queries get errors unless bf-key-file has it\n",

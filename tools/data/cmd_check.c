@@ -213,7 +213,7 @@ static int check_created(struct check *check)
     return rc;
 }
 
-/* Those of the save as the log has exchanged them. */
+/* The databases of the save after the exchanges of the log. */
 static void check_databases(struct check *check)
 {
     log_history_databases(check->history, &check->manifest.save.databases);
@@ -256,7 +256,7 @@ static int check_manifest(struct check *check)
         complain(check, "%s", err.text);
         return TOOL_FAILED;
     }
-    /* A line may be right and yet contradict another one. */
+    /* A valid line may still contradict another one. */
     if (store_verify(check->datadir, NULL, &err) != 0) {
         complain(check, "damaged: %s", err.text);
         return TOOL_FAILED;

@@ -29,7 +29,8 @@
 
 /* ---- output files ---- */
 
-/* The name tells import the layout, and Cassandra's tools the version; other files than Filter.db end in `other`. */
+/* The name shows the layout to import, and the version to Cassandra's tools; files other than Filter.db end in
+ * `other`. */
 static void target_name(char *out, size_t size, const char *dir, enum bloom_variant variant, unsigned layer,
                         const char *other, uint64_t key)
 {
@@ -39,7 +40,7 @@ static void target_name(char *out, size_t size, const char *dir, enum bloom_vari
         snprintf(out + len, size - (size_t)len, FILTERDB_KEYED_END "%016" PRIx64, key);
 }
 
-/* The file of a layer: `head`, then what the store has behind its header, `len` bytes in all. */
+/* The file of a layer: `head`, then the bytes behind the header of the store's file, `len` bytes in all. */
 struct target {
     char path[4096];
     unsigned char head[BITS_FILE_HEADER_BYTES];
@@ -238,7 +239,7 @@ static int on_control(void *ctx, uint64_t number, const struct log_control *cont
     return number > save->control && control->kind != LOG_BREAK; /* a nonzero result ends the reading */
 }
 
-/* The log has changes after the save, of whichever filter. */
+/* The log has changes after the save, of any filter. */
 static void warn_of_changes(const struct export *export, struct manifest_save *save)
 {
     const struct log_reader_options options = {
@@ -356,7 +357,7 @@ static int unpack_record(const struct unpack *unpack, const struct pack_record *
     snprintf(dir, sizeof(dir), "%s/%.*s-%" PRIu64, unpack->target, (int)name_encoded_len(shown, len), name, record->id);
     int rc = make_dir(dir);
     for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
-        target_name(to, sizeof(to), dir, record->variant, i, ".layer", 0); /* a pack does not say what it is made for */
+        target_name(to, sizeof(to), dir, record->variant, i, ".layer", 0); /* a pack does not tell its target */
         struct errbuf err = {{0}};
         struct new_file file;
         if (new_file_open(&file, to, true, &err) != 0 ||

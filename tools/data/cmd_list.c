@@ -1,5 +1,5 @@
-/* bloomery list: the filters of a data directory and the files that each of them is in, as the MANIFEST says. It only
- * reads the MANIFEST, which is replaced as a whole, so a daemon may be running. */
+/* bloomery list: the filters of a data directory and the files of each, according to the MANIFEST. It only reads the
+ * MANIFEST, which is replaced as a whole, so a daemon may be running. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* bloomery import --rdb: each filter goes into its own database, or all go into the one that the user names. */
+/* bloomery import --rdb: each filter goes into its own database, or all go into the one named by the user. */
 #include "import.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct import {
     struct store *store;
     uint64_t first_id;
     size_t next;
-    uint64_t done; /* bytes of filters that the save has taken */
+    uint64_t done; /* bytes of the filters in the save so far */
     struct progress progress;
     struct errbuf err; /* of the filter that could not be made */
 };
@@ -45,8 +45,8 @@ static uint64_t goes_into(const struct import *import, const struct rdb_found *f
     return import->into_one ? import->into : found->db;
 }
 
-/* The filter's key in the data directory, to be freed; NULL without memory, or if it has none: *why_out is the reason.
- */
+/* The filter's key in the data directory, to be freed; NULL without memory, or if it has none: *why_out is the
+ * reason. */
 static struct tool_key *key_in_store(const struct import *import, const struct rdb_found *found, const char **why_out)
 {
     uint64_t db = goes_into(import, found);
@@ -65,7 +65,7 @@ static struct tool_key *key_in_store(const struct import *import, const struct r
     return NULL;
 }
 
-/* ---- which of them ---- */
+/* ---- choice of filters ---- */
 
 static bool is_selected(const struct import *import, const struct rdb_found *found)
 {
@@ -166,7 +166,7 @@ static int save(struct import *import)
     return tool_failed(COMMAND, "%s; nothing was imported", import->err.text[0] ? import->err.text : err.text);
 }
 
-/* ---- what is told ---- */
+/* ---- reports ---- */
 
 static void print_line(const struct rdb_found *found)
 {

@@ -55,7 +55,7 @@ static int check_status(int rc, struct errbuf *err)
     return rc == 0 ? 0 : -1;
 }
 
-/* ---- what is in it ---- */
+/* ---- contents of the file ---- */
 
 static char *copy_of(const char *bytes, size_t len)
 {
@@ -118,7 +118,7 @@ void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char 
     found->reason = copy_of(reason, strlen(reason));
 }
 
-/* ---- what the filters are ---- */
+/* ---- kinds of the filters ---- */
 
 struct numbers {
     struct redisbloom_filter value;

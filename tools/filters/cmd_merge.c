@@ -38,7 +38,7 @@ static int refuse(const struct merge *merge, unsigned i)
                        merge->paths[i], b->k, 64 * b->nwords, bloom_variant_name((enum bloom_variant)b->variant));
 }
 
-/* The union has the key of all its parts, and says so in its name, as they do. */
+/* The union has the key of all its parts, and has its id in its name, as they do. */
 static int check_keys(const struct merge *merge, const char *out)
 {
     uint64_t key = merge->files[0].key;

@@ -38,7 +38,7 @@ static const char *key_of(const struct plan_output *out)
     return out->depth && out->open[out->depth - 1].map ? out->name : NULL;
 }
 
-/* An element is complete, and so may be what it is in. */
+/* Ends an element, and also the aggregates that it completes. */
 static void end_element(struct plan_output *out)
 {
     while (out->depth && --out->open[out->depth - 1].left == 0) {

@@ -139,7 +139,7 @@ static enum csv_status end_or_go_on(struct csv_reader *csv, char *bytes, struct 
     return CSV_NEED_MORE;
 }
 
-/* Reads a step. CSV_NEED_MORE: and so on, while there are bytes. */
+/* Takes a step. CSV_NEED_MORE: to be called again, while there are bytes. */
 static enum csv_status step(struct csv_reader *csv, char *bytes, size_t len, struct errbuf *err)
 {
     if (csv->state == AT_FIELD) {
@@ -160,7 +160,7 @@ static enum csv_status step(struct csv_reader *csv, char *bytes, size_t len, str
     return CSV_NEED_MORE;
 }
 
-/* No bytes follow those that are read. */
+/* Called when no bytes follow the ones that were read. */
 static enum csv_status at_end(struct csv_reader *csv, char *bytes, struct errbuf *err)
 {
     if (csv->pos == 0)

@@ -17,8 +17,8 @@
 /* Checks --variant: TOOL_OK, also without the option, or TOOL_USAGE after a message. */
 int filter_check_variant(const struct tool_args *args);
 
-/* Opens a file that the user names; `variant` is --variant, or NULL. If the file's name has no layout either, the
- * reason mentions --variant. Returns as filter_file_open(). */
+/* Opens a file named by the user; `variant` is --variant, or NULL. If the file's name has no layout either, the reason
+ * mentions --variant. Returns as filter_file_open(). */
 int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err);
 
 /* Reads an open file into memory. `params` NULL: the filter takes any number of items. 0 or -errno with the reason;
@@ -26,9 +26,9 @@ int filter_open(struct filter_file *file, const char *path, const char *variant,
 int loaded_filter_read(struct bloom_alone *loaded, const struct filter_file *file, const struct bloom_params *params,
                        struct errbuf *err);
 
-/* Loads a file with the options FILTER_PARAMS_OPTIONS: its parameters are those that its bits suggest, unless
- * --capacity and --error say otherwise. TOOL_OK; or TOOL_FAILED or TOOL_USAGE after a message: unreadable, every bit is
- * set, wrong options. */
+/* Loads a file with the options FILTER_PARAMS_OPTIONS: its parameters are derived from its bits, unless --capacity and
+ * --error set them. TOOL_OK; or TOOL_FAILED or TOOL_USAGE after a message: unreadable, every bit is set, wrong
+ * options. */
 int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args, const char *path,
                        struct bloom_params *params_out, struct bloom_shape *shape_out);
 

@@ -11,10 +11,10 @@
 
 #include "cql_key.h"
 
-#define BUF_BYTES   (1u << 20) /* read at once; grows where an item is longer */
+#define BUF_BYTES   (1u << 20) /* read at once; grows if an item is longer */
 #define PREFIX_SIZE 4
 
-#define CANCEL_POLL_MS 100 /* a wait looks so often whether it is cancelled */
+#define CANCEL_POLL_MS 100 /* the interval at which a wait checks for a cancellation */
 
 static int failed(const struct item_input *input, const char *reason)
 {
@@ -226,7 +226,7 @@ static bool take_field(const struct item_input *input, struct bloom_item *item)
     return true;
 }
 
-/* The item, a key as people write it, becomes its bytes. */
+/* Turns the item, the text of a key, into its bytes. */
 static bool read_key(struct item_input *input, struct bloom_item *item, unsigned char bytes[CQL_KEY_MAX])
 {
     bool lines = !input->form.prefixed && !input->form.nul && !input->form.column;

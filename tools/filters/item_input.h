@@ -40,7 +40,7 @@ struct item_input {
     int64_t start;
     uint64_t done, items; /* bytes and items so far */
     const atomic_bool
-        *cancelled; /* waits end within 0.1 s, as a failure without a message, when it is true; NULL: never */
+        *cancelled; /* when it is true, waits end within 0.1 s, as a failure without a message; NULL: never */
 
     /* internal */
     struct csv_reader csv;

@@ -1,6 +1,6 @@
 /* bloomery fill: adds the items of a file or a pipe to a filter of a running server.
  *
- * Batches of BF.INSERT go out in a pipeline, always with NOCREATE: a filter that is deleted in the midst must not come
+ * Batches of BF.INSERT go out in a pipeline, always with NOCREATE: a filter that is deleted meanwhile must not come
  * back with a part of the items. Nothing is sent twice: a lost connection ends the command with the number of
  * acknowledged items. */
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 #define PIPELINE     256        /* batches without an answer */
 #define QUEUED_BYTES (1u << 20) /* of items, before they are sent */
 #define SWAP_END     ":new"
-#define SAMPLE       128  /* items that are asked for before a swap */
+#define SAMPLE       128  /* items that are queried before a swap */
 #define SAMPLE_BYTES 4096 /* of each, at most */
 #define DEFAULT_RATE 0.01
 
@@ -45,7 +45,7 @@ struct fill {
     bool made;              /* the target, by this run */
     double rate;            /* 0: DEFAULT_RATE, or with --swap that of the filter that is replaced */
     uint64_t capacity;      /* 0: as many as there are items; likewise, if that is more */
-    struct filter_kind old; /* with --swap: what is replaced; `keyed` also by the option */
+    struct filter_kind old; /* with --swap: the filter to replace; `keyed` also by the option */
 
     struct {
         size_t items[PIPELINE]; /* of the batches without an answer, a ring */
@@ -54,7 +54,7 @@ struct fill {
     } waiting;
     uint64_t sent, acknowledged, added;
     struct sample sample; /* with --swap */
-    struct errbuf reason; /* why it stops; empty: it does not */
+    struct errbuf reason; /* the reason to stop; empty: none */
 };
 
 /* ---- signals ---- */
@@ -65,7 +65,7 @@ static void on_signal(int number)
     atomic_store(&interrupted, true);
 }
 
-/* The same signal again ends the command at once. What is ignored, as under nohup, stays so. */
+/* The same signal again ends the command at once. An ignored signal, as under nohup, stays ignored. */
 static void watch_signals(struct fill *fill)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -88,7 +88,7 @@ static bool answers_one(const struct resp_reply *reply)
 
 static bool says_exists(const struct resp_reply *reply)
 {
-    static const char text[] = "item exists"; /* as RedisBloom says it */
+    static const char text[] = "item exists"; /* the text of RedisBloom */
     struct slice error = resp_reply_text(reply, 0);
 
     return reply->nodes[0].kind == RESP_REPLY_ERROR && memmem(error.ptr, error.len, text, strlen(text));
@@ -120,7 +120,7 @@ static int refuse_pipe(void)
     return tool_misused(COMMAND, "--capacity is missing: the items of a pipe cannot be counted in advance");
 }
 
-/* The new filter is as the one that it will replace, except for what the options say. */
+/* Makes the new filter like the one that it will replace, except for the options given. */
 static int take_over(struct fill *fill)
 {
     bool keyed = fill->old.keyed;
@@ -164,7 +164,7 @@ static int make_filter(struct fill *fill)
 
 /* ---- items ---- */
 
-/* The first reason counts: what follows comes of it. */
+/* Keeps the first reason: later ones are its consequences. */
 static void stop(struct fill *fill, struct slice reason)
 {
     if (fill->reason.text[0] == '\0')
@@ -177,7 +177,7 @@ static void lose_server(struct fill *fill, const struct errbuf *err)
     peer_close(&fill->server.peer);
 }
 
-/* An answer has a number for each item, and at the first refused one an error. */
+/* A reply has a number for each item, and at the first refused one an error. */
 static void count_answer(struct fill *fill, const struct resp_reply *reply, size_t items)
 {
     size_t numbers = 0;
@@ -248,7 +248,7 @@ static void put_batch(struct fill *fill, const struct item_batch *batch)
     fill->sent += batch->n;
 }
 
-/* While the input pauses, nothing waits for an answer: errors show at once. */
+/* While the input pauses, no batch waits for its reply: errors show at once. */
 static void send_batch(struct fill *fill, const struct item_batch *batch)
 {
     struct errbuf err = {{0}};
@@ -306,7 +306,7 @@ static int count_items(struct fill *fill)
 
 /* ---- the end ---- */
 
-/* What an interrupted run has sent may still be under way; in the old connection its answers would come first. */
+/* Requests of an interrupted run may still be under way; in the old connection their replies would come first. */
 static bool connect_again(struct fill *fill)
 {
     struct errbuf err = {{0}};
@@ -315,7 +315,7 @@ static bool connect_again(struct fill *fill)
     return peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
 }
 
-/* Deletes what a failed run has made under another name, if the server can still be asked. */
+/* Deletes the filter that a failed run has made under another name, if the server can still be asked. */
 static bool delete_target(struct fill *fill)
 {
     struct errbuf err = {{0}};
@@ -388,8 +388,8 @@ static bool has_sample(struct fill *fill, struct errbuf *err)
     return present == n - 2;
 }
 
-/* Whether the new filter still has what this run has added: others may have cleared or replaced it. A window forgets
- * items by itself. TOOL_FAILED: there is a reason to stop. */
+/* Whether the new filter still has the items that this run has added: other clients may have cleared or replaced it. A
+ * window forgets items by itself. TOOL_FAILED: there is a reason to stop. */
 static int look_at_target(struct fill *fill)
 {
     struct errbuf err = {{0}};
@@ -412,7 +412,7 @@ static int look_at_target(struct fill *fill)
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
-/* Without an answer the name may have been changed or not. */
+/* Without a reply it is unknown whether the name was changed. */
 static int swap(struct fill *fill)
 {
     struct errbuf err = {{0}};

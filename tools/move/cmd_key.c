@@ -96,7 +96,7 @@ struct scan {
     char cursor[PEER_NUMBER_SIZE];
 };
 
-/* CF.INFO FULL ends by the key, if the filter has one. */
+/* CF.INFO FULL ends with the key, if the filter has one. */
 static int ask_cuckoo(struct scan *scan, struct slice name)
 {
     struct resp_reply reply;
@@ -112,7 +112,7 @@ static int ask_cuckoo(struct scan *scan, struct slice name)
     return TOOL_OK;
 }
 
-/* A filter that is gone by now, and a key of another type, answer an error. */
+/* A filter that is gone by now, and a key of another type, reply with an error. */
 static int ask_filter(struct scan *scan, struct slice name)
 {
     struct resp_reply reply;

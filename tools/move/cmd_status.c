@@ -58,7 +58,7 @@ static bool is(const struct status *status, const char *name, const char *word)
     return value && (size_t)len == strlen(word) && memcmp(value, word, (size_t)len) == 0;
 }
 
-/* ---- what is wrong ---- */
+/* ---- problems ---- */
 
 __attribute__((format(printf, 2, 3))) static void problem(struct status *status, const char *fmt, ...)
 {
@@ -138,14 +138,14 @@ static void look_at_data(struct status *status)
                 log_count(number(status, "sstable_filters_broken"), "filter").text);
 }
 
-/* What maxmemory limits. */
+/* The memory that maxmemory limits. */
 static uint64_t limited_memory(const struct status *status)
 {
     uint64_t used = number(status, "used_memory"), uncounted = number(status, "mem_not_counted_for_evict");
     return used > uncounted ? used - uncounted : 0;
 }
 
-/* Where bits may be evicted, it is meant to be nearly full. */
+/* If bits may be evicted, memory is meant to be nearly full. */
 static void look_at_memory(struct status *status)
 {
     uint64_t most = number(status, "maxmemory"), used = limited_memory(status);

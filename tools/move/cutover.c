@@ -11,11 +11,11 @@
 #define VALUE_SIZE 64
 #define NO_CLIENT  "9223372036854775807" /* an id that no client has */
 
-/* Ways to be read-only, the first one that the source knows is taken. */
+/* Ways to be read-only; the first one that the source has is used. */
 static const struct way {
     const char *setting, *value;
     const char *needs, *needs_value; /* a setting that switches the first one off where it is 0 */
-    const char *answer;              /* how refusals begin */
+    const char *answer;              /* the beginning of refusals */
 } ways[] = {
     {"read-only", "yes", NULL, NULL, "READONLY"},
     {"min-replicas-to-write", "1000000000", "min-replicas-max-lag", "10", "NOREPLICAS"},
@@ -57,7 +57,7 @@ static int ask(struct cutover *cutover, const struct slice *words, size_t n, str
 #define WORDS(...) \
     (const struct slice[]){__VA_ARGS__}, sizeof((const struct slice[]){__VA_ARGS__}) / sizeof(struct slice)
 
-/* Likewise, but an error reply fails. `command`: its name. */
+/* Likewise, but fails for an error reply. `command`: its name. */
 static int demand(struct cutover *cutover, const char *command, const struct slice *words, size_t n,
                   struct resp_reply *reply_out, struct errbuf *err)
 {
@@ -108,8 +108,9 @@ static int refuse_closed(const struct cutover *cutover, const struct way *way, s
     return failed(cutover, -EACCES, err);
 }
 
-/* It must have a way to be read-only, which this user may set: to its own value for now. It must not be so already, by
- * an earlier cutover: clients may have written to the target since, and another one would replace their filters. */
+/* The source must have a way to be read-only, which this user may set: to its own value for now. It must not be
+ * read-only already, by an earlier cutover: clients may have written to the target since, and another one would replace
+ * their filters. */
 static int check_ways(struct cutover *cutover, struct errbuf *err)
 {
     char value[VALUE_SIZE];
@@ -153,8 +154,8 @@ int cutover_unpause(struct cutover *cutover, struct errbuf *err)
     return demand(cutover, "CLIENT UNPAUSE", WORDS(slice_of("CLIENT"), slice_of("UNPAUSE")), &reply, err);
 }
 
-/* The commands that a cutover needs, in forms that change nothing, except that a pause of somebody else ends: a copy
- * may take hours, and a missing right should be known before it. */
+/* Sends the commands that a cutover needs, in forms that change nothing, except that a pause by another client ends. A
+ * copy may take hours, so a missing right should be known before it. */
 static int check_rights(struct cutover *cutover, struct errbuf *err)
 {
     struct resp_reply reply;
@@ -194,8 +195,8 @@ void cutover_end(struct cutover *cutover)
     free(cutover);
 }
 
-/* A DEL of a name that does not exist must be refused: this is what the promise rests on. Writers are paused, so one
- * that is not refused gets no answer. */
+/* A DEL of a name that does not exist must be refused: the promise depends on this. Writers are paused, so a writer
+ * that is not refused gets no reply. */
 static int prove(struct cutover *cutover, struct errbuf *err)
 {
     struct resp_reply reply;

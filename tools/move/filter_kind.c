@@ -60,7 +60,7 @@ static void read_key(struct filter_kind *kind, const struct value *value)
 static const struct {
     const char *name;
     void (*read)(struct filter_kind *kind, const struct value *value);
-    bool needed; /* every server tells it */
+    bool needed; /* every server reports it */
 } fields[] = {
     {"CAPACITY", read_capacity, true}, {"EXPANSION", read_expansion, true}, {"ERRORRATE", read_rate, false},
     {"LAYOUT", read_layout, false},    {"WINDOW", read_window, false},      {"PARTS", read_parts, false},

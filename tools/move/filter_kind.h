@@ -1,4 +1,4 @@
-/* filter_kind: what BF.RESERVE needs to make a filter as one that a server has: rate, capacity, growth, layout, window,
+/* filter_kind: the arguments of BF.RESERVE for a filter like an existing one: rate, capacity, growth, layout, window,
  * KEYED. Its time to live is apart (PTTL). Thread: any, on distinct objects. */
 #ifndef BLOOMERY_TOOL_FILTER_KIND_H
 #define BLOOMERY_TOOL_FILTER_KIND_H
@@ -13,7 +13,7 @@
 struct filter_kind {
     bool exists; /* otherwise nothing else is set */
     bool keyed, fixed;
-    double rate; /* 0: the server does not tell it, as RedisBloom */
+    double rate; /* 0: the server does not report it, like RedisBloom */
     uint64_t capacity;
     char expansion[PEER_NUMBER_SIZE]; /* of one that grows */
     char layout[16];                  /* empty: the server knows one only */

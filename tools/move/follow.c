@@ -22,7 +22,7 @@
 
 #define CLEAR_LINE "\r\033[K" /* the progress is one line */
 
-#define SLOW_ROUNDS 5  /* after so many it is said that the target does not catch up */
+#define SLOW_ROUNDS 5  /* after so many slow rounds a message reports them */
 #define LAST_ROUNDS 10 /* of a cutover: one, and those of names that expire meanwhile */
 
 struct follow {
@@ -36,13 +36,13 @@ struct follow {
     uint64_t names;  /* of the last round */
     int64_t took_ms; /* the last round */
     bool was_a_scan; /* it was no round of marked names */
-    bool caught_up;  /* it has been said */
+    bool caught_up;  /* it has been reported */
     unsigned slow;   /* rounds that took longer than that, so far */
 };
 
 /* ---- waiting ---- */
 
-/* Whether a signal has come; waits for it so long. */
+/* Whether a signal has come; waits for one this long. */
 static bool is_stopped_within(struct follow *follow, int64_t ms)
 {
     const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
@@ -113,7 +113,7 @@ static void tell_once(struct follow *follow)
     follow->caught_up = true;
 }
 
-/* Somebody waits for a cutover that does not come. */
+/* Reports that a cutover is being awaited and does not come. */
 static void tell_slow(struct follow *follow)
 {
     if (++follow->slow == SLOW_ROUNDS)
@@ -124,7 +124,7 @@ static void tell_slow(struct follow *follow)
             (double)follow->options->behind_ms / 1000);
 }
 
-/* Rounds until the target has caught up; without a cutover until a signal. */
+/* Runs rounds until the target has caught up; without a cutover until a signal. */
 static int follow_changes(struct follow *follow, struct errbuf *err)
 {
     for (;;) {
@@ -134,7 +134,7 @@ static int follow_changes(struct follow *follow, struct errbuf *err)
         if (status != 0)
             return status;
         if (follow->was_a_scan)
-            continue; /* the names that it knew are to be read */
+            continue; /* the names that it knew have yet to be read */
         if (follow->took_ms <= follow->options->behind_ms) {
             tell_once(follow);
             if (follow->options->cutover)
@@ -161,7 +161,7 @@ static uint64_t missing(const struct follow *follow)
     return n;
 }
 
-/* While writers wait: what remains. */
+/* Carries the rest while writers wait. */
 static int carry_the_rest(struct follow *follow, struct errbuf *err)
 {
     int status = settle(follow, err);
@@ -181,8 +181,8 @@ static int check_pause(int64_t paused_until, struct errbuf *err)
     return -ETIMEDOUT;
 }
 
-/* Filters that the target could not answer for: before the pause, so that no writer waits in vain, and in it, because a
- * filter under another key may have come since. */
+/* Checks for filters that the target could not answer for. It runs before the pause, so that no writer waits in vain,
+ * and during it, because a filter under another key may have come since. */
 static int check_keys(const struct follow *follow, struct errbuf *err)
 {
     char ids[MOVE_KEYS_SIZE];
@@ -194,7 +194,7 @@ static int check_keys(const struct follow *follow, struct errbuf *err)
     return -EACCES;
 }
 
-/* Carries the rest and checks that the target has all of it. `lacking`: the number of names that it has not. */
+/* Carries the rest and checks that the target has all of it. `lacking`: the number of names that it lacks. */
 static int carry_all(struct follow *follow, uint64_t *lacking, struct errbuf *err)
 {
     int status = carry_the_rest(follow, err);
@@ -214,8 +214,8 @@ static int close_clients(struct follow *follow, int64_t paused_until, struct err
 }
 
 /* The source refuses writes from here on. Changes since the last round of the pause came through because another client
- * ended it. They are carried, but the cutover has failed: a writer that was refused may have written to the target
- * meanwhile, into a filter that is replaced now. */
+ * ended it. They are carried, but the cutover has failed: a refused writer may have written to the target meanwhile,
+ * into a filter that is replaced now. */
 static int check_changes(struct follow *follow, struct errbuf *err)
 {
     const uint64_t *moved = &follow->summary->moved.filters[MOVE_MOVED], before = *moved;
@@ -257,7 +257,7 @@ static int cut_over(struct follow *follow, struct errbuf *err)
     return 0;
 }
 
-/* What would make it impossible is told before anything is sent. */
+/* Reports obstacles to the cutover before anything is sent. */
 static int prepare_cutover(struct follow *follow, struct errbuf *err)
 {
     const struct move_options *move = &follow->options->move;
@@ -292,7 +292,7 @@ static int run(struct follow *follow, struct errbuf *err)
         return -EAGAIN;
     if (follow->options->cutover && prepare_cutover(follow, err) != 0)
         return -EACCES;
-    status = settle(follow, err); /* from here on changes are heard of */
+    status = settle(follow, err); /* from here on changes are reported */
     if (status == 0)
         status = follow_changes(follow, err);
     if (status == 0 && follow->options->cutover)

@@ -14,8 +14,8 @@
 
 #define REST_MS      20    /* between two PINGs */
 #define RETRY_MS     200   /* between two attempts to connect */
-#define PAUSE_MS     15000 /* a pause lasts so long if this process dies ... */
-#define PAUSE_ASK_MS 1000  /* ... and is made longer so often */
+#define PAUSE_MS     15000 /* a pause lasts this long if this process dies ... */
+#define PAUSE_ASK_MS 1000  /* ... and is renewed at this interval */
 
 struct follow_watch {
     const struct move_options *options;
@@ -27,7 +27,7 @@ struct follow_watch {
     atomic_bool pausing;
     _Atomic int64_t paused_until;
     int64_t requested_ms; /* for the pause */
-    struct lock lock;     /* of what follows */
+    struct lock lock;     /* of the fields below */
     int status;
     struct errbuf why;
 };

@@ -97,7 +97,7 @@ void followed_destroy(struct followed *followed)
     free(followed);
 }
 
-/* ---- what changes ---- */
+/* ---- changes ---- */
 
 void followed_changed(struct followed *followed, struct slice name)
 {

@@ -1,10 +1,10 @@
-/* followed: the names that --follow knows of the source, and which of them have changed since they were last read.
+/* followed: the names that --follow knows of the source, with a mark for each that has changed since it was last read.
  *
  * A change marks its name; a round takes the names marked at its beginning, each just before the source is asked about
- * it. So whatever changes after that marks the name again, and nothing is missed. Names that are no filters are
- * forgotten again. Memory: some 100 bytes and the name for each filter of the source.
+ * it. So any later change marks the name again, and nothing is missed. Names that are no filters are forgotten again.
+ * Memory: some 100 bytes and the name for each filter of the source.
  *
- * Thread: any, where it says nothing else. */
+ * Thread: any, unless noted. */
 #ifndef BLOOMERY_FOLLOWED_H
 #define BLOOMERY_FOLLOWED_H
 
@@ -21,7 +21,7 @@ struct followed;
 struct followed *followed_create(const char *match);
 void followed_destroy(struct followed *followed);
 
-/* ---- what changes in the source ---- */
+/* ---- changes in the source ---- */
 
 void followed_changed(struct followed *followed, struct slice name);
 void followed_all_changed(struct followed *followed); /* and there may be names that are not known yet */
@@ -32,13 +32,13 @@ void followed_all_changed(struct followed *followed); /* and there may be names 
  * others. */
 bool followed_must_scan(struct followed *followed);
 
-/* Marks those that are not in the target as they should be. */
+/* Marks the names that are not in the target as they should be. */
 void followed_retry(struct followed *followed);
 
 /* Begins a round of the marked names. Returns their number. */
 uint64_t followed_begin_round(struct followed *followed);
 
-/* Adds up how it ended for the known names, the last time for each. */
+/* Counts the outcomes of the known names, the last one of each. */
 void followed_count(struct followed *followed, uint64_t filters[MOVE_OUTCOMES]);
 
 /* ---- within a round ---- */
@@ -49,13 +49,13 @@ bool followed_next(struct followed *followed, struct slice *name_out);
 
 bool followed_knows(struct followed *followed, struct slice name);
 
-/* The name is going to be sent: from now on the target may have it. False: no memory. */
+/* The name will be sent now: from here on the target may have it. False: no memory. */
 bool followed_sends(struct followed *followed, struct slice name);
 
-/* It is not in the source. Whether the target may have it; otherwise it is forgotten. */
+/* The name is not in the source. Returns whether the target may have it; otherwise it is forgotten. */
 bool followed_vanished(struct followed *followed, struct slice name);
 
-/* How it ended. Returns whether that is news: it ended otherwise the last time. */
+/* The outcome of the name. Returns whether it is new: different from the last one. */
 bool followed_ended(struct followed *followed, struct slice name, enum move_outcome outcome);
 
 #endif

@@ -1,6 +1,6 @@
-/* move: copies the filters of a running server to another, once; follow.h repeats what changes. Payloads are opaque:
- * the replies to DUMP or BF.SCANDUMP of the source go to RESTORE or BF.LOADCHUNK of the target. The source is only
- * read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS instead of BF.INFO and so on.
+/* move: copies the filters of a running server to another, once; follow.h repeats this for changes. Payloads are
+ * opaque: the replies to DUMP or BF.SCANDUMP of the source go to RESTORE or BF.LOADCHUNK of the target. The source is
+ * only read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS instead of BF.INFO and so on.
  *
  * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
  * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an
@@ -30,27 +30,27 @@ struct move_options {
     unsigned jobs;     /* worker threads, 1..MOVE_MAX_JOBS */
     int64_t timeout_ms;
     int64_t retry_ms; /* how long to retry a lost server without any progress */
-    bool dry_run;     /* says what would be done */
+    bool dry_run;     /* only prints the moves */
     bool replace;     /* a filter of the target with another content is replaced */
     bool verify;
     bool progress; /* a line on stderr */
     bool met;      /* both servers have just answered: a failure is retried from the start */
     bool merge;    /* a Bloom filter of the target is united with the source's; goes without `replace` and `verify` */
-    /* the names of --follow (followed.h): filters are sent whatever the target has; or NULL */
+    /* the names of --follow (followed.h): filters are sent even if the target has them; or NULL */
     struct followed *followed;
     bool marked_only; /* of these, those of the round, instead of a scan of the source for others */
 };
 
 #define MOVE_MAX_JOBS     64
-#define MOVE_KEYS_SIZE    85 /* ids of missing keys as people read them: five, and the rest is cut */
+#define MOVE_KEYS_SIZE    85 /* ids of missing keys for messages: five, and the rest is cut */
 #define MOVE_KEYS_WARNING "warning: KEYED filters in the target answer errors until its key file has the keys %s"
 
-/* How it ended for a filter. */
+/* The outcome for a filter. */
 enum move_outcome {
     MOVE_MOVED,
     MOVE_THERE,    /* moved already */
     MOVE_GONE,     /* deleted or expired during the move */
-    MOVE_TAKEN,    /* the target uses the name for something else */
+    MOVE_TAKEN,    /* the target has other data under the name */
     MOVE_UNREAD,   /* the source refused */
     MOVE_REFUSED,  /* the target refused */
     MOVE_CHANGING, /* it grew, or a cuckoo filter changed, each time it was read */
@@ -81,13 +81,13 @@ void move_summary_add(struct move_summary *sum, const struct move_summary *one);
 /* The same for each database of the source that has keys, into that of the same number. The addresses name none. */
 int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
 
-/* Asks the target for keys of KEYED filters that it lacks, so that these filters answer errors. Their ids, with commas
- * between them, into `ids_out`, cut at `size`. 1; 0: none, or the target is an engine, which does not tell; or -errno,
- * as for a user who may not run INFO. */
+/* Asks the target for keys of KEYED filters that it lacks, so that these filters reply with errors. Their ids, with
+ * commas between them, into `ids_out`, cut at `size`. 1; 0: none, or the target is an engine, which does not report
+ * them; or -errno, as for a user who may not run INFO. */
 int move_missing_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err);
 
-/* The same, of keys that filters of the source have: others are no matter of a move. All that the target lacks, if the
- * source does not tell which keys its filters have, or tells as many as it can. */
+/* The same, of keys that filters of the source have: others do not matter for a move. All that the target lacks, if the
+ * source does not report the keys of its filters, or reports as many as it can. */
 int move_needed_keys(const struct move_options *options, char *ids_out, size_t size, struct errbuf *err);
 
 /* Finds a database of the source other than that of its address with keys in it. 1; 0: there is none; or -errno. */

@@ -5,7 +5,7 @@
  *
  * Functions that speak to a server return 0, or
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
- *   another     a connection is lost, or a server says "later": what is not finished is done again from its beginning
+ *   another     a connection is lost, or a server says "later": unfinished work is done again from its beginning
  */
 #ifndef BLOOMERY_MOVE_INTERNAL_H
 #define BLOOMERY_MOVE_INTERNAL_H
@@ -21,8 +21,8 @@
 #define MOVE_BATCH_BYTES (4 << 20) /* their sizes in sum */
 #define MOVE_LARGE_BYTES (1 << 20) /* larger filters go in chunks: DUMP delays a Redis for as long as it takes */
 
-/* Cuckoo filters go in one piece up to Bloomery's limit. It is of one moment, while chunks are void when an item is
- * added or deleted meanwhile; and RedisBloom does not tell its replicas of chunks. */
+/* Cuckoo filters go in one piece up to Bloomery's limit. It has the state of one moment, while chunks are void when an
+ * item is added or deleted meanwhile; and RedisBloom does not replicate chunks. */
 #define MOVE_LARGE_CUCKOO (8 << 20)
 
 /* Names on the target that are not yet whole: this, and MOVE_TEMP_DIGITS hexadecimal digits. */
@@ -44,8 +44,8 @@ struct move_filter {
     enum move_outcome outcome; /* of COPIED: it counts so unless it differs */
     bool cuckoo;
     bool sent_before;      /* before the connection was lost: if the target has it now, it was moved */
-    bool chunks;           /* in chunks, whatever its size */
-    bool merges;           /* the target has one of this name, with which it is united */
+    bool chunks;           /* in chunks, also if it is small */
+    bool merges;           /* the target has one of this name; the two are united */
     bool vanished;         /* it is not in the source any more: --follow deletes it in the target */
     uint64_t on_the_way;   /* bytes of its chunks */
     uint64_t temporary[2]; /* the digits of the latest temporary name; all 0: there was none */
@@ -61,7 +61,7 @@ struct move_queue {
     pthread_cond_t changed;
     struct move_filter *first, **last;
     size_t count;
-    bool ended; /* nothing more comes */
+    bool ended; /* no more filters come */
 };
 
 struct move_totals {
@@ -70,7 +70,7 @@ struct move_totals {
     uint64_t finished, finished_bytes;
     uint64_t scanned, keys; /* names that SCAN has visited, and all names */
     bool scan_done;
-    char fatal[ERRBUF_SIZE]; /* why the run ended early */
+    char fatal[ERRBUF_SIZE]; /* the reason for the early end of the run */
     int fatal_status;
 };
 
@@ -109,7 +109,7 @@ void move_queue_deinit(struct move_queue *queue); /* frees the rest */
 
 /* Takes the filter over; waits while the queue is full. False, with the filter freed, when the run ends. */
 bool move_queue_put(struct move *move, struct move_filter *filter);
-void move_queue_end(struct move *move); /* no more comes; wakes all who wait */
+void move_queue_end(struct move *move); /* no more filters come; wakes all waiting threads */
 
 /* Takes the next filters: one large one, or up to MOVE_BATCH small ones. Their number; 0 when none comes any more. */
 size_t move_queue_take(struct move *move, struct move_filter **filters);
@@ -139,7 +139,7 @@ enum move_refusal {
     REFUSAL_COMMAND, /* the server does not have the command, or the user may not use it */
     REFUSAL_FULL,    /* no memory left */
     REFUSAL_LATER,   /* loading, busy */
-    REFUSAL_ALL,     /* nothing will go: read-only, no permission, part of a cluster */
+    REFUSAL_ALL,     /* nothing will work: read-only, no permission, part of a cluster */
 };
 enum move_refusal move_refusal_of(struct slice text);
 
@@ -150,7 +150,7 @@ static inline bool move_is_error(const struct resp_reply *reply)
 
 bool move_text_has(struct slice text, const char *part);
 
-/* Reads "run_id:", which is another one for each process, out of a reply to INFO; "" if it is missing. */
+/* Reads "run_id:", which differs for each process, out of a reply to INFO; "" if it is missing. */
 #define MOVE_PROCESS_SIZE 64
 void move_read_process(const struct resp_reply *reply, char out[MOVE_PROCESS_SIZE]);
 

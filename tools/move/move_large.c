@@ -188,8 +188,8 @@ static int take_expiry(struct large *large)
     return status;
 }
 
-/* The target's answer to a chunk. *stopped: it has refused, and what follows from that is done, after the replies that
- * are still due from the source and the target. */
+/* The target's reply to a chunk. *stopped: it has refused, and the refusal has been handled, after the replies that are
+ * still due from the source and the target. */
 static int take_loaded(struct large *large, unsigned due_from, unsigned due_to, bool *stopped,
                        enum attempt *attempt_out)
 {

@@ -15,7 +15,7 @@ struct threads {
     size_t n;
 };
 
-/* "": unknown, as for a user who may not run INFO. What else is wrong the run will tell. */
+/* "": unknown, as for a user who may not run INFO. The run will report other errors. */
 static void ask_process(struct peer *peer, char out[MOVE_PROCESS_SIZE])
 {
     struct resp_reply reply;

@@ -50,7 +50,7 @@ static void put_for_merge(struct move_link *link, struct move_filter *filter, st
     filter->state = FILTER_SENT;
 }
 
-/* The replies to RESTORE and, for a merge, to what follows it. */
+/* The replies to RESTORE and, for a merge, to the requests after it. */
 static int take_restored(struct move_link *link, struct move_filter *filter)
 {
     struct errbuf why = {""};

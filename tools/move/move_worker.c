@@ -5,7 +5,7 @@
 
 #include "move_internal.h"
 
-/* ---- what the target has ---- */
+/* ---- the state of the target ---- */
 
 static void finish_taken(struct move *move, struct move_filter *filter, const struct move_info *there)
 {
@@ -24,7 +24,7 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
     struct move_info there;
     int status, found = move_read_info(reply, filter->cuckoo, &there);
     struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
-    if (found > 0 && move->options->merge && !filter->cuckoo) { /* equal numbers say nothing of the items */
+    if (found > 0 && move->options->merge && !filter->cuckoo) { /* equal numbers do not show that the items are equal */
         filter->merges = true;
         filter->state = FILTER_WANTED;
         return 0;
@@ -70,7 +70,7 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
     const struct move_options *options = link->move->options;
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state == FILTER_NEW && options->followed && !options->merge)
-            filters[i]->state = FILTER_WANTED; /* whatever the target has */
+            filters[i]->state = FILTER_WANTED; /* even if the target has it */
         if (filters[i]->state == FILTER_NEW)
             PEER_PUT(&link->to, slice_of(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
     }
@@ -86,7 +86,7 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
     return 0;
 }
 
-/* ---- what the source has no more ---- */
+/* ---- filters that are gone from the source ---- */
 
 static int take_deleted(struct move_link *link, struct move_filter *filter)
 {

@@ -1,7 +1,7 @@
 /* quarantined: the filters of a server that could not be loaded, with the reasons.
  *
- * SCAN and BF.CARD find them: these read no bits from the server's disk, as BF.FIND would, and after CLIENT NO-TOUCH
- * they are no use of a filter. So the question changes nothing of what is in the server's memory.
+ * SCAN and BF.CARD find them: these read no bits from the server's disk, unlike BF.FIND, and after CLIENT NO-TOUCH they
+ * do not count as a use of a filter. So the query does not change the contents of the server's memory.
  *
  * Thread: one for each connection. */
 #ifndef BLOOMERY_TOOL_QUARANTINED_H

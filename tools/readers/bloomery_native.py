@@ -8,7 +8,7 @@ built, united and written. One file, Python 3.8 and later; bloomery.py, whose Co
     copy = bloomery_native.Copy("http://127.0.0.1:9379/filters/seen")
 
 An item is bytes or another buffer, whose bytes count, or a str, which is its UTF-8. BLOOMERY_LIBRARY names another library than the
-installed one. Threads: any number may ask; who adds or merges has the filter alone."""
+installed one. Threads: any number may ask; a thread that adds or merges needs the filter for itself."""
 import array
 import ctypes
 import itertools
@@ -188,7 +188,7 @@ def open(path, layout=None):
 
 
 def create(error, capacity, layout="na"):
-    """An empty filter for so many items at this rate of false positives."""
+    """An empty filter for this many items at this rate of false positives."""
     made = Filter.__new__(Filter)
     made._take("create", error, capacity, layout.encode())
     return made

@@ -8,11 +8,11 @@
 #include "filterdb.h"
 #include "grow.h"
 
-#define MUCH_RATE  2.0 /* times what was asked for */
+#define MUCH_RATE  2.0 /* times the rate or size asked for */
 #define MUCH_BYTES 1.5
 #define LEAST      0.01 /* of a score */
 #define FOR_NONE   0.1  /* the rate of a filter where the table asks for none */
-#define READS      1000 /* of a table that say how it is read */
+#define READS      1000 /* of a table, from which on they show how it is read */
 #define FEW        0.01 /* useless reads for each of these */
 #define MANY       0.05
 
@@ -21,7 +21,7 @@
 struct advice_table *advice_table(struct advice *advice, const char *directory, size_t directory_len,
                                   const char *keyspace, size_t keyspace_len, const char *name, size_t name_len)
 {
-    for (size_t i = advice->n; i-- > 0;) { /* a walk comes by directories: it is the last one, nearly always */
+    for (size_t i = advice->n; i-- > 0;) { /* a walk comes by directories: it is nearly always the last one */
         struct advice_table *table = &advice->tables[i];
         if (strlen(table->directory) == directory_len && memcmp(table->directory, directory, directory_len) == 0 &&
             strlen(table->name) == name_len && memcmp(table->name, name, name_len) == 0)
@@ -82,7 +82,7 @@ double advice_overlap_of_level(const struct advice_table *table, int level, size
 
 /* ---- costs ---- */
 
-/* Of a filter that is made for this rate. */
+/* The cost of a filter made for this rate. */
 static double rate_at(const struct advice_sstable *sstable, double rate, double *bytes_out)
 {
     struct bloom_size size;
@@ -160,7 +160,7 @@ struct advice_faults advice_faults(const struct advice_table *table)
     return faults;
 }
 
-/* The share of useless reads that ceases: of those that were counted, or else of an absent key's. */
+/* The share of useless reads that the change removes: of the counted ones, or else of those of an absent key. */
 static double share_of_reads(const struct advice_change *change, double all, double counted)
 {
     double now = advice_now(change->table).reads;
@@ -170,7 +170,7 @@ static double share_of_reads(const struct advice_change *change, double all, dou
     return all > 0 ? change->saved.reads / all : 0;
 }
 
-/* Of bytes that are added, the share of those that there are then. */
+/* If bytes are added, their share of the new total. */
 static double share_of_bytes(const struct advice_change *change, double all)
 {
     double most = change->saved.bytes < 0 ? all - change->saved.bytes : all;
@@ -207,7 +207,7 @@ static size_t keep(struct advice_change *best, size_t n, const struct advice_cha
     return n < ADVICE_CHANGES ? n + 1 : n;
 }
 
-/* Another rate is a matter of how the table is read: it is only proposed where that has been counted. */
+/* Another rate depends on the reads of the table: it is only proposed if these have been counted. */
 static struct advice_change best_rate(const struct advice_table *table, struct advice_cost all, double counted)
 {
     static const double rates[] = {0.1, 0.01, 0.001};

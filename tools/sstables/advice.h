@@ -1,5 +1,5 @@
-/* advice: what the filters of tables cost today, in memory and in useless disk reads, what they would cost at other
- * rates, and the changes that save most. Numbers only; cmd_advise.c fills them in and prints them.
+/* advice: the costs of the filters of tables today, in memory and in useless disk reads, their costs at other rates,
+ * and the changes that save most. Numbers only; cmd_advise.c fills them in and prints them.
  *
  * A read of a key asks the filter of each SSTable of the table in whose range the key is. `reads` is the expected
  * number of filters that answer "maybe" for an absent key, and so of useless disk reads: the sum of the rates, each
@@ -25,7 +25,7 @@ struct advice_table {
     char *directory, *keyspace, *name; /* owned */
     struct advice_sstable *sstables;
     size_t n, size;
-    uint64_t unread;  /* further SSTables, of which nothing is known */
+    uint64_t unread;  /* further SSTables, which could not be read */
     double requested; /* bloom_filter_fp_chance of the newest SSTable; 0: unknown */
     int64_t requested_at;
     double copies; /* SSTables that a key is in, on average; 0: unknown */
@@ -46,7 +46,7 @@ struct advice_table *advice_table(struct advice *advice, const char *directory, 
 bool advice_add(struct advice_table *table, const struct advice_sstable *sstable); /* false: out of memory */
 void advice_deinit(struct advice *advice);
 
-/* SSTables in whose range a key is, on average: all of them, or those of a level. *n_out: how many there are. */
+/* SSTables in whose range a key is, on average: all of them, or those of a level. *n_out: their number. */
 double advice_overlap(const struct advice_table *table, size_t *n_out);
 double advice_overlap_of_level(const struct advice_table *table, int level, size_t *n_out);
 #define ADVICE_LEVELS 16
@@ -67,15 +67,15 @@ struct advice_faults {
 struct advice_faults advice_faults(const struct advice_table *table);
 
 enum advice_kind {
-    ADVICE_REPAIR, /* filters that have faults are made anew, for the rate asked for */
-    ADVICE_RATE,   /* all filters of the table are made anew, for another rate */
+    ADVICE_REPAIR, /* rebuilds filters that have faults, for the rate asked for */
+    ADVICE_RATE,   /* rebuilds all filters of the table, for another rate */
 };
 
 struct advice_change {
     const struct advice_table *table;
     enum advice_kind kind;
     double rate;
-    uint64_t filters;         /* that are made anew */
+    uint64_t filters;         /* rebuilt ones */
     struct advice_cost saved; /* negative: costs more */
     double disk_reads;        /* of those that tablestats counted; 0: unknown */
     double score;             /* the share of all useless reads or of all bytes that it saves, the larger */

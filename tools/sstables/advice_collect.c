@@ -64,7 +64,7 @@ static void take_range(struct sampled *sampled, const struct table *files)
             token_of(sampled->hashes[i]) <= (i + 1 < sampled->n ? token_of(sampled->hashes[i + 1]) : sampled->last);
 }
 
-/* Without the keys there is no estimate of copies and ranges, and nothing else is missing. */
+/* Without the keys there is no estimate of copies and ranges; the rest is complete. */
 static void take_sample(struct collect *collect, const struct table *files, const struct advice_table *table,
                         double rate)
 {
@@ -136,7 +136,7 @@ static int look_at_filter(const struct table *files, struct advice_sstable *ssta
     sstable->keys = (uint64_t)llround(state.estimated_items);
     if (state.bits_set < state.bits)
         return 0;
-    sstable->keys = 0; /* full bits tell nothing of the number */
+    sstable->keys = 0; /* full bits do not show the number */
     return table_each_key(files, 0, count_key, &sstable->keys, "counting keys", err);
 }
 
@@ -146,7 +146,7 @@ static struct advice_table *table_in_advice(struct collect *collect, const struc
     const char *slash = strrchr(files->path, '/'), *directory = slash ? files->path : ".";
     size_t len = slash ? (size_t)(slash - files->path) : 1;
     struct sstable_part of = name->table;
-    if (of.len == 0) { /* the path does not say: by the directory */
+    if (of.len == 0) { /* the path has no table: use the directory */
         of = (struct sstable_part){directory, len};
         for (size_t i = len; i-- > 0;) {
             if (directory[i] == '/') {

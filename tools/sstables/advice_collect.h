@@ -5,7 +5,7 @@
 
 #include "advice.h"
 
-/* `all`: as of sstable_walk. `on_error` is told what could not be read; `advice` has the rest. 0, or -ENOMEM. */
+/* `all`: as of sstable_walk. `on_error` gets the names of unreadable files; `advice` has the rest. 0, or -ENOMEM. */
 int advice_collect(struct advice *advice, const char *directory, bool all,
                    void (*on_error)(void *ctx, const char *path, const char *reason), void *ctx);
 

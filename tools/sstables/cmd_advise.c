@@ -1,4 +1,4 @@
-/* bloomery advise: what the filters of tables cost, and the changes that save most. */
+/* bloomery advise: the costs of the filters of tables, and the changes that save most. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -13,7 +13,7 @@
 #include "sstable_walk.h"
 #include "tls_options.h"
 
-/* From so many keys on a filter is read as a whole. */
+/* From this number of keys on, a filter is read as a whole. */
 #define MANY 256
 
 /* In a directory. */
@@ -117,7 +117,7 @@ static void ask_directory(struct find_report *report, const struct tool_args *ar
         report->status = tool_failed(FIND_COMMAND, "%s: no SSTable below it", args->positional[0]);
 }
 
-/* Asks for the block's keys; `server`: NULL for a directory. False: it is no use to continue. */
+/* Asks for the block's keys; `server`: NULL for a directory. False: continuing is of no use. */
 static bool find_block(struct find_report *report, struct find_server *server, const struct tool_args *args)
 {
     bool go_on = true;

@@ -75,7 +75,7 @@ static int shape_of_old(struct rebuild *rebuild, struct errbuf *err)
     return 0;
 }
 
-/* As Cassandra sizes the filter of a table with so many keys. */
+/* As Cassandra sizes the filter of a table with this many keys. */
 static int shape_for_error(struct rebuild *rebuild, struct errbuf *err)
 {
     static const char *const reasons[] = {
@@ -120,7 +120,7 @@ static int write_words(const struct rebuild *rebuild, struct writing *writing, i
     return rc == 0 ? fs->sync(fs->ctx, fd) : rc;
 }
 
-/* What has been written, opened again. */
+/* Opens the written file again. */
 static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
 {
     struct filter_file file;

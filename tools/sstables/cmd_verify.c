@@ -28,7 +28,7 @@ struct verify {
     struct output out;
     uint64_t sample; /* 0: all keys */
     uint64_t whole, wrong, unread;
-    int status; /* of what could not be read at all */
+    int status; /* of things that could not be read at all */
 };
 
 /* One SSTable. */
@@ -42,7 +42,7 @@ struct look {
     char problems[PROBLEMS][600];
     unsigned nproblems;
     bool without_filter, ended; /* all keys have been read */
-    char not_read[600];         /* why it could not be checked; empty: it was */
+    char not_read[600];         /* the reason why it could not be checked; empty: it was */
 };
 
 __attribute__((format(printf, 2, 3))) static void problem(struct look *look, const char *fmt, ...)
@@ -88,7 +88,7 @@ static bool has_first_keys(const struct look *look, const struct bloom_filter *f
     return true;
 }
 
-/* The layout in which the file has the first keys, which it lacks in its own; NULL: none. */
+/* The layout in which the file has the first keys that it lacks in its own layout; NULL: none. */
 static const char *right_layout(const struct look *look, enum bloom_variant own)
 {
     static const enum bloom_variant layouts[] = {BLOOM_NA, BLOOM_ME, BLOOM_KA};
@@ -134,7 +134,8 @@ static void on_key(void *ctx, struct bloom_hash hash, const unsigned char *key, 
     problem(look, "the key %s is not in the filter: reads miss its partition", shown);
 }
 
-/* The number of bits that so many keys set, and how far chance, and equal sequences of small filters, may lead. */
+/* Compares the set bits with the number that the keys set, within the range of chance and of equal sequences of small
+ * filters. */
 static void look_at_fill(struct look *look, const struct bloom_shape *shape)
 {
     double bits = 64.0 * (double)shape->nwords, unset = exp(-(double)shape->k * (double)look->keys / bits);
@@ -202,7 +203,7 @@ static void look_at_filter(struct look *look)
         snprintf(look->not_read, sizeof(look->not_read), "Filter.db: %s", err.text);
 }
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
 static void print_json(struct look *look, const char *result, struct buf *json)
 {
@@ -263,7 +264,7 @@ static void verify_table(struct verify *verify, struct look *look)
         print_lines(look);
 }
 
-/* ---- which ---- */
+/* ---- choice of SSTables ---- */
 
 static int verify_path(struct verify *verify, const char *path)
 {

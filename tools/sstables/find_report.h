@@ -1,5 +1,5 @@
-/* find_report: what `bloomery find` prints: for each key of a block where it may be, or with --absent the keys that
- * are nowhere. Lifetime: caller's storage. Thread: one. */
+/* find_report: the output of `bloomery find`: for each key of a block its possible places, or with --absent the keys
+ * that are nowhere. Lifetime: caller's storage. Thread: one. */
 #ifndef BLOOMERY_TOOL_FIND_REPORT_H
 #define BLOOMERY_TOOL_FIND_REPORT_H
 
@@ -15,7 +15,7 @@ struct find_report {
     bool name_keys; /* in lines */
     struct output out;
     uint64_t found;
-    int status; /* TOOL_OK, or another one: not all could be asked, so nothing is known to be absent */
+    int status; /* TOOL_OK, or another one: some could not be asked, so no key is known to be absent */
 };
 
 /* Where a key may be: an SSTable of a directory, or a filter of a server. */
@@ -24,10 +24,10 @@ struct find_place {
     const struct sstable_name *sstable; /* NULL: of a server */
 };
 
-/* A key of the block may be there; `filter` says why: "may hold it", "missing", "unreadable". */
+/* A key of the block may be there; `filter` is the reason: "may hold it", "missing", "unreadable". */
 void find_report_key(struct find_report *report, size_t key, const struct find_place *place, const char *filter);
 
-/* All keys of the block may be. */
+/* All keys of the block may be there. */
 void find_report_all(struct find_report *report, const struct find_place *place, const char *filter);
 
 /* The end of a block, for --absent. */

@@ -31,7 +31,7 @@ void find_server_close(struct find_server *server)
 
 /* ---- replies ---- */
 
-/* The node after this one and all that is in it; at most the number of nodes. */
+/* The node after this one and its contents; at most the number of nodes. */
 static size_t node_behind(const struct resp_reply *reply, size_t at)
 {
     for (uint64_t due = 1; due > 0 && at < reply->count; at++) {
@@ -47,7 +47,7 @@ static bool is_text(const struct resp_reply *reply, size_t at, const char *text)
     return reply->nodes[at].kind == RESP_REPLY_TEXT && slice_is(resp_reply_text(reply, at), text);
 }
 
-/* Whether this is an array of so many elements; `each`: all of them texts, or all arrays of texts. */
+/* Whether this is an array of n elements; `each`: all of them texts, or all arrays of texts. */
 static bool is_array(const struct resp_reply *reply, size_t at, size_t n)
 {
     return at && reply->nodes[at].kind == RESP_REPLY_ARRAY && reply->nodes[at].number == (int64_t)n;
@@ -64,7 +64,7 @@ static bool are_texts(const struct resp_reply *reply, size_t at)
     return true;
 }
 
-/* False: it is not what BF.FIND answers to n keys. */
+/* False: this is no reply of BF.FIND to n keys. */
 static bool read_parts(const struct resp_reply *reply, size_t n, struct reply_parts *parts)
 {
     *parts = (struct reply_parts){.reply = reply};
@@ -99,7 +99,7 @@ static bool was_reported(const struct find_server *server, struct slice name)
     return false;
 }
 
-/* Once for each of them, up to a number. */
+/* Reports each of them once, up to a limit. */
 static void tell(struct find_server *server, struct find_report *report, struct slice name, struct slice reason,
                  bool is_filter)
 {
@@ -116,7 +116,7 @@ static void tell(struct find_server *server, struct find_report *report, struct 
     buf_append(&server->reported, "", 1);
 }
 
-/* Under the daemon's policy `maybe` it is among those found, too. */
+/* Under the daemon's policy `maybe` it is among the found ones, too. */
 static bool is_among(const struct resp_reply *reply, size_t array, struct slice name)
 {
     for (size_t i = 1; i <= (size_t)reply->nodes[array].number; i++) {

@@ -41,7 +41,7 @@ static int has_open(const struct search *search, const char *pid)
     return found;
 }
 
-/* The same for mapped files: a database may close what it has mapped. */
+/* The same for mapped files: a database may close the files that it has mapped. */
 static int has_mapped(const struct search *search, const char *pid)
 {
     char path[64], line[PATH_SIZE + 128];
@@ -70,7 +70,7 @@ static void name_of(const char *pid, char out[64])
         fclose(file);
 }
 
-/* Whether the process uses the directory, or may be a database that nobody may check. */
+/* Whether the process uses the directory, or may be a database that cannot be checked. */
 static bool uses(const struct search *search, const char *pid, struct errbuf *err)
 {
     char name[64];

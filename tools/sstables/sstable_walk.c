@@ -95,8 +95,8 @@ static bool ends_with(const char *file, const char *end)
     return len > end_len && strcmp(file + len - end_len, end) == 0;
 }
 
-/* A file that looks like an SSTable's and has no name that is known, as of a later format. Its keys are unknown, so it
- * is no less than a directory that cannot be read. */
+/* Reports a file that looks like an SSTable's but has an unknown name, for instance of a later format. Its keys are
+ * unknown, so it counts as much as a directory that cannot be read. */
 static void name_unknown(const struct sstable_walk *walk, const char *directory, const struct names *names,
                          const char *file)
 {
@@ -109,14 +109,14 @@ static void name_unknown(const struct sstable_walk *walk, const char *directory,
     snprintf(data, sizeof(data), "%.*s-Data.db", (int)(strlen(file) - strlen("-Filter.db")), file);
     if (of_filter && has_name(names, data))
         return;
-    /* whether it would be wanted here, if its name were known */
+    /* whether it would be wanted here under a known name */
     if (snprintf(known, sizeof(known), "%s/nb-1-big-Data.db", directory) < (int)sizeof(known) &&
         sstable_name_parse(known, &name, NULL) == SSTABLE_OK && is_wanted(walk, &name) &&
         snprintf(path, sizeof(path), "%s/%s", directory, file) < (int)sizeof(path))
         walk->on_error(walk->ctx, path, "not the name of an SSTable of a known format; skipped");
 }
 
-/* Those that are not among the names `before`. Returns whether there were any. */
+/* Passes on files that are not among the names `before`. Returns whether there were any. */
 static bool pass_files(const struct sstable_walk *walk, const char *directory, const struct names *names,
                        const struct names *before)
 {

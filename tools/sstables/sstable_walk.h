@@ -1,5 +1,5 @@
-/* sstable_walk: the SSTables below a directory. An SSTable is there by its Data.db or its Filter.db. Directories are
- * read one after the other; symbolic links to directories are followed, up to WALK_DEPTH deep. A running database may
+/* sstable_walk: the SSTables below a directory. A Data.db or a Filter.db stands for an SSTable. Directories are read
+ * one after the other; symbolic links to directories are followed, up to WALK_DEPTH deep. A running database may
  * replace SSTables: new ones are passed on, too, until the last one of the directory has been. Thread: one. */
 #ifndef BLOOMERY_TOOL_SSTABLE_WALK_H
 #define BLOOMERY_TOOL_SSTABLE_WALK_H

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What stands after the name and the colon, if the line is of this name; NULL: it is of another. */
+/* The text after the name and the colon, if the line has this name; NULL: it has another. */
 static char *value_of(char *line, const char *name)
 {
     line += strspn(line, " \t");
@@ -91,7 +91,8 @@ static bool take_sample(const struct advice *advice, const char *line, double *r
     return false;
 }
 
-/* The metrics have no useless reads of tables: as many as the rates lead to, of reads of keys that are there. */
+/* The metrics have no useless reads of tables. Their number is estimated from the rates and the reads of existing
+ * keys. */
 static void use_samples(struct advice *advice, const double *reads)
 {
     for (size_t i = 0; i < advice->n; i++) {

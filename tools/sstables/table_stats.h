@@ -6,8 +6,8 @@
 #include "advice.h"
 #include "errbuf.h"
 
-/* Sets `counted` and the numbers of the tables that the file names. 0, or -errno or -EINVAL with the reason: no table
- * is in it. */
+/* Sets `counted` and the numbers of the tables in the file. 0, or -errno or -EINVAL with the reason: the file has no
+ * table. */
 int table_stats_read(struct advice *advice, const char *path, struct errbuf *err);
 
 #endif

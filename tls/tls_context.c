@@ -198,8 +198,7 @@ static void set_sessions(struct tls_context *context, const struct tls_server_se
     }
     SSL_CTX_sess_set_cache_size(context->ssl, (long)settings->session_cache_size);
     SSL_CTX_set_timeout(context->ssl, (long)settings->session_cache_seconds);
-    SSL_CTX_set_num_tickets(context->ssl,
-                            1); /* a returning client needs one; each costs bytes and time */
+    SSL_CTX_set_num_tickets(context->ssl, 1); /* a returning client needs one; each costs bytes and time */
 }
 
 /* ---- contexts ---- */

@@ -1,8 +1,8 @@
 /* inlet: a list that many threads put links into, and that one thread takes as a whole. No lock: a put is one exchange
  * of the newest link, and a take leaves no link behind, so an address that comes again does no harm.
  *
- * A link is in memory of the caller's, which belongs to the taker from the put on. What a thread wrote before its put
- * is seen by the thread that takes. */
+ * A link is in memory of the caller's, which belongs to the taker from the put on. The thread that takes sees all
+ * writes of a thread before its put. */
 #ifndef BLOOMERY_INLET_H
 #define BLOOMERY_INLET_H
 
@@ -77,7 +77,7 @@ static inline void work_inlet_put(struct work_inlet *work, struct inlet_link *li
         work_inlet_wake(work);
 }
 
-/* Tells the taker that it may end. Thread: any. */
+/* Lets the taker end. Thread: any. */
 static inline void work_inlet_end(struct work_inlet *work)
 {
     atomic_store(&work->ended, true);
@@ -85,7 +85,7 @@ static inline void work_inlet_end(struct work_inlet *work)
 }
 
 /* As inlet_take(). `ended_out`: work_inlet_end() was called before the take, so all links put before it are taken. The
- * wakes are used up before both looks: what they announce is seen. */
+ * wakes are used up before both looks, so the puts that they announce are seen. */
 static inline struct inlet_link *work_inlet_take(struct work_inlet *work, bool *ended_out)
 {
     while (sem_trywait(&work->wake) == 0)

@@ -1,9 +1,9 @@
 /* prefix_table: a set of strings that finds the prefixes of a given string.
  *
- * The strings are in an array in their order. Each knows the longest other one that it begins with, its parent. Of the
- * entries up to a string, the last one begins with whatever entries are prefixes of the string, so that these are among
- * that entry and its ancestors. A look-up is one binary search and a walk along parents. An insertion or a removal
- * moves a part of the array, and visits the entries with the string as a prefix.
+ * The strings are in an array in their order. Each has a parent: the longest other string that it begins with. Of the
+ * entries up to a string, the last one begins with every entry that is a prefix of the string. So these prefixes are
+ * among that entry and its ancestors. A look-up is one binary search and a walk along parents. An insertion or a
+ * removal moves a part of the array, and visits the entries with the string as a prefix.
  *
  * Lifetime: zeroed storage to prefix_table_deinit(); the entries and their bytes are the caller's. Thread: one at a
  * time. */

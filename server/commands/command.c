@@ -1,7 +1,7 @@
 /* Shared by handlers and the dispatcher: reading arguments, finding rows.
  *
  * A row is found by a small open-addressing hash table of row numbers. The hash checks the length and three letters
- * only, whatever the length; the name is then compared whole. */
+ * only, for names of any length; the name is then compared whole. */
 #include "command.h"
 
 #include <ctype.h>

@@ -5,7 +5,7 @@
  * command).
  *
  * Handlers see arguments, session, registry and reply writer, never a connection or a loop. A handler runs on a
- * worker's loop thread inside an RCU read section: filters that it looks up stay alive until it returns. Whatever is
+ * worker's loop thread inside an RCU read section: filters that it looks up stay alive until it returns. Work that is
  * not O(small) is deferred to a thread of the pool with command_defer(). */
 #ifndef BLOOMERY_COMMAND_H
 #define BLOOMERY_COMMAND_H
@@ -150,7 +150,7 @@ struct command_job {
     void (*discard)(void *data);
     bool again; /* set by a `run` that is not done: it is called again after other jobs, unless the client is
                  * gone. For work that would occupy a thread too long */
-    atomic_bool client_gone; /* the client has gone: there is nobody to reply to. For work that waits for others */
+    atomic_bool client_gone; /* the client has gone, and needs no reply. For work that waits for others */
     uint64_t maybe_answers;  /* for struct stats, when `run` is done */
     bool slow_down;          /* the client's later commands wait until its messages are delivered (push.h) */
     void (*run)(struct command_job *job);

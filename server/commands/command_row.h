@@ -39,12 +39,12 @@ enum {
                                * first */
     CMD_GROWS = 1 << 22,      /* a name or a time may need a little memory: the command waits during evictions, as with
                                  CMD_DENYOOM; without room its handler refuses it */
-    CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are where first_key and last_key say */
+    CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are at the places of first_key and last_key */
     CMD_CUCKOO = 1 << 24,       /* of cuckoo filters */
-    CMD_TURNS = 1 << 25,        /* runs in slices, however short it is: its work is in the filter */
+    CMD_TURNS = 1 << 25,        /* runs in slices, even if it is short: its work is in the filter */
 };
 
-/* The words that nobody else may read (secrets.h). */
+/* The words that must stay hidden from others (secrets.h). */
 enum command_secrets {
     SECRETS_NONE,
     SECRETS_ALL,        /* all after its name */
@@ -56,7 +56,7 @@ enum command_secrets {
 };
 
 /* The reply of COMMAND follows from the row alone, so a row also holds fields that only clients read. Flags, categories
- * and key specifications equal what Redis and RedisBloom report for commands of this name. */
+ * and key specifications equal those of Redis and RedisBloom for commands of this name. */
 struct command {
     const char *name;                         /* lower case; a subcommand has its own name only: "getname" */
     const char *full_name;                    /* "client|getname" for a subcommand, otherwise the name */

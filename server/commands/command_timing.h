@@ -1,6 +1,6 @@
 /* command_timing: how long calls of commands took, told to the thread's timing (timing.h), with their rows and words.
  *
- * What is measured:
+ * Measurements:
  * - An ordinary command: its handler.
  * - A deferred command: from its handler's call until its reply is back on the loop, waiting for a thread included.
  * - BF.ADD and BF.EXISTS overlap in the window (window.h): the duration of the batch, from the first command to the

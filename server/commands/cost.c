@@ -1,4 +1,4 @@
-/* The numbers are what tests/bench/command_costs.py printed for a release build (the least of several runs, in a
+/* The numbers are those that tests/bench/command_costs.py printed for a release build (the least of several runs, in a
  * virtual machine of 2 processors at 2.1 GHz), and a little more. */
 #include "cost.h"
 
@@ -283,7 +283,7 @@ struct cost_filter cost_filter_cuckoo(const struct bloom_params *params, const s
     };
 }
 
-/* A bit more than is made: so many hash functions, and 1.5 times as many bits for each item. */
+/* A little more than is made: this many hash functions, and 1.5 times as many bits for each item. */
 struct cost_filter cost_filter_new(const struct bloom_params *params)
 {
     uint64_t capacity = params->capacity;
@@ -322,7 +322,7 @@ void cost_filter_join(struct cost_filter *filter, const struct cost_filter *othe
     filter->young = most(filter->young, other->young);
     filter->unread = most(filter->unread, other->unread);
     filter->room = least(filter->room, other->room);
-    if (filter->expansion == 0) /* `next` says nothing of a filter that never grows */
+    if (filter->expansion == 0) /* `next` has no meaning for a filter that never grows */
         filter->next = other->next;
     else if (other->expansion)
         filter->next = least(filter->next, other->next);
@@ -514,7 +514,7 @@ uint64_t cost_of_filter(const struct command *command, struct cost_filter *filte
         return cost_of_made(filter, made);
     case COST_BY_LAYERS:
         return row->layer * (uint64_t)filter->layers;
-    case COST_BY_INFO: /* what would cost more is refused in a transaction */
+    case COST_BY_INFO: /* a transaction refuses commands that would cost more */
         return least(cost_of_info(filter->layers, filter->layers * filter->bytes, items > 0), COST_INLINE);
     case COST_BY_CLEARED:
         return cost_of_cleared(filter);

@@ -27,7 +27,7 @@ struct bloom_shape;
 
 #define COST_CUCKOO_LAYER UINT64_C(8000) /* a cuckoo filter gets a layer: CF.INSERT of 3,000 equal items 2,900,000 */
 
-/* What else than its words decides on the cost of a command. */
+/* The facts besides its words that determine the cost of a command. */
 enum cost_by {
     COST_BY_WORDS,   /* nothing else */
     COST_BY_ASKED,   /* items, which are looked for in each layer */
@@ -42,8 +42,8 @@ enum cost_by {
     COST_BY_COMPACTED,
 };
 
-/* A filter, as far as costs follow from it. Zeroed: there is none. What is done to it only makes it dearer: a command
- * that would make it cheaper may fail. */
+/* A filter, as far as costs follow from it. Zeroed: there is none. Commands only make it more expensive: one that would
+ * make it cheaper may fail. */
 struct cost_filter {
     bool exists;
     bool may_be_removed; /* the next add may make another one */
@@ -51,8 +51,8 @@ struct cost_filter {
     unsigned layers;
     unsigned k;
     uint64_t bytes;     /* of its newest layer */
-    uint64_t young;     /* pages of that which may not exist yet */
-    uint64_t unread;    /* of these, such as no query has met */
+    uint64_t young;     /* pages of that layer that may not exist yet */
+    uint64_t unread;    /* of these, pages that no query has met */
     uint64_t room;      /* items for which it has room without another layer */
     uint64_t next;      /* the capacity of that layer */
     uint32_t expansion; /* 0: it never has another layer */
@@ -78,10 +78,10 @@ struct cost_filter cost_filter_new(const struct bloom_params *params);
 /* The same of a cuckoo filter. */
 struct cost_filter cost_filter_cuckoo(const struct bloom_params *params, const struct bloom_shape *shape);
 
-/* Makes `filter` the dearer of both in each respect. */
+/* Makes `filter` the more expensive of both in each respect. */
 void cost_filter_join(struct cost_filter *filter, const struct cost_filter *other);
 
-/* What the row's cost follows from. */
+/* The facts that determine the row's cost. */
 enum cost_by cost_by(const struct command *row);
 
 /* The cost by words and bytes: no estimate is less. `npatterns`: those of the client's rights, with which each name is

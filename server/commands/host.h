@@ -71,7 +71,7 @@ void command_stop_tracking(struct command_ctx *ctx);
 
 /* ---- connections ---- */
 
-/* Closes this client once its replies have left, and says why in the log, at a bounded rate. */
+/* Closes this client once its replies have left, and logs the reason, at a bounded rate. */
 void command_over_limit(struct command_ctx *ctx, const char *why);
 
 /* Connections of a worker, and how many of them wait in command_sleep() or command_wait_for_log(), or for the end of
@@ -89,7 +89,7 @@ bool host_users_are_looked_at(const struct server *server);
 #define HOST_TICKS_PER_SECOND 10 /* the frequency of checks for idle clients and sleepers: INFO's hz */
 
 /* Closes sessions of a worker, given by their ids (ascending, n of them, malloc'ed: ownership passes); `self` gets its
- * replies first. Returns a number for host_closed(), which tells whether this has been done. Thread: pool. */
+ * replies first. Returns a number for host_closed(), which returns whether this has been done. Thread: pool. */
 uint64_t host_close(struct server *server, unsigned worker, uint64_t *ids, size_t n, uint64_t self);
 bool host_closed(const struct server *server, unsigned worker, uint64_t closing);
 

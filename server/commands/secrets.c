@@ -15,12 +15,12 @@ void secrets_begin(struct secrets *secrets, const struct command *row, const str
             return;
         secrets->first += secrets->names + (secrets->kind == SECRETS_OF_CALL_BY_USER);
         row = secrets->first < words->argc ? command_find_called(words, secrets->first) : NULL;
-        secrets->kind = SECRETS_ALL; /* of a command that does not exist nobody knows more */
+        secrets->kind = SECRETS_ALL; /* the secrets of an unknown command are unknown */
         secrets->names = 1;
     }
 }
 
-/* How many words after an option are secret however they read; 0: it brings no secret. */
+/* How many words after an option are secret in any case; 0: it brings no secret. */
 static size_t hidden_behind(enum command_secrets kind, struct slice option)
 {
     if (slice_is(option, "AUTH"))
@@ -65,7 +65,7 @@ static bool has_secret(const struct config_row *setting)
     return !setting || setting->flags & CONFIG_SECRET || setting->type == CONFIG_USERS;
 }
 
-/* CONFIG SET name value name value ... A password with a space in it puts words of it instead of a name. */
+/* CONFIG SET name value name value ... Parts of a password with a space in it may be in the places of names. */
 static bool is_of_settings(const struct secrets *secrets, size_t at, size_t i)
 {
     const struct config_row *before = at > 2 ? config_find(resp_arg(secrets->words, i - 1)) : NULL;

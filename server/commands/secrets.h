@@ -1,5 +1,5 @@
-/* secrets: the words of a command that nobody else may read, such as passwords. MONITOR and the slow log, which is also
- * on the status page, show commands through this.
+/* secrets: the words of a command that must stay hidden from others, such as passwords. MONITOR and the slow log, which
+ * is also on the status page, show commands through this.
  *
  * A row says where its secrets are. In doubt a word is hidden: a password with a space adds extra words after AUTH, and
  * a misspelt setting or option of HELLO may be one with a password.
@@ -20,7 +20,7 @@ struct secrets {
     enum command_secrets kind;
     size_t first;  /* the word with the command's name: another one than 0 for a command in a command (ACL DRYRUN) */
     size_t names;  /* words of its name */
-    size_t hidden; /* with AUTH: words before this one are hidden, however they read */
+    size_t hidden; /* with AUTH: words before this one are hidden in any case */
     bool behind;   /* with AUTH: there was one, and no other option since; HELLO: after the version or a name */
 };
 

@@ -172,8 +172,8 @@ enum config_source {
 
 enum config_status {
     CONFIG_OK = 0,
-    CONFIG_UNKNOWN = 1, /* no such setting; the errbuf says so and may suggest a name */
-    CONFIG_REFUSED = 2, /* the errbuf says why */
+    CONFIG_UNKNOWN = 1, /* unknown setting; the errbuf reports it and may suggest a name */
+    CONFIG_REFUSED = 2, /* the errbuf has the reason */
 };
 
 /* Sets one setting. CONFIG_OK; or CONFIG_UNKNOWN, CONFIG_REFUSED or -ENOMEM with the reason in `err` and `cfg`

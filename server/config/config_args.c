@@ -146,7 +146,7 @@ static void print_comment(const char *text, struct buf *out)
     }
 }
 
-/* Prints the permitted values, unless the type says all. */
+/* Prints the permitted values, unless the type is enough. */
 static void print_range(const struct config_row *row, struct buf *out)
 {
     switch (row->type) {

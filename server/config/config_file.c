@@ -150,8 +150,8 @@ static bool next_line(struct slice *text, struct slice *line_out)
     return true;
 }
 
-/* Adds to the error about an unknown setting the names of those further down: who comes with the file of another server
- * wants to know all of them at once. */
+/* Adds the names of later unknown settings to the error about the first one: a user with the file of another server
+ * needs all of them at once. */
 static void add_unknown_ones(struct slice text, struct errbuf *err)
 {
     char first[ERRBUF_SIZE], names[ERRBUF_SIZE];

@@ -33,7 +33,7 @@ enum config_action {
     CONFIG_SHOW_VERSION, /* --version, -v */
     CONFIG_SHOW_CONFIG,  /* --print-config: print config_print() and exit */
     CONFIG_FROM_REDIS,   /* --from-redis-conf FILE: print config_from_redis() of `file` and exit */
-    CONFIG_CHECK,        /* --check-config: say whether a start would take the settings, and exit */
+    CONFIG_CHECK,        /* --check-config: report whether a start would accept the settings, and exit */
 };
 
 struct config_start {

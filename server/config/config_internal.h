@@ -8,10 +8,10 @@
 struct config_merge {
     bool save_seen;             /* a `save` line has replaced the rules; further ones add to them */
     bool located;               /* the error names file and line already: including files add nothing */
-    struct config_taken *taken; /* what cannot be taken is left out and noted here; NULL: it is an error */
+    struct config_taken *taken; /* lines that cannot be taken are left out and noted here; NULL: errors */
 };
 
-/* What has been taken of a file of Redis, and what not. */
+/* The parts of a file of Redis that were taken, and the others. */
 struct config_taken {
     bool settings[CONFIG_MAX_SETTINGS]; /* by their places in config_table() */
     struct buf *left_out;               /* comments, one a line */

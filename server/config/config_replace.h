@@ -13,7 +13,7 @@
 int config_file_read(const char *path, struct buf *out, struct stat *stat_out, struct errbuf *err);
 
 /* Writes a new file beside the old one, syncs it and renames it. `path` is no symbolic link. `old` has the mode and the
- * owner; NULL: nobody else may read the file. After an error the old file is as it was. Files that processes killed
+ * owner; NULL: only the owner may read the file. After an error the old file is as it was. Files that processes killed
  * meanwhile have left next to it are deleted. */
 int config_file_replace(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err);
 

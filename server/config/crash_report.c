@@ -44,7 +44,7 @@ static const struct {
 
 static volatile sig_atomic_t crashed_by;
 
-/* ---- a line, by what a signal handler may call ---- */
+/* ---- a line, by functions that a signal handler may call ---- */
 
 struct line {
     char text[512];
@@ -119,7 +119,7 @@ static void end_line(struct line *line)
     (void)!write(facts.log->fd, line->text, line->len);
 }
 
-/* ---- what the lines say ---- */
+/* ---- the contents of the lines ---- */
 
 static void say_signal(int number, const siginfo_t *info)
 {
@@ -202,7 +202,7 @@ static uintptr_t interrupted_at(const ucontext_t *context)
 #endif
 }
 
-/* The interrupted instruction is said first: the unwinder gets no further than that where the stack is damaged. */
+/* The interrupted instruction comes first: the unwinder gets no further than that where the stack is damaged. */
 static void say_trace(const ucontext_t *context)
 {
     struct trace trace = {.n = 0};

@@ -1,14 +1,14 @@
 /* crash_report: the log's report on a process that ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT. It has the
  * signal with its address or sender, the program and its build, the thread and its last command, and a stack trace:
  *
- *   2026-11-21T08:15:30.123Z 4711 warning crashed by SIGSEGV, address 0x10, code 1, thread worker-0, last command
- * bf.merge 2026-11-21T08:15:30.123Z 4711 warning crashed: bloomeryd 0.3.0, build d7851b19... 2026-11-21T08:15:30.123Z
- * 4711 warning crashed: #0 bloomeryd+0x4c1f0
+ *   2026-11-21T08:15:30.123Z 42 warning crashed by SIGSEGV, address 0x10, code 1, thread worker-0, last command bf.add
+ *   2026-11-21T08:15:30.123Z 42 warning crashed: bloomeryd 0.3.0, build d7851b19...
+ *   2026-11-21T08:15:30.123Z 42 warning crashed: #0 bloomeryd+0x4c1f0
  *
  * The addresses are those of the file: `addr2line -f -e <file with symbols> 0x4c1f0`. Then the signal has its default
  * effect, so that a core dump arises where the system makes them.
  *
- * A signal that somebody handles already is left to him: the sanitizers write reports of their own.
+ * A signal that has a handler already keeps it: the sanitizers write reports of their own.
  *
  * The handler takes no lock and no memory, and calls only async-signal-safe functions and the unwinder of libgcc, which
  * finds its tables without a lock since glibc 2.35. A handler that has not finished after ten seconds is abandoned.

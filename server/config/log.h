@@ -14,7 +14,7 @@
  * one line that the next one replaces.
  *
  * One write(2) to a descriptor in append mode writes a line, so that lines of several threads never mix. A line longer
- * than LOG_LINE_MAX bytes is cut and ends with "...". A message stays one line of text whatever its arguments: bytes
+ * than LOG_LINE_MAX bytes is cut and ends with "...". A message stays one line of text with any arguments: bytes
  * outside 0x20..0x7e become \xHH. (The caller makes sure that a message holds no secret.)
  *
  * Messages that clients can cause repeatedly go through log_limited(), which bounds the lines in a window of time and
@@ -79,7 +79,7 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     __attribute__((warn_unused_result));
 void log_deinit(struct log *log); /* closes the file */
 
-/* Whether the standard error is systemd's journal, as JOURNAL_STREAM says. */
+/* Whether the standard error is systemd's journal, by JOURNAL_STREAM. */
 bool log_stderr_is_journal(void);
 
 void log_set_level(struct log *log, enum log_level level);
@@ -97,7 +97,7 @@ int log_reopen(struct log *log, struct errbuf *err) __attribute__((warn_unused_r
 /* Writes a message of a level below LOG_LEVEL_NOTHING if that level is enabled. errno is preserved. */
 void log_write(struct log *log, enum log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* On a terminal, where notices are logged: a line that says how far something is, until the next message or status
+/* On a terminal, where notices are logged: a line that shows the progress of a task, until the next message or status
  * takes its place. Otherwise nothing, and false. */
 bool log_status(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -113,7 +113,7 @@ static int check_socket(const struct config *config, struct errbuf *err)
 
 /* ---- addresses ---- */
 
-/* With port 0, which is some free one: a daemon may listen on the right one. */
+/* With port 0, which means any free port: a daemon may listen on the right one. */
 static int check_addresses(const char *setting, const struct config_list *addresses, size_t *usable, struct errbuf *err)
 {
     for (size_t i = 0; i < addresses->count; i++) {

@@ -61,14 +61,14 @@ static bool log_needs_save(struct server *server)
     return journal && !journal_is_whole(journal);
 }
 
-/* What it finds lost journal_is_whole() says. */
+/* journal_is_whole() then reports a loss. */
 static void look_at_log(struct journal *journal)
 {
     struct errbuf err;
     (void)!journal_look(journal, &err);
 }
 
-/* Behind the gate: whether the next start finds every change in the log. If it does, says so. */
+/* Behind the gate: whether the next start finds every change in the log. If it does, logs that. */
 static bool log_suffices(struct main_loop *ml, struct errbuf *err)
 {
     struct server *server = ml->server;
@@ -99,7 +99,7 @@ static bool log_suffices(struct main_loop *ml, struct errbuf *err)
     return true;
 }
 
-/* ---- what is lost ---- */
+/* ---- lost changes ---- */
 
 static struct log_text since_text(int64_t unix_s)
 {
@@ -111,7 +111,7 @@ static struct log_text since_text(int64_t unix_s)
     return text;
 }
 
-/* `err`: what keeps them from the disk; "": nothing, nobody wants them there. */
+/* `err`: the reason why the changes are not saved; "": no save is wanted. */
 static void tell_lost(struct main_loop *ml, const struct errbuf *err)
 {
     struct server *server = ml->server;

@@ -12,8 +12,8 @@
 struct main_loop;
 
 /* Ends the daemon. If the end would lose changes that the request does not give up, the daemon continues and `err` has
- * the reason. Lost changes are logged; end.lost says so, too, if a signal asked for the end but not for the loss.
- * During the load, before there is a log, no data has changed and the daemon ends immediately. */
+ * the reason. Lost changes are logged; end.lost is set, too, if a signal asked for the end but not for the loss. During
+ * the load, before there is a log, no data has changed and the daemon ends immediately. */
 bool ending_try(struct main_loop *ml, const struct shutdown_request *request, struct errbuf *err);
 
 #endif

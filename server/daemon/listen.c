@@ -170,7 +170,7 @@ static int listen_unix(struct main_loop *ml, const char *path, mode_t mode, stru
     return add_listener(ml, fd, path, false, err);
 }
 
-/* ---- what settings listen on ---- */
+/* ---- the listeners of settings ---- */
 
 static struct listener *find(struct main_loop *ml, const char *name, bool with_tls)
 {
@@ -198,7 +198,7 @@ static bool is_wanted(const struct config *config, const struct listener *listen
            (!listener->with_tls && strcmp(listener->name, config->network.unixsocket) == 0);
 }
 
-/* Shares the sockets of this port that these settings no longer want. Whether there is one. */
+/* Shares the sockets of this port that these settings no longer want. Returns whether there is one. */
 static bool share_unwanted(struct main_loop *ml, const struct config *config, const char *port, bool yes)
 {
     bool any = false;

@@ -12,8 +12,8 @@
 
 struct main_loop;
 
-/* Opens what these settings listen on and is not open yet; connections wait there until listen_settle(). 0, or -1 with
- * the reason, which names the address, and nothing new is open. */
+/* Opens the listeners of these settings that are not open yet; connections wait there until listen_settle(). 0, or -1
+ * with the reason, which names the address, and nothing new is open. */
 int listen_open(struct main_loop *ml, const struct config *config, struct errbuf *err);
 
 /* The settings in force have been listened for: accepts at their addresses, closes the others, after it has taken the

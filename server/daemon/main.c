@@ -1,4 +1,5 @@
-/* bloomeryd: arguments, settings, set-up, run, tear-down; nothing else. What is set up last is torn down first. */
+/* bloomeryd: arguments, settings, set-up, run, tear-down; nothing else. The parts are torn down in the reverse order of
+ * their set-up. */
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -34,8 +35,8 @@ static int complain(const char *what, const char *why)
     return 1;
 }
 
-/* Another start would fail in the same way: wrong settings, an address that is taken. The unit starts no service again
- * that has ended so. */
+/* Another start would fail in the same way: wrong settings, an address that is taken. The unit does not restart a
+ * service with this status. */
 static int complain_of_settings(const char *what, const char *why)
 {
     (void)complain(what, why);
@@ -181,7 +182,7 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
 }
 
 /* Large blocks are mappings, and go back to the system when they are freed. By default the first one that is freed
- * raises the limit, up to 32 MB: what a crowd of clients took then stays in gaps of the heap after they have gone. */
+ * raises the limit, up to 32 MB: the memory of many clients then stays in gaps of the heap after they have gone. */
 static void settle_heap(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 10);

@@ -185,7 +185,7 @@ static void look_at_load(struct main_loop *ml)
     supervisor_ready(&ml->supervisor);
 }
 
-/* ---- what other threads ask for ---- */
+/* ---- requests of other threads ---- */
 
 struct main_loop_task {
     struct main_loop_task *next;
@@ -306,7 +306,7 @@ static void tls_reloaded(uv_work_t *work, int status)
 
 /* ---- signals ---- */
 
-/* What a signal asks for is tried again by the tick. With the last attempt nothing holds the end up. */
+/* The tick repeats the attempts for a signal. At the last attempt nothing delays the end. */
 static void try_to_end(struct main_loop *ml)
 {
     struct ending *end = &ml->end;

@@ -16,7 +16,7 @@
 #include "lock.h"
 
 struct listener;       /* listen.c */
-struct main_loop_task; /* what a thread has asked for and waits for */
+struct main_loop_task; /* a request of a thread that waits for it */
 
 struct main_loop {
     struct server *server;

@@ -71,7 +71,7 @@ static inline void ending_step(struct ending *end, enum end_event event)
     end->state = (enum end_state)STATE_NEXT(end_rows, end->state, event);
 }
 
-/* Before each attempt for a signal: with the last one nothing holds the end up. */
+/* Before each attempt for a signal: at the last one nothing delays the end. */
 static inline void ending_attempt(struct ending *end, int64_t now_ms)
 {
     end->request.force |= now_ms >= end->until_ms;

@@ -49,7 +49,7 @@ static void make_run_id(char *run_id_out)
         snprintf(run_id_out + 2 * i, 3, "%02x", random[i]);
 }
 
-/* ---- what commands need ---- */
+/* ---- parts for commands ---- */
 
 static int start_process(struct server *server, struct errbuf *err)
 {
@@ -300,7 +300,7 @@ static void remove_pidfile(struct server *server)
 
 /* ---- the table ---- */
 
-/* Parts whose functions are no more than one call. */
+/* Parts whose functions are a single call. */
 #define CREATES(name, call)                                             \
     static int create_##name(struct server *server, struct errbuf *err) \
     {                                                                   \
@@ -346,8 +346,8 @@ DESTROYS(readers, residency_stop(server->persistence->residency))
 DESTROYS(expirer, expirer_destroy(server->persistence->expirer))
 DESTROYS(web, web_stop(server->threads.web))
 
-/* A part that fails is stopped like those that have started. NULL: nothing is to do, as the load starts the part later,
- * or another part stops it. */
+/* A part that fails is stopped like those that have started. NULL: no call, as the load starts the part later, or
+ * another part stops it. */
 static const struct part {
     enum server_parts set;
     const char *name;
@@ -382,10 +382,10 @@ static const struct part {
                                                              it may then open */
     {PARTS_COMMANDS | PARTS_WORKERS, "threads", NULL, stop_workers},
     {PARTS_WORKERS, "threads", start_workers, NULL},
-    {PARTS_DATA, "readers", NULL, destroy_readers},             /* nobody waits for bits any more */
+    {PARTS_DATA, "readers", NULL, destroy_readers},             /* no thread waits for bits any more */
     {PARTS_DAEMON, "sstable-dir", create_scans, destroy_scans}, /* as the saver, and while there are all loops */
-    {PARTS_DATA, "expirer", NULL, destroy_expirer}, /* while those are there who are informed of what it does */
-    {PARTS_DAEMON, "web", create_web, destroy_web}, /* while there is what it shows */
+    {PARTS_DATA, "expirer", NULL, destroy_expirer}, /* while all parts that are informed of its effects exist */
+    {PARTS_DAEMON, "web", create_web, destroy_web}, /* while the parts that it shows exist */
     {PARTS_DAEMON, "signals", start_signals, NULL},
     {PARTS_DAEMON, "sockets", create_sockets, NULL},
 };

@@ -6,7 +6,7 @@
 
 /* Sets of parts. Tests take what they need. */
 enum server_parts {
-    PARTS_COMMANDS = 1 << 0, /* what commands need: memory, names, users, counters, channels and events */
+    PARTS_COMMANDS = 1 << 0, /* for commands: memory, names, users, counters, channels and events */
     PARTS_DATA = 1 << 1,     /* the data directory and its saver; load_start() comes next */
     PARTS_WORKERS = 1 << 2,  /* max_workers workers */
     PARTS_DAEMON = 1 << 3,   /* the pool, the main loop, certificates, sockets, HTTP and signals */

@@ -26,7 +26,7 @@ struct server;
 /* A loop's part. */
 struct section {
     struct io *io;
-    void (*opened)(struct section *section); /* called after each gate: what had to wait for it starts */
+    void (*opened)(struct section *section); /* called after each gate: starts the work that waited for it */
     struct conn_link waiters;                /* wait queue: CONN_WAITS_EXCLUSIVE */
     bool inside;                             /* all other workers stand still */
 };

@@ -1,12 +1,12 @@
-/* client_limit: what clients hold stays below maxmemory-clients: beyond it the client that holds most is closed.
+/* client_limit: keeps the memory of clients below maxmemory-clients: beyond it the client with most memory is closed.
  *
- * Each loop keeps the sum of what its clients hold, and lists of them by size, each for a power of two. A loop reads
- * the sums of all loops ten times a second, and when its own clients have used more than an even share of the memory
- * that was free at its last reading. So usually no loop reads another loop's numbers. If the clients hold too much, the
- * loop with the largest of them closes it; others notify that loop.
+ * Each loop keeps the sum of its clients' memory, and lists of them by size, each for a power of two. A loop reads the
+ * sums of all loops ten times a second, and when its own clients have used more than an even share of the memory that
+ * was free at its last reading. So usually no loop reads another loop's numbers. If the clients hold too much, the loop
+ * with the largest of them closes it; others notify that loop.
  *
  * The largest is exact among the first CLIENT_LIMIT_LOOKS of those with its power of two. Clients with CLIENT NO-EVICT
- * ON are neither counted nor closed: others would have to go for what they hold.
+ * ON are neither counted nor closed: otherwise others would be closed for their memory.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_CLIENT_LIMIT_H
@@ -44,7 +44,7 @@ struct client_limit {
 void client_limit_init(struct client_limit *limit, struct server *server, unsigned index,
                        void (*close)(struct client_size *client, uint64_t all, uint64_t most));
 
-/* The bytes that the client holds now, without what an idle one takes. 0 when it is closed, or must not be. */
+/* Notes the bytes that the client holds now beyond those of an idle one. 0 when it is closed, or must not be. */
 void client_limit_note(struct client_limit *limit, struct client_size *client, size_t held);
 
 /* Looks at all clients, and closes some of its own if it must. Not from within a command of a client. */

@@ -112,7 +112,7 @@ static void poll_for(struct conn *conn, int events)
         uv_poll_stop(&conn->poll);
 }
 
-/* Reasons of replies to wait, too. */
+/* Reasons for replies to wait, too. */
 #define WAITS_TO_SEND (CONN_WAITS_DURABLE | CONN_WAITS_HANDSHAKE)
 
 bool conn_may_run(const struct conn *conn)
@@ -240,7 +240,7 @@ static void unlink_conn(struct conn *conn)
     conn_list_remove(&conn->waiter);
     if (conn->waits & CONN_WAITS_PAUSE)
         atomic_fetch_sub_explicit(&conn->io->npaused, 1, memory_order_relaxed);
-    conn->waits &= CONN_WAITS_JOB; /* whatever else it waited for was to run or send something */
+    conn->waits &= CONN_WAITS_JOB; /* all its other waits were to run or send something */
 }
 
 /* Bytes that an open connection holds and an idle one does not; without subscriptions. */
@@ -326,7 +326,7 @@ void conn_end_of_input(struct conn *conn)
 {
     move(conn, END_OF_INPUT);
     conn_drop_input(conn); /* half a command is no command */
-    conn_will_reply(conn); /* the end of the iteration sends what there is and closes */
+    conn_will_reply(conn); /* the end of the iteration sends the replies and closes */
 }
 
 void conn_drain(struct conn *conn)

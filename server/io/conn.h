@@ -1,7 +1,7 @@
 /* conn: one client connection: its socket, its unprocessed input, and its unsent replies.
  *
  * A connection can wait for something while its loop continues: conn_wait() names the reason, conn_ready() takes it
- * away. While there is any reason nothing is read from it and none of its commands run; what had been read before is
+ * away. While there is any reason nothing is read from it and none of its commands run; input that was read before is
  * kept. When the last reason is gone it gets its turn in the loop's next round. A turn is bounded in bytes
  * (INPUT_READ_SIZE) and in time (turns.h), so that no connection's backlog keeps the others waiting. The loop notices a
  * client that disconnects while it waits: immediately if its connection breaks. A client that has closed its sending
@@ -35,16 +35,16 @@ enum conn_wait {
     CONN_WAITS_UNSUBSCRIBE = 1 << 6, /* it is closed and ends its subscriptions in turns */
     CONN_WAITS_HANDSHAKE = 1 << 7,   /* its TLS handshake is not done: nothing is sent either (conn_tls.h) */
     CONN_WAITS_FILTER = 1 << 8,      /* its command needs bits that are being read */
-    CONN_WAITS_MEMORY = 1 << 9,      /* bits are being evicted, so that there is room for what it needs */
+    CONN_WAITS_MEMORY = 1 << 9,      /* bits are being evicted to make room for its command */
 };
 
 #define CONN_HALF_CLOSED_MS 1000
 
-/* A connection's life, in this order; states can be left out, none comes twice. Which event leads where is a table in
- * conn.c. Whether it waits is another question, up to CONN_DRAINING. */
+/* A connection's life, in this order; states can be left out, none comes twice. The table in conn.c has the
+ * transitions. Up to CONN_DRAINING it may wait in each state. */
 enum conn_life {
     CONN_OPEN,        /* its input is read and run */
-    CONN_HALF_CLOSED, /* the client has sent its last byte: what is kept of the input is run, and then it is closed */
+    CONN_HALF_CLOSED, /* the client has sent its last byte: the kept input is run, and then it is closed */
     CONN_DRAINING,    /* nothing more is read or run: when its replies have left it is closed */
     CONN_CLOSING,     /* in no list any more; libuv closes its handle */
     CONN_CLOSED,      /* its socket is closed: it is freed when its deferred command and its subscriptions have ended */
@@ -94,7 +94,7 @@ struct conn {
     struct conn_output output;
     struct conn_tls *tls;    /* NULL without TLS */
     size_t counted;          /* bytes of it in server->memory.of_clients */
-    struct client_size size; /* what maxmemory-clients limits */
+    struct client_size size; /* for the limit maxmemory-clients */
     struct session session;
 };
 
@@ -110,7 +110,7 @@ void conn_drain(struct conn *conn);
 /* The same for a client that has been killed, which may be waiting: frees its input and sees to the end. */
 void conn_close_after_reply(struct conn *conn);
 
-/* The compiler takes connections without TLS for the usual ones: what the others need is out of their way. */
+/* The compiler treats connections without TLS as the usual ones: code for the others is out of their way. */
 static inline bool conn_has_tls(const struct conn *conn)
 {
     return __builtin_expect(conn->tls != NULL, 0);
@@ -175,7 +175,7 @@ bool conn_may_run(const struct conn *conn);
 /* Polls for the events that the connection can use now; gives it a turn if kept input may run. */
 void conn_update(struct conn *conn);
 
-/* Reads from the readable socket and runs what has come. May close the connection. */
+/* Reads from the readable socket and runs the input. May close the connection. */
 void conn_read(struct conn *conn);
 
 /* The client has sent its last byte. */

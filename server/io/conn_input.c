@@ -80,7 +80,7 @@ static bool keep_rest(struct conn *conn, const char *rest, size_t len)
         if (!grow_input(conn, len))
             return false;
         if (rest != conn->input.kept)             /* as between two slices of a command of megabytes */
-            memmove(conn->input.kept, rest, len); /* from within the buffer, from the arena, or from what was given */
+            memmove(conn->input.kept, rest, len); /* from within the buffer, the arena, or the given bytes */
         conn->input.len = len;
         shrink_input(conn);
     }

@@ -93,7 +93,7 @@ static int allocate(struct io *io, int fd, struct conn **conn_out)
     return err;
 }
 
-/* A client that is refused before its handshake costs none, and cannot be told why. */
+/* A client that is refused before its handshake costs none, and cannot get the reason. */
 static void begin_tls(struct conn *conn, bool refused)
 {
     if (refused || conn_tls_begin(conn) != 0)

@@ -7,7 +7,7 @@
 
 #include "tls_stream.h"
 
-#define KEPT_MAX (2 * (TLS_SEND_SIZE + TLS_HANDSHAKE_MAX)) /* records: those of a send, and what TLS says of itself */
+#define KEPT_MAX (2 * (TLS_SEND_SIZE + TLS_HANDSHAKE_MAX)) /* records: those of a send, and those of TLS itself */
 
 _Static_assert(TLS_READ_SIZE + TLS_RECORD_MAX <= INPUT_READ_SIZE, "what is received does not fit into a read");
 
@@ -137,7 +137,7 @@ static void fail_plain(struct conn *conn)
     fail(conn, "TLS", "it does not speak TLS, which this port (tls-port) expects");
 }
 
-/* The handshake is done: the connection continues as any other. `early`: what came after it. */
+/* The handshake is done: the connection continues as any other. `early`: the input after it. */
 static void complete(struct conn *conn, const char *early, size_t len)
 {
     struct conn_tls *tls = conn->tls;
@@ -171,7 +171,7 @@ void conn_tls_step(struct conn *conn)
         conn_update(conn);
         return;
     }
-    if (n <= 0) { /* a port scanner, or a check of health: nothing worth a line */
+    if (n <= 0) { /* a port scanner, or a health check: not worth a line */
         stats_add(&io->stats.tls_failed, 1);
         conn_close(conn);
         return;
@@ -272,7 +272,7 @@ void conn_tls_end(struct conn *conn)
     conn->tls = NULL;
 }
 
-/* What it is sent is no TLS, which its library reports in words that are well known ("wrong version number"). */
+/* The text that it is sent is no TLS; its library reports that with a well-known error ("wrong version number"). */
 void conn_tls_unexpected(struct conn *conn)
 {
     (void)!send(conn->fd, tls_text, sizeof(tls_text) - 1, MSG_NOSIGNAL);

@@ -18,7 +18,7 @@
 /* Makes the connection one with TLS, whose handshake has not begun. 0 or -ENOMEM. */
 int conn_tls_begin(struct conn *conn) __attribute__((warn_unused_result));
 
-/* One step of the handshake, on what the socket has. May close the connection. */
+/* One step of the handshake, on the socket's input. May close the connection. */
 void conn_tls_step(struct conn *conn);
 
 /* As recv(), for plain bytes. `size` is more than TLS_RECORD_MAX. */
@@ -37,13 +37,13 @@ void conn_tls_look(struct conn *conn, bool may_run);
 /* Bytes of memory: those that an idle connection takes, and, returned, others. */
 size_t conn_tls_memory(const struct conn *conn, size_t *idle_out);
 
-/* Tells the client that nothing more comes, if the kernel takes it at once, and frees everything. */
+/* Sends the client the end of TLS, if the kernel takes it at once, and frees everything. */
 void conn_tls_end(struct conn *conn);
 
 /* Called ten times a second: closes a client whose handshake takes too long. True if it was closed. */
 bool conn_tls_over_time(struct conn *conn);
 
-/* A client without TLS has sent a handshake of TLS: says so in the log and closes it. */
+/* A client without TLS has sent a handshake of TLS: logs that and closes it. */
 void conn_tls_unexpected(struct conn *conn);
 
 /* Whether the first bytes of a client are those of TLS. */

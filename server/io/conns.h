@@ -1,5 +1,5 @@
-/* conns: all connections of a loop: the parts that they share, the end of an iteration, what is checked ten times a
- * second, and the end.
+/* conns: all connections of a loop: the parts that they share, the end of an iteration, the checks ten times a second,
+ * and the end.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_CONNS_H
@@ -7,7 +7,8 @@
 
 #include "io.h"
 
-/* Sets up *io, which is zero-initialised, except for what needs a loop. 0 or -ENOMEM; conns_deinit() in any case. */
+/* Sets up *io, which is zero-initialised, except for the parts that need a loop. 0 or -ENOMEM; conns_deinit() in any
+ * case. */
 int conns_init(struct io *io, struct server *server, unsigned index, const struct io_calls *calls);
 void conns_deinit(struct io *io);
 

@@ -15,7 +15,7 @@
 #include "conn_list.h"
 
 #define HANDSHAKES_NS 200000
-#define TLS_READ_SIZE (44 * 1024)  /* from a socket at a time: what comes of it fits into a read of the arena */
+#define TLS_READ_SIZE (44 * 1024)  /* from a socket at a time: its plain bytes fit into a read of the arena */
 #define TLS_SEND_SIZE (256 * 1024) /* plain bytes that are encrypted for one send() */
 
 struct handshakes {

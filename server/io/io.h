@@ -1,9 +1,9 @@
-/* io: what the connections of one loop share, and what they ask of the layer that runs their commands.
+/* io: the parts that the connections of one loop share, and their calls of the layer that runs commands.
  *
  * An iteration of the loop: the input of all readable connections is read and run. At the end of the iteration each
  * connection's replies leave in one write, and the loop is offline for RCU while it sleeps in poll.
  *
- * Thread: the loop's, except for what is atomic. */
+ * Thread: the loop's, except for atomic members. */
 #ifndef BLOOMERY_IO_H
 #define BLOOMERY_IO_H
 
@@ -68,7 +68,7 @@ struct io {
 
     struct conn *conns; /* all of them */
 
-    /* What other threads write, in cache lines of its own. */
+    /* Members that other threads write, in cache lines of their own. */
     alignas(CACHE_LINE) struct mailbox mailbox;
     _Atomic unsigned nconns;
     _Atomic unsigned npaused; /* those with CONN_WAITS_PAUSE */
@@ -102,7 +102,7 @@ static inline void io_notify_all(struct server *server, enum notice notice)
         mailbox_notify(server->threads.mailboxes[i], notice);
 }
 
-/* Whether all loops have done what earlier notices ask for. Thread: any. */
+/* Whether all loops have handled the earlier notices. Thread: any. */
 static inline bool io_all_noticed(const struct server *server, enum notice notice)
 {
     unsigned i = 0;

@@ -1,9 +1,9 @@
 /* turns: divides a loop's time among its connections.
  *
- * A turn is what a loop does for one connection in one iteration of its loop. It ends after the first command that
- * passes TURN_NS; the rest of the input is kept and gets its turn in the next round, after the other connections. Small
- * commands need no extra clock reading: the measurement of a command or a batch reads the clock through
- * turns_clock_ns(), and the turn counts from the first of these readings.
+ * A turn is a loop's work for one connection in one iteration. It ends after the first command that passes TURN_NS; the
+ * rest of the input is kept and gets its turn in the next round, after the other connections. Small commands need no
+ * extra clock reading: the measurement of a command or a batch reads the clock through turns_clock_ns(), and the turn
+ * counts from the first of these readings.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_TURNS_H
@@ -35,7 +35,7 @@ static inline void turn_begin(struct turn *turn)
     *turn = (struct turn){0};
 }
 
-/* Reads the clock for a caller that needs the time, and tells the current turn. */
+/* Reads the clock for a caller that needs the time, and passes it to the current turn. */
 static inline uint64_t turns_clock_ns(struct turns *turns)
 {
     struct turn *turn = &turns->current;

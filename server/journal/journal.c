@@ -10,8 +10,8 @@
 
 #define URGENT_RECORDS (JOURNAL_RING_LIMIT / 8)
 #define URGENT_BYTES   (JOURNAL_CONTROL_LIMIT / 8)
-#define CONTROL_SPARE  (64 * 1024) /* room for control records that is there before it is needed */
-#define BREAK_ROOM     256         /* of it, kept for the record that there is no more */
+#define CONTROL_SPARE  (64 * 1024) /* room for control records, allocated before it is needed */
+#define BREAK_ROOM     256         /* of it, kept for a LOG_BREAK */
 
 /* ---- adds ---- */
 
@@ -45,7 +45,7 @@ void journal_wake(struct journal *j, bool urgent)
     pthread_cond_signal(&j->thread.wake);
 }
 
-/* The log thread says that it sleeps and then looks again at what there is; here it is the other way round. */
+/* The log thread announces its sleep and then looks again for records; here the order is the reverse. */
 void journal_poke(struct journal *j, unsigned worker)
 {
     struct journal_slot *slot = &j->slots[worker];
@@ -113,8 +113,8 @@ static void put_break(struct journal *j)
         j->changes.first_break = j->changes.queue.next - 1;
 }
 
-/* Room for a LOG_BREAK is left behind whatever is noted. One that is owed comes late: only a save that begins after it
- * is good enough. */
+/* Each note leaves room for a LOG_BREAK. A missing LOG_BREAK comes late: only a save that begins after it is good
+ * enough. */
 static int note(struct journal *j, const struct log_control *control)
 {
     int status = controls_reserve(&j->changes.queue, control->name_len + control->record_len + 2 * BREAK_ROOM);
@@ -179,7 +179,7 @@ const struct bloom_journal_ops journal_cuckoo_ops = {.add = on_add};
 
 /* ---- switches ---- */
 
-/* The file of pending records is made now, not on a loop. If it cannot be, who records something is told. */
+/* The file of pending records is made now, not on a loop. If that fails, the callers that record get the error. */
 void journal_record(struct journal *j, bool on)
 {
     lock_take(&j->changes.lock);
@@ -247,7 +247,7 @@ void journal_set_policy(struct journal *j, enum journal_policy policy)
 
 /* ---- tickets ---- */
 
-/* A round that begins after the fence sees what was done before it, by this thread or by those whose effects it saw. */
+/* A round that begins after the fence sees all earlier work of this thread and of those whose effects it saw. */
 static uint64_t take_ticket(struct journal *j)
 {
     atomic_thread_fence(memory_order_seq_cst);

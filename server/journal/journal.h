@@ -2,15 +2,13 @@
  * disk in its own thread.
  *
  * A worker records an add in its ring (journal_ring.h) before it sets the bits. Changes of the registry and growth go
- * into one queue (journal_controls.h), in their true order, before anybody can see them. Rings and queue are in a
+ * into one queue (journal_controls.h), in their true order, before any thread can see them. Rings and queue are in a
  * mapped file (log_pending.h), so a process that is killed loses no record.
  *
  * The log thread works in rounds. A round writes the records of the queue and the rings as one frame. No frame has an
- * add without the control records that came before it, because a round goes in this order:
- *
- *     it publishes the round's number; it notes the ends of the rings; it takes the registry's mutex and releases it,
- * so that the queue has all changes whose effect anybody has seen; it takes the queue; it takes the rings' records up
- * to the noted ends
+ * add without the control records that came before it, because a round goes in this order: it publishes the round's
+ * number; it notes the ends of the rings; it takes the registry's mutex and releases it, so that the queue has all
+ * changes whose effect any thread has seen; it takes the queue; it takes the rings' records up to the noted ends.
  *
  * A save makes up for changes that the log lacks, because it was switched off or because there was no memory. LOG_BREAK
  * marks the place: the control records after it are valid only with a save that began later.
@@ -19,8 +17,8 @@
  * one, has all changes that the calling thread has made or seen.
  *
  * Twice a second, before and after a save, and before the end the thread looks whether the files of the log are still
- * there. If somebody has removed one, the log lacks changes as it does without memory: writes are refused until a save
- * has been committed.
+ * there. If one was removed, the log lacks changes as it does without memory: writes are refused until a save has been
+ * committed.
  *
  * When the disk fails, the thread keeps all records and tries again each second with a new segment. Until it succeeds
  * journal_refuses() is true, no ticket is announced, and the callers refuse writes.
@@ -70,7 +68,7 @@ struct journal_start {
     void (*announce)(void *ctx, unsigned worker, uint64_t ticket); /* the ticket's round is on the disk */
     void (*has_room)(void *ctx, unsigned worker);                  /* the worker's ring is no longer full */
     void (*state)(void *ctx, bool failed, const char *text); /* the log has failed, or works again: for the operator */
-    void (*lost)(void *ctx, const char *what, const char *so); /* a file of the log, and what follows; NULL: no call */
+    void (*lost)(void *ctx, const char *what, const char *so); /* a file of the log, and the effect; NULL: no call */
     int (*still_ours)(void *ctx); /* as in log_writer.h; may wait for the disk; NULL: no check */
     void *ctx;
 };
@@ -83,7 +81,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
 /* Writes and syncs all records, and ends the thread. The threads that record must have ended. NULL is fine. */
 void journal_destroy(struct journal *journal);
 
-/* ---- what is recorded ---- */
+/* ---- recording ---- */
 
 /* Switches recording on or off at the start: the log continues after the records that were found. */
 void journal_record(struct journal *journal, bool on);
@@ -93,7 +91,8 @@ bool journal_records(const struct journal *journal);
  * switching on, a start passes over the new control records unless that save has been committed. */
 void journal_switch(struct journal *journal, bool on);
 
-/* A change was not recorded although the log is on: it needs such a save, too. Called at the place of the change. */
+/* A change was not recorded although the log is on: the log needs such a save, too. Called at the place of the
+ * change. */
 void journal_missed(struct journal *journal);
 
 /* Whether the log and the last save together have every change; otherwise a save is needed. */
@@ -110,7 +109,7 @@ struct journal_ring *journal_ring(struct journal *journal, unsigned worker);
 /* The operations of a struct bloom_journal whose ctx is the adding worker's ring, and whose id is the entry's. */
 extern const struct bloom_journal_ops journal_ops;
 
-/* The same for cuckoo filters: the log says nothing of their growth, which the same adds make again. */
+/* The same for cuckoo filters: the log has no record of their growth, which the same adds repeat. */
 extern const struct bloom_journal_ops journal_cuckoo_ops;
 
 /* Whether there is room for the contents of a small filter. Not while the waiting control records have reached their
@@ -184,8 +183,8 @@ uint64_t journal_saved_controls(struct journal *journal);
 int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Looks at the files of the log now, and waits for that. 0: the next start finds every segment that it needs. -ENOENT,
- * with a text: somebody has removed one, and no save that does without it has been committed yet. Blocks. */
+/* Has the files of the log checked now, and waits for that. 0: the next start finds every segment that it needs.
+ * -ENOENT, with a text: one was removed, and no save that does without it has been committed yet. Blocks. */
 int journal_look(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The first segment that must stay with the save that began with `segment`. */
@@ -198,13 +197,13 @@ void journal_cut(struct journal *journal, uint64_t segment);
  * before it began. journal_cut() comes before: a save that needs a lost segment makes up for nothing. */
 void journal_save_committed(struct journal *journal, uint64_t begun);
 
-/* ---- what is known ---- */
+/* ---- the state of the log ---- */
 
 struct journal_info {
     bool records;
     bool failed;      /* refuses writes */
     bool incomplete;  /* something could not be noted: a save is needed */
-    bool awaits_save; /* so it is because of journal_switch(); nothing is refused meanwhile */
+    bool awaits_save; /* incomplete because of journal_switch(); no write is refused */
     struct errbuf reason;
     uint64_t current_bytes;                   /* of the log now, as far as it is needed */
     uint64_t base_bytes;                      /* of it when the last save was committed or at the start */

@@ -23,13 +23,13 @@ struct journal_slot {
  * asleep for a moment until the clients of the last round return. */
 enum journal_sleep { JOURNAL_AWAKE, JOURNAL_IDLE, JOURNAL_GATHERS, JOURNAL_EXPECTS };
 
-/* Rounds and who waits for them. */
+/* Rounds and the waits for them. */
 struct journal_rounds {
     _Atomic uint64_t started;          /* rounds begun */
     _Atomic uint64_t done;             /* all up to this round is on the disk */
     uint64_t requested;                /* the highest ticket of journal_sync(); under journal.lock */
     _Atomic int sleep;                 /* enum journal_sleep */
-    _Atomic uint64_t returned_replies; /* the clients are back when so many replies have been asked for */
+    _Atomic uint64_t returned_replies; /* the clients are back when this many replies have been asked for */
 };
 
 /* Changes of filters on their way to the log. */
@@ -121,7 +121,7 @@ struct journal_work {
     struct pending_place *places;      /* how far the frame takes that file: the rings, then the control records */
     uint64_t placed_next;              /* the number of the control record that follows the frame */
     bool payload_controls;             /* the writer's next payload has control records */
-    bool pending_of_others;            /* files of pending records of earlier processes are to be deleted */
+    bool pending_of_others;            /* files of pending records of earlier processes must be deleted */
 };
 
 /* When the next round is due; the log thread's own. */
@@ -148,7 +148,7 @@ struct journal {
     struct journal_work work;
     struct journal_pace pace;
 
-    struct lock lock;       /* of what follows */
+    struct lock lock;       /* of the following members */
     pthread_cond_t changed; /* signals changes of rounds.done, trouble and rotation */
     struct journal_thread thread;
     struct journal_rotation rotation;
@@ -169,7 +169,7 @@ static inline uint64_t journal_replies(const struct journal *j)
     return requested;
 }
 
-/* Whether the clients whom the last round has served have all asked again. */
+/* Whether all clients that the last round has served have asked again. */
 static inline bool journal_all_returned(const struct journal *j)
 {
     return journal_replies(j) >= atomic_load_explicit(&j->rounds.returned_replies, memory_order_relaxed);

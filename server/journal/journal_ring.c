@@ -82,8 +82,8 @@ static void leave_chunk(struct journal_ring *ring)
     ring->head_run = NULL;
 }
 
-/* A run that was ended before the mark says so in its head; one that was not says nothing, or an end that is not before
- * it. */
+/* The head of a run that was ended before the mark has that end; the head of another run has no end, or one that is not
+ * before the mark. */
 struct ring_run ring_peek(struct journal_ring *ring, const struct ring_mark *mark)
 {
     if (!mark->chunk)

@@ -1,4 +1,4 @@
-/* What saves ask of the log: a new segment to begin with, which segments must stay, and that others go. */
+/* The log's part in saves: a new segment at the begin, the segments that must stay, and the deletion of others. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -116,7 +116,7 @@ void journal_cut(struct journal *j, uint64_t segment)
     }
     j->extent.base_bytes = j->extent.start_bytes + j->info.written - j->extent.cut_written;
     lock_give(&j->lock);
-    /* Now the log thread does not miss them. What cannot be deleted is by the next save, or the next start. */
+    /* Now the log thread does not miss them. The next save or start deletes files that cannot be deleted now. */
     (void)!log_delete_before(j->start.fs, j->files.dir, segment, &err);
 }
 
@@ -126,7 +126,7 @@ void journal_save_committed(struct journal *j, uint64_t begun)
     bool lacks = journal_lacks_segment(j);
     lock_give(&j->lock);
     lock_take(&j->changes.lock);
-    bool whole = !lacks && j->changes.breaks == begun; /* or something more has gone unrecorded meanwhile */
+    bool whole = !lacks && j->changes.breaks == begun; /* otherwise more changes went unrecorded meanwhile */
     if (whole) {
         j->changes.break_missing = false;
         j->changes.lost.text[0] = '\0';

@@ -1,4 +1,4 @@
-/* The log thread. It sleeps until there is something, gathers for a moment unless somebody waits, and then makes a
+/* The log thread. It sleeps until there are records, gathers more for a moment unless a thread waits, and then makes a
  * round. */
 #include "journal_internal.h"
 
@@ -11,15 +11,15 @@
 #include "thread.h"
 #include "lock.h"
 
-#define GATHER_US      20000  /* what comes within this time shares a frame, when nobody waits for it */
+#define GATHER_US      20000  /* records within this time share a frame, when no thread waits for them */
 #define SYNC_US        900000 /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
 #define LOOK_US        500000 /* between checks of the files */
-#define MARK_US        200000 /* so long after a sync without a record the log is marked as synced up to its end */
-#define RETURN_SHARE   4      /* of the time of a sync that those whom the last one has served may take to come back, */
+#define MARK_US        200000 /* after a sync; without a record by then the log is marked as synced up to its end */
+#define RETURN_SHARE   4      /* of the time of a sync that the clients of the last one may take until they return, */
 #define RETURN_FAST_US 100    /* or this, but no longer than a sync; */
 #define RETURN_MIN_US  20     /* less is not worth a sleep */
-#define TIMER_SLACK_NS 5000   /* so that a sleep of that length is none of twice the length */
+#define TIMER_SLACK_NS 5000   /* so that a sleep of that length does not take twice as long */
 #define FRAME_MAX      (64u << 20) /* a round of more is several frames */
 #define ROOM_AGAIN     (JOURNAL_RING_LIMIT / 2)
 
@@ -47,7 +47,7 @@ static void note_ends(struct journal *j)
     lock_give(&j->hold);
 }
 
-/* From where the worker has put them to where they are written from. */
+/* Moves the adds from the worker's ring to the payload that is written. */
 static int take_run(struct journal *j, struct journal_ring *ring, const struct ring_run *run)
 {
     struct log_bytes *payload = log_writer_payload(j->files.writer);
@@ -71,7 +71,7 @@ static int append_payload(struct journal *j, struct errbuf *err)
     return log_writer_append(j->files.writer, controls, err); /* it has it, even if the disk has not */
 }
 
-/* All frames are in a segment: what they have is not pending any more. */
+/* All frames are in a segment: their records are not pending any more. */
 static void release_written(struct journal *j)
 {
     for (unsigned i = 0; i < j->nslots; i++)
@@ -123,7 +123,7 @@ static int make_round(struct journal *j, struct errbuf *err)
 {
     int status = append_payload(j, err); /* of a round that failed */
     if (status == 0)
-        status = take_controls(j, err); /* of one that had no memory: what follows may build upon them */
+        status = take_controls(j, err); /* of one that had no memory: later records may build upon them */
     if (status == 0)
         status = append_payload(j, err);
     if (status)
@@ -159,8 +159,8 @@ static void announce(struct journal *j)
 {
     uint64_t done = atomic_load(&j->rounds.done);
     bool honours =
-        !atomic_load(&j->changes.incomplete); /* after `done`: what could not be noted came before its ticket */
-    /* Room has been made, then it is looked who waits for it; a writer says that it waits, then looks for room. */
+        !atomic_load(&j->changes.incomplete); /* after `done`: a change that was not noted came before its ticket */
+    /* Here room is made first, then waits for it are looked up; a writer announces its wait, then looks for room. */
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < j->nslots; i++) {
         struct journal_slot *slot = &j->slots[i];
@@ -169,7 +169,7 @@ static void announce(struct journal *j)
             slot->announced = done;
             j->start.announce(j->start.ctx, i, done);
         }
-        /* While the disk fails they are not to wait either, but to learn of it. */
+        /* While the disk fails writers do not wait either: they get the error. */
         bool room = ring_queued(slot->ring) < ROOM_AGAIN && atomic_load(&j->changes.bytes) < JOURNAL_CONTROL_LIMIT;
         if (atomic_load(&slot->full) && (j->trouble.failed || room)) {
             atomic_store(&slot->full, false);
@@ -178,7 +178,7 @@ static void announce(struct journal *j)
     }
 }
 
-/* Who finds the round done finds also how far the log is on the disk. */
+/* A thread that finds the round done also finds how far the log is on the disk. */
 static void note_done(struct journal *j, uint64_t round, const struct log_writer_info *info)
 {
     lock_take(&j->lock);
@@ -239,7 +239,7 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
 /* Where a sync takes long, most clients wait for it and ask again as soon as they have been served. An immediate round
  * would have only the requests that arrived during the last sync, and all others would wait for two syncs. So it begins
  * when as many clients have requested a sync as were served, or after a small part of the time of a sync. Where it is
- * fast, that is about the processors: a round of few replies takes as much of their time as one of many. */
+ * fast, this saves processor time: a round of few replies takes as much of it as one of many. */
 static void expect_returns(struct journal *j, uint64_t requested_at_begin)
 {
     int64_t sync_us = j->pace.usual_sync_us, most_us = sync_us / RETURN_SHARE;
@@ -333,7 +333,8 @@ static void look_at_files(struct journal *j)
         run_round(j, DUE_SYNC, false);
 }
 
-/* Who asks while it looks may have seen a file go that it has found before, and waits for the next one. */
+/* A thread that asks during a look may have seen the removal of a file that it has found, so it waits for the
+ * next look. */
 static void look_if_due(struct journal *j)
 {
     lock_take(&j->lock);
@@ -395,7 +396,7 @@ static enum due mark_is_due(const struct journal *j, int64_t now, int64_t *until
     return DUE_NOTHING;
 }
 
-/* The round that is to be made now; in `until_out` when to ask again at the latest, 0 for never. Under the lock. */
+/* The round that is due now; `until_out` receives the latest time to ask again, 0 for never. Under the lock. */
 static enum due round_is_due(struct journal *j, int64_t now, int64_t *until_out)
 {
     int policy = atomic_load(&j->state.policy);
@@ -461,8 +462,8 @@ static void wait_until(struct journal *j, int64_t until_us)
         lock_wait(&j->thread.wake, &j->lock);
 }
 
-/* Under the lock. Says that it sleeps, and looks again before it does: whoever has something checks that afterwards.
- */
+/* Under the lock. Announces its sleep, and looks again before it: threads check the announcement after
+ * each new record. */
 static enum due sleep_until_due(struct journal *j)
 {
     for (;;) {
@@ -480,7 +481,7 @@ static enum due sleep_until_due(struct journal *j)
             if (!until || j->pace.returns_until_us < until)
                 until = j->pace.returns_until_us;
         } else if (j->pace.gather_until_us || somebody_waits(j)) {
-            /* It will look by itself; only who is in a hurry need wake it. */
+            /* It looks by itself soon; only urgent callers need to wake it. */
             atomic_store(&j->rounds.sleep, JOURNAL_GATHERS);
             atomic_thread_fence(memory_order_seq_cst);
             if (what_is_due(j, clock_us(), &until) != DUE_NOTHING)

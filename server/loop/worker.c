@@ -351,7 +351,7 @@ void worker_destroy(struct worker *worker)
     run_mail(io);
     counters_remove(io->server->stats.counters, &io->stats);
     int err = uv_loop_close(&io->loop);
-    if (err) /* a handle was left open: a bug, so say it */
+    if (err) /* a handle was left open: a bug, so log it */
         log_warning(&io->server->log, "worker %u: loop did not close: %s", io->index, uv_strerror(err));
     worker_free(worker);
 }

@@ -1,5 +1,5 @@
 /* worker: one thread with an event loop, and the connections that it serves for their whole life. Puts the parts of the
- * loop together: io (sockets, io.h) and what runs commands (runner.h).
+ * loop together: io (sockets, io.h) and the runner of commands (runner.h).
  *
  * An iteration of the loop reads, parses and runs the input of all readable connections. Pipelined BF.ADD and BF.EXISTS
  * use the window (window.h), which overlaps their cache misses across connections. At the end of the iteration each

@@ -24,7 +24,7 @@
 
 #define LOOK_AT_ONCE  512  /* names of a step of the sweep */
 #define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
-#define PATIENCE_MS   1000 /* after so long, and */
+#define PATIENCE_MS   1000 /* after this time, and */
 #define MISSES        3    /* this many rounds in a row, nothing more can leave */
 #define FEW           16   /* of more than four times as many the oldest quarter leaves at most */
 #define PAUSE_MS      10   /* between two of them */
@@ -43,7 +43,7 @@ enum mercy {
     GENTLE,        /* filters used in the last minute stay */
     SECOND_CHANCE, /* they stay again; the next time only if they were used again */
     ONLY_CHANCE,   /* the next time */
-    NONE,          /* everything goes */
+    NONE,          /* all filters leave */
 };
 
 /* ---- candidates ---- */
@@ -60,7 +60,7 @@ struct sweep {
     struct residency *res;
     uint16_t now;                          /* entry_stamp() */
     uint64_t dirty;                        /* bytes of filters that have changed since the last save */
-    struct candidate of[2 * LOOK_AT_ONCE]; /* a step may meet so many */
+    struct candidate of[2 * LOOK_AT_ONCE]; /* a step meets at most this many */
     size_t n;
 };
 
@@ -96,8 +96,8 @@ static void spare(struct sweep *sweep, struct entry *entry)
     atomic_store_explicit(&entry->used, (uint16_t)(sweep->now - 1), memory_order_relaxed);
 }
 
-/* Pins those that shall leave, at least `need` bytes of them, and has them leaving. Returns their number; they are the
- * first ones of the sweep then. */
+/* Pins candidates of at least `need` bytes in all and marks them as leaving. Returns their number; they are the first
+ * ones of the sweep then. */
 static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
 {
     struct registry *registry = sweep->res->server->registry;
@@ -247,8 +247,8 @@ static bool save(struct residency *res)
     return status == 0;
 }
 
-/* `over`: the limit is not kept. `hopeless`: the next round will not do better. What clients use at the moment may
- * leave in the next one, and what they have changed after its save. */
+/* `over`: the limit is not kept. `hopeless`: the next round will not do better. Filters in use now may leave in the
+ * next round, and changed ones after its save. */
 static void note_round(struct residency *res, bool over, bool hopeless)
 {
     int64_t now = clock_ms();
@@ -322,7 +322,7 @@ static void *evict_main(void *arg)
 
 /* ---- asking for it ---- */
 
-/* Under the lock: another round is to begin. Returns its number, 0 if there is no thread for it. */
+/* Under the lock: requests another round. Returns its number, 0 if there is no thread for it. */
 static uint64_t ask_for_round(struct residency *res)
 {
     if (!res->evictor.runs && !res->stop)

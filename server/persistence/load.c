@@ -66,8 +66,8 @@ static enum store_fate on_resolve(void *ctx, struct store_filter *info)
     return STORE_GONE;
 }
 
-/* With lazy-load all bits stay on the disk until somebody asks; with a policy, those for which there is no memory. What
- * the log has adds to is read when these are brought back. */
+/* With lazy-load all bits stay on the disk until a command needs them; with a policy, those for which there is no
+ * memory. A filter with adds in the log is read when these are brought back. */
 static bool on_leaves(void *ctx, const struct store_filter *info, uint64_t bytes)
 {
     struct load *load = ctx;
@@ -252,8 +252,8 @@ static int replay_log(struct load *load)
     return status;
 }
 
-/* 0: there has been no log, so that a save without one says so. One of which nothing is left is not that: the save that
- * accepts the loss must begin a segment, or the next start misses the same ones again. */
+/* 0: there has been no log, and a save without one records that. A log without remaining segments is another case: the
+ * save that accepts the loss must begin a segment, or the next start misses the same ones again. */
 static uint64_t oldest_segment(const struct load *load)
 {
     const struct log_reader_summary *read = &load->log_summary;
@@ -286,7 +286,7 @@ static int start_log(struct load *load)
         errbuf_prefix(&load->err, "cannot start the log");
         return status;
     }
-    /* A save that has what could be read, and keeps the log all the same, says that the rest need not be asked for
+    /* A save that has all readable data, and keeps the log all the same, records that the rest is not required
      * again. */
     bool loss = read->damages || load->replay_summary.left_out;
     load->server->persistence->log_accepted = loss ? read->next_segment : load->checkpoint.accepted;
@@ -302,7 +302,7 @@ static int start_log(struct load *load)
 
 /* ---- the whole ---- */
 
-/* Filters that no client could reach are not left behind in silence. */
+/* Filters that no client could reach are an error. */
 static int check_databases(struct load *load)
 {
     const struct config *config = server_config(load->server);
@@ -396,14 +396,14 @@ static void *load_main(void *arg)
 {
     struct load *load = arg;
     thread_begin(THREAD_SERVER, "loader");
-    registry_hold_clock(load->server->registry); /* what expires from now on does so when it can be told */
+    registry_hold_clock(load->server->registry); /* expiries from now on wait until they can be reported */
     load->status = load_all(load);
     log_reader_close(load->log);
     replay_destroy(load->replay);
     malloc_trim(0); /* the log of a million filters takes some hundred MB until here */
     if (load->status == 0)
         load->status = open_for_clients(load);
-    if (load->status < 0 && !load->err.text[0]) /* otherwise the text says it */
+    if (load->status < 0 && !load->err.text[0]) /* otherwise the text has it */
         errbuf_set(&load->err, "%s", strerror(-load->status));
     load->done(load->server);
     return NULL;

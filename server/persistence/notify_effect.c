@@ -1,4 +1,4 @@
-/* Which events an effect of the registry is, in Redis's order and words where Redis has them: docs/EVENTS.md. */
+/* The events of an effect of the registry, in Redis's order and words where Redis has them: docs/EVENTS.md. */
 #include <string.h>
 
 #include "notify.h"

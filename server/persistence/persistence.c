@@ -107,7 +107,7 @@ void persistence_config_replace(struct server *server, struct config *now)
 
 /* ---- effects ---- */
 
-/* The record of a filter that has come into being. */
+/* The record of a new filter. */
 static struct log_control control_of(enum log_control_kind kind, const struct registry_effect *effect)
 {
     return (struct log_control){
@@ -199,7 +199,7 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
 
 /* ---- refusing writes ---- */
 
-/* Without a log that works a failing save is the only thing between the filters and their loss. */
+/* Without a log, filters would be lost when saves fail. */
 static bool save_refuses(struct server *server)
 {
     const struct config *config = server_config(server);

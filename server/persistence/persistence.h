@@ -23,7 +23,7 @@ struct load_progress {
     struct load *load;  /* internal to load.c */
 };
 
-/* What is on the disk, and who brings it there and back. Constant once the workers run, except the atomics. */
+/* The data on the disk, and the parts that write and read it. Constant once the workers run, except the atomics. */
 struct persistence {
     struct store *store; /* the data directory, opened */
     struct saver *saver;
@@ -45,15 +45,15 @@ static inline bool server_loading(const struct server *server)
     return atomic_load_explicit(&server->persistence->load.active, memory_order_acquire);
 }
 
-/* Starts the journal where the log that was read at the start ends, and records if the settings say so. All filters are
- * in the registry, none is served yet. The status of journal_create(). */
+/* Starts the journal where the log that was read at the start ends, and records if the settings request it. All filters
+ * are in the registry, none is served yet. The status of journal_create(). */
 int persistence_start(struct server *server, const struct journal_start *from, struct errbuf *err)
     __attribute__((warn_unused_result));
 
 /* Ends the journal, which syncs all records first. Called after the workers have ended. */
 void persistence_stop(struct server *server);
 
-/* server_config_replace(), and what the log does by the new settings. */
+/* server_config_replace(), and applies the new settings to the log. */
 void persistence_config_replace(struct server *server, struct config *config);
 
 /* Contents that did not come from adds: the record of files (store.h), or the contents themselves (log_contents.h). */

@@ -24,7 +24,7 @@
 struct target {
     struct entry *entry; /* NULL: in quarantine */
     atomic_bool broken;  /* its bits could not be read: the entry is pinned, and another one has its name */
-    uint64_t since;      /* ordinals of processes before it have all been counted, and may have been given anew since */
+    uint64_t since;      /* ordinals of processes before it have all been counted, and may have been reused since */
     bool cuckoo;
     struct replay_operations operations; /* of a cuckoo filter; under the lock */
     unsigned nlayers;                    /* that had been saved */
@@ -179,7 +179,7 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
         bloom_class_release(class);
     }
     if (status == REGISTRY_EXISTS) {
-        /* Not from what we have written: something of the log or of the save is missing. */
+        /* Our own writes cannot cause this: a part of the log or of the save is missing. */
         errbuf_set(err, "another filter has its name; --aof-load-damaged yes starts the daemon without it");
         if (replay->accept_loss) {
             log_warning(&replay->server->log, "filter %" PRIu64 " of the log is left out: another filter has its name",
@@ -252,7 +252,7 @@ static struct bloom_filter *filter_of(struct replay *replay, struct target *targ
     return *status_out || atomic_load(&target->broken) ? NULL : entry_filter(target->entry);
 }
 
-/* The filter cannot have this layer: it is of another variant, say, or beyond the limits. */
+/* The filter cannot have this layer: for example, it is of another variant, or beyond the limits. */
 static int refuse_layer(struct replay *replay, const struct log_filter *h, unsigned index, struct errbuf *err)
 {
     if (!replay->accept_loss && !log_history_growth_is_settled(replay->history, h)) {

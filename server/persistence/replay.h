@@ -67,7 +67,7 @@ struct replay_summary {
     uint64_t quarantined; /* adds to quarantined filters: the log is kept for them */
 };
 
-/* 0, or what log_reader_adds() returned. */
+/* 0, or the status of log_reader_adds(). */
 int replay_adds(struct replay *replay, struct log_reader *reader, unsigned nthreads, struct replay_summary *summary_out,
                 struct errbuf *err);
 

@@ -19,10 +19,10 @@ struct replay_operations {
 int replay_operations_take(struct replay_operations *operations, unsigned layer, const struct bloom_replay_item *items,
                            size_t n, uint64_t counted);
 
-/* Does them; a record that the log has twice counts once. Returns how many were done. An operation may be missing: the
- * log was off without a later save, or a frame was lost. After such a gap adds continue, but deletions and moves are
- * skipped and counted in *left_out: a deletion without its add would remove another item. Nobody else uses the
- * filter. */
+/* Does the operations; a record that the log has twice counts once. Returns how many were done. An operation may be
+ * missing: the log was off without a later save, or a frame was lost. After such a gap adds continue, but deletions and
+ * moves are skipped and counted in *left_out: a deletion without its add would remove another item. No other thread
+ * uses the filter. */
 uint64_t replay_operations_do(struct replay_operations *operations, struct bloom_filter *filter, uint64_t *left_out);
 
 void replay_operations_deinit(struct replay_operations *operations);

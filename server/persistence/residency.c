@@ -298,7 +298,7 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
-/* ---- threads that can wait, and nobody ---- */
+/* ---- reads with a thread that waits, and without one ---- */
 
 static void end_blocking(void *ended)
 {

@@ -5,7 +5,7 @@
  * right. A filter with a damaged file is quarantined, as at a start.
  *
  * A caller that needs bits pins the filter before it waits. Pinned filters stay in memory, so the bits are there when
- * the wait ends, however small the memory is.
+ * the wait ends, even if the memory is small.
  *
  * Lifetime: residency_create() after the registry, residency_stop() before the saver ends, residency_destroy(). The
  * threads start when they are first needed. */
@@ -57,7 +57,7 @@ bool residency_wait_begin(struct residency_wait *wait);
 
 /* After the end: false, with the text of an error reply, when the bits of one of them could not be read now. */
 bool residency_wait_succeeded(const struct residency_wait *wait, const char **text_out);
-void residency_wait_free(struct residency_wait *wait); /* NULL is fine; not while `done` is to be called */
+void residency_wait_free(struct residency_wait *wait); /* NULL is fine; not before the call of `done` */
 
 /* As registry_pin(), but waits until the bits are in memory. If entry_filter() of the entry is NULL, the filter is
  * quarantined, or its bits could not be read and `why` has the error reply. Thread: pool, an online reader; it is

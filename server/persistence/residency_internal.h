@@ -10,7 +10,7 @@
 
 #define READERS 4 /* that read filters at the same time */
 
-/* A filter that is to be read, or is being read. */
+/* A filter that waits for its read, or is being read. */
 struct reading {
     struct hash_link link; /* by the id */
     struct reading *next;  /* in the queue */
@@ -23,7 +23,7 @@ struct reading {
 /* The thread that has bits are evicted, in rounds (evict.c). */
 struct evictor {
     pthread_t thread;
-    pthread_cond_t press; /* another round is to begin */
+    pthread_cond_t press; /* another round must begin */
     bool runs;            /* under the lock, like the rounds: the thread has started */
     uint64_t rounds;      /* asked for */
     uint64_t done;        /* of these */
@@ -31,9 +31,9 @@ struct evictor {
     atomic_bool stuck;    /* residency_is_stuck() */
 
     _Atomic uint64_t wanted;         /* bytes for which readers wait, and clients for them */
-    _Atomic uint64_t wanted_gently;  /* the same, but no client waits: nothing used lately leaves for them */
+    _Atomic uint64_t wanted_gently;  /* the same, but no client waits: filters used lately stay */
     uint64_t reserved;               /* under the lock: bytes that readers have been granted and have not yet taken */
-    _Atomic int64_t gentle_until_ms; /* the last gentle round has found nothing; none before */
+    _Atomic int64_t gentle_until_ms; /* no gentle round before: the last one found nothing */
     _Atomic int64_t rest_until_ms;   /* residency_tick() asks for no round before: the last one could not do enough */
 
     /* of the thread */
@@ -45,7 +45,7 @@ struct evictor {
 
 struct residency {
     struct server *server;
-    struct lock lock;     /* of what follows, down to `readers`, and of the rounds of the evictor */
+    struct lock lock;     /* of the members down to `readers`, and of the rounds of the evictor */
     pthread_cond_t wake;  /* of readers: something is in the queue, or stop */
     pthread_cond_t ended; /* a reading, or a round of the evictor, has ended */
     struct hash_table readings;

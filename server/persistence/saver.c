@@ -69,8 +69,8 @@ struct saver {
     pthread_cond_t finished; /* a save has ended */
     enum saver_state state;
     bool for_log;       /* the save that runs, or is requested, was asked for because of the log */
-    bool clock_is_due;  /* the note of the clock of windows is to be written */
-    bool disturbed;     /* the latest look has found that the data directory is not as this process has left it */
+    bool clock_is_due;  /* the note of the clock of windows must be written */
+    bool disturbed;     /* the latest look has found foreign changes in the data directory */
     _Atomic bool hurry; /* the process ends when the save has ended */
     struct saver_past past;
     struct running_save now;
@@ -140,7 +140,7 @@ static void take_settings(struct server *server, struct store_source *source)
     server_config_unlock(server);
 }
 
-/* On a terminal a save that takes longer says how far it is. */
+/* On a terminal a save that takes longer shows its progress. */
 static void show_written(struct saver *saver, uint64_t bytes)
 {
     int64_t now = clock_ms();
@@ -193,7 +193,7 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
         (struct store_checkpoint){.log = 0, .control = saver->now.control, .databases = saver->now.databases};
     if (saver->now.segment ||
         (saver->now.journal && journal_records(saver->now.journal))) { /* it may have been switched on meanwhile */
-        rcu_wait_for_readers();                                        /* who has taken a place has noted it */
+        rcu_wait_for_readers();                                        /* all taken places have been noted */
         status = journal_sync(saver->now.journal, err);
         checkpoint_out->frame = journal_synced_frame(saver->now.journal);
         checkpoint_out->log = journal_first_needed(saver->now.journal, saver->now.segment);
@@ -243,7 +243,7 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
     return status;
 }
 
-/* Once more when files of the log have been removed meanwhile: the next start would be refused. */
+/* Repeats the save when files of the log have been removed meanwhile: the next start would be refused. */
 static int save_with_log(struct saver *saver, struct store_save_summary *summary, struct errbuf *err)
 {
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -268,7 +268,7 @@ static int save_once(struct saver *saver, struct errbuf *err)
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
     }
-    /* The end saves twice, the second time nothing as a rule: that needs no line. */
+    /* The end saves twice, and the second save is usually empty: it needs no line. */
     log_write(&server->log,
               atomic_load(&saver->hurry) && !summary.layers_written ? LOG_LEVEL_VERBOSE : LOG_LEVEL_NOTICE,
               "saved %s (%s, %s written) in %" PRId64 " ms", log_count(summary.filters, "filter").text,
@@ -336,7 +336,7 @@ static void note_clock(struct saver *saver)
     lock_take(&saver->lock);
 }
 
-/* Under the lock, which is given up meanwhile. A save makes a MANIFEST anew, or says why it cannot. */
+/* Under the lock, which is given up meanwhile. A save writes a new MANIFEST, or reports the failure. */
 static void look(struct saver *saver)
 {
     struct errbuf err = {""};

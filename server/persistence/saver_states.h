@@ -1,4 +1,4 @@
-/* saver_states: what the saver's thread does, and what follows. The saver's lock guards the state. */
+/* saver_states: the states of the saver's thread, and their successors. The saver's lock guards the state. */
 #ifndef BLOOMERY_SAVER_STATES_H
 #define BLOOMERY_SAVER_STATES_H
 

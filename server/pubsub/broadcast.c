@@ -1,6 +1,6 @@
 /* A prefix has a part for each loop with clients of it; a client's subscription is in the list of its loop's part. The
- * hub's lock guards the table of prefixes, their lists of parts, and what is collected in a part. The subscriptions of
- * a part, and so the part's end, are its loop's alone, which makes the lists of names outside of the lock. */
+ * hub's lock guards the table of prefixes, their lists of parts, and the changes collected in a part. The subscriptions
+ * of a part, and so the part's end, are its loop's alone, which makes the lists of names outside of the lock. */
 #include "broadcast.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 struct change {
     struct hash_link hashed;
     struct change *next; /* in the order of the first changes */
-    uint64_t author;     /* 0: several, or one who wants to be told of it */
+    uint64_t author;     /* 0: several, or one that wants to be told of it */
     size_t len;
     char name[];
 };

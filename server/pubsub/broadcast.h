@@ -1,8 +1,8 @@
-/* broadcast: names that have changed, for the clients that want to know of all names with a prefix (CLIENT TRACKING ON
+/* broadcast: names that have changed, for the clients that subscribe to all names with a prefix (CLIENT TRACKING ON
  * BCAST). Names are those of clients, without a database.
  *
  * A thread that changes a filter tells the hub its name. The hub collects it once for each prefix that the name begins
- * with and each loop with clients of that prefix, and wakes these loops. A loop takes what has come together since its
+ * with and each loop with clients of that prefix, and wakes these loops. A loop takes the names collected since its
  * last delivery, and makes one list of names for each prefix, in the order of the first changes.
  *
  * Cost of a change: one load while there are no clients; otherwise the hub's lock, a look-up (prefix_table.h), and a
@@ -37,8 +37,8 @@ void broadcast_destroy(struct broadcast *hub); /* all clients must be gone. NULL
 
 bool broadcast_has_clients(const struct broadcast *hub); /* one load */
 
-/* What is under the name has changed, and readers see it. `author`: who did it (broadcast_author()); 0: nobody who does
- * not want to be told. */
+/* The filter under the name has changed, and readers see it. `author`: the client that did it (broadcast_author()); 0:
+ * all clients are told. */
 void broadcast_change(struct broadcast *hub, struct slice name, uint64_t author);
 
 /* A number that represents the client whose command the thread runs now, if that client does not want to be told of its
@@ -54,7 +54,7 @@ int broadcast_client_create(struct broadcast_client **client_out, struct broadca
 /* Ends its subscriptions; nothing is delivered to it any more. NULL is fine. Not from within a delivery. */
 void broadcast_client_destroy(struct broadcast_client *client);
 
-/* Changes by this author are not told to it. 0: all are. */
+/* Changes by this author are not reported to it. 0: all are. */
 void broadcast_client_leave_out(struct broadcast_client *client, uint64_t author);
 
 /* BROADCAST_OK, _SAME (it has the prefix already), _LIMIT (BROADCAST_MAX_PREFIXES) or -ENOMEM. */
@@ -69,7 +69,7 @@ struct slice broadcast_client_prefix(const struct broadcast_client *client, size
 /* Whether one of its prefixes begins with `prefix`, or `prefix` with it: the first such one. */
 bool broadcast_overlaps(const struct broadcast_client *client, struct slice prefix, struct slice *with_out);
 
-size_t broadcast_client_bytes(const struct broadcast_client *client); /* memory, except for what is shared */
+size_t broadcast_client_bytes(const struct broadcast_client *client); /* memory, except for shared parts */
 
 /* ---- delivery: the loop's thread ---- */
 

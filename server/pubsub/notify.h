@@ -42,7 +42,8 @@ void notify_destroy(struct notify *notify);
 /* The setting has changed. NULL is fine. */
 void notify_set_flags(struct notify *notify, unsigned flags);
 
-/* Of whose databases the events are (registry_databases.h): their numbers are in the channels. Set once, before any. */
+/* The registry of the events; the numbers of its databases (registry_databases.h) are in the channels. Set once, before
+ * any event. */
 struct registry;
 void notify_set_registry(struct notify *notify, const struct registry *registry);
 

@@ -50,7 +50,7 @@ static struct hash_table *shard_of(struct pubsub *hub, uint64_t hash)
     return &hub->shards[hash >> 56];
 }
 
-/* Of one whose hash is that of the kind and the name. */
+/* For a topic whose hash is that of the kind and the name. */
 static bool topic_is(const struct topic *topic, enum pubsub_kind kind, struct slice name)
 {
     return topic->kind == kind && topic->len == name.len &&

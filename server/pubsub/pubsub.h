@@ -6,9 +6,9 @@
  * clients with pubsub_deliver(). So each loop sees all messages in one order, the order of publication, and a client
  * never gets a message that was published before it subscribed.
  *
- * Bounds: an inbox counts its pending bytes. Past PUBSUB_INBOX_HIGH publishers learn that they should wait. Past
- * PUBSUB_INBOX_MAX messages are dropped, and the loop disconnects the clients that lost some, so that a loss is never
- * silent. A memory limit bounds the subscriptions of a client.
+ * Bounds: an inbox counts its pending bytes. Past PUBSUB_INBOX_HIGH publishers are asked to wait. Past PUBSUB_INBOX_MAX
+ * messages are dropped, and the loop disconnects the clients that lost some, so that a loss is never silent. A memory
+ * limit bounds the subscriptions of a client.
  *
  * The hub knows neither connection nor loop nor protocol state. Thread rule: a client, and deliveries to a loop, belong
  * to that loop's thread; all else: any. Under the hub's lock only `wake` is called; no other lock is taken. */
@@ -139,7 +139,7 @@ bool pubsub_slow(const struct pubsub *hub);
  * represents all except monitors. Called after pubsub_deliver(). */
 unsigned pubsub_take_lost(struct pubsub *hub, unsigned loop);
 
-/* ---- what PUBSUB and INFO ask: any thread ---- */
+/* ---- queries of PUBSUB and INFO: any thread ---- */
 
 struct pubsub_totals {
     uint64_t topics[PUBSUB_KINDS]; /* channels, patterns, shard channels with a subscriber */

@@ -31,9 +31,9 @@ struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice 
 
 /* ---- bits that are evicted ----
  *
- * entry_leave() sets LEAVING, a grace period passes, entry_evict() sets AWAY if nobody has taken LEAVING away
- * since, pinned the entry or changed the filter. Whoever has seen the state without either flag uses the bits before
- * the grace period ends. */
+ * entry_leave() sets LEAVING, a grace period passes, entry_evict() sets AWAY unless a thread has since taken LEAVING
+ * away, pinned the entry or changed the filter. A thread that has seen the state without either flag uses the bits
+ * before the grace period ends. */
 
 #define KIND_MASK (UINT32_C(3) << ENTRY_KIND_SHIFT)
 #define IS_FILTER ((uint32_t)ENTRY_FILTER << ENTRY_KIND_SHIFT)
@@ -50,7 +50,7 @@ static bool stays(struct entry *entry)
     return false;
 }
 
-/* What made the bits was made before AWAY was taken away: hence the order. */
+/* The bits were complete before AWAY was taken away: hence the order. */
 struct bloom_filter *entry_filter(struct entry *entry)
 {
     uint32_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
@@ -70,7 +70,7 @@ bool entry_is_evicted(const struct entry *entry)
     return atomic_load_explicit(&entry->state, memory_order_acquire) & ENTRY_AWAY;
 }
 
-/* Whether nothing stands against it except for the caller's own pin; with these flags. */
+/* Whether the entry may be evicted: it is a filter with exactly these flags, and its only pin is the caller's. */
 static bool may_go(uint32_t state, uint32_t flags)
 {
     return (state & (KIND_MASK | ENTRY_LEAVING | ENTRY_AWAY | ENTRY_DIRTY)) == (IS_FILTER | flags) &&

@@ -36,7 +36,7 @@ static inline enum entry_kind entry_kind(const struct entry *entry)
 /* A clean entry without an id, with room for `body` zero bytes after the name, or NULL. */
 struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice name, size_t body);
 
-/* Frees an entry that no other thread has seen; NULL is fine. The caller frees what its body owns. */
+/* Frees an entry that no other thread has seen; NULL is fine. The caller frees the memory that its body owns. */
 void entry_discard(struct entry *entry);
 
 static inline void *entry_body(const struct entry *entry)

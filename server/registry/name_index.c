@@ -3,8 +3,8 @@
  * leading 1, 1 to 8 for the byte's bits from the highest on.
  *
  * Readers go down while nodes come and go. A new node takes the place of the subtree that becomes its child, and the
- * sibling of a removed name takes the place of its parent, each by one store. A reader who is in a node that was
- * removed finds the same names below it as before: the node keeps its children until the grace period is over. */
+ * sibling of a removed name takes the place of its parent, each by one store. A reader in a node that was removed finds
+ * the same names below it as before: the node keeps its children until the grace period is over. */
 #include "name_index.h"
 
 #include <string.h>
@@ -234,7 +234,7 @@ void name_index_replace(struct name_index *index, struct entry *holder)
 /* ---- many at once ----
  *
  * Names that come one by one cost two descents each, through nodes that are not in the cache. A million at once are
- * split at their first differing bit, as in a radix sort, until each is alone: what is compared is in one array. */
+ * split at their first differing bit, as in a radix sort, until each is alone: the compared bits are in one array. */
 
 #define WINDOW 7 /* bytes of a name that `bits` has: each with the 1 before it, so 63 bits */
 
@@ -270,8 +270,8 @@ static size_t split(struct name_item *items, size_t n, uint64_t bit)
 }
 
 /* Makes the subtree of these names, which are the same up to byte `from`, below the link. The larger part is the
- * loop's, so that the depth of calls is the logarithm of their number. False without memory; what was made is below the
- * link. */
+ * loop's, so that the depth of calls is the logarithm of their number. False without memory; the nodes made so far are
+ * below the link. */
 static bool build(struct name_index *index, _Atomic uint64_t *link, struct name_item *items, size_t n, size_t from)
 {
     while (n > 1) {
@@ -326,7 +326,7 @@ void name_index_remove(struct name_index *index, struct slice name)
     reclaimer_defer(index->reclaimer, reclaim_node, parent, 0);
 }
 
-/* Frees a tree of nodes, however deep, without a stack: a node whose first child is a node is turned below that one. */
+/* Frees a tree of nodes of any depth without a stack: a node whose first child is a node is turned below that one. */
 static int reclaim_tree(void *root)
 {
     uint64_t link = (uint64_t)(uintptr_t)root | IS_NODE;

@@ -2,8 +2,8 @@
  * registry.
  *
  * A crit-bit tree (D. J. Bernstein; PATRICIA of D. R. Morrison, 1968): a node has the first bit in which the names
- * below it differ and two children. All names below a node share what comes before its bit, so a prefix is one subtree.
- * A descent finds it with one bit comparison per node and one name comparison in all. What is below is visited without
+ * below it differ and two children. All names below a node share the bits before its own, so a prefix is one subtree. A
+ * descent finds it with one bit comparison per node and one name comparison in all. The names below are visited without
  * a comparison. A change is one store of a child, so readers take no lock and never see a name twice or miss one that
  * stays. A node is 16 bytes, and there is one for each name but the first.
  *

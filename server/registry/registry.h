@@ -190,8 +190,8 @@ void registry_set_clock(struct registry *registry, int64_t (*now_ms)(void));
 /* ---- scanning ---- */
 
 /* Calls `visit` for the names from `cursor` on (0: the beginning) until at least `count` names are met. Returns the
- * next cursor, 0 at the end. A filter that exists throughout a sweep is visited exactly once, whatever is created,
- * deleted or renamed meanwhile; expired filters are not visited. The name is valid during the call. */
+ * next cursor, 0 at the end. A filter that exists throughout a sweep is visited exactly once, even if others are
+ * created, deleted or renamed meanwhile; expired filters are not visited. The name is valid during the call. */
 uint64_t registry_scan(const struct registry *registry, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx);
 

@@ -251,7 +251,7 @@ static int replace_locked(struct registry *r, struct slice name, const struct en
     walk_changed(&r->walk, holder);
     if (expires_ms)
         registry_put_expiry(r, alias, expires_ms);
-    atomic_store_explicit(&r->unrecorded, false, memory_order_release); /* there is nothing to tell */
+    atomic_store_explicit(&r->unrecorded, false, memory_order_release); /* there is no effect to report */
     return REGISTRY_OK;
 }
 

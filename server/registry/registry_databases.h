@@ -1,8 +1,8 @@
 /* registry_databases: the databases of a registry.
  *
  * Each database that has ever had a filter has its own table, index of names and heap of times. So work on one costs
- * nothing for the filters of the others. A filter's database is in its key (database.h), by the internal number. Which
- * internal number a client's number represents is kept here: at first each its own, and SWAPDB exchanges two. All other
+ * nothing for the filters of the others. A filter's database is in its key (database.h), by the internal number. The
+ * internal number of each client's number is kept here: at first they are equal, and SWAPDB exchanges two. All other
  * functions of the registry take keys.
  *
  * Thread rule: as registry.h. */
@@ -23,7 +23,7 @@ struct registry_expiry;
 unsigned registry_database(const struct registry *registry, unsigned number); /* the internal number of a client's */
 unsigned registry_number(const struct registry *registry, unsigned database); /* the reverse */
 
-/* Exchanges what two of the clients' numbers represent, and reports it as an effect. Called while no command runs. */
+/* Exchanges the databases of two of the clients' numbers, and reports it as an effect. Called while no command runs. */
 void registry_swap(struct registry *registry, unsigned first, unsigned second);
 
 /* Loading: a client's number represents this internal one. The caller sets all, so that none is there twice. */

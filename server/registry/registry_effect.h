@@ -28,8 +28,7 @@ struct registry_effect {
     uint64_t id;
     struct slice name;    /* its name, before a rename */
     struct slice to;      /* RENAMED */
-    uint64_t replaced_id; /* CREATED, LOADED, RENAMED: id of the filter that had the name and is hereby deleted; 0:
-                           * none */
+    uint64_t replaced_id; /* CREATED, LOADED, RENAMED: id of the filter that had the name, deleted now; 0: none */
     int64_t expires_ms;   /* CREATED, LOADED, RENAMED, EXPIRY: the new expiry. 0: never */
     struct entry *entry;  /* the filter's entry, alive during the call */
     const void *payload;  /* CREATED, LOADED: that of the publication */

@@ -15,7 +15,7 @@
 
 /* ---- the clock ---- */
 
-/* The registry's time when the system's clock says `now_ms`. */
+/* The registry's time when the system's clock has `now_ms`. */
 static int64_t unless_held(const struct registry_clock *clock, int64_t now_ms)
 {
     int64_t held = atomic_load_explicit(&clock->held_ms, memory_order_relaxed);
@@ -29,7 +29,7 @@ int64_t registry_now_ms(const struct registry *r)
 
 #define COARSE_MS 20 /* the coarse clock is less than this behind: a tick of the kernel has 10 at most */
 
-/* Whether the time has not come by far. That costs a few nanoseconds. */
+/* Whether the time is far in the future. That costs a few nanoseconds. */
 static bool is_far(const struct registry_clock *clock, int64_t expires_ms)
 {
     return !clock->now_ms && expires_ms - COARSE_MS > clock_coarse_unix_ms();
@@ -188,7 +188,7 @@ static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot
         holder = alias;
     } else {
         struct alias *alias = entry_alias(holder);
-        int64_t old_ms = entry_expires_ms(holder); /* only readers change it meanwhile, who find it expired */
+        int64_t old_ms = entry_expires_ms(holder); /* only readers that find it expired change it meanwhile */
         if (!atomic_compare_exchange_strong(&alias->expires_ms, &old_ms, expires_ms)) {
             registry_remove(r, hash, slot, REGISTRY_EXPIRED);
             return REGISTRY_NOT_FOUND;

@@ -51,7 +51,7 @@ struct due {
 };
 
 struct registry {
-    /* What each look-up reads is in no cache line that each creation writes: see its test, unit_cache_lines. */
+    /* Members that each look-up reads, in no cache line that each creation writes: test unit_cache_lines. */
     struct bloom_pool *pool;
     struct slab *slab; /* of small entries */
     struct table_env env;
@@ -152,7 +152,7 @@ static inline void registry_tell(struct registry *r, const struct registry_effec
     atomic_store_explicit(&r->unrecorded, false, memory_order_release);
 }
 
-/* Whether a key is short enough; if not, `err` says so. Also without the mutex. */
+/* Whether a key is short enough; if not, `err` has the reason. Also without the mutex. */
 bool registry_name_fits(struct slice name, struct errbuf *err);
 
 /* ---- the heaps, under the mutex: registry_expiry.c ---- */

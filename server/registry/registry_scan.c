@@ -60,7 +60,7 @@ static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
     }
 }
 
-/* Goes on from s->from on, until `count` are met in all. The next position; 0 at the end. */
+/* Continues from s->from on until `count` are met in all. Returns the next position; 0 at the end. */
 static uint64_t sweep_space(struct sweep *s, const struct keyspace *space, size_t count)
 {
     unsigned shard = (unsigned)(s->from >> (POSITION_BITS - SHARD_BITS));
@@ -142,7 +142,7 @@ static void visit_holder(void *ctx, struct entry *holder)
     walk->visit(walk->ctx, entry_name(holder), over ? NULL : entry_owner(holder));
 }
 
-/* Names that were added lately come into their order with the first walk: no change that a caller sees, so `const`. */
+/* The first walk sorts the names that were added lately: callers see no change, so `const`. */
 static void settle(const struct registry *r, struct keyspace *space)
 {
     struct lock *lock = (struct lock *)(uintptr_t)&r->lock;
@@ -221,9 +221,9 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Chooses a place among equally many in each shard, whatever the size of its table, until one has an entry: so all
- * entries are equally likely. Tables have few more slots than entries, or the minimum. After deletions they may have up
- * to eight times as many; then each shard is equally likely, and shards have about equally many names. */
+/* Chooses a place among equally many in each shard, for tables of any size, until one has an entry: so all entries are
+ * equally likely. Tables have few more slots than entries, or the minimum. After deletions they may have up to eight
+ * times as many; then each shard is equally likely, and shards have about equally many names. */
 bool registry_database_random(const struct registry *r, unsigned database, uint64_t *random, struct slice *key_out)
 {
     const struct keyspace *space = registry_space(r, database);

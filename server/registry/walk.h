@@ -5,7 +5,7 @@
  * rename from a later place into an earlier one is not lost, as it would be in a plain sweep.
  *
  * After the last place the walk freezes: it notes no later changes, and the existing notes bring the yielded items up
- * to the state of the registry at that moment. So a walk ends, however busy other threads are.
+ * to the state of the registry at that moment. So a walk ends even while other threads are busy.
  *
  * An entry has one note, which its next change updates, and none after its deletion: clients cannot make the notes
  * outgrow the registry.
@@ -59,7 +59,7 @@ void walk_freeze(struct walk *walk);
 bool walk_next_taken(struct walk *walk, struct walk_note *note_out);
 bool walk_next_noted(struct walk *walk, struct walk_note *note_out);
 
-/* Releases what a yielded state has pinned; NULL is fine. Thread: any. */
+/* Releases the pins of a yielded state; NULL is fine. Thread: any. */
 void walk_unpin(struct entry *owner, struct entry *holder);
 
 /* Forgets all that is not yielded. */

@@ -53,8 +53,8 @@ static void set(struct admission *admission, unsigned reason, bool on)
     admission->reasons = on ? others | reason : others;
 }
 
-/* What needs memory waits as long as bits are leaving it. Without a policy filters that are about to be freed do not
- * count. */
+/* Commands that need memory wait as long as bits are being evicted. Without a policy filters that are about to be freed
+ * do not count. */
 static void look_at_memory(struct admission *admission, const struct config *config)
 {
     struct server *server = admission->io->server;
@@ -113,7 +113,7 @@ void admission_look(struct admission *admission, bool log_full)
 /* ---- the window ---- */
 
 /* The log needs room for all adds that the window may hold and for those of the new run; with a twin each add is
- * recorded twice. What the client's user may do is checked where the name of the filter is known. */
+ * recorded twice. The rights of the client's user are checked where the name of the filter is known. */
 bool admission_by_window(const struct admission *admission, const struct conn *conn, enum window_kind kind)
 {
     if ((admission->reasons & admission->concern[kind]) || (conn->session.modes & ~(unsigned)MODE_RESTRICTED) ||

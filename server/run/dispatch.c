@@ -62,8 +62,7 @@ static unsigned database_of(const struct conn *conn)
     return registry_database(conn->io->server->registry, atomic_load_explicit(&conn->session.db, memory_order_relaxed));
 }
 
-/* The account of a command that has run: times, counters, and those who look on. `before`: bytes of output before its
- * reply. */
+/* The account of a command that has run: times, counters, and monitors. `before`: bytes of output before its reply. */
 static void note_run(struct conn *conn, const struct resp_command *cmd, const struct command *command, size_t before,
                      uint64_t took_ns)
 {
@@ -256,7 +255,7 @@ size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
 
 void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
-    /* The client will be closed and gets no reply. What its transaction changes is still all or nothing. */
+    /* The client will be closed and gets no reply. Its transaction still changes all or nothing. */
     if (buf_failed(&conn->output.buf) && (command->flags & CMD_READONLY))
         return;
     if (take_into_window(conn, cmd, false))

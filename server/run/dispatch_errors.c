@@ -113,7 +113,7 @@ static const char *nearest_of_ours(struct slice name)
 
 #define HINT_SIZE 128
 
-/* What is to be done instead, for a name that is none of ours. Empty: nobody knows. */
+/* The advice for a name that is none of ours. Empty: there is none. */
 static void hint(struct slice name, char out[HINT_SIZE])
 {
     const char *nearest = NULL;

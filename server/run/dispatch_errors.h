@@ -15,8 +15,8 @@ struct conn;
 /* Counts a command that has run or has been refused. Queued ones count when they run. */
 void dispatch_count_command(struct conn *conn);
 
-/* Replies with an error and counts it. `command` NULL: an unknown command. A refused EXEC ends its transaction and says
- * so, as in Redis. */
+/* Replies with an error and counts it. `command` NULL: an unknown command. A refused EXEC ends its transaction and
+ * reports that, as in Redis. */
 void dispatch_reject(struct conn *conn, const struct command *command, const char *text);
 
 /* The error reply to words that are no command, or no subcommand of `container`. HTTP clients are closed without one.

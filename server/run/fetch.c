@@ -10,7 +10,7 @@
 #include "residency.h"
 #include "transaction.h"
 
-/* For a command that has several filters, of which one was renamed meanwhile; then it is asked to try again. */
+/* For a command with several filters, one of which was renamed meanwhile; after these the client must try again. */
 #define TRIES 8
 
 enum state {
@@ -171,7 +171,7 @@ static enum fetch_answer start(struct names *names, struct conn *conn, const str
                             .tries = before ? before->tries + 1 : 1};
     names->wait = wait;
     take_all(names, command, cmd);
-    fetch_end(conn); /* what was pinned before is pinned again by now */
+    fetch_end(conn); /* filters pinned before are pinned again by now */
     client_of(conn)->fetch = fetch;
     conn->session.modes |= MODE_FETCHES;
     if (residency_wait_begin(wait)) {

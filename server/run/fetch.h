@@ -1,5 +1,6 @@
 /* fetch: bits that a command needs come back into memory before it runs (residency.h). The connection waits meanwhile,
- * and the loop continues; then the command is dispatched again. What it needs stays until it has run to its end.
+ * and the loop continues; then the command is dispatched again. The bits that it needs stay until it has run to its
+ * end.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_FETCH_H

@@ -108,8 +108,8 @@ static void say_exchanged(struct command_job *command)
                 "TRYAGAIN SWAPDB has exchanged the databases while the command waited; nothing has been changed");
 }
 
-/* SWAPDB may have come before the job, which then must not change the filters that the number stood for. A command
- * without names is of those that it represents now. */
+/* SWAPDB may have come before the job, which then must not change the filters of the number's former database. A
+ * command without names applies to its present one. */
 static void follow_exchange(struct job *job)
 {
     unsigned number = atomic_load_explicit(&job->conn->session.db, memory_order_relaxed);

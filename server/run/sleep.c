@@ -22,7 +22,7 @@ struct sleeper {
     bool timed;
     bool no_reply;   /* CLIENT REPLY OFF or SKIP was in force */
     uint64_t ticket; /* ticket of the log to wait for; 0: none */
-    bool there;      /* and has what it should */
+    bool there;      /* the ticket's records are on the disk */
     bool for_replicas;
     struct timing_deferred timing;
 };

@@ -31,7 +31,7 @@ void sleepers_init(struct sleepers *sleepers, struct io *io, const struct log_wa
 void sleepers_add(struct sleepers *sleepers, struct command_ctx *ctx, int64_t ms, const char *reply, bool timed);
 void sleepers_add_for_log(struct sleepers *sleepers, struct command_ctx *ctx, int64_t ms, bool for_replicas);
 
-/* Looks who has waited for the log long enough, which may have more on disk by now. */
+/* Ends the waits for the log that are fulfilled, as it may have more on disk by now. */
 void sleepers_look_at_log(struct sleepers *sleepers);
 
 /* Ends the sleeps that are over, and those whose connections have been closed; all of them with `all`. */

@@ -39,7 +39,7 @@ int window_init(struct window *window, struct io *io, const struct log_waits *lo
         window->slots = NULL;
         return -ENOMEM;
     }
-    return 0; /* what is not used of it is never touched */
+    return 0; /* its unused part is never touched */
 }
 
 void window_deinit(struct window *window)
@@ -121,7 +121,7 @@ static size_t counter_of(const struct window *w, int kind)
     return w->counters[kind];
 }
 
-/* The filter of a run is missing, or cannot be asked: its commands go the way of a command by itself. */
+/* The filter of a run is missing, or cannot be asked: its commands run like single commands. */
 static void finish_one_by_one(struct window *w, const struct window_run *run, struct bf_call *call)
 {
     static void (*const one[WINDOW_KINDS])(struct bf_call * call, struct slice item) = {bf_query_one, bf_add_one,
@@ -211,7 +211,7 @@ static void start(struct window *w)
     advance(w);
 }
 
-/* Answers what has been collected, except for those whose memory is still on its way. */
+/* Answers the collected runs, except for those whose memory is still on its way. */
 static void answer(struct window *w)
 {
     while (w->runs.started < w->runs.pushed)

@@ -104,7 +104,7 @@ struct window {
     const struct fetches *fetches;
     struct {
         uint64_t pushed, started, looked, probed, narrowed, finished;
-    } runs, items; /* those that have taken the step, since it was empty; items count in four of the steps */
+    } runs, items; /* numbers that have taken the step since it was empty; items count in four of the steps */
     struct {
         uint64_t hash;         /* 0: none */
         bool in_cache;         /* its filter is small */

@@ -40,13 +40,13 @@ enum session_mode {
     MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.pubsub.subscribed */
-    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON, and what it reads or changes must be noted */
-    MODE_RESTRICTED = 1 << 6,      /* its user may not do everything: names of filters are checked */
+    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON: its reads and changes must be noted */
+    MODE_RESTRICTED = 1 << 6,      /* its user has limited rights: names of filters are checked */
     MODE_FETCHES = 1 << 7,         /* its command needs bits that were not in memory (fetch.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
 };
 
-/* What a session is informed of its connection: set before the session is listed, constant then. */
+/* The facts about its connection that a session gets: set before the session is listed, constant then. */
 struct session_origin {
     int fd;
     int64_t created_ms; /* monotonic */
@@ -130,7 +130,7 @@ struct session_rights {
     size_t worst_at;
 };
 
-/* Its user, with a reference, and what it may do (acl_session.h). The owning worker's. */
+/* Its user, with a reference, and that user's rights (acl_session.h). The owning worker's. */
 struct session_acl {
     _Atomic bool authenticated;
     const char *user_name; /* that of `user`; NULL: default. Changed under the lock of the list */

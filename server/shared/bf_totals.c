@@ -76,7 +76,7 @@ static int reclaim(void *totals)
     return 0;
 }
 
-/* A caller that comes during a walk gets the totals before it. Of the first ones each makes a walk of its own. */
+/* A caller that comes during a walk gets the totals before it. Each of the first callers makes its own walk. */
 void server_bf_totals(struct server *server, struct bf_totals *totals_out)
 {
     struct monitors *monitors = &server->stats;

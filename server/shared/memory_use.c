@@ -7,7 +7,7 @@
 #include "server.h"
 #include "sstables.h"
 
-/* What maxmemory limits. */
+/* The memory that maxmemory limits. */
 static void count_filters(const struct server *server, struct memory_use *use)
 {
     uint64_t slab = registry_slab_bytes(server->registry), in_slab = bloom_pool_inline_bytes(server->pool);
@@ -94,7 +94,7 @@ uint64_t memory_overhead(void *server)
 /* ---- clients ---- */
 
 #define CLIENTS_MIN  (UINT64_C(128) * 1024) /* as in Redis: an operator can still connect and set another value */
-#define CLIENTS_AUTO (UINT64_C(64) << 20)   /* room for usual batches, however small maxmemory is */
+#define CLIENTS_AUTO (UINT64_C(64) << 20)   /* room for usual batches, even with a small maxmemory */
 
 static uint64_t most(uint64_t a, uint64_t b)
 {

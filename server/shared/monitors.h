@@ -1,4 +1,4 @@
-/* monitors: the counters, the slow log and the latency monitor, and what INFO sums up. */
+/* monitors: the counters, the slow log, the latency monitor, and the sums of INFO. */
 #ifndef BLOOMERY_MONITORS_H
 #define BLOOMERY_MONITORS_H
 

@@ -1,4 +1,4 @@
-/* process_facts: the process itself; constant once the workers run, except what is atomic. */
+/* process_facts: the process itself; constant once the workers run, except for atomic members. */
 #ifndef BLOOMERY_PROCESS_FACTS_H
 #define BLOOMERY_PROCESS_FACTS_H
 

@@ -55,14 +55,15 @@ struct server_calls {
      * Blocks: called in a thread of the pool, offline. */
     bool (*shutdown)(struct server *server, const struct shutdown_request *request, struct errbuf *err);
 
-    /* The main thread opens what these settings listen on and is not open yet. 0, or -1 with the reason and nothing
+    /* The main thread opens the listeners of these settings that are not open yet. 0, or -1 with the reason and nothing
      * opened. Blocks, like the next one: called in a thread of the pool, offline, under server_tls_lock(). */
     int (*listen_open)(struct server *server, const struct config *config, struct errbuf *err);
 
     /* It accepts where the settings in force listen, and closes all else. */
     void (*listen_settle)(struct server *server);
 
-    /* The log thread tells a worker that the log is on the disk up to this ticket, or that its ring has room again. */
+    /* The log thread informs a worker that the log is on the disk up to this ticket, or that its ring has room
+     * again. */
     void (*log_synced)(struct server *server, unsigned worker, uint64_t ticket);
     void (*log_has_room)(struct server *server, unsigned worker);
 
@@ -79,14 +80,14 @@ struct pause_state {
     _Atomic int64_t until_ms; /* monotonic; the pause is over when it is reached */
 };
 
-/* What clients share. */
+/* The state that clients share. */
 struct clients {
     struct sessions *sessions;
     struct half_loads *half_loads; /* filters that BF.LOADCHUNK is loading */
     struct pause_state pause;
     _Atomic int64_t max; /* maxclients, or fewer: descriptors.h */
 
-    /* What commands write; in no cache line with what all of them read. */
+    /* Members that commands write; in no cache line with those that all commands read. */
     alignas(CACHE_LINE) _Atomic uint64_t tracked; /* names that CLIENT TRACKING has noted, of all clients */
     _Atomic int large_jobs;                       /* content_large_begin() */
     _Atomic int migrations;                       /* MIGRATE commands under way */

@@ -21,7 +21,7 @@ struct settings {
     _Atomic(struct config *) now;
     struct lock lock;        /* one change at a time: server_config_lock() */
     struct lock files;       /* one thread at a time reads certificates, or writes settings or users */
-    struct server_tls tls;   /* what new TLS connections are made from */
+    struct server_tls tls;   /* for new TLS connections */
     _Atomic int key_trouble; /* -errno of the latest key file that could not be made (server_keys.h) */
 };
 

@@ -82,7 +82,7 @@ size_t all_names_walk(const struct registry *own, const struct sstables *sstable
     while (visited < max) {
         size_t most = max - visited < CHUNK ? max - visited : CHUNK;
         refill(&first, own, prefix, after, most);
-        if (first.n == 0) /* the common case: what remains are SSTables' alone */
+        if (first.n == 0) /* the common case: the remaining names are SSTables' alone */
             return visited + registry_scan_prefix(registry, prefix, after, max - visited, visit, ctx);
         refill(&second, registry, prefix, after, most);
         while (visited < max && !is_used_up(&first) && !is_used_up(&second)) {

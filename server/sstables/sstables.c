@@ -1,4 +1,4 @@
-/* Life, look-ups, and the thread that watches. */
+/* Start and stop, look-ups, and the thread that watches. */
 #include "log_text.h"
 #include "sstables.h"
 
@@ -18,12 +18,12 @@
 #include "thread.h"
 #include "lock.h"
 
-/* Events come in bursts while a database writes: one look serves several. And how long a question is waited for. */
+/* Events come in bursts while a database writes: one look serves several. Also the wait for a question. */
 #define SETTLE_MS 10
 
 #define MAX_ROUNDS 16 /* without a pause */
 
-/* Counters of filters go by their ids: these are none of the data directory's. */
+/* Counters of filters go by their ids, so these differ from those of the data directory. */
 #define FIRST_ID (UINT64_C(1) << 62)
 
 uint64_t sstables_hash(const char *text, size_t len)
@@ -33,7 +33,7 @@ uint64_t sstables_hash(const char *text, size_t len)
 
 /* ---- events ---- */
 
-/* False: it tells of a directory, or a watch has ended. */
+/* False: the event is about a directory, or a watch has ended. */
 static bool take_event(struct sstables *s, const struct inotify_event *event)
 {
     const uint32_t created = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE;
@@ -245,7 +245,7 @@ unsigned sstables_hold(struct sstables *s)
     for (;;) {
         unsigned generation = atomic_load(&questions->now);
         atomic_fetch_add(&questions->running[generation], 1);
-        if (atomic_load(&questions->now) == generation) /* otherwise nobody may have waited for it */
+        if (atomic_load(&questions->now) == generation) /* otherwise no thread may have waited for it */
             return generation;
         atomic_fetch_sub(&questions->running[generation], 1);
     }

@@ -5,9 +5,9 @@
  *
  * At first a filter is a placeholder in quarantine with the reason SSTABLES_UNREAD: nothing is read before it is asked
  * for. sstables_read() then copies the file into memory, in a thread of the pool. It is not mapped: a loop would wait
- * for the disk at a page that is not in memory, and a page after the end of a truncated file kills the process. Of a
- * copy neither is true, and it stays what it was when the file changes. A file that is no filter stays in quarantine,
- * with the reason.
+ * for the disk at a page that is not in memory, and a page after the end of a truncated file kills the process. A copy
+ * has neither problem, and stays the same when the file changes. A file that is no filter stays in quarantine, with the
+ * reason.
  *
  * A thread watches the directories (inotify), and checks all of them every SSTABLES_RESCAN_MS besides. A file is added
  * when its TOC.txt exists, which both databases write last; or when it has not changed for SSTABLES_TOC_MS, since both
@@ -15,9 +15,10 @@
  * too, in quarantine for that reason. A file that has gone is forgotten when all are known that had come before; not
  * because one of `sstable-dir` as a whole is lost.
  *
- * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; what reads of the table do
- * not use comes after its place: snapshots/tag/keyspace.table/generation, backups/..., upload/... While several files
- * would have the same name, each has '#' and its path without "-Filter.db" after it, and none has the name alone.
+ * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; files that reads of the
+ * table do not use are named after their places: snapshots/tag/keyspace.table/generation, backups/..., upload/... While
+ * several files would have the same name, each has '#' and its path without "-Filter.db" after it, and none has the
+ * name alone.
  *
  * Thread: any, unless it says otherwise. */
 #ifndef BLOOMERY_SSTABLES_H
@@ -45,7 +46,7 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, const stru
 void sstables_destroy(struct sstables *sstables); /* no reader may be left; NULL is fine here and below */
 
 /* The thread, which goes through all directories first: until then sstables_is_scanning(). 0 or -errno. Stopping is
- * idempotent; what is known answers on. */
+ * idempotent; known filters still answer. */
 int sstables_start(struct sstables *sstables);
 void sstables_stop(struct sstables *sstables);
 

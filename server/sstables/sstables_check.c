@@ -1,6 +1,6 @@
 /* Whether a filter has the keys of its SSTable. A Filter.db has no checksum, and a false "certainly not" must never
- * occur. So the daemon queries a filter for the first and the last keys of its SSTable when it reads the file. Damage
- * anywhere else is for `bloomery verify`, which asks for all. */
+ * occur. So the daemon queries a filter for the first and the last keys of its SSTable when it reads the file.
+ * `bloomery verify`, which asks for all keys, finds damage anywhere else. */
 #include <limits.h>
 
 #include "bloom_filter.h"
@@ -11,7 +11,7 @@
 #define KEYS      100                 /* at either end */
 #define WHOLE_MAX (UINT64_C(8) << 20) /* a longer Index.db is not read up to its last keys */
 
-/* The last hashes of those that were asked for. */
+/* The last ones of the hashes that were asked for. */
 struct last_keys {
     struct bloom_hash hashes[KEYS];
     uint64_t n; /* so far */

@@ -248,7 +248,7 @@ static bool is_gone(struct sstables *s, const char *path)
     return missing;
 }
 
-/* The file gets the name that it may share if nobody has it. */
+/* The file gets the name that it may share if no other file has it. */
 static void add_file(struct sstables *s, struct watched_dir *dir, const char *path, char *base,
                      const struct sstable_stamp *stamp)
 {

@@ -15,7 +15,7 @@
 
 enum sstable_state { SSTABLE_UNREAD, SSTABLE_READ, SSTABLE_BROKEN };
 
-/* What a file was when it was checked: it has changed if any of this is different. */
+/* The state of a file when it was checked: the file has changed if any of this is different. */
 struct sstable_stamp {
     uint64_t size, inode;
     int64_t mtime_ns;
@@ -56,7 +56,7 @@ struct sstable {
     enum sstable_state state;
     bool retry;       /* broken for a reason that may pass without a change of the file: read again after a while */
     bool reading;     /* by a thread, without the lock */
-    bool replaced;    /* the file has another record, under another name: this one is as one whose file has gone */
+    bool replaced;    /* the file has another record, under another name: this one counts as gone */
     bool retiring;    /* forgotten as soon as the questions end that have begun before */
     uint64_t id;      /* of its entry */
     uint64_t seen;    /* the last round that met it */
@@ -153,7 +153,7 @@ bool sstables_has_keys(const char *path, const struct bloom_filter *filter, stru
 
 void sstables_scan_all(struct sstables *s);
 
-/* Whether the path of a root leads elsewhere than at the last look: then a file that is missed says nothing. */
+/* Whether the path of a root leads elsewhere than at the last look: then a file that is missed proves nothing. */
 bool sstables_root_moved(struct sstables *s);
 
 /* A file of this name in the directory has come (`created`), changed or gone. */

@@ -14,14 +14,14 @@
 #include "sstables_internal.h"
 #include "lock.h"
 
-/* What is needed of the file while its record may change. */
+/* The facts of the file that a read needs while the record may change. */
 struct reading {
     char *path;
     enum bloom_variant variant;
     uint64_t id;
-    struct entry *entry; /* what has been read */
+    struct entry *entry; /* the filter that was read */
     bool retry;
-    struct errbuf err; /* why nothing has */
+    struct errbuf err; /* the reason why there is none */
 };
 
 static bool read_exactly(struct reading *reading, int fd, void *into, uint64_t len, uint64_t offset)
@@ -43,7 +43,7 @@ static bool read_exactly(struct reading *reading, int fd, void *into, uint64_t l
     return true;
 }
 
-/* The parameters for a filter of this shape, of which the file says nothing: the items that k is best for. */
+/* The parameters for a filter of this shape, which the file lacks: the number of items that k is best for. */
 static struct bloom_params params_for(const struct bloom_shape *shape)
 {
     double bits = (double)shape->nwords * 64, items = bits / shape->k * 0.6931;
@@ -185,7 +185,7 @@ static void read_file(struct sstables *s, struct reading *reading, struct slice 
     close(fd);
 }
 
-/* Takes the file that is to be read. False: there is nothing to do. */
+/* Takes the file to be read. False: there is nothing to do. */
 static bool begin(struct sstables *s, struct slice name, struct reading *reading)
 {
     struct sstable *file;
@@ -202,7 +202,7 @@ static bool begin(struct sstables *s, struct slice name, struct reading *reading
     return unread;
 }
 
-/* Publishes what has been read, unless the file is another one by now. */
+/* Publishes the filter that was read, unless the file is another one by now. */
 static void end(struct sstables *s, struct slice name, struct reading *reading)
 {
     struct registry_publication how = {.expected_id = reading->id};

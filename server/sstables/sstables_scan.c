@@ -1,8 +1,8 @@
-/* From directories to files. A round checks all directories, or the files that the kernel names; it says of each
- * file that it has been met or missed (sstables_files.c).
+/* From directories to files. A round checks all directories, or the files that the kernel names; it reports each file
+ * as met or missed (sstables_files.c).
  *
- * What may wait for the disk is done without the lock: readers of filters, and who counts them, do not wait for it.
- * Records are made and forgotten by the thread of the rounds alone, so those that it has found stay meanwhile. */
+ * Work that may wait for the disk is done without the lock: readers and counters of filters do not wait for it. Records
+ * are made and forgotten by the thread of the rounds alone, so those that it has found stay meanwhile. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -109,7 +109,7 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
     bool whole = error == 0 && is_whole(path, name, &st);
     lock_take(&s->lock);
     struct sstable *file = sstables_by_path(s, path);
-    if (error && error != ENOENT && file) /* it is there; why it cannot be read, a reader will say */
+    if (error && error != ENOENT && file) /* it is there; a reader will report why it cannot be read */
         sstables_keep(s, file);
     if (!whole)
         return;
@@ -117,8 +117,8 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
     sstables_meet(s, dir, path, name, &stamp);
 }
 
-/* An SSTable without a filter is named, too: nobody may take it for one that was ruled out. `path`: of the filter that
- * it lacks; `data`: of its Data.db. */
+/* An SSTable without a filter is named, too: it must not pass for one that was ruled out. `path`: of the filter that it
+ * lacks; `data`: of its Data.db. */
 static void look_at_data(struct sstables *s, struct watched_dir *dir, const char *path, const char *data,
                          const struct sstable_name *name)
 {
@@ -136,8 +136,8 @@ static bool is_component(const struct sstable_name *name, const char *component)
     return strcmp(name->component.ptr, component) == 0;
 }
 
-/* Whether the file is one of an SSTable that tells of its filter; then *name_out is of `path`, and filter_out is the
- * path of the filter. */
+/* Whether the file is a component that reveals the filter of an SSTable; then *name_out is of `path`, and filter_out is
+ * the path of the filter. */
 static bool tells_of_filter(const char *path, struct sstable_name *name_out, char filter_out[PATH_MAX])
 {
     static const char *const telling[] = {"-Filter.db", "-Data.db", "-TOC.txt", "-TOC.txt.tmp"};
@@ -218,7 +218,7 @@ static void keep_files(struct sstables *s, struct watched_dir *dir)
     }
 }
 
-/* The directory cannot be read now: nobody knows what is in it, so nothing is gone. */
+/* The directory cannot be read now: its contents are unknown, so no file counts as gone. */
 static void keep_dir(struct sstables *s, struct watched_dir *dir)
 {
     s->rounds.unreadable = true;
@@ -231,8 +231,8 @@ static bool is_gone(int error)
     return error == ENOENT || error == ENOTDIR;
 }
 
-/* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read. Of a root
- * settle_root() tells. */
+/* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read.
+ * settle_root() logs those of roots. */
 static void note_error(struct sstables *s, struct watched_dir *dir, int error)
 {
     if (error && error != dir->error && dir != dir->root && !is_gone(error))
@@ -241,7 +241,7 @@ static void note_error(struct sstables *s, struct watched_dir *dir, int error)
     dir->error = error;
 }
 
-/* `st`: what the path leads to now. A watch belongs to the directory that the path led to when it was made. */
+/* `st`: of the path's present target. A watch belongs to the directory that the path led to when it was made. */
 static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct stat *st)
 {
     if (dir->device != st->st_dev || dir->inode != st->st_ino)
@@ -302,7 +302,7 @@ static void tell_of_root(struct sstables *s, const struct watched_dir *root, con
 }
 
 /* After the scan of everything below a root. Where it has another directory's place, and SSTables, it was moved there
- * on purpose. `before`: what it was before the look. */
+ * on purpose. `before`: its state before the look. */
 static void settle_root(struct sstables *s, struct watched_dir *root, const struct stat *st,
                         const struct watched_dir *before)
 {
@@ -374,7 +374,8 @@ static void look_at_item(struct sstables *s, struct watched_dir *dir, const stru
     }
 }
 
-/* What is not watched may change without an event: its time tells, if it is not that of the look before, too. */
+/* A directory without a watch may change without an event: its time shows that, unless it is that of the look
+ * before. */
 static void note_unwatched(struct sstables *s, struct watched_dir *dir, const struct stat *st)
 {
     s->unwatched++;
@@ -408,12 +409,12 @@ static const struct dirent *next_item(struct sstables *s, DIR *stream, int *erro
     return item;
 }
 
-/* Looks at all that is in the directory. `stream`: it, open; NULL: it could not be opened. */
+/* Looks at all contents of the directory. `stream`: the open directory; NULL: it could not be opened. */
 static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, const struct place *here,
                       unsigned depth)
 {
     if (stream)
-        watch_dir(s, dir, &here->st); /* before the look: what comes later is an event */
+        watch_dir(s, dir, &here->st); /* before the look: later changes are events */
     else if (is_gone(dir->error))
         unwatch_dir(s, dir);
     if (stream && dir->watch < 0)
@@ -478,7 +479,7 @@ static bool is_there(struct sstables *s, const char *path)
     return there;
 }
 
-/* Directories that are missing any more, once all of their files are forgotten. */
+/* Forgets missing directories once all of their files are forgotten. */
 static void sweep_dirs(struct sstables *s)
 {
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
@@ -487,7 +488,7 @@ static void sweep_dirs(struct sstables *s)
         if (dir->seen == s->numbers.scans || (s->rounds.unreadable && is_there(s, dir->path)))
             continue;
         if (dir->root->lost)
-            unwatch_dir(s, dir); /* nothing is gone from it by an event elsewhere */
+            unwatch_dir(s, dir); /* an event elsewhere removes no file from it */
         sweep(s, dir);
         if (!dir->files)
             forget_dir(s, dir);

@@ -1,5 +1,5 @@
 /* timing: records the durations of one thread's commands in commandstats, a histogram per command, the latency monitor
- * and the slow log; and counts their errors. A command is a number here (its counter); commands/command_timing.h knows
+ * and the slow log; and counts their errors. A command is a number here (its counter); commands/command_timing.h has
  * its row.
  *
  * Thread: the worker's; counters.c reads the histograms and counts from other threads. */

@@ -1,10 +1,10 @@
 /* Each set keeps its most used filters. A new filter that finds no free slot lowers the smallest weight by one and
  * takes that slot when the weight is 0 (J. Misra and D. Gries, "Finding repeated elements", 1982). The new filter's
- * counts until then are lost; its `since` tells.
+ * counts until then are lost; its `since` shows that.
  *
  * A slot may change owner while another thread reads it. The writer clears the id first and sets the new one last; the
- * reader compares the id before and after. Another thread may free a slot at any time: it clears the id, and what the
- * writer still counts there counts for nobody. */
+ * reader compares the id before and after. Another thread may free a slot at any time: it clears the id, and further
+ * counts of the writer there are lost. */
 #include "usage.h"
 
 #include <stdatomic.h>

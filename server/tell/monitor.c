@@ -68,7 +68,7 @@ static void append_quoted(struct buf *out, struct slice arg, size_t max)
 }
 
 /* Appends the line, without the line end: seconds.microseconds [database address] "argument" ... A longer line is cut
- * and says how much is missing. */
+ * and has the number of missing bytes. */
 static void format_line(struct buf *out, int64_t unix_us, unsigned db, const char *addr, const struct command *command,
                         const struct resp_command *cmd)
 {

@@ -109,7 +109,7 @@ static void note_name(struct conn *conn, struct slice name)
     struct server *server = conn->io->server;
     const struct registry *registry = server->registry;
     if (tracker->forget_all || name.len > REGISTRY_MAX_NAME)
-        return; /* no filter has so long a name */
+        return; /* no filter has a name of this length */
     uint64_t hash = registry_hash(registry, name);
     if (find_note(tracker, hash, name))
         return; /* the older version stays: the client may keep an answer of that time */
@@ -134,8 +134,8 @@ static void note_name(struct conn *conn, struct slice name)
     atomic_fetch_add_explicit(&server->clients.tracked, 1, memory_order_relaxed);
 }
 
-/* Before the client changes the filter itself, of which it is not told with NOLOOP: only of changes before it. As in
- * Redis the name is not tracked any more until the client reads it again. */
+/* Before the client changes the filter itself: with NOLOOP it gets messages of changes before its own only. As in Redis
+ * the name is not tracked any more until the client reads it again. */
 static void note_own_change(struct conn *conn, struct slice name)
 {
     struct tracker *tracker = conn->session.tracking.tracker;
@@ -154,7 +154,7 @@ static bool is_about_clients(const struct command *command)
     return strncmp(command->full_name, "client|", 7) == 0;
 }
 
-/* Whether what the command reads is tracked: CLIENT CACHING is about the next command, or the next transaction. */
+/* Whether the command's reads are tracked: CLIENT CACHING is about the next command, or the next transaction. */
 static bool is_tracked(struct conn *conn, const struct command *command)
 {
     struct session_tracking *tracking = &conn->session.tracking;
@@ -257,7 +257,7 @@ static void look(uv_timer_t *timer)
     const struct conn_link *all = &trackers->all;
     size_t n = 0;
     io_enter(trackers->io);
-    io_settle(trackers->io); /* what it has read is answered first */
+    io_settle(trackers->io); /* the commands that were read are answered first */
     for (struct conn_link *at = all->next; at != all; at = at->next)
         n++;
     size_t share = n ? TRACKING_LOOK_MAX / n + 1 : 0;

@@ -37,7 +37,7 @@ struct session;
 struct tracking_options;
 
 #define TRACKING_LOOK_MS   10
-#define TRACKING_LOOK_MAX  1000 /* notes compared in one look, some 200 us, whatever the number of connections */
+#define TRACKING_LOOK_MAX  1000 /* notes compared in one look, some 200 us, for any number of connections */
 #define TRACKING_MAX_BYTES ((size_t)4 * 1024 * 1024) /* of one connection: 50,000 notes of short names */
 
 /* A loop's part. */
@@ -45,7 +45,7 @@ struct trackers {
     struct io *io;
     struct conn_link all; /* the trackers of its clients with CLIENT TRACKING ON */
     uv_timer_t timer;     /* active while there are any */
-    struct conn *target;  /* the connection that was told last in place of another one, or NULL */
+    struct conn *target;  /* the connection that got the last redirected message, or NULL */
 };
 
 void tracking_init(struct trackers *trackers, struct io *io);
@@ -60,7 +60,7 @@ void tracking_wake(void *ctx, unsigned loop);
 int tracking_start(struct trackers *trackers, struct conn *conn, const struct tracking_options *options,
                    const struct slice *prefixes, size_t n);
 
-/* Forgets the notes and the prefixes, and that messages go to this connection. Nothing if it is not on. */
+/* Forgets the notes and the prefixes, and that messages go to this connection. No effect if it is not on. */
 void tracking_stop(struct trackers *trackers, struct conn *conn);
 
 /* To be called before a command of a connection with MODE_TRACKING runs, and after it. */

@@ -69,7 +69,7 @@ static void tell(void *owner, struct slice names)
     struct conn *conn = owner;
     struct tracker *tracker = conn->session.tracking.tracker;
     if (tracker->forget_all)
-        return; /* it will be told of all names */
+        return; /* it will get a message about all names */
     if (!names.ptr)
         tell_of_all_later(tracker);
     else if (tracking_is_busy(conn) || tracker->first_held)
@@ -82,7 +82,7 @@ static void tell(void *owner, struct slice names)
 void tracking_run_changes(void *part)
 {
     struct io *io = ((struct trackers *)part)->io;
-    io_settle(io); /* what it has read before the changes is answered before them */
+    io_settle(io); /* commands that were read before the changes are answered before them */
     broadcast_deliver(io->server->broadcast, io->index, tell);
 }
 

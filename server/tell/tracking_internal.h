@@ -1,4 +1,4 @@
-/* tracking_internal: the parts of CLIENT TRACKING (tracking.h): notes of what was read (tracking.c), changes by prefix
+/* tracking_internal: the parts of CLIENT TRACKING (tracking.h): notes of reads (tracking.c), changes by prefix
  * (tracking_broadcast.c), messages (tracking_tell.c). */
 #ifndef BLOOMERY_TRACKING_INTERNAL_H
 #define BLOOMERY_TRACKING_INTERNAL_H
@@ -25,7 +25,7 @@ struct tracker {
     struct broadcast_client *broadcast;  /* NULL without BCAST; also session.tracking.broadcast */
     struct held *first_held, **held_end; /* messages of BCAST that a command under way keeps back */
     size_t held_bytes;
-    bool forget_all;  /* the client must be told that all names may have changed; nothing is noted until then */
+    bool forget_all;  /* the client must get a message that all names may have changed; nothing is noted until then */
     uint64_t flushes; /* server->clients.flushes that the client has been told of */
 };
 
@@ -35,7 +35,7 @@ static inline bool tracking_is_busy(const struct conn *conn)
     return conn->waits || conn->input.pending.spans;
 }
 
-/* Counts what it holds in the session. */
+/* Counts its memory in the session. */
 void tracking_account(struct tracker *tracker);
 
 /* Tells the client, or the one to which its messages are redirected, that names have changed: a RESP array of bulk
@@ -51,7 +51,7 @@ int tracking_broadcast_start(struct tracker *tracker, const struct tracking_opti
                              const struct slice *prefixes, size_t n);
 void tracking_broadcast_stop(struct tracker *tracker);
 
-/* Delivers what was kept back: the client is not busy any more. */
+/* Delivers the messages that were kept back: the client is not busy any more. */
 void tracking_broadcast_release(struct tracker *tracker);
 void tracking_broadcast_drop(struct tracker *tracker); /* without delivering it */
 

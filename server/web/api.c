@@ -124,7 +124,7 @@ static void write_command(struct server *server, const struct history *history, 
     json_end(out, '}');
 }
 
-/* Those that are called most. */
+/* The commands that are called most. */
 static void commands(struct server *server, const struct history *history, const struct stats *stats, struct buf *out)
 {
     struct command_calls called[STATS_MAX_COMMANDS];
@@ -152,7 +152,7 @@ static void errors(const struct errorstats *all, struct buf *out)
     json_end(out, ']');
 }
 
-/* What an operator is to be told first. */
+/* The first facts for an operator. */
 static void warnings(struct server *server, const struct server_facts *facts, struct buf *out)
 {
     uint64_t denied = 0;
@@ -311,7 +311,7 @@ static void copy_client(const struct session *session, int64_t now_ms, struct cl
              text_of(session, SESSION_LIB_VER));
 }
 
-/* Keeps those that hold most memory; of equals the oldest. Under a lock: one comparison for most. */
+/* Keeps the clients that hold most memory; of equals the oldest. Under a lock: one comparison for most. */
 static void keep_client(void *ctx, struct session *session)
 {
     struct client_rows *all = ctx;

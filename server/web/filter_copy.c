@@ -26,7 +26,7 @@ struct filter_copy {
     struct copied_layer layers[];
 };
 
-/* ---- what it is of ---- */
+/* ---- the filter of a copy ---- */
 
 static void take_layers(struct filter_copy *copy, const struct bloom_filter *filter, unsigned n)
 {
@@ -96,7 +96,7 @@ void filter_copy_fields(const struct filter_copy *copy, struct buf *out)
                     params->window_flags & BLOOM_WINDOW_ITEMS ? "items" : "microseconds");
 }
 
-/* Tags are compared as weak ones; what stands between them does not matter, as none of ours is part of another. */
+/* Tags are compared as weak ones; text between them does not matter, as none of our tags is part of another. */
 bool filter_copy_matches(const struct filter_copy *copy, const char *etags)
 {
     return strcmp(etags, "*") == 0 || strstr(etags, copy->etag) != NULL;

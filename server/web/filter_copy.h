@@ -19,7 +19,7 @@
 struct filter_copy;
 
 /* Takes over the caller's pin of the entry, also when it fails: NULL, with the reason. `epoch`: of the process; counts
- * of changes begin anew with it. */
+ * of changes begin again with it. */
 struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, const char **reason_out);
 void filter_copy_destroy(struct filter_copy *copy); /* NULL is fine */
 
@@ -33,7 +33,7 @@ bool filter_copy_matches(const struct filter_copy *copy, const char *etags); /* 
 void filter_copy_limit(struct filter_copy *copy, uint64_t from, uint64_t end);
 uint64_t filter_copy_left(const struct filter_copy *copy);
 
-/* Appends the next FILTER_COPY_PIECE bytes, or what is left. False: the filter is not what it was. */
+/* Appends the next FILTER_COPY_PIECE bytes, or the rest. False: the filter is not the same any more. */
 bool filter_copy_next(struct filter_copy *copy, struct buf *out);
 
 #endif

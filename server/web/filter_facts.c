@@ -44,7 +44,7 @@ static void clear(struct filter_facts *facts)
     facts->oldest_s = NAN;
 }
 
-/* The age of its oldest part, after what is over has been forgotten. */
+/* The age of its oldest part, after parts that are over have been forgotten. */
 static double oldest_part(const struct bloom_filter *filter)
 {
     struct bloom_window_state state;
@@ -105,7 +105,7 @@ void filter_facts_measure(struct server *server, struct entry *entry, struct fil
 bool filter_facts_observed(const struct filter_facts *facts, double *rate_out)
 {
     const struct usage_counts *usage = &facts->usage;
-    if (usage->wrong == 0 || facts->items == 0) /* an empty filter has answered "present" to nobody */
+    if (usage->wrong == 0 || facts->items == 0) /* an empty filter has never answered "present" */
         return false;
     *rate_out = (double)usage->wrong / ((double)usage->wrong + (double)usage->misses);
     return true;

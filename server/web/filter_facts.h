@@ -31,7 +31,7 @@ struct filter_facts {
     bool quarantined; /* all that follows but the name is 0 then */
     bool fixed;       /* it does not grow */
     bool cuckoo;      /* a cuckoo filter: slots represent bits */
-    bool evicted;     /* by filter_facts_measure(): its bits are not in memory; what follows from them is 0 */
+    bool evicted;     /* by filter_facts_measure(): its bits are not in memory; facts that follow from them are 0 */
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
     unsigned layers;

@@ -16,7 +16,7 @@ static const char *const sort_names[] = {"name", "items", "capacity", "fill", "r
 #define SORTS (sizeof(sort_names) / sizeof(sort_names[0]))
 
 struct row {
-    double number; /* what is sorted by; quarantined filters come first: they need somebody */
+    double number; /* the sort key; quarantined filters come first: they need attention */
     struct filter_facts facts;
     size_t key_len; /* of the name's first FILTER_TABLE_KEY bytes */
     char *key;      /* malloc'ed, as the next one */
@@ -271,7 +271,7 @@ static void write_key(struct buf *out, const struct row *row)
     free(hex);
 }
 
-/* Heap sort: takes the worst away until only what stands before the page is left. */
+/* Heap sort: takes the worst away until only the rows before the page are left. */
 static void sort_heap(struct filter_table *table)
 {
     for (size_t n = table->n; n > 1; n--) {

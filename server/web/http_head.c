@@ -80,7 +80,7 @@ static bool parse_query(char *query, struct http_head *head)
 }
 
 /* A target in absolute form (RFC 9112, 3.2.2), as proxies get it, becomes its path. Its host is that of the request,
- * whatever the field Host says; it moves a byte to the left, to be NUL-terminated. False: it has none, or a user. */
+ * regardless of the field Host; it moves a byte to the left, to be NUL-terminated. False: it has none, or a user. */
 static bool take_absolute_form(char **target_inout, struct http_head *head)
 {
     char *target = *target_inout;
@@ -144,7 +144,7 @@ static const char *parse_field(char *line, struct http_head *head)
     return NULL;
 }
 
-/* Programs differ in which of two they obey. */
+/* Programs differ in their choice between two of them. */
 static bool has_twice(const struct http_head *head, const char *name)
 {
     size_t n = 0;
@@ -176,7 +176,7 @@ const char *http_head_parse(char *text, size_t len, struct http_head *head_out)
     return NULL;
 }
 
-/* ---- what it says ---- */
+/* ---- the contents of the head ---- */
 
 const char *http_field(const struct http_head *head, const char *name)
 {

@@ -115,7 +115,7 @@ static void metrics_label(struct buf *out, const char *name, struct slice value)
 
 /* ---- numbers ---- */
 
-/* What the families show; counters are one snapshot. */
+/* The data that the families show; counters are one snapshot. */
 struct metrics {
     struct metrics_text text;
     struct server *server;
@@ -319,8 +319,8 @@ static char *filter_label(const struct filter_facts *facts)
     return text;
 }
 
-/* Looks the chosen filters up; those that are gone, that the user may not read, and all that there is no memory for are
- * left out. */
+/* Looks the chosen filters up. It leaves out those that are gone, that the user may not read, or for which there is no
+ * memory. */
 static void read_filters(struct metrics *m)
 {
     struct slice name;

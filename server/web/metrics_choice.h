@@ -1,6 +1,6 @@
 /* metrics_choice: the filters that /metrics shows one by one: those that are queried most, and those that the setting
- * metrics-filters names; and sums over all filters. A pass over the registry finds both. Where there are this many
- * filters that the pass takes long, its result serves for fifty times as long.
+ * metrics-filters names; and sums over all filters. A pass over the registry finds both. The result of a long pass,
+ * over very many filters, serves for fifty times its duration.
  *
  * Names are kept, not filters: their numbers are looked up when they are shown.
  *

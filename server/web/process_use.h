@@ -1,4 +1,5 @@
-/* process_use: what the process takes of the machine, as Prometheus's own clients tell it. Thread: any. */
+/* process_use: the resources of the machine that the process uses, as Prometheus's own clients report them. Thread:
+ * any. */
 #ifndef BLOOMERY_PROCESS_USE_H
 #define BLOOMERY_PROCESS_USE_H
 

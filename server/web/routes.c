@@ -166,7 +166,7 @@ static void answer_filters(struct web_request *request)
 
 /* ---- the table ---- */
 
-/* A path shows what commands show, and needs the same rights. */
+/* A path shows the data of commands, and needs the same rights. */
 static const struct route routes[] = {
     {"/healthz", {NULL}, answer_health},
     {"/readyz", {NULL}, answer_readiness},

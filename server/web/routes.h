@@ -18,7 +18,7 @@ extern const struct page_file page_index, page_style, page_script, page_icon;
 struct route {
     const char *path;
     const char *needs[ROUTE_NEEDS]; /* the commands, as "name" or "name|subname", that a user must be allowed to run to
-                                       see it; none: it is for anybody, without a password */
+                                       see it; none: a public page, without a password */
     void (*answer)(struct web_request *request);
     union { /* of the routes that have it */
         const struct page_file *file;

@@ -16,7 +16,7 @@
 
 struct server;
 
-/* False with a reason of one short sentence, which has no name of a file or filter in it: it is told to anybody. */
+/* False with a reason of one short sentence, which has no name of a file or filter in it: it is public. */
 struct readiness {
     bool ready;
     char reason[96];

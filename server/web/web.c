@@ -1,7 +1,7 @@
-/* The loop of the web thread, and which connections there are, and for how long.
+/* The loop of the web thread, and the number and the duration of its connections.
  *
- * One that has lasted too long is closed, whatever it was doing: a client that sends a byte now and then gets no
- * further than one that sends none. Where there are too many, the oldest one whose request has not come goes, so that
+ * A connection that has lasted too long is closed in any state: a client that sends a byte now and then gets no further
+ * than one that sends none. When there are too many, the oldest one whose request has not come is closed, so that
  * clients that hold connections open cannot keep others out. */
 #include "web.h"
 
@@ -47,7 +47,7 @@ static bool make_room(struct web *web)
     return true;
 }
 
-/* Closes those that are over or late. Returns the time until the next one is late, in ms; -1 if there is none. */
+/* Closes connections that are over or late. Returns the time until the next one is late, in ms; -1 if there is none. */
 static int close_late(struct web *web)
 {
     int64_t now_ms = clock_ms(), next_ms = INT64_MAX;
@@ -124,7 +124,7 @@ static int note_history(struct web *web)
 static void serve(struct web *web)
 {
     bool scanned = false; /* then there may be more to do */
-    int64_t pause_ms = 0; /* the time until which nothing is accepted */
+    int64_t pause_ms = 0; /* until then no connection is accepted */
     while (!atomic_load(&web->stop)) {
         int wait_ms = close_late(web), step_ms = note_history(web);
         if (wait_ms < 0 || wait_ms > step_ms)
@@ -139,7 +139,7 @@ static void serve(struct web *web)
     while (web->nrequests > 0) {
         struct web_request *last = web->requests[web->nrequests - 1];
         if (last->stage == WEB_SCANS)
-            last->pass.finish(last, last->pass.busy_ns); /* frees what the route keeps for it */
+            last->pass.finish(last, last->pass.busy_ns); /* frees the route's data for it */
         close_request(web, web->nrequests - 1);
     }
 }

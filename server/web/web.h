@@ -1,9 +1,9 @@
 /* web: metrics and the status page over HTTP (`metrics-port`), in one thread of its own.
  *
- * What it shows it reads as INFO does: counters are summed, filters are read under RCU, a pass over all names is made
- * in slices. It changes nothing, waits for no worker, and holds locks that a worker may want for some
- * microseconds only. Its connections, the time of a request and the bytes of pending replies are bounded
- * (web.c); they are not clients of the server and do not count as such.
+ * It reads its data as INFO does: counters are summed, filters are read under RCU, a pass over all names is made in
+ * slices. It changes nothing, waits for no worker, and holds locks that a worker may want for some microseconds only.
+ * Its connections, the time of a request and the bytes of pending replies are bounded (web.c); they are not clients of
+ * the server and do not count as such.
  *
  * Lifetime: started when the server's parts and workers exist, stopped before any of them goes. Thread: main. */
 #ifndef BLOOMERY_WEB_H

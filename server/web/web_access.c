@@ -59,7 +59,7 @@ static void note_wrong_password(const struct web_request *request, struct slice 
     acl_log_add(request->web->server->acl, &denied);
 }
 
-/* The user whom the header names, the default user where it names nobody, or NULL if the password is wrong. */
+/* The user named by the header, the default user if the header names none, or NULL if the password is wrong. */
 static struct acl_user *user_of(const struct web_request *request, const char *header)
 {
     struct acl *acl = request->web->server->acl;

@@ -1,4 +1,4 @@
-/* web_access: who may see the pages. Thread: the status page's, an online RCU reader. */
+/* web_access: the right to see the pages. Thread: the status page's, an online RCU reader. */
 #ifndef BLOOMERY_WEB_ACCESS_H
 #define BLOOMERY_WEB_ACCESS_H
 
@@ -6,8 +6,8 @@
 
 enum web_access { WEB_ALLOWED, WEB_NO_PASSWORD, WEB_NO_RIGHT, WEB_NOT_LOCAL };
 
-/* Whether the request's user may run all of the commands (`needs`, up to ROUTE_NEEDS of them; none: no user is asked
- * for), and who that is: request->user. *missing_out is the first that he may not run; without a user, the first.
+/* Whether the request's user, which it sets as request->user, may run all of the commands (`needs`, up to ROUTE_NEEDS
+ * of them; none: no user is asked for). *missing_out is the first that he may not run; without a user, the first.
  *
  * A user is named by HTTP basic with his name and password. A name that no user has represents the user "default", as
  * any name did before there were others. Where that one has no password none is asked for; then, in protected mode,

@@ -104,7 +104,7 @@ static void take_piece(struct web_request *request)
     rcu_reader_offline();
     request->deadline_ms = clock_ms() + WEB_REQUEST_MS;
     if (!good)
-        request->stage = WEB_CLOSES; /* before the announced length: the client knows that it has not all */
+        request->stage = WEB_CLOSES; /* before the announced length: the client notices that a part is missing */
 }
 
 /* The next part of the reply that has not been sent, or not been encrypted; NULL: none is left. */

@@ -1,5 +1,5 @@
-/* web_internal: what the files of the web thread share: web.c has the loop, web_conn.c the bytes of a connection,
- * web_request.c the way from a request to its reply.
+/* web_internal: the common parts of the files of the web thread: web.c has the loop, web_conn.c the bytes of a
+ * connection, web_request.c the way from a request to its reply.
  *
  * A connection has one request, so both are one object. A route answers at once by web_reply*(), or waits for a pass
  * over the registry (web_scan()) and answers then.
@@ -26,7 +26,7 @@
 #define WEB_CONNECTIONS 64
 
 /* From a connection's begin to the last byte of the reply; a pass over the registry, and each piece of a filter's copy,
- * begins it anew. A client that sends or reads more slowly is disconnected. */
+ * begins it again. A client that sends or reads more slowly is disconnected. */
 #define WEB_REQUEST_MS 15000
 #define WEB_DRAIN_MS   1000 /* from there to the client's end of the connection */
 
@@ -66,10 +66,10 @@ struct web_request {
     struct tls_stream *tls; /* NULL: HTTP without TLS */
     struct buf records;     /* of TLS, for the network */
 
-    struct buf in; /* what has come of the head */
+    struct buf in; /* the bytes of the head so far */
     struct http_head head;
     const struct route *route;
-    struct acl_user *user; /* who asks, with a reference; NULL for a page that is for anybody */
+    struct acl_user *user; /* the request's user, with a reference; NULL for a public page */
 
     struct buf reply_head, body;
     struct buf more_fields;   /* of the reply's head */
@@ -108,7 +108,7 @@ void web_conn_free(struct web_request *request);
 /* The events of poll() that it waits for; 0: none, it is left alone. */
 short web_conn_events(const struct web_request *request);
 
-/* Receives or sends what is possible now. */
+/* Receives or sends as much as is possible now. */
 void web_conn_step(struct web_request *request);
 
 /* ---- web_request.c ---- */
@@ -116,7 +116,7 @@ void web_conn_step(struct web_request *request);
 /* The head, in->data[0..len), is complete: answers it, or begins to. */
 void web_answer(struct web_request *request, size_t len);
 
-/* The reply is what is in request->body. `type` is constant. */
+/* Replies with request->body. `type` is constant. */
 void web_reply(struct web_request *request, const char *status, const char *type);
 void web_reply_text(struct web_request *request, const char *status, const char *text);
 

@@ -1,4 +1,4 @@
-/* The way of a request: which route it goes to, whether its user may see that, and the head of the reply. */
+/* The way of a request: its route, the rights of its user, and the head of the reply. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 /* ---- replies ---- */
 
-/* Browsers may do with a reply only what the page needs, and with what comes from here. */
+/* Browsers may use a reply only as the page needs it, and only with contents from this server. */
 static const char fields[] =
     "Connection: close\r\n"
     "Cache-Control: no-store\r\n"

@@ -178,8 +178,8 @@ static void mark_replaced(struct acl_user *user)
     atomic_store_explicit(&user->replaced, true, memory_order_release);
 }
 
-/* Puts a user in the place of `old` (NULL: of none), whose reference is given back. False: something else has happened
- * to that place meanwhile, or (with *no_memory_out) there is no room. */
+/* Puts a user in the place of `old` (NULL: of none), whose reference is given back. False: that place has changed
+ * meanwhile, or (with *no_memory_out) there is no room. */
 static bool put(struct acl *acl, struct acl_user *old, struct acl_user *user, bool *no_memory_out)
 {
     bool found, done = false;
@@ -296,8 +296,7 @@ static bool is_replaced(const struct acl_user *user)
     return atomic_load_explicit(&user->replaced, memory_order_acquire);
 }
 
-/* Puts copies instead of users that have been replaced meanwhile: as what they are they would never be in force.
- */
+/* Puts copies in the place of users that have been replaced meanwhile: a replaced user would never be in force. */
 static bool renew(struct acl_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {

@@ -25,7 +25,7 @@ void acl_destroy(struct acl *acl); /* NULL is fine; no session has a user any mo
 struct acl_user *acl_get(struct acl *acl, struct slice name);
 struct acl_user *acl_get_default(struct acl *acl);
 
-/* The same if the user is on and this is a password of it; takes the same time if there is no such user. */
+/* The same if the user is on and this is a password of it; takes the same time without a user of that name. */
 struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct slice password);
 
 /* Makes or changes a user: all rules, or none. Returns as acl_user_apply_words(). */
@@ -35,7 +35,7 @@ int acl_change(struct acl *acl, struct slice name, const struct slice *rules, si
 /* Whether there was such a user. The default user cannot be deleted. */
 bool acl_delete(struct acl *acl, struct slice name);
 
-/* What `requirepass` means for the default user; "" for no password. False without memory. */
+/* Sets the default user's password, as `requirepass` does; "" for no password. False without memory. */
 bool acl_set_requirepass(struct acl *acl, struct slice password);
 
 /* All users in the order of their names, each with a reference; acl_list_free() gives them back. False without memory.
@@ -70,8 +70,8 @@ int acl_text_read(const char *name, struct slice text, const struct config *conf
 /* The users of the lines `user` of the settings. */
 int acl_lines_read(const struct config *config, struct acl_list *list_out, struct errbuf *err);
 
-/* Sets the lines `user` of a copy of the settings to the users in force; a default user who is what `requirepass` says
- * needs none. 0 or -ENOMEM. */
+/* Sets the lines `user` of a copy of the settings to the users in force; a default user that equals the one of
+ * `requirepass` needs no line. 0 or -ENOMEM. */
 int acl_to_settings(struct acl *acl, struct config *config);
 
 /* Writes all users into the file: a new one takes its place when it is on the disk. 0 or a negative errno. */

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "handlers.h"
 
-/* All that Redis has, whether a command of ours is in it or not, and RedisBloom's. */
+/* All categories of Redis, even without a command of ours, and RedisBloom's. */
 static const char *const names[] = {
     "keyspace", "read",        "write",      "set",         "sortedset", "list",  "hash",   "string",
     "bitmap",   "hyperloglog", "geo",        "stream",      "pubsub",    "admin", "fast",   "slow",

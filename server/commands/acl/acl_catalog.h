@@ -1,5 +1,5 @@
-/* acl_catalog: what the rights of users depend on in the table of commands, as bits: categories, the permission that
- * each key needs, and which arguments are channels.
+/* acl_catalog: the facts of the table of commands on which the rights of users depend, as bits: categories, the
+ * permission that each key needs, and the arguments that are channels.
  *
  * A command is known by its number (command_index()). The rights for keys follow Redis's key specifications: "access"
  * needs reading; "insert", "update" and "delete" need writing. Keys without these flags (EXISTS, TYPE) need a match
@@ -28,7 +28,7 @@ enum acl_channels {
     ACL_PATTERNS, /* all arguments, which are patterns of channels */
 };
 
-/* Commands whose names of filters are not where the row says. */
+/* Commands with names of filters in other places than those of their rows. */
 enum acl_special { ACL_BY_ROW, ACL_FIND, ACL_MIGRATE };
 
 struct acl_command {
@@ -40,7 +40,7 @@ struct acl_command {
     enum acl_channels channels;
     enum acl_special special;
     uint8_t only_key; /* the place of its key if it has one, in a fixed place, and no channel; otherwise 0 */
-    bool always;      /* everybody may call it: AUTH, HELLO, QUIT, RESET */
+    bool always;      /* all users may call it: AUTH, HELLO, QUIT, RESET */
 };
 
 /* The command with this number, or NULL past the last one. */

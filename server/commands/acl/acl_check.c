@@ -67,7 +67,7 @@ static bool allows_key(const struct acl_selector *selector, struct slice key, ui
     return selector->flags & ACL_ALL_KEYS;
 }
 
-/* Whether the pattern is bytes that represent themselves, with a star after them; how many they are. */
+/* Whether the pattern is literal bytes with a star after them, and their number. */
 static bool is_beginning(const struct acl_pattern *pattern, size_t *len_out)
 {
     size_t len = pattern->len;
@@ -193,7 +193,7 @@ static enum acl_verdict check(const struct acl_selector *selector, struct call *
     return verdict == ACL_ALLOWED ? check_channels(selector, call, at_out) : verdict;
 }
 
-/* Goes on with the selector and the word of `progress`. */
+/* Continues with the selector and the word of `progress`. */
 static enum acl_verdict check_all(const struct acl_user *user, struct call *call, struct session_rights *progress,
                                   size_t *at_out)
 {

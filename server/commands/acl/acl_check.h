@@ -33,7 +33,7 @@ struct session_rights;
 enum acl_verdict acl_check_some(const struct acl_user *user, const struct command *row,
                                 const struct resp_command *words, struct session_rights *progress, size_t *at_out);
 
-/* Whether some selector of the user allows the command, given by its number, whatever its arguments. */
+/* Whether some selector of the user allows the command, given by its number, with any arguments. */
 bool acl_allows_command(const struct acl_user *user, size_t command);
 
 /* Whether some selector allows the user to read the filter of that name, and allows the command, given by its number;

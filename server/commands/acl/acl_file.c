@@ -1,5 +1,5 @@
-/* Users as text: the file `aclfile`, and the lines `user` of the settings. All faults of a file are found in one
- * reading; nothing comes of it unless there are none. */
+/* Users as text: the file `aclfile`, and the lines `user` of the settings. One reading finds all faults of a file; only
+ * a file without faults gives users. */
 #include "acl_internal.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static bool all_channels(const struct config *config)
     return config->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
 }
 
-/* At most this much of a line is repeated, and nothing of a password. */
+/* An error repeats at most this much of a line, and nothing of a password. */
 static int shown(struct slice rule)
 {
     if (rule.len > 0 && strchr("><#!", rule.ptr[0]))
@@ -124,7 +124,7 @@ static int compare_users(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* Sorts the users, says which come twice, and adds the default user if he is missing. */
+/* Sorts the users, reports those that come twice, and adds the default user if he is missing. */
 static void complete(struct reading *in, const struct config *config)
 {
     bool has_default = false;
@@ -147,7 +147,7 @@ static void complete(struct reading *in, const struct config *config)
     }
 }
 
-/* Gives the users to the caller, or says that it has come to nothing. */
+/* Gives the users to the caller, or returns an error. */
 static int end(struct reading *in, const struct config *config, struct acl_list *list_out)
 {
     complete(in, config);
@@ -190,7 +190,7 @@ int acl_text_read(const char *name, struct slice text, const struct config *conf
     return status;
 }
 
-/* Where the file is. `path_out` has PATH_MAX bytes; a longer path is cut, and so is none that there is. */
+/* The path of the file. `path_out` has PATH_MAX bytes; a longer path is cut, and then does not exist. */
 static const char *file_path(const struct config *config, char *path_out)
 {
     if (config->users.aclfile[0] == '/')
@@ -282,7 +282,7 @@ static void print_user(const struct acl_user *user, struct buf *scratch, struct 
     free(words);
 }
 
-/* Whether the user is what a start makes of the settings without a line for him. */
+/* Whether the user equals the one that a start with these settings makes without a line for him. */
 static bool is_first_default(const struct acl_user *user, const struct config *config)
 {
     struct acl_user *first = strcmp(user->name, "default") == 0 ? acl_first_default(config->network.requirepass) : NULL;

@@ -1,8 +1,8 @@
 /* acl_grants: a user's rights in the form in which they are looked up, made of its selectors.
  *
  * Most commands have no name of a filter, or one in a fixed place. For these a flag tells whether the user may call the
- * command with any arguments, or with the names that a pattern matches. A grant is such a pattern with such flags. What
- * grants allow is allowed; of what they do not allow acl_check() knows more.
+ * command with any arguments, or with the names that a pattern matches. A grant is such a pattern with such flags. A
+ * call that grants allow is allowed; for all others acl_check() decides.
  *
  * Thread: any. */
 #ifndef BLOOMERY_ACL_GRANTS_H

@@ -1,6 +1,6 @@
 /* A user keeps the texts of its rules on commands, and the resulting set of commands. LIST and files use the texts, so
- * a category also covers commands of later versions. A rule takes those before it away that it makes pointless: the
- * same one, and those on subcommands of its command. */
+ * a category also covers commands of later versions. A rule removes earlier rules that it makes pointless: the same
+ * rule, and those on subcommands of its command. */
 #include "acl_rules.h"
 
 #include <ctype.h>

@@ -30,7 +30,7 @@ static inline bool acl_is_current(const struct session *session)
 bool acl_refresh(struct server *server, struct session *session);
 
 /* Whether the session's user may call the command, given by its number, whose only key is `key` if it has one. False:
- * acl_check() knows more. */
+ * acl_check() decides. */
 static inline bool acl_may_call(const struct session *session, size_t command, struct slice key)
 {
     return !(session->modes & MODE_RESTRICTED) || acl_is_granted(session->acl.user, command, key);

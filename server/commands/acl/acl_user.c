@@ -195,7 +195,8 @@ bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL
     return found;
 }
 
-/* The place of a password, npasswords if there is none. Of an administrator's command: the time tells nothing new. */
+/* The place of a password, npasswords if there is none. For commands of administrators, to whom its time reveals
+ * nothing new. */
 static size_t find_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST])
 {
     size_t i = 0;
@@ -314,7 +315,7 @@ static void reset(struct acl_user *user, bool all_channels)
 static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_channels)
 {
     char first = rule.len > 0 ? rule.ptr[0] : '\0';
-    if (rule.len == 0) { /* nothing, as in Redis */
+    if (rule.len == 0) { /* no effect, as in Redis */
     } else if (slice_is(rule, "on")) {
         set_flag(user, ACL_ON, 0);
     } else if (slice_is(rule, "off")) {
@@ -343,7 +344,7 @@ static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_c
     return ACL_GOOD;
 }
 
-/* Where the selector that begins with word `first` ends; n if nowhere. */
+/* The end of the selector that begins with word `first`; n if it has none. */
 static size_t selector_end(const struct slice *words, size_t n, size_t first)
 {
     while (first < n && (words[first].len == 0 || words[first].ptr[words[first].len - 1] != ')'))

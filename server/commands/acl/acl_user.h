@@ -1,4 +1,4 @@
-/* acl_user: a user: its passwords, and what it may do. Rules are those of Redis's ACL SETUSER.
+/* acl_user: a user: its passwords and its rights. Rules are those of Redis's ACL SETUSER.
  *
  * A user is built by rules and is immutable once published. Sessions and threads share it by counted references, and a
  * change of rights replaces it by another object. Only the mark that it has been replaced is set later.
@@ -65,14 +65,14 @@ enum {
 
 /* A key pattern, and the commands that may use its matches: rights that one look-up decides (acl_grants.h). */
 struct acl_grant {
-    struct glob_parts glob;          /* of a selector's pattern, which owns what it points to */
-    bool commands[ACL_MAX_COMMANDS]; /* with one key, that may use what the pattern matches */
+    struct glob_parts glob;          /* of a selector's pattern, which owns its memory */
+    bool commands[ACL_MAX_COMMANDS]; /* with one key, that may use names matching the pattern */
 };
 
 struct acl_user {
     atomic_uint refs;
     atomic_bool replaced; /* there is another one in its place, or it was deleted */
-    bool unrestricted;    /* may call everything: nothing needs to be checked */
+    bool unrestricted;    /* may call everything: no check is needed */
     unsigned flags;
     size_t bytes;                 /* memory of the user */
     bool plain[ACL_MAX_COMMANDS]; /* commands that may be called with any arguments */
@@ -114,10 +114,11 @@ enum acl_fault {
 };
 const char *acl_fault_text(enum acl_fault fault);
 
-/* Applies rules, the words of a command or line, to a user that nobody else sees; a selector may be spread over several
- * words. Returns ACL_GOOD, or a fault with the wrong rule in *fault_out, which points into the words or into `scratch`;
- * the user may be partly changed. -1: a '(' is not closed, with its word. `all_channels`: the meaning of the setting
- * acl-pubsub-default for "reset" and selectors. `scratch` holds joined selectors and is the caller's to free. */
+/* Applies rules, the words of a command or line, to a user that no other thread sees; a selector may be spread over
+ * several words. Returns ACL_GOOD, or a fault with the wrong rule in *fault_out, which points into the words or into
+ * `scratch`; the user may be partly changed. -1: a '(' is not closed, with its word. `all_channels`: the meaning of the
+ * setting acl-pubsub-default for "reset" and selectors. `scratch` holds joined selectors and is the caller's to
+ * free. */
 int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
                          struct buf *scratch, struct slice *fault_out);
 
@@ -141,7 +142,7 @@ static inline bool acl_pattern_matches(const struct acl_pattern *pattern, struct
 
 void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
 
-/* Whether the digest is one of the user's passwords. Takes the same time whatever it compares with. */
+/* Whether the digest is one of the user's passwords. Its time does not depend on the compared digests. */
 bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST]);
 
 #endif

@@ -1,4 +1,4 @@
-/* ACL: what concerns commands, categories and the log. Users are in cmd_acl_users.c. */
+/* ACL: the subcommands about commands, categories and the log. Users are in cmd_acl_users.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

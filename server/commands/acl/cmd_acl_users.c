@@ -174,8 +174,8 @@ static void run_change(struct command_job *job)
         reply_change(&job->reply, change->deleted);
 }
 
-/* Users have been changed: replies when the clients whose user is gone, or may not hear their channels any more, are
- * disconnected. In a transaction, which no other worker runs beside, they are soon after it. */
+/* After a change of users: replies when the clients are disconnected whose user is gone or may not hear their channels
+ * any more. In a transaction, beside which no other worker runs, they are disconnected soon after it. */
 static void finish_change(struct command_ctx *ctx, int64_t deleted)
 {
     struct users_change *change = ctx->session->multi.in_exec ? NULL : malloc(sizeof(*change));

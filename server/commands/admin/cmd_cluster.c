@@ -1,4 +1,4 @@
-/* CLUSTER and its kin. Without cluster-emulation they answer as a Redis without cluster support, so that clients learn
+/* CLUSTER and its kin. Without cluster-emulation they answer as a Redis without cluster support, which shows clients
  * that this is a single server. With it they describe a cluster of one node that has all slots, as Redis 7.0 would: a
  * client made for clusters finds that node and sends it everything. Keys of several slots in one command are served: a
  * client that has one node for all slots never needs them refused. */
@@ -14,11 +14,11 @@
 #include "server.h"
 #include "registry_key.h"
 
-#define BUS_OFFSET 10000 /* from a node's port to that of its bus, of which there is none here */
+#define BUS_OFFSET 10000 /* from a node's port to that of its bus, which does not exist here */
 #define TURN_MS    5
 #define STEP_NAMES 64
 
-/* Whether there is a cluster to be asked about; if not, that is replied. */
+/* Whether there is a cluster; false after an error reply. */
 static bool has_cluster(struct command_ctx *ctx)
 {
     if (server_config(ctx->server)->cluster.emulation)
@@ -29,7 +29,7 @@ static bool has_cluster(struct command_ctx *ctx)
 
 /* ---- the node's address ---- */
 
-/* Where a client finds this node: what the settings say, else the address to which it has connected. */
+/* The address at which a client finds this node: that of the settings, else the one to which it has connected. */
 struct endpoint {
     char ip[64];
     int port;
@@ -86,7 +86,7 @@ static void reply_endpoint(struct reply *reply, const struct endpoint *endpoint)
         reply_null(reply);
 }
 
-/* ---- what the cluster is ---- */
+/* ---- the description of the cluster ---- */
 
 void cmd_cluster_slots(struct command_ctx *ctx)
 {
@@ -104,7 +104,7 @@ void cmd_cluster_slots(struct command_ctx *ctx)
     reply_endpoint(reply, &endpoint);
     reply_integer(reply, endpoint.port);
     reply_bulk_str(reply, ctx->server->process.run_id);
-    reply_map(reply, (size_t)ip + hostname); /* the other ways to say where it is */
+    reply_map(reply, (size_t)ip + hostname); /* the other forms of its address */
     if (ip) {
         reply_pair(reply, "ip", endpoint.ip);
     }
@@ -189,7 +189,7 @@ void cmd_cluster_replicas(struct command_ctx *ctx)
         reply_errorf(ctx->reply, "ERR Unknown node %.*s", slice_shown(id), id.ptr);
 }
 
-/* READONLY, READWRITE, ASKING: about replicas and slots that move, which there are not. */
+/* READONLY, READWRITE, ASKING: about replicas and moving slots, which do not exist here. */
 void cmd_cluster_mode(struct command_ctx *ctx)
 {
     if (has_cluster(ctx))

@@ -1,5 +1,5 @@
-/* COMMAND and MODULE: what the table says, in the shapes of Redis. The shape of an element is the same whatever the
- * question, so each has one function here that writes it for a row. */
+/* COMMAND and MODULE: the contents of the table, in the shapes of Redis. An element has the same shape in all replies,
+ * so each has one function here that writes it for a row. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,7 +259,7 @@ static void reply_all_info(struct reply *reply)
         reply_info(reply, &rows[i]);
 }
 
-/* A question for rows by name: NULL where there is no such command. */
+/* A question for rows by name: NULL for an unknown command. */
 struct lookup {
     size_t n;
     const struct command *rows[];
@@ -438,7 +438,7 @@ static void getkeys(struct command_ctx *ctx, bool flags)
 {
     const struct command *row = getkeys_row(ctx);
     size_t first, last, step, nspecs;
-    bool migrates = row && row->handler == cmd_migrate; /* none of the keys that it has now are left out */
+    bool migrates = row && row->handler == cmd_migrate; /* all keys of this call are listed */
 
     if (row == NULL)
         return;

@@ -80,8 +80,8 @@ struct change {
     size_t n;
 };
 
-/* Whether every name is known and comes once; otherwise replies. Looked at before any value, as Redis does. Ends at the
- * latest when there are more names than settings, however many arguments there are. */
+/* Whether every name is known and comes once; otherwise replies. Checked before any value, as in Redis. Ends at the
+ * latest after more names than settings, for any number of arguments. */
 static bool names_are_good(struct command_ctx *ctx)
 {
     for (size_t i = 2; i < command_argc(ctx); i += 2) {
@@ -140,7 +140,7 @@ static void drop_config(struct config *cfg)
     free(cfg);
 }
 
-/* Whether there can be as many clients as that; an error has been replied if not. */
+/* Whether that many clients are possible; false after an error reply. */
 static bool allow_clients(const struct change *change, const struct config *cfg)
 {
     struct server *server = change->server;
@@ -160,7 +160,7 @@ static bool allow_clients(const struct change *change, const struct config *cfg)
     return true;
 }
 
-/* A password that is set is the default user's from now on, whatever ACL SETUSER has given him. */
+/* A new requirepass is the default user's password from now on, regardless of earlier ones from ACL SETUSER. */
 static bool apply_password(const struct change *change, const struct config *cfg)
 {
     for (size_t i = 0; i < change->n; i += 2) {

@@ -21,7 +21,7 @@ void cmd_memory_usage(struct command_ctx *ctx)
     struct slice name = command_arg(ctx, 2);
     int64_t samples;
 
-    for (size_t i = 3; i < command_argc(ctx); i += 2) { /* accepted: there is nothing to take samples of */
+    for (size_t i = 3; i < command_argc(ctx); i += 2) { /* accepted without effect: no samples are taken */
         if (!slice_is(command_arg(ctx, i), "SAMPLES") || i + 1 == command_argc(ctx)) {
             reply_error(ctx->reply, "ERR syntax error");
             return;
@@ -84,7 +84,7 @@ static double ratio(uint64_t a, uint64_t b)
     return b == 0 ? 0 : (double)a / (double)b;
 }
 
-/* As Redis has them when its allocator cannot say: what it holds is what the process occupies. */
+/* As in a Redis whose allocator has no statistics: its memory is that of the process. */
 static void stats_of_allocator(struct reply *reply, const struct memory *memory)
 {
     pair(reply, "allocator.allocated", memory->used);

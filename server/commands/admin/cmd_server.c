@@ -51,7 +51,7 @@ void cmd_bgsave(struct command_ctx *ctx)
     }
 }
 
-/* A save lets the log be cut: what a rewrite is for. */
+/* A save lets the log be cut, which is the purpose of a rewrite. */
 void cmd_bgrewriteaof(struct command_ctx *ctx)
 {
     reply_status(ctx->reply, saver_rewrite(ctx->server->persistence->saver) == SAVER_STARTED
@@ -86,7 +86,7 @@ static void shutdown_job(struct command_job *job)
     rcu_reader_online();
     if (!going)
         reply_errorf(&job->reply, "ERR Errors trying to SHUTDOWN: %s", err.text);
-    /* Otherwise there is no reply: the connection ends, which is how clients know. */
+    /* Otherwise there is no reply: the end of the connection informs clients. */
 }
 
 void cmd_shutdown(struct command_ctx *ctx)

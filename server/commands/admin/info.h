@@ -51,7 +51,7 @@ void info_cluster(struct info *info);
 void info_keyspace(struct info *info);
 void info_bf(struct info *info);
 
-/* Bytes of memory that the process occupies now; 0 if the kernel does not say. */
+/* Bytes of memory that the process occupies now; 0 if the kernel gives no number. */
 uint64_t info_resident_bytes(void);
 
 /* Resident bytes / bytes of filters and of the empty process. */

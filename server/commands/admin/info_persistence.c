@@ -50,7 +50,7 @@ static void saves(struct info *info, const struct saver_info *saver)
         info_line(info, "last_save_error:%s", saver->last_error);
 }
 
-/* What Redis calls a rewrite of the log is a save here: afterwards the log before it is deleted. */
+/* A save takes the place of Redis's rewrite of the log: afterwards the log before it is deleted. */
 static void rewrites(struct info *info, const struct saver_info *saver, const struct journal_info *log)
 {
     bool runs = saver->running && saver->running_ms >= 0;

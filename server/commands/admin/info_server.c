@@ -1,4 +1,4 @@
-/* INFO: the process and what it uses. */
+/* INFO: the process and its resources. */
 #include <elf.h>
 #include <gnu/libc-version.h>
 #include <inttypes.h>
@@ -78,7 +78,7 @@ void info_server(struct info *info)
 
     dl_iterate_phdr(look_at_program, &id);
     info_line(info, "redis_version:" REDIS_COMPAT_VERSION);
-    info_line(info, "redis_git_sha1:00000000"); /* what Redis has when it was not built in a repository */
+    info_line(info, "redis_git_sha1:00000000"); /* as in a Redis that was not built in a repository */
     info_line(info, "redis_git_dirty:0");
     info_line(info, "redis_build_id:%s", id.hex[0] != '\0' ? id.hex : "0");
     info_line(info, "redis_mode:%s", info->cfg->cluster.emulation ? "cluster" : "standalone");
@@ -160,8 +160,8 @@ uint64_t info_resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What the process occupied before it had any filter is no fragmentation: it would be all there is to see with a few
- * small filters. */
+/* Memory that the process occupied before it had any filter does not count as fragmentation: with a few small filters
+ * it would hide all the rest. */
 double info_fragmentation(const struct server *server, uint64_t rss, uint64_t used)
 {
     uint64_t expected = used + server->memory.startup_resident;
@@ -252,7 +252,7 @@ void info_cpu(struct info *info)
     line_time(info, "used_cpu_user_main_thread", from_usec(atomic_load(&server->process.main_user_usec)));
 }
 
-/* ---- what there is none of ---- */
+/* ---- features that do not exist here ---- */
 
 void info_replication(struct info *info)
 {

@@ -1,4 +1,4 @@
-/* INFO: what has been done so far. */
+/* INFO: statistics of the work so far. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* CLIENT: what a connection may ask and set about itself and others. */
+/* CLIENT: queries and settings of a connection about itself and others. */
 
 #include "clock.h"
 #include "command.h"
@@ -97,7 +97,7 @@ static bool pause_arguments(struct command_ctx *ctx, int64_t *timeout_ms_out, en
     return true;
 }
 
-/* What is paused is paused on all workers when OK is replied: hence the exclusive section. Of two pauses at a time the
+/* The pause is in force on all workers when OK is replied: hence the exclusive section. Of two pauses at a time the
  * longer and the stricter hold, as in Redis. */
 void cmd_client_pause(struct command_ctx *ctx)
 {
@@ -129,7 +129,7 @@ void cmd_client_unpause(struct command_ctx *ctx)
     reply_status(ctx->reply, "OK");
 }
 
-/* ---- what there is none of ---- */
+/* ---- features that do not exist here ---- */
 
 /* No command blocks. */
 void cmd_client_unblock(struct command_ctx *ctx)
@@ -168,7 +168,7 @@ void cmd_client_no_evict(struct command_ctx *ctx)
     client_switch(ctx, SESSION_NO_EVICT);
 }
 
-/* What such a client does is not noted for OBJECT IDLETIME. */
+/* Commands of such a client are not noted for OBJECT IDLETIME. */
 void cmd_client_no_touch(struct command_ctx *ctx)
 {
     client_switch(ctx, SESSION_NO_TOUCH);

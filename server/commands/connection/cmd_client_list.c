@@ -1,4 +1,4 @@
-/* CLIENT LIST and CLIENT KILL: what checks all connections, off the loops. */
+/* CLIENT LIST and CLIENT KILL: checks of all connections, off the loops. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 /* ---- LIST ---- */
 
-/* Which sessions CLIENT LIST is asked for. */
+/* The sessions that CLIENT LIST is asked for. */
 struct client_list {
     size_t nids;    /* 0: all */
     uint64_t ids[]; /* ascending */
@@ -46,7 +46,7 @@ static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first
         return NULL;
     }
     list->nids = n;
-    for (size_t i = 0; i < n; i++) { /* 0 and negative ones are nobody's, as they are Redis's */
+    for (size_t i = 0; i < n; i++) { /* 0 and negative ids belong to no client, as in Redis */
         int64_t id;
 
         if (!slice_to_int64(command_arg(ctx, first + i), &id)) {
@@ -60,7 +60,7 @@ static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first
     return list;
 }
 
-/* Types of clients as LIST and KILL know them. */
+/* Types of clients for LIST and KILL. */
 enum client_type {
     CLIENT_ANY,
     CLIENT_NORMAL,
@@ -68,7 +68,7 @@ enum client_type {
     CLIENT_REPLICATION, /* there are none */
 };
 
-/* Reads a type of client that Redis knows; an error has been replied if it is none. Some have no members here. */
+/* Reads a type of client of Redis; an error has been replied if it is none. Some have no members here. */
 static bool client_type(struct command_ctx *ctx, struct slice type, enum client_type *type_out)
 {
     if (slice_is(type, "normal"))
@@ -137,11 +137,11 @@ void cmd_client_list(struct command_ctx *ctx)
 
 /* ---- KILL ---- */
 
-/* Whom CLIENT KILL is to end, and how far it has come. The strings are NUL-terminated, "" for any. */
+/* The clients that CLIENT KILL ends, and its progress. The strings are NUL-terminated, "" for any. */
 struct kill {
-    uint64_t self; /* who asks */
+    uint64_t self; /* the caller */
     uint64_t id;   /* 0: any */
-    int64_t age_s; /* at least so old */
+    int64_t age_s; /* the minimum age */
     enum client_type type;
     const char *user; /* after the array below; NULL: any */
     bool skip_self;
@@ -233,7 +233,7 @@ static void run_client_kill(struct command_job *job)
         reply_error(&job->reply, "ERR No such client");
 }
 
-/* Takes an address over; one that is too long is nobody's. */
+/* Copies an address; one that is too long matches no client. */
 static void kill_addr(char *place, size_t size, struct slice addr)
 {
     if (addr.len == 0 || addr.len >= size || memchr(addr.ptr, '\0', addr.len))

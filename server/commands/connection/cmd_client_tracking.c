@@ -1,4 +1,4 @@
-/* CLIENT TRACKING and its kin: what client-side caches ask for. Replies and errors are those of Redis 7.0. */
+/* CLIENT TRACKING and its kin: commands for client-side caches. Replies and errors are those of Redis 7.0. */
 #include <string.h>
 
 #include "broadcast.h"
@@ -204,7 +204,7 @@ void cmd_client_caching(struct command_ctx *ctx)
     }
 }
 
-/* ---- what is set ---- */
+/* ---- the present options ---- */
 
 static int64_t redirection(const struct session *session)
 {

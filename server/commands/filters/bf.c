@@ -27,8 +27,8 @@ static struct bloom_filter *askable(struct entry *entry)
     return filter && __builtin_expect(bloom_filter_is_queryable(filter), true) ? filter : NULL;
 }
 
-/* The filter cannot be asked. Where its bits are away the command was to wait before; it has a new name at this moment.
- */
+/* The filter cannot be asked. If its bits are away, the command should have waited before; it has just got a new
+ * name. */
 static void reply_unreadable(struct bf_call *call)
 {
     const char *reason = entry_quarantine_reason(call->entry);
@@ -103,7 +103,7 @@ static void note_use(const struct bf_call *call)
         entry_note_use(call->entry, atomic_load_explicit(&call->server->memory.use_stamp, memory_order_relaxed));
 }
 
-/* The same as bf_filter_shape() for what needs the bits. */
+/* As bf_filter_shape(), for callers that need the bits. */
 static struct bloom_filter *bf_filter(struct bf_call *call, bool *replied_out)
 {
     bf_look_everywhere(call);
@@ -163,7 +163,7 @@ static void warn_of_rate(const struct bf_call *call)
         log_limited(&call->server->log, &call->server->log.limits.rate, clock_ms(), LOG_LEVEL_WARNING, "%s", text.text);
 }
 
-/* `shape` NULL: as the parameters say. */
+/* `shape` NULL: by the parameters. */
 static bool create(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
                    int64_t expires_ms, bool *existed_out)
 {
@@ -525,7 +525,7 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
         }
         reply_array(call->reply, n);
     }
-    if (filter || maybe || call->entry) /* what has become unreadable since the last slice may have the items */
+    if (filter || maybe || call->entry) /* a filter that is unreadable since the last slice may have the items */
         query_items(call, filter, first, first + count, item, ctx);
     else /* it is gone since the last slice */
         reply_missing_items(call, count, when_missing(call));

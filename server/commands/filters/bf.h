@@ -50,12 +50,12 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
 
-/* The filter of a call for reading, looked up again if needed; for what needs no bits, which may not be in memory
- * (entry_is_evicted()). NULL: none, or it is quarantined, after an error reply (*replied_out). */
+/* The filter of a call for reading, looked up again if needed; for callers that need no bits: these may not be in
+ * memory (entry_is_evicted()). NULL: none, or it is quarantined, after an error reply (*replied_out). */
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
 struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and an error reply if there is none */
 
-/* A new filter is to be KEYED, and there is no key: one is made in the background, and the handler is called again. */
+/* For a new KEYED filter when there is no key: one is made in the background, and the handler is called again. */
 struct command_ctx;
 void bf_wait_for_first_key(struct command_ctx *ctx);
 

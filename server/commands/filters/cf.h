@@ -22,7 +22,7 @@ enum cf_found {
 /* The numbers of a filter that a command does not state. */
 struct cuckoo_numbers cf_defaults_of(const struct server *server);
 
-/* The cuckoo filter of a call, in whose entry the name's is. NULL: *found_out says why. */
+/* The cuckoo filter of a call; call->entry becomes the name's entry. NULL: *found_out has the reason. */
 struct bloom_filter *cf_look(struct bf_call *call, enum cf_found *found_out);
 
 /* False, after an error reply, if the name has something else. */

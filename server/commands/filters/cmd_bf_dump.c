@@ -1,5 +1,5 @@
-/* BF.SCANDUMP and BF.LOADCHUNK: bf_chunks.h says what a chunk means; here loads wait under their names, and the last
- * chunk publishes the filter. */
+/* BF.SCANDUMP and BF.LOADCHUNK: bf_chunks.h defines the chunks; here loads wait under their names, and the last chunk
+ * publishes the filter. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -119,7 +119,7 @@ static bool begin(struct loading *it)
     return true;
 }
 
-/* All chunks have come. Not so if another client has been told that the load is dropped. */
+/* All chunks have come. False if another client has got the reply that the load is dropped. */
 static void complete(struct loading *it)
 {
     struct content_publication publication = {.how = {.only_new = true, .event = "bloom.load"}};

@@ -1,4 +1,4 @@
-/* BF.IMPORT: a filter of a Filter.db file that somebody else has written. The file is read in a thread of the pool,
+/* BF.IMPORT: a filter of a Filter.db file that another program has written. The file is read in a thread of the pool,
  * twice: its bits are counted, since the parameters that it lacks follow from them, then they are loaded. */
 #include <errno.h>
 #include <math.h>

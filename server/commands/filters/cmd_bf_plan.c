@@ -1,4 +1,4 @@
-/* BF.PLAN: what a filter would cost and give, with nothing allocated. */
+/* BF.PLAN: the cost and the properties of a filter, without an allocation. */
 #include "bf_host.h"
 #include "bf_info.h"
 #include "command.h"

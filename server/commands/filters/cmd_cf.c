@@ -138,8 +138,7 @@ void cf_changed(struct bf_call *call, uint64_t changes)
         broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
 }
 
-/* A step of a compaction, if one is under way. The filter is then to be saved, though the command may change nothing.
- */
+/* A step of a compaction, if one is under way. The filter then needs a save, even if the command changes nothing. */
 static void go_on_compacting(struct bf_call *call, struct bloom_filter *filter)
 {
     struct bloom_journal space;
@@ -190,7 +189,7 @@ static bool is_closed(const struct bf_call *call, const struct bloom_filter *fil
     return bloom_filter_nlayers(filter) >= (unsigned)server_config(call->server)->cuckoo.max_expansions;
 }
 
-/* Of the adds that find a filter full exactly one makes it grow, and tells it. */
+/* Of the adds that find a filter full exactly one makes it grow, and reports it. */
 struct add_note {
     struct journal_ring *ring; /* NULL: there is no log */
     bool grew;
@@ -458,7 +457,7 @@ void cmd_cf_del(struct command_ctx *ctx)
     reply_bool(ctx->reply, deleted);
 }
 
-/* Whether there is nothing to be done, which is no change then. */
+/* Whether a compaction has nothing to do, and so is no change. */
 static bool is_compact(const struct bloom_filter *filter)
 {
     struct cuckoo_state state;
@@ -466,7 +465,7 @@ static bool is_compact(const struct bloom_filter *filter)
     return state.nlayers == 1 && state.deletes == 0;
 }
 
-/* In slices, of which each is a turn. In a transaction there is one; the changes that follow do the rest. */
+/* Runs in slices, each of which is a turn. In a transaction there is one; the changes that follow do the rest. */
 void cmd_cf_compact(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);

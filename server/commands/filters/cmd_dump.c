@@ -172,7 +172,7 @@ static bool restore_options(struct command_job *job, const struct job_args *args
     return true;
 }
 
-/* Reads what a payload holds, of ours or RedisBloom's. Replies if it is bad. */
+/* Reads the contents of a payload, of ours or RedisBloom's. Replies if it is bad. */
 static bool read_payload(struct command_job *job, struct slice payload, struct restore *restore,
                          struct dump_plan *plan_out)
 {

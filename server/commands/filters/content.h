@@ -37,7 +37,7 @@ bool content_prepare(struct command_job *job, struct slice name, const struct bl
 bool content_prepare_like(struct command_job *job, struct slice name, const struct bloom_filter *like, unsigned nlayers,
                           struct entry **entry_out);
 
-/* A filter has come; the key with this id is missing, 0: none. The operator is told, not too often. */
+/* A filter has come; the key with this id is missing, 0: none. The log reports it, not too often. */
 void content_note_key(struct server *server, uint64_t missing);
 
 /* How a filter is published. */
@@ -59,8 +59,8 @@ struct content_publication {
  * With a log small contents are in its next frame, as any change is. Others are written to files of the store and
  * synced first, which takes its time; so are small ones while the log has too much to do. With `absorbs`, adds to the
  * old filter continue meanwhile, and some end after the new one has been published. Each sets its bits in both
- * (bloom_merge.h) and, from the moment the two are twins, is recorded for both ids: so what the contents lack is in the
- * log. */
+ * (bloom_merge.h) and, from the moment the two are twins, is recorded for both ids: so changes that the contents lack
+ * are in the log. */
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err);
 
@@ -84,7 +84,8 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
 /* content_pin() for commands of Bloom filters: a missing filter and a cuckoo filter are errors, too. */
 struct entry *content_pin_bloom(struct command_job *job, struct slice name);
 
-/* content_pin() for what needs no bits (entry_shape()), which are not brought into memory. Thread: any, online. */
+/* content_pin() for callers that need no bits (entry_shape()): these are not brought into memory. Thread: any,
+ * online. */
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out);
 
 /* The whole filter, which is pinned, as DUMP returns it: malloc'ed. False after an error reply: it is too large for one

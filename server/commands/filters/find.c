@@ -18,7 +18,7 @@
 #define STEP_QUESTIONS 65536 /* layers times items in a step: a few milliseconds */
 #define STEP_MIN       16
 #define NAMES_AHEAD    16
-#define TOGETHER       32 /* items: so many are asked for filter by filter */
+#define TOGETHER       32 /* items: from this many on they are asked for filter by filter */
 
 /* Ids of filters, so that none is asked twice: open addressing, 0 is free. */
 struct id_set {
@@ -27,7 +27,7 @@ struct id_set {
     size_t n;
 };
 
-/* What was found for an item. */
+/* The filters found for an item. */
 struct found {
     size_t key, key_len; /* of a key: its bytes in find->keys */
     size_t n;
@@ -68,7 +68,7 @@ struct answers {
 };
 
 struct reads {
-    struct buf unread;    /* keys of filters that are to be read, each after its length */
+    struct buf unread;    /* keys of filters to be read, each after its length */
     struct buf reading;   /* the part of them that find_read() works on */
     size_t taken;         /* bytes of `reading` whose filters were chosen last */
     bool was_read;        /* find_read() chooses */
@@ -203,7 +203,7 @@ void find_destroy(struct find *find)
     free(find);
 }
 
-/* Whether it is no use to continue: no memory, or the reply is too long. */
+/* Whether the search cannot continue: no memory, or the reply is too long. */
 static bool find_failed(const struct find *find)
 {
     return find->failed || find->answers.bytes > find->cap || buf_failed(&find->answers.unknown);
@@ -354,7 +354,7 @@ static void choose(struct find *find, struct slice name, struct entry *entry)
         return;
     }
     if (__builtin_expect(!bloom_filter_is_queryable(filter), false)) {
-        if (!entry_is_cuckoo(entry)) /* a cuckoo filter is none of those that are searched */
+        if (!entry_is_cuckoo(entry)) /* cuckoo filters are not searched */
             note_locked(find, name, bloom_filter_missing_key(filter));
         return;
     }

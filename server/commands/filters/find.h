@@ -1,4 +1,4 @@
-/* find: BF.FIND's work: chooses filters by names and patterns, asks them for items, and keeps what it finds until the
+/* find: BF.FIND's work: chooses filters by names and patterns, asks them for items, and keeps the results until the
  * reply. It is done in steps, each of at most FIND_STEP filters; between two steps the thread may go offline (rcu.h),
  * as names and ids only are remembered.
  *
@@ -26,7 +26,7 @@ struct find *find_create(struct server *server, unsigned database, const struct 
                          const struct bf_find *request, size_t cap);
 void find_destroy(struct find *find); /* NULL is fine */
 
-/* Reads the keys of the request, if it has any. False: `error` says which of them is none. Once, before find_ask(). */
+/* Reads the keys of the request, if it has any. False: `error` names the one that is none. Once, before find_ask(). */
 bool find_read_keys(struct find *find, struct errbuf *error);
 
 /* Chooses the next filters. *layers_out is the number of their layers, with one for each filter that is answered

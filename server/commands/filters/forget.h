@@ -8,8 +8,8 @@
 #include "server.h"
 #include "slice.h"
 
-/* After a use of the window `filter`, which had this name: has its dead parts emptied, if there are large ones that
- * nobody empties yet. Small ones are emptied by the add that needs their place. */
+/* After a use of the window `filter`, which had this name: has its dead parts emptied, if there are large ones that no
+ * thread empties yet. Small ones are emptied by the add that needs their place. */
 void forget_tidy(struct server *server, struct slice name, struct bloom_filter *filter);
 
 #endif

@@ -1,5 +1,5 @@
-/* Commands on databases and on what key a filter has: SELECT, SWAPDB, RENAME, MOVE. Errors are Redis's, also those of
- * its cluster, which has database 0 only. */
+/* Commands on databases and on the keys of filters: SELECT, SWAPDB, RENAME, MOVE. Errors are Redis's, also those of its
+ * cluster, which has database 0 only. */
 #include <errno.h>
 
 #include "command.h"
@@ -20,7 +20,7 @@ bool database_exists(const struct server *server, struct reply *reply, int64_t n
     return false;
 }
 
-/* Whether a cluster has the command; if not, that is replied. */
+/* Whether a cluster refuses the command; true after an error reply. */
 static bool refused_by_cluster(struct command_ctx *ctx, const char *name)
 {
     if (!server_config(ctx->server)->cluster.emulation)
@@ -42,8 +42,8 @@ void cmd_select(struct command_ctx *ctx)
 
 /* ---- RENAME, RENAMENX, MOVE: another key for a filter ---- */
 
-/* The key `from` becomes `to`. What registry_rename() returns, REGISTRY_NOT_FOUND if there is none; after an error
- * reply in all cases but that, REGISTRY_OK and REGISTRY_EXISTS. */
+/* Renames the key `from` to `to`. Returns the status of registry_rename(), REGISTRY_NOT_FOUND if there is no filter;
+ * after an error reply in all cases but that, REGISTRY_OK and REGISTRY_EXISTS. */
 static int change_key(struct command_ctx *ctx, struct slice from, struct slice to, bool only_new)
 {
     struct registry *registry = ctx->server->registry;
@@ -107,7 +107,7 @@ void cmd_move(struct command_ctx *ctx)
 
 /* ---- SWAPDB ---- */
 
-/* While all other workers stand still: so no command sees one half of it. In a transaction that is so already. */
+/* Runs while all other workers stand still, so no command sees half of it. In a transaction they already do. */
 void cmd_swapdb(struct command_ctx *ctx)
 {
     int64_t first, second;

@@ -1,4 +1,4 @@
-/* Commands on names: what Redis has for keys of any type. */
+/* Commands on names: those that Redis has for keys of any type. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ void cmd_type(struct command_ctx *ctx)
 }
 
 #define DBSIZE_REMOVES 64
-#define DBSIZE_NAMES   4096 /* where there are SSTables, the loop counts so many; in a transaction, all */
+#define DBSIZE_NAMES   4096 /* with SSTables, the loop counts at most this many; in a transaction, all */
 
 static void count_names(const struct server *server, unsigned database, struct reply *reply)
 {

@@ -2,11 +2,11 @@
  *
  * Redis stands still meanwhile; this daemon does not. A pool thread talks to the target while clients continue. An add
  * after the dump must not be lost with the filter. So a filter is deleted only while all workers are stopped, and if
- * its version equals the version before the dump. Otherwise it stays, and the reply says so: the target has a copy
+ * its version equals the version before the dump. Otherwise it stays, and the reply reports that: the target has a copy
  * then.
  *
- * The timeout is one for all that is said to the target (peer_set_deadline()): a target that answers a byte at a time
- * cannot hold it. It also ends when its client goes, as all do at the end of the daemon. */
+ * One timeout covers the whole exchange with the target (peer_set_deadline()): a target that answers a byte at a time
+ * cannot hold it. The command also ends when its client goes, as all clients do at the end of the daemon. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ static bool read_options(struct migration *m, const struct job_args *args, size_
     return true;
 }
 
-/* Those that exist; the others are passed over, as in Redis. False after an error reply. */
+/* Chooses the keys that exist; the others are skipped, as in Redis. False after an error reply. */
 static bool choose_keys(struct migration *m, const struct job_args *args, size_t first, size_t n)
 {
     size_t bytes = 1;
@@ -156,7 +156,7 @@ static int fail_io(struct migration *m, const char *doing, const struct errbuf *
     return -EIO;
 }
 
-/* Sends what is queued and takes the reply. 0, or negative after an error reply. */
+/* Sends the queued request and takes the reply. 0, or negative after an error reply. */
 static int ask(struct migration *m)
 {
     struct resp_reply reply;
@@ -174,7 +174,7 @@ static int ask(struct migration *m)
     return -EREMOTEIO;
 }
 
-/* With tls-cluster: reads the certificates anew, as other servers may have new ones. 0, or negative after an error
+/* With tls-cluster: reads the certificates again, as other servers may have new ones. 0, or negative after an error
  * reply. */
 static int prepare_tls(struct migration *m)
 {
@@ -265,7 +265,7 @@ static int send_key(struct migration *m, struct key *key)
 
 /* ---- the end ---- */
 
-/* While nobody adds. */
+/* Called while no thread adds. */
 static void remove_unchanged(void *ctx)
 {
     struct migration *m = ctx;
@@ -278,7 +278,7 @@ static void remove_unchanged(void *ctx)
     }
 }
 
-/* Deletes what has been sent, also when a later one was refused. `replied`: an error is the reply already. */
+/* Deletes the filters that were sent, also when a later one was refused. `replied`: an error is the reply already. */
 static void finish(struct migration *m, bool replied)
 {
     size_t left = 0;

@@ -1,10 +1,10 @@
-/* OBJECT: what Redis answers for the value of a module. */
+/* OBJECT: the answers of Redis for the value of a module. */
 #include "clock.h"
 #include "command.h"
 #include "handlers.h"
 #include "server.h"
 
-/* Whether the filter is there; if not, that is replied. */
+/* Whether the filter exists; false after a null reply. */
 static bool object_is_there(struct command_ctx *ctx)
 {
     bool there = registry_lookup(ctx->server->registry, command_arg(ctx, 2)) != NULL;
@@ -35,7 +35,7 @@ void cmd_object_idletime(struct command_ctx *ctx)
         reply_null(ctx->reply);
 }
 
-/* Redis replies this under every policy of maxmemory but its LFU ones, and there is none of those here. */
+/* Redis replies this under every policy of maxmemory but its LFU ones, which do not exist here. */
 void cmd_object_freq(struct command_ctx *ctx)
 {
     if (object_is_there(ctx))

@@ -19,14 +19,13 @@
 #include "registry_key.h"
 
 #define SCAN_INLINE_COUNT 100  /* up to this many names are collected on the loop */
-#define SCAN_MAX_COUNT    4096 /* names checked by one SCAN at most, however large its COUNT */
+#define SCAN_MAX_COUNT    4096 /* names checked by one SCAN at most, for any COUNT */
 #define STEP_NAMES        64   /* checked between two readings of the clock */
 #define PREFIX_NAMES      1000 /* if no more names have the pattern's beginning, one SCAN checks all of them */
 #define TURN_MS           5
 #define SWEEP_COUNT       4096 /* RANDOMKEY goes through all names on the loop if they are no more */
 
-/* Compiled, a pattern takes 10 kB and a name a time that grows with its length: longer ones than anybody needs are
- * refused. */
+/* A compiled pattern takes 10 kB, and its time for each name grows with its length: very long ones are refused. */
 static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
 {
     if (pattern.len <= GLOB_COMPILED_MAX)
@@ -161,7 +160,7 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
     }
 }
 
-/* A first SCAN whose pattern has a beginning that few names share. False: there are more of them than it may check, and
+/* A first SCAN, if few names share the beginning of its pattern. False: more names share it than may be checked, and
  * none is in the list. */
 static bool scan_beginning(struct server *server, unsigned database, const struct scan_options *options,
                            struct name_list *list)
@@ -209,7 +208,7 @@ static void scan(struct server *server, unsigned database, struct reply *reply, 
 }
 
 struct scan_job {
-    struct scan_options options; /* its pattern is missing any more */
+    struct scan_options options; /* only its pattern is missing */
     struct glob glob;
 };
 
@@ -219,7 +218,7 @@ static void scan_job(struct command_job *job)
     scan(job->server, job->database, &job->reply, &data->options, &data->glob);
 }
 
-/* Many names, or a pattern to hold against each, are not for a loop. */
+/* Many names, or a pattern to match with each, are not for a loop. */
 static void defer_scan(struct command_ctx *ctx, const struct scan_options *options)
 {
     struct scan_job *data = malloc(sizeof(*data));
@@ -236,7 +235,7 @@ static void defer_scan(struct command_ctx *ctx, const struct scan_options *optio
 void cmd_scan(struct command_ctx *ctx)
 {
     struct scan_options options = {.pattern = {"*", 1}, .count = 10};
-    /* Any number of 64 bits is a cursor; one that has not come from here is a place as well. */
+    /* Any number of 64 bits is a cursor; one that no SCAN has returned is a place, too. */
     if (!slice_to_digits(command_arg(ctx, 1), 10, &options.cursor)) {
         reply_error(ctx->reply, "ERR invalid cursor");
         return;

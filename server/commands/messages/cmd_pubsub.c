@@ -86,7 +86,7 @@ static void reply_unsubscribed(void *arg, struct slice name)
 
 #define UNSUBSCRIBE_AT_ONCE 1000
 
-/* From everything of the kind, some at a time. */
+/* Unsubscribes from all names of the kind, some at a time. */
 static void unsubscribe_all(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
 {
     struct pubsub_client *client = ctx->session->pubsub.client;
@@ -102,7 +102,7 @@ static void unsubscribe_all(struct command_ctx *ctx, enum pubsub_kind kind, cons
     ctx->later = client != NULL && pubsub_client_count(client, kind) > 0;
 }
 
-/* Without a name: from everything of the kind. */
+/* Without a name: from all names of the kind. */
 static void unsubscribe(struct command_ctx *ctx, enum pubsub_kind kind, const char *word)
 {
     struct pubsub_client *client = ctx->session->pubsub.client;
@@ -114,7 +114,7 @@ static void unsubscribe(struct command_ctx *ctx, enum pubsub_kind kind, const ch
 
         if (client != NULL)
             (void)pubsub_unsubscribe(client, kind,
-                                     name); /* the reply is the same when there was no such subscription */
+                                     name); /* the reply is the same without a subscription */
         reply_subscription(ctx, kind, word, &name);
     }
     if (command_argc(ctx) == 1)
@@ -199,7 +199,7 @@ static void publish(struct command_ctx *ctx, enum pubsub_kind kind)
     struct slice channel = command_arg(ctx, 1), payload = command_arg(ctx, 2);
     struct pubsub_receipt receipt;
 
-    if (channel.len > PUBSUB_MAX_NAME) { /* nobody can have subscribed to it, but a pattern could match */
+    if (channel.len > PUBSUB_MAX_NAME) { /* it can have no subscriber, but a pattern could match */
         reply_errorf(ctx->reply, "ERR channel is longer than %d bytes", PUBSUB_MAX_NAME);
         return;
     }
@@ -341,7 +341,7 @@ void cmd_monitor(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR MONITOR isn't allowed for DENY BLOCKING client");
         return;
     }
-    command_monitor_begins(ctx); /* what came before is for those who monitor already */
+    command_monitor_begins(ctx); /* earlier commands are for earlier monitors */
     if (client == NULL || pubsub_subscribe(client, PUBSUB_MONITOR, none, SIZE_MAX) < 0) {
         reply_error(ctx->reply, "ERR out of memory");
         return;

@@ -176,7 +176,7 @@ bool transaction_queue(struct session *session, const struct command *command, c
 static struct registry_version version_of(const struct server *server, unsigned db, struct slice name)
 {
     char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
-    if (name.len > REGISTRY_MAX_NAME) /* no filter has so long a name */
+    if (name.len > REGISTRY_MAX_NAME) /* no filter has a name of this length */
         return (struct registry_version){0};
     struct slice key = key_write(space, registry_database(server->registry, db), name);
     return registry_version(server->registry, registry_hash(server->registry, key), key);

@@ -26,8 +26,8 @@ struct session;
 /* Whether a command that has passed all checks is queued instead of run. */
 bool transaction_takes(const struct session *session, const struct command *command);
 
-/* Whether the transaction stays short enough with this command, as far as its words tell: all clients wait while it
- * runs. The cost of all words is at most COST_TRANSACTION (cost.h). */
+/* Whether the transaction stays short enough with this command, judged by its words: all clients wait while it runs.
+ * The cost of all words is at most COST_TRANSACTION (cost.h). */
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd);
 
 /* Queues a command. False: the queue would take more than `limit` bytes, or there is no memory: the caller closes the

@@ -20,7 +20,7 @@
 #include "transaction.h"
 #include "registry_key.h"
 
-/* A name that the transaction has, and what its filter may be by now. */
+/* A name in the transaction, and the possible state of its filter by now. */
 struct named {
     struct hash_link link; /* by the key's hash, without the lowest bits, which are those of the database */
     struct named *older;
@@ -201,7 +201,7 @@ static void take_filter(struct estimate *estimate, const struct command *command
         cost_of_filter(command, filter, items_of(estimate->ctx->server, command, &args), makes ? &made : NULL);
 }
 
-/* Filters that are named each cost what they are; those of a pattern as many as may be asked on the loop. */
+/* A named filter has its own cost; a pattern has that of as many filters as may be asked on the loop. */
 static void take_find(struct estimate *estimate, const struct command *command, const struct resp_command *cmd,
                       unsigned database)
 {
@@ -297,7 +297,7 @@ static void take(void *ctx, const struct command *command, const struct resp_com
 
 /* ---- the whole ---- */
 
-/* What BF.CLEAR replaces is freed behind EXEC. One may pass the limit, as it may outside of a transaction. */
+/* Filters that BF.CLEAR replaces are freed after EXEC. One BF.CLEAR may pass the limit, as outside of a transaction. */
 static bool has_memory(const struct estimate *estimate)
 {
     const struct server *server = estimate->ctx->server;

@@ -175,8 +175,8 @@ static void format_flags(const struct session *session, char text_out[16])
     *at = '\0';
 }
 
-/* The fields and their order are Redis's. Fields of features that do not exist here (databases, redirections) have
- * Redis's values for "none". */
+/* The fields and their order are Redis's. Fields of features that do not exist here (query buffers' free room, output
+ * lists) have Redis's values for "none". */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out)
 {
     uint64_t input = atomic_load_explicit(&session->meters.input_bytes, memory_order_relaxed);

@@ -18,7 +18,7 @@
 #include "thread.h"
 #include "lock.h"
 
-/* Events come in bursts while a database writes: one look serves several. Also the wait for a question. */
+/* Events come in bursts while a database writes: the thread waits this long, so that one look serves several. */
 #define SETTLE_MS 10
 
 #define MAX_ROUNDS 16 /* without a pause */

@@ -113,8 +113,7 @@ static void unsubscribe(struct command_ctx *ctx, enum pubsub_kind kind, const ch
         struct slice name = command_arg(ctx, i);
 
         if (client != NULL)
-            (void)pubsub_unsubscribe(client, kind,
-                                     name); /* the reply is the same without a subscription */
+            (void)pubsub_unsubscribe(client, kind, name); /* the reply is the same without a subscription */
         reply_subscription(ctx, kind, word, &name);
     }
     if (command_argc(ctx) == 1)

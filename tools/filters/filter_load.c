@@ -30,8 +30,8 @@ int filter_open(struct filter_file *file, const char *path, const char *variant,
     struct errbuf reason = {{0}};
     struct stat st;
 
-    if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) {
-        int status = S_ISDIR(st.st_mode) ? EISDIR : errno;
+    int status = stat(path, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
+    if (status != 0) {
         errbuf_set(err, "cannot open: %s", strerror(status));
         return -status;
     }

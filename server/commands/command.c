@@ -239,19 +239,6 @@ const struct command *command_find_called(const struct resp_command *words, size
     return row;
 }
 
-size_t command_migrate_keys(const struct resp_command *words, size_t first, size_t *last_out)
-{
-    for (size_t i = first + 6; i < words->argc && resp_arg(words, first + 3).len == 0; i++) {
-        struct slice word = resp_arg(words, i);
-        if (slice_is(word, "KEYS") && i + 1 < words->argc) {
-            *last_out = words->argc - 1;
-            return i + 1;
-        }
-        i += slice_is(word, "AUTH") ? 1 : slice_is(word, "AUTH2") ? 2 : 0;
-    }
-    return *last_out = first + 3;
-}
-
 const struct command *command_find_full(struct slice name)
 {
     const char *bar = name.len == 0 ? NULL : memchr(name.ptr, '|', name.len);

@@ -150,9 +150,8 @@ struct command_job {
     void (*discard)(void *data);
     bool again; /* set by a `run` that is not done: it is called again after other jobs, unless the client is
                  * gone. For work that would occupy a thread too long */
-    atomic_bool client_gone; /* the client has gone, and needs no reply. For work that waits for others */
-    uint64_t maybe_answers;  /* for struct stats, when `run` is done */
-    bool slow_down;          /* the client's later commands wait until its messages are delivered (push.h) */
+    uint64_t maybe_answers; /* for struct stats, when `run` is done */
+    bool slow_down;         /* the client's later commands wait until its messages are delivered (push.h) */
     void (*run)(struct command_job *job);
 };
 
@@ -184,11 +183,6 @@ const struct command *command_find_sub(const struct command *command, struct sli
 /* The row that the words from `first` on would call: the subcommand's row if the command has subcommands and more than
  * one word is given. NULL: none. */
 const struct command *command_find_called(const struct resp_command *words, size_t first);
-
-/* The place of the first key of a MIGRATE whose words begin at `first`, and `*last_out` that of the last one. It has
- * one key, which may be the empty name; or an empty word in its place, and keys after the option KEYS. A password may
- * be "KEYS", too. */
-size_t command_migrate_keys(const struct resp_command *words, size_t first, size_t *last_out);
 
 /* Whether the row may be called with this number of words, its own name included. */
 static inline bool command_arity_fits(const struct command *row, size_t nwords)

@@ -32,24 +32,20 @@ enum {
     CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
     CMD_LARGE = 1 << 17,      /* arguments of any number and size: works in slices, or defers */
     CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
-    CMD_TALKS = 1 << 19,      /* its job waits for another server; it changes filters in host_alone() only, so that
-                               * transactions need not wait for it */
     CMD_ALONE = 1 << 20,      /* runs while all other workers stand still, also as the only one of a transaction */
     CMD_BITS = 1 << 21,       /* reads or changes bits of the filters that its keys name: these are brought into memory
                                * first */
     CMD_GROWS = 1 << 22,      /* a name or a time may need a little memory: the command waits during evictions, as with
                                  CMD_DENYOOM; without room its handler refuses it */
-    CMD_MOVABLE_KEYS = 1 << 23, /* not all keys are at the places of first_key and last_key */
-    CMD_CUCKOO = 1 << 24,       /* of cuckoo filters */
-    CMD_TURNS = 1 << 25,        /* runs in slices, even if it is short: its work is in the filter */
+    CMD_CUCKOO = 1 << 24,     /* of cuckoo filters */
+    CMD_TURNS = 1 << 25,      /* runs in slices, even if it is short: its work is in the filter */
 };
 
 /* The words that must stay hidden from others (secrets.h). */
 enum command_secrets {
     SECRETS_NONE,
-    SECRETS_ALL,        /* all after its name */
-    SECRETS_OF_HELLO,   /* after the version, but SETNAME with its name */
-    SECRETS_OF_MIGRATE, /* behind AUTH and AUTH2 */
+    SECRETS_ALL,      /* all after its name */
+    SECRETS_OF_HELLO, /* after the version, but SETNAME with its name */
     SECRETS_OF_SETTINGS,
     SECRETS_OF_CALL,         /* as in the command that follows */
     SECRETS_OF_CALL_BY_USER, /* the same, after a user's name */

@@ -29,7 +29,6 @@ HANDLER(cmd_bf_find);
 /* cmd_dump.c */
 HANDLER(cmd_dump);
 HANDLER(cmd_restore);
-HANDLER(cmd_migrate);
 HANDLER(cmd_copy);
 
 /* cmd_keys.c */

@@ -22,11 +22,6 @@ bool command_is_alone(const struct command_ctx *ctx);
  */
 void command_wait_to_be_alone(struct command_ctx *ctx);
 
-/* For a deferred command with CMD_TALKS: calls `run` while all workers stand still and no other deferred command
- * changes filters; it must be quick. False, with nothing called, when there was no such moment within some seconds.
- * Thread: pool, offline. */
-bool host_alone(struct server *server, void (*run)(void *ctx), void *ctx);
-
 /* Runs the commands of a transaction; each writes its reply. */
 void command_run_queue(struct command_ctx *ctx, const struct transaction *tx);
 

@@ -20,44 +20,21 @@ void secrets_begin(struct secrets *secrets, const struct command *row, const str
     }
 }
 
-/* How many words after an option are secret in any case; 0: it brings no secret. */
-static size_t hidden_behind(enum command_secrets kind, struct slice option)
-{
-    if (slice_is(option, "AUTH"))
-        return kind == SECRETS_OF_HELLO ? 2 : 1;
-    return kind == SECRETS_OF_MIGRATE && slice_is(option, "AUTH2") ? 2 : 0;
-}
-
-/* HELLO 3 AUTH user password SETNAME name; MIGRATE host port key 0 1000 COPY AUTH password KEYS key ... The words of
- * MIGRATE in fixed places may be missing, or read as its options do. */
-static bool is_option(enum command_secrets kind, size_t at, struct slice word)
-{
-    if (kind == SECRETS_OF_HELLO)
-        return slice_is(word, "SETNAME");
-    return at >= 6 && (slice_is(word, "COPY") || slice_is(word, "REPLACE") || slice_is(word, "KEYS"));
-}
-
-static bool is_behind_auth(struct secrets *secrets, size_t at, size_t i)
+/* HELLO 3 AUTH user password SETNAME name shows its version and a name: another word may be a password after a mistyped
+ * AUTH. */
+static bool is_of_hello(struct secrets *secrets, size_t i)
 {
     struct slice word = resp_arg(secrets->words, i);
     if (i < secrets->hidden)
         return true;
-    size_t hidden = hidden_behind(secrets->kind, word);
-    if (hidden > 0) {
-        secrets->hidden = i + 1 + hidden;
+    if (slice_is(word, "AUTH")) {
+        secrets->hidden = i + 3;
         secrets->behind = true;
         return false;
     }
-    if (!is_option(secrets->kind, at, word)) {
-        bool is_behind = secrets->behind;
-        /* HELLO shows its version and a name: another word may be a password after a mistyped AUTH. */
-        secrets->behind = is_behind || secrets->kind == SECRETS_OF_HELLO;
-        return is_behind;
-    }
-    secrets->behind = false;
-    if (slice_is(word, "KEYS"))
-        secrets->kind = SECRETS_NONE; /* names of filters to the end */
-    return false;
+    bool is_behind = secrets->behind && !slice_is(word, "SETNAME");
+    secrets->behind = !slice_is(word, "SETNAME");
+    return is_behind;
 }
 
 static bool has_secret(const struct config_row *setting)
@@ -83,8 +60,7 @@ static bool is_secret(struct secrets *secrets, size_t i)
     case SECRETS_ALL:
         return true;
     case SECRETS_OF_HELLO:
-    case SECRETS_OF_MIGRATE:
-        return is_behind_auth(secrets, at, i);
+        return is_of_hello(secrets, i);
     case SECRETS_OF_SETTINGS:
         return is_of_settings(secrets, at, i);
     case SECRETS_NONE:

@@ -20,8 +20,8 @@ struct secrets {
     enum command_secrets kind;
     size_t first;  /* the word with the command's name: another one than 0 for a command in a command (ACL DRYRUN) */
     size_t names;  /* words of its name */
-    size_t hidden; /* with AUTH: words before this one are hidden in any case */
-    bool behind;   /* with AUTH: there was one, and no other option since; HELLO: after the version or a name */
+    size_t hidden; /* of HELLO: words before this one are hidden in any case, after AUTH */
+    bool behind;   /* of HELLO: after the version, a name or AUTH */
 };
 
 /* `row`: of the command; NULL: it has no secrets. The words must stay as they are meanwhile. */

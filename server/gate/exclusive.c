@@ -17,14 +17,6 @@ enum state {
     GATHERING, /* the gate is posted; until all workers have passed it */
 };
 
-/* A call of exclusive_visit(). */
-struct visit {
-    struct visit *next;
-    void (*run)(void *ctx);
-    void *ctx;
-    bool done;
-};
-
 struct exclusive {
     struct lock lock;
     pthread_cond_t changed;
@@ -34,8 +26,6 @@ struct exclusive {
     unsigned served;    /* of these, workers that have had their turn */
     uint64_t round;     /* gates that have opened */
     uint64_t closed_ns; /* time at which the last worker arrived */
-    struct visit *visits;
-    bool ends; /* there are no visits any more */
 };
 
 int exclusive_create(struct exclusive **exclusive_out)
@@ -79,20 +69,6 @@ static void serve(struct section *section, uint64_t closed_ns)
     section->inside = false;
 }
 
-/* Under the lock, when all workers have arrived. */
-static void run_visits(struct section *section)
-{
-    struct exclusive *ex = section->io->server->exclusive;
-    if (!ex->visits)
-        return;
-    io_enter(section->io);
-    for (; ex->visits; ex->visits = ex->visits->next) {
-        ex->visits->run(ex->visits->ctx);
-        ex->visits->done = true;
-    }
-    pthread_cond_broadcast(&ex->changed);
-}
-
 static void ask(struct server *server);
 
 /* When the daemon ends it is not called any more: the gate that ends the workers came before this one. */
@@ -108,10 +84,8 @@ static void at_gate(void *part)
     pthread_cond_broadcast(&ex->changed);
     while (ex->arrived < server->threads.nworkers)
         lock_wait(&ex->changed, &ex->lock);
-    if (ex->served == 0) {
+    if (ex->served == 0)
         ex->closed_ns = clock_ns();
-        run_visits(section);
-    }
     serve(section, ex->closed_ns); /* under the lock: one worker at a time */
     if (++ex->served == server->threads.nworkers) {
         ex->arrived = ex->served = 0;
@@ -147,56 +121,16 @@ bool exclusive_now(const struct section *section)
     return atomic_load(&ex->jobs) == 0; /* with one worker only this thread can start a job */
 }
 
-/* Under the lock. */
-static void ask_locked(struct server *server)
-{
-    struct exclusive *ex = server->exclusive;
-    if (ex->state != IDLE)
-        return;
-    ex->state = DRAINING;
-    if (ex->jobs == 0)
-        gather(server);
-}
-
 static void ask(struct server *server)
 {
-    lock_take(&server->exclusive->lock);
-    ask_locked(server);
-    lock_give(&server->exclusive->lock);
-}
-
-#define VISIT_MS 10000
-
-bool exclusive_visit(struct server *server, void (*run)(void *ctx), void *ctx)
-{
     struct exclusive *ex = server->exclusive;
-    struct visit visit = {.run = run, .ctx = ctx}, **link;
-    int64_t end_ms = clock_ms() + VISIT_MS;
-    struct timespec end = {.tv_sec = end_ms / 1000, .tv_nsec = end_ms % 1000 * 1000000};
-    bool in_time = true;
     lock_take(&ex->lock);
-    visit.next = ex->visits;
-    ex->visits = &visit;
-    while (!visit.done && !ex->ends && in_time) {
-        ask_locked(server); /* again when the gate before has opened without this visit */
-        in_time = lock_wait_until(&ex->changed, &ex->lock, CLOCK_MONOTONIC, &end);
-    }
-    for (link = &ex->visits; !visit.done && *link; link = &(*link)->next) {
-        if (*link == &visit) {
-            *link = visit.next;
-            break;
-        }
+    if (ex->state == IDLE) {
+        ex->state = DRAINING;
+        if (ex->jobs == 0)
+            gather(server);
     }
     lock_give(&ex->lock);
-    return visit.done;
-}
-
-void exclusive_end_visits(struct server *server)
-{
-    lock_take(&server->exclusive->lock);
-    server->exclusive->ends = true;
-    pthread_cond_broadcast(&server->exclusive->changed);
-    lock_give(&server->exclusive->lock);
 }
 
 void exclusive_request(struct section *section, struct conn *conn)

@@ -50,14 +50,6 @@ bool exclusive_job_begin(struct section *section);
 /* Such a job has ended. Thread: any. */
 void exclusive_job_end(struct server *server);
 
-/* Calls `run` on a worker's thread, in an RCU read section, while all workers stand still and no job that changes
- * filters runs. It must be quick. False, with nothing called, when there was no such moment within some seconds: long
- * jobs run, or the daemon ends. Thread: pool, offline, and not in a job that exclusive_job_begin() has counted. */
-bool exclusive_visit(struct server *server, void (*run)(void *ctx), void *ctx);
-
-/* A worker ends, as all will: exclusive_visit() waits no longer. Thread: any. */
-void exclusive_end_visits(struct server *server);
-
 void exclusive_order_lock(struct exclusive *exclusive);
 void exclusive_order_unlock(struct exclusive *exclusive);
 

@@ -22,11 +22,6 @@ bool command_is_alone(const struct command_ctx *ctx)
     return exclusive_now(&runner_of_ctx(ctx)->section);
 }
 
-bool host_alone(struct server *server, void (*run)(void *ctx), void *ctx)
-{
-    return exclusive_visit(server, run, ctx);
-}
-
 void command_wait_to_be_alone(struct command_ctx *ctx)
 {
     exclusive_request(&runner_of_ctx(ctx)->section, conn_of_session(ctx->session));

@@ -91,7 +91,6 @@ static void close_everything(struct worker *worker)
     release_durable(runner);
     finish(io);
     conns_close_all(io);
-    exclusive_end_visits(io->server);
     sleepers_wake(&runner->sleepers, true);
     jobs_start_held(&runner->jobs); /* they end the loop when they come back */
     conns_close(io);

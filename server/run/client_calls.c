@@ -41,8 +41,6 @@ void client_close(struct conn *conn)
     sessions_remove(conn->io->server->clients.sessions, &conn->session);
     acl_logout(&conn->session);
     fetch_end(conn);
-    if (client->job)
-        job_let_go(client->job);
     transaction_end(&conn->session);
     buf_deinit(&client->running.reply);
 }

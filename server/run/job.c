@@ -39,11 +39,6 @@ size_t job_memory(const struct job *job)
     return job->data_bytes + atomic_load_explicit(&job->out_bytes, memory_order_relaxed);
 }
 
-void job_let_go(struct job *job)
-{
-    atomic_store_explicit(&job->command.client_gone, true, memory_order_relaxed);
-}
-
 static void job_run(uv_work_t *work)
 {
     struct job *job = work->data;
@@ -166,7 +161,7 @@ static int post(struct jobs *jobs, struct command_ctx *ctx, void (*run)(struct c
     job->author = tracking_author(ctx->session);
     void *arguments = ctx->keeps_arguments ? conn_give_input(conn) : NULL;
     job->data_bytes = sizeof(*job) + malloc_usable_size(data) + malloc_usable_size(arguments);
-    job->on_filters = (ctx->command->flags & (CMD_WRITE | CMD_READONLY)) && !(ctx->command->flags & CMD_TALKS);
+    job->on_filters = ctx->command->flags & (CMD_WRITE | CMD_READONLY);
     job->no_reply = conn->session.modes & MODE_NO_REPLY;
     buf_init(&job->out, conn->output.buf.cap);
     job->out.size_shown = &job->out_bytes;

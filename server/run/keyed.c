@@ -26,10 +26,10 @@ struct slice keyed_in_place(const struct resp_command *cmd, size_t i, unsigned d
     return (struct slice){prefix, name.len + DATABASE_PREFIX};
 }
 
-/* Whether the row has the places of the names of filters. MIGRATE has some elsewhere, and reads its own. */
+/* Whether the row has the places of the names of filters. */
 static bool has_keys(const struct command *row)
 {
-    return row->first_key > 0 && !(row->flags & (CMD_PUBSUB | CMD_TALKS));
+    return row->first_key > 0 && !(row->flags & CMD_PUBSUB);
 }
 
 /* The place after the last argument that is a name. */

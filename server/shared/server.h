@@ -90,7 +90,6 @@ struct clients {
     /* Members that commands write; in no cache line with those that all commands read. */
     alignas(CACHE_LINE) _Atomic uint64_t tracked; /* names that CLIENT TRACKING has noted, of all clients */
     _Atomic int large_jobs;                       /* content_large_begin() */
-    _Atomic int migrations;                       /* MIGRATE commands under way */
     _Atomic uint64_t flushes;                     /* FLUSHALL, FLUSHDB and SWAPDB so far: many names have changed */
 };
 

@@ -48,28 +48,6 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
     return is_used(config) ? tls_context_server(&settings, context_out, err) : 0;
 }
 
-int server_tls_outgoing(struct server *server, struct tls_context **context_out, struct errbuf *err)
-{
-    struct config config;
-    int status = server_config_copy(server, &config, err);
-    if (status)
-        return status;
-    bool own = config.tls.client_cert_file[0];
-    struct tls_client_settings settings = {
-        .cert_file = own ? config.tls.client_cert_file : config.tls.cert_file,
-        .key_file = own ? config.tls.client_key_file : config.tls.key_file,
-        .key_file_pass = own ? config.tls.client_key_file_pass : config.tls.key_file_pass,
-        .ca_cert_file = config.tls.ca_cert_file,
-        .ca_cert_dir = config.tls.ca_cert_dir,
-        .protocols = config.tls.protocols,
-        .ciphers = config.tls.ciphers,
-        .ciphersuites = config.tls.ciphersuites,
-    };
-    status = tls_context_client(&settings, context_out, err);
-    config_deinit(&config);
-    return status;
-}
-
 static int reclaim(void *context)
 {
     tls_context_destroy(context);

@@ -23,10 +23,6 @@ void server_tls_unlock(struct server *server);
 int server_tls_load(const struct config *config, struct tls_context **context_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* The context of MIGRATE (tls-cluster), from the settings in force. Otherwise as server_tls_load(). */
-int server_tls_outgoing(struct server *server, struct tls_context **context_out, struct errbuf *err)
-    __attribute__((warn_unused_result));
-
 /* False, with the reason: its certificate has expired, and the one in force has not, or there is none. */
 bool server_tls_may_replace(struct server *server, const struct tls_context *context, struct errbuf *err);
 

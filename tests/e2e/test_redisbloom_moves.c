@@ -166,7 +166,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
     }
 }
 
-/* The commands that MIGRATE sends, also from a cluster: with a password it begins with AUTH. */
+/* The commands that MIGRATE of an engine sends, also from a cluster: with a password it begins with AUTH. */
 DAEMON_TEST(the_daemon, redisbloom_moves, options_of_restore_are_those_of_redis)
 {
     size_t len;
@@ -422,8 +422,8 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_made_up_dump_is_refused_by_the_name_
     }
 }
 
-/* MIGRATE sends a large filter in one piece. The daemon serves other clients while it reads the filter (the test prints
- * their longest wait), and runs the later commands of the same client afterwards, in order. */
+/* An engine's MIGRATE sends a large filter in one piece. The daemon serves other clients while it reads the filter (the
+ * test prints their longest wait), and runs the later commands of the same client afterwards, in order. */
 DAEMON_TEST(the_daemon, redisbloom_moves, a_large_dump_is_restored_in_one_piece)
 {
     static const char head[] = MODULE "\2\0\2\1\2\5\2\2"

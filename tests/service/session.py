@@ -3,7 +3,7 @@
 session.py booted ROOT                     the installed service of a root with the packages, under its own systemd
 
 What a service is used for, as its user and with its rights: all commands, changes of the settings and of users on the disk, saves,
-kills, certificates, files of others, large filters that go, HTTP, MIGRATE. Exits with 77 where this machine cannot run it. Python's
+kills, certificates, files of others, large filters that go, HTTP. Exits with 77 where this machine cannot run it. Python's
 standard library alone, so that the packages' own test (debian/tests) can use it."""
 import glob
 import os
@@ -230,15 +230,6 @@ def claim_http_is_served(session):
     session.same_process()
 
 
-def claim_filters_migrate(session):
-    session("BF.MADD", "traveller", "a", "b")
-    session("MIGRATE", "127.0.0.1", session.port, "traveller", "5", "5000")
-    session("SELECT", "5")
-    holds(session("BF.MEXISTS", "traveller", "a", "b") == [1, 1], "MIGRATE")
-    session("SELECT", "0")
-    session.same_process()
-
-
 def claim_a_crash_is_reported(session):
     session.crash(signal.SIGSEGV)
     until(lambda: "crashed by SIGSEGV, sent by process" in session.host.output(), "the log has a report")
@@ -265,7 +256,6 @@ def claim_further_refusals_are_survived(session):
     claim_what_is_acknowledged_survives(session)
     claim_sstables_are_followed(session)
     claim_http_is_served(session)
-    claim_filters_migrate(session)
 
 
 def directory_of_tls(session):

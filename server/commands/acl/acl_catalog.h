@@ -29,7 +29,7 @@ enum acl_channels {
 };
 
 /* Commands with names of filters in other places than those of their rows. */
-enum acl_special { ACL_BY_ROW, ACL_FIND, ACL_MIGRATE };
+enum acl_special { ACL_BY_ROW, ACL_FIND };
 
 struct acl_command {
     const struct command *row;

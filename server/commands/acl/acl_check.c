@@ -133,10 +133,6 @@ static enum acl_verdict check_keys(const struct acl_selector *selector, struct c
         return ACL_ALLOWED;
     if (call->command->special == ACL_FIND)
         return check_find(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_KEY;
-    if (call->command->special == ACL_MIGRATE) {
-        size_t last, first = command_migrate_keys(call->words, call->first, &last);
-        return check_range(selector, call, first - call->first, last - call->first, 1, at_out);
-    }
     if (row->first_key == 0 || call->command->channels != ACL_NO_CHANNELS || row->flags & CMD_PUBSUB)
         return ACL_ALLOWED;
     size_t last = row->last_key < 0 ? call->argc - (size_t)-row->last_key : (size_t)row->last_key;

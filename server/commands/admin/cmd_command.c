@@ -31,7 +31,6 @@ static const struct {
     {CMD_NO_ASYNC_LOADING, "no_async_loading"},
     {CMD_NO_MULTI, "no_multi"},
     {CMD_ALLOW_BUSY, "allow_busy"},
-    {CMD_MOVABLE_KEYS, "movablekeys"},
 };
 
 #define NFLAGS (sizeof(flag_names) / sizeof(flag_names[0]))
@@ -438,15 +437,12 @@ static void getkeys(struct command_ctx *ctx, bool flags)
 {
     const struct command *row = getkeys_row(ctx);
     size_t first, last, step, nspecs;
-    bool migrates = row && row->handler == cmd_migrate; /* all keys of this call are listed */
 
     if (row == NULL)
         return;
     first = 2 + (size_t)row->first_key;
     last = row->last_key < 0 ? command_argc(ctx) - (size_t)-row->last_key : 2 + (size_t)row->last_key;
     step = (size_t)row->key_step;
-    if (migrates)
-        first = command_migrate_keys(ctx->args, 2, &last);
     nspecs = count_key_specs(row);
     reply_array(ctx->reply, (last - first) / step + 1);
     for (size_t i = first, n = 0; i <= last; i += step, n++) {
@@ -456,8 +452,7 @@ static void getkeys(struct command_ctx *ctx, bool flags)
             reply_array(ctx->reply, 2);
         reply_bulk(ctx->reply, key.ptr, key.len);
         if (flags)
-            reply_words(ctx->reply,
-                        migrates ? (struct slice){"RW access delete", 16} : key_flags(row, nspecs > 1 ? n : 0), true);
+            reply_words(ctx->reply, key_flags(row, nspecs > 1 ? n : 0), true);
     }
 }
 

@@ -18,7 +18,7 @@
 #include "registry_key.h"
 
 /* The longest dump in one piece. It is copied a few times on its way out, once on the loop: 8 MB in about a
- * millisecond. RESTORE takes longer ones, as MIGRATE of a Redis with RedisBloom sends them. */
+ * millisecond. RESTORE takes longer ones, as MIGRATE of an engine with RedisBloom sends them. */
 #define DUMP_MAX_BYTES (8u << 20)
 
 /* ---- DUMP ---- */

@@ -82,7 +82,6 @@ Test(cache_lines, clients_that_are_tracked_leave_the_others_alone)
 {
     APART(struct clients, max, tracked);
     APART(struct server, clients.flushes, exclusive);
-    APART(struct server, clients.migrations, threads);
 }
 
 Test(cache_lines, objects_begin_with_a_line)

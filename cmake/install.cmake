@@ -25,13 +25,3 @@ install(FILES ${PROJECT_BINARY_DIR}/conf/bloomery.service DESTINATION lib/system
 sbom(${PROJECT_BINARY_DIR}/conf/bloomery.spdx.json ${BLOOMERY_LIBRARIES})
 install(FILES ${PROJECT_BINARY_DIR}/conf/bloomery.conf ${PROJECT_BINARY_DIR}/conf/bloomery.spdx.json ${PROJECT_SOURCE_DIR}/conf/bloomery-alerts.yml
   ${PROJECT_SOURCE_DIR}/conf/bloomery-dashboard.json ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
-# Manual pages of the daemon; those of the tool are beside its source.
-set(man5 ${PROJECT_BINARY_DIR}/conf/bloomery.conf.5)
-set(man5_from ${PROJECT_SOURCE_DIR}/conf/man/bloomery.conf.5.awk)
-execute_process(COMMAND awk -v version=${PROJECT_VERSION} -v date=${BLOOMERY_DATE} -f ${man5_from} ${PROJECT_BINARY_DIR}/conf/bloomery.conf
-  OUTPUT_FILE ${man5} COMMAND_ERROR_IS_FATAL ANY)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${man5_from} ${PROJECT_SOURCE_DIR}/conf/bloomery.conf)
-configure_file(${PROJECT_SOURCE_DIR}/conf/man/bloomeryd.1.in ${PROJECT_BINARY_DIR}/conf/bloomeryd.1 @ONLY)
-install(FILES ${man5} DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
-install(FILES ${PROJECT_BINARY_DIR}/conf/bloomeryd.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

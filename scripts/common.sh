@@ -13,7 +13,7 @@ quick_packages=("${build_packages[@]}" "${test_packages[@]}" python3 python3-red
 client_packages=(python3 python3-redis curl openssl libcurl4-openssl-dev
     prometheus golang-go golang-github-gomodule-redigo-dev) # promtool, the page CLIENTS.md: skipped without them
 lint_packages=(clang clang-format clang-tidy git python3)
-package_packages=(build-essential debhelper lintian debootstrap fakeroot git xz-utils systemd-container)
+package_packages=(build-essential debhelper help2man lintian debootstrap fakeroot git xz-utils systemd-container)
 
 # In bold where it goes to a terminal (no-color.org).
 bold= plain=

@@ -9,17 +9,25 @@
 #include "version.h"
 
 const struct tool_command *const tool_commands[] = {
-    &tool_find_command,      &tool_verify_command,
-    &tool_rebuild_command,   &tool_advise_command,
-    &tool_show_command,      &tool_query_command,
-    &tool_plan_command,      &tool_build_command,
-    &tool_merge_command,     &tool_load_command,
-    &tool_fill_command,      &tool_import_command,
-    &tool_list_command,      &tool_export_command,
-    &tool_unpack_command,    &tool_check_command,
-    &tool_status_command,    &tool_key_command,
-    &tool_move_command,      &tool_bench_command,
-    &tool_documents_command, NULL,
+    &tool_find_command,
+    &tool_verify_command,
+    &tool_rebuild_command,
+    &tool_advise_command,
+    &tool_show_command,
+    &tool_query_command,
+    &tool_build_command,
+    &tool_merge_command,
+    &tool_load_command,
+    &tool_fill_command,
+    &tool_import_command,
+    &tool_list_command,
+    &tool_export_command,
+    &tool_unpack_command,
+    &tool_check_command,
+    &tool_key_command,
+    &tool_move_command,
+    &tool_bench_command,
+    NULL,
 };
 
 static void print_help(void)

@@ -56,7 +56,7 @@ static void print_option(const struct tool_option *option)
     putchar('\n');
 }
 
-const char *tool_exit_status(const struct tool_command *command)
+static const char *exit_status(const struct tool_command *command)
 {
     if (command->exit_status)
         return command->exit_status;
@@ -91,6 +91,6 @@ void tool_print_help(const struct tool_command *command)
         }
     }
     printf("\nExit status:\n");
-    print_text(tool_exit_status(command));
+    print_text(exit_status(command));
     putchar('\n');
 }

@@ -1,8 +1,8 @@
 /* tool: shared by the subcommands of `bloomery`.
  *
  * A subcommand is a file with a function and a row (struct tool_command) that describes it: arguments, options,
- * examples. main.c lists the rows. The help, the man pages, the completion of shells and the reading of arguments all
- * follow from them. A subcommand prints results to stdout and errors to stderr, and returns an exit code. */
+ * examples. main.c lists the rows. The help and the reading of arguments follow from them, and from the help the man
+ * page and the completion. A subcommand prints results to stdout and errors to stderr, and returns an exit code. */
 #ifndef BLOOMERY_TOOL_H
 #define BLOOMERY_TOOL_H
 
@@ -25,7 +25,6 @@ struct tool_option {
     const char *name;  /* with the dashes; NULL ends a list */
     const char *value; /* as the help names its value, "N"; NULL: it takes none */
     const char *doc;   /* sentences */
-    const char *words; /* the possible values, separated by spaces; NULL: any */
     const char *group; /* a heading before this option; NULL: none */
 };
 
@@ -119,23 +118,15 @@ void tool_print_name(FILE *stream, const char *name, size_t len);
 
 /* The rows, one in the file of each subcommand. */
 extern const struct tool_command tool_advise_command, tool_bench_command, tool_build_command, tool_check_command,
-    tool_documents_command, tool_export_command, tool_fill_command, tool_find_command, tool_import_command,
-    tool_key_command, tool_list_command, tool_load_command, tool_merge_command, tool_move_command, tool_plan_command,
-    tool_query_command, tool_rebuild_command, tool_show_command, tool_status_command, tool_unpack_command,
-    tool_verify_command;
+    tool_export_command, tool_fill_command, tool_find_command, tool_import_command, tool_key_command, tool_list_command,
+    tool_load_command, tool_merge_command, tool_move_command, tool_query_command, tool_rebuild_command,
+    tool_show_command, tool_unpack_command, tool_verify_command;
 
 /* All of them in the order of the help; ends with NULL. */
 extern const struct tool_command *const tool_commands[];
 
-const char *tool_exit_status(const struct tool_command *command); /* explains its exit codes */
-
 /* Prints the help of a subcommand (describe.c). */
 void tool_print_help(const struct tool_command *command);
 void tool_print_usage(const struct tool_command *command, FILE *stream); /* its arguments in one line */
-
-/* Write a document to the stream, which remembers errors. `subject` is the command of a page, otherwise NULL. */
-typedef void document_writer(FILE *stream, const void *subject);
-document_writer write_main_page, write_command_page;         /* man_page.c */
-document_writer write_bash_completion, write_zsh_completion; /* completion.c */
 
 #endif

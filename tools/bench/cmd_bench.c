@@ -423,7 +423,7 @@ static const struct tool_option options[] = {
     NUMBER("--port", "P", "The server's port (6379)."),
     {.name = "--unix", .value = "PATH", .doc = "The server's Unix socket, instead of an address."},
     {.name = "--password", .value = "WORD", .doc = "The server's password; the default is $REDISCLI_AUTH."},
-    {.name = "--resp", .value = "2|3", .words = "2 3", .doc = "The version of the protocol (2)."},
+    {.name = "--resp", .value = "2|3", .doc = "The version of the protocol (2)."},
     {.name = "--tls", .doc = "Connects with TLS; see below."},
     {.name = "--connections", .value = "N", .doc = "Connections (50).", .group = "Load"},
     NUMBER("--pipeline", "N", "Pending requests of each connection (1)."),
@@ -443,7 +443,6 @@ static const struct tool_option options[] = {
     {.name = "--size", .value = "BYTES", .doc = "Bytes of an item, or MIN-MAX (16)."},
     {.name = "--order",
      .value = "ORDER",
-     .words = "uniform sequential zipf",
      .doc = "uniform, sequential or zipf[:EXPONENT] (uniform; for add and madd sequential, all new)."},
     NUMBER("--hits", "SHARE",
            "The share of queries for items of this range (1); the other queries are for items "

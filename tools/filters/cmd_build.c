@@ -279,7 +279,6 @@ static const struct tool_option options[] = {
         "The default is the layout of the SSTable version in FILE's name, otherwise na."),
     {.name = "--sizing",
      .value = "HOW",
-     .words = "honest cassandra",
      .doc = "honest (default): the real rate is at most P, for any P. cassandra: k and bits exactly as in "
             "Cassandra and ScyllaDB, whose rate exceeds P if P is 0.393 or more, or the filter tiny. Both are "
             "equal for most P and N."},

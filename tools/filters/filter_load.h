@@ -9,9 +9,9 @@
 #include "tool.h"
 
 /* --variant: the layout of a file. */
-#define FILTER_VARIANT_OPTION(text)                                           \
-    {                                                                         \
-        .name = "--variant", .value = "V", .words = "na me ka", .doc = (text) \
+#define FILTER_VARIANT_OPTION(text)                      \
+    {                                                    \
+        .name = "--variant", .value = "V", .doc = (text) \
     }
 
 /* Checks --variant: TOOL_OK, also without the option, or TOOL_USAGE after a message. */

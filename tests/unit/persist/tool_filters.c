@@ -324,13 +324,6 @@ Test(tool_filters, progress_is_shown_on_a_terminal_only)
     cr_assert_not(strstr(output, "reading"), "%s", output);
 }
 
-/* A plan refused after the start of its JSON object prints the reason only: no sanitizer has found a leak. */
-Test(tool_filters, plan_that_is_refused)
-{
-    ASSERT_RUN(1, "", TOOL "plan 0.01 1 EXPANSION 1 ITEMS 999999 --json 2>&1");
-    cr_expect_str_eq(output, "bloomery plan: a filter has at most 1024 layers, which here hold 1024 items\n");
-}
-
 /* The JSON of each command can be parsed, and has the fields named in its help. */
 Test(tool_filters, json_of_each_command)
 {

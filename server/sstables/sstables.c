@@ -23,9 +23,6 @@
 
 #define MAX_ROUNDS 16 /* without a pause */
 
-/* Counters of filters go by their ids, so these differ from those of the data directory. */
-#define FIRST_ID (UINT64_C(1) << 62)
-
 uint64_t sstables_hash(const char *text, size_t len)
 {
     return murmur3_hash(text, len).h1;
@@ -189,7 +186,7 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, const stru
     status = s->watcher.wake < 0 ? -errno : 0;
     if (status)
         goto out;
-    registry_set_next_id(s->registry, FIRST_ID);
+    registry_set_next_id(s->registry, SSTABLES_FIRST_ID);
     registry_share_hashes(s->registry, own);
 out:
     if (status) {

@@ -37,6 +37,9 @@
 #define SSTABLES_UNREAD    "its file has not been read yet"
 #define SSTABLES_SCANNING  "still scanning sstable-dir"
 
+/* Their entries have ids from here on: counters of filters go by ids, so these differ from the data directory's. */
+#define SSTABLES_FIRST_ID (UINT64_C(1) << 62)
+
 struct sstables;
 
 /* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. A directory that is

@@ -65,6 +65,7 @@ static void clients_and_memory(struct server *server, const struct server_facts 
     json_count(out, "log", use->log);
     json_count(out, "total", memory_use_total(use));
     json_count(out, "max", server_config(server)->memory.maxmemory);
+    json_bool(out, "refusing", facts->refuses_memory);
     json_count(out, "peak", server_peak_bytes(server));
     json_count(out, "resident", info_resident_bytes());
     json_end(out, '}');
@@ -80,6 +81,7 @@ static void persistence(struct server *server, const struct server_facts *facts,
     json_str(out, "error", saves->last_error);
     json_bool(out, "running", saves->running);
     json_count(out, "changes", saves->changes);
+    json_count(out, "saves", saves->saves);
     json_real(out, "lastMs", (double)saves->last_duration_ms);
     json_end(out, '}');
     json_begin(out, "log", '{');
@@ -195,6 +197,11 @@ void api_overview(struct server *server, const struct history *history, struct b
     json_count(out, "count", registry_count(server->registry));
     json_count(out, "quarantined", registry_quarantined(server->registry));
     json_count(out, "expiring", facts->expiry.count);
+    json_end(out, '}');
+    json_begin(out, "sstables", '{');
+    json_count(out, "filters", facts->sstables.filters);
+    json_count(out, "broken", facts->sstables.broken);
+    json_count(out, "unreachable", facts->sstables.unreachable);
     json_end(out, '}');
     commands(server, history, &facts->stats, out);
     errors(&facts->errors, out);
@@ -463,9 +470,11 @@ static void write_layers(const struct bloom_filter *filter, unsigned n, bool evi
     json_end(out, ']');
 }
 
-static void write_filter(struct server *server, struct entry *entry, struct filter_facts *facts, struct buf *out)
+static void write_filter(struct server *server, struct slice key, struct entry *entry, struct buf *out)
 {
+    struct filter_facts all, *facts = &all;
     double observed;
+    filter_facts(server, key, entry, facts);
     filter_facts_measure(server, entry, facts);
     json_begin(out, NULL, '{');
     filter_facts_json(facts, out);
@@ -480,28 +489,16 @@ static void write_filter(struct server *server, struct entry *entry, struct filt
     json_count(out, "misses", facts->usage.misses);
     json_count(out, "wrong", facts->usage.wrong);
     json_count(out, "sinceUnix", (uint64_t)facts->usage.since_s);
-    if (facts->quarantined) {
+    if (facts->quarantined)
         json_str(out, "reason", entry_quarantine_reason(entry));
+    if (facts->quarantined || facts->unread) {
+        json_end(out, '}');
         return;
     }
     write_window(bloom_filter_params(entry_shape(entry)), out);
-    write_key(bloom_filter_params(entry_shape(entry))->key, out);
+    write_key(facts->kind.key, out);
     write_layers(entry_shape(entry), facts->layers, facts->evicted, out);
-}
-
-static bool write_named(struct server *server, struct slice key, struct buf *out)
-{
-    struct filter_facts facts;
-    int64_t expires_ms = 0;
-    struct entry *entry =
-        registry_find_expiry(server->registry, registry_hash(server->registry, key), key, &expires_ms);
-    if (!entry)
-        return false;
-    filter_facts(server->registry, key, entry, &facts);
-    write_filter(server, entry, &facts, out);
-    json_count(out, "expiresMs", (uint64_t)expires_ms);
     json_end(out, '}');
-    return true;
 }
 
 enum api_result api_filter(struct server *server, const struct acl_user *user, struct slice key, struct buf *out)
@@ -509,11 +506,13 @@ enum api_result api_filter(struct server *server, const struct acl_user *user, s
     enum api_result result = API_NO_FILTER;
     char *bytes = decode(key);
     struct slice name = {bytes, key.len / 2};
-    struct entry *entry = bytes ? registry_find(server->registry, registry_hash(server->registry, name), name) : NULL;
-    if (bytes && !filter_facts_allowed(user, name, entry))
+    struct entry *entry = bytes ? filter_facts_find(server, name) : NULL;
+    if (bytes && !filter_facts_allowed(user, name, entry)) {
         result = API_DENIED;
-    else if (bytes && write_named(server, name, out))
+    } else if (entry) {
+        write_filter(server, name, entry, out);
         result = API_DONE;
+    }
     free(bytes);
     return result;
 }

@@ -14,6 +14,7 @@
 #include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
+#include "sstables.h"
 #include "utf8.h"
 
 #define HASH_DIGITS      16
@@ -37,7 +38,8 @@ bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct 
 /* Field by field: the name is large, and most filters of a pass are only counted. */
 static void clear(struct filter_facts *facts)
 {
-    facts->quarantined = facts->fixed = facts->cuckoo = facts->evicted = false;
+    facts->sstable = facts->unread = facts->quarantined = facts->evicted = false;
+    facts->kind = (struct filter_kind){.layout = ""};
     facts->items = facts->capacity = facts->bytes = 0;
     facts->layers = 0;
     facts->requested_rate = facts->rate = 0;
@@ -57,7 +59,9 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     const struct bloom_filter *filter = entry_shape(entry);
     double log_absent = 0;
     clear(facts_out);
-    facts_out->quarantined = !filter;
+    facts_out->sstable = entry->id >= SSTABLES_FIRST_ID;
+    facts_out->unread = facts_out->sstable && sstables_is_unread(entry);
+    facts_out->quarantined = !filter && !facts_out->unread;
     if (!filter)
         return;
     if (bloom_filter_forgets(filter))
@@ -66,6 +70,7 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     for (unsigned i = 0; i < facts_out->layers; i++) {
         struct bloom_layer_view layer;
         bloom_filter_layer(filter, i, &layer);
+        facts_out->kind.layout = bloom_variant_name(layer.shape.variant);
         facts_out->items += layer.items;
         facts_out->capacity += layer.capacity;
         facts_out->bytes += layer.shape.nwords * 8;
@@ -74,17 +79,27 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     }
     if (bloom_filter_forgets(filter))
         facts_out->capacity = bloom_filter_capacity(filter);
-    facts_out->cuckoo = bloom_params_is_cuckoo(bloom_filter_params(filter));
-    facts_out->fixed = bloom_filter_params(filter)->expansion == 0;
+    facts_out->kind.cuckoo = bloom_params_is_cuckoo(bloom_filter_params(filter));
+    facts_out->kind.window = bloom_params_is_window(bloom_filter_params(filter));
+    facts_out->kind.key = bloom_filter_params(filter)->key;
+    facts_out->kind.fixed = bloom_filter_params(filter)->expansion == 0;
     facts_out->requested_rate = bloom_filter_params(filter)->error_rate;
     facts_out->rate = 0 - expm1(log_absent);
 }
 
-void filter_facts(const struct registry *registry, struct slice key, struct entry *entry,
-                  struct filter_facts *facts_out)
+struct entry *filter_facts_find(const struct server *server, struct slice key)
 {
+    struct entry *entry = registry_lookup(server->registry, key);
+    return entry ? entry : sstables_find(server->sstables, key);
+}
+
+void filter_facts(const struct server *server, struct slice key, struct entry *entry, struct filter_facts *facts_out)
+{
+    const struct registry *registry = server->registry;
     *facts_out = (struct filter_facts){0};
     filter_facts_count(entry, true, facts_out);
+    if (!facts_out->sstable)
+        (void)registry_find_expiry(registry, registry_hash(registry, key), key, &facts_out->expires_ms);
     facts_out->db = registry_number(registry, key_database(key));
     name_text(key_name(key), &facts_out->name);
 }

@@ -27,11 +27,20 @@ struct name_text {
  * have different texts. */
 void name_text(struct slice name, struct name_text *text_out);
 
+struct filter_kind {
+    bool fixed;         /* it does not grow */
+    bool cuckoo;        /* a cuckoo filter: slots represent bits */
+    bool window;        /* it forgets */
+    uint64_t key;       /* of a KEYED filter the id of its key; otherwise 0 */
+    const char *layout; /* "na", "redisbloom" ...; "" where it is unknown */
+};
+
 struct filter_facts {
-    bool quarantined; /* all that follows but the name is 0 then */
-    bool fixed;       /* it does not grow */
-    bool cuckoo;      /* a cuckoo filter: slots represent bits */
+    bool sstable;     /* a filter of an SSTable */
+    bool unread;      /* it has not been read yet; all numbers are 0 then */
+    bool quarantined; /* all numbers are 0 then */
     bool evicted;     /* by filter_facts_measure(): its bits are not in memory; facts that follow from them are 0 */
+    struct filter_kind kind;
     uint64_t items;
     uint64_t capacity; /* of the layers that exist */
     unsigned layers;
@@ -40,7 +49,8 @@ struct filter_facts {
     double oldest_s;       /* of a window: the age of its oldest part that is not forgotten; otherwise NAN */
     double rate;           /* the present one, expected from the numbers of items */
 
-    unsigned db; /* the number of its database */
+    unsigned db;        /* the number of its database */
+    int64_t expires_ms; /* Unix time; 0: never */
     struct name_text name;
 
     /* by filter_facts_measure() */
@@ -56,9 +66,11 @@ bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct 
 /* The fields before the name, without and with `rate`, which costs a power for each layer. */
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out);
 
+/* The filter with this key: of the data directory, or else of an SSTable; NULL: there is none. */
+struct entry *filter_facts_find(const struct server *server, struct slice key);
+
 /* All but the last fields, of the filter with this key. */
-void filter_facts(const struct registry *registry, struct slice key, struct entry *entry,
-                  struct filter_facts *facts_out);
+void filter_facts(const struct server *server, struct slice key, struct entry *entry, struct filter_facts *facts_out);
 
 /* The last fields. Looks at 64 kB of the filter's bits, so it takes microseconds for a filter of any size. */
 void filter_facts_measure(struct server *server, struct entry *entry, struct filter_facts *facts);

@@ -16,6 +16,7 @@
 #include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
+#include "sstables.h"
 
 #define ITEMS     "/items"
 #define NO_FILTER "no such filter"
@@ -70,6 +71,13 @@ static bool is_allowed(const struct web_request *request, const char *command, s
     return user->unrestricted || acl_may_read(user, (size_t)command_find(slice_of(command)), key_name(key));
 }
 
+/* NULL: there is none. */
+static struct entry *pin(struct server *server, struct slice key)
+{
+    struct entry *entry = registry_pin(server->registry, key);
+    return entry ? entry : sstables_pin(server->sstables, key);
+}
+
 /* A pin on the filter. NULL: it has been answered. */
 static struct entry *take_filter(struct web_request *request, size_t end, const char *command)
 {
@@ -81,13 +89,15 @@ static struct entry *take_filter(struct web_request *request, size_t end, const 
     if (!is_allowed(request, command, key)) {
         snprintf(text, sizeof(text), "this user may not run '%s' on this filter", command);
         web_reply_text(request, HTTP_FORBIDDEN, text);
-    } else if ((entry = registry_pin(request->web->server->registry, key)) == NULL) {
+    } else if ((entry = pin(request->web->server, key)) == NULL) {
         if (end == 0 && ends_by_items(&request->head))
             web_reply_text(request, HTTP_BAD_REQUEST, NO_ITEMS);
         else
             web_reply_text(request, HTTP_NOT_FOUND, NO_FILTER);
     } else if (entry_quarantine_reason(entry)) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "the filter is quarantined; BF.INFO shows the reason");
+        web_reply_text(request, HTTP_UNAVAILABLE,
+                       sstables_is_unread(entry) ? SSTABLES_UNREAD "; a query reads it"
+                                                 : "the filter is quarantined; BF.INFO shows the reason");
         entry_unpin(entry);
         entry = NULL;
     }

@@ -10,13 +10,14 @@
 #include "glob_match.h"
 #include "json.h"
 #include "registry_key.h"
+#include "sstables.h"
 
 enum sort_key { SORT_NAME, SORT_ITEMS, SORT_CAPACITY, SORT_FILL, SORT_RATE, SORT_OVER, SORT_BYTES, SORT_LAYERS };
 static const char *const sort_names[] = {"name", "items", "capacity", "fill", "rate", "over", "bytes", "layers"};
 #define SORTS (sizeof(sort_names) / sizeof(sort_names[0]))
 
 struct row {
-    double number; /* the sort key; quarantined filters come first: they need attention */
+    double number; /* the sort key; filters in quarantine are above all others: they need attention */
     struct filter_facts facts;
     size_t key_len; /* of the name's first FILTER_TABLE_KEY bytes */
     char *key;      /* malloc'ed, as the next one */
@@ -24,7 +25,7 @@ struct row {
 };
 
 struct filter_table {
-    const struct registry *registry;
+    const struct server *server;
     const struct acl_user *user;
     struct glob glob;
     bool all;
@@ -140,7 +141,7 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     table->total++;
     if (!table->all && !glob_test(&table->glob, key_name(key)))
         return;
-    const char *reason = entry_quarantine_reason(entry);
+    const char *reason = sstables_is_unread(entry) ? NULL : entry_quarantine_reason(entry);
     if (table->quarantined && !reason)
         return;
     table->matched++;
@@ -158,7 +159,7 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     if (row.key_len)
         memcpy(row.key, key.ptr, row.key_len);
     row.reason = reason ? strdup(reason) : NULL;
-    filter_facts(table->registry, key, entry, &row.facts);
+    filter_facts(table->server, key, entry, &row.facts);
     put(table, &row);
 }
 
@@ -209,13 +210,13 @@ static int read_query(struct filter_table *table, const struct filter_query *que
     return compile(table, query->search);
 }
 
-int filter_table_create(struct filter_table **table_out, const struct registry *registry, const struct acl_user *user,
+int filter_table_create(struct filter_table **table_out, const struct server *server, const struct acl_user *user,
                         const struct filter_query *query)
 {
     struct filter_table *table = calloc(1, sizeof(*table));
     if (!table)
         return -ENOMEM;
-    table->registry = registry;
+    table->server = server;
     table->user = user;
     int status = read_query(table, query);
     if (!status) {
@@ -246,9 +247,15 @@ void filter_facts_json(const struct filter_facts *facts, struct buf *out)
 {
     json_text(out, "name", (struct slice){facts->name.text, facts->name.len});
     json_count(out, "db", facts->db);
+    json_str(out, "layout", facts->kind.layout);
+    json_bool(out, "sstable", facts->sstable);
+    json_bool(out, "unread", facts->unread);
     json_bool(out, "quarantined", facts->quarantined);
-    json_bool(out, "fixed", facts->fixed);
-    json_bool(out, "cuckoo", facts->cuckoo);
+    json_bool(out, "fixed", facts->kind.fixed);
+    json_bool(out, "cuckoo", facts->kind.cuckoo);
+    json_bool(out, "forgets", facts->kind.window);
+    json_bool(out, "keyed", facts->kind.key != 0);
+    json_count(out, "expiresMs", (uint64_t)facts->expires_ms);
     json_count(out, "items", facts->items);
     json_count(out, "capacity", facts->capacity);
     json_count(out, "layers", facts->layers);

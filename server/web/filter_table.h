@@ -18,6 +18,7 @@
 #define FILTER_TABLE_KEY  4096 /* bytes of a name that the page can ask for again */
 
 struct filter_table;
+struct server;
 
 /* The rows that are asked for. */
 struct filter_query {
@@ -30,7 +31,7 @@ struct filter_query {
 
 /* Of the filters that the user may see (filter_facts_allowed()); others are not counted either. The user must outlive
  * it. 0; -ENOMEM; or -EINVAL for a query that is none. */
-int filter_table_create(struct filter_table **table_out, const struct registry *registry, const struct acl_user *user,
+int filter_table_create(struct filter_table **table_out, const struct server *server, const struct acl_user *user,
                         const struct filter_query *query);
 void filter_table_destroy(struct filter_table *table); /* NULL is fine */
 

@@ -292,7 +292,7 @@ static void write_denied(struct metrics *m)
 
 static double value(const struct filter_facts *f, double number)
 {
-    return f->quarantined ? NAN : number;
+    return f->quarantined || f->unread ? NAN : number;
 }
 
 static double from_bits(const struct filter_facts *f, double number)
@@ -333,10 +333,10 @@ static void read_filters(struct metrics *m)
             rcu_reader_offline();
             rcu_reader_online();
         }
-        struct entry *entry = registry_lookup(m->server->registry, name);
+        struct entry *entry = filter_facts_find(m->server, name);
         if (!entry || !acl_may_read(m->user, ACL_ANY_COMMAND, key_name(name)))
             continue;
-        filter_facts(m->server->registry, name, entry, facts);
+        filter_facts(m->server, name, entry, facts);
         filter_facts_measure(m->server, entry, facts);
         m->filter_labels[m->nfilters] = filter_label(facts);
         m->nfilters += m->filter_labels[m->nfilters] != NULL;

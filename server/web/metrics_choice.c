@@ -11,6 +11,7 @@
 #include "rcu.h"
 #include "registry_key.h"
 #include "server.h"
+#include "sstables.h"
 
 #define FRESH_PER_PASS 50 /* a pass takes at most 2 % of a core */
 
@@ -116,7 +117,7 @@ static void keep(struct metrics_choice *choice, struct slice name)
 void metrics_choice_visit(void *ctx, struct slice name, struct entry *entry)
 {
     struct metrics_choice *choice = ctx;
-    const struct bloom_filter *filter = entry_shape(entry);
+    const struct bloom_filter *filter = entry->id < SSTABLES_FIRST_ID ? entry_shape(entry) : NULL;
     if (filter) {
         uint64_t items = bloom_filter_items(filter), capacity = bloom_filter_capacity(filter);
         choice->items += items;

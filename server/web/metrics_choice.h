@@ -26,7 +26,7 @@ struct metrics_choice {
     size_t names_len, names_size;
     size_t count;   /* of names */
     size_t omitted; /* filters that would have been shown except for the limits above */
-    uint64_t items; /* this and the next three: sums over all filters that are not quarantined */
+    uint64_t items; /* this and the next three: sums over all filters that are not quarantined, without SSTables' */
     uint64_t capacity;
     uint64_t layers;
     uint64_t full;      /* filters of fixed size that are full */

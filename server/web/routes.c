@@ -153,7 +153,7 @@ static void answer_filters(struct web_request *request)
         web_reply_text(request, HTTP_UNAVAILABLE, "too many concurrent requests for tables");
         return;
     }
-    int status = filter_table_create(&table, request->web->server->registry, request->user, &query);
+    int status = filter_table_create(&table, request->web->server, request->user, &query);
     if (status) {
         web_reply_text(request, status == -ENOMEM ? HTTP_UNAVAILABLE : HTTP_BAD_REQUEST,
                        status == -ENOMEM ? "out of memory for this reply" : "no such table");

@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "host.h"
+#include "memory_reserve.h"
 #include "persistence.h"
 #include "server.h"
-#include "sstables.h"
 
 static double loaded_percent(const struct server *server)
 {
@@ -33,6 +33,16 @@ void readiness_of(struct server *server, struct readiness *readiness_out)
         *readiness_out = (struct readiness){.ready = true, .reason = "ready"};
 }
 
+/* As admission decides: what evictions can make room for is not refused. */
+static bool refuses_memory(struct server *server)
+{
+    const struct config *config = server_config(server);
+    bool evicts = config->memory.maxmemory_policy != MEMORY_NOEVICTION && !server_loading(server);
+    uint64_t used = evicts ? memory_limited(server) : memory_staying(server);
+    bool over = config->memory.maxmemory && used >= config->memory.maxmemory;
+    return (over && !(evicts && !residency_is_stuck(server))) || memory_reserve_is_spent(server);
+}
+
 void server_facts(struct server *server, struct server_facts *facts_out)
 {
     struct journal *journal = server_journal(server);
@@ -51,4 +61,8 @@ void server_facts(struct server *server, struct server_facts *facts_out)
     saver_info(server->persistence->saver, &facts_out->saves);
     residency_info(server, &facts_out->residency);
     registry_expiry(server->registry, &facts_out->expiry);
+    facts_out->sstables = (struct sstables_numbers){0};
+    if (server->sstables)
+        sstables_numbers(server->sstables, &facts_out->sstables);
+    facts_out->refuses_memory = refuses_memory(server);
 }

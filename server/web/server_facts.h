@@ -12,6 +12,7 @@
 #include "residency.h"
 #include "saver.h"
 #include "session.h"
+#include "sstables.h"
 #include "stats.h"
 
 struct server;
@@ -38,6 +39,8 @@ struct server_facts {
     struct saver_info saves;
     struct residency_info residency;
     struct registry_expiry expiry;
+    struct sstables_numbers sstables; /* all 0 without sstable-dir */
+    bool refuses_memory;              /* commands that need memory: maxmemory, or the system has none */
 };
 
 void server_facts(struct server *server, struct server_facts *facts_out);

@@ -51,6 +51,7 @@ struct web_request;
 
 /* A pass over the registry. */
 struct web_pass {
+    bool in_sstables; /* the data directory's names have been visited; those of SSTables come next */
     uint64_t cursor, busy_ns;
     void (*visit)(void *query, struct slice key, struct entry *entry);
     void (*finish)(struct web_request *request, uint64_t busy_ns);
@@ -120,9 +121,9 @@ void web_answer(struct web_request *request, size_t len);
 void web_reply(struct web_request *request, const char *status, const char *type);
 void web_reply_text(struct web_request *request, const char *status, const char *text);
 
-/* The request waits for a pass over all names of the registry, in slices, so that one over millions delays neither
- * other requests nor the freeing of removed filters. visit() is called for each name, with request->pass.query, then
- * finish() to answer; `busy_ns` is how long the slices took. */
+/* The request waits for a pass over all names, those of SSTables included (all_names.h), in slices, so that one over
+ * millions delays neither other requests nor the freeing of removed filters. visit() is called for each name, with
+ * request->pass.query, then finish() to answer; `busy_ns` is how long the slices took. */
 void web_scan(struct web_request *request, void (*visit)(void *query, struct slice key, struct entry *entry),
               void (*finish)(struct web_request *request, uint64_t busy_ns));
 

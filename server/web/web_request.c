@@ -9,6 +9,7 @@
 #include "registry.h"
 #include "routes.h"
 #include "server.h"
+#include "sstables.h"
 #include "web_access.h"
 
 #define SCAN_SLICE 1000 /* names of a slice: some tenths of a millisecond */
@@ -104,20 +105,34 @@ static struct web_request *next_scan(struct web *web)
     return NULL;
 }
 
+/* A filter of the data directory hides an SSTable's of the same name. */
+static void visit_sstable(void *ctx, struct slice key, struct entry *entry)
+{
+    struct web_request *request = ctx;
+    if (!registry_lookup(request->web->server->registry, key))
+        request->pass.visit(request->pass.query, key, entry);
+}
+
 bool web_scan_step(struct web *web)
 {
     struct web_request *request = next_scan(web);
     if (!request)
         return false;
+    struct web_pass *pass = &request->pass;
+    const struct server *server = web->server;
     uint64_t began_ns = clock_ns();
     rcu_reader_online();
-    request->pass.cursor = registry_scan(web->server->registry, request->pass.cursor, SCAN_SLICE, request->pass.visit,
-                                         request->pass.query);
+    pass->cursor =
+        pass->in_sstables
+            ? registry_scan(sstables_registry(server->sstables), pass->cursor, SCAN_SLICE, visit_sstable, request)
+            : registry_scan(server->registry, pass->cursor, SCAN_SLICE, pass->visit, pass->query);
     rcu_reader_offline();
-    request->pass.busy_ns += clock_ns() - began_ns;
-    if (request->pass.cursor == 0) {
+    pass->busy_ns += clock_ns() - began_ns;
+    if (pass->cursor == 0 && !pass->in_sstables && server->sstables) {
+        pass->in_sstables = true;
+    } else if (pass->cursor == 0) {
         request->deadline_ms = clock_ms() + WEB_REQUEST_MS; /* the pass took no time of the client's */
-        request->pass.finish(request, request->pass.busy_ns);
+        pass->finish(request, pass->busy_ns);
     }
     return true;
 }

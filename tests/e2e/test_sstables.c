@@ -10,11 +10,65 @@
 #include <unistd.h>
 
 #include "golden.h"
+#include "http.h"
 #include "program.h"
 #include "sstables_rig.h"
+#include "wait.h"
 #include "wire.h"
 
 TestSuite(sstables, .fini = discard, .timeout = 1000);
+
+/* ---- HTTP ---- */
+
+static bool page_has(const char *path, int status, const char *text)
+{
+    struct http_reply reply;
+    http_get(the_daemon.web_port, path, "", &reply);
+    bool has =
+        reply.status == status && (reply.len >= strlen(text) && memmem(reply.body, reply.len, text, strlen(text)));
+    if (!has)
+        cr_log_info("%s: %d %.*s", path, reply.status, (int)reply.len, reply.body);
+    http_free(&reply);
+    return has;
+}
+
+/* Metrics, the page's table, its page of one filter, and /filters/NAME. An unread filter is not one in quarantine; a
+ * filter of the data directory hides one of its name. */
+DAEMON_TEST(the_daemon, sstables, they_are_seen_over_http)
+{
+    the_daemon.with_web = true;
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/t-" ID "/nb-3-big-Filter.db", "broken", 6);
+    start();
+    expect(client, "+OK", "CONFIG SET metrics-filters ks.*");
+    expect(client, ":1", "BF.ADD own x");
+    cr_expect(page_has("/api/filters", 200, "\"total\":4,\"matched\":4"));
+    cr_expect(page_has("/api/filters?quarantined=yes", 200, "\"matched\":0"));
+    cr_expect(page_has("/filters/ks.t/1", 503, "its file has not been read yet; a query reads it"));
+    cr_expect(page_has("/api/filter?key=6b732e742f31", 200, "\"unread\":true"));
+    expect(client, ":1", "BF.EXISTS ks.t/1 k");
+    client_ask(client, "BF.EXISTS ks.t/3 k");
+    cr_expect(page_has("/filters/ks.t/1", 200, (const char[]){(char)na_file[8], 0, (char)na_file[10], 0}));
+    cr_expect(page_has("/filters/ks.t/1/items?i=k&i=kk", 200, "[true,false]"));
+    cr_expect(page_has("/filters/ks.t/3", 503, "quarantined"));
+    cr_expect(page_has("/filters/ks.t/4", 404, "no such filter"));
+    cr_expect(page_has("/api/filter?key=6b732e742f31", 200, "\"sstable\":true,\"unread\":false"));
+    cr_expect(page_has("/api/filters?quarantined=yes", 200, "\"matched\":1"));
+    cr_expect(page_has("/api/overview", 200, "\"sstables\":{\"filters\":3,\"broken\":1,\"unreachable\":0}"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_sstable_filters 3\n"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_sstable_filters_read 1\n"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_sstable_filters_broken 1\n"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_items 1\n"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_filter_layers{db=\"0\",filter=\"ks.t/1\"} 1\n"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_filter_quarantined{db=\"0\",filter=\"ks.t/2\"} 0\n"));
+    cr_expect(page_has("/metrics", 200, "\nbloomery_filter_quarantined{db=\"0\",filter=\"ks.t/3\"} 1\n"));
+    expect(client, ":1", "BF.ADD ks.t/9 x");
+    write_sstable("data/ks/t-" ID "/nb-9-big-Filter.db", na_file, sizeof(na_file));
+    wait_until(page_has("/metrics", 200, "\nbloomery_sstable_filters 4\n"));
+    cr_expect(page_has("/api/filters", 200, "\"total\":5,\"matched\":5"));
+}
 
 /* ---- names ---- */
 

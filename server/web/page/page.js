@@ -5,11 +5,14 @@ const REFRESH_MS = 2000
 const POINTS = 150 // of a curve that the page draws by itself
 const HISTORY_MS = 10000
 const CERTIFICATE_DAYS = 14 // before its end
+const PATIENCE_MS = 5000 // without an answer; then the age of what is shown is told
 const main = document.getElementById('main')
 let past = { points: [], askedMs: 0 } // the daemon's last hour
 let filterPoints = { key: null, items: [] }
 let shown = 0 // counts views: answers to an earlier one are dropped
 let timer = 0
+let askedMs = 0 // since when an answer has been awaited; 0: none is
+let answeredMs = 0 // when the last one came
 
 // ---- elements ----
 
@@ -81,7 +84,7 @@ function bytes(n) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
   let unit = 0
   for (; n >= 1024 && unit < units.length - 1; unit++) n /= 1024
-  return (unit ? n.toFixed(n < 10 ? 1 : 0) : n) + ' ' + units[unit]
+  return (unit ? n.toFixed(n < 10 ? 1 : 0) : n) + '\u00a0' + units[unit]
 }
 
 function percent(share) {
@@ -105,40 +108,57 @@ function micros(us) {
 }
 
 const when = (unix) => new Date(unix * 1000).toISOString().replace('T', ' ').slice(0, 19) + ' UTC'
-const fillLevel = (row) => (!row.fixed ? '' : row.fill >= 1 ? 'bad' : row.fill >= 0.9 ? 'warn' : '') // others grow
+const overLevel = (share) => (share > 1 ? 'bad' : '')
+const fillLevel = (row) => (!row.fixed && !row.forgets ? overLevel(row.fill) : row.fill > 1 || (row.fixed && row.fill === 1) ? 'bad' : row.fill >= 0.9 ? 'warn' : '') // others grow
 const rateLevel = (row) => (row.rate > row.asked ? 'bad' : row.rate > 0.9 * row.asked ? 'warn' : '')
 
 // ---- asking ----
 
+// The daemon's answer that it has none for this question.
+class Refusal extends Error {}
+
+// Of the origin, since a page's address may have a password, which fetch() refuses.
 async function ask(path) {
-  const reply = await fetch(path, { cache: 'no-store' })
-  if (!reply.ok) throw new Error((await reply.text()).trim() || 'status ' + reply.status)
+  const reply = await fetch(new URL(path, location.origin), { cache: 'no-store', signal: AbortSignal.timeout(15000) })
+  if (!reply.ok) throw new Refusal((await reply.text()).trim() || 'status ' + reply.status)
   return reply.json()
 }
 
-function setState(text, level, link) {
+function setState(things) {
   const state = document.getElementById('state')
-  state.replaceChildren(link ? el('a', { href: link }, text) : text)
-  state.className = 'state ' + level
+  state.replaceChildren(...things.flatMap(({ text, level, link }, i) => [i ? ' · ' : '', el(link ? 'a' : 'span', { href: link, class: level }, text)]))
+  state.className = 'state ' + things[0].level
 }
 
-// The first thing that needs somebody.
-function trouble(now) {
-  const days = Math.floor((now.certificateUnix * 1000 - now.nowMs) / 86400000)
-  if (!now.ready) return [now.state, 'bad']
-  if (!now.save.ok) return ['the last save failed', 'bad', '#/']
-  if (now.filters.quarantined) return [number(now.filters.quarantined) + ' quarantined', 'warn', '#/filters?quarantined=yes']
-  if (now.certificateUnix && days < 0) return ['the certificate has expired', 'bad', '#/']
-  if (now.certificateUnix && days < CERTIFICATE_DAYS) return [`the certificate expires in ${days} days`, 'warn', '#/']
-  return null
+// All that needs somebody, the gravest first.
+function troubles(now) {
+  const days = Math.floor((now.certificateUnix * 1000 - now.nowMs) / 86400000), all = []
+  const note = (holds, level, text, link) => holds && all.push({ text, level, link })
+  note(!now.ready, 'bad', now.state)
+  note(now.memory.refusing, 'bad', 'memory is full: adds are refused', '#/')
+  note(!now.save.ok, 'bad', 'the last save failed', '#/')
+  note(now.certificateUnix && days < 0, 'bad', 'the certificate has expired', '#/')
+  note(now.clients.connected >= now.clients.max, 'bad', 'maxclients is reached: new clients are refused', '#/clients')
+  note(now.filters.quarantined, 'warn', number(now.filters.quarantined) + ' quarantined', '#/filters?quarantined=yes')
+  note(now.sstables.unreachable, 'warn', number(now.sstables.unreachable) + ' of sstable-dir cannot be read', '#/')
+  note(now.sstables.broken, 'warn', number(now.sstables.broken) + ' filters of SSTables cannot be read', '#/filters?quarantined=yes')
+  note(now.certificateUnix && days >= 0 && days < CERTIFICATE_DAYS, 'warn', `the certificate expires in ${days} days`, '#/')
+  return all
 }
 
 function showState(now) {
-  const what = trouble(now), place = `${now.host}:${now.port}`
-  setState(...(what || ['ready', 'good']))
+  const things = troubles(now), place = `${now.host}:${now.port}`
+  setState(things.length ? things : [{ text: 'ready', level: 'good' }])
   document.getElementById('place').textContent = place
-  document.title = (what ? what[0] + ' – ' : '') + place + ' – Bloomery'
+  document.title = (things.length ? things[0].text + (things.length > 1 ? ` (and ${things.length - 1} more)` : '') + ' – ' : '') + place + ' – Bloomery'
   document.getElementById('about').textContent = `bloomeryd ${now.version}, up ${duration(now.uptimeMs)}`
+}
+
+function showSilence(reason) {
+  const age = answeredMs ? `; what is shown is ${duration(Date.now() - answeredMs)} old` : ''
+  setState([{ text: reason + age, level: 'bad' }])
+  document.title = 'no answer – Bloomery'
+  main.classList.add('stale')
 }
 
 // At most one question for each point.
@@ -166,10 +186,10 @@ function memoryCard(memory) {
 }
 
 function persistenceCard(now) {
-  const age = now.nowMs - now.save.lastUnix * 1000
+  const age = now.nowMs - now.save.lastUnix * 1000, none = now.save.saves === 0
   return card('Saves and log',
-    list([['last good save', duration(age) + ' ago'], ['changes since', compact(now.save.changes)], now.save.running ? ['now', 'a save runs', 'warn'] : null,
-      ['last save', now.save.ok ? 'succeeded' : now.save.error || 'failed', now.save.ok ? 'good' : 'bad'],
+    list([['last good save', none ? 'none since the start' : duration(age) + ' ago'], ['changes since', compact(now.save.changes)], now.save.running ? ['now', 'a save runs', 'warn'] : null,
+      ['last save', !now.save.ok ? now.save.error || 'failed' : none ? '–' : 'succeeded', !now.save.ok ? 'bad' : none ? '' : 'good'],
       ['log', !now.log.enabled ? 'off' : now.log.writable ? 'writable' : now.log.error || 'cannot be written', !now.log.enabled ? 'warn' : now.log.writable ? 'good' : 'bad'],
       ['size', bytes(now.log.bytes)], ['unsynced', bytes(now.log.unsynced)], ['last sync', micros(now.log.lastSyncMs * 1000)]]))
 }
@@ -196,16 +216,17 @@ function processCard(now) {
       now.certificateUnix ? ['certificate', left < 0 ? 'expired' : 'expires in ' + duration(left), left < CERTIFICATE_DAYS * 86400000 ? 'warn' : ''] : null]))
 }
 
-async function overview() {
-  const now = await ask('/api/overview'), points = await history(now.nowMs)
-  const t = now.traffic, asked = t.hits + t.misses
-  return [now, el('div', { class: 'cards' },
+async function overview(params, asked) {
+  const now = await asked, points = await history(now.nowMs)
+  const t = now.traffic, queries = t.hits + t.misses
+  return [el('div', { class: 'cards' },
     card('Traffic', el('div', { class: 'big' }, compact(t.commandsPerSec), ' commands/s'),
-      list([['in, out', bytes(t.inputPerSec) + '/s, ' + bytes(t.outputPerSec) + '/s'], ['items added', compact(t.added)], ['queries', compact(asked)],
-        ['of these hits', asked ? percent(t.hits / asked) : '–'], ['errors', compact(t.errors), t.errors ? 'warn' : ''], t.refused ? ['adds refused', compact(t.refused), 'bad'] : null])),
+      list([['in, out', bytes(t.inputPerSec) + '/s, ' + bytes(t.outputPerSec) + '/s'], ['items added', compact(t.added)], ['queries', compact(queries)],
+        ['of these hits', queries ? percent(t.hits / queries) : '–'], ['errors', compact(t.errors), t.errors ? 'warn' : ''], t.refused ? ['adds refused', compact(t.refused), 'bad'] : null])),
     memoryCard(now.memory), persistenceCard(now), processCard(now),
     card('Filters', el('div', { class: 'big' }, el('a', { href: '#/filters' }, compact(now.filters.count))),
-      list([['quarantined', now.filters.quarantined ? el('a', { href: '#/filters?quarantined=yes' }, number(now.filters.quarantined)) : '0', now.filters.quarantined ? 'warn' : ''], ['with a time to live', compact(now.filters.expiring)]]),
+      list([['quarantined', now.filters.quarantined ? el('a', { href: '#/filters?quarantined=yes' }, number(now.filters.quarantined)) : '0', now.filters.quarantined ? 'warn' : ''], ['with a time to live', compact(now.filters.expiring)],
+        now.sstables.filters ? ['of SSTables', compact(now.sstables.filters)] : null, now.sstables.broken ? ['of these unreadable', compact(now.sstables.broken), 'warn'] : null]),
       el('p', {}, el('a', { href: '#/filters?sort=fill&order=desc' }, 'fullest'), ' · ', el('a', { href: '#/filters?sort=over&order=desc' }, 'highest rates'), ' · ', el('a', { href: '#/filters?sort=bytes&order=desc' }, 'largest'))),
     card('Clients', el('div', { class: 'big' }, el('a', { href: '#/clients' }, compact(now.clients.connected))),
       list([['of at most', number(now.clients.max)], ['waiting', number(now.clients.blocked)], ['subscribed', number(now.clients.pubsub)], ['refused', compact(now.clients.rejected), now.clients.rejected ? 'warn' : '']])),
@@ -226,10 +247,19 @@ function filterLink(row) {
   return row.key == null ? filterTitle(row) : el('a', { href: '#/filter?key=' + row.key }, filterTitle(row))
 }
 
-function filterRow(row) {
-  if (row.quarantined) return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', { class: 'warn words', colspan: 7 }, 'quarantined: ' + (row.reason || 'no reason is known')))
+// What sort of filter it is, in a few words.
+function kind(row, nowMs) {
+  const layout = row.layout === 'na' || row.layout === 'cuckoo' ? '' : row.layout
+  return [row.sstable ? 'SSTable' : row.cuckoo ? 'cuckoo' : row.forgets ? 'window' : 'Bloom', layout, row.keyed ? 'KEYED' : '',
+    row.expiresMs ? 'expires in ' + duration(Math.max(0, row.expiresMs - nowMs)) : ''].filter(Boolean).join(', ')
+}
+
+function filterRow(row, nowMs) {
+  const name = el('td', { class: 'name' }, filterLink(row))
+  if (row.quarantined) return el('tr', {}, name, el('td', { class: 'warn words', colspan: 8 }, 'quarantined: ' + (row.reason || 'no reason is known')))
+  if (row.unread) return el('tr', {}, name, el('td', {}, kind(row, nowMs)), el('td', { class: 'soft', colspan: 7 }, 'not read yet: the first query reads it'))
   const over = row.asked ? row.rate / row.asked : 0
-  return el('tr', {}, el('td', { class: 'name' }, filterLink(row)), el('td', {}, compact(row.items)), el('td', {}, compact(row.capacity)),
+  return el('tr', {}, name, el('td', {}, kind(row, nowMs)), el('td', {}, compact(row.items)), el('td', {}, compact(row.capacity)),
     el('td', { class: fillLevel(row) }, percent(row.fill), bar(row.fill, fillLevel(row))), el('td', { class: rateLevel(row) }, rate(row.rate)),
     el('td', {}, percent(over), bar(over, rateLevel(row))), el('td', {}, bytes(row.bytes)), el('td', {}, number(row.layers)))
 }
@@ -242,33 +272,36 @@ function withParams(params, changes) {
 
 function filterHead(params) {
   const sort = params.get('sort') || 'name', descending = params.get('order') === 'desc'
-  return el('tr', {}, COLUMNS.map(([key, title]) => {
+  const heads = COLUMNS.map(([key, title]) => {
     const current = key === sort
     const order = current ? (descending ? '' : 'desc') : key === 'name' ? '' : 'desc'
     return el('th', { 'aria-sort': current ? (descending ? 'descending' : 'ascending') : null },
       el('button', { type: 'button', onclick: () => { location.hash = withParams(params, { sort: key, order, offset: '' }) } }, title + (current ? (descending ? ' ↓' : ' ↑') : '')))
-  }))
+  })
+  return el('tr', {}, heads[0], el('th', {}, 'kind'), heads.slice(1))
 }
 
 function pages(table, params) {
   const end = table.offset + table.rows.length, size = 50
   const go = (offset) => () => { location.hash = withParams(params, { offset: offset || '' }) }
+  const cut = end < table.matched && end > table.most
   return el('div', { class: 'pages' },
     el('button', { type: 'button', disabled: table.offset === 0, onclick: go(Math.max(0, table.offset - size)) }, 'back'),
     el('span', { id: 'range' }, table.matched ? `${table.offset + 1}–${end} of ${number(table.matched)}` : 'none', table.matched < table.total ? ` (${number(table.total)} in all)` : ''),
-    el('button', { type: 'button', disabled: end >= table.matched || end > table.most, onclick: go(end) }, 'on'))
+    el('button', { type: 'button', disabled: end >= table.matched || cut, onclick: go(end) }, 'on'),
+    cut ? el('span', { class: 'warn' }, 'Pages end here. Search for a part of the name, or sort otherwise, to see others.') : null)
 }
 
-async function filters(params) {
+async function filters(params, asked) {
   const query = new URLSearchParams({ q: params.get('q') || '', sort: params.get('sort') || 'name', order: params.get('order') || '', offset: params.get('offset') || '0', limit: '50', quarantined: params.get('quarantined') || '' })
-  const [now, table] = await Promise.all([ask('/api/overview'), ask('/api/filters?' + query)])
+  const [now, table] = await Promise.all([asked, ask('/api/filters?' + query)])
   const search = el('input', { type: 'search', name: 'q', value: params.get('q') || '', placeholder: 'part of a name, or a pattern: user:*', 'aria-label': 'search', maxlength: 200 })
   const submit = (event) => { event.preventDefault(); location.hash = withParams(params, { q: search.value, offset: '' }) }
   // Passes over very many filters are made when they are asked for, not every two seconds.
   const again = table.busyMs > 100 ? 60000 : REFRESH_MS
   const all = params.get('quarantined') ? el('a', { href: withParams(params, { quarantined: '', offset: '' }) }, 'only quarantined filters; show all') : null
-  return [now, el('section', { class: 'card' }, el('form', { onsubmit: submit, role: 'search' }, search, all),
-    el('div', { class: 'scroll' }, el('table', { id: 'filters' }, el('thead', {}, filterHead(params)), el('tbody', {}, table.rows.map(filterRow)))), pages(table, params)), again]
+  return [el('section', { class: 'card' }, el('form', { onsubmit: submit, role: 'search' }, search, all),
+    el('div', { class: 'scroll' }, el('table', { id: 'filters' }, el('thead', {}, filterHead(params)), el('tbody', {}, table.rows.map((row) => filterRow(row, now.nowMs))))), pages(table, params)), again]
 }
 
 // ---- one filter ----
@@ -277,7 +310,7 @@ function layerTable(layers, cuckoo) {
   const titles = cuckoo ? ['sub-filter', 'items', 'slots', 'fill', 'slots taken', 'bucket', 'rate', 'rate when full'] : ['layer', 'items', 'capacity', 'fill', 'bits set', 'k', 'rate', 'its share']
   const head = el('tr', {}, ...titles.map((t) => el('th', {}, t)))
   return el('div', { class: 'scroll' }, el('table', { id: 'layers' }, el('thead', {}, head), el('tbody', {}, layers.map((l, i) => el('tr', {},
-    el('td', {}, String(i + 1)), el('td', {}, number(l.items)), el('td', {}, number(l.capacity)), el('td', {}, percent(l.items / l.capacity), bar(l.items / l.capacity)),
+    el('td', {}, String(i + 1)), el('td', {}, number(l.items)), el('td', {}, number(l.capacity)), el('td', {}, percent(l.items / l.capacity), bar(l.items / l.capacity, overLevel(l.items / l.capacity))),
     el('td', {}, percent(l.bitsSet)), el('td', {}, number(l.k)), el('td', {}, rate(l.rate)), el('td', {}, rate(l.asked)))))))
 }
 
@@ -302,29 +335,30 @@ function ringTable(layers) {
   const head = el('tr', {}, ...['part', 'age', 'forgotten in', 'items', 'fill', 'bits set'].map((t) => el('th', {}, t)))
   return el('div', { class: 'scroll' }, el('table', { id: 'ring' }, el('thead', {}, head), el('tbody', {}, parts.map((p) => el('tr', {},
     el('td', {}, String(p.number)), el('td', {}, duration(p.ageS * 1000)), el('td', {}, p.leftS == null ? '–' : duration(p.leftS * 1000)), el('td', {}, number(p.items)),
-    el('td', {}, percent(p.items / p.capacity), bar(p.items / p.capacity)), el('td', {}, percent(p.set / p.bits), bar(p.set / p.bits)))))))
+    el('td', {}, percent(p.items / p.capacity), bar(p.items / p.capacity, overLevel(p.items / p.capacity))), el('td', {}, percent(p.set / p.bits), bar(p.set / p.bits)))))))
 }
 
 function windowTitle(w) {
   return `Window of ${w.items ? number(w.items) + ' items' : duration(w.seconds * 1000)}, ${w.parts} parts` + (w.refresh ? ', with refresh' : '')
 }
 
-async function filter(params) {
+async function filter(params, asked) {
   const key = params.get('key') || ''
-  const [now, f] = await Promise.all([ask('/api/overview'), ask('/api/filter?key=' + encodeURIComponent(key))])
+  const [now, f] = await Promise.all([asked, ask('/api/filter?key=' + encodeURIComponent(key))])
   if (filterPoints.key !== key) filterPoints = { key, items: [] }
   push(filterPoints.items, f.items)
   const title = filterTitle(f)
-  if (f.quarantined) return [now, card(title, el('p', { class: 'bad' }, 'quarantined: ' + f.reason))]
-  const asked = f.hits + f.misses
+  if (f.quarantined) return [card(title, el('p', { class: 'bad' }, 'quarantined: ' + f.reason))]
+  if (f.unread) return [card(title, el('p', { class: 'soft' }, 'its file has not been read yet: the first query reads it'))]
+  const queries = f.hits + f.misses
   const measured = { rate: f.measured, asked: f.asked }
-  return [now, el('h2', { id: 'filter' }, title + (f.cuckoo ? ' (cuckoo filter)' : '')), el('div', { class: 'cards' },
+  return [el('h2', { id: 'filter' }, title), el('div', { class: 'cards' },
     card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.items, 'items', POINTS),
-      list([['capacity', number(f.capacity) + (f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
+      list([['kind', kind(f, now.nowMs)], ['layout', f.layout], f.key ? ['key', f.key] : null, ['capacity', number(f.capacity) + (f.sstable ? '' : f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
         ['expires', f.expiresMs ? when(f.expiresMs / 1000) : 'never']])),
     card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))),
       list([[f.cuckoo && f.each[0].asked === f.asked ? 'of one full sub-filter' : 'asked for', rate(f.asked)], [f.cuckoo ? 'from the slots' : 'from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
-    card('Queries', el('div', { class: 'big' }, compact(asked)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
+    card('Queries', el('div', { class: 'big' }, compact(queries)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
       ['counted since', f.sinceUnix ? when(f.sinceUnix) : '–']]))),
   f.window ? card(windowTitle(f.window), ringTable(f.each)) : null,
   card(f.cuckoo ? 'Sub-filters' : 'Layers', layerTable(f.each, f.cuckoo))]
@@ -333,30 +367,36 @@ async function filter(params) {
 // ---- slow log, clients ----
 
 async function slowlog() {
-  const [now, log] = await Promise.all([ask('/api/overview'), ask('/api/slowlog')])
+  const log = await ask('/api/slowlog')
   const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, micros(e.us)), el('td', { class: 'words' }, e.words.join(' ')), el('td', {}, e.client || e.addr)))
-  return [now, card(`Slow log: ${log.total} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
+  return [card(`Slow log: ${log.total} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
 }
 
 async function clients() {
-  const [now, all] = await Promise.all([ask('/api/overview'), ask('/api/clients')])
+  const all = await ask('/api/clients')
   const head = el('tr', {}, ...['client', 'user', 'database', 'TLS', 'library', 'last command', 'commands', 'idle', 'memory', 'pending reply'].map((t) => el('th', {}, t)))
   const rows = all.rows.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.user), el('td', {}, String(c.db)), el('td', {}, c.tls ? 'yes' : 'no'), el('td', {}, c.library), el('td', {}, c.command), el('td', {}, compact(c.commands)),
     el('td', {}, duration(c.idleMs)), el('td', {}, bytes(c.memory)), el('td', {}, bytes(c.output))))
-  return [now, card(`Clients: ${number(all.total)}` + (all.rows.length < all.total ? `, the ${all.rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
+  return [card(`Clients: ${number(all.total)}` + (all.rows.length < all.total ? `, the ${all.rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
 }
 
 async function aclLog() {
-  const [now, log] = await Promise.all([ask('/api/overview'), ask('/api/acllog')])
+  const log = await ask('/api/acllog')
   const head = el('tr', {}, ...['last', 'times', 'refused for', 'what', 'user', 'client'].map((t) => el('th', {}, t)))
   const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, compact(e.count)), el('td', {}, e.reason), el('td', { class: 'words' }, e.object), el('td', {}, e.user),
     el('td', { class: 'words' }, (/ addr=(\S+)/.exec(' ' + e.client) || [])[1] || '–')))
-  return [now, card(`Refused access: ${number(log.total)} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'acllog' }, el('thead', {}, head), el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was refused'))]
+  return [card(`Refused access: ${number(log.total)} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'acllog' }, el('thead', {}, head), el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was refused'))]
 }
 
 // ---- views ----
 
 const VIEWS = { '/': overview, '/filters': filters, '/filter': filter, '/slowlog': slowlog, '/clients': clients, '/acllog': aclLog }
+
+// What a view shows that the daemon refuses, such as that of a filter that is gone.
+function nothing(error) {
+  if (!(error instanceof Refusal)) throw error
+  return [card('Nothing to show', el('p', { class: 'soft' }, error.message))]
+}
 
 async function show(fresh) {
   const mine = ++shown
@@ -367,8 +407,13 @@ async function show(fresh) {
   try {
     if (!document.hidden || fresh) {
       const used = !fresh && (document.activeElement?.tagName === 'INPUT' || String(getSelection())) // by a person, now
-      const [now, ...parts] = await view(new URLSearchParams(query || ''))
+      askedMs = Date.now()
+      const asked = ask('/api/overview')
+      const [now, parts] = await Promise.all([asked, view(new URLSearchParams(query || ''), asked).catch(nothing)])
       if (mine !== shown) return
+      askedMs = 0
+      answeredMs = Date.now()
+      main.classList.remove('stale')
       if (typeof parts[parts.length - 1] === 'number') again = parts.pop()
       showState(now)
       if (!used) main.replaceChildren(...parts.filter(Boolean))
@@ -376,7 +421,8 @@ async function show(fresh) {
     }
   } catch (error) {
     if (mine !== shown) return
-    setState('no answer: ' + error.message, 'bad')
+    askedMs = 0
+    showSilence(error instanceof Refusal ? error.message : 'no answer')
     if (fresh) main.replaceChildren(card('Nothing to show', el('p', { class: 'bad' }, error.message)))
   }
   timer = setTimeout(() => show(false), again)
@@ -392,5 +438,6 @@ function mark() {
 
 addEventListener('hashchange', () => { mark(); show(true) })
 document.addEventListener('visibilitychange', () => { if (!document.hidden) show(false) })
+setInterval(() => { if (askedMs && Date.now() - askedMs > PATIENCE_MS) showSilence('no answer') }, 1000)
 mark()
 show(true)

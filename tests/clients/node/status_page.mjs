@@ -186,6 +186,10 @@ const tests = {
             assert.deepEqual(browser.problems, []);
             const elsewhere = browser.requests.filter(url => !url.startsWith(page) && !url.startsWith('about:'));
             assert.deepEqual(elsewhere, []);
+            await marks(browser);
+            await warnings(browser);
+            await silence(browser);
+            await password(browser);
         } finally {
             await browser.close();
         }
@@ -257,6 +261,75 @@ async function look(browser) {
     await browser.run(`location.hash = '#/filter?key=00ff'`);
     await browser.until(`document.body.innerText.includes('no such filter')`);
     browser.problems = browser.problems.filter(problem => !problem.includes('404')); // the one before
+}
+
+const go = (browser, view) => browser.run(`location.hash = '#${view}'`);
+const state = `document.getElementById('state').textContent`;
+
+// The table and the page of a filter say of which kind it is, and when it expires; a full window has no green bar; pages
+// that end say so.
+async function marks(browser) {
+    await size(browser, 1200, 900);
+    await commands([['BF.RESERVE', 'mark:theirs', '0.01', '100', 'LAYOUT', 'redisbloom'], ['CF.RESERVE', 'mark:slots', '100'], ['BF.RESERVE', 'mark:plain', '0.01', '100'],
+        ['EXPIRE', 'mark:plain', '7200'], ['BF.RESERVE', 'mark:ring', '0.01', '20', 'WINDOW', 'ITEMS', '20', 'PARTS', '2'],
+        ...Array.from({ length: 29 }, (_, i) => ['BF.ADD', 'mark:ring', `item:${i}`])]);
+    await go(browser, '/filters?q=mark:');
+    await browser.until(`${names}.length === 4`);
+    assert.match(await browser.run(`[...document.querySelectorAll('#filters tbody td:nth-child(2)')].map(td => td.textContent).join('; ')`),
+        /^Bloom, expires in (2 h 0|1 h 5\d) min; window; cuckoo; Bloom, redisbloom$/);
+    const { rows: [, ring] } = await json('/api/filters?q=mark:');
+    assert.ok(ring.fill > 1, JSON.stringify(ring));
+    assert.ok(await browser.run(`document.querySelector('#filters tbody tr:nth-child(2) .bar.bad') !== null`), 'a window that is over full');
+    await go(browser, '/filter?key=' + hex('mark:theirs'));
+    await browser.until(`document.getElementById('filter')?.textContent === 'mark:theirs'`);
+    assert.match(await browser.run('document.body.innerText'), /kind\s+Bloom, redisbloom\s+layout\s+redisbloom/);
+    await picture(browser, 'marks');
+    await commands(Array.from({ length: 5100 }, (_, i) => ['BF.RESERVE', `many:${i}`, '0.1', '1']));
+    await go(browser, '/filters?q=many:&offset=4950');
+    await browser.until(`document.getElementById('range')?.textContent.startsWith('4951')`);
+    assert.ok(!(await browser.run('document.body.innerText')).includes('Pages end here'));
+    await browser.run(`[...document.querySelectorAll('.pages button')].pop().click()`);
+    await browser.until(`document.getElementById('range').textContent.startsWith('5001') && document.body.innerText.includes('Pages end here')`);
+    await picture(browser, 'pages-end');
+}
+
+// All that is wrong stands in the header, what refuses writes first. A filter that is not there is no silence.
+async function warnings(browser) {
+    await go(browser, '/filter?key=00ff');
+    await browser.until(`document.body.innerText.includes('no such filter') && ${state} === 'ready'`);
+    await go(browser, '/');
+    await browser.until(`document.body.innerText.includes('last good save')`);
+    const { save } = await json('/api/overview');
+    if (save.saves === 0)
+        assert.match(await browser.run('document.body.innerText'), /last good save\s+none since the start/);
+    await commands([['CONFIG', 'SET', 'maxmemory', '1'], ['CONFIG', 'SET', 'read-only', 'yes']]);
+    await browser.until(`${state} === 'read-only is yes: writes are refused · memory is full: adds are refused'`);
+    assert.match(await browser.run('document.title'), /^read-only is yes: writes are refused \(and 1 more\) – /);
+    const bad = await browser.run(`getComputedStyle(document.querySelector('#state .bad')).color`);
+    assert.equal(await browser.run(`getComputedStyle(document.querySelector('#state a')).color`), bad);
+    await picture(browser, 'warnings');
+    await commands([['CONFIG', 'SET', 'read-only', 'no'], ['CONFIG', 'SET', 'maxmemory', '0']]);
+    await browser.until(`${state} === 'ready'`);
+    browser.problems = browser.problems.filter(problem => !problem.includes('404'));
+    assert.deepEqual(browser.problems, []);
+}
+
+// Without an answer the numbers stay, and their age is told: of a daemon that is stopped, and of one that has gone.
+async function silence(browser) {
+    for (const fetch of ['() => new Promise(() => {})', `async () => { throw new TypeError('Failed to fetch') }`]) {
+        await browser.run(`window.kept = window.kept || window.fetch; window.fetch = ${fetch}`);
+        await browser.until(`/^no answer; what is shown is \\d+ s old$/.test(${state}) && document.querySelector('main.stale .card')`);
+    }
+    await picture(browser, 'silence');
+    await browser.run(`window.fetch = window.kept; location.hash = '#/clients'`);
+    await browser.until(`${state} === 'ready' && !document.querySelector('main.stale')`);
+}
+
+// A name and a password in the address.
+async function password(browser) {
+    await browser.send('Page.navigate', { url: `http://any:${BLOOMERY_PASSWORD}@127.0.0.1:${BLOOMERY_AUTH_WEB_PORT}/` });
+    await browser.until(`${state} === 'ready' && document.body.innerText.includes('commands/s')`);
+    assert.deepEqual(browser.problems, []);
 }
 
 let failed = 0;

@@ -1,7 +1,7 @@
 # Functions of the benchmark scripts, which source this file after common.sh: servers on free ports, with one worker each,
 # that end with the script; their files in $tmp.
 
-tool=build/release/tools/bloomery
+bloomeryd=build/release/server/bloomeryd pin_server=() # the program of daemon(), and what precedes a server
 tmp=$(mktemp -d "${TMPDIR:-/var/tmp}/bloomery-bench.XXXXXX")
 pids=()
 cleanup() {
@@ -22,14 +22,14 @@ wait_for() { # PORT
     fail "nobody answers on port $1"
 }
 
-daemon() { # NAME [setting ...]: starts a bloomeryd with one worker; its port is in port_NAME
+daemon() { # NAME [setting ...]: starts a $bloomeryd with one worker; port_NAME and pid_NAME are its own
     local name=$1 port
     shift
     port=$(free_port)
-    build/release/server/bloomeryd --port "$port" --threads 1 --dir "$tmp/$name" --save "" --logfile "$tmp/$name.log" "$@" &
+    "${pin_server[@]}" "$bloomeryd" --port "$port" --threads 1 --dir "$tmp/$name" --save "" --logfile "$tmp/$name.log" "$@" &
     pids+=($!)
+    declare -g "pid_$name=$!" "port_$name=$port"
     wait_for "$port"
-    declare -g "port_$name=$port"
 }
 
 start_redis() { # [setting ...]; its port is in rport

@@ -26,14 +26,13 @@ const struct tool_command *const tool_commands[] = {
     &tool_check_command,
     &tool_key_command,
     &tool_move_command,
-    &tool_bench_command,
+
     NULL,
 };
 
 static void print_help(void)
 {
-    printf("bloomery %s: work on Bloomery's data directories and Filter.db files, moves, and a load generator\n\n",
-           BLOOMERY_VERSION);
+    printf("bloomery %s: work on Bloomery's data directories and Filter.db files, and moves\n\n", BLOOMERY_VERSION);
     printf("Usage: bloomery COMMAND ...\n\n");
     for (size_t i = 0; tool_commands[i]; i++)
         printf("  %-10s %s\n", tool_commands[i]->name, tool_commands[i]->summary);

@@ -8,6 +8,7 @@
  *   bench_timer asleep|awake|local RATE SECONDS      RATE moments per second and processor; percentiles as JSON */
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #include "bloomery.h"
-#include "schedule.h"
+#include "percentiles.h"
 
 #define ITEMS 1000000
 
@@ -27,7 +28,7 @@ struct timer {
     uint64_t start_ns, end_ns;
     bloomery_filter *filter; /* of local, otherwise NULL */
     uint64_t asked, present;
-    struct hdr lateness;
+    struct percentiles lateness;
 };
 
 static uint64_t now_ns(void)
@@ -42,7 +43,7 @@ static void ask(struct timer *timer, uint64_t due)
 {
     uint64_t item = timer->asked++ * UINT64_C(0x9e3779b97f4a7c15) % ITEMS;
     timer->present += (uint64_t)bloomery_has(timer->filter, &item, sizeof(item));
-    hdr_record(&timer->lateness, now_ns() - due, 1);
+    percentiles_add(&timer->lateness, now_ns() - due, 1);
 }
 
 static bloomery_filter *make_filter(void)
@@ -61,20 +62,19 @@ static bloomery_filter *make_filter(void)
 static void *timer_main(void *arg)
 {
     struct timer *timer = arg;
-    struct schedule schedule;
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t)timer->processor, &set);
     (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set); /* else on any processor */
-    schedule_init(&schedule, timer->start_ns, timer->rate, UINT64_MAX);
+    uint64_t n = 0;
     for (uint64_t now; (now = now_ns()) < timer->end_ns;) {
-        schedule_look(&schedule, now, timer->filter ? NULL : &timer->lateness);
-        while (schedule_waits(&schedule)) {
-            uint64_t due = schedule_take(&schedule);
+        uint64_t due;
+        for (; (due = timer->start_ns + (uint64_t)((double)n * 1e9 / timer->rate)) <= now; n++) {
             if (timer->filter)
                 ask(timer, due);
+            else
+                percentiles_add(&timer->lateness, now - due, 1);
         }
-        uint64_t due = schedule_next_due(&schedule);
         struct timespec until = {.tv_sec = (time_t)(due / 1000000000), .tv_nsec = (long)(due % 1000000000)};
         if (timer->asleep)
             clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
@@ -82,12 +82,12 @@ static void *timer_main(void *arg)
     return NULL;
 }
 
-static void print(const struct hdr *hdr)
+static void print(const struct percentiles *all)
 {
-    static const double percentiles[] = {50, 99, 99.9};
-    for (size_t i = 0; i < sizeof(percentiles) / sizeof(percentiles[0]); i++)
-        printf("%s\"p%g\":%.3f", i ? ", " : "{", percentiles[i], (double)hdr_percentile(hdr, percentiles[i]) / 1000);
-    printf(", \"max\": %.3f}\n", (double)hdr->max / 1000);
+    static const double at[] = {50, 99, 99.9};
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
+        printf("%s\"p%g\":%.3f", i ? ", " : "{", at[i], (double)percentiles_at(all, at[i]) / 1000);
+    printf(", \"max\":%.3f}\n", (double)all->max / 1000);
 }
 
 int main(int argc, char **argv)
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct timer *timers = calloc((size_t)processors, sizeof(*timers));
-    struct hdr *sum = calloc(1, sizeof(*sum));
+    struct percentiles *sum = calloc(1, sizeof(*sum));
     bloomery_filter *filter = local ? make_filter() : NULL;
     uint64_t start = now_ns() + 50000000;
     if (!timers || !sum)
@@ -114,7 +114,10 @@ int main(int argc, char **argv)
     }
     for (long i = 0; i < processors; i++) {
         pthread_join(timers[i].thread, NULL);
-        hdr_merge(sum, &timers[i].lateness);
+        for (size_t bucket = 0; bucket < PERCENTILES_SIZE; bucket++)
+            sum->counts[bucket] += timers[i].lateness.counts[bucket];
+        sum->total += timers[i].lateness.total;
+        sum->max = timers[i].lateness.max > sum->max ? timers[i].lateness.max : sum->max;
         if (timers[i].present != (local ? timers[i].asked : 0))
             return 1;
     }

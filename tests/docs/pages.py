@@ -138,8 +138,8 @@ class Page:
         self.script("redis-cli", f'case " $* " in *" -p "*|*" -u "*|*" -s "*|*" --version "*) exec {redis_cli} "$@" ;; esac\n'
                                  f'exec {redis_cli} -p {port} "$@"')
         self.script("python3", f'exec "{sys.executable}" "$@"')
-        self.script("bloomery", f'[ "$1" != bench ] || case " $* " in *" --port "*|*" -h"*|*" --help "*) ;; '
-                                f'*) shift; set -- bench --port {port} "$@" ;; esac\nexec "{TOOL}" "$@"')
+        self.script("redis-benchmark", f'exec {shutil.which("redis-benchmark")} -p {port} "$@"')
+        self.script("bloomery", f'exec "{TOOL}" "$@"')
         self.script("bloomeryd", f'case " $* " in *" --version "*|*" --help "*|*" --print-config "*|*" --check-config "*) exec "{DAEMON}" "$@" ;; esac\n'
                                  f'case "$*" in *--port*|*.conf*|-*" "-) ;; *) set -- "$@" --port {port} ;; esac\n'
                                  f'exec "{sys.executable}" "{os.path.abspath(__file__)}" --start "{self.directory}" "$@"')

@@ -1,7 +1,5 @@
 #include "tls_options.h"
 
-#include <string.h>
-
 int tls_options_read(const struct tool_args *args, bool wanted, struct tls_context **context_out)
 {
     static const char *const names[] = {"--cacert", "--cert", "--key", "--insecure"};
@@ -11,8 +9,7 @@ int tls_options_read(const struct tool_args *args, bool wanted, struct tls_conte
     for (size_t i = 0; i < 4; i++) {
         values[i] = tool_option(args, names[i]);
         if (values[i] && !wanted)
-            return tool_misused(command, "%s needs TLS: %s", names[i],
-                                strcmp(command, "bench") == 0 ? "--tls" : "rediss://");
+            return tool_misused(command, "%s needs TLS: rediss://", names[i]);
     }
     if (!wanted)
         return TOOL_OK;

@@ -97,7 +97,7 @@ Test(tool_export, an_output_that_cannot_be_written_is_a_failure_and_no_file_gets
 Test(tool_export, help_is_given_wherever_it_is_asked_for)
 {
     ASSERT_RUN(0, "Usage: bloomery check DATADIR", "check -h");
-    ASSERT_RUN(0, "Usage: bloomery bench", "bench exists --port 1 --help");
+    ASSERT_RUN(0, "Usage: bloomery move", "move --from redis://a --help");
     ASSERT_RUN(2, "unknown option '-x'", "check -x");
     ASSERT_RUN(1, "--help: No such file or directory", "check -- --help");
 }

@@ -49,13 +49,18 @@ static int init_charged(struct bloom_filter *filter, struct bloom_class *class, 
     else if (bloom_variant_is_cuckoo(class->geometry.variant))
         cuckoo_init(filter);
     bloom_class_retain(class);
+    bloom_pool_note_layer(class->pool, &class->geometry, 0);
     atomic_fetch_add_explicit(&class->pool->inline_bytes, inline_bytes(&class->geometry), memory_order_relaxed);
     return 0;
 }
 
 int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
 {
-    int rc = bloom_pool_charge(class->pool, 0, bloom_geometry_nwords(&class->geometry) * 8, err);
+    const struct bloom_charge charge = {
+        .bytes = bloom_geometry_nwords(&class->geometry) * 8,
+        .droppable = bloom_geometry_is_droppable(&class->geometry),
+    };
+    int rc = bloom_pool_charge(class->pool, &charge, err);
 
     return rc != 0 ? rc : init_charged(filter, class, err);
 }
@@ -78,11 +83,14 @@ void bloom_filter_deinit(struct bloom_filter *filter)
     if (bloom_filter_is_cuckoo(filter))
         cuckoo_unspare(filter);
     struct bloom_layer *layer = bloom_filter_newest(filter);
+    uint64_t droppable = bloom_filter_droppable(filter);
     bloom_pool_discharge(class->pool, bloom_filter_charged(filter));
+    bloom_pool_resize(class->pool, droppable, 0);
     if (bloom_filter_is_dropped(filter)) {
-        uint64_t dropped = bloom_filter_droppable(filter);
         atomic_fetch_sub_explicit(&class->pool->dropped, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&class->pool->dropped_bytes, dropped, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&class->pool->dropped_bytes, droppable, memory_order_relaxed);
+    } else {
+        atomic_fetch_sub_explicit(&class->pool->droppable, droppable, memory_order_relaxed);
     }
     while (layer != &filter->first) {
         struct bloom_chained_layer *chained = bloom_layer_chained(layer);

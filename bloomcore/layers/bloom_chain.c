@@ -10,6 +10,7 @@
 
 #include "bloom_layer.h"
 #include "bloom_part.h"
+#include "bloom_resident.h"
 #include "bloom_run.h"
 #include "bloom_scaling.h"
 #include "check.h"
@@ -187,6 +188,7 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
         goto err_charged;
     }
     atomic_fetch_add_explicit(&pool->header_bytes, bloom_chained_bytes(&geometry), memory_order_relaxed);
+    bloom_pool_note_layer(pool, &chained->geometry, bloom_filter_droppable(filter));
     atomic_store_explicit(&filter->newest, &chained->layer, memory_order_release);
     return 0;
 
@@ -201,7 +203,15 @@ int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shap
                             struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
-    int rc = bloom_pool_charge(pool, bloom_filter_words_bytes(filter), shape->nwords * 8, err);
+    uint64_t bytes = shape->nwords * 8;
+    const struct bloom_charge charge = {
+        .bytes = bytes,
+        .filter_bytes = bloom_filter_words_bytes(filter),
+        .droppable =
+            shape->nwords > BLOOM_INLINE_WORDS && !bloom_filter_is_window(filter) && !bloom_filter_is_cuckoo(filter),
+        .dropped_with = bloom_filter_droppable(filter),
+    };
+    int rc = bloom_pool_charge(pool, &charge, err);
 
     return rc != 0 ? rc : push_charged(filter, shape, capacity, rate, turn, journal, err);
 }

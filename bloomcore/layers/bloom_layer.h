@@ -83,6 +83,13 @@ static inline bool bloom_filter_is_window(const struct bloom_filter *filter)
     return filter->first.geometry->window;
 }
 
+/* Whether words of a layer with this geometry can be dropped (bloom_resident.h). The layers of a window are emptied and
+ * taken again at any time, those of a cuckoo filter taken off: they stay. */
+static inline bool bloom_geometry_is_droppable(const struct bloom_geometry *geometry)
+{
+    return !geometry->words_inline && !geometry->window && !bloom_variant_is_cuckoo(geometry->variant);
+}
+
 static inline struct bloom_chained_layer *bloom_layer_chained(const struct bloom_layer *layer)
 {
     return (struct bloom_chained_layer *)((char *)layer - offsetof(struct bloom_chained_layer, layer));
@@ -214,5 +221,18 @@ static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struc
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
                      const struct bloom_geometry *geometry, struct errbuf *err);
 void bloom_layer_deinit(struct bloom_pool *pool, struct bloom_layer *layer);
+
+/* Accounts for a new layer whose words are in memory, of a filter that had `before` bytes of words that can be
+ * dropped. */
+static inline void bloom_pool_note_layer(struct bloom_pool *pool, const struct bloom_geometry *geometry,
+                                         uint64_t before)
+{
+    uint64_t bytes = bloom_geometry_nwords(geometry) * 8;
+
+    if (!bloom_geometry_is_droppable(geometry))
+        return;
+    atomic_fetch_add_explicit(&pool->droppable, bytes, memory_order_relaxed);
+    bloom_pool_resize(pool, before, before + bytes);
+}
 
 #endif

@@ -12,14 +12,19 @@ uint64_t bloom_filter_droppable(const struct bloom_filter *filter)
 {
     uint64_t bytes = 0;
 
-    /* The layers of a window are emptied and taken again at any time, those of a cuckoo filter taken off: they stay. */
-    if (bloom_filter_is_window(filter) || bloom_filter_is_cuckoo(filter))
-        return 0;
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
-        if (!layer->geometry->words_inline)
+        if (bloom_geometry_is_droppable(layer->geometry))
             bytes += bloom_geometry_nwords(layer->geometry) * 8;
     }
     return bytes;
+}
+
+void bloom_filter_hold(const struct bloom_filter *filter, bool on)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    uint64_t bytes = bloom_filter_droppable(filter);
+
+    atomic_fetch_add_explicit(&pool->held, on ? bytes : -bytes, memory_order_relaxed);
 }
 
 bool bloom_filter_is_dropped(const struct bloom_filter *filter)
@@ -56,6 +61,7 @@ void bloom_filter_drop(struct bloom_filter *filter)
     drop_above(filter, NULL);
     atomic_fetch_add_explicit(&pool->dropped, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->droppable, bytes, memory_order_relaxed);
     bloom_pool_discharge(pool, bytes);
 }
 
@@ -63,7 +69,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     uint64_t bytes = bloom_filter_droppable(filter);
-    int rc = bloom_pool_charge_total(pool, bytes, err);
+    int rc = bloom_pool_charge_again(pool, bytes, err);
 
     CHECK(bloom_filter_is_dropped(filter));
     if (rc != 0)
@@ -82,6 +88,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
         bloom_layer_set_words((struct bloom_layer *)layer, words);
     }
     bloom_filter_follow_words(filter);
+    atomic_fetch_add_explicit(&pool->droppable, bytes, memory_order_relaxed);
     return 0;
 }
 
@@ -92,6 +99,7 @@ void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled)
 
     if (!filled) {
         drop_above(filter, NULL);
+        atomic_fetch_sub_explicit(&pool->droppable, bytes, memory_order_relaxed);
         bloom_pool_discharge(pool, bytes);
         return;
     }

@@ -17,6 +17,10 @@
  * may not, as for a window and a cuckoo filter. Thread: any. */
 uint64_t bloom_filter_droppable(const struct bloom_filter *filter);
 
+/* The words stay for long, or no longer, though they could be dropped: no client sees the filter yet. The limit of the
+ * pool allows for that. */
+void bloom_filter_hold(const struct bloom_filter *filter, bool on);
+
 /* Whether there are no words, because they have been dropped. Thread: any. */
 bool bloom_filter_is_dropped(const struct bloom_filter *filter);
 

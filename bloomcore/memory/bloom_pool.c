@@ -77,48 +77,125 @@ uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool)
     return atomic_load_explicit(&pool->header_bytes, memory_order_relaxed);
 }
 
-/* Whether `bytes` more fit the limit of the pool, if the words take `held`. */
-static bool total_allows(struct bloom_pool *pool, uint64_t held, uint64_t bytes, struct errbuf *err)
-{
-    uint64_t max_total = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed);
-    uint64_t used = max_total != 0 && pool->overhead.bytes ? held + pool->overhead.bytes(pool->overhead.ctx) : held;
+/* ---- limits ---- */
 
-    if (max_total == 0 || used + bytes <= max_total)
+static unsigned size_step(uint64_t bytes)
+{
+    unsigned log2 = 63 - (unsigned)__builtin_clzll(bytes | UINT64_C(1) << BLOOM_SIZE_FIRST_LOG2);
+    uint64_t part = bytes >> (log2 - BLOOM_SIZE_STEPS_LOG2) & ((1u << BLOOM_SIZE_STEPS_LOG2) - 1);
+    uint64_t step = (uint64_t)(log2 - BLOOM_SIZE_FIRST_LOG2) << BLOOM_SIZE_STEPS_LOG2 | part;
+
+    return step < BLOOM_SIZES ? (unsigned)step : BLOOM_SIZES - 1;
+}
+
+void bloom_pool_resize(struct bloom_pool *pool, uint64_t before, uint64_t after)
+{
+    if (before)
+        atomic_fetch_sub_explicit(&pool->sizes[size_step(before)], 1, memory_order_relaxed);
+    if (after)
+        atomic_fetch_add_explicit(&pool->sizes[size_step(after)], 1, memory_order_relaxed);
+}
+
+/* Of the filters whose words can be dropped: the words of the largest one, rounded up to its step. */
+static uint64_t largest(const struct bloom_pool *pool)
+{
+    for (unsigned step = BLOOM_SIZES; step-- > 0;) {
+        uint64_t part = (UINT64_C(1) << BLOOM_SIZE_STEPS_LOG2) + step % (1u << BLOOM_SIZE_STEPS_LOG2) + 1;
+        unsigned log2 = (step >> BLOOM_SIZE_STEPS_LOG2) + BLOOM_SIZE_FIRST_LOG2;
+        if (atomic_load_explicit(&pool->sizes[step], memory_order_relaxed))
+            return part << (log2 - BLOOM_SIZE_STEPS_LOG2);
+    }
+    return 0;
+}
+
+static uint64_t used_with(const struct bloom_pool *pool, uint64_t bytes)
+{
+    return bytes + (pool->overhead.bytes ? pool->overhead.bytes(pool->overhead.ctx) : 0);
+}
+
+/* What would be left of `used` if all words were dropped that can be. */
+static uint64_t staying(const struct bloom_pool *pool, uint64_t used)
+{
+    uint64_t droppable = atomic_load_explicit(&pool->droppable, memory_order_relaxed);
+    uint64_t held = atomic_load_explicit(&pool->held, memory_order_relaxed);
+    uint64_t goes = droppable > held ? droppable - held : 0;
+
+    return used > goes ? used - goes : 0;
+}
+
+/* Whether the limit of the whole pool allows the words, if those before take `held`. Every filter must have room for
+ * its words again, whatever has been dropped meanwhile. Where words are not dropped, that is room for all of them.
+ * Where they are, it is room for those of one filter beside what stays. A sixteenth of the limit remains for names and
+ * other overhead that comes later. */
+static bool total_allows(const struct bloom_pool *pool, uint64_t held, const struct bloom_charge *charge,
+                         struct errbuf *err)
+{
+    uint64_t max = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed);
+    uint64_t bytes = charge->bytes;
+
+    if (max == 0)
         return true;
-    /* An eighth more: other threads may have passed the limit since the caller was let in. */
-    if (atomic_load_explicit(&pool->overshoot, memory_order_relaxed) && used < max_total + max_total / 8 &&
-        bytes <= max_total)
+    uint64_t used = used_with(pool, held);
+    if (!atomic_load_explicit(&pool->evicts, memory_order_relaxed)) {
+        uint64_t away = atomic_load_explicit(&pool->dropped_bytes, memory_order_relaxed);
+        if (used + away + bytes <= max)
+            return true;
+        errbuf_set(err, "%llu bytes more are needed, %llu are in use%s, the limit for all filters is %llu",
+                   (unsigned long long)bytes, (unsigned long long)(used + away),
+                   away ? ", with bits that are on the disk only" : "", (unsigned long long)max);
+        return false;
+    }
+    uint64_t stay = staying(pool, used) + (charge->droppable ? 0 : bytes), one = largest(pool);
+    if (charge->droppable && one < charge->dropped_with + bytes)
+        one = charge->dropped_with + bytes;
+    /* Others may have passed the limit, since the caller was let in, by an eighth. */
+    if (stay + one <= max - max / 16 && (used + bytes <= max || used < max + max / 8))
         return true;
-    errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
-               (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max_total);
+    errbuf_set(err,
+               "%llu bytes more are needed, %llu are in use, of which %llu could be evicted; the largest filter that "
+               "can be evicted would have %llu, and the limit for all filters is %llu",
+               (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)(used - staying(pool, used)),
+               (unsigned long long)one, (unsigned long long)max);
     return false;
 }
 
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
 {
-    return total_allows(pool, bloom_pool_bytes(pool), bytes, err) ? BLOOM_OK : BLOOM_LIMIT;
+    return total_allows(pool, bloom_pool_bytes(pool), &(struct bloom_charge){.bytes = bytes}, err) ? BLOOM_OK
+                                                                                                   : BLOOM_LIMIT;
 }
 
-int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err)
+int bloom_pool_charge(struct bloom_pool *pool, const struct bloom_charge *charge, struct errbuf *err)
 {
     uint64_t max_filter = atomic_load_explicit(&pool->max_filter_bytes, memory_order_relaxed);
-
-    /* No sum here can overflow: a layer has less than 2^34 bytes, a chain less than 2^40. */
-    if (max_filter != 0 && filter_bytes + bytes > max_filter) {
-        errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu",
-                   (unsigned long long)(filter_bytes + bytes), (unsigned long long)max_filter);
-        return BLOOM_LIMIT;
-    }
-    return bloom_pool_charge_total(pool, bytes, err);
-}
-
-int bloom_pool_charge_total(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
-{
     uint64_t held = bloom_pool_bytes(pool);
 
+    /* No sum here can overflow: a layer has less than 2^34 bytes, a chain less than 2^40. */
+    if (max_filter != 0 && charge->filter_bytes + charge->bytes > max_filter) {
+        errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu",
+                   (unsigned long long)(charge->filter_bytes + charge->bytes), (unsigned long long)max_filter);
+        return BLOOM_LIMIT;
+    }
     do {
-        if (!total_allows(pool, held, bytes, err))
+        if (!total_allows(pool, held, charge, err))
             return BLOOM_LIMIT;
+    } while (!atomic_compare_exchange_weak_explicit(&pool->bytes, &held, held + charge->bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return BLOOM_OK;
+}
+
+int bloom_pool_charge_again(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
+{
+    uint64_t max = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed), held = bloom_pool_bytes(pool);
+    bool evicts = atomic_load_explicit(&pool->evicts, memory_order_relaxed);
+
+    do {
+        uint64_t used = max ? used_with(pool, held) : 0;
+        if (max == 0 || used + bytes <= max || (evicts && used < max + max / 8 && bytes <= max))
+            continue;
+        errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
+                   (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max);
+        return BLOOM_LIMIT;
     } while (!atomic_compare_exchange_weak_explicit(&pool->bytes, &held, held + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     return BLOOM_OK;
@@ -136,9 +213,14 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
     CHECK(held >= bytes);
 }
 
-void bloom_pool_set_overshoot(struct bloom_pool *pool, bool on)
+void bloom_pool_set_evicts(struct bloom_pool *pool, bool on)
 {
-    atomic_store_explicit(&pool->overshoot, on, memory_order_relaxed);
+    atomic_store_explicit(&pool->evicts, on, memory_order_relaxed);
+}
+
+uint64_t bloom_pool_staying(const struct bloom_pool *pool)
+{
+    return staying(pool, used_with(pool, bloom_pool_bytes(pool)));
 }
 
 /* ---- locks ---- */

@@ -40,9 +40,14 @@ void bloom_pool_set_overhead(struct bloom_pool *pool, uint64_t (*overhead)(void 
  * `err`. */
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
 
-/* Lets an allocation pass the limit of the whole pool, for a caller that makes room afterwards. It fails if the limit
- * was already passed by an eighth, or if the allocation alone is above it. Off at first. Thread: any. */
-void bloom_pool_set_overshoot(struct bloom_pool *pool, bool on);
+/* Whether the host drops words when memory is short (bloom_resident.h), and brings them back; off at first. If on, new
+ * words may pass the limit of the whole pool for a moment, but what could not be dropped, and the filter that has most
+ * words, must have room together: so each filter can be brought back. If off, words that have been dropped count as in
+ * use. Thread: any. */
+void bloom_pool_set_evicts(struct bloom_pool *pool, bool on);
+
+/* The bytes, with the overhead, that would be in use if all words were dropped that can be. */
+uint64_t bloom_pool_staying(const struct bloom_pool *pool);
 
 /* Sets the clock of the pool's windows; NULL: CLOCK_BOOTTIME. Before other threads use the pool. */
 void bloom_pool_set_clock(struct bloom_pool *pool, int64_t (*now_us)(void));

@@ -16,6 +16,12 @@
 #define BLOOM_CACHE_LINE 64
 #define BLOOM_MAX_TWINS  16 /* pairs at a time */
 
+/* The counts of filters by the bytes of their words that can be dropped: 64 steps for each power of two from 4 KiB on,
+ * so a filter counts as at most a sixty-fourth larger than it is. */
+#define BLOOM_SIZE_STEPS_LOG2 6
+#define BLOOM_SIZE_FIRST_LOG2 12
+#define BLOOM_SIZES           ((44 - BLOOM_SIZE_FIRST_LOG2) << BLOOM_SIZE_STEPS_LOG2)
+
 #define BLOOM_LOCKS_LOG2 10
 #define BLOOM_LOCKS      (1u << BLOOM_LOCKS_LOG2)
 
@@ -36,7 +42,10 @@ struct bloom_pool {
     _Atomic uint64_t header_bytes; /* of layers added by growth */
     _Atomic uint64_t dropped;      /* filters without their words (bloom_resident.h) */
     _Atomic uint64_t dropped_bytes;
-    atomic_bool overshoot; /* bloom_pool_set_overshoot() */
+    _Atomic uint64_t droppable;          /* bytes of words in memory that can be dropped */
+    _Atomic uint64_t held;               /* the part of these that stays for long: bloom_filter_hold() */
+    _Atomic uint32_t sizes[BLOOM_SIZES]; /* filters with such words, in memory or not */
+    atomic_bool evicts;                  /* bloom_pool_set_evicts() */
     struct {
         uint64_t (*bytes)(void *ctx);
         void *ctx;
@@ -88,12 +97,24 @@ struct bloom_class {
 _Static_assert(sizeof(struct bloom_geometry) <= BLOOM_CACHE_LINE, "one line for queries");
 _Static_assert(sizeof(struct bloom_class) == 3 * BLOOM_CACHE_LINE, "and two for the rest");
 
-/* Charges `bytes` more to a filter that has `filter_bytes`. 0, or BLOOM_LIMIT with the limit in `err`. */
-int bloom_pool_charge(struct bloom_pool *pool, uint64_t filter_bytes, uint64_t bytes, struct errbuf *err);
-int bloom_pool_charge_total(struct bloom_pool *pool, uint64_t bytes,
-                            struct errbuf *err);                        /* without a limit for one filter */
+/* Words that a filter gets. */
+struct bloom_charge {
+    uint64_t bytes;
+    uint64_t filter_bytes; /* of the words that it has */
+    bool droppable;        /* the new ones can be dropped; then */
+    uint64_t dropped_with; /* bytes of the others that are dropped, and come back, together with them */
+};
+
+/* Charges them. 0, or BLOOM_LIMIT with the limit in `err`. */
+int bloom_pool_charge(struct bloom_pool *pool, const struct bloom_charge *charge, struct errbuf *err);
+
+/* The same for words that had been dropped: only the memory in use now is compared with the limit. */
+int bloom_pool_charge_again(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
 void bloom_pool_charge_anyway(struct bloom_pool *pool, uint64_t bytes); /* without limits */
 void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes);
+
+/* A filter had `before` bytes of words that can be dropped, in memory or not, and has `after` now; 0: no filter. */
+void bloom_pool_resize(struct bloom_pool *pool, uint64_t before, uint64_t after);
 
 struct bloom_lock *bloom_pool_lock_of(struct bloom_pool *pool, const struct bloom_filter *filter);
 void bloom_lock_take(struct bloom_lock *lock);

@@ -22,14 +22,15 @@
 #include "thread.h"
 #include "lock.h"
 
-#define LOOK_AT_ONCE  512  /* names of a step of the sweep */
-#define LEAVE_AT_ONCE 256  /* filters for which one grace period is waited */
-#define PATIENCE_MS   1000 /* after this time, and */
-#define MISSES        3    /* this many rounds in a row, nothing more can leave */
-#define FEW           16   /* of more than four times as many the oldest quarter leaves at most */
-#define PAUSE_MS      10   /* between two of them */
-#define RETRY_MS      1000 /* after a round that was stuck */
-#define SAVE_RETRY_MS 5000 /* after a save that has failed */
+#define LOOK_AT_ONCE     512   /* names of a step of the sweep */
+#define LEAVE_AT_ONCE    256   /* filters for which one grace period is waited */
+#define PATIENCE_MS      1000  /* after this time, and */
+#define LONG_PATIENCE_MS 10000 /* of a reader, if its bits will fit; two commands may keep each other's filters */
+#define MISSES           3     /* this many rounds in a row, nothing more can leave */
+#define FEW              16    /* of more than four times as many the oldest quarter leaves at most */
+#define PAUSE_MS         10    /* between two of them */
+#define RETRY_MS         1000  /* after a round that was stuck */
+#define SAVE_RETRY_MS    5000  /* after a save that has failed */
 
 uint64_t residency_high_water(const struct config *config)
 {
@@ -366,7 +367,10 @@ static bool reserve(struct residency *res, uint64_t bytes)
     bool evicts = residency_high_water(config) != 0;
     rcu_reader_offline();
     lock_take(&res->lock);
-    bool fits = max == 0 || !evicts || memory_limited(res->server) + res->evictor.reserved + bytes <= max;
+    uint64_t used = memory_limited(res->server) + res->evictor.reserved;
+    /* If there is nothing left to evict, overhead that has come since may have taken a part of the filter's room. */
+    bool alone = res->evictor.reserved == 0 && bloom_pool_staying(res->server->pool) >= used;
+    bool fits = max == 0 || !evicts || used + bytes <= (alone ? max + max / 8 : max);
     if (fits)
         res->evictor.reserved += bytes;
     lock_give(&res->lock);
@@ -392,19 +396,34 @@ static bool wait_for_round(struct residency *res)
     return more;
 }
 
+/* Whether the bytes fit once everything else has been evicted: what prevents that now, as filters of other commands and
+ * changes that are being saved, passes. */
+static bool will_fit(struct residency *res, uint64_t bytes)
+{
+    rcu_reader_online();
+    uint64_t max = server_config(res->server)->memory.maxmemory;
+    rcu_reader_offline();
+    return bloom_pool_staying(res->server->pool) + bytes <= max;
+}
+
 bool evict_for(struct residency *res, uint64_t bytes, bool gently)
 {
     _Atomic uint64_t *wanted = gently ? &res->evictor.wanted_gently : &res->evictor.wanted;
+    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     if (reserve(res, bytes))
         return true;
     if (gently && clock_ms() < atomic_load(&res->evictor.gentle_until_ms))
         return false;
     atomic_fetch_add(wanted, bytes);
-    int64_t until_ms = clock_ms() + PATIENCE_MS;
+    int64_t begun_ms = clock_ms();
     unsigned rounds = 1; /* one with a save may take longer than all patience */
     bool more = wait_for_round(res), reserved;
-    while (!(reserved = reserve(res, bytes)) && more && !gently && !residency_is_stuck(res->server) &&
-           (rounds < MISSES || clock_ms() < until_ms)) { /* others take memory meanwhile */
+    while (!(reserved = reserve(res, bytes)) && more && !gently) { /* others take memory meanwhile */
+        int64_t patience_ms = will_fit(res, bytes) ? LONG_PATIENCE_MS : PATIENCE_MS;
+        if (rounds >= MISSES && clock_ms() - begun_ms >= patience_ms)
+            break;
+        if (residency_is_stuck(res->server))
+            nanosleep(&pause, NULL);
         more = wait_for_round(res);
         rounds++;
     }

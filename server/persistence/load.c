@@ -382,7 +382,7 @@ static int open_for_clients(struct load *load)
     /* Only from here on: the limits do not refuse filters that are older than them. */
     const struct config *config = server_config(server);
     bloom_pool_set_limits(server->pool, config->filters.max_filter_bytes, config->memory.maxmemory);
-    bloom_pool_set_overshoot(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
+    bloom_pool_set_evicts(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
     atomic_store_explicit(&server->persistence->load.active, false, memory_order_release);
     /* The next start must not meet the damaged part, and need not check expired filters again. */
     if (load->log_summary.damages || load->replay_summary.left_out ||

@@ -56,7 +56,7 @@ int server_config_copy(struct server *server, struct config *copy, struct errbuf
 void server_config_replace(struct server *server, struct config *config)
 {
     bloom_pool_set_limits(server->pool, config->filters.max_filter_bytes, config->memory.maxmemory);
-    bloom_pool_set_overshoot(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
+    bloom_pool_set_evicts(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
     log_set_level(&server->log, (enum log_level)config->process.loglevel);
     log_set_format(&server->log, (enum log_format)config->process.log_format);
     notify_set_flags(server->notify, config->events.notify_keyspace_events);

@@ -62,15 +62,16 @@ static void keep(struct loading *it)
         reply_status(&it->job->reply, "OK");
         return;
     }
-    registry_abandon(it->job->server->registry, entry);
     (void)half_loads_drop(it->loads, it->half);
+    registry_abandon(it->job->server->registry, entry);
     reply_two(it);
 }
 
 static void give_up(struct loading *it)
 {
-    registry_abandon(it->job->server->registry, it->half->entry);
+    struct entry *entry = it->half->entry;
     (void)half_loads_drop(it->loads, it->half);
+    registry_abandon(it->job->server->registry, entry);
 }
 
 /* Prepares the filter of a header. The load passes on. False: RedisBloom's header, and another client has just begun a

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_resident.h"
 #include "machine.h"
 #include "rcu.h"
 #include "lock.h"
@@ -48,6 +49,8 @@ static void free_load(struct half_load *load)
 static void unlink_load(struct half_loads *loads, struct half_load **link)
 {
     loads->bytes -= bf_load_plan((*link)->load)->bytes;
+    if ((*link)->held)
+        bloom_filter_hold(entry_shape((*link)->entry), false);
     *link = (*link)->next;
     atomic_fetch_sub_explicit(&loads->count, 1, memory_order_relaxed);
 }
@@ -117,6 +120,9 @@ bool half_loads_keep(struct half_loads *loads, struct half_load *load, int64_t n
     lock_take(&loads->lock);
     bool kept = !load->spoilt;
     if (kept) {
+        if (!load->held)
+            bloom_filter_hold(entry_shape(load->entry), true);
+        load->held = true;
         load->last_ms = now_ms;
         load->busy = false;
         pthread_cond_broadcast(&loads->returned);

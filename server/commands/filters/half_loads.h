@@ -23,6 +23,7 @@ struct half_load {
     struct bf_load *load;
     struct entry *entry; /* NULL until the host has made it after the header */
     int64_t last_ms;     /* monotonic time of the last good chunk */
+    bool held;           /* bloom_filter_hold() */
     bool busy;           /* a thread works on a chunk of it */
     bool spoilt;         /* another chunk came meanwhile */
     size_t name_len;

@@ -231,7 +231,7 @@ Test(bloom_resident, the_limit_may_be_passed_once_where_that_was_asked_for)
     for (int i = 0; i < 3; i++)
         bloom_filter_drop(filters[i]);
     bloom_pool_set_limits(pool, 0, bytes + bytes / 2);
-    bloom_pool_set_overshoot(pool, true);
+    bloom_pool_set_evicts(pool, true);
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(bloom_filter_undrop_begin(filters[i], &err), 0, "%d: %s", i, err.text);
         bloom_filter_undrop_end(filters[i], true);

@@ -56,8 +56,9 @@ static struct half_load *begin(const char *name)
 
 static void end(struct half_load *load)
 {
-    registry_abandon(registry, load->entry);
+    struct entry *entry = load->entry;
     (void)half_loads_drop(loads, load);
+    registry_abandon(registry, entry);
 }
 
 Test(half_loads, one_owner_at_a_time)

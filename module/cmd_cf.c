@@ -110,7 +110,11 @@ static int ask_memory(void *ctx, uint64_t id, unsigned layer, const struct bloom
 {
     struct call *call = ctx;
     uint64_t bytes = shape->nwords * 8, before = bloom_filter_charged(value_filter(call->value));
-    (void)id, (void)layer;
+    (void)id;
+    if (layer >= (unsigned)settings.cf_max_expansions && !call_must_obey(call)) {
+        errbuf_set(err, "the filter has %u sub-filters, the most that it may have (cf-max-expansions)", layer);
+        return BLOOM_LIMIT;
+    }
     return call_must_obey(call) || (memory_allowed(before + bytes, err) && memory_within(call->ctx, bytes, err))
                ? 0
                : BLOOM_LIMIT;

@@ -142,6 +142,7 @@ static int document(struct engine_command *command, const struct command *row)
         .version = &version,
         .summary = row->summary,
         .complexity = row->complexity,
+        .tips = row->tips,
         .since = row->since,
         .arity = row->arity,
         .key_specs = row->first_key ? specs : NULL,

@@ -32,7 +32,7 @@ struct command {
     int arity;
     unsigned flags;
     int first_key, last_key, key_step;
-    const char *key_flags, *categories, *summary, *since, *group, *complexity;
+    const char *key_flags, *categories, *tips, *summary, *since, *group, *complexity;
     const struct command_arg *args;
     size_t nargs;
 };

@@ -29,6 +29,7 @@ struct page {
 struct slab {
     struct lock lock;
     struct page *open[NCLASSES]; /* pages with room; NULL: none */
+    struct page *kept; /* the page that was emptied last: it stays in its ring, whether it has objects again or not */
     struct page *empty;
     char *region; /* the latest */
     size_t region_used;
@@ -159,6 +160,17 @@ void *slab_alloc(struct slab *slab, size_t size)
     return place ? memset(place, 0, size) : NULL;
 }
 
+/* A page without objects. */
+static void give_back(struct slab *slab, struct page *page)
+{
+    close_page(slab, page);
+    madvise((char *)page + KEPT, PAGE - KEPT, MADV_DONTNEED);
+    page->next = slab->empty;
+    slab->empty = page;
+    slab->npages--;
+}
+
+/* The page that was emptied last stays: a filter that comes and goes must not cost a system call each time. */
 void slab_free(void *object)
 {
     struct page *page = (struct page *)((uintptr_t)object & ~(uintptr_t)(PAGE - 1));
@@ -170,13 +182,11 @@ void slab_free(void *object)
     page->free = object;
     if (was_full)
         open_page(slab, page);
-    /* The last page of a size stays: a filter that comes and goes must not cost a system call each time. */
-    if (--page->used == 0 && page->next != page) {
-        close_page(slab, page);
-        madvise((char *)page + KEPT, PAGE - KEPT, MADV_DONTNEED);
-        page->next = slab->empty;
-        slab->empty = page;
-        slab->npages--;
+    if (--page->used == 0) {
+        struct page *before = slab->kept;
+        slab->kept = page;
+        if (before && before != page && before->used == 0)
+            give_back(slab, before);
     }
     lock_give(&slab->lock);
 }

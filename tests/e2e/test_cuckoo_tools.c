@@ -117,3 +117,37 @@ DAEMON_TEST(the_daemon, cuckoo_tools, data_directories_are_checked_and_listed)
     client = client_restart(&the_daemon);
     cr_expect_eq(client_info(client, "bf", "bf_items"), 4949);
 }
+
+/* One command makes a filter grow as far as many commands do. */
+DAEMON_TEST(the_daemon, cuckoo_tools, one_insert_keeps_the_limit_of_sub_filters)
+{
+    redisContext *client = client_start(&the_daemon, NULL);
+    expect(client, "+OK", "CONFIG SET cf-max-expansions 3");
+    expect(client, "+OK", "CF.RESERVE f 4 BUCKETSIZE 1 MAXITERATIONS 1");
+    cr_expect_not_null(strstr(client_ask(client, "CF.INSERT f ITEMS a a a a a a a a a a a a a a a a a a a a"), ":-1]"));
+    expect_has(client, "Number of filters,:3,", "CF.INFO f");
+    expect_has(client, "Maximum expansions", "CF.INSERT f ITEMS b");
+}
+
+/* A layer has places for few copies of an item: many copies make a filter large, whatever its capacity. */
+DAEMON_TEST(the_daemon, cuckoo_tools, copies_of_one_item_are_bounded_and_reported)
+{
+    redisContext *client = client_start(&the_daemon, NULL);
+    expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 100mb");
+    expect(client, "+OK", "CF.RESERVE f 1024 EXPANSION 4");
+    int added = 0;
+    while (added < 100 && strcmp(client_ask(client, "CF.ADD f a"), ":1") == 0)
+        added++;
+    cr_expect_lt(added, 48);
+    expect_has(client, "the limit for one filter is 104857600", "CF.ADD f a");
+    daemon_wait_output(&the_daemon, "an item is added again and again");
+}
+
+/* What a filter has in it changes with any command: clients that cache replies must not cache these. */
+DAEMON_TEST(the_daemon, cuckoo_tools, facts_about_filters_are_not_to_be_cached)
+{
+    static const char *const names[] = {"bf.info", "bf.debug", "bf.scandump", "cf.info", "cf.debug", "cf.scandump"};
+    redisContext *client = client_start(&the_daemon, NULL);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        expect_has(client, "[\"dont_cache\"]", "COMMAND INFO %s", names[i]);
+}

@@ -53,8 +53,9 @@ void info_bf(struct info *info)
     info_line(info, "bf_grown:%" PRIu64, bloom_pool_growths(info->server->pool) - info->server->stats.grown_base);
     struct residency_info residency;
     residency_info(info->server, &residency);
-    info_line(info, "bf_resident_filters:%" PRIu64,
-              (uint64_t)registry_count(info->server->registry) - residency.evicted);
+    /* Removed filters are among the evicted ones until they are freed. */
+    uint64_t names = registry_count(info->server->registry);
+    info_line(info, "bf_resident_filters:%" PRIu64, names - (residency.evicted < names ? residency.evicted : names));
     info_line(info, "bf_away_filters:%" PRIu64, residency.evicted);
     info_line(info, "bf_away_bytes:%" PRIu64, residency.evicted_bytes);
     info_line(info, "bf_evictions:%" PRIu64, residency.evictions);

@@ -1,14 +1,18 @@
 /* CF.*: cuckoo filters, whose items can be deleted. Replies and their texts are RedisBloom's; docs/COMPATIBILITY.md has
  * the intended differences. */
+#include <inttypes.h>
+
 #include "bf.h"
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_keyring.h"
 #include "broadcast.h"
 #include "cf.h"
+#include "clock.h"
 #include "content.h"
 #include "handlers.h"
 #include "journal.h"
+#include "log_text.h"
 #include "notify.h"
 #include "registry_key.h"
 #include "sstables.h"
@@ -192,6 +196,7 @@ static bool is_closed(const struct bf_call *call, const struct bloom_filter *fil
 /* Of the adds that find a filter full exactly one makes it grow, and reports it. */
 struct add_note {
     struct journal_ring *ring; /* NULL: there is no log */
+    unsigned most;             /* sub-filters */
     bool grew;
 };
 
@@ -204,21 +209,43 @@ static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned la
 
 static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
 {
-    (void)id, (void)layer, (void)shape, (void)err;
-    ((struct add_note *)ctx)->grew = true;
-    return 0;
+    struct add_note *note = ctx;
+    (void)id, (void)shape;
+    note->grew = layer < note->most;
+    if (!note->grew)
+        errbuf_set(err, "the filter has %u sub-filters, the most that it may have (cf-max-expansions)", layer);
+    return note->grew ? 0 : BLOOM_LIMIT;
+}
+
+#define WASTE_BYTES ((uint64_t)64 << 20) /* smaller filters are not mentioned */
+#define WASTE_SLOTS 64                   /* for each item */
+
+/* A layer has places for few copies of one item. So many more make a filter grow, whatever its capacity. */
+static void warn_of_waste(const struct bf_call *call, const struct bloom_filter *filter)
+{
+    struct cuckoo_state state;
+    cuckoo_state(filter, &state);
+    if (state.bytes < WASTE_BYTES || state.items > state.slots / WASTE_SLOTS)
+        return;
+    log_limited(&call->server->log, &call->server->log.limits.growth, clock_ms(), LOG_LEVEL_WARNING,
+                "cuckoo filter %" PRIu64 " has grown to %u sub-filters and %s for %s: an item is added again and "
+                "again, and each sub-filter has places for few copies of it; CF.ADDNX adds an item once, and a smaller "
+                "EXPANSION or bf-max-filter-bytes bounds the memory",
+                call->entry->id, state.nlayers, log_bytes(state.bytes).text, log_count(state.items, "item").text);
 }
 
 static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, struct slice item, bool only_new,
                           struct errbuf *err)
 {
     static const struct bloom_journal_ops ops = {.add = note_add, .grow = note_grow};
-    struct add_note note = {.ring = call->ring};
+    struct add_note note = {.ring = call->ring, .most = (unsigned)server_config(call->server)->cuckoo.max_expansions};
     const struct bloom_journal journal = {&ops, &note, call->entry->id};
     enum bloom_add answer = cuckoo_add(filter, cuckoo_hash_for(filter, item.ptr, item.len), only_new, &journal, err);
     go_on_compacting(call, filter);
     if (note.grew && answer != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
+    if (note.grew)
+        warn_of_waste(call, filter);
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
               : answer == BLOOM_PRESENT ? &call->stats->items_present
               : answer == BLOOM_FULL    ? &call->stats->adds_full

@@ -87,10 +87,10 @@ void bloom_filter_deinit(struct bloom_filter *filter)
     bloom_pool_discharge(class->pool, bloom_filter_charged(filter));
     bloom_pool_resize(class->pool, droppable, 0);
     if (bloom_filter_is_dropped(filter)) {
-        atomic_fetch_sub_explicit(&class->pool->dropped, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&class->pool->dropped_bytes, droppable, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&class->pool->evictable.dropped, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&class->pool->evictable.dropped_bytes, droppable, memory_order_relaxed);
     } else {
-        atomic_fetch_sub_explicit(&class->pool->droppable, droppable, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&class->pool->evictable.bytes, droppable, memory_order_relaxed);
     }
     while (layer != &filter->first) {
         struct bloom_chained_layer *chained = bloom_layer_chained(layer);

@@ -231,7 +231,7 @@ static inline void bloom_pool_note_layer(struct bloom_pool *pool, const struct b
 
     if (!bloom_geometry_is_droppable(geometry))
         return;
-    atomic_fetch_add_explicit(&pool->droppable, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
     bloom_pool_resize(pool, before, before + bytes);
 }
 

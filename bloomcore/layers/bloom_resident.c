@@ -24,7 +24,7 @@ void bloom_filter_hold(const struct bloom_filter *filter, bool on)
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     uint64_t bytes = bloom_filter_droppable(filter);
 
-    atomic_fetch_add_explicit(&pool->held, on ? bytes : -bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->evictable.held, on ? bytes : -bytes, memory_order_relaxed);
 }
 
 bool bloom_filter_is_dropped(const struct bloom_filter *filter)
@@ -59,9 +59,9 @@ void bloom_filter_drop(struct bloom_filter *filter)
 
     CHECK(bytes > 0 && !bloom_filter_is_dropped(filter) && !bloom_pool_twin(pool, filter));
     drop_above(filter, NULL);
-    atomic_fetch_add_explicit(&pool->dropped, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&pool->droppable, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->evictable.dropped, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->evictable.dropped_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
     bloom_pool_discharge(pool, bytes);
 }
 
@@ -88,7 +88,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
         bloom_layer_set_words((struct bloom_layer *)layer, words);
     }
     bloom_filter_follow_words(filter);
-    atomic_fetch_add_explicit(&pool->droppable, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
     return 0;
 }
 
@@ -99,20 +99,21 @@ void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled)
 
     if (!filled) {
         drop_above(filter, NULL);
-        atomic_fetch_sub_explicit(&pool->droppable, bytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
         bloom_pool_discharge(pool, bytes);
         return;
     }
-    atomic_fetch_sub_explicit(&pool->dropped_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&pool->dropped, 1, memory_order_release); /* a thread that sees it sees the bits, too */
+    atomic_fetch_sub_explicit(&pool->evictable.dropped_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->evictable.dropped, 1,
+                              memory_order_release); /* a thread that sees it sees the bits, too */
 }
 
 uint64_t bloom_pool_dropped(const struct bloom_pool *pool)
 {
-    return atomic_load_explicit(&pool->dropped, memory_order_acquire);
+    return atomic_load_explicit(&pool->evictable.dropped, memory_order_acquire);
 }
 
 uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool)
 {
-    return atomic_load_explicit(&pool->dropped_bytes, memory_order_relaxed);
+    return atomic_load_explicit(&pool->evictable.dropped_bytes, memory_order_relaxed);
 }

@@ -91,9 +91,9 @@ static unsigned size_step(uint64_t bytes)
 void bloom_pool_resize(struct bloom_pool *pool, uint64_t before, uint64_t after)
 {
     if (before)
-        atomic_fetch_sub_explicit(&pool->sizes[size_step(before)], 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pool->evictable.sizes[size_step(before)], 1, memory_order_relaxed);
     if (after)
-        atomic_fetch_add_explicit(&pool->sizes[size_step(after)], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->evictable.sizes[size_step(after)], 1, memory_order_relaxed);
 }
 
 /* Of the filters whose words can be dropped: the words of the largest one, rounded up to its step. */
@@ -102,7 +102,7 @@ static uint64_t largest(const struct bloom_pool *pool)
     for (unsigned step = BLOOM_SIZES; step-- > 0;) {
         uint64_t part = (UINT64_C(1) << BLOOM_SIZE_STEPS_LOG2) + step % (1u << BLOOM_SIZE_STEPS_LOG2) + 1;
         unsigned log2 = (step >> BLOOM_SIZE_STEPS_LOG2) + BLOOM_SIZE_FIRST_LOG2;
-        if (atomic_load_explicit(&pool->sizes[step], memory_order_relaxed))
+        if (atomic_load_explicit(&pool->evictable.sizes[step], memory_order_relaxed))
             return part << (log2 - BLOOM_SIZE_STEPS_LOG2);
     }
     return 0;
@@ -116,8 +116,8 @@ static uint64_t used_with(const struct bloom_pool *pool, uint64_t bytes)
 /* What would be left of `used` if all words were dropped that can be. */
 static uint64_t staying(const struct bloom_pool *pool, uint64_t used)
 {
-    uint64_t droppable = atomic_load_explicit(&pool->droppable, memory_order_relaxed);
-    uint64_t held = atomic_load_explicit(&pool->held, memory_order_relaxed);
+    uint64_t droppable = atomic_load_explicit(&pool->evictable.bytes, memory_order_relaxed);
+    uint64_t held = atomic_load_explicit(&pool->evictable.held, memory_order_relaxed);
     uint64_t goes = droppable > held ? droppable - held : 0;
 
     return used > goes ? used - goes : 0;
@@ -136,8 +136,8 @@ static bool total_allows(const struct bloom_pool *pool, uint64_t held, const str
     if (max == 0)
         return true;
     uint64_t used = used_with(pool, held);
-    if (!atomic_load_explicit(&pool->evicts, memory_order_relaxed)) {
-        uint64_t away = atomic_load_explicit(&pool->dropped_bytes, memory_order_relaxed);
+    if (!atomic_load_explicit(&pool->evictable.on, memory_order_relaxed)) {
+        uint64_t away = atomic_load_explicit(&pool->evictable.dropped_bytes, memory_order_relaxed);
         if (used + away + bytes <= max)
             return true;
         errbuf_set(err, "%llu bytes more are needed, %llu are in use%s, the limit for all filters is %llu",
@@ -187,7 +187,7 @@ int bloom_pool_charge(struct bloom_pool *pool, const struct bloom_charge *charge
 int bloom_pool_charge_again(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
 {
     uint64_t max = atomic_load_explicit(&pool->max_total_bytes, memory_order_relaxed), held = bloom_pool_bytes(pool);
-    bool evicts = atomic_load_explicit(&pool->evicts, memory_order_relaxed);
+    bool evicts = atomic_load_explicit(&pool->evictable.on, memory_order_relaxed);
 
     do {
         uint64_t used = max ? used_with(pool, held) : 0;
@@ -215,7 +215,7 @@ void bloom_pool_discharge(struct bloom_pool *pool, uint64_t bytes)
 
 void bloom_pool_set_evicts(struct bloom_pool *pool, bool on)
 {
-    atomic_store_explicit(&pool->evicts, on, memory_order_relaxed);
+    atomic_store_explicit(&pool->evictable.on, on, memory_order_relaxed);
 }
 
 uint64_t bloom_pool_staying(const struct bloom_pool *pool)

@@ -40,12 +40,14 @@ struct bloom_pool {
     _Atomic uint64_t max_total_bytes;
     _Atomic uint64_t inline_bytes; /* the part of `bytes` in the callers' memory */
     _Atomic uint64_t header_bytes; /* of layers added by growth */
-    _Atomic uint64_t dropped;      /* filters without their words (bloom_resident.h) */
-    _Atomic uint64_t dropped_bytes;
-    _Atomic uint64_t droppable;          /* bytes of words in memory that can be dropped */
-    _Atomic uint64_t held;               /* the part of these that stays for long: bloom_filter_hold() */
-    _Atomic uint32_t sizes[BLOOM_SIZES]; /* filters with such words, in memory or not */
-    atomic_bool evicts;                  /* bloom_pool_set_evicts() */
+    struct {
+        atomic_bool on;                      /* bloom_pool_set_evicts() */
+        _Atomic uint64_t bytes;              /* of words in memory that can be dropped (bloom_resident.h) */
+        _Atomic uint64_t held;               /* the part of these that stays for long: bloom_filter_hold() */
+        _Atomic uint64_t dropped;            /* filters without their words */
+        _Atomic uint64_t dropped_bytes;      /* of these words */
+        _Atomic uint32_t sizes[BLOOM_SIZES]; /* filters with such words, in memory or not */
+    } evictable;
     struct {
         uint64_t (*bytes)(void *ctx);
         void *ctx;

@@ -100,8 +100,7 @@ static void add(struct rng *rng, int f)
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
         const redisReply *one = reply->element[i];
         bool bloom = strcmp(filter->kind->add, "BF.MADD") == 0;
-        filter->there[filter->sent + (int)i] =
-            one->type == REDIS_REPLY_INTEGER && one->integer >= (bloom ? 0 : 1);
+        filter->there[filter->sent + (int)i] = one->type == REDIS_REPLY_INTEGER && one->integer >= (bloom ? 0 : 1);
     }
     filter->sent += n;
     freeReplyObject(reply);
@@ -121,7 +120,7 @@ static void expect_all(int f)
     }
 }
 
-static void delete(int f)
+static void delete (int f)
 {
     expect(client, ":1", "DEL f%d", f);
     filters[f].kind = NULL;
@@ -133,7 +132,7 @@ static void step(struct rng *rng)
     if (!filters[f].kind)
         create(rng, f);
     else if (rng_below(rng, 40) == 0)
-        delete(f);
+        delete (f);
     else if (rng_below(rng, 4) == 0)
         expect_all(f);
     else
@@ -162,7 +161,7 @@ static void play(const char *policy, uint64_t seed)
     }
     for (int f = 0; f < FILTERS; f++)
         if (filters[f].kind)
-            delete(f);
+            delete (f);
     wait_until(client_info(client, "memory", "used_memory_dataset") < LIMIT / 4);
     wait_until(strcmp(client_ask(client, "BF.RESERVE f0 0.001 1000000"), "+OK") == 0);
     expect(client, ":1", "BF.ADD f0 x");

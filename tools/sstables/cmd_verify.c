@@ -28,7 +28,8 @@ struct verify {
     struct output out;
     uint64_t sample; /* 0: all keys */
     uint64_t whole, wrong, unread;
-    int status; /* of things that could not be read at all */
+    uint64_t places; /* directories, and files of unknown formats, that could not be looked at */
+    int status;      /* of these, and of arguments */
 };
 
 /* One SSTable. */
@@ -290,7 +291,9 @@ static void on_sstable(void *ctx, const struct found_sstable *sstable)
 
 static void on_error(void *ctx, const char *path, const char *reason)
 {
-    ((struct verify *)ctx)->status = tool_failed(COMMAND, "%s: %s", path, reason);
+    struct verify *verify = ctx;
+    verify->places++;
+    verify->status = tool_failed(COMMAND, "%s: not looked at: %s", path, reason);
 }
 
 static int verify_argument(struct verify *verify, const char *path, bool all)
@@ -320,10 +323,11 @@ static int run(const struct tool_args *args)
         int rc = verify_argument(&verify, args->positional[i], tool_option(args, "--all") != NULL);
         status = rc != TOOL_OK ? rc : status;
     }
-    if (!verify.out.json && verify.whole + verify.wrong + verify.unread > 1)
-        printf("%s: %" PRIu64 " whole, %" PRIu64 " wrong, %" PRIu64 " not looked at\n",
-               log_count(verify.whole + verify.wrong + verify.unread, "SSTable").text, verify.whole, verify.wrong,
-               verify.unread);
+    uint64_t n = verify.whole + verify.wrong + verify.unread;
+    if (!verify.out.json && (n > 1 || verify.places))
+        printf("%s: %" PRIu64 " whole, %" PRIu64 " wrong, %" PRIu64 " not looked at%s%s\n",
+               log_count(n, "SSTable").text, verify.whole, verify.wrong, verify.unread,
+               verify.places ? "; unreadable: " : "", verify.places ? log_count(verify.places, "place").text : "");
     status = output_end(&verify.out, status);
     if (verify.wrong)
         return TOOL_NONE;

@@ -5,23 +5,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "fsops.h"
+#include "sstable_dir.h"
 
 #define PATH_SIZE 4096
+#define LISTINGS  1000 /* of a directory that changes */
+#define VISITED   255  /* in the type of an entry */
 
-/* The entries of a directory, sorted. */
-struct names {
-    struct dirent **items;
+/* A directory that is read. */
+struct visit {
+    const struct sstable_walk *walk;
+    const char *path;
+    size_t root_len;       /* the part of the path that the caller has given */
+    struct dirent **items; /* sorted */
     int n;
 };
 
-static void names_deinit(struct names *names)
+static void forget_items(struct dirent **items, int n)
 {
-    for (int i = 0; i < names->n; i++)
-        free(names->items[i]);
-    free(names->items);
-    *names = (struct names){NULL, 0};
+    for (int i = 0; i < n; i++)
+        free(items[i]);
+    free(items);
 }
 
 static int compare(const struct dirent **a, const struct dirent **b)
@@ -34,178 +39,173 @@ static int is_entry(const struct dirent *entry)
     return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-/* 0 or -errno. */
-static int list(const char *directory, struct names *names)
-{
-    names->n = scandir(directory, &names->items, is_entry, compare);
-    if (names->n >= 0)
-        return 0;
-    *names = (struct names){NULL, 0};
-    return -errno;
-}
-
 static int compare_name(const void *name, const void *item)
 {
     return strcmp(name, (*(struct dirent *const *)item)->d_name);
 }
 
-static bool has_name(const struct names *names, const char *name)
+static struct dirent *find_item(const struct visit *visit, const char *name)
 {
-    return names->n > 0 && bsearch(name, names->items, (size_t)names->n, sizeof(*names->items), compare_name) != NULL;
+    struct dirent **item =
+        visit->n > 0 ? bsearch(name, visit->items, (size_t)visit->n, sizeof(*visit->items), compare_name) : NULL;
+    return item ? *item : NULL;
 }
 
-static bool component_is(const struct sstable_name *name, const char *component)
+static bool has_sibling(const struct visit *visit, const char *file, const char *component)
 {
-    return name->component.len == strlen(component) && memcmp(name->component.ptr, component, name->component.len) == 0;
+    struct sstable_name name;
+    char sibling[PATH_SIZE];
+    return sstable_file_of(file, &name) != SSTABLE_FILE_OTHER &&
+           sstable_sibling(file, &name, component, sibling, sizeof(sibling)) < sizeof(sibling) &&
+           find_item(visit, sibling);
 }
 
-static bool is_wanted(const struct sstable_walk *walk, const struct sstable_name *name)
+static bool path_below(char out[PATH_SIZE], const struct visit *visit, const char *file)
 {
-    if (name->place == SSTABLE_UNSEALED || name->place == SSTABLE_DELETED)
-        return false;
-    return walk->all || (sstable_is_read(name) && name->index.len == 0);
+    if (snprintf(out, PATH_SIZE, "%s/%s", visit->path, file) < PATH_SIZE - 16) /* room for other components */
+        return true;
+    visit->walk->on_error(visit->walk->ctx, visit->path, strerror(ENAMETOOLONG));
+    return false;
 }
 
-/* Passes on the SSTable of `file`, its Data.db, or its Filter.db without a Data.db. */
-static void pass_on(const struct sstable_walk *walk, const char *directory, const struct names *names, const char *file)
+/* Whether SSTables of this place are passed on. Directories above the caller's one do not count: who names a snapshot
+ * wants it. */
+static bool is_wanted(const struct visit *visit, const char *path)
 {
-    char shown[PATH_SIZE], filter[PATH_SIZE], sibling[PATH_SIZE];
+    struct sstable_name name;
+    return sstable_name_parse(path + visit->root_len + 1, &name, NULL) == SSTABLE_OK &&
+           name.place != SSTABLE_UNSEALED && name.place != SSTABLE_DELETED &&
+           (visit->walk->all || (sstable_is_read(&name) && name.index.len == 0));
+}
+
+/* Passes on the SSTable of its Data.db, or of its Filter.db without a Data.db. False: the directory must be read again:
+ * it was being written, and is complete by now. */
+static bool pass_on(const struct visit *visit, struct dirent *item)
+{
+    char shown[PATH_SIZE], filter[PATH_SIZE];
     struct found_sstable sstable = {.shown = shown};
-    struct sstable_name in_directory;
-
-    if (snprintf(shown, sizeof(shown), "%s/%s", directory, file) >= (int)sizeof(shown) - 16 ||
-        sstable_name_parse(shown, &sstable.name, NULL) != SSTABLE_OK || !is_wanted(walk, &sstable.name) ||
-        sstable_name_parse(file, &in_directory, NULL) != SSTABLE_OK)
-        return;
-    sstable_sibling(file, &in_directory, "TOC.txt.tmp", sibling, sizeof(sibling));
-    if (has_name(names, sibling))
-        return; /* ScyllaDB: being written */
-    sstable_sibling(file, &in_directory, "Filter.db", sibling, sizeof(sibling));
-    if (has_name(names, sibling)) {
+    if (!path_below(shown, visit, item->d_name) || !is_wanted(visit, shown) ||
+        sstable_name_parse(shown, &sstable.name, NULL) != SSTABLE_OK)
+        return true;
+    if (has_sibling(visit, item->d_name, "TOC.txt.tmp"))
+        return sstable_is_unfinished(shown, &sstable.name);
+    if (has_sibling(visit, item->d_name, "Filter.db")) {
         sstable_sibling(shown, &sstable.name, "Filter.db", filter, sizeof(filter));
         sstable.filter = filter;
     }
-    walk->on_sstable(walk->ctx, &sstable);
+    item->d_type = VISITED;
+    visit->walk->on_sstable(visit->walk->ctx, &sstable);
+    return false; /* what has replaced an SSTable that is gone came before it went */
 }
 
-static bool ends_with(const char *file, const char *end)
-{
-    size_t len = strlen(file), end_len = strlen(end);
-
-    return len > end_len && strcmp(file + len - end_len, end) == 0;
-}
-
-/* Reports a file that looks like an SSTable's but has an unknown name, for instance of a later format. Its keys are
- * unknown, so it counts as much as a directory that cannot be read. */
-static void name_unknown(const struct sstable_walk *walk, const char *directory, const struct names *names,
-                         const char *file)
+/* An SSTable of a later format: its keys are unknown, so it counts as much as a directory that cannot be read. */
+static void name_unknown(const struct visit *visit, struct dirent *item)
 {
     char path[PATH_SIZE], known[PATH_SIZE], data[PATH_SIZE];
-    struct sstable_name name;
-    bool of_filter = ends_with(file, "-Filter.db");
-
-    if (!of_filter && !ends_with(file, "-Data.db"))
+    const char *filter = strstr(item->d_name, "-Filter.db");
+    snprintf(data, sizeof(data), "%.*s-Data.db", filter ? (int)(filter - item->d_name) : 0, item->d_name);
+    if ((filter && find_item(visit, data)) || !path_below(path, visit, item->d_name) ||
+        !path_below(known, visit, "nb-1-big-Data.db") || !is_wanted(visit, known))
         return;
-    snprintf(data, sizeof(data), "%.*s-Data.db", (int)(strlen(file) - strlen("-Filter.db")), file);
-    if (of_filter && has_name(names, data))
-        return;
-    /* whether it would be wanted here under a known name */
-    if (snprintf(known, sizeof(known), "%s/nb-1-big-Data.db", directory) < (int)sizeof(known) &&
-        sstable_name_parse(known, &name, NULL) == SSTABLE_OK && is_wanted(walk, &name) &&
-        snprintf(path, sizeof(path), "%s/%s", directory, file) < (int)sizeof(path))
-        walk->on_error(walk->ctx, path, "not the name of an SSTable of a known format; skipped");
+    item->d_type = VISITED;
+    visit->walk->on_error(visit->walk->ctx, path, SSTABLE_FILE_UNKNOWN_TEXT "; skipped");
 }
 
-/* Passes on files that are not among the names `before`. Returns whether there were any. */
-static bool pass_files(const struct sstable_walk *walk, const char *directory, const struct names *names,
-                       const struct names *before)
+/* True: all SSTables of the listing have been visited in an earlier one. */
+static bool visit_files(const struct visit *visit)
 {
-    char data[PATH_SIZE];
-    bool any = false;
-
-    for (int i = 0; i < names->n; i++) {
+    bool known = true;
+    for (int i = 0; i < visit->n; i++) {
         struct sstable_name name;
-        const char *file = names->items[i]->d_name;
-        if (has_name(before, file))
-            continue;
-        if (sstable_name_parse(file, &name, NULL) != SSTABLE_OK) {
-            name_unknown(walk, directory, names, file);
-            continue;
-        }
-        bool first = component_is(&name, "Data.db");
-        if (component_is(&name, "Filter.db")) {
-            sstable_sibling(file, &name, "Data.db", data, sizeof(data));
-            first = !has_name(names, data);
-        }
-        if (first)
-            pass_on(walk, directory, names, file);
-        any = any || first;
+        struct dirent *item = visit->items[i];
+        enum sstable_file file = item->d_type == VISITED ? SSTABLE_FILE_OTHER : sstable_file_of(item->d_name, &name);
+        if (file == SSTABLE_FILE_UNKNOWN)
+            name_unknown(visit, item);
+        else if (file == SSTABLE_FILE_DATA ||
+                 (file == SSTABLE_FILE_FILTER && !has_sibling(visit, item->d_name, "Data.db")))
+            known &= pass_on(visit, item);
     }
-    return any;
+    return known;
 }
 
-static int walk_directory(const struct sstable_walk *walk, const char *directory, unsigned depth, bool maybe);
-
-static int pass_directories(const struct sstable_walk *walk, const char *directory, const struct names *names,
-                            unsigned depth)
+/* A listing in place of the one before, with its marks. 0; -EAGAIN: the directory has changed meanwhile, so that the
+ * listing may lack an SSTable and have the one that has replaced it not yet; or -errno. */
+static int list_again(struct visit *visit)
 {
-    const struct fsops *fs = fsops_posix();
-    char path[PATH_SIZE];
-    int rc = 0;
+    struct stat before, after;
+    struct dirent **items;
+    if (stat(visit->path, &before) != 0)
+        return -errno;
+    int n = scandir(visit->path, &items, is_entry, compare);
+    if (n < 0)
+        return -errno;
+    for (int i = 0; i < n; i++) {
+        const struct dirent *known = find_item(visit, items[i]->d_name);
+        if (known && known->d_type == VISITED)
+            items[i]->d_type = VISITED;
+    }
+    forget_items(visit->items, visit->n);
+    visit->items = items;
+    visit->n = n;
+    return stat(visit->path, &after) == 0 &&
+                   (before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec)
+               ? -EAGAIN
+               : 0;
+}
 
-    for (int i = 0; i < names->n && rc == 0; i++) {
+/* A running database may replace SSTables: the keys of one that is gone are in others, which were complete before it
+ * went. So the directory is read until a listing has nothing new: no SSTable that has not been visited, and none that
+ * was passed over because it was being written. */
+static int visit_all_files(struct visit *visit)
+{
+    for (int listing = 0; listing < LISTINGS; listing++) {
+        int rc = list_again(visit);
+        if (rc != 0 && rc != -EAGAIN)
+            return rc;
+        if (visit_files(visit) && rc == 0)
+            return 0;
+    }
+    return -EBUSY;
+}
+
+static int walk_directory(const struct sstable_walk *walk, const char *path, size_t root_len,
+                          const struct dir_place *above, unsigned depth);
+
+static int walk_directories(const struct visit *visit, const struct dir_place *here, unsigned depth)
+{
+    int rc = 0;
+    for (int i = 0; i < visit->n && rc == 0; i++) {
         struct sstable_name name;
-        struct fs_stat st;
-        const char *entry = names->items[i]->d_name;
-        if (sstable_name_parse(entry, &name, NULL) == SSTABLE_OK && strchr(entry, '.'))
-            continue; /* a component's file */
-        if (snprintf(path, sizeof(path), "%s/%s", directory, entry) >= (int)sizeof(path))
-            walk->on_error(walk->ctx, directory, strerror(ENAMETOOLONG));
-        else if (fs->stat(fs->ctx, path, &st) == 0 && st.kind != FS_FILE)
-            rc = walk_directory(walk, path, depth + 1, st.kind == FS_OTHER);
+        char path[PATH_SIZE];
+        const struct dirent *item = visit->items[i];
+        if (item->d_type == VISITED || sstable_file_of(item->d_name, &name) != SSTABLE_FILE_OTHER ||
+            !path_below(path, visit, item->d_name))
+            continue;
+        int directory = dir_entry_is_directory(path, item->d_name, item->d_type);
+        if (directory < 0)
+            visit->walk->on_error(visit->walk->ctx, path, strerror(-directory));
+        else if (directory)
+            rc = walk_directory(visit->walk, path, visit->root_len, here, depth + 1);
     }
     return rc;
 }
 
-/* A running database may replace SSTables. So the directory is read again: the keys of an SSTable that is gone are in
- * others, which existed before it went. */
-static int pass_all_files(const struct sstable_walk *walk, const char *directory, struct names *names)
+static int walk_directory(const struct sstable_walk *walk, const char *path, size_t root_len,
+                          const struct dir_place *above, unsigned depth)
 {
-    struct names before = {NULL, 0};
-    int rc = 0;
-
-    while (pass_files(walk, directory, names, &before) && rc == 0) {
-        names_deinit(&before);
-        before = *names;
-        *names = (struct names){NULL, 0};
-        rc = list(directory, names);
-    }
-    names_deinit(&before);
-    return rc;
-}
-
-/* Whether to ignore the error of this directory. `maybe`: it may be a symbolic link to a directory, or another file.
- * Below the first directory it may also have been removed since its name was read. */
-static bool is_nothing(int rc, unsigned depth, bool maybe)
-{
-    return (rc == -ENOENT && depth > 0) || (rc == -ENOTDIR && maybe);
-}
-
-static int walk_directory(const struct sstable_walk *walk, const char *directory, unsigned depth, bool maybe)
-{
-    struct names names = {NULL, 0};
-    int rc = depth > WALK_DEPTH ? -ELOOP : list(directory, &names);
-
+    struct visit visit = {.walk = walk, .path = path, .root_len = root_len};
+    struct dir_place here = {.above = above};
+    int rc = depth > SSTABLE_DIR_DEPTH ? -ELOOP : stat(path, &here.st) == 0 ? 0 : -errno;
+    if (rc == 0 && dir_place_is_circle(&here))
+        return 0;
     if (rc == 0)
-        rc = pass_all_files(walk, directory, &names);
-    if (rc != 0 && rc != -ENOMEM) {
-        if (!is_nothing(rc, depth, maybe))
-            walk->on_error(walk->ctx, directory, strerror(-rc));
-        rc = 0;
-    }
-    if (rc == 0)
-        rc = pass_directories(walk, directory, &names, depth);
-    names_deinit(&names);
+        rc = visit_all_files(&visit);
+    bool removed = rc == -ENOENT && depth > 0; /* since its name was read */
+    if (rc != 0 && rc != -ENOMEM && !removed)
+        walk->on_error(walk->ctx, path, rc == -EBUSY ? "it changes faster than it can be read" : strerror(-rc));
+    if (rc != -ENOMEM)
+        rc = walk_directories(&visit, &here, depth);
+    forget_items(visit.items, visit.n);
     return rc;
 }
 
@@ -213,12 +213,11 @@ int sstable_walk(const struct sstable_walk *walk, const char *directory)
 {
     size_t len = strlen(directory);
     char plain[PATH_SIZE];
-
     while (len > 1 && directory[len - 1] == '/')
         len--;
     if (snprintf(plain, sizeof(plain), "%.*s", (int)len, directory) >= (int)sizeof(plain)) {
         walk->on_error(walk->ctx, directory, strerror(ENAMETOOLONG));
         return 0;
     }
-    return walk_directory(walk, plain, 0, false);
+    return walk_directory(walk, plain, len, NULL, 0);
 }

@@ -1,14 +1,12 @@
-/* sstable_walk: the SSTables below a directory. A Data.db or a Filter.db stands for an SSTable. Directories are read
- * one after the other; symbolic links to directories are followed, up to WALK_DEPTH deep. A running database may
- * replace SSTables: new ones are passed on, too, until the last one of the directory has been. Thread: one. */
+/* sstable_walk: the SSTables below a directory (sstable_dir.h). A Data.db or a Filter.db stands for an SSTable. A
+ * running database may replace SSTables: new ones are passed on, too, until no key can have been missed. Thread: one.
+ */
 #ifndef BLOOMERY_TOOL_SSTABLE_WALK_H
 #define BLOOMERY_TOOL_SSTABLE_WALK_H
 
 #include <stdbool.h>
 
 #include "sstable_name.h"
-
-#define WALK_DEPTH 16
 
 /* Valid during the call. */
 struct found_sstable {
@@ -22,7 +20,8 @@ struct sstable_walk {
     /* a directory that could not be read, or an SSTable of an unknown format */
     void (*on_error)(void *ctx, const char *path, const char *reason);
     void *ctx;
-    bool all; /* also the ones that reads do not use: snapshots, backups, uploads, secondary indexes */
+    bool all; /* also the ones that reads do not use: snapshots, backups, uploads, secondary indexes; those of a
+               * directory that is one itself always */
 };
 
 /* In the order of their paths. 0, or -ENOMEM. */

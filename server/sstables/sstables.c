@@ -90,6 +90,7 @@ static bool look(struct sstables *s, bool all)
     all |= sstables_root_moved(s);
     if (all)
         sstables_scan_all(s);
+    sstables_count_unseen(s);
     bool proved = !all && !s->rounds.missed && !s->rounds.failed;
     sstables_forget_removed(s, !proved ? 0 : s->unwatched ? s->rounds.proof : s->numbers.scans);
     if (s->rounds.changed)
@@ -263,6 +264,25 @@ bool sstables_is_scanning(const struct sstables *s)
     return s && !atomic_load(&s->watcher.scanned);
 }
 
+bool sstables_may_miss(struct sstables *s, struct errbuf *why)
+{
+    if (sstables_is_scanning(s)) {
+        errbuf_set(why, SSTABLES_SCANNING);
+        return true;
+    }
+    if (!s || atomic_load_explicit(&s->unseen.n, memory_order_relaxed) == 0)
+        return false;
+    lock_take(&s->lock);
+    *why = s->unseen.why;
+    lock_give(&s->lock);
+    return true;
+}
+
+bool sstables_could_name(struct slice name)
+{
+    return name.len > 0 && memchr(name.ptr, '/', name.len);
+}
+
 /* ---- look-ups ---- */
 
 struct entry *sstables_pin(struct sstables *s, struct slice name)
@@ -300,10 +320,10 @@ void sstables_numbers(struct sstables *s, struct sstables_numbers *numbers_out)
     lock_take(&s->lock);
     *numbers_out = s->numbers;
     numbers_out->scanning = sstables_is_scanning(s);
-    numbers_out->read = numbers_out->broken = numbers_out->unreachable = 0;
+    numbers_out->read = numbers_out->broken = 0;
+    numbers_out->unreachable = atomic_load(&s->unseen.n);
     numbers_out->bytes = numbers_out->read_bytes = 0;
     for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
-        numbers_out->unreachable += dir->root == dir && dir->lost;
         for (const struct sstable *file = dir->files; file; file = file->next) {
             numbers_out->bytes += file->stamp.size;
             numbers_out->read += file->state == SSTABLE_READ;

@@ -32,10 +32,11 @@
 #include "log.h"
 #include "registry.h"
 
-#define SSTABLES_RESCAN_MS 10000
-#define SSTABLES_TOC_MS    10000
-#define SSTABLES_UNREAD    "its file has not been read yet"
-#define SSTABLES_SCANNING  "still scanning sstable-dir"
+#define SSTABLES_RESCAN_MS  10000
+#define SSTABLES_TOC_MS     10000
+#define SSTABLES_UNREAD     "its file has not been read yet"
+#define SSTABLES_SCANNING   "still scanning sstable-dir"
+#define SSTABLES_INCOMPLETE "sstable-dir cannot be searched completely"
 
 /* Their entries have ids from here on: counters of filters go by ids, so these differ from the data directory's. */
 #define SSTABLES_FIRST_ID (UINT64_C(1) << 62)
@@ -78,9 +79,13 @@ bool sstables_is_unread(struct entry *entry);
  * is none. Takes as long as the disk. Thread: pool, a reader without references: it is offline meanwhile. */
 void sstables_read(struct sstables *sstables, struct slice name);
 
-/* Whether SSTables that were there before the start may not have been met yet: a name that is missing may be one of
- * theirs. `sstables` may be NULL. */
+/* Whether SSTables that were there before the start may not have been met yet. `sstables` may be NULL. */
 bool sstables_is_scanning(const struct sstables *sstables);
+
+/* Whether a name that is missing may be one of an SSTable: the first scan has not ended, or something cannot be looked
+ * at, for instance a directory of another user. With the reason. `sstables` may be NULL. */
+bool sstables_may_miss(struct sstables *sstables, struct errbuf *why);
+bool sstables_could_name(struct slice name); /* false: no SSTable's filter has such a name, which has a slash */
 
 /* The path of the filter's file, malloc'ed; NULL if there is none (or no memory). */
 char *sstables_path(struct sstables *sstables, struct slice name);
@@ -88,7 +93,7 @@ char *sstables_path(struct sstables *sstables, struct slice name);
 struct sstables_numbers {
     size_t directories, filters;
     bool scanning;       /* for the first time: there may be more */
-    size_t unreachable;  /* of the directories of sstable-dir: not there, not readable, or not mounted */
+    size_t unreachable;  /* directories that are not there, not mounted, or have something that cannot be looked at */
     size_t read, broken; /* of the filters: in memory; not readable */
     uint64_t bytes;      /* of their files */
     uint64_t read_bytes; /* in memory */

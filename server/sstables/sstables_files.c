@@ -90,10 +90,9 @@ static const char *place_text(const struct sstable_name *name)
 static char *base_name(const struct sstable_name *name)
 {
     char *text;
-    int len = asprintf(&text, "%s%.*s%s%.*s%s%.*s%s%.*s%s%.*s", place_text(name), PART(name->snapshot),
+    int len = asprintf(&text, "%s%.*s%s%.*s%s%.*s%s%.*s/%.*s", place_text(name), PART(name->snapshot),
                        name->snapshot.len ? "/" : "", PART(name->keyspace), name->keyspace.len ? "." : "",
-                       PART(name->table), name->index.len ? "." : "", PART(name->index),
-                       name->keyspace.len || name->table.len ? "/" : "", PART(name->generation));
+                       PART(name->table), name->index.len ? "." : "", PART(name->index), PART(name->generation));
     return len < 0 ? NULL : text;
 }
 

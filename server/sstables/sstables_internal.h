@@ -30,6 +30,8 @@ struct watched_dir {
     ino_t inode;
     int64_t mtime_ns; /* of a directory that is not watched, at the last look */
     int error;        /* why it could not be read at the last look; 0: it could */
+    char unseen[100]; /* why it, or something in it, could not be looked at, at the last look; empty: all could */
+    bool was_unseen;  /* at the look before: it has been logged */
     uint64_t seen;    /* the last round that met it */
     struct sstable *files;
     struct watched_dir *root; /* the one of sstable-dir that it is below; of a root: itself */
@@ -91,6 +93,12 @@ struct sstables_look {
     uint64_t round;
 };
 
+/* Directories that could not be searched completely. */
+struct sstables_unseen {
+    atomic_size_t n;
+    struct errbuf why; /* of one of them; under the lock */
+};
+
 struct sstables_watcher {
     pthread_t thread;
     bool started;
@@ -119,6 +127,7 @@ struct sstables {
     struct sstables_rounds rounds;
     bool retiring; /* records are */
     struct sstables_look look;
+    struct sstables_unseen unseen;
     bool reported_unwatched; /* it has been logged */
 
     struct sstables_watcher watcher;
@@ -158,6 +167,9 @@ bool sstables_root_moved(struct sstables *s);
 
 /* A file of this name in the directory has come (`created`), changed or gone. */
 void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created);
+
+/* At the end of a round: how many directories could not be searched completely. */
+void sstables_count_unseen(struct sstables *s);
 
 void sstables_forget_all(struct sstables *s);
 

@@ -15,10 +15,9 @@
 
 #include "clock.h"
 #include "fsops.h"
-#include "sstable_name.h"
+#include "sstable_dir.h"
 #include "sstables_internal.h"
 
-#define MAX_DEPTH 12 /* of directories below one of sstable-dir */
 /* ---- records of directories ---- */
 
 /* Another path may lead to the same directory, which has one watch. The kernel reports the end of the watch
@@ -87,8 +86,7 @@ static struct watched_dir *dir_of(struct sstables *s, const char *path)
 static bool is_whole(const char *path, const struct sstable_name *name, const struct stat *st)
 {
     char sibling[PATH_MAX];
-    if (sstable_sibling(path, name, "TOC.txt.tmp", sibling, sizeof(sibling)) >= sizeof(sibling) ||
-        access(sibling, F_OK) == 0) /* ScyllaDB's, which is being written or removed */
+    if (sstable_is_unfinished(path, name))
         return false;
     sstable_sibling(path, name, "TOC.txt", sibling, sizeof(sibling));
     int64_t age = clock_unix_ms() - ((int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000);
@@ -98,6 +96,18 @@ static bool is_whole(const char *path, const struct sstable_name *name, const st
 static int64_t mtime_ns(const struct stat *st)
 {
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+/* Something in the directory cannot be looked at: it may be an SSTable with any key. An operator must know why. */
+static void note_unseen(struct sstables *s, struct watched_dir *dir, const char *path, const char *why)
+{
+    if (dir->unseen[0])
+        return;
+    snprintf(dir->unseen, sizeof(dir->unseen), "%s", why);
+    if (!dir->was_unseen)
+        log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; the next scan is in %d s", path, why,
+                  SSTABLES_RESCAN_MS / 1000);
+    dir->was_unseen = true;
 }
 
 static void look_at_filter(struct sstables *s, struct watched_dir *dir, const char *path,
@@ -111,6 +121,8 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
     struct sstable *file = sstables_by_path(s, path);
     if (error && error != ENOENT && file) /* it is there; a reader will report why it cannot be read */
         sstables_keep(s, file);
+    else if (error && error != ENOENT)
+        note_unseen(s, dir, path, strerror(error));
     if (!whole)
         return;
     struct sstable_stamp stamp = {(uint64_t)st.st_size, (uint64_t)st.st_ino, mtime_ns(&st)};
@@ -125,30 +137,27 @@ static void look_at_data(struct sstables *s, struct watched_dir *dir, const char
     static const struct sstable_stamp none;
     struct stat st;
     lock_give(&s->lock);
-    bool lacks = access(path, F_OK) != 0 && errno == ENOENT && stat(data, &st) == 0 && is_whole(data, name, &st);
+    bool lacks = access(path, F_OK) != 0 && errno == ENOENT;
+    int error = !lacks || stat(data, &st) == 0 ? 0 : errno;
+    lacks = lacks && error == 0 && is_whole(data, name, &st);
     lock_take(&s->lock);
+    if (error && error != ENOENT)
+        note_unseen(s, dir, data, strerror(error));
     if (lacks)
         sstables_meet(s, dir, path, name, &none);
 }
 
-static bool is_component(const struct sstable_name *name, const char *component)
+/* Whether the file reveals the filter of an SSTable; then *name_out is of `path`, and filter_out is the path of the
+ * filter. */
+static enum sstable_file tells_of_filter(const char *path, struct sstable_name *name_out, char filter_out[PATH_MAX])
 {
-    return strcmp(name->component.ptr, component) == 0;
-}
-
-/* Whether the file is a component that reveals the filter of an SSTable; then *name_out is of `path`, and filter_out is
- * the path of the filter. */
-static bool tells_of_filter(const char *path, struct sstable_name *name_out, char filter_out[PATH_MAX])
-{
-    static const char *const telling[] = {"-Filter.db", "-Data.db", "-TOC.txt", "-TOC.txt.tmp"};
-    const char *component = strrchr(path, '-');
-    struct errbuf err;
-    bool tells = false;
-    for (size_t i = 0; component && i < sizeof(telling) / sizeof(telling[0]); i++)
-        tells |= strcmp(component, telling[i]) == 0;
-    return tells && sstable_name_parse(path, name_out, &err) == SSTABLE_OK && name_out->place != SSTABLE_UNSEALED &&
-           name_out->place != SSTABLE_DELETED &&
-           sstable_sibling(path, name_out, "Filter.db", filter_out, PATH_MAX) < PATH_MAX;
+    enum sstable_file file = sstable_file_of(path, name_out);
+    if (file != SSTABLE_FILE_FILTER && file != SSTABLE_FILE_DATA && file != SSTABLE_FILE_TOC)
+        return file;
+    return name_out->place != SSTABLE_UNSEALED && name_out->place != SSTABLE_DELETED &&
+                   sstable_sibling(path, name_out, "Filter.db", filter_out, PATH_MAX) < PATH_MAX
+               ? file
+               : SSTABLE_FILE_COMPONENT;
 }
 
 static bool path_below(char out[PATH_MAX], const char *dir, const char *name)
@@ -172,7 +181,12 @@ void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *f
 {
     struct sstable_name name;
     char path[PATH_MAX], filter[PATH_MAX], data[PATH_MAX];
-    if (!path_below(path, dir->path, file_name) || !tells_of_filter(path, &name, filter) ||
+    if (!path_below(path, dir->path, file_name))
+        return;
+    enum sstable_file which = tells_of_filter(path, &name, filter);
+    if (which == SSTABLE_FILE_UNKNOWN && created)
+        note_unseen(s, dir, path, SSTABLE_FILE_UNKNOWN_TEXT);
+    if (which == SSTABLE_FILE_OTHER || which == SSTABLE_FILE_COMPONENT || which == SSTABLE_FILE_UNKNOWN ||
         sstable_sibling(path, &name, "Data.db", data, sizeof(data)) >= sizeof(data))
         return;
     struct sstable *file = sstables_by_path(s, filter);
@@ -185,18 +199,10 @@ void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *f
     }
     strcpy(s->look.path, filter);
     s->look.round = s->numbers.scans;
-    s->rounds.missed |= created && is_component(&name, "TOC.txt") && (!file || file->missing);
+    s->rounds.missed |= created && strcmp(name.component.ptr, "TOC.txt") == 0 && (!file || file->missing);
 }
 
 /* ---- directories ---- */
-
-static bool is_directory(const char *path, const struct dirent *item)
-{
-    struct stat st;
-    if (item->d_type != DT_UNKNOWN && item->d_type != DT_LNK)
-        return item->d_type == DT_DIR;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 static void sweep(struct sstables *s, struct watched_dir *dir)
 {
@@ -229,16 +235,6 @@ static void keep_dir(struct sstables *s, struct watched_dir *dir)
 static bool is_gone(int error)
 {
     return error == ENOENT || error == ENOTDIR;
-}
-
-/* An operator must know why there are no filters. `error`: of the last attempt to read it; 0: it was read.
- * settle_root() logs those of roots. */
-static void note_error(struct sstables *s, struct watched_dir *dir, int error)
-{
-    if (error && error != dir->error && dir != dir->root && !is_gone(error))
-        log_write(s->log, LOG_LEVEL_WARNING, "sstable-dir: %s: %s; the next scan is in %d s", dir->path,
-                  strerror(error), SSTABLES_RESCAN_MS / 1000);
-    dir->error = error;
 }
 
 /* `st`: of the path's present target. A watch belongs to the directory that the path led to when it was made. */
@@ -289,16 +285,20 @@ static bool is_elsewhere(const struct sstables *s, const struct watched_dir *roo
            filters_of_root(s, root, false) > 0;
 }
 
+static const char *why_lost(const struct watched_dir *root)
+{
+    return root->error ? strerror(root->error) : "another directory without SSTables has replaced it";
+}
+
 static void tell_of_root(struct sstables *s, const struct watched_dir *root, const struct watched_dir *before)
 {
-    const char *why = root->error ? strerror(root->error) : "another directory without SSTables has replaced it";
     if (!root->lost && before->lost)
         log_write(s->log, LOG_LEVEL_NOTICE, "sstable-dir: %s is back", root->path);
     if (!root->lost || (before->lost && before->error == root->error))
         return;
     log_write(s->log, LOG_LEVEL_WARNING,
-              "sstable-dir: %s: %s; kept filters below it: %zu; the directory is scanned every %d s", root->path, why,
-              filters_of_root(s, root, false), SSTABLES_RESCAN_MS / 1000);
+              "sstable-dir: %s: %s; kept filters below it: %zu; the directory is scanned every %d s", root->path,
+              why_lost(root), filters_of_root(s, root, false), SSTABLES_RESCAN_MS / 1000);
 }
 
 /* After the scan of everything below a root. Where it has another directory's place, and SSTables, it was moved there
@@ -335,42 +335,42 @@ bool sstables_root_moved(struct sstables *s)
 
 /* ---- from a root down ---- */
 
-/* A directory that is being checked, and those that it is in. */
-struct place {
-    const struct place *above;
-    struct watched_dir *root;
-    struct stat st;
-};
-
-/* Whether a symbolic link has led back to a directory above. */
-static bool is_circle(const struct place *place)
-{
-    for (const struct place *above = place->above; above; above = above->above) {
-        if (above->st.st_dev == place->st.st_dev && above->st.st_ino == place->st.st_ino)
-            return true;
-    }
-    return false;
-}
-
-static void look_at_dir(struct sstables *s, const char *path, const struct place *above, unsigned depth);
+static void look_at_dir(struct sstables *s, const char *path, const struct dir_place *above, struct watched_dir *root,
+                        unsigned depth);
 
 static void look_at_item(struct sstables *s, struct watched_dir *dir, const struct dirent *item,
-                         const struct place *here, unsigned depth)
+                         const struct dir_place *here, unsigned depth)
 {
     struct sstable_name name;
     char path[PATH_MAX], filter[PATH_MAX];
-    if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 || !path_below(path, dir->path, item->d_name))
+    if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
         return;
-    if (!tells_of_filter(path, &name, filter)) {
-        lock_give(&s->lock);
-        bool below = depth < MAX_DEPTH && is_directory(path, item);
-        lock_take(&s->lock);
-        if (below)
-            look_at_dir(s, path, here, depth + 1);
-    } else if (is_component(&name, "Filter.db")) {
+    if (!path_below(path, dir->path, item->d_name)) {
+        note_unseen(s, dir, dir->path, strerror(ENAMETOOLONG));
+        return;
+    }
+    switch (tells_of_filter(path, &name, filter)) {
+    case SSTABLE_FILE_FILTER:
         look_at_filter(s, dir, path, &name);
-    } else if (is_component(&name, "Data.db")) {
+        break;
+    case SSTABLE_FILE_DATA:
         look_at_data(s, dir, filter, path, &name);
+        break;
+    case SSTABLE_FILE_UNKNOWN:
+        note_unseen(s, dir, path, SSTABLE_FILE_UNKNOWN_TEXT);
+        break;
+    case SSTABLE_FILE_OTHER:
+        lock_give(&s->lock);
+        int directory = dir_entry_is_directory(path, item->d_name, item->d_type);
+        lock_take(&s->lock);
+        if (directory < 0 || (directory && depth == SSTABLE_DIR_DEPTH))
+            note_unseen(s, dir, path, strerror(directory < 0 ? -directory : ELOOP));
+        else if (directory)
+            look_at_dir(s, path, here, dir->root, depth + 1);
+        break;
+    case SSTABLE_FILE_COMPONENT:
+    case SSTABLE_FILE_TOC:
+        break;
     }
 }
 
@@ -410,7 +410,7 @@ static const struct dirent *next_item(struct sstables *s, DIR *stream, int *erro
 }
 
 /* Looks at all contents of the directory. `stream`: the open directory; NULL: it could not be opened. */
-static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, const struct place *here,
+static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, const struct dir_place *here,
                       unsigned depth)
 {
     if (stream)
@@ -419,24 +419,22 @@ static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, 
         unwatch_dir(s, dir);
     if (stream && dir->watch < 0)
         note_unwatched(s, dir, &here->st);
-    if (stream) {
-        int error = 0;
-        for (const struct dirent *item; !atomic_load(&s->watcher.ending) && (item = next_item(s, stream, &error));)
-            look_at_item(s, dir, item, here, depth);
-        note_error(s, dir, error);
-    }
+    for (const struct dirent *item;
+         stream && !atomic_load(&s->watcher.ending) && (item = next_item(s, stream, &dir->error));)
+        look_at_item(s, dir, item, here, depth);
     if (dir->error && !is_gone(dir->error))
         keep_dir(s, dir);
     else
         sweep(s, dir);
 }
 
-/* `above`: the directories that it is in, NULL: it is one of sstable-dir. */
-static void look_at_dir(struct sstables *s, const char *path, const struct place *above, unsigned depth)
+/* `above`: the directories that it is in, below `root`; NULL: it is one of sstable-dir. */
+static void look_at_dir(struct sstables *s, const char *path, const struct dir_place *above, struct watched_dir *root,
+                        unsigned depth)
 {
-    struct place here = {.above = above};
+    struct dir_place here = {.above = above};
     lock_give(&s->lock);
-    bool circle = above && stat(path, &here.st) == 0 && is_circle(&here);
+    bool circle = above && stat(path, &here.st) == 0 && dir_place_is_circle(&here);
     lock_take(&s->lock);
     if (circle)
         return;
@@ -445,18 +443,34 @@ static void look_at_dir(struct sstables *s, const char *path, const struct place
     if (!dir || dir->seen == s->numbers.scans)
         return;
     dir->seen = s->numbers.scans;
-    here.root = dir->root = above ? above->root : dir;
+    dir->root = root ? root : dir;
+    dir->unseen[0] = '\0';
     const struct watched_dir before = *dir;
-    int error;
-    DIR *stream = open_dir(s, path, &here.st, &error);
-    if (!stream)
-        note_error(s, dir, error);
+    DIR *stream = open_dir(s, path, &here.st, &dir->error);
     dir->lost = !above && (!stream || is_elsewhere(s, dir, &here.st));
     look_into(s, dir, stream, &here, depth);
     if (stream)
         closedir(stream);
     if (!above)
         settle_root(s, dir, &here.st, &before);
+    else if (dir->error && !is_gone(dir->error))
+        note_unseen(s, dir, path, strerror(dir->error));
+    if (!above && dir->lost)
+        snprintf(dir->unseen, sizeof(dir->unseen), "%s", why_lost(dir));
+    dir->was_unseen = dir->unseen[0] != '\0';
+}
+
+void sstables_count_unseen(struct sstables *s)
+{
+    const struct watched_dir *first = NULL;
+    size_t n = 0;
+    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+        n += dir->unseen[0] != '\0';
+        first = dir->unseen[0] ? dir : first;
+    }
+    if (first)
+        errbuf_set(&s->unseen.why, SSTABLES_INCOMPLETE " (%zu): %s: %s", n, first->path, first->unseen);
+    atomic_store(&s->unseen.n, n);
 }
 
 /* Whether a directory that is not watched has changed in this round. */
@@ -507,7 +521,7 @@ void sstables_scan_all(struct sstables *s)
         if (len > 0 && len < sizeof(path)) {
             memcpy(path, at, len);
             path[len] = '\0';
-            look_at_dir(s, path, NULL, 0);
+            look_at_dir(s, path, NULL, NULL, 0);
         }
         at += strcspn(at, ":");
         at += *at == ':';

@@ -18,12 +18,14 @@ void readiness_of(struct server *server, struct readiness *readiness_out)
 {
     const struct journal *journal = server_journal(server);
     char details[ERRBUF_SIZE];
+    struct errbuf missed; /* has paths, which not everybody who may ask should see */
     readiness_out->ready = false;
     if (server_loading(server))
         snprintf(readiness_out->reason, sizeof(readiness_out->reason), "loading the data directory: %.0f %%",
                  loaded_percent(server));
-    else if (sstables_is_scanning(server->sstables))
-        snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s", SSTABLES_SCANNING);
+    else if (sstables_may_miss(server->sstables, &missed))
+        snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s",
+                 sstables_is_scanning(server->sstables) ? SSTABLES_SCANNING : SSTABLES_INCOMPLETE);
     else if (persistence_refusal(server, details, sizeof(details)))
         snprintf(readiness_out->reason, sizeof(readiness_out->reason), "%s: writes are refused",
                  journal && journal_refuses(journal) ? "the log cannot be written" : "the last save failed");

@@ -26,6 +26,16 @@ DAEMON_TEST(the_daemon, find, says_which_filters_may_have_an_item)
            "BF.FIND nothing ITEMS a b");
 }
 
+/* A cuckoo filter is not searched: under its name it is unknown, and no pattern leads to it. */
+DAEMON_TEST(the_daemon, find, does_not_search_cuckoo_filters)
+{
+    expect(client, ":1", "BF.ADD b x");
+    expect(client, ":1", "CF.ADD c x");
+    expect(client, "[\"asked\",:1,\"found\",[[\"b\"]],\"unknown\",[\"c\",\"not a Bloom filter\"]]",
+           "BF.FIND c b ITEMS x");
+    expect(client, "[\"asked\",:1,\"found\",[[\"b\"]],\"unknown\",[]]", "BF.FIND [bc] ITEMS x");
+}
+
 /* In RESP3 the reply and the list of unknown filters are maps. */
 DAEMON_TEST(the_daemon, find, is_a_map_in_resp3)
 {

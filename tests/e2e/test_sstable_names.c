@@ -7,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "http.h"
 #include "sstables_rig.h"
+#include "wait.h"
 
 TestSuite(sstable_names, .fini = discard, .timeout = 1000);
 
@@ -132,7 +134,7 @@ DAEMON_TEST(the_daemon, sstable_names, of_several_files_follow_from_their_paths)
     char dirs[1200];
     prepare();
     write_sstable("b/ks/t-" ID "/me-1-big-Filter.db", me_file, sizeof(me_file));
-    snprintf(dirs, sizeof(dirs), "%s/a/:%s/b:%s/none", root, root, root);
+    snprintf(dirs, sizeof(dirs), "%s/a/:%s/b", root, root);
     const char *const args[] = {"--sstable-dir", dirs, NULL};
     client = client_start(&the_daemon, args);
     wait_scanned();
@@ -221,25 +223,69 @@ static void start_as_nobody(void)
         cr_assert_eq(setresuid(0, 0, 0), 0);
 }
 
-/* The log names an unreadable directory, and an error the unreadable file. Both are read when this is permitted;
- * files moved away meanwhile are gone. */
+static void expect_readiness(int status)
+{
+    struct http_reply reply;
+    http_get(the_daemon.web_port, "/readyz", "", &reply);
+    cr_expect_eq(reply.status, status, "%s", reply.body);
+    http_free(&reply);
+}
+
+/* The log names what cannot be read, and while there is such a thing, no name and no pattern is denied. All is read
+ * when this is permitted; files moved away meanwhile are gone. */
 DAEMON_TEST(the_daemon, sstable_names, permissions_come_later)
 {
-    static const char *const file = "data/ks/t-" ID "/nb-1-big-Filter.db", *const closed = "data/ks/closed-" ID;
+    static const char *const file = "data/ks/t-" ID "/nb-1-big-Filter.db", *const closed = "data/ks/closed-" ID,
+                             *const halfway = "data/ks/half-" ID;
     prepare();
+    the_daemon.with_web = true;
     write_sstable(file, na_file, sizeof(na_file));
     write_sstable("data/ks/closed-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_sstable("data/ks/half-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
     write_sstable("data/ks/moved-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
     cr_assert_eq(chmod(below_root(file), 0), 0);
     cr_assert_eq(chmod(below_root(closed), 0), 0);
+    cr_assert_eq(chmod(below_root(halfway), 0444), 0); /* its names can be read, and nothing else */
     start_as_nobody();
     daemon_wait_output(&the_daemon, "closed-" ID ": Permission denied; the next scan is in 10 s");
     expect_has(client, "nb-1-big-Filter.db: Permission denied", "BF.EXISTS ks.t/1 k");
     expect(client, "[\"ks.moved/1\",\"ks.t/1\"]", "KEYS *");
+    expect_has(client, "TRYAGAIN sstable-dir cannot be searched completely (2): ", "BF.EXISTS ks.closed/1 k");
+    expect_has(client, "TRYAGAIN sstable-dir cannot", "BF.MEXISTS ks.half/1 k");
+    expect_has(client, "\"unknown\",[\"ks.closed/*\",\"sstable-dir cannot", "BF.FIND ks.closed/* ITEMS k");
+    expect_has(client, "\"unknown\",[\"ks.half/1\",\"sstable-dir cannot", "BF.FIND ks.half/1 ITEMS k");
+    expect(client, ":0", "BF.EXISTS own k"); /* no SSTable has such a name */
+    cr_expect_eq(client_info(client, "bf", "sstable_dirs_unreachable"), 2);
+    expect_readiness(503);
     cr_assert_eq(rename(below_root("data/ks/moved-" ID), below_root("../moved")), 0);
     wait_for("[\"ks.t/1\"]", "KEYS *");
     cr_assert_eq(chmod(below_root(file), 0644), 0);
     cr_assert_eq(chmod(below_root(closed), 0755), 0);
+    cr_assert_eq(chmod(below_root(halfway), 0755), 0);
     wait_for(":1", "BF.EXISTS ks.t/1 k");
     wait_for(":1", "BF.EXISTS ks.closed/1 k");
+    wait_for(":1", "BF.EXISTS ks.half/1 k");
+    wait_for("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.u/*\",\"no filter matches\"]]", "BF.FIND ks.u/* ITEMS k");
+    expect_readiness(200);
+}
+
+/* SSTables of a later format may have any key; a directory that is too deep, too. */
+DAEMON_TEST(the_daemon, sstable_names, what_cannot_be_looked_at_is_not_denied)
+{
+    char deep[200] = "";
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    start();
+    expect(client, ":0", "BF.EXISTS ks.t/2 k");
+    write_data("data/ks/t-" ID "/xx-2-foo-Data.db");
+    wait_until(client_info(client, "bf", "sstable_dirs_unreachable") == 1);
+    expect_has(client, "not the name of an SSTable of a known format", "BF.EXISTS ks.t/2 k");
+    expect_find("[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[]]", "BF.FIND ks.t/1 ITEMS k");
+    cr_assert_eq(unlink(below_root("data/ks/t-" ID "/xx-2-foo-Data.db")), 0);
+    wait_for(":0", "BF.EXISTS ks.t/2 k");
+    for (int i = 0; i < 18; i++)
+        strcat(deep, "d/");
+    make_directories(below_root(deep));
+    wait_until(client_info(client, "bf", "sstable_dirs_unreachable") == 1);
+    expect_has(client, "Too many levels of symbolic links", "BF.EXISTS ks.t/2 k");
 }

@@ -325,8 +325,13 @@ static void reply_missing_items(struct bf_call *call, size_t n, enum bf_missing 
 static void reply_missing(struct bf_call *call, size_t n, bool array)
 {
     enum bf_missing missing = when_missing(call);
-    if (missing == BF_MISSING_ERROR || sstables_is_scanning(call->server->sstables)) {
-        reply_error(call->reply, missing == BF_MISSING_ERROR ? BF_NOT_FOUND : "TRYAGAIN " SSTABLES_SCANNING);
+    struct errbuf missed;
+    if (missing == BF_MISSING_ERROR) {
+        reply_error(call->reply, BF_NOT_FOUND);
+        return;
+    }
+    if (sstables_could_name(call->name) && sstables_may_miss(call->server->sstables, &missed)) {
+        reply_errorf(call->reply, "TRYAGAIN %s", missed.text);
         return;
     }
     if (array)

@@ -90,8 +90,8 @@ struct find {
     struct id_set seen;
     struct answers answers;
     struct {
-        uint64_t round; /* when it began */
-        bool scanning;  /* was its first scan, then */
+        uint64_t round;       /* when it began */
+        struct errbuf missed; /* why SSTables may not be known; empty: all are */
         unsigned hold;
     } sstables;
     struct buf keys;
@@ -168,8 +168,9 @@ struct find *find_create(struct server *server, unsigned database, const struct 
     if (server->sstables) {
         find->sstables.hold = sstables_hold(server->sstables);
         find->sstables.round = sstables_round(server->sstables);
-        find->sstables.scanning = sstables_is_scanning(server->sstables);
     }
+    if (database == 0)
+        sstables_may_miss(server->sstables, &find->sstables.missed);
     buf_init(&find->answers.unknown, cap);
     buf_init(&find->keys, SIZE_MAX);
     buf_init(&find->key, SIZE_MAX);
@@ -370,17 +371,15 @@ static void choose_hashed(struct find *find, struct slice name, uint64_t hash)
 {
     struct slice key = key_of(find, name);
     struct entry *entry = registry_find(find->server->registry, hash, key);
+    const char *missed = find->sstables.missed.text;
     if (!entry)
         entry = sstables_find(find->server->sstables, key);
-    if (entry)
-        choose(find, name, entry);
+    if (!entry)
+        unknown(find, name, missed[0] && sstables_could_name(name) ? missed : "not found");
+    else if (entry_is_cuckoo(entry))
+        unknown(find, name, "not a Bloom filter");
     else
-        unknown(find, name, find->sstables.scanning ? SSTABLES_SCANNING : "not found");
-}
-
-static void choose_named(struct find *find, struct slice name)
-{
-    choose_hashed(find, name, registry_hash(find->server->registry, key_of(find, name)));
+        choose(find, name, entry);
 }
 
 /* Whether the filters chosen are work enough for a step. */
@@ -451,9 +450,9 @@ static size_t choose_next(struct find *find, bool first, size_t most)
     if (pattern->left) /* filters of many layers: visit no more than are asked */
         find->step.most = find->step.nchosen;
     if (n < most && !pattern->left) {
-        if (find->sstables.scanning || !pattern->matched)
-            unknown(find, bf_arg(&find->words, find->at),
-                    find->sstables.scanning ? SSTABLES_SCANNING : "no filter matches");
+        const char *missed = find->sstables.missed.text;
+        if (missed[0] || !pattern->matched)
+            unknown(find, bf_arg(&find->words, find->at), missed[0] ? missed : "no filter matches");
         pattern->begun = false;
         find->at++;
     } else {
@@ -515,7 +514,7 @@ void find_read(struct find *find)
     if (!find->reads.pinned && find->server->sstables)                     /* or it was deleted meanwhile */
         sstables_read(find->server->sstables, name);
     find->reads.was_read = true;
-    choose_named(find, name);
+    choose_hashed(find, name, registry_hash(find->server->registry, key_of(find, name)));
     find->reads.was_read = false;
 }
 

@@ -25,7 +25,9 @@ struct sstable_keys {
     uint64_t rows_size;
     unsigned char key[2 + SSTABLE_KEY_MAX]; /* of a trie; of an index the last one, behind two bytes */
     size_t last_len;
-    uint64_t n; /* keys of the index so far */
+    uint64_t n;    /* keys so far */
+    bool ordered;  /* by their tokens */
+    int64_t token; /* of the last key */
 };
 
 /* Tries since Cassandra 5.0 and in ScyllaDB since ms; the letters before represent series of formats with an index. */
@@ -72,11 +74,16 @@ int sstable_keys_open(struct sstable_keys **keys_out, const struct fsops *fs, co
     *keys = (struct sstable_keys){.fs = fs, .path = path, .name = name, .rows_fd = -1};
     keys->index.fd = keys->partitions.fd = keys->data.fd = keys->data.info_fd = -1;
     int rc = open_component(keys, err);
-    if (rc == 0)
-        *keys_out = keys;
-    else
+    if (rc != 0) {
         sstable_keys_close(keys);
-    return rc;
+        return rc;
+    }
+    char statistics[PATH_MAX];
+    struct statistics_validation validation;
+    keys->ordered = path_of(keys, "Statistics.db", statistics) == 0 &&
+                    statistics_db_validation(fs, statistics, &validation) == 0 && validation.murmur3;
+    *keys_out = keys;
+    return 0;
 }
 
 void sstable_keys_close(struct sstable_keys *keys)
@@ -189,19 +196,54 @@ static int compare_count(struct sstable_keys *keys, struct errbuf *err)
     return SSTABLE_KEYS_DAMAGED;
 }
 
-static int next_of_index(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
+/* Whether the key may follow the one before it. */
+static int check_order(struct sstable_keys *keys, const struct sstable_key *key, uint64_t at, struct errbuf *err)
 {
-    int rc = index_db_next(&keys->index, key_out, len_out, err);
+    int64_t token = sstable_key_token(key->hash), before = keys->token;
+    keys->token = token;
+    if (keys->n++ == 0 || !keys->ordered || token >= before)
+        return SSTABLE_KEYS_ONE;
+    errbuf_set(err,
+               "%s is damaged: the key at byte %" PRIu64 " has a token below that of the key before it: one of the two "
+               "is not a key of the SSTable",
+               sstable_keys_component(keys->name), at);
+    return SSTABLE_KEYS_DAMAGED;
+}
+
+static int next_of_index(struct sstable_keys *keys, struct sstable_key *key, struct errbuf *err)
+{
+    int rc = index_db_next(&keys->index, &key->ptr, &key->len, err);
     if (rc < 0)
         errbuf_set(err, "Index.db: %s", strerror(-rc));
     if (rc == SSTABLE_KEYS_ONE) {
-        keys->n++;
-        keys->last_len = *len_out;
-        memcpy(keys->key + 2, *key_out, *len_out);
+        if (keys->n > 0 && key->len == keys->last_len && memcmp(key->ptr, keys->key + 2, key->len) == 0) {
+            errbuf_set(err, "Index.db is damaged: the key at byte %" PRIu64 " is there twice", keys->index.entry);
+            return SSTABLE_KEYS_DAMAGED;
+        }
+        keys->last_len = key->len;
+        memcpy(keys->key + 2, key->ptr, key->len);
+        key->hash = murmur3_hash(key->ptr, key->len);
+        return check_order(keys, key, keys->index.entry, err);
     }
     if (rc == SSTABLE_KEYS_END && keys->n > 0)
         rc = compare_last(keys, err);
     return rc == SSTABLE_KEYS_END && keys->n > 0 ? compare_count(keys, err) : rc;
+}
+
+static int next_of_trie(struct sstable_keys *keys, struct sstable_key *key, struct errbuf *err)
+{
+    struct partition_place place;
+    int rc = partitions_db_next(&keys->partitions, &place, err);
+    if (rc < 0)
+        errbuf_set(err, "Partitions.db: %s", strerror(-rc));
+    if (rc != SSTABLE_KEYS_ONE)
+        return rc;
+    rc = read_key(keys, &place, &key->len, err);
+    if (rc != 0)
+        return rc;
+    key->ptr = keys->key + 2;
+    key->hash = murmur3_hash(key->ptr, key->len);
+    return keys->partitions.backwards ? SSTABLE_KEYS_ONE : check_order(keys, key, place.offset, err);
 }
 
 /* ---- any ---- */
@@ -212,19 +254,15 @@ bool sstable_keys_from_end(struct sstable_keys *keys)
     return keys->partitions.backwards;
 }
 
-int sstable_keys_next(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
+int64_t sstable_key_token(struct bloom_hash hash)
 {
-    struct partition_place place;
-    if (!sstable_has_trie(keys->name))
-        return next_of_index(keys, key_out, len_out, err);
-    int rc = partitions_db_next(&keys->partitions, &place, err);
-    if (rc < 0)
-        errbuf_set(err, "Partitions.db: %s", strerror(-rc));
-    if (rc != SSTABLE_KEYS_ONE)
-        return rc;
-    rc = read_key(keys, &place, len_out, err);
-    *key_out = keys->key + 2;
-    return rc != 0 ? rc : SSTABLE_KEYS_ONE;
+    int64_t token = (int64_t)hash.h1;
+    return token == INT64_MIN ? INT64_MAX : token;
+}
+
+int sstable_keys_next(struct sstable_keys *keys, struct sstable_key *key_out, struct errbuf *err)
+{
+    return (sstable_has_trie(keys->name) ? next_of_trie : next_of_index)(keys, key_out, err);
 }
 
 uint64_t sstable_keys_size(const struct sstable_keys *keys)

@@ -2,8 +2,9 @@
  * hashes (docs/FORMAT.md, section 19). They come from Index.db, or from the trie of Partitions.db with Rows.db and
  * Data.db (Cassandra's format bti, and ScyllaDB since version ms).
  *
- * At the end the last key of Index.db is compared with the one of Summary.db, and their number with that of
- * Statistics.db, if these are there.
+ * A key that is there twice is damage; so is one before the token of the key before it, if Statistics.db says that the
+ * table has Murmur3Partitioner. At the end the last key of Index.db is compared with the one of Summary.db, and their
+ * number with that of Statistics.db, if these are there.
  *
  * Errors begin with the component that they are of: "Index.db: ...". Files are read only. Memory: some 400 KB, and of
  * tries two chunks of Data.db.
@@ -16,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bloom_filter.h"
 #include "errbuf.h"
 #include "fsops.h"
 #include "keys_status.h"
@@ -38,9 +40,18 @@ void sstable_keys_close(struct sstable_keys *keys); /* NULL is fine */
 /* Before the first key: they come from the last one on. False, with nothing changed: there is no trie. */
 bool sstable_keys_from_end(struct sstable_keys *keys);
 
+struct sstable_key {
+    const unsigned char *ptr;
+    size_t len;
+    struct bloom_hash hash;
+};
+
+/* The token of Murmur3Partitioner: rings and files are in the order of these. */
+int64_t sstable_key_token(struct bloom_hash hash);
+
 /* The next key, which is valid until the next call. An enum sstable_keys_status; or -errno, with the reason. -ENOTSUP:
  * Data.db is compressed in a way that is not known here. */
-int sstable_keys_next(struct sstable_keys *keys, const unsigned char **key_out, size_t *len_out, struct errbuf *err);
+int sstable_keys_next(struct sstable_keys *keys, struct sstable_key *key_out, struct errbuf *err);
 
 /* The progress of the reader: bytes read, of all bytes of the component. */
 uint64_t sstable_keys_size(const struct sstable_keys *keys);

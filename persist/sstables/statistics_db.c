@@ -15,23 +15,27 @@
 #define DELETIONS_MAX   100000
 #define PARTITIONS_MAX  (UINT64_C(1) << 48)
 
-/* Of the partitioner's name and the rate after it. */
-static int read_validation(const struct fsops *fs, int fd, uint64_t at, double *rate_out)
+static bool ends_with(const unsigned char *name, size_t len, const char *end)
 {
-    static const char end[] = "artitioner";
+    return len >= strlen(end) && memcmp(name + len - strlen(end), end, strlen(end)) == 0;
+}
+
+/* Of the partitioner's name and the rate after it. */
+static int read_validation(const struct fsops *fs, int fd, uint64_t at, struct statistics_validation *out)
+{
     unsigned char name[2 + PARTITIONER_MAX + 8];
     int rc = fs_read_all(fs, fd, name, 2, at);
     size_t len = rc == 0 ? be16_get(name) : 0;
-    if (rc == 0 && (len < strlen(end) || len > PARTITIONER_MAX))
+    if (rc == 0 && len > PARTITIONER_MAX)
         return -EINVAL;
     if (rc == 0)
         rc = fs_read_all(fs, fd, name + 2, len + 8, at + 2);
     if (rc != 0)
         return rc;
     uint64_t bits = be64_get(name + 2 + len);
-    memcpy(rate_out, &bits, sizeof(bits));
-    bool valid = memcmp(name + 2 + len - strlen(end), end, strlen(end)) == 0 && *rate_out > 0 && *rate_out <= 1;
-    return valid ? 0 : -EINVAL;
+    memcpy(&out->rate, &bits, sizeof(bits));
+    out->murmur3 = ends_with(name + 2, len, "Murmur3Partitioner");
+    return ends_with(name + 2, len, "artitioner") && out->rate > 0 && out->rate <= 1 ? 0 : -EINVAL;
 }
 
 /* The place of a component. */
@@ -75,11 +79,11 @@ static int read_partitions(const struct fsops *fs, int fd, uint64_t at, uint64_t
     return rc == 0 && sum == 0 ? -EINVAL : rc;
 }
 
-static int read_rate(const struct fsops *fs, int fd, void *rate_out)
+static int find_validation(const struct fsops *fs, int fd, void *out)
 {
     uint64_t at = 0;
     int rc = find_component(fs, fd, VALIDATION, &at);
-    return rc == 0 ? read_validation(fs, fd, at, rate_out) : rc;
+    return rc == 0 ? read_validation(fs, fd, at, out) : rc;
 }
 
 static int read_count(const struct fsops *fs, int fd, void *partitions_out)
@@ -142,9 +146,9 @@ static int read_file(const struct fsops *fs, const char *path, int (*read)(const
     return rc == -EIO ? -EINVAL : rc;
 }
 
-int statistics_db_rate(const struct fsops *fs, const char *path, double *rate_out)
+int statistics_db_validation(const struct fsops *fs, const char *path, struct statistics_validation *out)
 {
-    return read_file(fs, path, read_rate, rate_out);
+    return read_file(fs, path, find_validation, out);
 }
 
 int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out)

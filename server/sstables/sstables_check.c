@@ -4,7 +4,6 @@
 #include <limits.h>
 
 #include "bloom_filter.h"
-#include "murmur3.h"
 #include "sstable_keys.h"
 #include "sstables_internal.h"
 
@@ -40,13 +39,11 @@ static bool has_first(struct sstable_keys *keys, const struct bloom_filter *filt
                       struct last_keys *last)
 {
     struct errbuf ignored;
-    const unsigned char *key;
-    size_t len;
+    struct sstable_key key;
     bool has = true;
-    while (has && last->n < most && sstable_keys_next(keys, &key, &len, &ignored) == SSTABLE_KEYS_ONE) {
-        struct bloom_hash hash = murmur3_hash(key, len);
-        has = last->n >= KEYS || bloom_filter_query(filter, hash);
-        last->hashes[last->n++ % KEYS] = hash;
+    while (has && last->n < most && sstable_keys_next(keys, &key, &ignored) == SSTABLE_KEYS_ONE) {
+        has = last->n >= KEYS || bloom_filter_query(filter, key.hash);
+        last->hashes[last->n++ % KEYS] = key.hash;
     }
     return has;
 }

@@ -39,17 +39,10 @@ struct collect {
 
 /* ---- one SSTable ---- */
 
-static void take_hash(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+static void take_hash(void *ctx, const struct sstable_key *key)
 {
     struct sampled *sampled = ctx;
-    (void)key, (void)len;
-    sampled->hashes[sampled->n++] = hash;
-}
-
-static int64_t token_of(struct bloom_hash hash)
-{
-    int64_t token = (int64_t)hash.h1;
-    return token == INT64_MIN ? INT64_MAX : token;
+    sampled->hashes[sampled->n++] = key->hash;
 }
 
 /* Where a key may be: between the first one and the last one. */
@@ -58,10 +51,10 @@ static void take_range(struct sampled *sampled, const struct table *files)
     struct bloom_hash last;
     sampled->has_range = sampled->n > 0 && table_last_key(files, &last) == 0;
     if (sampled->has_range)
-        sampled->last = token_of(last);
+        sampled->last = sstable_key_token(last);
     for (unsigned i = 0; sampled->has_range && i < sampled->n; i++)
-        sampled->has_range =
-            token_of(sampled->hashes[i]) <= (i + 1 < sampled->n ? token_of(sampled->hashes[i + 1]) : sampled->last);
+        sampled->has_range = sstable_key_token(sampled->hashes[i]) <=
+                             (i + 1 < sampled->n ? sstable_key_token(sampled->hashes[i + 1]) : sampled->last);
 }
 
 /* Without the keys there is no estimate of copies and ranges; the rest is complete. */
@@ -100,19 +93,19 @@ static void take_requested_rate(struct advice_table *table, const struct table *
 {
     char path[TABLE_PATH];
     struct stat st;
-    double requested;
+    struct statistics_validation validation;
     if (sstable_sibling(files->path, &files->name, "Statistics.db", path, sizeof(path)) >= sizeof(path) ||
-        stat(path, &st) != 0 || !S_ISREG(st.st_mode) || statistics_db_rate(fsops_posix(), path, &requested) != 0)
+        stat(path, &st) != 0 || !S_ISREG(st.st_mode) || statistics_db_validation(fsops_posix(), path, &validation) != 0)
         return;
     if (table->requested > 0 && st.st_mtime < table->requested_at)
         return;
-    table->requested = requested;
+    table->requested = validation.rate;
     table->requested_at = st.st_mtime;
 }
 
-static void count_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+static void count_key(void *ctx, const struct sstable_key *key)
 {
-    (void)hash, (void)key, (void)len;
+    (void)key;
     ++*(uint64_t *)ctx;
 }
 
@@ -259,14 +252,14 @@ static bool estimate_shares(struct advice_table *table, struct sampled *const *s
         return false;
     for (size_t i = 0; i < n; i++) {
         for (unsigned key = 0; key < sampled[i]->n; key++)
-            tokens[ntokens++] = token_of(sampled[i]->hashes[key]);
+            tokens[ntokens++] = sstable_key_token(sampled[i]->hashes[key]);
     }
     qsort(tokens, ntokens, sizeof(*tokens), compare_tokens);
     for (size_t i = 0; i < n; i++) {
         const struct sampled *one = sampled[i];
         if (!one->has_range)
             continue;
-        size_t from = below(tokens, ntokens, token_of(one->hashes[0]));
+        size_t from = below(tokens, ntokens, sstable_key_token(one->hashes[0]));
         size_t to = one->last == INT64_MAX ? ntokens : below(tokens, ntokens, one->last + 1);
         table->sstables[one->sstable].share = (double)(to - from) / (double)ntokens;
     }

@@ -40,24 +40,22 @@ static int failed(const struct rebuild *rebuild, const char *why)
 
 /* ---- keys ---- */
 
-static void count_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+static void count_key(void *ctx, const struct sstable_key *key)
 {
-    (void)hash, (void)key, (void)len;
+    (void)key;
     ((struct rebuild *)ctx)->keys++;
 }
 
-static void add_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+static void add_key(void *ctx, const struct sstable_key *key)
 {
     struct errbuf err;
-    (void)key, (void)len;
-    (void)bloom_filter_add(((struct rebuild *)ctx)->loaded.filter, hash, &err);
+    (void)bloom_filter_add(((struct rebuild *)ctx)->loaded.filter, key->hash, &err);
 }
 
-static void ask_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+static void ask_key(void *ctx, const struct sstable_key *key)
 {
     struct rebuild *rebuild = ctx;
-    (void)key, (void)len;
-    rebuild->missing += !bloom_filter_query(rebuild->loaded.filter, hash);
+    rebuild->missing += !bloom_filter_query(rebuild->loaded.filter, key->hash);
 }
 
 /* ---- size ---- */

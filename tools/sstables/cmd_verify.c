@@ -120,18 +120,18 @@ static void describe_key(char out[72], const unsigned char *key, size_t len)
         strcpy(at, "...");
 }
 
-static void on_key(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len)
+static void on_key(void *ctx, const struct sstable_key *key)
 {
     struct look *look = ctx;
     if (look->keys < FIRST_KEYS)
-        look->first[look->keys] = hash;
+        look->first[look->keys] = key->hash;
     look->keys++;
-    if (bloom_filter_query(look->loaded.filter, hash))
+    if (bloom_filter_query(look->loaded.filter, key->hash))
         return;
     if (look->missing++ >= SHOWN_KEYS)
         return;
     char shown[72];
-    describe_key(shown, key, len);
+    describe_key(shown, key->ptr, key->len);
     problem(look, "the key %s is not in the filter: reads miss its partition", shown);
 }
 

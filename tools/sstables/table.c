@@ -83,14 +83,13 @@ static int last_of_trie(const struct table *table, struct bloom_hash *hash_out)
 {
     struct sstable_keys *keys;
     struct errbuf ignored;
-    const unsigned char *key;
-    size_t len;
+    struct sstable_key key;
     int rc = sstable_keys_open(&keys, fsops_posix(), table->path, &table->name, &ignored);
     if (rc != 0)
         return rc;
-    rc = sstable_keys_from_end(keys) ? sstable_keys_next(keys, &key, &len, &ignored) : -ENOENT;
+    rc = sstable_keys_from_end(keys) ? sstable_keys_next(keys, &key, &ignored) : -ENOENT;
     if (rc == SSTABLE_KEYS_ONE)
-        *hash_out = murmur3_hash(key, len);
+        *hash_out = key.hash;
     sstable_keys_close(keys);
     return rc == SSTABLE_KEYS_ONE ? 0 : -ENOENT;
 }
@@ -111,21 +110,19 @@ int table_last_key(const struct table *table, struct bloom_hash *hash_out)
     return rc;
 }
 
-int table_each_key(const struct table *table, uint64_t most,
-                   void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
-                   const char *what, struct errbuf *err)
+int table_each_key(const struct table *table, uint64_t most, void (*take)(void *ctx, const struct sstable_key *key),
+                   void *ctx, const char *what, struct errbuf *err)
 {
     struct sstable_keys *keys;
     struct progress progress;
-    const unsigned char *key;
-    size_t len;
+    struct sstable_key key;
     int rc = sstable_keys_open(&keys, fsops_posix(), table->path, &table->name, err);
     if (rc != 0)
         return rc;
     progress_begin(&progress, what ? what : "", sstable_keys_size(keys));
-    for (uint64_t n = 0; (most == 0 || n < most) && (rc = sstable_keys_next(keys, &key, &len, err)) == SSTABLE_KEYS_ONE;
+    for (uint64_t n = 0; (most == 0 || n < most) && (rc = sstable_keys_next(keys, &key, err)) == SSTABLE_KEYS_ONE;
          n++) {
-        take(ctx, murmur3_hash(key, len), key, len);
+        take(ctx, &key);
         if (what)
             progress_update(&progress, sstable_keys_done(keys));
     }

@@ -43,8 +43,7 @@ bool table_toc_names(const struct table_toc *toc, const char *component);
 
 /* Passes the hash of each key to `take`, up to `most` of them (0: all). `progress` NULL: shows none. 0; or
  * SSTABLE_KEYS_DAMAGED or -errno, with the reason, which begins with the component. */
-int table_each_key(const struct table *table, uint64_t most,
-                   void (*take)(void *ctx, struct bloom_hash hash, const unsigned char *key, size_t len), void *ctx,
-                   const char *progress, struct errbuf *err);
+int table_each_key(const struct table *table, uint64_t most, void (*take)(void *ctx, const struct sstable_key *key),
+                   void *ctx, const char *what, struct errbuf *err);
 
 #endif

@@ -70,8 +70,9 @@ static void check_statistics(const struct fsops *fs, const struct file *file)
     static const char path[] = "nb-1-big-Statistics.db";
     unsigned char number[8];
     uint64_t partitions = 0, bits;
-    double rate = 0;
-    int rc = statistics_db_rate(fs, path, &rate);
+    struct statistics_validation validation = {.rate = 0};
+    int rc = statistics_db_validation(fs, path, &validation);
+    double rate = validation.rate;
     CHECK(rc == 0 || rc == -EINVAL);
     if (rc == 0) {
         CHECK(rate > 0 && rate <= 1);

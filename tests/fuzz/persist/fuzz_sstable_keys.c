@@ -61,18 +61,17 @@ static void read_keys(struct files *files, const char *path, bool backwards)
     struct sstable_name name;
     struct sstable_keys *keys;
     struct errbuf err = {""};
-    const unsigned char *key;
+    struct sstable_key key;
     uint64_t sum = 0;
-    size_t len;
     CHECK(sstable_name_parse(path, &name, NULL) == SSTABLE_OK);
     int rc = sstable_keys_open(&keys, &fs, path, &name, &err);
     if (rc == 0) {
         CHECK(!backwards || sstable_keys_from_end(keys));
-        while ((rc = sstable_keys_next(keys, &key, &len, &err)) == SSTABLE_KEYS_ONE) {
+        while ((rc = sstable_keys_next(keys, &key, &err)) == SSTABLE_KEYS_ONE) {
             uint64_t end = sstable_keys_done(keys);
-            sum += 2 + len;
+            sum += 2 + key.len;
             CHECK(!files->index || (sum <= end && end <= files->of[0].len));
-            CHECK(!files->index || memmem(files->of[0].bytes, files->of[0].len, key, len));
+            CHECK(!files->index || memmem(files->of[0].bytes, files->of[0].len, key.ptr, key.len));
         }
         sstable_keys_close(keys);
     }

@@ -32,10 +32,9 @@ static struct sstable_keys *open_keys(const char *name, const void *bytes, size_
 /* The status at the end, and the number of keys before it. */
 static int read_keys(struct sstable_keys *keys, size_t *n_out, struct errbuf *err)
 {
-    const unsigned char *key;
-    size_t len;
+    struct sstable_key key;
     int rc;
-    for (*n_out = 0; (rc = sstable_keys_next(keys, &key, &len, err)) == SSTABLE_KEYS_ONE; ++*n_out)
+    for (*n_out = 0; (rc = sstable_keys_next(keys, &key, err)) == SSTABLE_KEYS_ONE; ++*n_out)
         ;
     sstable_keys_close(keys);
     return rc;
@@ -55,19 +54,19 @@ Test(sstable_keys, all_keys_of_both_forms)
         }
         struct sstable_keys *keys = open_keys(names[form], file.bytes, file.len);
         struct errbuf err;
-        const unsigned char *key;
-        size_t len;
+        struct sstable_key key;
         cr_assert_not(sstable_keys_from_end(keys));
         for (size_t i = 0; i < 300; i++) {
             char expected[20];
             size_t expected_len = (size_t)sprintf(expected, "%zu", i);
-            cr_assert_eq(sstable_keys_next(keys, &key, &len, &err), SSTABLE_KEYS_ONE, "%s: %zu: %s", names[form], i,
+            cr_assert_eq(sstable_keys_next(keys, &key, &err), SSTABLE_KEYS_ONE, "%s: %zu: %s", names[form], i,
                          err.text);
-            cr_assert(len == expected_len && memcmp(key, expected, len) == 0, "%s: key %zu", names[form], i);
-            cr_assert_eq(sstable_keys_next(keys, &key, &len, &err), SSTABLE_KEYS_ONE);
-            cr_assert(len == (i % 50 ? i : sizeof(longest)) && memcmp(key, longest, len) == 0);
+            cr_assert(key.len == expected_len && memcmp(key.ptr, expected, key.len) == 0, "%s: key %zu", names[form],
+                      i);
+            cr_assert_eq(sstable_keys_next(keys, &key, &err), SSTABLE_KEYS_ONE);
+            cr_assert(key.len == (i % 50 ? i : sizeof(longest)) && memcmp(key.ptr, longest, key.len) == 0);
         }
-        cr_assert_eq(sstable_keys_next(keys, &key, &len, &err), SSTABLE_KEYS_END);
+        cr_assert_eq(sstable_keys_next(keys, &key, &err), SSTABLE_KEYS_END);
         cr_assert_eq(sstable_keys_done(keys), file.len);
         sstable_keys_close(keys);
         free(file.bytes);
@@ -136,4 +135,45 @@ Test(sstable_keys, what_has_a_trie)
     cr_assert_eq(sstable_keys_open(&keys, fsops_posix(), path.text, &name, &err), -ENOENT);
     cr_assert_str_eq(err.text, "Index.db: No such file or directory");
     sstable_keys_close(keys);
+}
+
+/* Statistics.db with the partitioner of Murmur3 alone. */
+static void write_statistics(void)
+{
+    static const char bytes[] = "\0\0\0\1\0\0\0\0\0\0\0\x0c\0\x12Murmur3Partitioner\x3f\xb9\x99\x99\x99\x99\x99\x9a";
+    unsigned char file[8 + 64] = {0};
+    memcpy(file, bytes, sizeof(bytes) - 1);
+    file_write(tmp_path(dir, "nb-1-big-Statistics.db").text, file, sizeof(file));
+}
+
+/* A changed byte of a key: the key is the one before it again, or its token is not in its place. */
+Test(sstable_keys, keys_out_of_their_order_are_damage)
+{
+    static const char *const keys[] = {"a", "b"}; /* their tokens differ, so one order is right */
+    int found[2];
+    struct errbuf err;
+    size_t n;
+    for (int with = 0; with < 2; with++) {
+        if (with)
+            write_statistics();
+        for (int first = 0; first < 2; first++) {
+            struct index_file file = {.numbers_vary = true};
+            index_file_add(&file, keys[first], 1, 0);
+            index_file_add(&file, keys[!first], 1, 3);
+            found[first] = read_keys(open_keys("nb-1-big-Index.db", file.bytes, file.len), &n, &err);
+            cr_expect_eq(n, found[first] == SSTABLE_KEYS_END ? 2 : 1);
+            free(file.bytes);
+        }
+        cr_expect_eq(found[0] == SSTABLE_KEYS_END && found[1] == SSTABLE_KEYS_END, !with);
+        cr_expect_eq((found[0] == SSTABLE_KEYS_DAMAGED) + (found[1] == SSTABLE_KEYS_DAMAGED), with);
+        cr_expect(!with || strstr(err.text, "has a token below that of the key before it") ||
+                      found[1] == SSTABLE_KEYS_END,
+                  "%s", err.text);
+        struct index_file twice = {.numbers_vary = true};
+        index_file_add(&twice, "a", 1, 0);
+        index_file_add(&twice, "a", 1, 0);
+        cr_expect_eq(read_keys(open_keys("nb-1-big-Index.db", twice.bytes, twice.len), &n, &err), SSTABLE_KEYS_DAMAGED);
+        cr_expect(strstr(err.text, "the key at byte 5 is there twice"), "%s", err.text);
+        free(twice.bytes);
+    }
 }

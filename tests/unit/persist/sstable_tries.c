@@ -76,18 +76,17 @@ static int read_all(const char *path, bool backwards, size_t expected, size_t *n
 {
     struct sstable_keys *open;
     struct sstable_name name;
-    const unsigned char *key;
-    size_t len;
+    struct sstable_key key;
     *n_out = 0;
     cr_assert_eq(sstable_name_parse(path, &name, err), SSTABLE_OK, "%s", err->text);
     int rc = sstable_keys_open(&open, fsops_posix(), path, &name, err);
     if (rc != 0)
         return rc;
     cr_assert(!backwards || sstable_keys_from_end(open));
-    for (; (rc = sstable_keys_next(open, &key, &len, err)) == SSTABLE_KEYS_ONE; ++*n_out) {
+    for (; (rc = sstable_keys_next(open, &key, err)) == SSTABLE_KEYS_ONE; ++*n_out) {
         cr_assert(expected == 0 || *n_out < expected);
         const struct bti_key *is = expected == 0 ? NULL : &keys[backwards ? expected - 1 - *n_out : *n_out];
-        cr_assert(!is || (len == is->len && memcmp(key, is->bytes, len) == 0), "key %zu", *n_out);
+        cr_assert(!is || (key.len == is->len && memcmp(key.ptr, is->bytes, key.len) == 0), "key %zu", *n_out);
         cr_assert(sstable_keys_done(open) <= sstable_keys_size(open));
     }
     sstable_keys_close(open);

@@ -38,7 +38,7 @@ TestSuite(tool_advise, .init = set_up, .fini = tear_down, .timeout = 300);
 static void make_index(const char *prefix, int first, int n)
 {
     static const unsigned char statistics[] =
-        "\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\x10\0\x12Murmur3Partitioner\x3f\x84\x7a\xe1\x47\xae\x14\x7b";
+        "\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\x10\0\022ByteOrdPartitioner\x3f\x84\x7a\xe1\x47\xae\x14\x7b";
     struct index_file index = {.numbers_vary = true};
     for (int i = first; i < first + n; i++) {
         unsigned char key[4] = {(unsigned char)(i >> 24), (unsigned char)(i >> 16), (unsigned char)(i >> 8),

@@ -34,14 +34,19 @@ static int options(const struct engine_ctx *ctx)
     return ENGINE_HANDLES_IO_ERRORS | ENGINE_HANDLES_ASYNC_LOAD | migration | signals;
 }
 
+/* A second MODULE LOAD of the same file reaches this instance and its variables, which the running module needs: it is
+ * refused before anything is written. So all steps below have these variables for themselves. */
 int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int argc)
 {
+    static bool runs;
     struct errbuf err = {""};
-    const char *missing = engine_load(ctx);
+    const char *missing = runs ? NULL : engine_load(ctx);
     if (missing) {
         errbuf_set(&err, "this engine has no %s, which the module needs", missing);
         return failed(ctx, err.text);
     }
+    if (runs || (engine.IsModuleNameBusy && engine.IsModuleNameBusy(MODULE_NAME)))
+        return failed(ctx, "the module is already loaded; CONFIG SET bloomery.<name> changes its settings");
     engine.SetModuleAttribs(ctx, MODULE_NAME, MODULE_VERSION, ENGINE_API_VERSION);
     if (!settings_read(ctx, argv, argc, &err))
         return failed(ctx, err.text);
@@ -51,5 +56,6 @@ int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int 
         return failed(ctx, err.text);
     if (engine.SetModuleOptions)
         engine.SetModuleOptions(ctx, options(ctx));
+    runs = true;
     return ENGINE_OK;
 }

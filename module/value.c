@@ -171,7 +171,7 @@ bool value_key_is_new(const struct value *value, struct errbuf *text_out)
 
 bool values_init(struct errbuf *err)
 {
-    if (bloom_pool_create_in(&engine_memory, &pool) != 0) {
+    if (!pool && bloom_pool_create_in(&engine_memory, &pool) != 0) { /* there is one after a load that failed */
         errbuf_set(err, "out of memory");
         return false;
     }

@@ -33,6 +33,42 @@ def test_a_taken_name_and_a_wrong_argument_are_explained():
     os.rmdir(os.path.dirname(second))
 
 
+def test_a_second_load_leaves_the_running_module_as_it_is():
+    engine = Engine("--enable-module-command", "yes", "--appendonly", "yes", "--appendfsync", "always",
+                    module=("bf-initial-size", "50"))
+    other = os.path.join(engine.directory, "other.so")
+    shutil.copy(MODULE, other)
+    engine("BF.MADD", "f", "a", "b")
+    engine("CF.ADD", "c", "a")
+    for n, words in enumerate((("LOAD", MODULE), ("LOAD", MODULE, "bf-error-rate", "2"), ("LOAD", MODULE, "prefix", "other"),
+                               ("LOAD", MODULE, "take-over", "yes"), ("LOAD", MODULE, "bf-initial-size", "7"), ("LOAD", other),
+                               ("LOADEX", MODULE, "CONFIG", "bloomery.bf-initial-size", "7"),
+                               ("LOADEX", MODULE, "CONFIG", "bloomery.nonsense", "7"))):
+        assert isinstance(engine.try_call("MODULE", *words), Error), words
+        assert engine("BF.MEXISTS", "f", "a", "b", "z") == [1, 1, 0] and engine("CF.EXISTS", "c", "a") == 1, words
+        assert engine("BF.ADD", f"new{n}", "x") == 1 and engine("TYPE", f"new{n}") == "bloomery1"
+        assert engine("BF.INFO", f"new{n}", "CAPACITY") == [50]
+        assert engine("CONFIG", "GET", "bloomery.bf-initial-size")[1] == b"50"
+        assert engine("BF.ADD", "f", f"x{n}") == 1 and engine("CF.ADD", "c", f"x{n}") == 1
+        engine("DUMP", f"new{n}")
+        engine("SAVE")
+    assert "already loaded" in engine.output()
+    engine.kill()
+    engine.start()
+    assert engine("BF.MEXISTS", "f", *items("x", n + 1)) == [1] * (n + 1)
+    assert engine("CF.MEXISTS", "c", *items("x", n + 1)) == [1] * (n + 1)
+
+
+def test_a_load_that_failed_can_be_repeated():
+    engine = Engine("--enable-module-command", "yes", loads=False)
+    for words in (("LOAD", MODULE, "bf-error-rate", "2"), ("LOADEX", MODULE, "ARGS", "bf-layout", "x")):
+        assert isinstance(engine.try_call("MODULE", *words), Error), words
+    engine("MODULE", "LOAD", MODULE, "bf-initial-size", "50")
+    assert engine("BF.ADD", "f", "x") == 1 and engine("BF.INFO", "f", "CAPACITY") == [50]
+    engine("DEBUG", "RELOAD")
+    assert engine("BF.EXISTS", "f", "x") == 1
+
+
 def test_another_prefix():
     engine = Engine(module=("prefix", "BLOOM"))
     assert engine("bloom.add", "f", "x") == 1 and engine("BLOOM.EXISTS", "f", "x") == 1

@@ -108,8 +108,8 @@ class Connection:
 
 
 class Engine:
-    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0, wait=True, program=ENGINE):
-        self.program = program
+    def __init__(self, *arguments, module=(), sentinel=None, before=None, clock_ahead_s=0, wait=True, program=ENGINE, loads=True):
+        self.program, self.loads = program, loads
         self.directory = tempfile.mkdtemp(prefix="bloomery-module-")
         self.log = os.path.join(self.directory, "log")
         self.clock_ahead_s = clock_ahead_s  # of the time of day
@@ -128,7 +128,7 @@ class Engine:
                     file.write(self.sentinel)
             return [self.program, path, "--sentinel", "--port", str(self.port), "--bind", "127.0.0.1"]
         return ([self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", "",
-                 "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--loadmodule", MODULE] + self.module + self.arguments)
+                 "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", *(["--loadmodule", MODULE] if self.loads else []), *self.module, *self.arguments])
 
     def output(self):
         with open(self.log, errors="replace") as log:

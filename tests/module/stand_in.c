@@ -130,18 +130,32 @@ bool stand_in_load(const char *path, const char *missing, int argc, const char *
     memcpy(&on_load, &symbol, sizeof(symbol));
     host.ctx.get_api = get_api;
     host.missing = missing;
-    host.log = calloc(1, TEXT_MAX);
-    host.reply = calloc(1, TEXT_MAX);
-    host.replicated = calloc(1, TEXT_MAX);
+    host.registers = host.configured = false;
+    if (!host.log) {
+        host.log = calloc(1, TEXT_MAX);
+        host.reply = calloc(1, TEXT_MAX);
+        host.replicated = calloc(1, TEXT_MAX);
+    }
+    size_t ntypes = host.ntypes, ncommands = host.ncommands;
     for (int i = 0; i < argc; i++)
         words[i] = make_string(argv[i], strlen(argv[i]));
     enter(PLACE_LOAD);
     bool loaded = on_load(&host.ctx, words, argc) == ENGINE_OK;
     MUST(!loaded || host.registers == host.configured, "settings without LoadConfigs()");
+    if (!loaded) { /* what it has registered goes */
+        host.ntypes = ntypes;
+        host.ncommands = ncommands;
+    }
+    host.busy |= loaded;
     leave();
     for (int i = 0; i < argc; i++)
         free_string(words[i]);
     return loaded;
+}
+
+void stand_in_take(const char *name)
+{
+    host.taken = name;
 }
 
 const char *stand_in_log(void)

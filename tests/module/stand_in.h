@@ -20,8 +20,10 @@ const char *stand_in_function(size_t i);
 bool stand_in_is_required(size_t i);
 
 /* Loads the module into an engine without the function `missing` (NULL: with all). The words are those behind
- * loadmodule. Whether it has loaded. */
+ * loadmodule. Whether it has loaded. A further load is of the same instance, as by dlopen(). */
 bool stand_in_load(const char *path, const char *missing, int argc, const char *const *argv);
+
+void stand_in_take(const char *name); /* another module has this type or command; NULL: none has */
 
 const char *stand_in_log(void); /* what it has logged */
 

@@ -43,6 +43,12 @@ static bool is_command(const char *name)
     return false;
 }
 
+int fake_IsModuleNameBusy(const char *name)
+{
+    MUST(host.place == PLACE_LOAD, "IsModuleNameBusy: not while the module is loaded");
+    return strcmp(name, "bloomery") == 0 && host.busy;
+}
+
 void fake_SetModuleAttribs(struct engine_ctx *ctx, const char *name, int version, int api_version)
 {
     only_in(PLACE_LOAD, ctx, "SetModuleAttribs");
@@ -83,7 +89,8 @@ int fake_CreateCommand(struct engine_ctx *ctx, const char *name, engine_command_
     check_flags(name, flags);
     MUST(run && (first_key == 0 ? last_key == 0 && key_step == 0 : first_key > 0 && key_step > 0),
          "CreateCommand: %s has the keys %d %d %d", name, first_key, last_key, key_step);
-    MUST(!is_command(name), "CreateCommand: there is %s already", name);
+    if (is_command(name) || (host.taken && strcmp(host.taken, name) == 0))
+        return ENGINE_ERR;
     snprintf(host.commands[host.ncommands].name, sizeof(host.commands[0].name), "%s", name);
     host.commands[host.ncommands++].run = run;
     return ENGINE_OK;
@@ -130,9 +137,13 @@ struct engine_type *fake_CreateDataType(struct engine_ctx *ctx, const char *name
     MUST(methods->version == ENGINE_TYPE_VERSION && methods->rdb_load && methods->rdb_save && methods->aof_rewrite &&
              methods->free && encoding_version >= 0 && encoding_version < 1024,
          "CreateDataType: %s, version %d", name, encoding_version);
-    if (strlen(name) != 9)
+    bool refused = strlen(name) != 9 || (host.taken && strcmp(host.taken, name) == 0);
+    for (size_t i = 0; i < host.ntypes; i++)
+        refused |= strcmp(host.types[i].name, name) == 0;
+    if (refused)
         return NULL;
-    host.types[host.ntypes] = (struct engine_type){*methods, encoding_version};
+    host.types[host.ntypes] = (struct engine_type){*methods, encoding_version, ""};
+    strcpy(host.types[host.ntypes].name, name);
     return &host.types[host.ntypes++];
 }
 

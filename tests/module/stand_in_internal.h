@@ -25,6 +25,7 @@ struct engine_string {
 struct engine_type {
     struct engine_type_methods methods;
     int version;
+    char name[10];
 };
 
 struct entry {
@@ -83,7 +84,8 @@ struct host {
     bool registers, configured;       /* settings */
     struct emitted emitted[64];
     size_t nemitted;
-    const char *missing;
+    const char *missing, *taken;
+    bool busy; /* the module has loaded */
     char *log, *reply, *replicated;
     struct entry entries[KEYS_MAX];
     struct engine_type types[4];

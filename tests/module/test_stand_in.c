@@ -537,6 +537,71 @@ static void arguments(const void *data)
     stand_in_end();
 }
 
+static void adds_are_told(void)
+{
+    (void)stand_in_replicated();
+    expect("bf.mexists f a b z", "*3 1 1 0 ");
+    expect("bf.add f c", "1 ");
+    EXPECT(strcmp(stand_in_replicated(), "verbatim\n") == 0, "an add is not told");
+    expect("bf.info f CAPACITY", "*1 50 ");
+    expect("bf.clear f", "OK ");
+    expect("bf.madd f a b", "*2 1 1 ");
+    EXPECT(stand_in_save("f") && stand_in_restore("saved", SIZE_MAX), "a save");
+    expect("bf.mexists saved a b z", "*3 1 1 0 ");
+}
+
+/* A second MODULE LOAD of the same file is the same instance: whatever it is refused for, the running module stays as
+ * it is. */
+static void second_load(const void *data)
+{
+    static const char *const first[] = {"bf-initial-size", "50"}, *const other[] = {"bf-initial-size", "60"},
+                             *const wrong[] = {"bf-error-rate", "2"}, *const moved[] = {"prefix", "other"};
+    static const char *const taken[] = {"bloomery1", "bloomeryC", "MBbloom--", "MBbloomCF", "bf.add", "cf.add"};
+    EXPECT(stand_in_load(MODULE_PATH, data, 2, first), "it has not loaded");
+    expect("bf.madd f a b", "*2 1 1 ");
+    const char *const *const all[] = {first, other, wrong, moved, take_over, prefix};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        EXPECT(!stand_in_load(MODULE_PATH, data, 2, all[i]), "it has loaded twice");
+        EXPECT(strstr(stand_in_log(), "already loaded"), "no reason");
+        adds_are_told();
+    }
+    expect("bf.add new x", "1 ");
+    expect("bf.info new CAPACITY", "*1 50 ");
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+        stand_in_take(taken[i]);
+        EXPECT(!stand_in_load(MODULE_PATH, data, 2, take_over), "it has loaded twice");
+        adds_are_told();
+    }
+    for (size_t i = 0; i < stand_in_functions(); i++) {
+        EXPECT(!stand_in_load(MODULE_PATH, stand_in_function(i), 2, first), "it has loaded twice");
+        adds_are_told();
+    }
+    stand_in_end();
+}
+
+/* A load that failed at any step leaves nothing behind: the next one succeeds, with its own words. */
+static void load_after_a_failure(const void *data)
+{
+    static const char *const wrong[] = {"bf-initial-size", "70", "bf-error-rate", "2"};
+    static const char *const right[] = {"bf-initial-size", "50"};
+    static const char *const taken[] = {"bloomery1", "bloomeryC", "MBbloom--", "MBbloomCF",
+                                        "bf.add",    "cf.add",    "bf.apply"};
+    size_t before = stand_in_held();
+    EXPECT(!stand_in_load(MODULE_PATH, NULL, 4, wrong), "it has loaded");
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+        stand_in_take(taken[i]);
+        EXPECT(!stand_in_load(MODULE_PATH, NULL, 2, take_over), "it has loaded, without %s", taken[i]);
+        EXPECT(strstr(stand_in_log(), taken[i]), "the log does not name %s", taken[i]);
+    }
+    stand_in_take(NULL);
+    size_t held = stand_in_held();
+    EXPECT(stand_in_load(MODULE_PATH, data, 2, right), "it has not loaded");
+    EXPECT(stand_in_held() <= held + 1, "failed loads leave %zu allocations", held - before);
+    expect("bf.madd f a b", "*2 1 1 ");
+    adds_are_told();
+    stand_in_end();
+}
+
 static void without_threads(void)
 {
     static const char *const rates[] = {"0.5", "0", "1", "x", "-1", "nan"};
@@ -545,6 +610,9 @@ static void without_threads(void)
         in_a_process(stand_in_function(i), stand_in_is_required(i) ? without_required : without_optional,
                      stand_in_function(i));
     in_a_process("errors are lines", errors_are_lines, NULL);
+    in_a_process("a second load", second_load, NULL);
+    in_a_process("a second load, unknown to the engine", second_load, "IsModuleNameBusy");
+    in_a_process("a load after a failure", load_after_a_failure, NULL);
     in_a_process("replication", replication, NULL);
     in_a_process("windows are told", windows_told, NULL);
     in_a_process("windows obey", windows_obeyed, NULL);

@@ -65,8 +65,7 @@ static bool reserve_growths(struct adds *adds, size_t n, struct errbuf *err)
 static int note_layer(struct adds *adds, const struct growth *growth, struct errbuf *err)
 {
     uint64_t bytes = growth->shape.nwords * 8, before = bloom_filter_charged(value_filter(adds->call->value));
-    bool fits = call_must_obey(adds->call) ||
-                (memory_allowed(before + bytes, err) && memory_within(adds->call->ctx, bytes, err));
+    bool fits = call_must_obey(adds->call) || memory_allowed(before + bytes, bytes, err);
     if (!fits || !reserve_growths(adds, 1, err))
         return -ENOMEM;
     adds->growths[adds->ngrowths++] = *growth;

@@ -103,8 +103,8 @@ struct bf_out call_out(struct call *call)
         .map = out_map,
     };
     bool maps = engine.ReplyWithMap && engine.GetContextFlags(call->ctx) & ENGINE_CTX_RESP3;
-    return (struct bf_out){&ops, call->ctx, "bloomery.bf-max-filter-bytes; docs/CLUSTER.md: one filter over many keys",
-                           maps};
+    return (struct bf_out){&ops, call->ctx,
+                           "maxmemory, bloomery.bf-max-filter-bytes; docs/CLUSTER.md: one filter over many keys", maps};
 }
 
 /* ---- keys ---- */
@@ -216,6 +216,14 @@ bool call_must_obey(const struct call *call)
 {
     return (engine.MustObeyClient && engine.MustObeyClient(call->ctx)) ||
            engine.GetContextFlags(call->ctx) & (ENGINE_CTX_REPLICATED | ENGINE_CTX_LOADING);
+}
+
+bool call_has_memory(struct call *call)
+{
+    if (call_must_obey(call) || !(engine.GetContextFlags(call->ctx) & ENGINE_CTX_OOM))
+        return true;
+    engine.ReplyWithError(call->ctx, "OOM command not allowed when used memory > 'maxmemory'.");
+    return false;
 }
 
 /* A value of another type needs another object under the key, which has no time to live at first. The engine frees the

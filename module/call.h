@@ -85,6 +85,10 @@ void call_put(struct call *call, struct value *value);
 /* Replies to a failed creation, with the status of value_create() or value_create_shaped(). */
 void call_not_made(struct call *call, int status, const struct errbuf *err);
 
+/* False, after an error reply, if the engine is above its maxmemory and the command is a client's: for commands that a
+ * migration, which the engine may not refuse, uses, too. */
+bool call_has_memory(struct call *call);
+
 /* An error reply. An end of line in it, which a name may have, becomes a space. */
 void call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -27,7 +27,6 @@ static uint64_t hash_of(const struct call *call, size_t i)
  * False after an error reply. */
 static bool make(struct call *call, const struct cuckoo_numbers *numbers)
 {
-    bool obeys = call_must_obey(call);
     struct errbuf err = {""};
     struct bloom_params params;
     struct bloom_shape shape;
@@ -40,14 +39,9 @@ static bool make(struct call *call, const struct cuckoo_numbers *numbers)
         call_error(call, CF_NO_MEMORY, err.text);
         return false;
     }
-    struct value *value = value_create_shaped(&params, &shape, 1, !obeys, &status, &err);
+    struct value *value = value_create_shaped(&params, &shape, 1, !call_must_obey(call), &status, &err);
     if (!value) {
         call_not_made(call, status, &err);
-        return false;
-    }
-    if (!obeys && !memory_within(call->ctx, shape.nwords * 8, &err)) {
-        value_free(value);
-        call_error(call, "OOM %s", err.text);
         return false;
     }
     call_put(call, value);
@@ -111,13 +105,13 @@ static int ask_memory(void *ctx, uint64_t id, unsigned layer, const struct bloom
     struct call *call = ctx;
     uint64_t bytes = shape->nwords * 8, before = bloom_filter_charged(value_filter(call->value));
     (void)id;
-    if (layer >= (unsigned)settings.cf_max_expansions && !call_must_obey(call)) {
+    if (call_must_obey(call))
+        return 0;
+    if (layer >= (unsigned)settings.cf_max_expansions) {
         errbuf_set(err, "the filter has %u sub-filters, the most that it may have (cf-max-expansions)", layer);
         return BLOOM_LIMIT;
     }
-    return call_must_obey(call) || (memory_allowed(before + bytes, err) && memory_within(call->ctx, bytes, err))
-               ? 0
-               : BLOOM_LIMIT;
+    return memory_allowed(before + bytes, bytes, err) ? 0 : BLOOM_LIMIT;
 }
 
 static enum bloom_add add(struct call *call, size_t i, bool only_new, struct errbuf *err)

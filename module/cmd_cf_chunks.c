@@ -23,7 +23,6 @@ static void tell(struct call *call, const char *event)
 
 static void load_header(struct call *call, struct slice data)
 {
-    bool obeys = call_must_obey(call);
     struct errbuf err = {""};
     struct dump_plan plan;
     uint64_t deletes;
@@ -36,14 +35,10 @@ static void load_header(struct call *call, struct slice data)
         call_error(call, CF_NO_MEMORY, err.text);
         return;
     }
-    struct value *value = value_create_shaped(&plan.params, plan.shapes, plan.nlayers, !obeys, &status, &err);
+    struct value *value =
+        value_create_shaped(&plan.params, plan.shapes, plan.nlayers, !call_must_obey(call), &status, &err);
     if (!value) {
         call_not_made(call, status, &err);
-        return;
-    }
-    if (!obeys && (engine.GetContextFlags(call->ctx) & ENGINE_CTX_OOM || !memory_within(call->ctx, plan.bytes, &err))) {
-        value_free(value);
-        call_error(call, "OOM command not allowed when used memory > 'maxmemory'.");
         return;
     }
     cuckoo_set_counts(value_filter(value), 0, deletes);
@@ -79,9 +74,10 @@ HANDLER(cmd_cf_loadchunk)
         return;
     if (iterator == CF_FIRST_ITERATOR && call->value)
         engine.ReplyWithError(call->ctx, CF_EXISTS);
-    else if (iterator == CF_FIRST_ITERATOR)
-        load_header(call, data);
-    else if (!call->value)
+    else if (iterator == CF_FIRST_ITERATOR) {
+        if (call_has_memory(call))
+            load_header(call, data);
+    } else if (!call->value)
         engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
     else if (!cf_chunk_place(value_filter(call->value), iterator, data, &at))
         engine.ReplyWithError(call->ctx, CF_NOT_LOADED);

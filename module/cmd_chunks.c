@@ -33,16 +33,10 @@ static void remove_value(struct call *call)
 static void keep_begun(struct call *call, struct bf_load *load, bool obeys)
 {
     struct errbuf err = {""};
-    uint64_t bytes = bf_load_plan(load)->bytes;
     int status;
     struct value *value = value_begin_load(load, !obeys, &status, &err);
     if (!value) {
         call_not_made(call, status, &err);
-        return;
-    }
-    if (!obeys && (engine.GetContextFlags(call->ctx) & ENGINE_CTX_OOM || !memory_within(call->ctx, bytes, &err))) {
-        value_free(value);
-        call_error(call, "OOM command not allowed when used memory > 'maxmemory'.");
         return;
     }
     remove_value(call);
@@ -102,7 +96,8 @@ HANDLER(cmd_bf_loadchunk)
             engine.ReplyWithSimpleString(call->ctx, "OK");
             break;
         case BF_CHUNK_BEGINS:
-            begin(call, &chunk);
+            if (call_has_memory(call))
+                begin(call, &chunk);
             break;
         case BF_CHUNK_CONTINUES:
             go_on(call, &chunk);

@@ -71,11 +71,6 @@ static bool create_filter(struct call *call, const struct bloom_params *params, 
         value = value_create(class, !obeys, &status, &err);
         bloom_class_release(class);
     }
-    if (value && !obeys && !memory_within(call->ctx, bloom_filter_memory(value_filter(value)), &err)) {
-        value_free(value);
-        call_error(call, "OOM %s", err.text);
-        return false;
-    }
     if (!value) {
         call_not_made(call, status, &err);
         return false;

@@ -102,12 +102,8 @@ static bool unite(struct merge *merge, struct value *value, bool obeys)
     if (!bf_merge_shape(it))
         return false;
     uint64_t bytes = bloom_filter_charged(it->made);
-    if (!obeys && !memory_allowed(bytes, &err)) {
+    if (!obeys && !memory_allowed(bytes, bytes, &err)) {
         call_not_made(call, BLOOM_LIMIT, &err);
-        return false;
-    }
-    if (!obeys && !memory_within(call->ctx, bytes, &err)) {
-        call_error(call, "OOM %s", err.text);
         return false;
     }
     struct bloom_twins twins = {.older = it->destination, .younger = it->made};

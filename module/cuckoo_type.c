@@ -112,7 +112,6 @@ struct reading {
     struct errbuf err;
 };
 
-/* Limits for clients do not apply to a file or a primary; the machine's memory does. */
 static bool read_head(struct reading *from, bool as_own, struct cuckoo_head *head)
 {
     *head = (struct cuckoo_head){0};
@@ -132,7 +131,7 @@ static bool read_head(struct reading *from, bool as_own, struct cuckoo_head *hea
     }
     if (!engine.IsIOError(from->io))
         return cuckoo_head_plan(head, &from->plan, &from->err) == DUMP_OK &&
-               memory_possible(from->plan.bytes, &from->err);
+               memory_may_load(from->plan.bytes, from->plan.bytes, &from->err);
     errbuf_set(&from->err, "its first fields are missing");
     return false;
 }

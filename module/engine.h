@@ -42,7 +42,9 @@ enum { /* SetModuleOptions() */
 };
 
 enum { /* GetContextFlags() */
+       ENGINE_CTX_REPLICA = 1 << 3,
        ENGINE_CTX_CLUSTER = 1 << 5,
+       ENGINE_CTX_EVICTS = 1 << 9, /* maxmemory is set, with a policy that removes keys */
        ENGINE_CTX_OOM = 1 << 10,
        ENGINE_CTX_REPLICATED = 1 << 12,
        ENGINE_CTX_LOADING = 1 << 13,

@@ -31,12 +31,16 @@ static void advise(void *memory, size_t bytes)
         (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
+/* A change that a primary or a log has made is made here, too, or the values would differ from then on. So its memory
+ * is the engine's own, which ends the process when there is none: the next start synchronises anew. */
 void *memory_zeroed(size_t bytes)
 {
     void *memory = NULL;
     if (engine.TryCalloc)
         memory = engine.TryCalloc(1, bytes);
     else if (exists(bytes))
+        memory = engine.Calloc(1, bytes);
+    if (!memory && memory_obeys())
         memory = engine.Calloc(1, bytes);
     advise(memory, bytes);
     return memory;
@@ -49,29 +53,39 @@ void memory_release(void *memory)
 
 const struct bloom_memory engine_memory = {.zeroed = memory_zeroed, .release = memory_release};
 
-bool memory_within(struct engine_ctx *ctx, uint64_t bytes, struct errbuf *err)
+bool memory_obeys(void)
+{
+    return engine.GetContextFlags(NULL) & (ENGINE_CTX_REPLICA | ENGINE_CTX_LOADING | ENGINE_CTX_SYNCING);
+}
+
+/* The engine checks its maxmemory only before a command, and a filter may be larger than the remaining memory. Where a
+ * policy removes keys, that makes room afterwards; otherwise nothing does. For small amounts the engine's check is
+ * enough. */
+static bool within_maxmemory(uint64_t bytes, struct errbuf *err)
 {
     int no_limit = 0, unknown = 0;
     if (bytes < SMALL_BYTES || !engine.GetServerInfo || !engine.ServerInfoGetFieldUnsigned || !engine.FreeServerInfo)
         return true;
-    struct engine_server_info *info = engine.GetServerInfo(ctx, "memory");
+    struct engine_server_info *info = engine.GetServerInfo(NULL, "memory");
     unsigned long long limit = engine.ServerInfoGetFieldUnsigned(info, "maxmemory", &no_limit);
     unsigned long long used = engine.ServerInfoGetFieldUnsigned(info, "used_memory", &unknown);
-    engine.FreeServerInfo(ctx, info);
-    if (no_limit != 0 || unknown != 0 || limit == 0 || used <= limit)
+    engine.FreeServerInfo(NULL, info);
+    if (engine.GetContextFlags(NULL) & ENGINE_CTX_EVICTS)
+        used = 0;
+    if (no_limit || unknown || limit == 0 || (used <= limit && bytes <= limit - used))
         return true;
-    errbuf_set(err, "%llu more bytes would make %llu in use, and maxmemory is %llu", (unsigned long long)bytes, used,
-               limit);
+    errbuf_set(err, "%llu more bytes would make %llu in use, and maxmemory is %llu", (unsigned long long)bytes,
+               used + (unsigned long long)bytes, limit);
     return false;
 }
 
-bool memory_allowed(uint64_t bytes, struct errbuf *err)
+bool memory_allowed(uint64_t filter_bytes, uint64_t more_bytes, struct errbuf *err)
 {
     uint64_t limit = (uint64_t)settings.max_filter_bytes;
-    if (limit == 0 || bytes <= limit)
-        return true;
-    errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu", (unsigned long long)bytes,
-               (unsigned long long)limit);
+    if (limit == 0 || filter_bytes <= limit)
+        return within_maxmemory(more_bytes, err);
+    errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu",
+               (unsigned long long)filter_bytes, (unsigned long long)limit);
     return false;
 }
 
@@ -82,4 +96,16 @@ bool memory_possible(uint64_t bytes, struct errbuf *err)
         return true;
     errbuf_set(err, "%llu bytes exceed the machine's memory", (unsigned long long)bytes);
     return false;
+}
+
+bool memory_may_load(uint64_t filter_bytes, uint64_t more_bytes, struct errbuf *err)
+{
+    struct errbuf over = {""};
+    if (!memory_possible(filter_bytes, err))
+        return false;
+    if (!memory_obeys())
+        return memory_allowed(filter_bytes, more_bytes, err);
+    if (memory_allowed(filter_bytes - more_bytes, 0, &over) && !memory_allowed(filter_bytes, 0, &over))
+        engine.Log(NULL, "warning", "bloomery: it is loaded all the same: %s", over.text);
+    return true;
 }

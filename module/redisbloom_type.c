@@ -114,7 +114,7 @@ static bool make_layer(struct reading *to, unsigned index)
     int status;
     numbers->nlayers = index + 1;
     bool valid = redisbloom_check(numbers, &params, to->shapes, &bytes, &to->err) == BLOOM_OK &&
-                 memory_possible(bytes, &to->err);
+                 memory_may_load(bytes, to->shapes[index].nwords * 8, &to->err);
     numbers->nlayers = nlayers;
     if (!valid)
         return false;

@@ -32,7 +32,7 @@ uint64_t value_dump_identity(const struct value *value)
 
 struct value *value_create(struct bloom_class *class, bool limited, int *status_out, struct errbuf *err)
 {
-    if (limited && !memory_allowed(bloom_class_bytes(class), err)) {
+    if (limited && !memory_allowed(bloom_class_bytes(class), bloom_class_bytes(class), err)) {
         *status_out = BLOOM_LIMIT;
         return NULL;
     }
@@ -59,7 +59,7 @@ struct value *value_create_shaped(const struct bloom_params *params, const struc
     uint64_t bytes = 0;
     for (unsigned i = 0; i < nlayers; i++)
         bytes += shapes[i].nwords * 8;
-    if (limited && !memory_allowed(bytes, err)) {
+    if (limited && !memory_allowed(bytes, bytes, err)) {
         *status_out = BLOOM_LIMIT;
         return NULL;
     }

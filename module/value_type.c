@@ -202,7 +202,6 @@ void *value_loaded(struct engine_io *io, struct value *value, const char *kind, 
     return value;
 }
 
-/* Limits for clients do not apply to a file or a primary; the machine's memory does. */
 static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct errbuf *err)
 {
     struct bf_chunk chunk = {.theirs = nchunks == 0, .stored = true};
@@ -219,7 +218,7 @@ static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct 
     if (status != DUMP_OK)
         return NULL;
     uint32_t needed = load->theirs ? 0 : dump_chunks(bf_load_plan(load));
-    bool possible = memory_possible(bf_load_plan(load)->bytes, err);
+    bool possible = memory_may_load(bf_load_plan(load)->bytes, bf_load_plan(load)->bytes, err);
     if (possible && nchunks > needed)
         errbuf_set(err, "%llu chunks, where its layers need %u", (unsigned long long)nchunks, needed);
     if (!possible || nchunks > needed) {
@@ -328,8 +327,13 @@ static size_t free_effort2(void *key, const void *value)
 
 static void *copy2(void *keys, const void *value)
 {
+    struct errbuf err = {""};
+    uint64_t bytes = bloom_filter_charged(value_filter(value));
     (void)keys;
-    return value_copy(value);
+    if (memory_obeys() || memory_allowed(bytes, bytes, &err))
+        return value_copy(value);
+    engine.Log(NULL, "warning", "bloomery: a filter is not copied: %s", err.text);
+    return NULL;
 }
 
 const struct engine_type_methods value_methods = {

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from engines import ENGINE, MODULE, Engine, Error, free_port, items, run, wait_until
+from engines import ENGINE, MODULE, Engine, Error, free_port, in_sync, items, replica_of, run, wait_until
 
 
 def output_of_start(*arguments):
@@ -242,6 +242,76 @@ def test_memory_is_the_engines():
     last = [engine("BF.MADD", "small", *items("x", 10000, i * 10000))[-1] for i in range(21)]
     assert not isinstance(last[-2], Error) and "maxmemory" in str(last[-1]), last
     assert engine("BF.MEXISTS", "small", *items("x", 1000)) == [1] * 1000
+
+
+def test_an_eviction_policy_makes_room_for_large_filters():
+    engine = Engine("--maxmemory", "20mb", "--maxmemory-policy", "allkeys-lru")
+    for i in range(20):
+        for words in (("BF.RESERVE", f"f{i}", "0.01", "2000000"), ("CF.RESERVE", f"c{i}", "2097152")):
+            assert engine(*words) == "OK", words
+        assert engine("BF.ADD", f"f{i}", "x") == 1 and engine("CF.ADD", f"c{i}", "x") == 1
+    assert int(engine.info("stats", "evicted_keys")) > 20
+    engine("BF.RESERVE", "grows", "0.01", "1000000", "EXPANSION", "1")
+    for i in range(22):
+        assert not any(isinstance(reply, Error) for reply in engine("BF.MADD", "grows", *items("x", 50000, i * 50000)))
+    header = engine("BF.SCANDUMP", "f19", "0")
+    assert engine("BF.LOADCHUNK", "loading", *header) == "OK"
+    assert engine("BF.MERGE", "union", "f19") == "OK" and engine("COPY", "f19", "copy") == 1
+    for words in (("BF.RESERVE", "g", "0.01", "40000000"), ("CF.RESERVE", "g", "40000000")):
+        assert str(engine.try_call(*words)).startswith("OOM") and "maxmemory" in str(engine.try_call(*words)), words
+
+
+def half_of(engine, name):
+    """The dump of a filter of which only the header has come, and then one piece."""
+    chunks = [engine("BF.SCANDUMP", name, "0")]
+    chunks.append(engine("BF.SCANDUMP", name, chunks[0][0]))
+    for chunk in chunks:
+        engine("BF.LOADCHUNK", "half", *chunk)
+        yield engine("DUMP", "half")
+    engine("DEL", "half")
+
+
+def test_limits_hold_for_each_way_in():
+    source = Engine()
+    source("BF.RESERVE", "na", "0.01", "40000000")
+    source("BF.RESERVE", "theirs", "0.01", "40000000", "LAYOUT", "REDISBLOOM")
+    source("BF.RESERVE", "window", "0.01", "1000000", "WINDOW", "60")
+    source("BF.ADD", "window", "x")
+    source("CF.RESERVE", "cuckoo", "40000000")
+    source("BF.INSERT", "grown", "CAPACITY", "2000", "EXPANSION", "8", "LAYOUT", "REDISBLOOM", "ITEMS", *items("x", 20000))
+    values = {name: source("DUMP", name) for name in ("na", "theirs", "window", "cuckoo", "grown")}
+    for name in ("na", "theirs"):
+        for i, value in enumerate(half_of(source, name)):
+            values[f"{name}, {i + 1} of its chunks"] = value
+    assert len(values["na, 1 of its chunks"]) < 200 and len(values["theirs, 1 of its chunks"]) < 200
+    for arguments, module, reason in (((), ("bf-max-filter-bytes", "50000"), "limit for one filter"),
+                                      (("--maxmemory", "100mb"), (), "maxmemory")):
+        target = Engine(*arguments, module=module)
+        if arguments:
+            target("BF.RESERVE", "fills", "0.01", "40000000")
+        used = int(target.info("memory", "used_memory"))
+        refused = [name for name, value in values.items() if isinstance(target.try_call("RESTORE", name, "0", value), Error)]
+        expected = set(values) - (set() if not arguments else {"window", "grown"})
+        assert set(refused) >= expected, (arguments, set(refused) ^ expected)
+        assert reason in target.output()
+        assert int(target.info("memory", "used_memory")) < used + (8 << 20)
+    # What exists already is copied within the limit alone.
+    target("DEL", "window", "grown")
+    assert "failed to copy" in str(target.try_call("COPY", "fills", "copy"))
+    target("CONFIG", "SET", "maxmemory", "0")
+    assert target("COPY", "fills", "copy") == 1
+    target("CONFIG", "SET", "bloomery.bf-max-filter-bytes", "1mb")
+    assert "failed to copy" in str(target.try_call("COPY", "fills", "copy2"))
+    assert "limit for one filter" in str(target.try_call("BF.MERGE", "union", "fills"))
+    # A replica and a file are followed, with a warning.
+    digest = source.digest()
+    follower = replica_of(source, module=("bf-max-filter-bytes", "50000"))
+    assert follower.digest() == digest
+    source("COPY", "na", "na2")
+    source("RESTORE", "half", "0", values["theirs, 1 of its chunks"])
+    source("BF.MERGE", "na3", "na")
+    in_sync(source, follower)
+    assert follower.output().count("loaded all the same") >= 5
 
 
 def test_single_items_of_filters_that_change():

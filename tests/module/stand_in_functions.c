@@ -249,7 +249,7 @@ void fake_Free(void *memory)
 
 struct engine_server_info *fake_GetServerInfo(struct engine_ctx *ctx, const char *section)
 {
-    only_in(PLACE_COMMAND, ctx, "GetServerInfo");
+    MUST((host.place & (PLACE_COMMAND | PLACE_READ)) && (!ctx || ctx == &host.ctx), "GetServerInfo: not here");
     MUST(*section, "GetServerInfo: no section");
     host.infos++;
     return (struct engine_server_info *)(void *)&host;
@@ -264,7 +264,7 @@ unsigned long long fake_ServerInfoGetFieldUnsigned(struct engine_server_info *in
 
 void fake_FreeServerInfo(struct engine_ctx *ctx, struct engine_server_info *info)
 {
-    only_in(PLACE_COMMAND, ctx, "FreeServerInfo");
+    MUST(!ctx || ctx == &host.ctx, "FreeServerInfo: another context");
     MUST(info && host.infos, "FreeServerInfo: there is no such answer");
     host.infos--;
 }

@@ -13,7 +13,7 @@
 int fake_GetContextFlags(struct engine_ctx *ctx)
 {
     MUST(!ctx || ctx == &host.ctx, "GetContextFlags: the context of another call");
-    return ctx && host.obey ? ENGINE_CTX_REPLICATED : 0;
+    return host.obey ? (ctx ? ENGINE_CTX_REPLICATED : 0) | ENGINE_CTX_REPLICA : 0;
 }
 
 int fake_MustObeyClient(struct engine_ctx *ctx)

@@ -501,6 +501,33 @@ static void fail_each(const void *data)
     }
 }
 
+/* A replica makes each change or ends: what a command lacks, the engine's own function gives, which ends the process.
+ */
+static void replica_without_memory(const void *data)
+{
+    const char *line = data;
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, prefix), "it has not loaded");
+    for (size_t n = 1;; n++) {
+        stand_in_fail_allocation(0);
+        stand_in_end();
+        stand_in_run("bf.insert g CAPACITY 2 ITEMS a b", NULL, 0);
+        stand_in_run("bf.insert g2 CAPACITY 2 ITEMS y z w", NULL, 0);
+        stand_in_run("bf.insert v CAPACITY 2 WINDOW 60 PARTS 1 ITEMS a b", NULL, 0);
+        stand_in_run("bf.insert v2 CAPACITY 2 WINDOW 60 PARTS 1 ITEMS b c", NULL, 0);
+        stand_in_run("cf.insert c CAPACITY 4 ITEMS a x x x x", NULL, 0);
+        stand_in_obey(true);
+        stand_in_fail_allocation(n);
+        const char *reply = stand_in_run(line, NULL, 0);
+        EXPECT(!strchr(reply, '-'), "'%s' at allocation %zu: %s", line, n, reply);
+        bool failed = stand_in_allocations() >= n;
+        stand_in_fail_allocation(0);
+        stand_in_obey(false);
+        if (!failed)
+            break;
+    }
+    stand_in_end();
+}
+
 /* While another thread frees a filter with several layers, this one makes filters, adds, grows, asks and copies. The
  * name that is freed is used again at once: an item is looked for where its filter was before. */
 static void freed_in_the_background(const void *data)
@@ -620,6 +647,8 @@ static void without_threads(void)
     in_a_process("a union of what is over", union_of_what_is_over, NULL);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
         in_a_process("no memory", fail_each, changes[i]);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        in_a_process("a replica without memory", replica_without_memory, changes[i]);
     in_a_process("taken over", taken_over, NULL);
     in_a_process("times to live", times_to_live, NULL);
     in_a_process("times to live, relative", times_to_live, "GetAbsExpire");

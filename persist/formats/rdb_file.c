@@ -7,6 +7,8 @@
 
 /* Bytes that may stand in place of a key's type. */
 enum opcode {
+    OPCODE_RAM_LRU = 107, /* Redis Enterprise */
+    OPCODE_SLOT_NUMBER = 121,
     OPCODE_HASH_TEMPLATE = 242, /* Redis */
     OPCODE_KEY_META = RDB_OPCODE_KEY_META,
     OPCODE_SLOT_IMPORT = 243, /* Valkey */
@@ -24,9 +26,9 @@ enum opcode {
     OPCODE_END = 255,
 };
 
-#define OPCODES_FIRST OPCODE_HASH_TEMPLATE
-#define WITH_CHECKSUM 5 /* versions of RDB from here on */
-#define HEADER_BYTES  9 /* REDIS0011 or VALKEY080 */
+#define OPCODES_FIRST OPCODE_HASH_TEMPLATE /* apart from those of Redis Enterprise */
+#define WITH_CHECKSUM 5                    /* versions of RDB from here on */
+#define HEADER_BYTES  9                    /* REDIS0011 or VALKEY080 */
 #define END_OF_FILE   (-1)
 
 struct walk {
@@ -37,6 +39,9 @@ struct walk {
     uint64_t db;
     int64_t expires_ms; /* of the key that comes next */
     struct rdb_templates templates;
+    bool in_key;
+    int name_len; /* of the latest key, as much as a message shows */
+    uint64_t key_db;
     char name[RDB_MAX_NAME];
 };
 
@@ -152,6 +157,10 @@ static int read_opcode(struct walk *walk, enum opcode opcode)
     unsigned char ignored;
 
     switch (opcode) {
+    case OPCODE_RAM_LRU:
+        return skip_numbers(reader, 1, "the last access of a key");
+    case OPCODE_SLOT_NUMBER:
+        return skip_numbers(reader, 1, "the slot of a key");
     case OPCODE_HASH_TEMPLATE:
         if (walk->summary->valkey)
             break;
@@ -193,12 +202,17 @@ static int read_key(struct walk *walk, unsigned type)
     char module[RDB_MODULE_NAME_BYTES];
     struct rdb_key key = {.db = walk->db, .name = walk->name, .expires_ms = walk->expires_ms, .type = type};
     uint64_t len;
+    if (!rdb_knows_type(type, walk->summary->valkey))
+        return rdb_bad(reader, "values of type %u are not known", type);
     int rc = rdb_string_copy(reader, walk->name, sizeof(walk->name), &len, "the name of a key");
 
     if (rc != RDB_OK)
         return rc;
     key.name_cut = len > sizeof(walk->name);
     key.name_len = key.name_cut ? sizeof(walk->name) : (size_t)len;
+    walk->in_key = true;
+    walk->name_len = (int)(key.name_len < 200 ? key.name_len : 200);
+    walk->key_db = walk->db;
     key.kind = rdb_type_name(type, walk->summary->valkey);
     if (type == RDB_TYPE_MODULE_2) {
         rc = rdb_length(reader, &key.module, "a module's type");
@@ -213,9 +227,17 @@ static int read_key(struct walk *walk, unsigned type)
         return rc;
     rc = type == RDB_TYPE_MODULE_2 ? rdb_skip_module_fields(reader)
                                    : rdb_skip_value(reader, type, walk->summary->valkey, &walk->templates);
+    if (rc != RDB_OK)
+        return rc;
+    walk->in_key = false;
     walk->expires_ms = 0;
     walk->summary->keys++;
-    return rc;
+    return RDB_OK;
+}
+
+static bool is_opcode(unsigned char byte)
+{
+    return byte >= OPCODES_FIRST || byte == OPCODE_RAM_LRU || byte == OPCODE_SLOT_NUMBER;
 }
 
 int rdb_file_walk(struct rdb_reader *reader, rdb_key_fn *on_key, void *ctx, struct rdb_summary *summary_out)
@@ -230,7 +252,10 @@ int rdb_file_walk(struct rdb_reader *reader, rdb_key_fn *on_key, void *ctx, stru
 
         rc = rdb_byte(reader, &type, "the file, before its end");
         if (rc == RDB_OK)
-            rc = type >= OPCODES_FIRST ? read_opcode(&walk, (enum opcode)type) : read_key(&walk, type);
+            rc = is_opcode(type) ? read_opcode(&walk, (enum opcode)type) : read_key(&walk, type);
     }
+    if (rc == RDB_BAD && walk.name_len > 0)
+        errbuf_prefix(reader->err, "%s the key '%.*s' of database %llu", walk.in_key ? "in" : "after", walk.name_len,
+                      walk.name, (unsigned long long)walk.key_db);
     return rc == END_OF_FILE ? RDB_OK : rc;
 }

@@ -11,6 +11,10 @@
 
 #include "rdb_reader.h"
 
+/* The newest versions of the format whose changes are known here. */
+#define RDB_KNOWN        15
+#define RDB_KNOWN_VALKEY 80
+
 #define RDB_MAX_NAME 65535 /* bytes of a name that are kept; a longer one is cut */
 
 struct rdb_key {

@@ -74,6 +74,11 @@ static const struct type *find_type(unsigned type, bool valkey)
     return type < RDB_TYPES && redis_types[type].name ? &redis_types[type] : NULL;
 }
 
+bool rdb_knows_type(unsigned type, bool valkey)
+{
+    return find_type(type, valkey) != NULL;
+}
+
 const char *rdb_type_name(unsigned type, bool valkey)
 {
     const struct type *row = find_type(type, valkey);

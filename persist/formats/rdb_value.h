@@ -16,6 +16,8 @@
 #define RDB_TYPE_MODULE_2   7   /* a module's value, each field after an opcode that states its kind */
 #define RDB_OPCODE_KEY_META 243 /* before the type of a key: data of modules about the key */
 
+bool rdb_knows_type(unsigned type, bool valkey);
+
 /* "string", "list", ..., "value of an unknown type". */
 const char *rdb_type_name(unsigned type, bool valkey);
 

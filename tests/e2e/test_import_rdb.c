@@ -1,5 +1,6 @@
 /* `bloomery import --rdb`: the daemon serves the filters of an RDB file that Redis has written. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "disk_control.h"
 #include "golden.h"
 #include "program.h"
 
@@ -26,6 +28,7 @@ static void prepare(void)
 static void discard(void)
 {
     daemon_discard(&the_daemon);
+    disk_detach();
 }
 
 TestSuite(import_rdb, .init = prepare, .fini = discard, .timeout = 1000);
@@ -200,25 +203,33 @@ Test(import_rdb, a_damaged_file_imports_nothing)
     free(bytes);
 }
 
-#define MODULE "\7\4late\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4"
-#define LAYER  "\2\12\4\x7b\x14\xae\x47\xe1\x7a\x84\x3f\2\7\4\x56\x05\x6b\x5e\x2d\x2b\x23\x40"
-#define FILTER                                            \
-    MODULE "\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\0\5\20" \
-           "0123456789abcdef"                             \
-           "\2\3\0"
+#define LAYER "\2\12\4\x7b\x14\xae\x47\xe1\x7a\x84\x3f\2\7\4\x56\x05\x6b\x5e\x2d\x2b\x23\x40"
+
+#define NAMED(name)                                                                              \
+    "\7\4" name "\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\0\5\20" \
+    "0123456789abcdef"                                                                           \
+    "\2\3\0"
+#define END "\xff\0\0\0\0\0\0\0\0"
+
+/* Writes a file into the test's directory: its path. */
+static const char *written(const char *bytes, size_t len)
+{
+    static char path[400];
+    snprintf(path, sizeof(path), "%s/made.rdb", the_daemon.dir);
+    write_changed(path, (const unsigned char *)bytes, len, len, 0);
+    return path;
+}
+#define WRITTEN(text) written(text, sizeof(text) - 1)
 
 /* A file without a checksum, as with rdbchecksum no: an expired filter, an impossible filter, and a good one. */
 Test(import_rdb, what_is_skipped_is_told_with_the_reason)
 {
-    static const char file[] = "REDIS0011\xfe\0"
-                               "\xfd\1\0\0\0" FILTER "\7\3bad\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\2\3\2\1\2\5\2\2" LAYER
-                               "\2\x40\x80\2\x40\x40\5\20"
-                               "0123456789abcdef"
-                               "\2\3\0"
-                               "\7\4good\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\2\3\2\1\2\5\2\2" LAYER "\2\x40\x80\2\0\5\20"
-                               "0123456789abcdef"
-                               "\2\3\0"
-                               "\xff\0\0\0\0\0\0\0\0SELECT 0";
+    static const char file[] =
+        "REDIS0011\xfe\0"
+        "\xfd\1\0\0\0" NAMED("late") "\7\3bad\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\2\3\2\1\2\5\2\2" LAYER
+                                     "\2\x40\x80\2\x40\x40\5\20"
+                                     "0123456789abcdef"
+                                     "\2\3\0" NAMED("good") "\xff\0\0\0\0\0\0\0\0SELECT 0";
     char path[400];
     snprintf(path, sizeof(path), "%s/small.rdb", the_daemon.dir);
     write_changed(path, (const unsigned char *)file, sizeof(file) - 1, sizeof(file), 0);
@@ -229,6 +240,95 @@ Test(import_rdb, what_is_skipped_is_told_with_the_reason)
     program_said(output, "has no checksum");
     program_said(output, "8 unread bytes after its end");
     program_said(output, "2 filters have been skipped");
+}
+
+Test(import_rdb, one_name_in_two_databases_is_refused_before_anything_is_written)
+{
+    static const char file[] = "REDIS0011\xfe\0" NAMED("seen") NAMED("zero") "\xfe\5" NAMED("five") NAMED("seen") END;
+    const char *path = WRITTEN(file);
+    RUN(1,
+        "the databases 0 and 5 both have a filter 'seen', and there can be one in database 7: import one database at a "
+        "time (--db N), with another --into or a --prefix for each; nothing was imported",
+        "--rdb '%s' --into 7 '%s'", path, the_daemon.data);
+    cr_assert_neq(access(the_daemon.data, F_OK), 0, "something was written");
+    RUN(0, "5\tseen\tskipped: another filter of the file would have this name", "--rdb '%s' --into 7 --list", path);
+    RUN(0, "imported 4 filters", "--rdb '%s' '%s'", path, the_daemon.data);
+    RUN(0, "imported 2 filters", "--rdb '%s' --db 0 --into 7 '%s'", path, the_daemon.data);
+    RUN(0, "imported 2 filters", "--rdb '%s' --db 5 --into 7 --prefix 5: '%s'", path, the_daemon.data);
+    redisContext *client = client_start(&the_daemon, NULL);
+    expect(client, "+OK", "SELECT 7");
+    expect(client, ":4", "DBSIZE");
+}
+
+Test(import_rdb, a_key_that_is_there_twice_is_refused_before_anything_is_written)
+{
+    static const char file[] = "REDIS0011\xfe\0" NAMED("seen") NAMED("zero") NAMED("seen") END;
+    const char *path = WRITTEN(file);
+    RUN(1, "the key 'seen' of database 0 is there twice, at bytes 26 and ", "--rdb '%s' '%s'", path, the_daemon.data);
+    cr_assert_neq(access(the_daemon.data, F_OK), 0, "something was written");
+}
+
+Test(import_rdb, opcodes_of_redis_enterprise_are_skipped)
+{
+    static const char file[] = "REDIS0012\xfe\0\x79\5\x6b\x32" NAMED("both") "\x79\x7f\xff" NAMED(
+        "slot") "\x6b\x80\0\1\0\0" NAMED("used") "\x79\5\xfd\xff\xff\xff\x7f" NAMED("ends") END;
+    RUN(0, "imported 4 filters with 12 items", "--rdb '%s' '%s'", WRITTEN(file), the_daemon.data);
+}
+
+Test(import_rdb, an_unknown_opcode_is_told_with_its_place)
+{
+    static const char after[] = "REDIS0012\xfe\2" NAMED("both") NAMED("last") "\x75\5name",
+                      within[] = "REDIS0012\xfe\2" NAMED("both") "\7\3odd\x81\x30\x16\xe5\xa2\x89\xbe\xf8\4\x09",
+                      first[] = "REDIS0012\xf6";
+    RUN(1, "2 filters came before: after the key 'last' of database 2: values of type 117 are not known, at byte ",
+        "--rdb '%s' '%s'", WRITTEN(after), the_daemon.data);
+    program_said(output, "; nothing was imported");
+    RUN(1, "2 filters came before: in the key 'odd' of database 2: a module's value: opcode 9 is not known, at byte ",
+        "--rdb '%s' '%s'", WRITTEN(within), the_daemon.data);
+    RUN(1, "0 filters came before: unknown opcode 246, at byte 10; nothing was imported", "--rdb '%s' '%s'",
+        WRITTEN(first), the_daemon.data);
+    cr_assert_neq(access(the_daemon.data, F_OK), 0, "something was written");
+}
+
+Test(import_rdb, a_newer_version_is_read_with_a_warning)
+{
+    static const char redis[] = "REDIS0099\xfe\0" NAMED("seen") END, valkey[] = "VALKEY081\xfe\0" NAMED("seen") END,
+                      known[] = "VALKEY080\xfe\0" NAMED("seen") END;
+    RUN(0, "has version 99 of RDB, 15 is the newest that is known here", "--rdb '%s' --list", WRITTEN(redis));
+    RUN(0, "has version 81 of RDB, 80 is the newest that is known here", "--rdb '%s' --list", WRITTEN(valkey));
+    RUN(0, "1 filter with 3 items", "--rdb '%s' --list", WRITTEN(known));
+    cr_assert_not(strstr(output, "is known here"));
+}
+
+/* Each sync of the directory fails once: what the message says is what 'bloomery list' shows. */
+Test(import_rdb, a_failed_sync_says_what_is_there)
+{
+    bool in_doubt = false;
+    disk_attach();
+    for (long n = 1; n < 100; n++) {
+        program_expect(output, sizeof(output), 0, "", "rm -rf '%s'", the_daemon.data);
+        disk_fail_only("fsync data", n, DISK_ERROR, EIO);
+        int status = program_run(output, sizeof(output), "'" BLOOMERY_TOOL_PATH "' import --rdb " QUOTED_MIXED " '%s'",
+                                 the_daemon.data);
+        if (atomic_load(&disk->hits) == 0)
+            break;
+        bool doubted = strstr(output, "'bloomery list' shows whether the import is there");
+        cr_assert_neq(status, 0, "%ld: %s", n, output);
+        in_doubt |= doubted;
+        (void)program_run(output, sizeof(output), "'" BLOOMERY_TOOL_PATH "' list '%s'", the_daemon.data);
+        cr_assert_eq(doubted, strstr(output, "other-db") != NULL, "%ld: %s", n, output);
+    }
+    disk_detach();
+    cr_assert(in_doubt);
+}
+
+/* Bytes that come through a pipe have no size and no second reading. */
+Test(import_rdb, a_pipe_is_refused_with_the_way_out)
+{
+    program_expect(output, sizeof(output), 1, "is no regular file: write it to a file first",
+                   "cat " QUOTED_MIXED " | '" BLOOMERY_TOOL_PATH "' import --rdb /dev/stdin '%s'", the_daemon.data);
+    program_expect(output, sizeof(output), 0, "14 filters",
+                   "'" BLOOMERY_TOOL_PATH "' import --rdb /dev/stdin --list < " QUOTED_MIXED);
 }
 
 #define CUCKOO(name, encver) "\7\3" name "\x81\x30\x16\xe5\xa2\x89\x82\x14" encver

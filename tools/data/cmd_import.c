@@ -110,7 +110,7 @@ static int save(struct import *import, const struct tool_args *args)
     progress_end(&import->progress);
 
     if (rc != 0)
-        return tool_failed(COMMAND, "%s", err.text);
+        return tool_failed(COMMAND, "%s; %s", err.text, import_outcome(rc));
     return report(import, args);
 }
 

@@ -10,6 +10,9 @@
  * any case. */
 int import_store_open(const char *command, const char *datadir, struct store **store_out);
 
+/* What became of an import after this status of store_save(), not 0. */
+const char *import_outcome(int status);
+
 /* The form with --rdb, for the filters of an RDB file. An exit code. */
 int import_rdb(const struct tool_args *args);
 

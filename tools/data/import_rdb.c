@@ -104,6 +104,64 @@ static int refuse_known_names(struct import *import)
     return TOOL_OK;
 }
 
+/* ---- names that would be there twice ---- */
+
+static int compare_places(const void *a, const void *b, void *import)
+{
+    const struct rdb_found *left = *(struct rdb_found *const *)a, *right = *(struct rdb_found *const *)b;
+    uint64_t left_db = goes_into(import, left), right_db = goes_into(import, right);
+    if (left_db != right_db)
+        return left_db < right_db ? -1 : 1;
+    if (left->name_len != right->name_len)
+        return left->name_len < right->name_len ? -1 : 1;
+    int order = memcmp(left->name, right->name, left->name_len);
+    return order != 0 ? order : left->at < right->at ? -1 : left->at > right->at; /* itself only if equal */
+}
+
+static void describe_twin(const struct import *import, const struct rdb_found *first, const struct rdb_found *second,
+                          struct errbuf *err)
+{
+    struct errbuf name = {""};
+    errbuf_set(&name, "%.*s", (int)(first->name_len < 200 ? first->name_len : 200), first->name);
+    if (first->db == second->db)
+        errbuf_set(err,
+                   "the key '%s' of database %" PRIu64 " is there twice, at bytes %" PRIu64 " and %" PRIu64
+                   ": no engine loads such a file; make another one",
+                   name.text, first->db, first->at, second->at);
+    else
+        errbuf_set(err,
+                   "the databases %" PRIu64 " and %" PRIu64
+                   " both have a filter '%s', and there can be one in database "
+                   "%" PRIu64 ": import one database at a time (--db N), with another --into or a --prefix for each",
+                   first->db, second->db, name.text, import->into);
+}
+
+/* Refuses filters that would have the name of an earlier one. 0, 1 with the first of them in `err`, or -ENOMEM. */
+static int refuse_twins(struct import *import, struct errbuf *err)
+{
+    struct rdb_found **list = malloc((import->scan.n + 1) * sizeof(*list)), *known = NULL;
+    size_t n = 0;
+    if (!list)
+        return -ENOMEM;
+    for (size_t i = 0; i < import->scan.n; i++) {
+        if (is_selected(import, &import->scan.found[i]) && !import->scan.found[i].reason)
+            list[n++] = &import->scan.found[i];
+    }
+    qsort_r(list, n, sizeof(*list), compare_places, import);
+    for (size_t i = 0; i < n; i++) {
+        bool twin = known && goes_into(import, known) == goes_into(import, list[i]) &&
+                    known->name_len == list[i]->name_len && memcmp(known->name, list[i]->name, known->name_len) == 0;
+        if (twin && !err->text[0])
+            describe_twin(import, known, list[i], err);
+        if (twin)
+            rdb_scan_refuse(&import->scan, list[i], "another filter of the file would have this name");
+        else
+            known = list[i];
+    }
+    free(list);
+    return err->text[0] != '\0';
+}
+
 /* ---- the save ---- */
 
 static int on_next(void *ctx, struct store_item *item)
@@ -163,7 +221,7 @@ static int save(struct import *import)
     progress_end(&import->progress);
     if (rc == 0)
         return TOOL_OK;
-    return tool_failed(COMMAND, "%s; nothing was imported", import->err.text[0] ? import->err.text : err.text);
+    return tool_failed(COMMAND, "%s; %s", import->err.text[0] ? import->err.text : err.text, import_outcome(rc));
 }
 
 /* ---- reports ---- */
@@ -259,6 +317,12 @@ static void print_text(const struct import *import)
 
 static void warn(const struct rdb_scan *scan)
 {
+    unsigned known = scan->summary.valkey ? RDB_KNOWN_VALKEY : RDB_KNOWN;
+    if (scan->summary.version > known)
+        fprintf(stderr,
+                "bloomery " COMMAND ": warning: %s has version %u of RDB, %u is the newest that is known here: what is "
+                "new in it may be misread\n",
+                scan->path, scan->summary.version, known);
     if (!scan->summary.checked)
         fprintf(stderr, "bloomery " COMMAND ": warning: %s has no checksum: damage cannot be detected\n", scan->path);
     if (scan->summary.end < scan->size)
@@ -344,11 +408,16 @@ int import_rdb(const struct tool_args *args)
     if (bloom_pool_create(&import.pool) != 0)
         return tool_failed(COMMAND, "out of memory");
     if (rdb_scan_open(&import.scan, tool_option(args, "--rdb"), &err) != 0) {
-        rc = tool_failed(COMMAND, "%s: %s", tool_option(args, "--rdb"), err.text);
+        rc = tool_failed(COMMAND, "%s: %s%s", tool_option(args, "--rdb"), err.text,
+                         import.list ? "" : "; nothing was imported");
     } else {
         warn(&import.scan);
         refuse_expired(&import);
-        if (args->npositional == 1)
+        int twins = refuse_twins(&import, &err);
+        if (twins != 0 && !import.list)
+            rc = tool_failed(COMMAND, "%s: %s; nothing was imported", import.scan.path,
+                             twins < 0 ? "out of memory" : err.text);
+        else if (args->npositional == 1)
             rc = fill(&import, args->positional[0]);
         if (rc == TOOL_OK)
             rc = conclude(&import, args);

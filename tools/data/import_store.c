@@ -55,6 +55,11 @@ static int check_log(const char *command, const char *datadir, struct store *sto
     return rc == 0 ? TOOL_OK : tool_failed(command, "%s", err.text);
 }
 
+const char *import_outcome(int status)
+{
+    return status == STORE_IN_DOUBT ? "'bloomery list' shows whether the import is there" : "nothing was imported";
+}
+
 int import_store_open(const char *command, const char *datadir, struct store **store_out)
 {
     struct store_options options = {.report = on_report, .report_ctx = (void *)command};

@@ -10,6 +10,7 @@
 #include "cuckoo_dump.h"
 #include "fsops.h"
 #include "grow.h"
+#include "log_text.h"
 #include "progress.h"
 #include "redisbloom_format.h"
 #include "try.h"
@@ -201,7 +202,10 @@ static int walk(struct rdb_scan *scan, struct errbuf *err)
     int rc = rdb_file_walk(&reader, on_key, scan, &scan->summary);
     progress_end(&progress);
     free(place);
-    return check_status(rc, err);
+    if (check_status(rc, err) == 0)
+        return 0;
+    errbuf_prefix(err, "%s came before", log_count(scan->n, "filter").text);
+    return -1;
 }
 
 int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
@@ -212,6 +216,10 @@ int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
     int rc = fs->open(fs->ctx, path, FS_READ, &scan->fd);
     if (rc == 0)
         rc = fs->size(fs->ctx, scan->fd, &scan->size);
+    if (rc == -EINVAL || rc == -ESPIPE) {
+        errbuf_set(err, "is no regular file: write it to a file first, as it is read several times");
+        return -1;
+    }
     if (rc != 0)
         return check_status(rc, err);
     rc = walk(scan, err);

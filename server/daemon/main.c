@@ -1,6 +1,7 @@
 /* bloomeryd: arguments, settings, set-up, run, tear-down; nothing else. The parts are torn down in the reverse order of
  * their set-up. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -74,7 +75,8 @@ static void write_pidfile(struct server *server)
     const char *path = server_config(server)->process.pidfile;
     if (!path[0])
         return;
-    FILE *file = fopen(path, "w");
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     bool written = file && fprintf(file, "%ld\n", (long)getpid()) > 0;
     if (file && fclose(file) != 0)
         written = false;

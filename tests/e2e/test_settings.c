@@ -498,26 +498,34 @@ DAEMON_TEST(the_daemon, settings, the_pid_file_holds_the_process_id)
 
     cr_assert_geq(fd, 0);
     close(fd);
+    cr_assert_eq(unlink(path), 0);
+    mode_t before = umask(0);
     daemon_start(&the_daemon, args);
+    umask(before);
+    struct stat st;
     cr_assert_eq(atol(file_text(path)), (long)the_daemon.pid);
+    cr_assert(stat(path, &st) == 0 && (st.st_mode & 07777) == 0644, "others may write in it: %o", (unsigned)st.st_mode);
     daemon_stop(&the_daemon);
     cr_assert_neq(access(path, F_OK), 0, "the pid file is left behind");
 }
 
-/* A pid file that cannot be written is reported, and an existing object of this name is left alone. */
+/* A pid file that cannot be written is reported, and an existing object of this name is left alone: a link is not
+ * followed. */
 DAEMON_TEST(the_daemon, settings, a_pid_file_that_cannot_be_written_is_reported)
 {
-    char path[] = "/tmp/bloomery-pid-XXXXXX", link[sizeof(path) + 5];
-    const char *const args[] = {"--pidfile", path, NULL}, *const full[] = {"--pidfile", link, NULL};
+    char path[] = "/tmp/bloomery-pid-XXXXXX", link[sizeof(path) + 5], target[sizeof(path) + 7];
+    const char *const args[] = {"--pidfile", path, NULL}, *const linked[] = {"--pidfile", link, NULL};
     struct stat st;
 
     cr_assert_not_null(mkdtemp(path));
-    snprintf(link, sizeof(link), "%s/full", path);
-    cr_assert_eq(symlink("/dev/full", link), 0);
-    daemon_start(&the_daemon, full);
-    cr_assert_not_null(strstr(daemon_output(&the_daemon), "/full: No space left on device"));
+    snprintf(link, sizeof(link), "%s/link", path);
+    snprintf(target, sizeof(target), "%s/target", path);
+    cr_assert_eq(symlink(target, link), 0);
+    daemon_start(&the_daemon, linked);
+    cr_assert_not_null(strstr(daemon_output(&the_daemon), "/link: Too many levels of symbolic links"));
     daemon_stop(&the_daemon);
     cr_assert_eq(lstat(link, &st), 0, "it is not there any more");
+    cr_assert_neq(access(target, F_OK), 0, "a link was followed");
     cr_assert_eq(unlink(link), 0);
 
     daemon_start(&the_daemon, args);

@@ -13,7 +13,8 @@ quick_packages=("${build_packages[@]}" "${test_packages[@]}" python3 python3-red
 client_packages=(python3 python3-redis curl openssl libcurl4-openssl-dev
     prometheus golang-go golang-github-gomodule-redigo-dev) # promtool, the page CLIENTS.md: skipped without them
 lint_packages=(clang clang-format clang-tidy git python3)
-package_packages=(build-essential debhelper help2man lintian debootstrap fakeroot git xz-utils systemd-container)
+package_packages=(build-essential debhelper help2man fakeroot git xz-utils)
+package_test_packages=("${package_packages[@]}" lintian debootstrap systemd-container)
 
 # In bold where it goes to a terminal (no-color.org).
 bold= plain=
@@ -59,8 +60,8 @@ need() {
                 "apt-get update && apt-get install --no-install-recommends ${missing[*]}"
         as_root=(sudo)
     fi
-    "${as_root[@]}" apt-get update -qq >&2
     say "installing ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq >&2
     LC_ALL=C "${as_root[@]}" apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
         awk '/newly installed/ { printf "   with what they need %d packages", $3 }
             /^Need to get/ { sub(/^Need to get /, ""); sub(/ of archives\.$/, ""); printf ", %s to fetch", $0 }
@@ -75,7 +76,7 @@ node_packages() {
 
 # All that the tests of the preset dev need.
 dev_packages() {
-    echo "${quick_packages[@]}" "${client_packages[@]}" "${package_packages[@]}"
+    echo "${quick_packages[@]}" "${client_packages[@]}" "${package_test_packages[@]}"
     node_packages
 }
 

@@ -38,6 +38,7 @@ class Confined:
         self.program = os.path.join(directory, "bloomeryd")  # where the user may read it
         shutil.copy(program, self.program)
         self.unit = shutil.copy(unit, directory)
+        self.confined = shutil.copy(f"{HERE}/confined.py", directory)
         self.settings = self.path("bloomery.conf")
         self.data = self.path("data")
         self.log = open(self.path("log"), "ab")
@@ -72,7 +73,7 @@ class Confined:
 
     def start(self):
         user = ["--as", f"{self.user}:{self.user}"] if os.getuid() == 0 else []
-        self.process = subprocess.Popen([f"{HERE}/confined.py", *self.options, *user, self.unit, self.program, self.settings],
+        self.process = subprocess.Popen([self.confined, *self.options, *user, self.unit, self.program, self.settings],
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, cwd=self.directory)
 
     def start_fails(self):

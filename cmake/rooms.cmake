@@ -26,6 +26,9 @@ function(bloomery_target target)
     # A filter has the same size on every machine: no fused operations, which round once where others round twice.
     -ffp-contract=off)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug") # the same bytes wherever the source is; debuggers and coverage want the paths
+    target_compile_options(${target} PRIVATE -ffile-prefix-map=${PROJECT_BINARY_DIR}=build -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+  endif()
   if(BLOOMERY_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

@@ -19,7 +19,7 @@
 
 static struct bloom_map *map_of(_Atomic uint64_t *words)
 {
-    return (struct bloom_map *)((char *)words - BLOOM_ROOM_HEAD - sizeof(struct bloom_map));
+    return (struct bloom_map *)(void *)((char *)words - BLOOM_ROOM_HEAD - sizeof(struct bloom_map));
 }
 
 void bloom_maps_init(struct bloom_maps *maps, const struct bloom_memory *memory)

@@ -34,6 +34,8 @@ void cuckoo_scenario(void);
 void cuckoo_freed_in_the_background(const void *data);
 void test_cuckoo(void);
 
+void test_replication(void);
+
 /* Values that come short, damaged, or made up. */
 void test_values(void);
 

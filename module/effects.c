@@ -1,7 +1,6 @@
 #include "effects.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "bloom_window_follow.h"
 #include "bytes.h"
@@ -105,21 +104,6 @@ void effect_dropped(struct call *call, uint64_t below)
     window_empty_later(call->ctx, filter);
 }
 
-/* Pointers to the words of one command; kept for the next. */
-static struct engine_string **word_list(size_t n)
-{
-    static struct engine_string **list;
-    static size_t room;
-    if (n > room) {
-        struct engine_string **larger = realloc(list, n * sizeof(*list));
-        if (!larger)
-            return NULL;
-        list = larger;
-        room = n;
-    }
-    return list;
-}
-
 /* The hash of an item, as a word: 16 bytes, or 8 in a cuckoo filter. */
 static struct engine_string *hash_word(const struct bloom_filter *filter, struct slice item)
 {
@@ -133,52 +117,36 @@ static struct engine_string *hash_word(const struct bloom_filter *filter, struct
     return engine.CreateString(NULL, (const char *)bytes, (size_t)(end - bytes));
 }
 
-/* The hashes of the items whose bit is set, in pieces of bounded size. Of a KEYED filter: a node that applies this
- * needs no key. */
-static void replicate_hashes(struct call *call, const char *what, size_t first, const uint32_t *added, size_t from,
-                             size_t n)
+/* Sends those of n words, from the one at first + from on, whose bit is set in `chosen`, which begins at `first`: items
+ * by the command `many`, with a word before them (NULL: none); of a KEYED filter their hashes by BF.APPLY, so that the
+ * node that applies them needs no key. In pieces of bounded size. */
+static void replicate_chosen(struct call *call, const char *many, const char *before, const char *hashed, size_t first,
+                             const uint32_t *chosen, size_t from, size_t n)
 {
-    struct engine_string *hashes[64];
-    size_t count = 0, most = sizeof(hashes) / sizeof(hashes[0]);
+    struct engine_string *words[64];
+    bool keyed = bloom_filter_params(value_filter(call->value))->key != 0;
+    size_t count = 0, most = sizeof(words) / sizeof(words[0]);
     for (size_t i = from; i < from + n; i++) {
-        if (added[i / 32] >> (i % 32) & 1)
-            hashes[count++] = hash_word(value_filter(call->value), call_arg(call, first + i));
+        if (chosen[i / 32] >> (i % 32) & 1)
+            words[count++] =
+                keyed ? hash_word(value_filter(call->value), call_arg(call, first + i)) : call->argv[first + i];
         if (count == 0 || (count < most && i + 1 < from + n))
             continue;
-        engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], what, hashes, count);
-        while (count > 0)
-            engine.FreeString(NULL, hashes[--count]);
-    }
-}
-
-/* The items whose bit is set: *list_out, valid until the next call, and their number. Without memory for the list each
- * item is replicated by the command `one`, and the result is 0. */
-static size_t added_items(struct call *call, const char *one, size_t first, const uint32_t *added, size_t from,
-                          size_t n, struct engine_string ***list_out)
-{
-    struct engine_string **list = *list_out = word_list(n);
-    size_t count = 0;
-    for (size_t i = from; i < from + n; i++) {
-        if (!(added[i / 32] >> (i % 32) & 1))
-            continue;
-        if (list)
-            list[count++] = call->argv[first + i];
+        if (keyed)
+            engine.Replicate(call->ctx, names.apply, "scv", call->argv[1], hashed, words, count);
+        else if (before)
+            engine.Replicate(call->ctx, many, "scv", call->argv[1], before, words, count);
         else
-            engine.Replicate(call->ctx, one, "ss", call->argv[1], call->argv[first + i]);
+            engine.Replicate(call->ctx, many, "sv", call->argv[1], words, count);
+        for (; keyed && count > 0; count--)
+            engine.FreeString(NULL, words[count - 1]);
+        count = 0;
     }
-    return count;
 }
 
 void effect_added(struct call *call, size_t first, const uint32_t *added, size_t from, size_t n)
 {
-    struct engine_string **list;
-    if (bloom_filter_params(value_filter(call->value))->key) {
-        replicate_hashes(call, "ADD", first, added, from, n);
-        return;
-    }
-    size_t count = added_items(call, names.add, first, added, from, n, &list);
-    if (count > 0)
-        engine.Replicate(call->ctx, count == 1 ? names.add : names.madd, "sv", call->argv[1], list, count);
+    replicate_chosen(call, names.madd, NULL, "ADD", first, added, from, n);
 }
 
 /* ---- cuckoo filters ---- */
@@ -224,20 +192,10 @@ void effect_cuckoo_deleted(struct call *call, uint64_t hash)
 
 void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came)
 {
-    struct engine_string **list;
-    if (bloom_filter_params(value_filter(call->value))->key) {
-        replicate_hashes(call, "CFADD", first, added, 0, n);
-        return;
-    }
-    if (as_it_came) {
+    if (as_it_came && bloom_filter_params(value_filter(call->value))->key == 0)
         effect_verbatim(call);
-        return;
-    }
-    size_t count = added_items(call, names.cf_add, first, added, 0, n, &list);
-    if (count > 0 && n == 1)
-        engine.Replicate(call->ctx, names.cf_add, "ss", call->argv[1], list[0]);
-    else if (count > 0)
-        engine.Replicate(call->ctx, names.cf_insert, "scv", call->argv[1], "ITEMS", list, count);
+    else
+        replicate_chosen(call, names.cf_insert, "ITEMS", "CFADD", first, added, 0, n);
 }
 
 void effect_verbatim(struct call *call)

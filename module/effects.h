@@ -1,8 +1,8 @@
 /* effects: reports a change to replicas, the engine's log, watchers and listeners.
  *
- * Replication is exact: no replica computes a result that depends on settings or on the arithmetic of its machine. The
- * stream creates a filter with its parameters and its shape, layers with their shapes, and a batch with its added
- * items. <prefix>.APPLY carries effects that no client command expresses:
+ * Replication is exact: no replica computes a result that depends on settings. The stream creates a filter with its
+ * parameters and its shape, and layers with their shapes, which depend on the arithmetic of a machine. A batch
+ * follows as it came, or with its added items. <prefix>.APPLY carries effects that no client command expresses:
  *
  *     BF.APPLY key MAKE header            an empty filter
  *     BF.APPLY key LAYER index header     its next layer

@@ -197,7 +197,6 @@ static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
 static void set_names(const char *prefix)
 {
     snprintf(names.reserve, sizeof(names.reserve), "%s.reserve", prefix);
-    snprintf(names.add, sizeof(names.add), "%s.add", prefix);
     snprintf(names.madd, sizeof(names.madd), "%s.madd", prefix);
     snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
     snprintf(names.loadchunk, sizeof(names.loadchunk), "%s.loadchunk", prefix);
@@ -208,7 +207,6 @@ static void set_names(const char *prefix)
         snprintf(settings.cuckoo_prefix, sizeof(settings.cuckoo_prefix), "%s-cf", prefix);
     prefix = settings.cuckoo_prefix;
     snprintf(names.cf_reserve, sizeof(names.cf_reserve), "%s.reserve", prefix);
-    snprintf(names.cf_add, sizeof(names.cf_add), "%s.add", prefix);
     snprintf(names.cf_insert, sizeof(names.cf_insert), "%s.insert", prefix);
     snprintf(names.cf_loadchunk, sizeof(names.cf_loadchunk), "%s.loadchunk", prefix);
 }

@@ -41,8 +41,8 @@ extern struct settings settings;
 
 /* The names that the prefix gives to commands, in lower case. */
 struct names {
-    char reserve[48], add[48], madd[48], merge[48], loadchunk[48], apply[48];
-    char cf_reserve[48], cf_add[48], cf_insert[48], cf_loadchunk[48];
+    char reserve[48], madd[48], merge[48], loadchunk[48], apply[48];
+    char cf_reserve[48], cf_insert[48], cf_loadchunk[48];
 };
 
 extern struct names names;

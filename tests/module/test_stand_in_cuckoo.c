@@ -123,7 +123,7 @@ static void replication(const void *data)
 {
     const char *const words[] = {"take-over", data, "cf-initial-size", "64", "cf-max-expansions", "2"};
     EXPECT(stand_in_load(MODULE_PATH, NULL, 6, words), "it has not loaded");
-    told("cf.add f a", "cf.reserve f 64 BUCKETSIZE 2 MAXITERATIONS 20 EXPANSION 1\ncf.add f a\n");
+    told("cf.add f a", "cf.reserve f 64 BUCKETSIZE 2 MAXITERATIONS 20 EXPANSION 1\ncf.insert f ITEMS a\n");
     told("cf.add f a", "verbatim\n");
     told("cf.addnx f a", "");
     told("cf.addnx f b", "verbatim\n");
@@ -133,7 +133,7 @@ static void replication(const void *data)
     told("cf.insertnx f ITEMS c d e", "");
     told("cf.reserve expansion 100", "cf.loadchunk expansion 1 <38 bytes>\n");
     told("cf.reserve rate 100 ERROR 0.01", "cf.loadchunk rate 1 <64 bytes>\n");
-    told("cf.insert rate2 ERROR 0.01 ITEMS a", "cf.loadchunk rate2 1 <64 bytes>\ncf.add rate2 a\n");
+    told("cf.insert rate2 ERROR 0.01 ITEMS a", "cf.loadchunk rate2 1 <64 bytes>\ncf.insert rate2 ITEMS a\n");
     told("cf.add rate a", "verbatim\n");
     told("cf.reserve f2 100 EXPANSION 3 BUCKETSIZE 4", "cf.reserve f2 100 BUCKETSIZE 4 MAXITERATIONS 20 EXPANSION 3\n");
     stand_in_run(FULL, NULL, 0);

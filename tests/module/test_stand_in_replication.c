@@ -27,11 +27,11 @@ static void replication(const void *data)
            "%s", told);
     stand_in_run("bf.insert often CAPACITY 1 EXPANSION 1 ITEMS a b c a d e", NULL, 0); /* each layer in its place */
     told = stand_in_replicated();
-    EXPECT(strcmp(told, "bf.apply often MAKE <104 bytes>\nbf.add often a\n"
-                        "bf.apply often LAYER 1 <104 bytes>\nbf.add often b\n"
-                        "bf.apply often LAYER 2 <104 bytes>\nbf.add often c\n"
-                        "bf.apply often LAYER 3 <104 bytes>\nbf.add often d\n"
-                        "bf.apply often LAYER 4 <104 bytes>\nbf.add often e\n") == 0,
+    EXPECT(strcmp(told, "bf.apply often MAKE <104 bytes>\nbf.madd often a\n"
+                        "bf.apply often LAYER 1 <104 bytes>\nbf.madd often b\n"
+                        "bf.apply often LAYER 2 <104 bytes>\nbf.madd often c\n"
+                        "bf.apply often LAYER 3 <104 bytes>\nbf.madd often d\n"
+                        "bf.apply often LAYER 4 <104 bytes>\nbf.madd often e\n") == 0,
            "%s", told);
     stand_in_run("bf.insert h CAPACITY 2 NONSCALING ITEMS a b c d", NULL, 0);
     told = stand_in_replicated();
@@ -67,17 +67,17 @@ static void windows_told(const void *data)
     expect_told("bf.reserve w 0.01 4 WINDOW ITEMS 4 PARTS 2 REFRESH",
                 (const char *const[]){"bf.apply w MAKE <144 bytes>", NULL});
     expect_told("bf.madd w a b c", (const char *const[]){"bf.apply w TURN 0 1 ", " <144 bytes>\nbf.madd w a b\n",
-                                                         "bf.apply w TURN 1 2 ", " <144 bytes>\nbf.add w c", NULL});
+                                                         "bf.apply w TURN 1 2 ", " <144 bytes>\nbf.madd w c", NULL});
     expect_told("bf.madd w c c", (const char *const[]){NULL}); /* the newest part has it */
     expect_told("bf.add w a", (const char *const[]){"verbatim", NULL});
-    expect_told("bf.madd w a c d", (const char *const[]){"bf.apply w TURN 2 3 ", " <144 bytes>\nbf.add w d", NULL});
+    expect_told("bf.madd w a c d", (const char *const[]){"bf.apply w TURN 2 3 ", " <144 bytes>\nbf.madd w d", NULL});
     expect_told("bf.clear w", (const char *const[]){"verbatim", NULL});
     /* Parts of 3 MB, two of which are alive: what is over is dropped by an add, and emptied by a timer. */
     expect_told("bf.insert large CAPACITY 2000000 ERROR 0.001 WINDOW ITEMS 1 PARTS 1 ITEMS a b c",
                 (const char *const[]){"bf.apply large MAKE <144 bytes>\nbf.apply large TURN 0 1 ", "TURN 1 2 ",
-                                      "TURN 2 3 ", "bf.add large c\nbf.apply large DROP 2", NULL});
+                                      "TURN 2 3 ", "bf.madd large c\nbf.apply large DROP 2", NULL});
     expect_told("bf.add large d", (const char *const[]){"bf.apply large TURN 0 4 ",
-                                                        " <144 bytes>\nbf.add large d\nbf.apply large DROP 3", NULL});
+                                                        " <144 bytes>\nbf.madd large d\nbf.apply large DROP 3", NULL});
     expect("bf.mexists large a b c d", "*4 0 0 1 1 ");
     expect_told("bf.clear w", (const char *const[]){NULL});
     /* Unions: the places begin with layer 0, a byte 0. */

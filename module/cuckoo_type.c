@@ -106,116 +106,49 @@ static void digest(struct engine_digest *out, void *at)
 /* ---- in ---- */
 
 struct reading {
-    struct engine_io *io;
-    struct dump_plan plan;
     struct value *value;
     struct errbuf err;
 };
 
-static bool read_head(struct reading *from, bool as_own, struct cuckoo_head *head)
+static int make_layer(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
 {
-    *head = (struct cuckoo_head){0};
-    head->nlayers = value_load_unsigned(from->io);
-    head->buckets = value_load_unsigned(from->io);
-    head->items = value_load_unsigned(from->io);
-    head->deletes = value_load_unsigned(from->io);
-    head->bucket_size = value_load_unsigned(from->io);
-    head->iterations = value_load_unsigned(from->io);
-    head->expansion = value_load_unsigned(from->io);
-    if (as_own) {
-        head->bits = value_load_unsigned(from->io);
-        head->capacity = value_load_unsigned(from->io);
-        uint64_t rate = value_load_unsigned(from->io);
-        memcpy(&head->error_rate, &rate, sizeof(rate));
-        head->key = value_load_unsigned(from->io);
-    }
-    if (!engine.IsIOError(from->io))
-        return cuckoo_head_plan(head, &from->plan, &from->err) == DUMP_OK &&
-               memory_may_load(from->plan.bytes, from->plan.bytes, &from->err);
-    errbuf_set(&from->err, "its first fields are missing");
-    return false;
+    struct reading *to = ctx;
+    int status = RDB_BAD;
+    if (layer > 0)
+        return bloom_filter_append_layer(*filter_out, &plan->shapes[layer], &to->err) == BLOOM_OK ? RDB_OK : RDB_BAD;
+    if (memory_may_load(plan->bytes, plan->bytes, &to->err))
+        to->value = value_create_shaped(&plan->params, plan->shapes, 1, false, &status, &to->err);
+    if (!to->value)
+        return RDB_BAD;
+    *filter_out = value_filter(to->value);
+    return RDB_OK;
 }
 
-/* Called when the slots are there: numbers alone take no memory. */
-static bool make_layer(struct reading *to, unsigned index)
+/* `type`: without the version. */
+static void *load_as(struct engine_io *io, uint64_t type, int version)
 {
-    const struct dump_plan *plan = &to->plan;
-    int status;
-    if (index > 0)
-        return bloom_filter_append_layer(value_filter(to->value), &plan->shapes[index], &to->err) == BLOOM_OK;
-    to->value = value_create_shaped(&plan->params, plan->shapes, 1, false, &status, &to->err);
-    return to->value != NULL;
-}
-
-static bool read_layer(struct reading *from, unsigned index)
-{
-    const struct bloom_shape *shape = &from->plan.shapes[index];
-    uint64_t buckets = value_load_unsigned(from->io);
-    if (engine.IsIOError(from->io) || buckets != cuckoo_shape_buckets(shape)) {
-        errbuf_set(&from->err, "sub-filter %u has %llu buckets, which do not follow from the first", index,
-                   (unsigned long long)buckets);
-        return false;
-    }
-    size_t len;
-    char *slots = value_load_string(from->io, &len);
-    bool right = slots && len == cuckoo_shape_bytes(shape), made = right && make_layer(from, index);
-    if (made)
-        cuckoo_fill(value_filter(from->value), index, 0, slots, len);
-    else if (!slots)
-        errbuf_set(&from->err, "the slots of sub-filter %u are missing", index);
-    else if (!right)
-        errbuf_set(&from->err, "%zu bytes of sub-filter %u, which has %llu", len, index,
-                   (unsigned long long)cuckoo_shape_bytes(shape));
-    if (slots)
-        engine.Free(slots);
-    return made;
-}
-
-static bool read_filter(struct reading *from, bool as_own)
-{
-    struct cuckoo_head head;
-    if (!read_head(from, as_own, &head))
-        return false;
-    for (unsigned i = 0; i < from->plan.nlayers; i++)
-        if (!read_layer(from, i))
-            return false;
-    cuckoo_recount(value_filter(from->value));
-    cuckoo_set_counts(value_filter(from->value), 0, head.deletes);
-    return true;
-}
-
-/* `newest`: version of the type. */
-static void *load_up_to(struct engine_io *io, int version, int newest)
-{
-    struct reading *from = memory_zeroed(sizeof(*from));
-    struct value *value = NULL;
-    if (!from)
+    struct reading to = {.value = NULL};
+    struct rdb_reader reader;
+    struct dump_plan *plan = memory_zeroed(sizeof(*plan));
+    if (!plan)
         return NULL;
-    from->io = io;
-    if (version < CUCKOO_ENCVER)
-        errbuf_set(&from->err,
-                   "it is from RedisBloom before 2.2 (encoding %d), with hashes that later versions do not use: "
-                   "create it again from its items",
-                   version);
-    else if (version > newest)
-        errbuf_set(&from->err, "unknown encoding version %d", version);
-    else if (read_filter(from, version == CUCKOO_OWN_ENCVER))
-        value = from->value;
-    if (!value && from->value)
-        value_free(from->value);
-    value = value_loaded(io, value, "a cuckoo filter", &from->err);
-    memory_release(from);
-    return value;
+    value_reader(&reader, io, &to.err);
+    if (cuckoo_read_value(&reader, type | (unsigned)version, make_layer, &to, plan) != RDB_OK) {
+        value_free(to.value);
+        to.value = NULL;
+    }
+    memory_release(plan);
+    return value_loaded(io, to.value, "a cuckoo filter", &to.err);
 }
 
 static void *load(struct engine_io *io, int version)
 {
-    return load_up_to(io, version, CUCKOO_OWN_ENCVER);
+    return load_as(io, CUCKOO_OWN_TYPE_ID, version);
 }
 
 static void *load_theirs(struct engine_io *io, int version)
 {
-    return load_up_to(io, version, CUCKOO_ENCVER);
+    return load_as(io, CUCKOO_TYPE_ID, version);
 }
 
 /* ---- registering ---- */

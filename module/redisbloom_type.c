@@ -54,56 +54,11 @@ static void save(struct engine_io *io, void *at)
 /* ---- loading ---- */
 
 struct reading {
-    struct engine_io *io;
-    unsigned version;
     struct redisbloom_filter numbers; /* with the layers that have been read */
     struct bloom_shape shapes[BLOOM_MAX_LAYERS];
     struct value *value;
     struct errbuf err;
 };
-
-static double read_double(struct reading *from)
-{
-    return engine.IsIOError(from->io) ? 0 : engine.LoadDouble(from->io);
-}
-
-static bool read_head(struct reading *from, uint64_t *items_out)
-{
-    struct redisbloom_filter *numbers = &from->numbers;
-    *items_out = value_load_unsigned(from->io);
-    numbers->nlayers = value_load_unsigned(from->io);
-    numbers->options = from->version >= REDISBLOOM_ENCVER_OPTIONS ? value_load_unsigned(from->io) : 0;
-    numbers->growth =
-        from->version >= REDISBLOOM_ENCVER_GROWTH ? value_load_unsigned(from->io) : REDISBLOOM_DEFAULT_GROWTH;
-    if (engine.IsIOError(from->io)) {
-        errbuf_set(&from->err, "its first fields are missing");
-        return false;
-    }
-    if (numbers->nlayers >= 1 && numbers->nlayers <= BLOOM_MAX_LAYERS)
-        return true;
-    errbuf_set(&from->err, "invalid number of layers: %llu, not 1 to %d", (unsigned long long)numbers->nlayers,
-               BLOOM_MAX_LAYERS);
-    return false;
-}
-
-static bool read_fields(struct reading *from, struct redisbloom_layer *layer)
-{
-    *layer = (struct redisbloom_layer){0};
-    layer->entries = value_load_unsigned(from->io);
-    layer->error = read_double(from);
-    layer->hashes = value_load_unsigned(from->io);
-    layer->bpe = read_double(from);
-    if (from->version >= REDISBLOOM_ENCVER_BITS) {
-        layer->bits = value_load_unsigned(from->io);
-        layer->n2 = value_load_unsigned(from->io);
-    } else {
-        layer->bits = redisbloom_old_bits(layer);
-    }
-    if (!engine.IsIOError(from->io))
-        return true;
-    errbuf_set(&from->err, "its fields are missing");
-    return false;
-}
 
 /* Checks the numbers of the layers up to this one, and makes room for it: nothing is allocated for wrong ones. */
 static bool make_layer(struct reading *to, unsigned index)
@@ -118,79 +73,45 @@ static bool make_layer(struct reading *to, unsigned index)
     numbers->nlayers = nlayers;
     if (!valid)
         return false;
-    if (index == 0) {
-        to->value = value_create_shaped(&params, to->shapes, 1, false, &status, &to->err);
-        return to->value != NULL;
-    }
-    return bloom_filter_append_layer(value_filter(to->value), &to->shapes[index], &to->err) == BLOOM_OK;
+    if (index > 0)
+        return bloom_filter_append_layer(value_filter(to->value), &to->shapes[index], &to->err) == BLOOM_OK;
+    to->value = value_create_shaped(&params, to->shapes, 1, false, &status, &to->err);
+    return to->value != NULL;
 }
 
-static bool read_bits(struct reading *from, unsigned index)
+static int take_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
-    const struct redisbloom_layer *layer = &from->numbers.layers[index];
-    size_t len;
-    char *bits = value_load_string(from->io, &len);
-    bool right = bits && len == redisbloom_bytes(layer);
-    if (right)
-        redisbloom_put_bits(value_filter(from->value), index, 0, bits, len);
-    else if (bits)
-        errbuf_set(&from->err, "%zu bytes of bits, where it has %llu bits", len, (unsigned long long)layer->bits);
-    else
-        errbuf_set(&from->err, "its bits are missing");
-    if (bits)
-        engine.Free(bits);
-    return right;
+    struct reading *to = ctx;
+    if (offset == 0 && !make_layer(to, layer))
+        return RDB_BAD;
+    redisbloom_put_bits(value_filter(to->value), layer, offset, bytes, len);
+    return RDB_OK;
 }
 
-static bool read_layer(struct reading *from, unsigned index)
+static bool read_filter(struct engine_io *io, unsigned version, struct reading *to)
 {
-    struct redisbloom_layer *layer = &from->numbers.layers[index];
-    if (!read_fields(from, layer) || !make_layer(from, index) || !read_bits(from, index)) {
-        errbuf_prefix(&from->err, "layer %u", index);
-        return false;
-    }
-    layer->count = value_load_unsigned(from->io);
-    bloom_filter_set_items(value_filter(from->value), index, layer->count);
-    if (!engine.IsIOError(from->io))
-        return true;
-    errbuf_set(&from->err, "layer %u: its count is missing", index);
-    return false;
-}
-
-static bool read_filter(struct reading *from)
-{
-    uint64_t items, bytes;
     struct bloom_params params;
-    if (!read_head(from, &items))
+    struct rdb_reader reader;
+    uint64_t bytes;
+    value_reader(&reader, io, &to->err);
+    if (redisbloom_read(&reader, version, &to->numbers, take_bits, to) != RDB_OK ||
+        redisbloom_check(&to->numbers, &params, to->shapes, &bytes, &to->err) != BLOOM_OK) /* now with the counts */
         return false;
-    for (unsigned i = 0; i < from->numbers.nlayers; i++)
-        if (!read_layer(from, i))
-            return false;
-    if (redisbloom_check(&from->numbers, &params, from->shapes, &bytes, &from->err) != BLOOM_OK)
-        return false; /* now with the counts */
-    if (bloom_filter_items(value_filter(from->value)) == items)
-        return true;
-    errbuf_set(&from->err, "size: %llu items, but those of the layers add up to %llu", (unsigned long long)items,
-               (unsigned long long)bloom_filter_items(value_filter(from->value)));
-    return false;
+    for (unsigned i = 0; i < to->numbers.nlayers; i++)
+        bloom_filter_set_items(value_filter(to->value), i, to->numbers.layers[i].count);
+    return true;
 }
 
 static void *load(struct engine_io *io, int version)
 {
-    struct reading *from = memory_zeroed(sizeof(*from));
-    struct value *value = NULL;
-    if (!from)
+    struct reading *to = memory_zeroed(sizeof(*to));
+    if (!to)
         return NULL;
-    from->io = io;
-    from->version = (unsigned)version;
-    if (version < 0 || version > REDISBLOOM_ENCVER)
-        errbuf_set(&from->err, "unknown encoding version %d of a RedisBloom filter", version);
-    else if (read_filter(from))
-        value = from->value;
-    if (!value && from->value)
-        value_free(from->value);
-    value = value_loaded(io, value, "a RedisBloom filter", &from->err);
-    memory_release(from);
+    struct value *value = read_filter(io, (unsigned)version, to) ? to->value : NULL;
+    if (!value)
+        value_free(to->value);
+    value = value_loaded(io, value, "a RedisBloom filter", &to->err);
+    memory_release(to);
     return value;
 }
 

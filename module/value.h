@@ -15,6 +15,7 @@
 #include "bf_info.h"
 #include "bloom_filter.h"
 #include "engine.h"
+#include "rdb_reader.h"
 
 struct value {
     uint64_t id;           /* unique in this process */
@@ -72,7 +73,9 @@ size_t value_memory(const struct value *value);      /* bytes */
 
 /* The next string of a value that the engine reads, for Free(); NULL when there is none. */
 char *value_load_string(struct engine_io *io, size_t *len_out);
-uint64_t value_load_unsigned(struct engine_io *io); /* 0 after an error of the file */
+
+/* A reader of the fields of a value that the engine reads. */
+void value_reader(struct rdb_reader *reader, struct engine_io *io, struct errbuf *err);
 
 /* Returns the loaded value, or reports to the engine's log why there is none; `kind` is "a filter" or a longer name. */
 void *value_loaded(struct engine_io *io, struct value *value, const char *kind, struct errbuf *err);

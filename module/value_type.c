@@ -188,9 +188,39 @@ char *value_load_string(struct engine_io *io, size_t *len_out)
     return string;
 }
 
-uint64_t value_load_unsigned(struct engine_io *io)
+static int check_field(const struct rdb_reader *reader, const char *what)
 {
-    return engine.IsIOError(io) ? 0 : engine.LoadUnsigned(io);
+    return engine.IsIOError(reader->ctx) ? rdb_bad(reader, "%s: the value ends before it", what) : RDB_OK;
+}
+
+static int read_number(struct rdb_reader *reader, uint64_t *out, const char *what)
+{
+    *out = engine.LoadUnsigned(reader->ctx);
+    return check_field(reader, what);
+}
+
+static int read_real(struct rdb_reader *reader, double *out, const char *what)
+{
+    *out = engine.LoadDouble(reader->ctx);
+    return check_field(reader, what);
+}
+
+static int read_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+{
+    size_t got;
+    char *string = value_load_string(reader->ctx, &got);
+    if (!string)
+        return rdb_bad(reader, "%s: the value ends before it", what);
+    int rc = got == len ? sink(ctx, (const unsigned char *)string, got)
+                        : rdb_bad(reader, "%s: %zu bytes, expected %llu", what, got, (unsigned long long)len);
+    engine.Free(string);
+    return rc;
+}
+
+void value_reader(struct rdb_reader *reader, struct engine_io *io, struct errbuf *err)
+{
+    static const struct rdb_fields fields = {read_number, read_real, read_string};
+    rdb_reader_fields(reader, &fields, io, err);
 }
 
 void *value_loaded(struct engine_io *io, struct value *value, const char *kind, struct errbuf *err)

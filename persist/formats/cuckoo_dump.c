@@ -191,42 +191,47 @@ static int read_head(struct rdb_reader *reader, struct cuckoo_head *head, bool o
     return own ? read_rate(reader, head) : RDB_OK;
 }
 
-struct layer_fill {
-    struct bloom_filter *filter; /* NULL: the slots are only checked */
+struct filling {
+    cuckoo_make_fn *make; /* NULL: the slots are only checked */
+    void *ctx;
+    const struct dump_plan *plan;
+    struct bloom_filter *filter;
     unsigned layer;
     uint64_t at;
 };
 
 static int fill(void *ctx, const unsigned char *bytes, size_t len)
 {
-    struct layer_fill *target = ctx;
+    struct filling *target = ctx;
 
-    if (target->filter)
+    if (target->make && target->at == 0)
+        TRY(target->make(target->ctx, target->plan, target->layer, &target->filter));
+    if (target->make)
         cuckoo_fill(target->filter, target->layer, target->at, bytes, len);
     target->at += len;
     return 0;
 }
 
-static int read_layers(struct rdb_reader *reader, const struct dump_plan *plan, struct bloom_filter *filter)
+static int read_layers(struct rdb_reader *reader, struct filling *target)
 {
+    const struct dump_plan *plan = target->plan;
     for (unsigned i = 0; i < plan->nlayers; i++) {
-        struct layer_fill target = {filter, i, 0};
         uint64_t buckets;
+        target->layer = i;
+        target->at = 0;
         TRY(rdb_module_unsigned(reader, &buckets, "the buckets of a sub-filter"));
         if (buckets != cuckoo_shape_buckets(&plan->shapes[i]))
             return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
                            (unsigned long long)buckets);
-        TRY(rdb_module_string(reader, cuckoo_shape_bytes(&plan->shapes[i]), fill, &target,
-                              "the slots of a sub-filter"));
+        TRY(rdb_module_string(reader, cuckoo_shape_bytes(&plan->shapes[i]), fill, target, "the slots of a sub-filter"));
     }
     return rdb_module_end(reader);
 }
 
-int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
-                      int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
+int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *make, void *ctx,
                       struct dump_plan *plan_out)
 {
-    struct bloom_filter *filter = NULL;
+    struct filling target = {.make = make, .ctx = ctx, .plan = plan_out};
     unsigned encver = (unsigned)RDB_MODULE_VERSION(type);
     bool own = RDB_MODULE_TYPE(type) == CUCKOO_OWN_TYPE_ID && encver == CUCKOO_OWN_ENCVER;
     struct cuckoo_head head;
@@ -243,12 +248,10 @@ int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
     TRY(read_head(reader, &head, own));
     if (cuckoo_head_plan(&head, plan_out, reader->err) != DUMP_OK)
         return RDB_BAD;
-    if (make)
-        TRY(make(ctx, plan_out, &filter));
-    TRY(read_layers(reader, plan_out, filter));
-    if (filter) {
-        cuckoo_recount(filter);
-        cuckoo_set_counts(filter, 0, head.deletes);
+    TRY(read_layers(reader, &target));
+    if (make) {
+        cuckoo_recount(target.filter);
+        cuckoo_set_counts(target.filter, 0, head.deletes);
     }
     return RDB_OK;
 }
@@ -263,9 +266,9 @@ bool cuckoo_is_dump(const void *data, size_t len)
            (RDB_MODULE_TYPE(id) == CUCKOO_TYPE_ID || RDB_MODULE_TYPE(id) == CUCKOO_OWN_TYPE_ID);
 }
 
-static int give_filter(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out)
+static int give_filter(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
 {
-    (void)plan;
+    (void)plan, (void)layer;
     *filter_out = ctx;
     return 0;
 }

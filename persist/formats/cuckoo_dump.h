@@ -66,11 +66,13 @@ int cuckoo_restore_plan(const void *data, size_t len, struct dump_plan *plan_out
 /* Takes the slots of a verified dump into a filter made after its plan, and counts its items. */
 void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter);
 
-/* Reads a value of an RDB file after its type, which has the version of the encoding. First it reads the numbers, for
- * which `make` creates a filter in *filter_out (0 or a status for the caller); then the slots. `make` NULL: the slots
- * are skipped. */
-int cuckoo_read_value(struct rdb_reader *reader, uint64_t type,
-                      int (*make)(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out), void *ctx,
+/* Gives the filter that has a sub-filter of the plan, when the first slots of that have come: before, numbers alone
+ * take no memory. 0 or a status for the caller. */
+typedef int cuckoo_make_fn(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out);
+
+/* Reads a value of an RDB file after its type, which has the version of the encoding: the numbers, and the slots.
+ * `make` NULL: the slots are skipped. */
+int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *make, void *ctx,
                       struct dump_plan *plan_out) __attribute__((warn_unused_result));
 
 #endif

@@ -22,25 +22,31 @@ static int read_opcode(struct rdb_reader *reader, enum opcode opcode, const char
 
 int rdb_module_unsigned(struct rdb_reader *reader, uint64_t *out, const char *what)
 {
+    if (reader->fields)
+        return reader->fields->number(reader, out, what);
     TRY(read_opcode(reader, OPCODE_UNSIGNED, what));
     return rdb_length(reader, out, what);
 }
 
 int rdb_module_double(struct rdb_reader *reader, double *out, const char *what)
 {
+    if (reader->fields)
+        return reader->fields->real(reader, out, what);
     TRY(read_opcode(reader, OPCODE_DOUBLE, what));
     return rdb_double(reader, out, what);
 }
 
 int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
+    if (reader->fields)
+        return reader->fields->string(reader, len, sink, ctx, what);
     TRY(read_opcode(reader, OPCODE_STRING, what));
     return rdb_string_pieces(reader, len, sink, ctx, what);
 }
 
 int rdb_module_end(struct rdb_reader *reader)
 {
-    return read_opcode(reader, OPCODE_END, "the end of the value");
+    return reader->fields ? RDB_OK : read_opcode(reader, OPCODE_END, "the end of the value");
 }
 
 /* ---- the result of DUMP ---- */

@@ -41,6 +41,11 @@ void rdb_reader_stream(struct rdb_reader *reader, rdb_source_fn *source, void *c
                                   .err = err};
 }
 
+void rdb_reader_fields(struct rdb_reader *reader, const struct rdb_fields *fields, void *ctx, struct errbuf *err)
+{
+    *reader = (struct rdb_reader){.fields = fields, .ctx = ctx, .err = err};
+}
+
 uint64_t rdb_reader_offset(const struct rdb_reader *reader)
 {
     return reader->behind - (uint64_t)(reader->end - reader->at);
@@ -61,7 +66,10 @@ int rdb_bad(const struct rdb_reader *reader, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    errbuf_set(reader->err, "%s, at byte %llu", text, (unsigned long long)rdb_reader_offset(reader));
+    if (reader->fields)
+        errbuf_set(reader->err, "%s", text);
+    else
+        errbuf_set(reader->err, "%s, at byte %llu", text, (unsigned long long)rdb_reader_offset(reader));
     return RDB_BAD;
 }
 

@@ -26,9 +26,19 @@ enum rdb_status {
 /* Up to `len` bytes to `buf`; 0 in `n_out` at the end. 0, or -errno, which is passed on. */
 typedef int rdb_source_fn(void *ctx, void *buf, size_t len, size_t *n_out);
 
+struct rdb_reader;
+
+/* The fields of a module's value where an engine decodes RDB; the functions are those of rdb_module.h. */
+struct rdb_fields {
+    int (*number)(struct rdb_reader *reader, uint64_t *out, const char *what);
+    int (*real)(struct rdb_reader *reader, double *out, const char *what);
+    int (*string)(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what);
+};
+
 /* In the caller's storage; the fields are internal. */
 struct rdb_reader {
-    rdb_source_fn *source; /* NULL: all input is in memory */
+    const struct rdb_fields *fields; /* NULL: the reader decodes by itself */
+    rdb_source_fn *source;           /* NULL: all input is in memory */
     void *ctx;
     unsigned char *buffer;
     size_t buffer_size;
@@ -48,10 +58,13 @@ void rdb_reader_memory(struct rdb_reader *reader, const void *data, size_t len, 
 void rdb_reader_stream(struct rdb_reader *reader, rdb_source_fn *source, void *ctx, void *buffer, size_t buffer_size,
                        uint64_t offset, struct errbuf *err);
 
+/* Reads the fields of one value of a module from an engine, and nothing else. */
+void rdb_reader_fields(struct rdb_reader *reader, const struct rdb_fields *fields, void *ctx, struct errbuf *err);
+
 uint64_t rdb_reader_offset(const struct rdb_reader *reader); /* of the next byte */
 uint64_t rdb_reader_crc(struct rdb_reader *reader);          /* crc64() of all bytes that have been read */
 
-/* Sets the error's text, "<what> ... at byte N", and returns RDB_BAD. */
+/* Sets the error's text, "<what> ... at byte N" (without a place if an engine reads), and returns RDB_BAD. */
 int rdb_bad(const struct rdb_reader *reader, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether there is another byte: 0 and the answer, or the status of the source. */

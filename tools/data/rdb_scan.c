@@ -298,10 +298,11 @@ struct making {
     struct errbuf *err;
 };
 
-static int make_cuckoo(void *ctx, const struct dump_plan *plan, struct bloom_filter **filter_out)
+static int make_cuckoo(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
 {
     struct making *making = ctx;
-    int rc = make(&plan->params, plan->shapes, plan->nlayers, making->pool, &making->filter, making->err);
+    int rc =
+        layer > 0 ? 0 : make(&plan->params, plan->shapes, plan->nlayers, making->pool, &making->filter, making->err);
 
     *filter_out = making->filter;
     return rc;

@@ -52,7 +52,7 @@ Test(cache_lines, adds_to_different_filters_share_locks_only)
     ALONE(struct bloom_lock);
     APART(struct bloom_pool, locks, bytes);
     APART(struct bloom_pool, bytes, ntwins);
-    APART(struct bloom_pool, dropped_bytes, ntwins);
+    APART(struct bloom_pool, evictable, ntwins);
     APART(struct bloom_pool, twins, lock);
 }
 

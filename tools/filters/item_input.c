@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,8 +29,11 @@ static int read_options(struct item_input *input, const struct tool_args *args, 
     const char *command = args->command->name;
 
     input->form.prefixed = tool_option(args, "--length-prefixed") != NULL;
+    input->form.nul = tool_option(args, "-0") != NULL;
     input->form.keys = tool_option(args, "--keys") != NULL;
     input->form.separator = '\t';
+    if (input->form.nul && input->form.prefixed)
+        return tool_misused(command, "-0 and --length-prefixed exclude each other");
     if (!has_field)
         return TOOL_OK;
     const char *field = tool_option(args, "--field"), *separator = tool_option(args, "--separator");
@@ -98,12 +102,17 @@ int item_input_open_as(struct item_input *input, const char *path, const struct 
 {
     init(input, path, args);
     input->form = *form;
-    csv_reader_init(&input->csv, form->column);
     return open_bytes(input, is_standard(path));
 }
 
 void item_input_close(struct item_input *input)
 {
+    if (input->returns)
+        fprintf(stderr,
+                "bloomery %s: warning: %s: lines that end with a carriage return, as those of Windows: %" PRIu64
+                " of %" PRIu64 "; it is a part of the items; tr -d '\\r' removes it\n",
+                input->command, input->path, input->returns, input->items);
+    input->returns = 0;
     if (input->fd > STDIN_FILENO)
         close(input->fd);
     input->fd = -1;
@@ -120,8 +129,7 @@ int item_input_rewind(struct item_input *input)
         return tool_failed(input->command, "%s: %s", input->path, strerror(errno));
     input->begin = input->end = 0;
     input->at_end = false;
-    input->done = input->items = 0;
-    csv_reader_init(&input->csv, input->form.column);
+    input->done = input->items = input->returns = 0;
     return TOOL_OK;
 }
 
@@ -189,27 +197,6 @@ static size_t whole_item(const struct item_input *input, size_t *from, size_t *l
     return end ? *len + 1 : input->at_end ? there : 0;
 }
 
-/* The same of CSV, with `*bad_out` true after a message. */
-static size_t whole_record(struct item_input *input, size_t *from, size_t *len, bool *bad_out)
-{
-    struct errbuf err = {{0}};
-    char *item = NULL, *at = input->buf + input->begin;
-    size_t taken = 0;
-    enum csv_status status =
-        csv_next(&input->csv, at, input->end - input->begin, input->at_end, &taken, &item, len, &err);
-
-    if (status == CSV_HEADER) {
-        input->begin += taken;
-        input->done += taken;
-        return whole_record(input, from, len, bad_out);
-    }
-    *bad_out = status == CSV_BAD;
-    if (status == CSV_BAD)
-        failed(input, err.text);
-    *from = item ? (size_t)(item - at) : 0;
-    return status == CSV_RECORD ? taken : 0;
-}
-
 /* The field of a line; false when it has fewer. */
 static bool take_field(const struct item_input *input, struct bloom_item *item)
 {
@@ -229,7 +216,7 @@ static bool take_field(const struct item_input *input, struct bloom_item *item)
 /* Turns the item, the text of a key, into its bytes. */
 static bool read_key(struct item_input *input, struct bloom_item *item, unsigned char bytes[CQL_KEY_MAX])
 {
-    bool lines = !input->form.prefixed && !input->form.nul && !input->form.column;
+    bool lines = !input->form.prefixed && !input->form.nul;
     const char *unit = lines ? "line" : "item";
     struct errbuf err = {{0}};
     size_t len;
@@ -262,6 +249,8 @@ static bool finish_item(struct item_input *input, struct item_batch *batch)
                     input->form.field);
         return false;
     }
+    if (!input->form.prefixed && !input->form.nul && item->len > 0 && item->ptr[item->len - 1] == '\r')
+        input->returns++;
     if (input->form.keys && !read_key(input, item, input->key_bytes + batch->n * CQL_KEY_MAX))
         return false;
     if (input->secret.id) {
@@ -274,15 +263,9 @@ static bool finish_item(struct item_input *input, struct item_batch *batch)
 
 int item_input_next(struct item_input *input, struct item_batch *batch)
 {
-    bool bad = false;
-
     batch->n = 0;
     while (batch->n < BLOOM_BATCH) {
-        size_t from,
-            len = 0,
-            taken = input->form.column ? whole_record(input, &from, &len, &bad) : whole_item(input, &from, &len);
-        if (bad)
-            return TOOL_FAILED;
+        size_t from, len, taken = whole_item(input, &from, &len);
         if (taken == 0) {
             if (batch->n > 0)
                 break; /* the buffer moves when it is filled */

@@ -1,11 +1,11 @@
-/* item_input: items from a file or the standard input, in batches: lines, items with their length before them, items
- * that end with NUL, or a column of CSV.
+/* item_input: items from a file or the standard input, in batches: lines, items with their length before them, or items
+ * that end with NUL.
  *
  * The forms: a line is an item without its newline, an empty one too; the last may lack the newline. With `nul` NULs
- * take the place of newlines. With `prefixed` each item follows its length, four bytes, big-endian. With `column` it is
- * this field of a record (csv_reader.h). With `field` the item is a field of the line; with `keys` it is the text of a
- * partition key (cql_key.h), and becomes its bytes; a line that ends with a carriage return is an error then, as no
- * key would be found.
+ * take the place of newlines. With `prefixed` each item follows its length, four bytes, big-endian. With `field` the
+ * item is a field of the line; with `keys` it is the text of a partition key (cql_key.h), and becomes its bytes; a line
+ * that ends with a carriage return is an error then, as no key would be found. Of other items it is a part;
+ * item_input_close() warns of it with their number.
  *
  * Lifetime: caller's storage, open to close. Thread: one. */
 #ifndef BLOOMERY_TOOL_ITEM_INPUT_H
@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 #include "bloom_batch.h"
-#include "csv_reader.h"
 #include "key_option.h"
 #include "tool.h"
 
@@ -28,7 +27,6 @@ struct item_form {
     bool nul, prefixed, keys;
     uint64_t field; /* 1, 2, ...; 0: the whole line */
     char separator;
-    const char *column; /* of CSV; NULL: it is none */
 };
 
 struct item_input {
@@ -39,11 +37,11 @@ struct item_input {
     bool can_rewind;
     int64_t start;
     uint64_t done, items; /* bytes and items so far */
+    uint64_t returns;     /* lines that end with a carriage return */
     const atomic_bool
         *cancelled; /* when it is true, waits end within 0.1 s, as a failure without a message; NULL: never */
 
     /* internal */
-    struct csv_reader csv;
     char *buf;
     size_t buf_size, begin, end;
     bool at_end;
@@ -55,12 +53,13 @@ struct item_input {
 struct item_batch {
     size_t n; /* 0: the end */
     struct bloom_item items[BLOOM_BATCH];
-    struct bloom_item lines[BLOOM_BATCH]; /* the line, or the item with its length: as it was read; not of CSV */
+    struct bloom_item lines[BLOOM_BATCH]; /* the line, or the item with its length: as it was read */
 };
 
 /* The options of all subcommands with items. */
 #define ITEM_INPUT_OPTIONS                                                                                            \
     KEY_OPTIONS("The keys of a KEYED filter: items are hashed under one of them."),                                   \
+        {.name = "-0", .doc = "Items end with a NUL, as from find -print0: they may contain newlines."},              \
         {.name = "--length-prefixed",                                                                                 \
          .doc = "Items are not lines: each follows its length, four bytes, big-endian. For items with newlines in "   \
                 "them."},                                                                                             \

@@ -473,11 +473,10 @@ static int fill_filter(struct fill *fill, const struct tool_args *args)
 
 static int read_form(struct fill *fill, const struct tool_args *args)
 {
-    struct item_form form = {.nul = tool_option(args, "-0") != NULL, .column = tool_option(args, "--csv")};
-    bool lines = tool_option(args, "--lines") != NULL;
+    const struct item_form form = {.nul = tool_option(args, "-0") != NULL};
 
-    if (form.nul + lines + (form.column != NULL) > 1)
-        return tool_misused(COMMAND, "-0, --lines and --csv exclude each other");
+    if (form.nul && tool_option(args, "--lines"))
+        return tool_misused(COMMAND, "-0 and --lines exclude each other");
     return item_input_open_as(&fill->input, tool_option(args, "--from"), args, &form);
 }
 
@@ -565,11 +564,7 @@ static const struct tool_option options[] = {
      .doc = "The file of items; - and the default are the standard input.",
      .group = "The items"},
     {.name = "--lines", .doc = "The default: an item is a line without its newline, with any other bytes."},
-    {.name = "-0", .doc = "Items end with a NUL, as from find -print0: they may contain newlines."},
-    {.name = "--csv",
-     .value = "COLUMN",
-     .doc = "Items are a column of CSV (RFC 4180) with a header line: the column's name, or its number from 1. "
-            "Invalid CSV ends the command with the line number."},
+    {.name = "-0", .doc = "Items end with a NUL, as from find -print0 or psql -At0: they may contain newlines."},
     {.name = "--json",
      .doc = "The result as an object: server, name, sent, acknowledged, new, complete (a boolean).",
      .group = "Output"},
@@ -591,7 +586,10 @@ const struct tool_command tool_fill_command = {
     "write a file first, and fill from it if that went well.",
     .options = options,
     .examples = "seq 1000000 | bloomery fill numbers --error 0.001 --capacity 1000000\n"
-                "bloomery fill redis://10.0.0.1 users --from users.csv --csv name --error 0.001 --swap\n"
+                "psql -At0 -c 'SELECT name FROM users' >names && "
+                "bloomery fill redis://10.0.0.1 users -0 --from names --error 0.001 --swap\n"
+                "csvcut -c name users.csv | tail -n +2 | bloomery fill users --error 0.001 --capacity 100000\n"
+                "jq -j '.[].name + \"\\u0000\"' users.json | bloomery fill users -0 --error 0.001 --capacity 100000\n"
                 "find / -xdev -type f -print0 | bloomery fill unix:///run/bloomery/bloomery.sock files -0",
     .run = run,
 };

@@ -12,7 +12,6 @@
 #define PARTITIONER_MAX 512
 #define BUCKET          16  /* of the histogram of partition sizes: a size and a number */
 #define BUCKETS_MAX     256 /* databases write 151 or 156 */
-#define DELETIONS_MAX   100000
 #define PARTITIONS_MAX  (UINT64_C(1) << 48)
 
 static bool ends_with(const unsigned char *name, size_t len, const char *end)
@@ -93,48 +92,6 @@ static int read_count(const struct fsops *fs, int fd, void *partitions_out)
     return rc == 0 ? read_partitions(fs, fd, at, partitions_out) : rc;
 }
 
-/* Behind a histogram of at most `most` buckets. */
-static int skip_buckets(const struct fsops *fs, int fd, uint64_t most, uint64_t *at)
-{
-    unsigned char head[4];
-    int rc = fs_read_all(fs, fd, head, sizeof(head), *at);
-    if (rc == 0 && be32_get(head) > most)
-        return -EINVAL;
-    *at += sizeof(head) + (rc == 0 ? be32_get(head) : 0) * (uint64_t)BUCKET;
-    return rc;
-}
-
-/* After two histograms: a place in the log (12), two time stamps (8 each), and times of deletion (4 each: one before
- * ma, then two and two TTLs). Then the ratio of compression (8), and a histogram of deletions after a number (4).
- */
-static int read_level(const struct fsops *fs, int fd, bool old, unsigned *level_out)
-{
-    unsigned char number[4];
-    uint64_t at = 0;
-    int rc = find_component(fs, fd, STATS, &at);
-    for (int i = 0; rc == 0 && i < 2; i++)
-        rc = skip_buckets(fs, fd, BUCKETS_MAX, &at);
-    at += 12 + 2 * 8 + (old ? 4u : 4u * 4) + 8 + 4;
-    if (rc == 0)
-        rc = skip_buckets(fs, fd, DELETIONS_MAX, &at);
-    if (rc == 0)
-        rc = fs_read_all(fs, fd, number, sizeof(number), at);
-    if (rc == 0 && be32_get(number) >= STATISTICS_LEVELS)
-        return -EINVAL;
-    *level_out = rc == 0 ? be32_get(number) : 0;
-    return rc;
-}
-
-static int read_old_level(const struct fsops *fs, int fd, void *level_out)
-{
-    return read_level(fs, fd, true, level_out);
-}
-
-static int read_new_level(const struct fsops *fs, int fd, void *level_out)
-{
-    return read_level(fs, fd, false, level_out);
-}
-
 static int read_file(const struct fsops *fs, const char *path, int (*read)(const struct fsops *fs, int fd, void *out),
                      void *out)
 {
@@ -154,9 +111,4 @@ int statistics_db_validation(const struct fsops *fs, const char *path, struct st
 int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out)
 {
     return read_file(fs, path, read_count, partitions_out);
-}
-
-int statistics_db_level(const struct fsops *fs, const char *path, bool old, unsigned *level_out)
-{
-    return read_file(fs, path, old ? read_old_level : read_new_level, level_out);
 }

@@ -21,9 +21,4 @@ int statistics_db_validation(const struct fsops *fs, const char *path, struct st
 /* 0; -EINVAL: the file is damaged, or of an earlier version; or -errno. */
 int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t *partitions_out);
 
-/* The SSTable's level (0: none, or the first), below STATISTICS_LEVELS. `old`: a version before ma. Returns likewise.
- */
-#define STATISTICS_LEVELS 16
-int statistics_db_level(const struct fsops *fs, const char *path, bool old, unsigned *level_out);
-
 #endif

@@ -6,18 +6,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "terminal.h"
 #include "tool.h"
 #include "utf8.h"
 
-/* Of UTF-8; U+0080 to U+009F are control characters, too. */
+/* Of UTF-8. Not control characters (U+0080 to U+009F are some, too), separators of lines (U+2028, U+2029), or
+ * characters that change the direction of text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069). */
 static bool is_printable(const char *character, size_t len)
 {
-    unsigned char first = (unsigned char)character[0];
-    return len == 1 ? first >= 0x20 && first != 0x7f
-                    : len > 0 && !(first == 0xc2 && (unsigned char)character[1] < 0xa0);
+    const unsigned char *p = (const unsigned char *)character;
+    if (len < 2)
+        return len == 1 && p[0] >= 0x20 && p[0] != 0x7f;
+    if (len == 2)
+        return !(p[0] == 0xc2 && p[1] < 0xa0) && !(p[0] == 0xd8 && p[1] == 0x9c);
+    if (p[0] != 0xe2 || len != 3)
+        return true;
+    return p[1] == 0x80   ? p[2] != 0x8e && p[2] != 0x8f && (p[2] < 0xa8 || p[2] > 0xae)
+           : p[1] == 0x81 ? p[2] < 0xa6 || p[2] > 0xa9
+                          : true;
 }
 
 void tool_print_text(FILE *stream, const char *text, size_t len)
@@ -31,6 +40,17 @@ void tool_print_text(FILE *stream, const char *text, size_t len)
                 fprintf(stream, "\\x%02x", (unsigned char)text[at + i]);
         at += n ? n : 1;
     }
+}
+
+void tool_print_result(const char *text, size_t len)
+{
+    static int terminal = -1;
+    if (terminal < 0)
+        terminal = isatty(STDOUT_FILENO);
+    if (terminal)
+        tool_print_text(stdout, text, len);
+    else
+        fwrite(text, 1, len, stdout);
 }
 
 __attribute__((format(printf, 2, 0))) static void complain(const char *command, const char *fmt, va_list args)

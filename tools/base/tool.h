@@ -61,9 +61,12 @@ const char *tool_option(const struct tool_args *args, const char *name);
  * after a message. Reorders argv. */
 int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
 
-/* Prints a text of foreign origin, with control characters and bytes that are not UTF-8 as \xHH: they would control the
- * terminal. */
+/* Prints a text of foreign origin, such as a path, with control characters, characters that change the direction of
+ * text, and bytes that are not UTF-8 as \xHH: they would control the terminal. */
 void tool_print_text(FILE *stream, const char *text, size_t len);
+
+/* A result on stdout: likewise on a terminal, and elsewhere unchanged, for other programs. */
+void tool_print_result(const char *text, size_t len);
 
 /* Print "bloomery <command>: <message>" on stderr, as tool_print_text() does it. Each returns its code, TOOL_FAILED or
  * TOOL_USAGE; main() adds the usage to the latter. */

@@ -204,9 +204,9 @@ static int report(struct build *build, const struct tool_args *args)
         json_real(json, "rate", state.rate);
         json_end(json, '}');
     } else {
-        printf("%s: %s, k %u, %" PRIu64 " bits, %s, %.3g %% set, rate %.3g\n", build->path,
-               bloom_variant_name(build->variant), build->shape.k, state.bits, log_count(build->items, "item").text,
-               100 * state.fill_ratio, state.rate);
+        tool_print_result(build->path, strlen(build->path));
+        printf(": %s, k %u, %" PRIu64 " bits, %s, %.3g %% set, rate %.3g\n", bloom_variant_name(build->variant),
+               build->shape.k, state.bits, log_count(build->items, "item").text, 100 * state.fill_ratio, state.rate);
     }
     if (build->items > build->capacity)
         fprintf(stderr,

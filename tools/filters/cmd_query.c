@@ -17,7 +17,7 @@
 
 struct query {
     const char *path;
-    bool absent, count, keys, prefixed;
+    bool absent, count, keys, prefixed, nul;
     struct bloom_secret secret; /* id 0: none */
     struct output out;
     uint64_t selected;
@@ -35,9 +35,11 @@ static void print_answer(struct query *query, struct bloom_item text, bool prese
         json_bool(json, "present", present);
         json_end(json, '}');
     } else if (selected && !query->count) {
-        fwrite(text.ptr, 1, text.len, stdout);
-        if (!query->prefixed && (text.len == 0 || text.ptr[text.len - 1] != '\n'))
-            putchar('\n');
+        char end = query->nul ? '\0' : '\n';
+        text.len -= !query->prefixed && text.len > 0 && text.ptr[text.len - 1] == end;
+        tool_print_result(text.ptr, text.len);
+        if (!query->prefixed)
+            putchar(end);
     }
 }
 
@@ -80,7 +82,7 @@ static struct bloom_item shown(const struct query *query, const struct item_batc
         return text;
     if (query->prefixed)
         return (struct bloom_item){text.ptr + 4, text.len - 4};
-    text.len -= text.len > 0 && text.ptr[text.len - 1] == '\n';
+    text.len -= text.len > 0 && text.ptr[text.len - 1] == (query->nul ? '\0' : '\n');
     return text;
 }
 
@@ -126,11 +128,11 @@ static int query_input(struct query *query, const struct filter_file *file, cons
 
 static int check_options(const struct tool_args *args)
 {
-    static const char *const of_lines[] = {"--field", "--separator", "--length-prefixed"};
+    static const char *const of_lines[] = {"--field", "--separator", "--length-prefixed", "-0"};
 
     if (filter_check_variant(args) != TOOL_OK)
         return TOOL_USAGE;
-    for (unsigned i = 0; i < 3 && args->npositional > 1; i++) {
+    for (unsigned i = 0; i < 4 && args->npositional > 1; i++) {
         if (tool_option(args, of_lines[i]))
             return tool_misused(COMMAND, "%s is for items from the standard input, not for arguments", of_lines[i]);
     }
@@ -145,7 +147,8 @@ static int run(const struct tool_args *args)
                           .absent = tool_option(args, "--absent") != NULL,
                           .count = tool_option(args, "--count") != NULL,
                           .keys = tool_option(args, "--keys") != NULL,
-                          .prefixed = tool_option(args, "--length-prefixed") != NULL};
+                          .prefixed = tool_option(args, "--length-prefixed") != NULL,
+                          .nul = tool_option(args, "-0") != NULL};
     struct filter_file file;
     struct errbuf err = {{0}};
     int rc = check_options(args);

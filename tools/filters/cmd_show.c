@@ -20,7 +20,8 @@ static void on_progress(void *ctx, uint64_t words)
 static void print_line(const char *path, const struct bloom_shape *shape, const struct bloom_state *state,
                        const struct bloom_params *params)
 {
-    printf("%s: %s, k %u, %" PRIu64 " bits, %.3g %% set, rate %.3g, about %.0f keys of %" PRIu64 "\n", path,
+    tool_print_result(path, strlen(path));
+    printf(": %s, k %u, %" PRIu64 " bits, %.3g %% set, rate %.3g, about %.0f keys of %" PRIu64 "\n",
            bloom_variant_name((enum bloom_variant)shape->variant), shape->k, state->bits, 100 * state->fill_ratio,
            state->rate, state->estimated_items, params->capacity);
 }

@@ -292,8 +292,9 @@ static void report(const struct rebuild *rebuild)
 {
     struct bloom_state state;
     bloom_filter_state(rebuild->loaded.filter, &state);
-    printf("%s: %s, %s", rebuild->output ? rebuild->output : rebuild->table.filter,
-           log_count(rebuild->keys, "key").text, log_bytes(filterdb_bytes(rebuild->shape.nwords)).text);
+    const char *path = rebuild->output ? rebuild->output : rebuild->table.filter;
+    tool_print_result(path, strlen(path));
+    printf(": %s, %s", log_count(rebuild->keys, "key").text, log_bytes(filterdb_bytes(rebuild->shape.nwords)).text);
     if (rebuild->old.st_nlink && !rebuild->output)
         printf(" instead of %s", log_bytes((uint64_t)rebuild->old.st_size).text);
     printf(", k %u, rate %.2g\n", (unsigned)rebuild->shape.k, state.rate);

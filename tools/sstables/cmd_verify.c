@@ -227,20 +227,30 @@ static void print_json(struct look *look, const char *result, struct buf *json)
     json_end(json, '}');
 }
 
+static void print_line(const struct look *look, const char *what, const char *text)
+{
+    tool_print_result(look->table.path, strlen(look->table.path));
+    fputs(what, stdout);
+    tool_print_result(text, strlen(text));
+    putchar('\n');
+}
+
 static void print_lines(const struct look *look)
 {
-    const char *path = look->table.path;
     for (unsigned i = 0; i < look->nproblems; i++)
-        printf("%s: %s\n", path, look->problems[i]);
+        print_line(look, ": ", look->problems[i]);
     if (look->not_read[0])
-        printf("%s: not looked at: %s\n", path, look->not_read);
+        print_line(look, ": not looked at: ", look->not_read);
     if (look->nproblems || look->not_read[0])
         return;
-    if (look->without_filter)
-        printf("%s: whole, without a filter\n", path);
-    else
-        printf("%s: whole: %s%s, rate %.2g\n", path, look->ended ? "" : "the first ", log_count(look->keys, "key").text,
-               look->state.rate);
+    if (look->without_filter) {
+        print_line(look, ": whole, without a filter", "");
+        return;
+    }
+    char text[100];
+    snprintf(text, sizeof(text), "%s%s, rate %.2g", look->ended ? "" : "the first ", log_count(look->keys, "key").text,
+             look->state.rate);
+    print_line(look, ": whole: ", text);
 }
 
 static void verify_table(struct verify *verify, struct look *look)

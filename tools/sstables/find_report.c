@@ -10,10 +10,10 @@ static struct slice slice_of_part(struct sstable_part part)
 static void write_line(const struct find_report *report, struct slice text, struct slice place)
 {
     if (report->name_keys) {
-        fwrite(text.ptr, 1, text.len, stdout);
+        tool_print_result(text.ptr, text.len);
         putchar('\t');
     }
-    fwrite(place.ptr, 1, place.len, stdout);
+    tool_print_result(place.ptr, place.len);
     putchar('\n');
 }
 
@@ -59,7 +59,7 @@ void find_report_absent(struct find_report *report)
             json_bytes(json, "key", text);
             json_end(json, '}');
         } else {
-            fwrite(text.ptr, 1, text.len, stdout);
+            tool_print_result(text.ptr, text.len);
             putchar('\n');
         }
     }

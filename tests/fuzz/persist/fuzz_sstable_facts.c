@@ -82,11 +82,6 @@ static void check_statistics(const struct fsops *fs, const struct file *file)
     }
     rc = statistics_db_partitions(fs, path, &partitions);
     CHECK(rc == 0 ? partitions > 0 : rc == -EINVAL);
-    for (int old = 0; old < 2; old++) {
-        unsigned level = STATISTICS_LEVELS;
-        rc = statistics_db_level(fs, path, old, &level);
-        CHECK(rc == 0 ? level < STATISTICS_LEVELS : rc == -EINVAL);
-    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -117,42 +117,6 @@ Test(statistics_db, partitions_of_both_forms_and_every_cut)
     cr_expect_eq(count_partitions(bytes, len, &partitions), -EINVAL);
 }
 
-/* Data before the level: histograms with these numbers of buckets, and the bytes between them. */
-static size_t make_level(unsigned char *out, bool old, const unsigned buckets[3], uint64_t level)
-{
-    size_t at = put_number(out, 1, 4);
-    at += put_number(out + at, 2, 4);
-    at += put_number(out + at, 12, 4);
-    for (int i = 0; i < 3; i++) {
-        at += put_number(out + at, buckets[i], 4);
-        memset(out + at, 3, buckets[i] * 16 + 60);
-        at += (size_t)buckets[i] * 16 + (i == 1 ? 12u + 16 + (old ? 4 : 16) + 8 + 4 : 0u);
-    }
-    return at + put_number(out + at, level, 4);
-}
-
-Test(statistics_db, levels_of_both_forms_and_every_cut)
-{
-    static const unsigned forms[][3] = {{2, 2, 0}, {151, 115, 1}, {156, 119, 70}};
-    unsigned char bytes[8000];
-    struct tmp_path path = tmp_path(dir, "nb-1-big-Statistics.db");
-    for (size_t form = 0; form < 6; form++) {
-        bool old = form % 2;
-        unsigned level = 99;
-        size_t len = make_level(bytes, old, forms[form / 2], 7);
-        file_write(path.text, bytes, len + 20);
-        cr_expect_eq(statistics_db_level(fsops_posix(), path.text, old, &level), 0);
-        cr_expect_eq(level, 7);
-        for (size_t cut = 0; cut < len; cut += 13) {
-            file_write(path.text, bytes, cut);
-            cr_expect_eq(statistics_db_level(fsops_posix(), path.text, old, &level), -EINVAL, "%zu", cut);
-        }
-        len = make_level(bytes, old, forms[form / 2], 16);
-        file_write(path.text, bytes, len + 20);
-        cr_expect_eq(statistics_db_level(fsops_posix(), path.text, old, &level), -EINVAL);
-    }
-}
-
 Test(statistics_db, bytes_of_chance)
 {
     unsigned char bytes[200];
@@ -187,10 +151,6 @@ Test(statistics_db, real_ones)
         uint64_t partitions = 0;
         cr_expect_eq(statistics_db_partitions(fsops_posix(), path, &partitions), has ? 0 : -EINVAL, "%s", path);
         cr_expect(!has || (partitions >= 1 && partitions <= 130), "%s", path);
-        unsigned level = 99;
-        bool old = strstr(path, "-ka-") || strstr(path, "/la-");
-        cr_expect_eq(statistics_db_level(fsops_posix(), path, old, &level), has ? 0 : -EINVAL, "%s", path);
-        cr_expect(!has || level == 0, "%s", path);
         n++;
     }
     cr_expect_gt(n, 40);

@@ -68,8 +68,6 @@ typedef int (*engine_command_fn)(struct engine_ctx *ctx, struct engine_string **
 
 typedef void (*engine_timer_fn)(struct engine_ctx *ctx, void *data);
 
-typedef int (*engine_get_bool_fn)(const char *name, void *row);
-typedef int (*engine_set_bool_fn)(const char *name, int value, void *row, struct engine_string **error);
 typedef long long (*engine_get_number_fn)(const char *name, void *row);
 typedef int (*engine_set_number_fn)(const char *name, long long value, void *row, struct engine_string **error);
 typedef struct engine_string *(*engine_get_string_fn)(const char *name, void *row);

@@ -12,12 +12,11 @@
 struct settings settings;
 struct names names;
 
-static const char *layouts[] = {"na", "redisbloom"};
-static const char *missing_filter_replies[] = {"absent", "null", "error"};
-static const int word_values[] = {0, 1, 2};
-#define MAX_WORDS ((int)(sizeof(word_values) / sizeof(word_values[0])))
+static const char *const layouts[] = {"na", "redisbloom"};
+static const char *const missing_filter_replies[] = {"absent", "null", "error"};
+static const char *const yes_no[] = {"no", "yes"};
 
-enum kind { KIND_RATE, KIND_NUMBER, KIND_BOOL, KIND_WORD, KIND_FILE };
+enum kind { KIND_RATE, KIND_NUMBER, KIND_WORD, KIND_FILE };
 
 struct row {
     const char *name;
@@ -26,7 +25,7 @@ struct row {
     long long initial, min, max;
     double initial_rate;
     unsigned flags;
-    const char **words;
+    const char *const *words;
 };
 
 #define WORDS_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -42,7 +41,7 @@ static const struct row rows[] = {
      .min = least,                                           \
      .max = most,                                            \
      .flags = how},
-#define SETTING_BOOL(field, text, start) {.name = text, .kind = KIND_BOOL, .value = &settings.field, .initial = start},
+#define SETTING_BOOL(field, text, start) SETTING_WORD(field, text, start, yes_no)
 #define SETTING_WORD(field, text, start, all) \
     {.name = text,                            \
      .kind = KIND_WORD,                       \
@@ -59,8 +58,6 @@ static const struct row rows[] = {
 #undef SETTING_WORD
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
-
-_Static_assert(WORDS_OF(missing_filter_replies) <= MAX_WORDS, "each word has a value");
 
 /* ---- values ---- */
 
@@ -84,9 +81,8 @@ static bool read_rate(struct slice text, double *rate_out, struct errbuf *err)
 
 static bool read_word(const struct row *row, struct slice text, struct errbuf *err)
 {
-    static const char *const yes_no[] = {"no", "yes"};
-    const char *const *words = row->kind == KIND_BOOL ? yes_no : (const char *const *)row->words;
-    long long most = row->kind == KIND_BOOL ? 1 : row->max;
+    const char *const *words = row->words;
+    long long most = row->max;
     for (int i = 0; i <= most; i++) {
         if (slice_is(text, words[i])) {
             *(int *)row->value = i;
@@ -174,7 +170,8 @@ static bool read_prefix(struct slice text, struct errbuf *err)
     return true;
 }
 
-static const struct row take_over = {.name = "take-over", .kind = KIND_BOOL, .value = &settings.take_over};
+static const struct row take_over = {
+    .name = "take-over", .kind = KIND_WORD, .value = &settings.take_over, .max = 1, .words = yes_no};
 
 static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
 {
@@ -230,20 +227,6 @@ bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc
 
 /* ---- CONFIG ---- */
 
-static int get_int(const char *name, void *row)
-{
-    (void)name;
-    return *(int *)((const struct row *)row)->value;
-}
-
-static int set_int(const char *name, int value, void *row, struct engine_string **error)
-{
-    (void)name;
-    (void)error;
-    *(int *)((const struct row *)row)->value = value;
-    return ENGINE_OK;
-}
-
 static long long get_number(const char *name, void *row)
 {
     (void)name;
@@ -258,11 +241,13 @@ static int set_number(const char *name, long long value, void *row, struct engin
     return ENGINE_OK;
 }
 
-/* A rate or a path, which is in `room` or in the settings. */
+/* The value of a setting that is no number; a rate is in `room`. */
 static const char *string_of(const struct row *row, char room[REPLY_DOUBLE_MAX])
 {
     if (row->kind == KIND_FILE)
         return row->value;
+    if (row->kind == KIND_WORD)
+        return row->words[*(const int *)row->value];
     reply_double_text(*(double *)row->value, room);
     return room;
 }
@@ -294,26 +279,16 @@ static int register_row(struct engine_ctx *ctx, const struct row *row)
 {
     void *data = (void *)(uintptr_t)row; /* the callbacks only read it */
     char room[REPLY_DOUBLE_MAX];
-    switch (row->kind) {
-    case KIND_RATE:
-    case KIND_FILE:
-        return engine.RegisterStringConfig(ctx, row->name, string_of(row, room), row->flags, get_string, set_string,
-                                           NULL, data);
-    case KIND_NUMBER:
+    if (row->kind == KIND_NUMBER)
         return engine.RegisterNumericConfig(ctx, row->name, *(long long *)row->value, row->flags, row->min, row->max,
                                             get_number, set_number, NULL, data);
-    case KIND_BOOL:
-        return engine.RegisterBoolConfig(ctx, row->name, *(int *)row->value, row->flags, get_int, set_int, NULL, data);
-    default:
-        return engine.RegisterEnumConfig(ctx, row->name, *(int *)row->value, row->flags, row->words, word_values,
-                                         (int)row->max + 1, get_int, set_int, NULL, data);
-    }
+    return engine.RegisterStringConfig(ctx, row->name, string_of(row, room), row->flags, get_string, set_string, NULL,
+                                       data);
 }
 
 bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
 {
-    if (!engine.RegisterBoolConfig || !engine.RegisterNumericConfig || !engine.RegisterStringConfig ||
-        !engine.RegisterEnumConfig || !engine.LoadConfigs)
+    if (!engine.RegisterNumericConfig || !engine.RegisterStringConfig || !engine.LoadConfigs)
         return true;
     for (size_t i = 0; i < ROWS; i++) {
         if (register_row(ctx, &rows[i]) != ENGINE_OK) {

@@ -168,15 +168,6 @@ static void check_setting(struct engine_ctx *ctx, const char *name, unsigned fla
     host.registers = true;
 }
 
-int fake_RegisterBoolConfig(struct engine_ctx *ctx, const char *name, int initial, unsigned flags,
-                            engine_get_bool_fn get, engine_set_bool_fn set, engine_apply_fn apply, void *row)
-{
-    (void)apply;
-    check_setting(ctx, name, flags);
-    MUST(get && set && (initial == 0 || initial == 1), "%s begins with %d", name, initial);
-    return get(name, row) == initial ? ENGINE_OK : ENGINE_ERR;
-}
-
 int fake_RegisterNumericConfig(struct engine_ctx *ctx, const char *name, long long initial, unsigned flags,
                                long long min, long long max, engine_get_number_fn get, engine_set_number_fn set,
                                engine_apply_fn apply, void *row)
@@ -194,16 +185,6 @@ int fake_RegisterStringConfig(struct engine_ctx *ctx, const char *name, const ch
     check_setting(ctx, name, flags);
     MUST(get && set && initial, "%s begins with nothing", name);
     return strcmp(get(name, row)->ptr, initial) == 0 ? ENGINE_OK : ENGINE_ERR;
-}
-
-int fake_RegisterEnumConfig(struct engine_ctx *ctx, const char *name, int initial, unsigned flags, const char **words,
-                            const int *values, int nwords, engine_get_bool_fn get, engine_set_bool_fn set,
-                            engine_apply_fn apply, void *row)
-{
-    (void)apply;
-    check_setting(ctx, name, flags);
-    MUST(get && set && nwords > 0, "%s has no words", name);
-    return get(name, row) == initial && words[nwords - 1] && values[nwords - 1] == nwords - 1 ? ENGINE_OK : ENGINE_ERR;
 }
 
 int fake_LoadConfigs(struct engine_ctx *ctx)

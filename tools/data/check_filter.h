@@ -1,5 +1,5 @@
-/* check_filter: checks whether a start would load a filter: its shape, and its files to the last byte. It reads files
- * in pieces, so it needs far less memory than the filter.
+/* check_filter: checks whether a start would load a filter: its shape, its files to the last byte, and the keys of
+ * KEYED ones. It reads files in pieces, so it needs far less memory than the filter.
  *
  * Lifetime: caller's storage, init to deinit. Thread: one. */
 #ifndef BLOOMERY_TOOL_CHECK_FILTER_H
@@ -36,5 +36,10 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
  * `offset`. */
 bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
                            uint64_t offset, struct errbuf *why);
+
+/* Reads KEYS, if it is there. `print`: a line with the number of filters of the MANIFEST whose key it lacks, if there
+ * are any; the key may be in another file, which bf-key-file names. 0; -errno with the reason when the daemon would not
+ * start with this KEYS. */
+int check_keys(const char *datadir, bool print, struct errbuf *err);
 
 #endif

@@ -11,7 +11,6 @@
 #include <xxhash.h>
 
 #include "check_filter.h"
-#include "check_keys.h"
 #include "clock.h"
 #include "filterdb.h"
 #include "fsops.h"

@@ -63,10 +63,12 @@ static void give_step(struct conn *conn)
         handshakes_give(&conn->io->handshakes, &conn->waiter);
 }
 
-/* The event that reports the client's end while nothing is read; a broken connection is always reported. */
+/* The event that reports the client's end while nothing is read, also if its commands were ended (CONN_DRAINING); a
+ * broken connection is always reported. */
 static int wants_end(const struct conn *conn)
 {
-    return conn->waits && conn->life == CONN_OPEN && !conn->input.eof_seen_ms ? UV_DISCONNECT : 0;
+    bool may_end = conn->life == CONN_OPEN || conn->life == CONN_DRAINING;
+    return conn->waits && may_end && !conn->input.eof_seen_ms ? UV_DISCONNECT : 0;
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)

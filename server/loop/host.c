@@ -7,6 +7,8 @@
 #include "acl_session.h"
 #include "client.h"
 #include "dispatch.h"
+#include "handlers.h"
+#include "job.h"
 #include "transaction.h"
 #include "worker.h"
 
@@ -167,13 +169,15 @@ bool host_may_hear(const struct conn *conn)
     return acl_may_hear(conn->io->server, &conn->session);
 }
 
-/* Looks at one client whose user has been replaced. */
+/* Looks at one client whose user has been replaced. One that has changed its own user gets the reply to that, others
+ * get none, whatever they wait for. */
 static void look_at_user(struct conn *conn)
 {
+    const struct job *job = client_of(conn)->job;
     if (acl_refresh(conn->io->server, &conn->session))
         return;
-    if (conn->session.close_after_reply || conn->waits & CONN_WAITS_JOB)
-        conn_close_after_reply(conn); /* it may have changed its own user: it gets the reply */
+    if (conn->session.close_after_reply || (job && job_command(job)->handler == cmd_acl_load))
+        conn_close_after_reply(conn);
     else
         conn_close(conn);
 }

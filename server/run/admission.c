@@ -287,6 +287,11 @@ enum admission_answer admission_check(const struct admission *admission, struct 
     if (of == ADMISSION_OF_NEW && ((answer = check_call(conn, command, cmd, text_out)) != ADMISSION_RUN ||
                                    (answer = check_state(conn, command, reasons, text_out)) != ADMISSION_RUN))
         return answer;
+    if (of == ADMISSION_OF_BEGUN && conn->session.acl.changed) { /* rights hold for each item, in Redis for commands */
+        conn->session.acl.changed = false;
+        if (!may_call(conn, command, cmd) && check_rights(conn, command, cmd, of, text_out) == ADMISSION_REFUSE)
+            return ADMISSION_REFUSE;
+    }
     if (of == ADMISSION_OF_EXEC && !may_call(conn, command, cmd) &&
         check_rights(conn, command, cmd, of, text_out) == ADMISSION_REFUSE)
         return ADMISSION_REFUSE; /* rights may have changed since it was queued */

@@ -64,8 +64,8 @@ enum admission_answer {
 /* The source of the command. */
 enum admission_of {
     ADMISSION_OF_NEW,   /* from the client; all checks */
-    ADMISSION_OF_BEGUN, /* has run some of its slices and has a part of its reply: only missing memory for the log
-                         * refuses it */
+    ADMISSION_OF_BEGUN, /* has run some of its slices and has a part of its reply: only missing memory for the log, or
+                         * a right that was taken away meanwhile, refuses it */
     ADMISSION_OF_EXEC,  /* was checked when it was queued; does not wait */
 };
 

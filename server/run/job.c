@@ -39,6 +39,11 @@ size_t job_memory(const struct job *job)
     return job->data_bytes + atomic_load_explicit(&job->out_bytes, memory_order_relaxed);
 }
 
+const struct command *job_command(const struct job *job)
+{
+    return job->row;
+}
+
 static void job_run(uv_work_t *work)
 {
     struct job *job = work->data;

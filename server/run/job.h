@@ -24,6 +24,9 @@ void jobs_init(struct jobs *jobs, struct io *io, struct section *section, struct
 /* Bytes that the deferred command holds, those of its reply so far included. */
 size_t job_memory(const struct job *job);
 
+/* The command that it runs. */
+const struct command *job_command(const struct job *job);
+
 /* Starts the call in the pool; its connection waits for the reply. 0 or -ENOMEM (the caller still owns `data`). */
 int job_post(struct jobs *jobs, struct command_ctx *ctx, void (*run)(struct command_job *job), void *data);
 

@@ -133,6 +133,15 @@ struct acl_user *acl_get(struct acl *acl, struct slice name)
     return user;
 }
 
+struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user)
+{
+    struct acl_user *now = acl_get(acl, slice_of(user->name));
+    if (!now || now->id == user->id)
+        return now;
+    acl_user_unref(now);
+    return NULL;
+}
+
 struct acl_user *acl_get_default(struct acl *acl)
 {
     return acl_get(acl, slice_of(default_name));
@@ -311,12 +320,18 @@ static bool renew(struct acl_list *list)
     return true;
 }
 
-/* Under the lock. */
+/* Under the lock. A user is known by his name here: he is the one in force now, or a new one if that was deleted. */
 static bool exchange(struct acl *acl, const struct acl_list *list, struct acl_list *old_out)
 {
     for (size_t i = 0; i < list->n; i++) {
         if (is_replaced(list->users[i]))
             return false;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        bool found;
+        size_t at = acl_place(&acl->users, slice_of(list->users[i]->name), &found);
+        if (!found || acl->users.users[at] != list->users[i]) /* no other thread has it yet */
+            list->users[i]->id = found ? acl->users.users[at]->id : acl_user_new_id();
     }
     *old_out = acl->users;
     acl->users = *list;

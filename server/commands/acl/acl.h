@@ -25,7 +25,11 @@ void acl_destroy(struct acl *acl); /* NULL is fine; no session has a user any mo
 struct acl_user *acl_get(struct acl *acl, struct slice name);
 struct acl_user *acl_get_default(struct acl *acl);
 
-/* The same if the user is on and this is a password of it; takes the same time without a user of that name. */
+/* What that user, of whom the caller has some object, has become; NULL: he was deleted, even if another one has his
+ * name. */
+struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user);
+
+/* The user of that name if he is on and this is his password; takes the same time without a user of that name. */
 struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct slice password);
 
 /* Makes or changes a user: all rules, or none. Returns as acl_user_apply_words(). */
@@ -49,7 +53,7 @@ void acl_list_free(struct acl_list *list);
 size_t acl_count(struct acl *acl);
 
 /* Puts other users instead of all; takes over their references. They are sorted by name, and "default" is one of them.
- * Users that are described the same stay, with their sessions. False without memory, with nothing changed. */
+ * A user whose name is in force is that user, changed: his sessions stay. False without memory, with nothing changed. */
 bool acl_replace_all(struct acl *acl, struct acl_list *list);
 
 int acl_compare_names(struct slice name, const struct acl_user *user); /* as memcmp() */

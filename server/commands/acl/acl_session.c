@@ -17,6 +17,7 @@ void acl_login(struct server *server, struct session *session, struct acl_user *
         user->unrestricted ? session->modes & ~(unsigned)MODE_RESTRICTED : session->modes | MODE_RESTRICTED;
     memset(session->acl.allowed_memo, 0, sizeof(session->acl.allowed_memo));
     session->acl.rights = (struct session_rights){0};
+    session->acl.changed = true;
 }
 
 static bool is_open(const struct acl_user *user)
@@ -61,7 +62,7 @@ static bool allows_subscriptions(const struct acl_user *user, const struct sessi
 
 static struct acl_user *user_in_force(struct server *server, const struct session *session)
 {
-    struct acl_user *user = acl_get(server->acl, slice_of(session->acl.user->name));
+    struct acl_user *user = acl_get_again(server->acl, session->acl.user);
     if (!user || allows_subscriptions(user, session))
         return user;
     acl_user_unref(user);

@@ -1,7 +1,8 @@
 /* acl_session: the user of a session.
  *
  * A session has a reference to its user. When he is changed, or deleted, that object is marked as replaced, and the
- * session takes the new one before its next command; host_users_changed() makes idle sessions look, too.
+ * session takes the new one before its next command; host_users_changed() makes idle sessions look, too. A deleted user
+ * stays deleted: one that gets his name later is another one.
  *
  * Thread: the session's worker. */
 #ifndef BLOOMERY_ACL_SESSION_H

@@ -54,11 +54,19 @@ static struct acl_user *new_user(struct slice name, size_t nselectors)
     return user;
 }
 
+uint64_t acl_user_new_id(void)
+{
+    static _Atomic uint64_t last;
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
 struct acl_user *acl_user_create(struct slice name, bool all_channels)
 {
     struct acl_user *user = new_user(name, 1);
-    if (user)
-        user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
+    if (!user)
+        return NULL;
+    user->id = acl_user_new_id();
+    user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
     return user;
 }
 
@@ -143,6 +151,7 @@ struct acl_user *acl_user_copy(const struct acl_user *user)
     struct acl_user *copy = new_user(slice_of(user->name), user->nselectors);
     if (!copy)
         return NULL;
+    copy->id = user->id;
     copy->flags = user->flags;
     bool good = true;
     for (size_t i = 0; i < user->nselectors && good; i++)

@@ -72,6 +72,7 @@ struct acl_grant {
 struct acl_user {
     atomic_uint refs;
     atomic_bool replaced; /* there is another one in its place, or it was deleted */
+    uint64_t id;          /* of the user, through all his changes: a later one of the same name has another */
     bool unrestricted;    /* may call everything: no check is needed */
     unsigned flags;
     size_t bytes;                 /* memory of the user */
@@ -85,11 +86,14 @@ struct acl_user {
     char *name; /* NUL-terminated */
 };
 
-/* A new user with one reference: off, without passwords and rights, except for the channels if `all_channels`. NULL
+/* A number that no user has had. */
+uint64_t acl_user_new_id(void);
+
+/* A new user with one reference and an id of its own: off, without passwords and rights, except for the channels if `all_channels`. NULL
  * without memory. */
 struct acl_user *acl_user_create(struct slice name, bool all_channels);
 
-/* A copy with one reference. NULL without memory. */
+/* A copy with the same id and one reference. NULL without memory. */
 struct acl_user *acl_user_copy(const struct acl_user *user);
 
 struct acl_user *acl_user_ref(struct acl_user *user); /* returns it */

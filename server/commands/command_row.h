@@ -32,7 +32,7 @@ enum {
     CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
     CMD_LARGE = 1 << 17,      /* arguments of any number and size: works in slices, or defers */
     CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
-    CMD_ALONE = 1 << 20,      /* runs while all other workers stand still, also as the only one of a transaction */
+    CMD_ALONE = 1 << 20,      /* in a transaction, even as its only one, it runs while all other workers stand still */
     CMD_BITS = 1 << 21,       /* reads or changes bits of the filters that its keys name: these are brought into memory
                                * first */
     CMD_GROWS = 1 << 22,      /* a name or a time may need a little memory: the command waits during evictions, as with

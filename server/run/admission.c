@@ -161,47 +161,32 @@ static enum admission_answer check_size(const struct conn *conn, const struct co
     return ADMISSION_REFUSE;
 }
 
-/* Whether the client's user may run the command, when it is not so at once. */
-static __attribute__((noinline)) enum admission_answer check_rights(struct conn *conn, const struct command *command,
-                                                                    const struct resp_command *cmd,
-                                                                    enum admission_of of, char *text_out)
+/* Whether the client's user may run the command. */
+static bool has_rights(struct conn *conn, const struct command *command, const struct resp_command *cmd,
+                       enum admission_of of, char *text_out)
 {
     const struct acl_user *user = conn->session.acl.user;
     size_t at = 0;
-    enum acl_verdict verdict = of == ADMISSION_OF_EXEC
-                                   ? acl_check(user, command, cmd, 0, &at)
-                                   : acl_check_some(user, command, cmd, &conn->session.acl.rights, &at);
-    if (verdict == ACL_ALLOWED)
-        return ADMISSION_RUN;
-    if (verdict == ACL_UNDECIDED)
-        return ADMISSION_AGAIN;
-    struct slice name = slice_of(command->full_name);
-    acl_note_denied(conn->io->server, &conn->session, verdict, verdict == ACL_DENIED_COMMAND ? name : resp_arg(cmd, at),
-                    slice_of(user->name));
-    if (of == ADMISSION_OF_EXEC)
-        return refuse(text_out, acl_denial_of_exec(verdict));
-    acl_denial(verdict, command, text_out, DISPATCH_ERROR_SIZE);
-    return ADMISSION_REFUSE;
-}
-
-static inline bool may_call(const struct conn *conn, const struct command *command, const struct resp_command *cmd)
-{
     if (!(conn->session.modes & MODE_RESTRICTED))
         return true;
-    const struct acl_user *user = conn->session.acl.user;
-    size_t number = command_index(command);
-    if (acl_is_plain(user, number))
+    enum acl_verdict verdict = acl_check(user, command, cmd, 0, &at);
+    if (verdict == ACL_ALLOWED)
         return true;
-    size_t key =
-        (size_t)command->first_key < cmd->argc ? (size_t)command->first_key : 0; /* SUNSUBSCRIBE may have none */
-    return acl_is_granted(user, number, resp_arg(cmd, key));
+    struct slice name = slice_of(command->full_name);
+    if (verdict != ACL_DENIED_WORK)
+        acl_note_denied(conn->io->server, &conn->session, verdict,
+                        verdict == ACL_DENIED_COMMAND ? name : resp_arg(cmd, at), slice_of(user->name));
+    if (of == ADMISSION_OF_EXEC)
+        refuse(text_out, acl_denial_of_exec(verdict));
+    else
+        acl_denial(verdict, command, text_out, DISPATCH_ERROR_SIZE);
+    return false;
 }
 
 /* Whether the command fits its row and the rights of its client. */
 static enum admission_answer check_call(struct conn *conn, const struct command *command,
                                         const struct resp_command *cmd, char *text_out)
 {
-    enum admission_answer answer;
     if (!command->handler || !command_arity_fits(command, cmd->argc)) {
         snprintf(text_out, DISPATCH_ERROR_SIZE, "ERR wrong number of arguments for '%s' command", command->full_name);
         return ADMISSION_REFUSE;
@@ -215,9 +200,8 @@ static enum admission_answer check_call(struct conn *conn, const struct command 
     if ((conn->session.modes & MODE_IN_MULTI) &&
         ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply))
         return refuse(text_out, "ERR Command not allowed inside a transaction");
-    if (!may_call(conn, command, cmd) &&
-        (answer = check_rights(conn, command, cmd, ADMISSION_OF_NEW, text_out)) != ADMISSION_RUN)
-        return answer;
+    if (!has_rights(conn, command, cmd, ADMISSION_OF_NEW, text_out))
+        return ADMISSION_REFUSE;
     return check_size(conn, command, cmd, text_out);
 }
 
@@ -287,14 +271,11 @@ enum admission_answer admission_check(const struct admission *admission, struct 
     if (of == ADMISSION_OF_NEW && ((answer = check_call(conn, command, cmd, text_out)) != ADMISSION_RUN ||
                                    (answer = check_state(conn, command, reasons, text_out)) != ADMISSION_RUN))
         return answer;
-    if (of == ADMISSION_OF_BEGUN && conn->session.acl.changed) { /* rights hold for each item, in Redis for commands */
-        conn->session.acl.changed = false;
-        if (!may_call(conn, command, cmd) && check_rights(conn, command, cmd, of, text_out) == ADMISSION_REFUSE)
-            return ADMISSION_REFUSE;
-    }
-    if (of == ADMISSION_OF_EXEC && !may_call(conn, command, cmd) &&
-        check_rights(conn, command, cmd, of, text_out) == ADMISSION_REFUSE)
-        return ADMISSION_REFUSE; /* rights may have changed since it was queued */
+    /* Rights may have changed since a command was queued, or between its slices: no item is added without them. */
+    bool again = of == ADMISSION_OF_EXEC || (of == ADMISSION_OF_BEGUN && conn->session.acl.changed);
+    if (again && !has_rights(conn, command, cmd, of, text_out))
+        return ADMISSION_REFUSE;
+    conn->session.acl.changed = false;
     if (of != ADMISSION_OF_EXEC && (answer = check_time(conn, command, reasons)) != ADMISSION_RUN)
         return answer;
     if (!reserve_room(admission->log->ring, &conn->session, command, cmd))

@@ -58,7 +58,6 @@ enum admission_answer {
     ADMISSION_WAIT_PAUSE,  /* retry when the pause is over */
     ADMISSION_WAIT_ROOM,   /* retry when there is room in the log */
     ADMISSION_WAIT_MEMORY, /* retry when bits have been evicted */
-    ADMISSION_AGAIN,       /* retry in the next turn: its names are many, and not all have been checked */
 };
 
 /* The source of the command. */

@@ -218,7 +218,7 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
     struct runner *runner = runner_of(conn->io);
     enum window_kind kind;
     if (!window_kind_of(cmd, &kind) || !admission_by_window(&runner->admission, conn, kind) ||
-        !acl_may_call(&conn->session, runner->window.counters[kind], resp_arg(cmd, 1)) ||
+        !acl_session_may_call(&conn->session, runner->window.counters[kind], resp_arg(cmd, 1)) ||
         sstables_find(conn->io->server->sstables, resp_arg(cmd, 1))) /* it may have to wait for its file */
         return false;
     unsigned database = database_of(conn);
@@ -318,8 +318,6 @@ static enum dispatch_result admit(struct conn *conn, const struct command *comma
         return DISPATCH_LATER;
     case ADMISSION_WAIT_MEMORY:
         conn_wait(conn, CONN_WAITS_MEMORY, &runner->admission.for_memory);
-        return DISPATCH_LATER;
-    case ADMISSION_AGAIN:
         return DISPATCH_LATER;
     }
     return DISPATCH_DONE;

@@ -310,7 +310,7 @@ static bool may_repeat(const struct window *w, enum window_kind kind, struct con
     uint64_t number = w->memos[kind].number;
     if (!(conn->session.modes & MODE_RESTRICTED) || conn->session.acl.allowed_memo[kind] == number)
         return true;
-    if (!acl_may_call(&conn->session, w->counters[kind], name))
+    if (!acl_session_may_call(&conn->session, w->counters[kind], name))
         return false;
     conn->session.acl.allowed_memo[kind] = number;
     return true;

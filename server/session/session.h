@@ -123,19 +123,11 @@ struct session_texts {
     size_t bytes;             /* of all; the owning worker's */
 };
 
-/* How far the names of its next command have been compared with its rights (acl_check.h). */
-struct session_rights {
-    size_t selector, word; /* where to continue */
-    int worst;             /* verdict of the selectors before; 0: there was none */
-    size_t worst_at;
-};
-
 /* Its user, with a reference, and that user's rights (acl_session.h). The owning worker's. */
 struct session_acl {
     _Atomic bool authenticated;
     const char *user_name; /* that of `user`; NULL: default. Changed under the lock of the list */
     struct acl_user *user;
-    struct session_rights rights;
     bool changed;             /* his rights may have changed since the command that runs in slices began */
     uint64_t allowed_memo[4]; /* by kind of the window: the request last recognised that it may send */
 };

@@ -507,7 +507,7 @@ enum api_result api_filter(struct server *server, const struct acl_user *user, s
     char *bytes = decode(key);
     struct slice name = {bytes, key.len / 2};
     struct entry *entry = bytes ? filter_facts_find(server, name) : NULL;
-    if (bytes && !filter_facts_allowed(user, name, entry)) {
+    if (bytes && !filter_facts_allowed(server->registry, user, name, entry)) {
         result = API_DENIED;
     } else if (entry) {
         write_filter(server, name, entry, out);

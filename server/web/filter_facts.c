@@ -27,12 +27,14 @@ uint64_t filter_facts_sample(unsigned nlayers)
     return words < SAMPLE_WORDS_MIN ? SAMPLE_WORDS_MIN : words;
 }
 
-bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct entry *entry)
+bool filter_facts_allowed(const struct registry *registry, const struct acl_user *user, struct slice key,
+                          struct entry *entry)
 {
     if (user->unrestricted)
         return true;
     const char *command = entry && entry_is_cuckoo(entry) ? "cf.info" : "bf.info";
-    return acl_may_read(user, (size_t)command_find(slice_of(command)), key_name(key));
+    return acl_may_read(user, (size_t)command_find(slice_of(command)), registry_number(registry, key_database(key)),
+                        key_name(key));
 }
 
 /* Field by field: the name is large, and most filters of a pass are only counted. */

@@ -61,7 +61,8 @@ struct filter_facts {
 
 /* Whether the user may see the facts of the filter with this key: whether he may run BF.INFO, or CF.INFO, on it.
  * `entry` NULL: none. */
-bool filter_facts_allowed(const struct acl_user *user, struct slice key, struct entry *entry);
+bool filter_facts_allowed(const struct registry *registry, const struct acl_user *user, struct slice key,
+                          struct entry *entry);
 
 /* The fields before the name, without and with `rate`, which costs a power for each layer. */
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out);

@@ -67,8 +67,8 @@ static char *read_key(struct web_request *request, size_t end, struct slice *key
 
 static bool is_allowed(const struct web_request *request, const char *command, struct slice key)
 {
-    const struct acl_user *user = request->user;
-    return user->unrestricted || acl_may_read(user, (size_t)command_find(slice_of(command)), key_name(key));
+    unsigned database = registry_number(request->web->server->registry, key_database(key));
+    return acl_may_read(request->user, (size_t)command_find(slice_of(command)), database, key_name(key));
 }
 
 /* NULL: there is none. */

@@ -10,6 +10,7 @@
 #include "glob_match.h"
 #include "json.h"
 #include "registry_key.h"
+#include "server.h"
 #include "sstables.h"
 
 enum sort_key { SORT_NAME, SORT_ITEMS, SORT_CAPACITY, SORT_FILL, SORT_RATE, SORT_OVER, SORT_BYTES, SORT_LAYERS };
@@ -136,7 +137,7 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
 {
     struct filter_table *table = ctx;
     struct row row;
-    if (!filter_facts_allowed(table->user, key, entry))
+    if (!filter_facts_allowed(table->server->registry, table->user, key, entry))
         return;
     table->total++;
     if (!table->all && !glob_test(&table->glob, key_name(key)))

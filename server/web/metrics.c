@@ -334,7 +334,8 @@ static void read_filters(struct metrics *m)
             rcu_reader_online();
         }
         struct entry *entry = filter_facts_find(m->server, name);
-        if (!entry || !acl_may_read(m->user, ACL_ANY_COMMAND, key_name(name)))
+        if (!entry || !acl_may_read(m->user, ACL_ANY_COMMAND, registry_number(m->server->registry, key_database(name)),
+                                    key_name(name)))
             continue;
         filter_facts(m->server, name, entry, facts);
         filter_facts_measure(m->server, entry, facts);

@@ -152,7 +152,7 @@ struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct sli
     uint8_t digest[ACL_DIGEST];
     struct acl_user *user = acl_get(acl, name);
     acl_password_digest(password, digest);
-    bool good = user && acl_user_has_password(user, digest);
+    bool good = acl_user_has_password(user, digest);
     if (user && (user->flags & ACL_ON) && (good || user->flags & ACL_NOPASS))
         return user;
     acl_user_unref(user);

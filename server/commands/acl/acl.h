@@ -53,7 +53,8 @@ void acl_list_free(struct acl_list *list);
 size_t acl_count(struct acl *acl);
 
 /* Puts other users instead of all; takes over their references. They are sorted by name, and "default" is one of them.
- * A user whose name is in force is that user, changed: his sessions stay. False without memory, with nothing changed. */
+ * A user whose name is in force is that user, changed: his sessions stay. False without memory, with nothing changed.
+ */
 bool acl_replace_all(struct acl *acl, struct acl_list *list);
 
 int acl_compare_names(struct slice name, const struct acl_user *user); /* as memcmp() */

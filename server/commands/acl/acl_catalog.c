@@ -104,12 +104,11 @@ __attribute__((constructor)) static void fill(void)
         command->first_sub = (uint16_t)(row->nsubcommands ? command_index(row->subcommands) : 0);
         command->nsubs = (uint16_t)row->nsubcommands;
         command->channels = channels_of(row);
-        command->special = row->handler == cmd_bf_find ? ACL_FIND : ACL_BY_ROW;
+        command->special = row->handler == cmd_bf_find ? ACL_FIND
+                           : row->handler == cmd_copy  ? ACL_COPY
+                                                       : ACL_BY_ROW;
         command->always = row->flags & CMD_NOAUTH;
         set_needs(command);
-        if (row->first_key > 0 && row->last_key == row->first_key && command->special == ACL_BY_ROW &&
-            !(row->flags & CMD_PUBSUB))
-            command->only_key = (uint8_t)row->first_key;
         ncommands = i + 1;
     }
 }

@@ -28,8 +28,8 @@ enum acl_channels {
     ACL_PATTERNS, /* all arguments, which are patterns of channels */
 };
 
-/* Commands with names of filters in other places than those of their rows. */
-enum acl_special { ACL_BY_ROW, ACL_FIND };
+/* Commands with names of filters in other places than those of their rows, or in another database. */
+enum acl_special { ACL_BY_ROW, ACL_FIND, ACL_COPY };
 
 struct acl_command {
     const struct command *row;
@@ -39,8 +39,7 @@ struct acl_command {
     uint8_t need_rest;         /* of the others */
     enum acl_channels channels;
     enum acl_special special;
-    uint8_t only_key; /* the place of its key if it has one, in a fixed place, and no channel; otherwise 0 */
-    bool always;      /* all users may call it: AUTH, HELLO, QUIT, RESET */
+    bool always; /* all users may call it: AUTH, HELLO, QUIT, RESET */
 };
 
 /* The command with this number, or NULL past the last one. */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "database.h"
 #include "glob_match.h"
-#include "session.h"
 
 /* The words of a command, from its name on. */
 struct call {
@@ -12,23 +12,25 @@ struct call {
     size_t index;
     const struct resp_command *words;
     size_t first, argc;
-    size_t from; /* words before this one have been compared with the selector's patterns */
-    size_t left; /* comparisons in this call */
+    size_t work; /* so far, of comparing names with patterns: see ACL_MAX_WORK */
 };
-
-/* Counts a word's comparisons with `n` patterns. False: the next word is for another call. */
-static bool goes_on(struct call *call, size_t n, size_t next)
-{
-    call->left -= n < call->left ? n : call->left;
-    if (call->left > 0 || next >= call->argc)
-        return true;
-    call->from = next;
-    return false;
-}
 
 static struct slice word(const struct call *call, size_t i)
 {
     return resp_arg(call->words, call->first + i);
+}
+
+/* The work of comparing a name with `n` patterns. */
+static size_t work_of(struct slice name, size_t n)
+{
+    return name.len <= ACL_MAX_TEXT ? n * (ACL_PATTERN_WORK + name.len) : 0;
+}
+
+/* Counts the comparisons of a name with `n` patterns. False: they are too many. */
+static bool has_time(struct call *call, struct slice name, size_t n)
+{
+    call->work += work_of(name, n);
+    return call->work <= ACL_MAX_WORK;
 }
 
 /* ---- commands ---- */
@@ -59,12 +61,14 @@ static bool allows_command(const struct acl_selector *selector, const struct cal
 
 static bool allows_key(const struct acl_selector *selector, struct slice key, uint8_t need)
 {
+    if (selector->flags & ACL_ALL_KEYS)
+        return true;
     for (size_t i = 0; i < selector->nkeys; i++) {
         const struct acl_pattern *pattern = &selector->keys[i];
         if ((pattern->perms & need) == need && acl_pattern_matches(pattern, key))
             return true;
     }
-    return selector->flags & ACL_ALL_KEYS;
+    return false;
 }
 
 /* Whether the pattern is literal bytes with a star after them, and their number. */
@@ -114,14 +118,14 @@ static bool check_find(const struct acl_selector *selector, const struct call *c
 static enum acl_verdict check_range(const struct acl_selector *selector, struct call *call, size_t from, size_t to,
                                     size_t step, size_t *at_out)
 {
-    for (size_t i = call->from > from ? call->from : from; i <= to && i < call->argc; i += step) {
+    for (size_t i = from; i <= to && i < call->argc; i += step) {
         uint8_t need = i == from ? call->command->need_first : call->command->need_rest;
+        if (!has_time(call, word(call, i), selector->nkeys))
+            return ACL_DENIED_WORK;
         if (!allows_key(selector, word(call, i), need)) {
             *at_out = i;
             return ACL_DENIED_KEY;
         }
-        if (!goes_on(call, selector->nkeys, i + step))
-            return ACL_UNDECIDED;
     }
     return ACL_ALLOWED;
 }
@@ -167,13 +171,13 @@ static enum acl_verdict check_channels(const struct acl_selector *selector, stru
     size_t last = kind == ACL_CHANNEL ? 1 : call->argc - 1;
     if (kind == ACL_NO_CHANNELS || selector->flags & ACL_ALL_CHANNELS)
         return ACL_ALLOWED;
-    for (size_t i = call->from > 1 ? call->from : 1; i <= last; i++) {
+    for (size_t i = 1; i <= last; i++) {
+        if (!has_time(call, word(call, i), selector->nchannels))
+            return ACL_DENIED_WORK;
         if (!selector_allows_channel(selector, word(call, i), kind == ACL_PATTERNS)) {
             *at_out = i;
             return ACL_DENIED_CHANNEL;
         }
-        if (!goes_on(call, selector->nchannels, i + 1))
-            return ACL_UNDECIDED;
     }
     return ACL_ALLOWED;
 }
@@ -189,59 +193,51 @@ static enum acl_verdict check(const struct acl_selector *selector, struct call *
     return verdict == ACL_ALLOWED ? check_channels(selector, call, at_out) : verdict;
 }
 
-/* Continues with the selector and the word of `progress`. */
-static enum acl_verdict check_all(const struct acl_user *user, struct call *call, struct session_rights *progress,
-                                  size_t *at_out)
+/* COPY into another database. A number that is none is left to the command. */
+static bool allows_copy(const struct acl_user *user, const struct call *call, size_t *at_out)
 {
-    size_t at = 0;
-    if (progress->worst == 0)
-        progress->worst = ACL_DENIED_COMMAND;
-    for (size_t i = progress->selector; i < user->nselectors; i++) {
-        call->from = i == progress->selector ? progress->word : 0;
-        enum acl_verdict verdict = check(&user->selectors[i], call, &at);
-        if (verdict == ACL_ALLOWED)
-            return ACL_ALLOWED;
-        if (verdict == ACL_UNDECIDED) {
-            progress->selector = i;
-            progress->word = call->from;
-            return ACL_UNDECIDED;
-        }
-        if ((int)verdict > progress->worst || ((int)verdict == progress->worst && at > progress->worst_at)) {
-            progress->worst = (int)verdict;
-            progress->worst_at = at;
-        }
+    for (size_t i = 3; i + 1 < call->argc; i++) {
+        int64_t number;
+        if (!slice_is(word(call, i), "DB") || !slice_to_int64(word(call, i + 1), &number) || number < 0 ||
+            number >= DATABASES_MAX || acl_may_use(user, (unsigned)number))
+            continue;
+        *at_out = i + 1;
+        return false;
     }
-    *at_out = call->first + progress->worst_at;
-    return (enum acl_verdict)progress->worst;
-}
-
-static struct call call_of(const struct command *row, const struct resp_command *words, size_t first, size_t most)
-{
-    size_t index = command_index(row);
-    return (struct call){.command = acl_command(index),
-                         .index = index,
-                         .words = words,
-                         .first = first,
-                         .argc = words->argc - first,
-                         .left = most};
+    return true;
 }
 
 enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
                            size_t first, size_t *at_out)
 {
-    struct call call = call_of(row, words, first, SIZE_MAX);
-    struct session_rights whole = {0};
-    return check_all(user, &call, &whole, at_out);
+    size_t index = command_index(row), worst_at = 0, at = 0;
+    struct call call = {
+        .command = acl_command(index), .index = index, .words = words, .first = first, .argc = words->argc - first};
+    enum acl_verdict worst = ACL_DENIED_COMMAND;
+    bool may_copy = call.command->special != ACL_COPY || allows_copy(user, &call, &at);
+    for (size_t i = 0; i < user->nselectors; i++) {
+        enum acl_verdict verdict = may_copy ? check(&user->selectors[i], &call, &at) : ACL_DENIED_KEY;
+        if (verdict == ACL_ALLOWED)
+            return ACL_ALLOWED;
+        if (verdict > worst || (verdict == worst && at > worst_at)) {
+            worst = verdict;
+            worst_at = at;
+        }
+    }
+    *at_out = first + worst_at;
+    return worst;
 }
 
-enum acl_verdict acl_check_some(const struct acl_user *user, const struct command *row,
-                                const struct resp_command *words, struct session_rights *progress, size_t *at_out)
+bool acl_may_call(const struct acl_user *user, size_t command, struct slice key)
 {
-    struct call call = call_of(row, words, 0, ACL_CHECK_SOME);
-    enum acl_verdict verdict = check_all(user, &call, progress, at_out);
-    if (verdict != ACL_UNDECIDED)
-        *progress = (struct session_rights){0};
-    return verdict;
+    uint8_t need = acl_command(command)->need_first;
+    for (size_t i = 0; i < user->nselectors; i++) {
+        const struct acl_selector *selector = &user->selectors[i];
+        if (has_bit(selector, command) && work_of(key, selector->nkeys) <= ACL_MAX_WORK &&
+            allows_key(selector, key, need))
+            return true;
+    }
+    return false;
 }
 
 bool acl_allows_command(const struct acl_user *user, size_t command)
@@ -253,8 +249,22 @@ bool acl_allows_command(const struct acl_user *user, size_t command)
     return false;
 }
 
-bool acl_may_read(const struct acl_user *user, size_t command, struct slice name)
+bool acl_may_use(const struct acl_user *user, unsigned database)
 {
+    char number[16];
+    struct resp_span spans[2] = {{0, 6}, {6, 0}};
+    int len = snprintf(number, sizeof(number), "select%u", database);
+    spans[1].len = (unsigned)len - 6;
+    const struct resp_command words = {.base = number, .spans = spans, .argc = 2};
+    size_t at;
+    return database == 0 || user->unrestricted ||
+           acl_check(user, command_find_full(resp_arg(&words, 0)), &words, 0, &at) == ACL_ALLOWED;
+}
+
+bool acl_may_read(const struct acl_user *user, size_t command, unsigned database, struct slice name)
+{
+    if (!acl_may_use(user, database))
+        return false;
     for (size_t i = 0; i < user->nselectors; i++) {
         const struct acl_selector *selector = &user->selectors[i];
         if ((command == ACL_ANY_COMMAND || has_bit(selector, command)) && allows_key(selector, name, ACL_READ))
@@ -271,6 +281,11 @@ const char *acl_denial(enum acl_verdict verdict, const struct command *row, char
         snprintf(text_out, size, "NOPERM this user has no permissions to access one of the keys used as arguments");
     else if (verdict == ACL_DENIED_CHANNEL)
         snprintf(text_out, size, "NOPERM this user has no permissions to access one of the channels used as arguments");
+    else if (verdict == ACL_DENIED_WORK)
+        snprintf(text_out, size,
+                 "ERR the names of the '%s' command are too many to be compared with all patterns of this user: send "
+                 "fewer at a time",
+                 row->full_name);
     else
         snprintf(text_out, size, "NOPERM this user has no permissions to run the '%s' command", row->full_name);
     return text_out;
@@ -286,5 +301,7 @@ const char *acl_denial_of_exec(enum acl_verdict verdict)
         return CHANGED "no permission to touch the specified keys";
     if (verdict == ACL_DENIED_CHANNEL)
         return CHANGED "no permission to access one of the channels used as arguments";
+    if (verdict == ACL_DENIED_WORK)
+        return CHANGED "its names are too many to be compared with all patterns of this user";
     return CHANGED "no permission to execute the command or subcommand";
 }

@@ -8,7 +8,7 @@
 #ifndef BLOOMERY_ACL_CHECK_H
 #define BLOOMERY_ACL_CHECK_H
 
-#include "acl_grants.h"
+#include "acl_user.h"
 
 /* In the order of Redis: of the denials by several selectors the last one in this order is reported. */
 enum acl_verdict {
@@ -17,7 +17,7 @@ enum acl_verdict {
     ACL_DENIED_KEY,
     ACL_DENIED_AUTH, /* not by acl_check(): a wrong password, in the log */
     ACL_DENIED_CHANNEL,
-    ACL_UNDECIDED, /* by acl_check_some() */
+    ACL_DENIED_WORK, /* more than ACL_MAX_WORK */
 };
 
 /* `words` from `first` on are the command, whose number of words fits the row. With a denial *at_out is the word at
@@ -25,21 +25,26 @@ enum acl_verdict {
 enum acl_verdict acl_check(const struct acl_user *user, const struct command *row, const struct resp_command *words,
                            size_t first, size_t *at_out);
 
-/* The same in parts, for commands with very many names: a call compares names with patterns about ACL_CHECK_SOME times,
- * which takes some hundred microseconds, and then answers ACL_UNDECIDED. `progress` is zeroed before the first call and
- * whenever the user's rights change. */
-#define ACL_CHECK_SOME 200000
-struct session_rights;
-enum acl_verdict acl_check_some(const struct acl_user *user, const struct command *row,
-                                const struct resp_command *words, struct session_rights *progress, size_t *at_out);
+/* The work of a check is the sum, over its names and the patterns that each may be compared with, of the name's bytes
+ * and of ACL_PATTERN_WORK: some milliseconds at most. */
+#define ACL_PATTERN_WORK 16
+#define ACL_MAX_WORK     ((size_t)4 << 20)
+
+/* Whether the user may call the command, given by its number, which has one key and no channel. If not, acl_check() has
+ * the reason. */
+bool acl_may_call(const struct acl_user *user, size_t command, struct slice key);
 
 /* Whether some selector of the user allows the command, given by its number, with any arguments. */
 bool acl_allows_command(const struct acl_user *user, size_t command);
 
-/* Whether some selector allows the user to read the filter of that name, and allows the command, given by its number;
- * or ACL_ANY_COMMAND. */
+/* Whether the user may work in the database of this number: in 0, where connections begin, and in those that he may
+ * SELECT. */
+bool acl_may_use(const struct acl_user *user, unsigned database);
+
+/* Whether the user may, after a SELECT, send the command, given by its number or ACL_ANY_COMMAND, for the filter of
+ * that name, which it reads: some selector must allow command and name. */
 #define ACL_ANY_COMMAND SIZE_MAX
-bool acl_may_read(const struct acl_user *user, size_t command, struct slice name);
+bool acl_may_read(const struct acl_user *user, size_t command, unsigned database, struct slice name);
 
 /* Whether the user may subscribe to the channel, or to the pattern, which must then be one of its patterns by text. */
 bool acl_allows_channel(const struct acl_user *user, struct slice channel, bool is_pattern);

@@ -184,10 +184,8 @@ static enum acl_fault apply_command(struct acl_selector *selector, bool allow, s
 
 void acl_patterns_clear(struct acl_pattern **patterns, size_t *n)
 {
-    for (size_t i = 0; i < *n; i++) {
-        glob_parts_clear(&(*patterns)[i].glob);
+    for (size_t i = 0; i < *n; i++)
         free((*patterns)[i].text);
-    }
     free(*patterns);
     *patterns = NULL;
     *n = 0;
@@ -196,10 +194,8 @@ void acl_patterns_clear(struct acl_pattern **patterns, size_t *n)
 bool acl_pattern_make(struct acl_pattern *pattern_out, struct slice text, uint8_t perms)
 {
     struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
-    if (!pattern.text || !glob_parts_make(&pattern.glob, text)) {
-        free(pattern.text);
+    if (!pattern.text)
         return false;
-    }
     if (text.len > 0)
         memcpy(pattern.text, text.ptr, text.len);
     pattern.text[text.len] = '\0';

@@ -6,7 +6,7 @@
 #include "pubsub.h"
 #include "registry.h"
 
-_Static_assert(REGISTRY_MAX_NAME <= GLOB_PARTS_MAX_TEXT && PUBSUB_MAX_NAME <= GLOB_PARTS_MAX_TEXT,
+_Static_assert(REGISTRY_MAX_NAME <= ACL_MAX_TEXT && PUBSUB_MAX_NAME <= ACL_MAX_TEXT,
                "patterns are compared with any name that is possible");
 
 void acl_login(struct server *server, struct session *session, struct acl_user *user)
@@ -16,7 +16,6 @@ void acl_login(struct server *server, struct session *session, struct acl_user *
     session->modes =
         user->unrestricted ? session->modes & ~(unsigned)MODE_RESTRICTED : session->modes | MODE_RESTRICTED;
     memset(session->acl.allowed_memo, 0, sizeof(session->acl.allowed_memo));
-    session->acl.rights = (struct session_rights){0};
     session->acl.changed = true;
 }
 

@@ -30,11 +30,10 @@ static inline bool acl_is_current(const struct session *session)
  * client must be disconnected. */
 bool acl_refresh(struct server *server, struct session *session);
 
-/* Whether the session's user may call the command, given by its number, whose only key is `key` if it has one. False:
- * acl_check() decides. */
-static inline bool acl_may_call(const struct session *session, size_t command, struct slice key)
+/* Whether the session's user may call the command, given by its number, which has one key and no channel. */
+static inline bool acl_session_may_call(const struct session *session, size_t command, struct slice key)
 {
-    return !(session->modes & MODE_RESTRICTED) || acl_is_granted(session->acl.user, command, key);
+    return !(session->modes & MODE_RESTRICTED) || acl_may_call(session->acl.user, command, key);
 }
 
 /* Whether the session may get messages of its subscriptions: the user may have been changed since acl_refresh(). */

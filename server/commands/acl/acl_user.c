@@ -8,7 +8,6 @@
 #include <nettle/sha2.h>
 #include <nettle/version.h>
 
-#include "acl_grants.h"
 #include "acl_rules.h"
 #include "bytes.h"
 #include "glob_match.h"
@@ -27,7 +26,6 @@ static void free_selector(struct acl_selector *selector)
 
 static void destroy(struct acl_user *user)
 {
-    acl_grants_clear(user);
     for (size_t i = 0; i < user->nselectors; i++)
         free_selector(&user->selectors[i]);
     free(user->selectors);
@@ -74,7 +72,7 @@ static size_t bytes_of_patterns(const struct acl_pattern *patterns, size_t n)
 {
     size_t bytes = n * sizeof(*patterns);
     for (size_t i = 0; i < n; i++)
-        bytes += patterns[i].len + 1 + patterns[i].glob.bytes;
+        bytes += patterns[i].len + 1;
     return bytes;
 }
 
@@ -89,21 +87,21 @@ static size_t bytes_of_selector(const struct acl_selector *selector)
 
 static size_t bytes_of(const struct acl_user *user)
 {
-    size_t bytes = sizeof(*user) + strlen(user->name) + 1 + user->npasswords * sizeof(*user->passwords) +
-                   user->ngrants * sizeof(*user->grants);
+    size_t bytes = sizeof(*user) + strlen(user->name) + 1 + user->npasswords * sizeof(*user->passwords);
     for (size_t i = 0; i < user->nselectors; i++)
         bytes += bytes_of_selector(&user->selectors[i]);
     return bytes;
 }
 
-/* Derives the tables for look-ups from the rules. False without memory. */
-static bool make_quick(struct acl_user *user)
+/* What follows from its rules. */
+static void derive(struct acl_user *user)
 {
     const unsigned all = ACL_ALL_KEYS | ACL_ALL_CHANNELS | ACL_ALL_COMMANDS;
     user->unrestricted = (user->selectors[0].flags & all) == all;
-    bool good = acl_grants_make(user);
     user->bytes = bytes_of(user);
-    return good;
+    user->npatterns = 0;
+    for (size_t i = 0; i < user->nselectors; i++)
+        user->npatterns += user->selectors[i].nkeys;
 }
 
 static bool copy_patterns(const struct acl_pattern *from, size_t n, struct acl_pattern **to, size_t *n_out)
@@ -164,10 +162,12 @@ struct acl_user *acl_user_copy(const struct acl_user *user)
             copy->npasswords = user->npasswords;
         }
     }
-    if (good && make_quick(copy))
-        return copy;
-    destroy(copy);
-    return NULL;
+    if (!good) {
+        destroy(copy);
+        return NULL;
+    }
+    derive(copy);
+    return copy;
 }
 
 struct acl_user *acl_user_ref(struct acl_user *user)
@@ -198,9 +198,12 @@ void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST])
 
 bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST])
 {
+    static const uint8_t none[ACL_DIGEST];
     int found = 0;
-    for (size_t i = 0; i < user->npasswords; i++)
-        found |= memeql_sec(user->passwords[i], digest, ACL_DIGEST);
+    for (size_t i = 0; i < ACL_MAX_PASSWORDS; i++) {
+        bool is_one = user && i < user->npasswords;
+        found |= memeql_sec(is_one ? user->passwords[i] : none, digest, ACL_DIGEST) & is_one;
+    }
     return found;
 }
 
@@ -219,6 +222,8 @@ static enum acl_fault add_password(struct acl_user *user, const uint8_t digest[A
     user->flags &= ~(unsigned)ACL_NOPASS;
     if (find_password(user, digest) < user->npasswords)
         return ACL_GOOD;
+    if (user->npasswords == ACL_MAX_PASSWORDS)
+        return ACL_FAULT_PASSWORDS;
     void *more = realloc(user->passwords, (user->npasswords + 1) * sizeof(*user->passwords));
     if (!more)
         return ACL_FAULT_MEMORY;
@@ -428,10 +433,9 @@ int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_
 {
     if (!is_closed(words, n, fault_out))
         return -1;
-    acl_grants_clear(user); /* they point into the selectors */
     enum acl_fault fault = apply_all(user, words, n, all_channels, scratch, fault_out);
-    bool good = make_quick(user);
-    return (int)(fault == ACL_GOOD && !good ? ACL_FAULT_MEMORY : fault);
+    derive(user);
+    return (int)fault;
 }
 
 const char *acl_fault_text(enum acl_fault fault)
@@ -456,7 +460,9 @@ const char *acl_fault_text(enum acl_fault fault)
     case ACL_FAULT_LONG:
         return "A pattern has at most 4096 bytes";
     case ACL_FAULT_MANY:
-        return "A user has at most 1024 rules: passwords, patterns, commands, categories and selectors together";
+        return "A user has at most 1000 rules: passwords, patterns, commands, categories and selectors together";
+    case ACL_FAULT_PASSWORDS:
+        return "A user has at most 64 passwords";
     case ACL_FAULT_MEMORY:
         return "out of memory";
     case ACL_GOOD:

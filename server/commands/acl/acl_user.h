@@ -15,19 +15,18 @@
 
 #include "acl_catalog.h"
 #include "buf.h"
-#include "glob_parts.h"
+#include "glob_match.h"
 #include "slice.h"
 
-#define ACL_DIGEST 32 /* bytes of a password's SHA-256 */
-#define ACL_MAX_RULES                                                                                  \
-    1024 /* of a user: passwords, patterns, rules on commands, selectors. Each command may be compared \
-          * with all of them: some 10 us; and a change compares each with the others */
+#define ACL_DIGEST        32                   /* bytes of a password's SHA-256 */
+#define ACL_MAX_PASSWORDS 64                   /* of a user: a login is compared with as many, whoever it is */
+#define ACL_MAX_RULES     1000                 /* of a user: passwords, patterns, rules on commands, selectors */
+#define ACL_MAX_TEXT      ((size_t)128 * 1024) /* a longer text is the name of no filter and no channel: it matches none */
 
 /* A pattern of keys or of channels. */
 struct acl_pattern {
     char *text;
     size_t len;
-    struct glob_parts glob;
     uint8_t perms; /* ACL_READ, ACL_WRITE, ored */
 };
 
@@ -63,22 +62,14 @@ enum {
     ACL_SKIP_SANITIZE = 1 << 3,
 };
 
-/* A key pattern, and the commands that may use its matches: rights that one look-up decides (acl_grants.h). */
-struct acl_grant {
-    struct glob_parts glob;          /* of a selector's pattern, which owns its memory */
-    bool commands[ACL_MAX_COMMANDS]; /* with one key, that may use names matching the pattern */
-};
-
 struct acl_user {
     atomic_uint refs;
     atomic_bool replaced; /* there is another one in its place, or it was deleted */
     uint64_t id;          /* of the user, through all his changes: a later one of the same name has another */
     bool unrestricted;    /* may call everything: no check is needed */
     unsigned flags;
-    size_t bytes;                 /* memory of the user */
-    bool plain[ACL_MAX_COMMANDS]; /* commands that may be called with any arguments */
-    struct acl_grant *grants;
-    size_t ngrants;
+    size_t bytes;     /* memory of the user */
+    size_t npatterns; /* of keys, in all selectors */
     uint8_t (*passwords)[ACL_DIGEST];
     size_t npasswords;
     struct acl_selector *selectors; /* the first one is the user's own */
@@ -89,8 +80,8 @@ struct acl_user {
 /* A number that no user has had. */
 uint64_t acl_user_new_id(void);
 
-/* A new user with one reference and an id of its own: off, without passwords and rights, except for the channels if `all_channels`. NULL
- * without memory. */
+/* A new user with one reference and an id of its own: off, without passwords and rights, except for the channels if
+ * `all_channels`. NULL without memory. */
 struct acl_user *acl_user_create(struct slice name, bool all_channels);
 
 /* A copy with the same id and one reference. NULL without memory. */
@@ -114,6 +105,7 @@ enum acl_fault {
     ACL_FAULT_FIRST_ARG,
     ACL_FAULT_LONG,
     ACL_FAULT_MANY,
+    ACL_FAULT_PASSWORDS,
     ACL_FAULT_MEMORY,
 };
 const char *acl_fault_text(enum acl_fault fault);
@@ -141,12 +133,13 @@ void acl_describe_channels(const struct acl_selector *selector, struct buf *out)
 /* Whether the pattern matches. */
 static inline bool acl_pattern_matches(const struct acl_pattern *pattern, struct slice text)
 {
-    return glob_parts_match(&pattern->glob, glob_parts_head(text), text);
+    return text.len <= ACL_MAX_TEXT && glob_match((struct slice){pattern->text, pattern->len}, text, false);
 }
 
 void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
 
-/* Whether the digest is one of the user's passwords. Its time does not depend on the compared digests. */
+/* Whether the digest is one of the user's passwords; NULL has none. Its time does not depend on the user, nor on the
+ * compared digests. */
 bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST]);
 
 #endif

@@ -74,6 +74,10 @@ static void reply_dryrun(struct command_ctx *ctx, const struct acl_user *user, c
         reply_status(ctx->reply, "OK");
         return;
     }
+    if (verdict == ACL_DENIED_WORK) {
+        reply_error(ctx->reply, acl_denial(verdict, row, text, sizeof(text)));
+        return;
+    }
     if (verdict == ACL_DENIED_COMMAND)
         len = snprintf(text, sizeof(text), "This user has no permissions to run the '%s' command", row->full_name);
     else

@@ -130,7 +130,7 @@ static bool make_room(void **items, size_t *size, size_t used, size_t n, size_t 
 
 static uint64_t cost_of(const struct session *session, const struct command *command, const struct resp_command *cmd)
 {
-    return cost_of_words(command, cmd, session->modes & MODE_RESTRICTED ? session->acl.user->ngrants : 0);
+    return cost_of_words(command, cmd, session->modes & MODE_RESTRICTED ? session->acl.user->npatterns : 0);
 }
 
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd)

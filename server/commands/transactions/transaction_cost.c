@@ -309,7 +309,7 @@ static bool has_memory(const struct estimate *estimate)
 bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error)
 {
     const struct acl_user *user = ctx->session->modes & MODE_RESTRICTED ? ctx->session->acl.user : NULL;
-    struct estimate estimate = {.ctx = ctx, .npatterns = user ? user->ngrants : 0};
+    struct estimate estimate = {.ctx = ctx, .npatterns = user ? user->npatterns : 0};
     transaction_preview(ctx->session, ctx->server, take, &estimate);
     free_names(&estimate);
     if (estimate.failed)

@@ -4,7 +4,6 @@
 
 #include "check.h"
 #include "glob_match.h"
-#include "glob_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,10 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         n = size - 1;
     struct slice pattern = {(const char *)data + 1, n}, text = {(const char *)data + 1 + n, size - 1 - n};
     bool matches = glob_match(pattern, text, ignore_case);
-    struct glob_parts parts;
-    CHECK(glob_parts_make(&parts, pattern));
-    CHECK(glob_parts_match(&parts, glob_parts_head(text), text) == glob_match(pattern, text, false));
-    glob_parts_clear(&parts);
     glob_compile(&glob, pattern, ignore_case);
     CHECK(glob_test(&glob, text) == matches);
     return 0;

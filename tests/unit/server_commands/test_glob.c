@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "glob_match.h"
-#include "glob_parts.h"
 
 /* The promises of the documentation in glob_match.h, one line each. */
 Test(glob, meaning_of_each_element)
@@ -204,118 +203,6 @@ Test(glob, compiled_long_patterns_agree)
                      (int)m, text);
     }
     cr_expect(matched > 1000 && matched < 2900, "%lu", matched);
-}
-
-/* ---- parts between stars ---- */
-
-/* The text has exactly its own bytes, so that a sanitizer detects each read after them. */
-static void expect_parts_agree(struct slice pattern, struct slice text, unsigned long *matched)
-{
-    struct glob_parts parts;
-    bool expected = glob_match(pattern, text, false);
-    char *copy = malloc(text.len + 1);
-    if (text.len > 0)
-        memcpy(copy + 1, text.ptr, text.len);
-    struct slice exact = {copy + 1, text.len};
-    cr_assert(glob_parts_make(&parts, pattern));
-    cr_assert_eq(glob_parts_match(&parts, glob_parts_head(exact), exact), expected, "'%.*s' against '%.*s'",
-                 (int)pattern.len, pattern.ptr, (int)text.len, text.ptr);
-    glob_parts_clear(&parts);
-    free(copy);
-    *matched += expected;
-}
-
-/* The number-th word of `len` letters. */
-static struct slice spell(const char *letters, size_t number, size_t len, char *out)
-{
-    for (size_t i = 0, n = strlen(letters); i < len; i++, number /= n)
-        out[i] = letters[number % n];
-    return (struct slice){out, len};
-}
-
-static size_t power(size_t base, size_t exponent)
-{
-    return exponent == 0 ? 1 : base * power(base, exponent - 1);
-}
-
-/* Every pattern of up to four characters, including sets without an end, against every text of up to three. */
-Test(glob, parts_of_all_short_patterns_agree)
-{
-    static const char letters[] = "ab*?[]^-\\", text_letters[] = "ab]\\";
-    unsigned long matched = 0;
-    for (size_t n = 0; n <= 4; n++) {
-        for (size_t i = 0; i < power(strlen(letters), n); i++) {
-            char pattern[4], text[3];
-            struct slice p = spell(letters, i, n, pattern);
-            for (size_t m = 0; m <= sizeof(text); m++) {
-                size_t all = power(strlen(text_letters), m), step = n == 4 && m == 3 ? 5 : 1;
-                for (size_t j = i % step; j < all; j += step)
-                    expect_parts_agree(p, spell(text_letters, j, m, text), &matched);
-            }
-        }
-    }
-    cr_expect_gt(matched, 5000, "%lu", matched);
-}
-
-/* A text that matches the pattern, or did before one byte was changed: each star takes some bytes. */
-static struct slice text_for(struct slice pattern, unsigned *seed, char *out)
-{
-    static const char fill[] = "abc:\0\xff";
-    size_t len = 0;
-    for (size_t at = 0; at < pattern.len;) {
-        if (pattern.ptr[at] == '*') {
-            for (int more = rand_r(seed) % 12; more > 0; more--)
-                out[len++] = fill[(size_t)rand_r(seed) % (sizeof(fill) - 1)];
-            at++;
-            continue;
-        }
-        size_t behind = at;
-        int byte = rand_r(seed) % 256, tries = 256;
-        while (tries-- > 0 && (behind = at, !glob_element(pattern, &behind, (char)byte, false)))
-            byte = (byte + 1) % 256;
-        out[len++] = (char)byte;
-        at = behind;
-    }
-    if (len > 0 && rand_r(seed) % 3 == 0)
-        out[(size_t)rand_r(seed) % len] = fill[(size_t)rand_r(seed) % (sizeof(fill) - 1)];
-    if (len > 0 && rand_r(seed) % 8 == 0)
-        len--;
-    return (struct slice){out, len};
-}
-
-/* Parts shorter than a word, as long and longer, with NUL bytes and those above 127, before, after and between stars.
- */
-Test(glob, parts_of_random_patterns_agree)
-{
-    static const char letters[] = "aaabbc::\0\xff***?[]^-\\";
-    unsigned long matched = 0;
-    unsigned seed = 20261123;
-    for (int round = 0; round < 30000; round++) {
-        char pattern[48], text[12 * sizeof(pattern)];
-        size_t n = (size_t)rand_r(&seed) % (sizeof(pattern) + 1);
-        size_t of = rand_r(&seed) % 2 ? sizeof(letters) - 1 : sizeof(letters) - 6; /* mostly no sets */
-        for (size_t i = 0; i < n; i++)
-            pattern[i] = letters[(size_t)rand_r(&seed) % of];
-        struct slice p = {pattern, n};
-        expect_parts_agree(p, text_for(p, &seed, text), &matched);
-    }
-    cr_expect(matched > 10000 && matched < 27500, "%lu", matched);
-}
-
-/* A client's text may have hundreds of megabytes, and its user hundreds of patterns. */
-Test(glob, parts_match_nothing_longer_than_any_name)
-{
-    static const char *const patterns[] = {"*", "a*", "*a", "*a?a*", "[a]*"};
-    static char text[GLOB_PARTS_MAX_TEXT + 1];
-    memset(text, 'a', sizeof(text));
-    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
-        struct glob_parts parts;
-        struct slice longest = {text, sizeof(text) - 1}, longer = {text, sizeof(text)};
-        cr_assert(glob_parts_make(&parts, slice_of(patterns[i])));
-        cr_expect(glob_parts_match(&parts, glob_parts_head(longest), longest), "%s", patterns[i]);
-        cr_expect_not(glob_parts_match(&parts, glob_parts_head(longer), longer), "%s", patterns[i]);
-        glob_parts_clear(&parts);
-    }
 }
 
 /* Case is ignored on request, all 256 bytes are distinct, and an empty pattern matches the empty text only. */

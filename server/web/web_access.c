@@ -59,8 +59,9 @@ static void note_wrong_password(const struct web_request *request, struct slice 
     acl_log_add(request->web->server->acl, &denied);
 }
 
-/* The user named by the header, the default user if the header names none, or NULL if the password is wrong. */
-static struct acl_user *user_of(const struct web_request *request, const char *header)
+/* The user named by the header, the default user if the header names none, or NULL if the password is wrong.
+ * *unknown_out: the header has a name that no user has. */
+static struct acl_user *user_of(const struct web_request *request, const char *header, bool *unknown_out)
 {
     struct acl *acl = request->web->server->acl;
     static const struct slice default_name = {"default", 7};
@@ -70,6 +71,7 @@ static struct acl_user *user_of(const struct web_request *request, const char *h
         name = default_name;
     struct acl_user *known = acl_get(acl, name);
     acl_user_unref(known);
+    *unknown_out = !known && name.len > 0;
     struct acl_user *user = acl_authenticate(acl, known ? name : default_name, password);
     if (!user && header) /* a browser asks without one first */
         note_wrong_password(request, name);
@@ -137,14 +139,15 @@ enum web_access web_access(struct web_request *request, const char *const *needs
     if (server_config(server)->network.protected_mode && default_has_no_password(server->acl) && !is_local(request))
         return WEB_NOT_LOCAL;
     const char *header = http_field(&request->head, "Authorization");
+    bool unknown;
     *missing_out = needs[0];
-    request->user = user_of(request, header);
+    request->user = user_of(request, header, &unknown);
     if (!request->user)
         return WEB_NO_PASSWORD;
     for (int i = 0; i < ROUTE_NEEDS && needs[i]; i++) {
         *missing_out = needs[i];
-        if (!may_run(request->user, needs[i]))
-            return refusal(request, needs[i], header != NULL);
+        if (!may_run(request->user, needs[i])) /* which names there are must not show */
+            return unknown ? WEB_NO_PASSWORD : refusal(request, needs[i], header != NULL);
     }
     return WEB_ALLOWED;
 }

@@ -22,8 +22,10 @@
 #include "web.h"
 
 /* Connections at a time; one more closes the one whose request has been awaited longest. A Prometheus needs one, a
- * browser six. */
-#define WEB_CONNECTIONS 64
+ * browser six. The slots beyond WEB_ANSWERS are for the probes of liveness and readiness: when so many other requests
+ * are being answered, the next one is refused. */
+#define WEB_CONNECTIONS 80
+#define WEB_ANSWERS     64
 
 /* From a connection's begin to the last byte of the reply; a pass over the registry, and each piece of a filter's copy,
  * begins it again. A client that sends or reads more slowly is disconnected. */

@@ -159,12 +159,32 @@ static void refuse(struct web_request *request, enum web_access access, const ch
     }
 }
 
+static bool is_probe(const struct web_request *request)
+{
+    return request->route && !request->route->needs[0];
+}
+
+/* Whether as many requests as may be, without probes, are being answered. */
+static bool is_full(const struct web *web)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < web->nrequests; i++) {
+        const struct web_request *request = web->requests[i];
+        n += (request->stage == WEB_SCANS || request->stage == WEB_WRITES) && !is_probe(request);
+    }
+    return n >= WEB_ANSWERS;
+}
+
 static void answer(struct web_request *request)
 {
     static const char *const info[ROUTE_NEEDS] = {"info"};
     const struct route *route = request->route = route_find(&request->head);
     const char *missing = NULL;
     request->web->counts.requests++;
+    if (!is_probe(request) && is_full(request->web)) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "too many requests are being answered");
+        return;
+    }
     rcu_reader_online();
     enum web_access access = web_access(request, route ? route->needs : info, &missing);
     rcu_reader_offline();

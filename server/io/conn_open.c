@@ -33,7 +33,8 @@ static void format_addr(const struct sockaddr_storage *ss, char *text_out, size_
     }
 }
 
-static void describe(struct conn *conn)
+/* False: the client has gone. */
+static bool describe(struct conn *conn)
 {
     struct session_origin *origin = &conn->session.origin;
     struct sockaddr_storage ss = {.ss_family = AF_UNSPEC};
@@ -43,13 +44,15 @@ static void describe(struct conn *conn)
     origin->local = ss.ss_family == AF_UNIX;
     if (origin->local) {
         memcpy(origin->addr, origin->laddr, sizeof(origin->addr));
-        return;
+        return true;
     }
     ss = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
     len = sizeof(ss);
-    if (getpeername(conn->fd, (struct sockaddr *)&ss, &len) == 0)
-        format_addr(&ss, origin->addr, sizeof(origin->addr));
+    if (getpeername(conn->fd, (struct sockaddr *)&ss, &len) != 0)
+        return false;
+    format_addr(&ss, origin->addr, sizeof(origin->addr));
     origin->local = tcp_is_loopback(&ss);
+    return true;
 }
 
 static void set_socket_options(const struct conn *conn, const struct config *config)
@@ -123,7 +126,7 @@ int conn_open(struct io *io, int fd, bool with_tls)
     conn->session.resp = 2;
     conn->session.origin.created_ms = io->now_ms;
     conn->session.meters.last_ms = io->now_ms;
-    describe(conn);
+    bool is_there = describe(conn);
     set_socket_options(conn, config);
 
     const char *why_not = list_or_refuse(conn);
@@ -131,7 +134,7 @@ int conn_open(struct io *io, int fd, bool with_tls)
         conn_will_reply(conn);
         reply_error(&conn->output.reply, why_not);
         conn_drain(conn);
-        stats_add(&io->stats.connections_rejected, 1);
+        stats_add(&io->stats.connections_rejected, is_there);
     } else {
         stats_add(&io->stats.connections_received, 1);
     }

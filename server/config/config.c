@@ -187,7 +187,7 @@ static const char *nearest_name(struct slice name)
 
 static int refuse_unknown(struct slice name, enum config_source source, struct errbuf *err)
 {
-    int len = name.len < 64 ? (int)name.len : 64;
+    int len = config_shown_name(name);
     const char *nearest = nearest_name(name);
 
     if (source == CONFIG_RUNTIME)

@@ -48,7 +48,7 @@ static int read_option(struct config *cfg, struct config_merge *merge, int argc,
             values[n++] = slice_of(argv[(*i)++]);
     status = config_apply(cfg, merge, (struct slice){name, len}, values, n, CONFIG_ARGUMENT, err);
     if (status != CONFIG_OK)
-        errbuf_prefix(err, "argument --%.*s", len < 64 ? (int)len : 64, name);
+        errbuf_prefix(err, "argument --%.*s", config_shown_name((struct slice){name, len}), name);
     return status == CONFIG_UNKNOWN ? CONFIG_REFUSED : status;
 }
 
@@ -69,10 +69,8 @@ static int read_options(struct config *cfg, int argc, char *const *argv, int fir
         } else if (is_option(argv[i])) {
             status = read_option(cfg, &merge, argc, argv, &i, values, err);
         } else {
-            errbuf_set(err,
-                       "'%.64s' is neither a setting (--name value) nor a configuration file as the first "
-                       "argument",
-                       argv[i]);
+            errbuf_set(err, "argument %d is neither a setting (--name value) nor a configuration file as the first one",
+                       i);
             status = CONFIG_REFUSED;
         }
     }
@@ -106,6 +104,25 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
     if (status == CONFIG_OK)
         *start_out = start;
     return status;
+}
+
+/* Overwrites the values of settings with secrets, which every user of the machine could read in the list of processes.
+ * An option's values end before the next option, or within its own word. */
+void config_hide_secrets(int argc, char *const *argv)
+{
+    bool hides = false;
+    for (int i = 1; i < argc; i++) {
+        char *value = argv[i];
+        if (is_option(argv[i])) {
+            char *equals = strchr(argv[i], '=');
+            struct slice name = {argv[i] + 2, equals ? (size_t)(equals - argv[i]) - 2 : strlen(argv[i]) - 2};
+            const struct config_row *row = config_find(name);
+            hides = row && (row->flags & CONFIG_SECRET || row->type == CONFIG_USERS);
+            value = equals ? equals + 1 : NULL;
+        }
+        if (hides && value)
+            memset(value, '*', strlen(value));
+    }
 }
 
 /* ---- printouts ---- */

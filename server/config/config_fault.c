@@ -1,10 +1,27 @@
 /* The reasons why a value is refused, in Redis's words and in those of our own messages. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config_internal.h"
 #include "config_value.h"
+
+int config_shown_name(struct slice name)
+{
+    const struct config_row *rows;
+    size_t n, len = 0;
+    rows = config_table(&n);
+    while (len < name.len && len < 64 && (isalnum((unsigned char)name.ptr[len]) || memchr("-_.|", name.ptr[len], 4)))
+        len++;
+    for (size_t i = 0; i < n; i++) {
+        size_t known = strlen(rows[i].name);
+        if (rows[i].flags & CONFIG_SECRET && len > known && strncasecmp(name.ptr, rows[i].name, known) == 0)
+            len = known;
+    }
+    return (int)len;
+}
 
 /* "a, b, c" */
 static void join_words(const struct config_row *row, char *text_out, size_t size)

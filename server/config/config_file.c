@@ -164,7 +164,7 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
         if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 && !is_include(line.words[0]) &&
             !config_find(line.words[0]))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s'%.*s'", len > 0 ? ", " : "",
-                                    line.words[0].len < 64 ? (int)line.words[0].len : 64, line.words[0].ptr);
+                                    config_shown_name(line.words[0]), line.words[0].ptr);
         config_line_deinit(&line);
     }
     if (len == 0 || !err)

@@ -47,6 +47,9 @@ struct config_start {
 int config_load_args(struct config *cfg, int argc, char *const *argv, struct config_start *start_out,
                      struct errbuf *err) __attribute__((warn_unused_result));
 
+/* Called afterwards: overwrites passwords among the arguments. */
+void config_hide_secrets(int argc, char *const *argv);
+
 /* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this
  * text for the defaults. Secrets are written out: the text is a configuration file. */
 void config_print(const struct config *cfg, struct buf *out);

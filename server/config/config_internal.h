@@ -30,6 +30,10 @@ int config_load_merged(struct config *cfg, struct config_merge *merge, const cha
 int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,
                  size_t n, enum config_source source, struct errbuf *err);
 
+/* How many bytes of the name of an unknown setting a message may repeat: what follows could be a password, as in
+ * `requirepass=secret` or `requirepass"secret"`. */
+int config_shown_name(struct slice name);
+
 /* Appends the line `name value` of a file, with its end. */
 void config_print_setting(const struct config *cfg, const struct config_row *row, struct buf *out);
 

@@ -156,7 +156,9 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
     struct errbuf err = {""};
     struct buf text;
     buf_init(&text, 1024 * 1024);
-    if (config_load_args(config, argc, argv, start, &err) != CONFIG_OK)
+    int status = config_load_args(config, argc, argv, start, &err);
+    config_hide_secrets(argc, argv);
+    if (status != CONFIG_OK)
         return complain_of_settings("wrong settings (bloomeryd --help lists all)", err.text);
     switch (start->action) {
     case CONFIG_RUN:

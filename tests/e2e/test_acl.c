@@ -326,85 +326,6 @@ DAEMON_TEST(the_daemon, acl, users_change_while_others_ask)
     expect(admin, "+PONG", "PING");
 }
 
-/* ---- deleted users ---- */
-
-enum { VICTIMS = 12 };
-
-/* Connections of the user `du`, who may do little. */
-static void log_in_victims(struct wire victims[VICTIMS])
-{
-    for (int i = 0; i < VICTIMS; i++) {
-        victims[i] = wire_to(the_daemon.port);
-        expect_ask(&victims[i], "AUTH du old", "+OK");
-        expect_ask(&victims[i], "PING", "+PONG");
-    }
-}
-
-static void expect_closed(struct wire victims[VICTIMS])
-{
-    for (int i = 0; i < VICTIMS; i++) {
-        cr_expect_str_eq(wire_ask(&victims[i], "BF.ADD f x"), "(closed)");
-        wire_close(&victims[i]);
-    }
-}
-
-static void *set_user_again(void *wire)
-{
-    expect_ask((struct wire *)wire, "ACL SETUSER du on >new +@all ~*", "+OK");
-    return NULL;
-}
-
-DAEMON_TEST(the_daemon, acl, a_deleted_user_is_dead_for_ever)
-{
-    struct wire victims[VICTIMS];
-    redisContext *admin = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    struct wire other = wire_to(the_daemon.port);
-    expect(admin, "+OK", "ACL SETUSER du on >old -@all +ping");
-    log_in_victims(victims);
-    expect(admin, "+OK", "MULTI");
-    expect(admin, "+QUEUED", "ACL DELUSER du");
-    expect(admin, "+QUEUED", "ACL SETUSER du reset on >new +@all ~*");
-    expect(admin, "[:1,+OK]", "EXEC");
-    expect_closed(victims);
-    for (int round = 0; round < 30; round++) { /* two administrators, in either order */
-        pthread_t second;
-        expect(admin, "+OK", "ACL SETUSER du reset on >old -@all +ping");
-        log_in_victims(victims);
-        cr_assert_eq(pthread_create(&second, NULL, set_user_again, &other), 0);
-        expect(admin, ":1", "ACL DELUSER du");
-        pthread_join(second, NULL);
-        expect_closed(victims);
-    }
-    expect(admin, ":0", "EXISTS f");
-}
-
-DAEMON_TEST(the_daemon, acl, waiting_connections_of_a_deleted_user_are_closed)
-{
-    static const char *const waits[] = {"WAIT 1 0", "WAITAOF 0 1 0", "DEBUG SLEEP 1000", "BF.RESERVE f 0.01 10"};
-    enum { WAITS = sizeof(waits) / sizeof(waits[0]) };
-    struct wire waiting[WAITS];
-    char before[32] = "";
-    redisContext *admin = client_start(
-        &the_daemon, (const char *const[]){"--threads", "2", "--enable-debug-command", "yes", NULL});
-    expect(admin, "+OK", "ACL SETUSER du on >old +@all ~*");
-    const char *connected = strstr(client_ask(admin, "INFO clients"), "connected_clients:");
-    cr_assert(connected && sscanf(connected, "%31s", before) == 1);
-    expect(admin, "+OK", "CLIENT PAUSE 100000 WRITE"); /* for the last one */
-    for (int i = 0; i < WAITS; i++) {
-        waiting[i] = wire_to(the_daemon.port);
-        expect_ask(&waiting[i], "AUTH du old", "+OK");
-        cr_assert(wire_send_text(&waiting[i], waits[i]) && wire_send_text(&waiting[i], "\r\n"));
-    }
-    wait_until(strstr(client_ask(admin, "INFO clients"), "blocked_clients:4"));
-    expect(admin, ":1", "ACL DELUSER du");
-    for (int i = 0; i < WAITS; i++) {
-        cr_expect_str_eq(wire_text(&waiting[i]), "(closed)", "%s", waits[i]);
-        wire_close(&waiting[i]);
-    }
-    const char *after = strstr(client_ask(admin, "INFO clients"), before);
-    cr_expect(after && strspn(after + strlen(before), "0123456789") == 0, "%s", after ? after : before);
-}
-
 /* ---- the status page, and secrets ---- */
 
 static int status_of(const char *credentials)
@@ -574,8 +495,8 @@ DAEMON_TEST(the_daemon, acl, a_password_may_have_any_bytes)
     redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET requirepass %b", password, len);
     redisReply *reply = redisCommand(client, "CONFIG GET requirepass");
-    cr_assert(reply && reply->elements == 2 && reply->element[1]->len == len);
-    cr_expect_eq(memcmp(reply->element[1]->str, password, len), 0);
+    cr_assert(reply && reply->elements == 2);
+    cr_expect_str_eq(reply->element[1]->str, "(redacted)");
     freeReplyObject(reply);
     expect(client, "+OK", "CONFIG REWRITE");
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,6 @@
 /* Data of other clients that a client may see: never a secret; and at the HTTP port the same as by commands. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "http.h"
+#include "wait.h"
 #include "wire.h"
 
 static struct daemon the_daemon;
@@ -107,6 +109,34 @@ DAEMON_TEST(the_daemon, rights, no_secret_is_shown_to_anybody)
     cr_assert_null(strstr(wire_ask(&client, "CLIENT LIST"), SECRET));
     cr_assert_null(strstr(wire_ask(&client, "INFO everything"), SECRET));
     cr_assert_null(strstr(daemon_output(&the_daemon), SECRET));
+}
+
+static bool process_shows(const char *file, const char *text)
+{
+    char path[64], bytes[8192];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)the_daemon.pid, file);
+    FILE *in = fopen(path, "r");
+    cr_assert_not_null(in);
+    size_t len = fread(bytes, 1, sizeof(bytes), in);
+    fclose(in);
+    return memmem(bytes, len, text, strlen(text));
+}
+
+DAEMON_TEST(the_daemon, rights, passwords_among_the_arguments_and_settings_are_hidden)
+{
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, (const char *const[]){"--requirepass", SECRET, "--tls-key-file-pass=" SECRET, "--user",
+                                                    "alice", "on", ">" SECRET "2", "--threads", "2", NULL});
+    cr_expect(process_shows("cmdline", "requirepass"));
+    cr_expect(process_shows("cmdline", "--threads"));
+    cr_expect_not(process_shows("cmdline", SECRET));
+    struct wire wire = wire_to(the_daemon.port);
+    expect_ask(&wire, "AUTH " SECRET, "+OK");
+    expect_ask(&wire, "CONFIG GET requirepass", "[\"requirepass\",\"(redacted)\"]");
+    expect_ask(&wire, "CONFIG GET tls-key-file-pass", "[\"tls-key-file-pass\",\"(redacted)\"]");
+    cr_expect_null(strstr(wire_ask(&wire, "CONFIG GET *"), SECRET));
+    expect_ask(&wire, "AUTH alice " SECRET "2", "+OK");
+    wire_close(&wire);
 }
 
 /* ---- the HTTP port ---- */
@@ -220,8 +250,8 @@ CLIENT_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
     expect(client, "+OK", "SELECT 3");
     expect(client, ":1", "BF.ADD app:3 x");
     expect(client, ":1", "BF.ADD hidden:3 x");
-    expect(client, "+OK", "ACL SETUSER app on >pw %%R~app:* +info +bf.info +scan");
-    expect(client, "+OK", "ACL SETUSER names on >pw %%R~app:* +info");
+    expect(client, "+OK", "ACL SETUSER app on >pw %%R~app:* +info +bf.info +scan +select|3");
+    expect(client, "+OK", "ACL SETUSER names on >pw %%R~app:* +info +select");
     expect(client, "+OK", "ACL SETUSER all on >pw ~* +@all");
     cr_expect(body_has("all", "/api/filters", "\"total\":5,\"matched\":5,"));
     cr_expect(body_has("all", "/api/filters?q=hid", "\"total\":5,\"matched\":2,"));
@@ -243,6 +273,56 @@ CLIENT_TEST(the_daemon, rights, names_are_shown_to_those_who_may_read_them)
     }
     expect(client, "+OK", "ACL SETUSER names resetkeys");
     cr_expect_not(body_has("names", "/metrics", "filter=\""));
+}
+
+/* A database that a user may not SELECT is closed to him by HTTP, too; 0 is open, because connections begin there. */
+CLIENT_TEST(the_daemon, rights, databases_need_the_right_to_select_them)
+{
+    static const char *const closed[] = {"/filters/one?db=1", "/filters/one/items?db=1&i=x", "/api/filter?key="};
+    char key[64] = "";
+    struct http_reply reply;
+    expect(client, "+OK", "CONFIG SET metrics-filters *");
+    expect(client, ":1", "BF.ADD zero x");
+    expect(client, "+OK", "SELECT 1");
+    expect(client, ":1", "BF.ADD one x");
+    expect(client, "+OK", "ACL SETUSER all on >pw ~* +@all");
+    expect(client, "+OK", "ACL SETUSER zero on >pw ~* +@all -select +select|0");
+    expect(client, "+OK", "ACL SETUSER one on >pw ~* +@all -select +select|1");
+    (void)get_as("all", "/api/filters?q=one", &reply);
+    const char *at = strstr(reply.body, "\"key\":\"");
+    cr_assert(at && sscanf(at, "\"key\":\"%63[0-9a-f]", key) == 1, "%s", reply.body);
+    http_free(&reply);
+    for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
+        char path[128];
+        snprintf(path, sizeof(path), "%s%s", closed[i], i == 2 ? key : "");
+        expect_get("all", path, 200);
+        expect_get("one", path, 200);
+        expect_get("zero", path, 403);
+    }
+    expect_get("zero", "/filters/zero", 200);
+    expect_get("one", "/filters/zero", 200);
+    cr_expect(body_has("one", "/metrics", "filter=\"one\""));
+    cr_expect_not(body_has("zero", "/metrics", "filter=\"one\""));
+    cr_expect(body_has("zero", "/api/filters", "\"total\":1,\"matched\":1,"));
+    struct wire wire = wire_to(the_daemon.port);
+    expect_ask(&wire, "AUTH zero pw", "+OK");
+    expect_ask(&wire, "COPY zero copy DB 1",
+               "-NOPERM this user has no permissions to access one of the keys used as arguments");
+    expect_ask(&wire, "COPY zero copy DB 0", ":1");
+    expect_ask(&wire, "AUTH one pw", "+OK");
+    expect_ask(&wire, "COPY zero copy DB 1", ":1");
+    wire_close(&wire);
+}
+
+/* Neither the status nor a comparison tells which names of users there are. */
+CLIENT_TEST(the_daemon, rights, names_of_users_do_not_show_by_http)
+{
+    expect(client, "+OK", "ACL SETUSER known on >another ~* +@all");
+    expect(client, "+OK", "ACL SETUSER default -@all +ping +acl");
+    expect_get("known", "/metrics", 401);
+    expect_get("unknown", "/metrics", 401);
+    expect_get("known", "/api/slowlog", 401);
+    expect_get("unknown", "/api/slowlog", 401);
 }
 
 /* In protected mode the whole Host name must be an address or localhost. */
@@ -303,4 +383,127 @@ CLIENT_TEST(the_daemon, rights, losers_are_gone_with_the_reply)
         expect(client, "[\"news\",:0]", "PUBSUB NUMSUB news");
         wire_close(&loser);
     }
+}
+
+/* ---- deleted users ---- */
+
+enum { VICTIMS = 12 };
+
+/* Connections of the user `du`, who may do little. */
+static void log_in_victims(struct wire victims[VICTIMS])
+{
+    for (int i = 0; i < VICTIMS; i++) {
+        victims[i] = wire_to(the_daemon.port);
+        expect_ask(&victims[i], "AUTH du old", "+OK");
+        expect_ask(&victims[i], "PING", "+PONG");
+    }
+}
+
+static void expect_closed(struct wire victims[VICTIMS])
+{
+    for (int i = 0; i < VICTIMS; i++) {
+        cr_expect_str_eq(wire_ask(&victims[i], "BF.ADD f x"), "(closed)");
+        wire_close(&victims[i]);
+    }
+}
+
+static void *set_user_again(void *wire)
+{
+    expect_ask((struct wire *)wire, "ACL SETUSER du on >new +@all ~*", "+OK");
+    return NULL;
+}
+
+DAEMON_TEST(the_daemon, rights, a_deleted_user_is_dead_for_ever)
+{
+    struct wire victims[VICTIMS];
+    redisContext *admin = client_open(the_daemon.port);
+    struct wire other = wire_to(the_daemon.port);
+    expect(admin, "+OK", "ACL SETUSER du on >old -@all +ping");
+    log_in_victims(victims);
+    expect(admin, "+OK", "MULTI");
+    expect(admin, "+QUEUED", "ACL DELUSER du");
+    expect(admin, "+QUEUED", "ACL SETUSER du reset on >new +@all ~*");
+    expect(admin, "[:1,+OK]", "EXEC");
+    expect_closed(victims);
+    for (int round = 0; round < 30; round++) { /* two administrators, in either order */
+        pthread_t second;
+        expect(admin, "+OK", "ACL SETUSER du reset on >old -@all +ping");
+        log_in_victims(victims);
+        cr_assert_eq(pthread_create(&second, NULL, set_user_again, &other), 0);
+        expect(admin, ":1", "ACL DELUSER du");
+        pthread_join(second, NULL);
+        expect_closed(victims);
+    }
+    expect(admin, ":0", "EXISTS f");
+}
+
+/* Adds many items at a time until a command is refused. */
+static void *insert_until_refused(void *arg)
+{
+    struct wire *wire = arg;
+    for (int first = 0;; first += 100) {
+        char text[4096];
+        int len = snprintf(text, sizeof(text), "BF.INSERT f ITEMS");
+        for (int i = first; i < first + 100; i++)
+            len += snprintf(text + len, sizeof(text) - (size_t)len, " %p:%d", arg, i);
+        if (!wire_send_text(wire, text) || !wire_send_text(wire, "\r\n") || wire_text(wire)[0] != '[')
+            return NULL;
+    }
+}
+
+DAEMON_TEST(the_daemon, rights, after_exec_nobody_uses_rights_that_it_took_away)
+{
+    enum { WRITERS = 6 };
+    redisContext *admin = client_open(the_daemon.port);
+    for (int round = 0; round < 10; round++) {
+        struct wire wires[WRITERS];
+        pthread_t threads[WRITERS];
+        char card[32];
+        expect(admin, "+OK", "BF.RESERVE f 0.01 10000000");
+        expect(admin, "+OK", "ACL SETUSER u reset on nopass ~* +@all");
+        for (int i = 0; i < WRITERS; i++) {
+            wires[i] = wire_to(the_daemon.port);
+            expect_ask(&wires[i], "AUTH u x", "+OK");
+            cr_assert_eq(pthread_create(&threads[i], NULL, insert_until_refused, &wires[i]), 0);
+        }
+        wait_until(strcmp(client_ask(admin, "BF.CARD f"), ":0") != 0);
+        expect(admin, "+OK", "MULTI");
+        expect(admin, "+QUEUED", "ACL SETUSER u -@all");
+        expect(admin, "[+OK]", "EXEC");
+        snprintf(card, sizeof(card), "%s", client_ask(admin, "BF.CARD f"));
+        for (int i = 0; i < WRITERS; i++) {
+            pthread_join(threads[i], NULL);
+            wire_close(&wires[i]);
+        }
+        cr_expect_str_eq(client_ask(admin, "BF.CARD f"), card);
+        expect(admin, ":1", "DEL f");
+    }
+}
+
+DAEMON_TEST(the_daemon, rights, waiting_connections_of_a_deleted_user_are_closed)
+{
+    static const char *const waits[] = {"WAIT 1 0", "WAITAOF 0 1 0", "DEBUG SLEEP 1000", "BF.RESERVE f 0.01 10"};
+    enum { WAITS = sizeof(waits) / sizeof(waits[0]) };
+    struct wire waiting[WAITS];
+    char before[32] = "";
+    daemon_stop(&the_daemon);
+    daemon_start(&the_daemon, (const char *const[]){"--threads", "2", "--enable-debug-command", "yes", NULL});
+    redisContext *admin = client_open(the_daemon.port);
+    expect(admin, "+OK", "ACL SETUSER du on >old +@all ~*");
+    const char *connected = strstr(client_ask(admin, "INFO clients"), "connected_clients:");
+    cr_assert(connected && sscanf(connected, "%31s", before) == 1);
+    expect(admin, "+OK", "CLIENT PAUSE 100000 WRITE"); /* for the last one */
+    for (int i = 0; i < WAITS; i++) {
+        waiting[i] = wire_to(the_daemon.port);
+        expect_ask(&waiting[i], "AUTH du old", "+OK");
+        cr_assert(wire_send_text(&waiting[i], waits[i]) && wire_send_text(&waiting[i], "\r\n"));
+    }
+    wait_until(strstr(client_ask(admin, "INFO clients"), "blocked_clients:4"));
+    expect(admin, ":1", "ACL DELUSER du");
+    for (int i = 0; i < WAITS; i++) {
+        cr_expect_str_eq(wire_text(&waiting[i]), "(closed)", "%s", waits[i]);
+        wire_close(&waiting[i]);
+    }
+    const char *after = strstr(client_ask(admin, "INFO clients"), before);
+    cr_expect(after && strspn(after + strlen(before), "0123456789") == 0, "%s", after ? after : before);
 }

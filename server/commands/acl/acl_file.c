@@ -36,11 +36,11 @@ static bool all_channels(const struct config *config)
     return config->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
 }
 
-/* An error repeats at most this much of a line, and nothing of a password. */
+/* An error repeats at most this much of a rule, and nothing of a password, with or without its sign. */
 static int shown(struct slice rule)
 {
-    if (rule.len > 0 && strchr("><#!", rule.ptr[0]))
-        return 1;
+    if (rule.len > 0 && !memchr("+-~%&(@", rule.ptr[0], 7))
+        return memchr("><#!", rule.ptr[0], 4) != NULL;
     return slice_shown(rule);
 }
 
@@ -226,16 +226,16 @@ static void read_setting(struct reading *in, struct slice text)
         in->no_memory |= status == -ENOMEM;
         buf_appendf(in->errors, "user: unbalanced quotes. ");
     } else if (line.nwords > 0 && !acl_name_is_good(line.words[0])) {
-        buf_appendf(in->errors, "user '%.*s': a name has no spaces and no NUL. ", shown(line.words[0]),
+        buf_appendf(in->errors, "user '%.*s': a name has no spaces and no NUL. ", slice_shown(line.words[0]),
                     line.words[0].ptr);
     } else if (line.nwords > 0) {
         status = add_user(in, line.words[0], line.words + 1, line.nwords - 1, &rule);
         in->no_memory |= status == ACL_FAULT_MEMORY;
         if (status < 0)
-            buf_appendf(in->errors, "user '%.*s': Unmatched parenthesis in selector definition. ", shown(line.words[0]),
-                        line.words[0].ptr);
+            buf_appendf(in->errors, "user '%.*s': Unmatched parenthesis in selector definition. ",
+                        slice_shown(line.words[0]), line.words[0].ptr);
         else if (status != ACL_GOOD)
-            buf_appendf(in->errors, "user '%.*s': rule '%.*s': %s. ", shown(line.words[0]), line.words[0].ptr,
+            buf_appendf(in->errors, "user '%.*s': rule '%.*s': %s. ", slice_shown(line.words[0]), line.words[0].ptr,
                         shown(rule), rule.len > 0 ? rule.ptr : "", acl_fault_text((enum acl_fault)status));
     }
     config_line_deinit(&line);

@@ -21,7 +21,7 @@
 #define ACL_DIGEST        32                   /* bytes of a password's SHA-256 */
 #define ACL_MAX_PASSWORDS 64                   /* of a user: a login is compared with as many, whoever it is */
 #define ACL_MAX_RULES     1000                 /* of a user: passwords, patterns, rules on commands, selectors */
-#define ACL_MAX_TEXT      ((size_t)128 * 1024) /* a longer text is the name of no filter and no channel: it matches none */
+#define ACL_MAX_TEXT      ((size_t)128 * 1024) /* a longer text matches nothing: no filter or channel has such a name */
 
 /* A pattern of keys or of channels. */
 struct acl_pattern {

@@ -61,6 +61,10 @@ void cmd_config_get(struct command_ctx *ctx)
                 continue;
             buf_truncate(&value, 0);
             config_get(cfg, &rows[i], &value);
+            if (rows[i].flags & CONFIG_SECRET && buf_len(&value)) { /* whether there is one may be seen */
+                buf_truncate(&value, 0);
+                buf_append(&value, "(redacted)", strlen("(redacted)"));
+            }
             reply_bulk_str(ctx->reply, names[j]);
             reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
         }

@@ -130,7 +130,11 @@ Test(config_file, refusals_name_the_line)
     refuses("port 1 2\n", "test.conf:1: 'port' takes one value; put a value with spaces in quotes");
     refuses("save 60\n", "test.conf:1: 'save' must be pairs of seconds (at least 1) and changes, not '60'");
     refuses("databases 0\n", "test.conf:1: 'databases' must be an integer from 1 to 1024, not '0'");
-    refuses("\x01\xff\n", "test.conf:1: unknown setting '\\x01\\xff'");
+    refuses("\x01\xff\n", "test.conf:1: unknown setting ''");
+    refuses("requirepass=secret\n", "test.conf:1: unknown setting 'requirepass'");
+    refuses("RequirePass\"secret\"\n", "test.conf:1: unknown setting 'RequirePass'");
+    refuses("porrt 1\ntls-key-file-pass:secret\n",
+            "test.conf:1: unknown setting 'porrt'; did you mean 'port'?; likewise 'tls-key-file-pass'");
     cr_assert_eq(config_load_text(&cfg, "test.conf", (struct slice){"port 1\0002\n", 9}, &err), CONFIG_REFUSED);
 }
 
@@ -340,7 +344,7 @@ Test(config_args, refusals_name_the_argument)
     cr_assert_eq(ARGS("--port", "1", "2"), CONFIG_REFUSED);
     cr_assert_eq(ARGS("-x"), CONFIG_REFUSED);
     cr_assert_str_eq(err.text,
-                     "'-x' is neither a setting (--name value) nor a configuration file as the first argument");
+                     "argument 1 is neither a setting (--name value) nor a configuration file as the first one");
     cr_assert_eq(ARGS("--port", "0"), CONFIG_REFUSED, "the whole is checked too");
     cr_assert_eq(ARGS("/nonexistent/a.conf"), -ENOENT);
 }

@@ -15,7 +15,7 @@
 /* ---- the table ---- */
 
 #define WORD      UINT64_C(125) /* parsed, queued, found again: PING 99, an item of BF.EXISTS 80 */
-#define CALL      UINT64_C(100) /* a short reply is written: READONLY 151, CLIENT TRACKINGINFO 305 with its words */
+#define CALL      UINT64_C(100) /* a short reply is written: READONLY 151 */
 #define KILOBYTE  UINT64_C(400) /* hashed: an item of 4,000 bytes 1,500 */
 #define ECHOED    1300          /* a kilobyte that is also replied: ECHO of 4,000 bytes 4,400 */
 #define NAMED     1500          /* a kilobyte that is checked and kept: CLIENT SETNAME of 1,000 bytes 1,500 */

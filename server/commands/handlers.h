@@ -114,9 +114,6 @@ HANDLER(cmd_client_unblock);
 HANDLER(cmd_client_no_evict);
 HANDLER(cmd_client_no_touch);
 HANDLER(cmd_client_tracking);
-HANDLER(cmd_client_trackinginfo);
-HANDLER(cmd_client_caching);
-HANDLER(cmd_client_getredir);
 
 /* cmd_pubsub.c */
 HANDLER(cmd_publish);

@@ -58,12 +58,6 @@ void command_slow_publisher(struct command_ctx *ctx);
 void command_monitor_begins(struct command_ctx *ctx);
 void command_monitor_begun(struct command_ctx *ctx);
 
-/* CLIENT TRACKING ON, with the options in place of earlier ones and, with BCAST, further prefixes: 0, BROADCAST_LIMIT
- * (broadcast.h) or -ENOMEM. OFF: may be off already. */
-int command_start_tracking(struct command_ctx *ctx, const struct tracking_options *options,
-                           const struct slice *prefixes, size_t n);
-void command_stop_tracking(struct command_ctx *ctx);
-
 /* ---- connections ---- */
 
 /* Closes this client once its replies have left, and logs the reason, at a bounded rate. */

@@ -11,7 +11,6 @@
 #include "server_create.h"
 
 #include "acl.h"
-#include "broadcast.h"
 #include "clock.h"
 #include "descriptors.h"
 #include "exclusive.h"
@@ -314,7 +313,6 @@ static void remove_pidfile(struct server *server)
     }
 CREATES(reclaimer, reclaimer_create(&server->reclaimer))
 CREATES(pubsub, pubsub_create(&server->pubsub, server->threads.max_workers, push_wake, server))
-CREATES(broadcast, broadcast_create(&server->broadcast, server->threads.max_workers, tracking_wake, server))
 CREATES(residency, residency_create(&server->persistence->residency, server))
 CREATES(sstables, sstables_create(&server->sstables, server_config(server)->data.sstable_dir, server->registry,
                                   server->reclaimer, &server->log, err))
@@ -330,7 +328,6 @@ CREATES(sockets, main_loop_listen(server->threads.main_loop, err) ? EX_CONFIG : 
 DESTROYS(bits, bloom_pool_destroy(server->pool))
 DESTROYS(pubsub, pubsub_destroy(server->pubsub))
 DESTROYS(events, notify_destroy(server->notify))
-DESTROYS(broadcast, broadcast_destroy(server->broadcast))
 DESTROYS(registry, registry_destroy(server->registry))
 DESTROYS(residency, residency_destroy(server->persistence->residency))
 DESTROYS(sstables, sstables_destroy(server->sstables))
@@ -360,7 +357,6 @@ static const struct part {
     {PARTS_COMMANDS, "reclaimer", create_reclaimer, stop_reclaimer},
     {PARTS_COMMANDS, "messages", create_pubsub, destroy_pubsub},
     {PARTS_COMMANDS, "events", start_events, destroy_events},
-    {PARTS_COMMANDS, "changes for clients", create_broadcast, destroy_broadcast},
     {PARTS_COMMANDS, "registry", start_registry, destroy_registry},
     {PARTS_COMMANDS, "bits on the disk", create_residency, destroy_residency},
     {PARTS_COMMANDS, "sstable-dir", create_sstables, destroy_sstables},

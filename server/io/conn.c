@@ -252,7 +252,6 @@ static size_t memory_of(const struct conn *conn)
     size_t pending = conn->input.pending.spans ? conn->input.pending.argc * sizeof(*conn->input.pending.spans) : 0;
     return conn->input.size + conn->output.buf.size + session->texts.bytes + pending +
            (size_t)atomic_load_explicit(&session->multi.bytes, memory_order_relaxed) +
-           (size_t)atomic_load_explicit(&session->tracking.bytes, memory_order_relaxed) +
            (conn_has_command(conn) ? conn->io->calls->memory(conn) : 0);
 }
 

@@ -30,7 +30,6 @@ enum notice {
     NOTICE_PUBLISHERS, /* publishers that wait may continue (push.h) */
     NOTICE_CLIENTS,    /* its largest client may have to be closed (client_limit.h) */
     NOTICE_GATE,       /* it is called to the gate (exclusive.h) */
-    NOTICE_CHANGES,    /* there are changes for clients with CLIENT TRACKING ON BCAST */
     NOTICE_USERS,      /* users have been changed */
     NOTICE_PAUSE,      /* CLIENT PAUSE or UNPAUSE has been called */
 };
@@ -55,12 +54,6 @@ void mailbox_init(struct mailbox *mailbox); /* of zeros */
 
 /* run(part) is called for this notice, unless the daemon ends. */
 void mailbox_expect(struct mailbox *mailbox, enum notice notice, void (*run)(void *part), void *part);
-
-/* The `part` that expects the notice, for messages about it. Thread: any; the part itself is the loop's. */
-static inline void *mailbox_part(const struct mailbox *mailbox, enum notice notice)
-{
-    return mailbox->notices[notice].part;
-}
 
 /* Calls `on_wake`, whose handle's data is `data`, on the loop after one or more posts or wakes. 0 or -errno. */
 int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop, uv_async_cb on_wake, void *data);

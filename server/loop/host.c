@@ -82,17 +82,6 @@ void command_monitor_begun(struct command_ctx *ctx)
     monitor_look(&runner_of_ctx(ctx)->monitor);
 }
 
-int command_start_tracking(struct command_ctx *ctx, const struct tracking_options *options,
-                           const struct slice *prefixes, size_t n)
-{
-    return tracking_start(&runner_of_ctx(ctx)->trackers, conn_of_session(ctx->session), options, prefixes, n);
-}
-
-void command_stop_tracking(struct command_ctx *ctx)
-{
-    tracking_stop(&runner_of_ctx(ctx)->trackers, conn_of_session(ctx->session));
-}
-
 /* ---- connections ---- */
 
 void command_over_limit(struct command_ctx *ctx, const char *why)

@@ -94,7 +94,6 @@ static void close_everything(struct worker *worker)
     sleepers_wake(&runner->sleepers, true);
     jobs_start_held(&runner->jobs); /* they end the loop when they come back */
     conns_close(io);
-    tracking_close(&runner->trackers);
     uv_close((uv_handle_t *)&worker->before_poll, NULL);
     uv_close((uv_handle_t *)&worker->after_poll, NULL);
     uv_close((uv_handle_t *)&worker->tick, NULL);
@@ -267,7 +266,6 @@ static void init_handles(struct worker *worker)
 {
     struct io *io = &worker->runner.io;
     conns_open(io);
-    tracking_open(&worker->runner.trackers);
     uv_prepare_init(&io->loop, &worker->before_poll);
     uv_check_init(&io->loop, &worker->after_poll);
     uv_timer_init(&io->loop, &worker->tick);

@@ -1,6 +1,5 @@
 #include "effects.h"
 
-#include "broadcast.h"
 #include "notify.h"
 #include "persistence.h"
 #include "registry_effect.h"
@@ -16,25 +15,11 @@ static void count_effect(struct stats *stats, const struct registry_effect *effe
         stats_add(&stats->expired, 1);
 }
 
-static void tell_clients(struct broadcast *hub, const struct registry_effect *effect)
-{
-    uint64_t author = effect->kind == REGISTRY_EXPIRED ? 0 : broadcast_author();
-    if (effect->name.ptr)
-        broadcast_change(hub, key_name(effect->name), author);
-    if (effect->to.ptr)
-        broadcast_change(hub, key_name(effect->to), author);
-}
-
 static void on_effect(void *ctx, const struct registry_effect *effect)
 {
     struct server *server = ctx;
     count_effect(counters_effects(server->stats.counters), effect);
     persistence_effect(server, effect);
-    if (effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED ||
-        effect->kind == REGISTRY_SWAPPED)
-        atomic_fetch_add(&server->clients.flushes, 1);
-    if (broadcast_has_clients(server->broadcast))
-        tell_clients(server->broadcast, effect);
     if (notify_wants(server->notify, ~0u))
         notify_effect(server->notify, effect);
 }

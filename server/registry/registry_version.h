@@ -1,5 +1,5 @@
-/* registry_version: the version of the filter under a name: three numbers that differ after every change. WATCH and
- * CLIENT TRACKING compare two versions.
+/* registry_version: the version of the filter under a name: three numbers that differ after every change. WATCH
+ * compares two versions.
  *
  * Thread: any, in an RCU read section. */
 #ifndef BLOOMERY_REGISTRY_VERSION_H

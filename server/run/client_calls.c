@@ -37,7 +37,6 @@ bool client_unsubscribe(struct conn *conn)
 void client_close(struct conn *conn)
 {
     struct client *client = client_of(conn);
-    tracking_stop(&runner_of(conn->io)->trackers, conn);
     sessions_remove(conn->io->server->clients.sessions, &conn->session);
     acl_logout(&conn->session);
     fetch_end(conn);

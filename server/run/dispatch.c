@@ -17,7 +17,6 @@
 #include "runner.h"
 #include "sstable_reads.h"
 #include "sstables.h"
-#include "tracking.h"
 #include "transaction.h"
 
 static void end_slices(struct conn *conn)
@@ -117,9 +116,6 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
     };
     if (sliced)
         running->reply.cap = conn->output.buf.cap;
-    bool tracks = conn->session.modes & MODE_TRACKING;
-    if (tracks)
-        tracking_before(conn, command, keyed);
     uint64_t start_ns = turns_clock_ns(&conn->io->turns);
     ctx.slice_end_ns = start_ns + 2 * COMMAND_SLICE_NS;
     struct slice name;
@@ -127,8 +123,6 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
         reply_read_only(ctx.reply, name);
     else
         run_handler(&ctx);
-    if (tracks)
-        tracking_after();
     uint64_t slice_ns = turns_clock_ns(&conn->io->turns) - start_ns, took_ns = running->spent_ns + slice_ns;
     if (!(conn->waits & CONN_WAITS_JOB) && !(command->flags & CMD_TURNS))
         runner->slice_items =
@@ -289,7 +283,6 @@ static enum dispatch_result start(struct conn *conn, const struct command *comma
     atomic_store_explicit(&conn->session.meters.command, command->full_name, memory_order_relaxed);
     if (command->handler == cmd_reset) {
         transaction_end(&conn->session);
-        tracking_stop(&runner_of(conn->io)->trackers, conn);
         conn->session.modes &= MODE_FETCHES;
     }
     return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;

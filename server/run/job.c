@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "broadcast.h"
 #include "client.h"
 #include "command_timing.h"
 #include "crash_report.h"
@@ -14,7 +13,6 @@
 #include "push.h"
 #include "rcu.h"
 #include "registry_databases.h"
-#include "tracking.h"
 
 struct job {
     uv_work_t work;
@@ -24,7 +22,6 @@ struct job {
     struct buf out;
     const struct command *row;
     struct timing_deferred timing;
-    uint64_t author;          /* broadcast_author() while it runs */
     size_t data_bytes;        /* of arguments and data */
     _Atomic size_t out_bytes; /* of `out`, which the pool writes */
     bool on_filters;          /* must not run during a transaction */
@@ -49,10 +46,8 @@ static void job_run(uv_work_t *work)
     struct job *job = work->data;
     rcu_reader_begin();
     job->command.again = false;
-    broadcast_set_author(job->author);
     crash_note_command(job->row->full_name);
     job->command.run(&job->command);
-    broadcast_set_author(0);
     rcu_reader_end();
     if (job->on_filters)
         exclusive_job_end(job->command.server);
@@ -163,7 +158,6 @@ static int post(struct jobs *jobs, struct command_ctx *ctx, void (*run)(struct c
     job->jobs = jobs;
     job->conn = conn;
     job->row = ctx->command;
-    job->author = tracking_author(ctx->session);
     void *arguments = ctx->keeps_arguments ? conn_give_input(conn) : NULL;
     job->data_bytes = sizeof(*job) + malloc_usable_size(data) + malloc_usable_size(arguments);
     job->on_filters = ctx->command->flags & (CMD_WRITE | CMD_READONLY);

@@ -11,7 +11,6 @@ int runner_init(struct runner *runner)
     push_init(&runner->push, io);
     section_init(&runner->section, io, start_held);
     monitor_init(&runner->monitor, io->server->pubsub);
-    tracking_init(&runner->trackers, io);
     log_waits_init(&runner->log, io);
     fetches_init(&runner->fetches, io->server, &io->mailbox, &runner->keyed);
     jobs_init(&runner->jobs, io, &runner->section, &runner->push);

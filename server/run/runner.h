@@ -14,7 +14,6 @@
 #include "monitor.h"
 #include "push.h"
 #include "sleep.h"
-#include "tracking.h"
 #include "window.h"
 
 struct runner {
@@ -22,7 +21,6 @@ struct runner {
     struct push push;
     struct section section;
     struct monitor monitor;
-    struct trackers trackers;
     struct log_waits log;
     struct keyed keyed;
     struct fetches fetches;

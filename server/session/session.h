@@ -15,22 +15,17 @@
 #include "resp_parse.h"
 
 struct acl_user;
-struct broadcast_client;
 struct pubsub_client;
 struct transaction;
-struct tracker;
 struct sessions; /* the list of all sessions; one per server. Thread: any */
 
 /* Letters of CLIENT LIST that no other field holds. */
 enum session_flag {
-    SESSION_MONITOR = 1 << 0,         /* O */
-    SESSION_NO_EVICT = 1 << 1,        /* e */
-    SESSION_NO_TOUCH = 1 << 2,        /* T */
-    SESSION_CLOSING = 1 << 3,         /* c: closes once its replies have left */
-    SESSION_TRACKING = 1 << 5,        /* t: CLIENT TRACKING ON */
-    SESSION_REDIRECT_BROKEN = 1 << 6, /* R: the session that its tracking is redirected to has gone */
-    SESSION_BCAST = 1 << 7,           /* B: CLIENT TRACKING ON BCAST */
-    SESSION_KILLED = 1 << 4,          /* by CLIENT KILL: no longer listed, its worker closes it soon */
+    SESSION_MONITOR = 1 << 0,  /* O */
+    SESSION_NO_EVICT = 1 << 1, /* e */
+    SESSION_NO_TOUCH = 1 << 2, /* T */
+    SESSION_CLOSING = 1 << 3,  /* c: closes once its replies have left */
+    SESSION_KILLED = 1 << 4,   /* by CLIENT KILL: no longer listed, its worker closes it soon */
 };
 
 /* States that keep a session's commands from the window. */
@@ -40,7 +35,6 @@ enum session_mode {
     MODE_REPLY_SKIP = 1 << 2,      /* CLIENT REPLY SKIP: of the command that runs */
     MODE_REPLY_SKIP_NEXT = 1 << 3, /* of the one after it */
     MODE_SUBSCRIBED = 1 << 4,      /* it has subscriptions: session.pubsub.subscribed */
-    MODE_TRACKING = 1 << 5,        /* CLIENT TRACKING ON: its reads and changes must be noted */
     MODE_RESTRICTED = 1 << 6,      /* its user has limited rights: names of filters are checked */
     MODE_FETCHES = 1 << 7,         /* its command needs bits that were not in memory (fetch.h) */
     MODE_NO_REPLY = MODE_REPLY_OFF | MODE_REPLY_SKIP,
@@ -83,38 +77,6 @@ struct session_pubsub {
     bool subscribed;              /* to any channel or pattern; MONITOR does not count */
 };
 
-/* Options of CLIENT TRACKING ON. */
-enum tracking_option {
-    TRACKING_BCAST = 1 << 0,
-    TRACKING_OPTIN = 1 << 1,
-    TRACKING_OPTOUT = 1 << 2,
-    TRACKING_NOLOOP = 1 << 3,
-};
-
-struct tracking_options {
-    unsigned set;             /* enum tracking_option, ored */
-    uint32_t redirect_worker; /* the worker that serves `redirect` */
-    uint64_t redirect;        /* the session that gets the messages; 0: this one */
-};
-
-/* CLIENT CACHING makes the next command, or all commands of the next transaction, an exception of OPTIN or OPTOUT. */
-enum tracking_exception {
-    EXCEPTION_NONE,
-    EXCEPTION_NEXT,
-    EXCEPTION_ENDS /* with the command that runs, or its EXEC */
-};
-
-/* CLIENT TRACKING. Written by the owning worker only. */
-struct session_tracking {
-    struct tracking_options options;
-    enum tracking_exception exception;
-    struct tracker *tracker;            /* NULL without CLIENT TRACKING ON (tracking.h) */
-    struct broadcast_client *broadcast; /* its prefixes: CLIENT TRACKING ON BCAST; NULL: none */
-    _Atomic uint64_t shown_redirect;    /* options.redirect, for listings */
-    _Atomic uint32_t noted;             /* names that it has noted */
-    _Atomic uint64_t bytes;             /* memory of these notes */
-};
-
 /* Which string of a session. */
 enum session_text { SESSION_NAME, SESSION_LIB_NAME, SESSION_LIB_VER, SESSION_NTEXTS };
 
@@ -144,7 +106,6 @@ struct session {
     struct session_meters meters;
     struct session_multi multi;
     struct session_pubsub pubsub;
-    struct session_tracking tracking;
     struct session_texts texts;
     struct session_acl acl;
 
@@ -158,11 +119,6 @@ struct session {
 static inline bool session_monitors(const struct session *session)
 {
     return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_MONITOR;
-}
-
-static inline bool session_tracks(const struct session *session)
-{
-    return atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING;
 }
 
 static inline bool session_no_touch(const struct session *session)
@@ -183,8 +139,6 @@ uint64_t sessions_count(struct sessions *sessions);
 struct sessions_totals {
     uint64_t max_input; /* bytes of one session */
     uint64_t max_output;
-    uint64_t tracking; /* sessions with CLIENT TRACKING ON */
-    uint64_t tracked;  /* names noted for them; a name counts once for each session */
     uint64_t watching; /* sessions with names under WATCH */
     uint64_t watched;  /* such names; a name counts once for each session */
 };

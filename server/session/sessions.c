@@ -158,12 +158,6 @@ static void format_flags(const struct session *session, char text_out[16])
         *at++ = 'x';
     if (flags & SESSION_CLOSING)
         *at++ = 'c';
-    if (flags & SESSION_TRACKING)
-        *at++ = 't';
-    if (flags & SESSION_REDIRECT_BROKEN)
-        *at++ = 'R';
-    if (flags & SESSION_BCAST)
-        *at++ = 'B';
     if (session->origin.laddr[0] == '/')
         *at++ = 'U';
     if (flags & SESSION_NO_EVICT)
@@ -210,11 +204,8 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
                    output, memory, output > 0 ? "rw" : "r", command ? command : "NULL");
     buf_append(out, text, (size_t)len);
     append_str(out, session->acl.user_name ? session->acl.user_name : "default");
-    len = snprintf(text, sizeof(text), " redir=%" PRId64 " resp=%d lib-name=",
-                   atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_TRACKING
-                       ? (int64_t)atomic_load_explicit(&session->tracking.shown_redirect, memory_order_relaxed)
-                       : -1,
-                   atomic_load_explicit(&session->resp, memory_order_relaxed));
+    len = snprintf(text, sizeof(text),
+                   " redir=-1 resp=%d lib-name=", atomic_load_explicit(&session->resp, memory_order_relaxed));
     buf_append(out, text, (size_t)len);
     append_str(out, text_or_empty(session->texts.of[SESSION_LIB_NAME]));
     append_str(out, " lib-ver=");
@@ -265,8 +256,6 @@ void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_o
         uint64_t input = atomic_load_explicit(&at->meters.input_bytes, memory_order_relaxed);
         uint64_t output = atomic_load_explicit(&at->meters.output_bytes, memory_order_relaxed);
         uint32_t watched = atomic_load_explicit(&at->multi.watched, memory_order_relaxed);
-        totals.tracking += (atomic_load_explicit(&at->flags, memory_order_relaxed) & SESSION_TRACKING) != 0;
-        totals.tracked += atomic_load_explicit(&at->tracking.noted, memory_order_relaxed);
         totals.max_input = input > totals.max_input ? input : totals.max_input;
         totals.max_output = output > totals.max_output ? output : totals.max_output;
         totals.watching += watched > 0;

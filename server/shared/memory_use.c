@@ -1,6 +1,5 @@
 #include "memory_use.h"
 
-#include "broadcast.h"
 #include "notify.h"
 #include "pubsub.h"
 #include "rcu.h"
@@ -33,8 +32,6 @@ void memory_use(const struct server *server, struct memory_use *use_out)
         use.pubsub = pubsub_bytes(server->pubsub);
     if (server->notify)
         use.pubsub += notify_bytes(server->notify);
-    if (server->broadcast)
-        use.pubsub += broadcast_bytes(server->broadcast);
     if (journal)
         use.log = journal_memory(journal);
     *use_out = use;

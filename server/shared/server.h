@@ -28,7 +28,6 @@
 #define FILTER_TYPE_NAME "MBbloom--"
 
 struct acl;
-struct broadcast;
 struct exclusive;
 struct half_loads;
 struct mailbox;
@@ -88,9 +87,7 @@ struct clients {
     _Atomic int64_t max; /* maxclients, or fewer: descriptors.h */
 
     /* Members that commands write; in no cache line with those that all commands read. */
-    alignas(CACHE_LINE) _Atomic uint64_t tracked; /* names that CLIENT TRACKING has noted, of all clients */
-    _Atomic int large_jobs;                       /* content_large_begin() */
-    _Atomic uint64_t flushes;                     /* FLUSHALL, FLUSHDB and SWAPDB so far: many names have changed */
+    alignas(CACHE_LINE) _Atomic int large_jobs; /* content_large_begin() */
 };
 
 /* The threads with an event loop. */
@@ -118,7 +115,6 @@ struct server {
     struct sstables *sstables; /* the filters of watched directories; NULL: none */
     struct pubsub *pubsub;
     struct notify *notify;             /* events of filters */
-    struct broadcast *broadcast;       /* changes for CLIENT TRACKING ON BCAST */
     _Atomic(struct journal *) journal; /* the add log; NULL while filters are being loaded */
     struct persistence *persistence;
     struct acl *acl; /* the users, and the log of refused access */

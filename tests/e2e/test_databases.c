@@ -212,19 +212,6 @@ DAEMON_TEST(the_daemon, databases, an_exchange_comes_before_what_has_waited_for_
     expect(swaps, ":1", "BF.EXISTS kept x");
 }
 
-/* Names of a client's number have other filters afterwards. */
-CLIENT_TEST(the_daemon, databases, an_exchange_is_told_to_clients_that_keep_answers)
-{
-    struct wire wire = wire_to(the_daemon.port);
-    cr_assert_not_null(strstr(wire_ask(&wire, "HELLO 3"), "proto"));
-    expect_ask(&wire, "CLIENT TRACKING ON", "+OK");
-    expect_ask(&wire, "BF.EXISTS f x", "#f");
-    expect_in(client, 1, ":1", "BF.ADD f x");
-    expect(client, "+OK", "SWAPDB 0 1");
-    expect_text(&wire, ">[\"invalidate\",nil]");
-    expect_ask(&wire, "BF.EXISTS f x", "#t");
-}
-
 CLIENT_TEST(the_daemon, databases, transactions_go_through_several)
 {
     const char *const lines[] = {"BF.ADD f a", "SELECT 2", "BF.ADD f b",   "SWAPDB 2 3",

@@ -104,9 +104,7 @@ __attribute__((constructor)) static void fill(void)
         command->first_sub = (uint16_t)(row->nsubcommands ? command_index(row->subcommands) : 0);
         command->nsubs = (uint16_t)row->nsubcommands;
         command->channels = channels_of(row);
-        command->special = row->handler == cmd_bf_find ? ACL_FIND
-                           : row->handler == cmd_copy  ? ACL_COPY
-                                                       : ACL_BY_ROW;
+        command->special = row->handler == cmd_bf_find ? ACL_FIND : row->handler == cmd_copy ? ACL_COPY : ACL_BY_ROW;
         command->always = row->flags & CMD_NOAUTH;
         set_needs(command);
         ncommands = i + 1;

@@ -134,7 +134,7 @@ void info_clients(struct info *info)
     info_line(info, "client_recent_max_input_buffer:%" PRIu64, info->clients.max_input);
     info_line(info, "client_recent_max_output_buffer:%" PRIu64, info->clients.max_output);
     info_line(info, "blocked_clients:%u", blocked);
-    info_line(info, "tracking_clients:%" PRIu64, info->clients.tracking);
+    info_line(info, "tracking_clients:0");
     info_line(info, "pubsub_clients:%" PRIu64, info->pubsub.clients);
     info_line(info, "watching_clients:%" PRIu64, info->clients.watching);
     info_line(info, "clients_in_timeout_table:0");

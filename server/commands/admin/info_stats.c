@@ -5,7 +5,6 @@
 
 #include "acl.h"
 #include "all_names.h"
-#include "broadcast.h"
 #include "command.h"
 #include "histogram.h"
 #include "info.h"
@@ -62,6 +61,8 @@ void info_stats(struct info *info)
         "active_defrag_hits",       "active_defrag_misses",
         "active_defrag_key_hits",   "active_defrag_key_misses",
         "total_active_defrag_time", "current_active_defrag_time",
+        "tracking_total_keys",      "tracking_total_items",
+        "tracking_total_prefixes",  "unexpected_error_replies",
     };
     const struct stats *stats = &info->stats;
 
@@ -79,10 +80,6 @@ void info_stats(struct info *info)
     info_line(info, "pubsubshard_channels:%" PRIu64, info->pubsub.topics[PUBSUB_SHARD]);
     info_line(info, "pubsub_messages_lost:%" PRIu64, info->pubsub.lost);
     info_zeros(info, after_hits, LEN(after_hits));
-    info_line(info, "tracking_total_keys:%" PRIu64, info->clients.tracked); /* of each client by itself */
-    info_line(info, "tracking_total_items:%" PRIu64, info->clients.tracked);
-    info_line(info, "tracking_total_prefixes:%zu", broadcast_prefixes(info->server->broadcast));
-    info_line(info, "unexpected_error_replies:0");
     info_line(info, "total_error_replies:%" PRIu64, stats_get(&stats->error_replies));
     info_line(info, "total_reads_processed:%" PRIu64, stats_get(&stats->reads_processed));
     info_line(info, "total_writes_processed:%" PRIu64, stats_get(&stats->writes_processed));

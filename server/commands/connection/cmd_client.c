@@ -173,3 +173,14 @@ void cmd_client_no_touch(struct command_ctx *ctx)
 {
     client_switch(ctx, SESSION_NO_TOUCH);
 }
+
+/* It is never on, so it can be switched off. */
+void cmd_client_tracking(struct command_ctx *ctx)
+{
+    if (command_argc(ctx) == 3 && slice_is(command_arg(ctx, 2), "off"))
+        reply_status(ctx->reply, "OK");
+    else
+        reply_error(ctx->reply,
+                    "ERR CLIENT TRACKING is not supported: an answer of a filter is a poor thing to cache by "
+                    "key. A program can keep a copy of the filter itself: docs/LOCAL.md");
+}

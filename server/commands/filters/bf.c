@@ -5,7 +5,6 @@
 #include "bf_texts.h"
 #include "bloom_keyring.h"
 #include "bloom_window.h"
-#include "broadcast.h"
 #include "clock.h"
 #include "content.h"
 #include "forget.h"
@@ -403,8 +402,6 @@ static void reply_adds(struct bf_call *call, uint32_t added, size_t n)
         entry_mark_dirty(call->entry);
         stats_add(&call->stats->items_added, ones);
         stats_add(&call->stats->changes, ones);
-        if (broadcast_has_clients(call->server->broadcast))
-            broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
     }
     stats_add(&call->stats->items_present, n - ones);
     reply_bools(call->reply, added, n);

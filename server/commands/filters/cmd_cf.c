@@ -6,7 +6,6 @@
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_keyring.h"
-#include "broadcast.h"
 #include "cf.h"
 #include "clock.h"
 #include "content.h"
@@ -138,8 +137,6 @@ void cf_changed(struct bf_call *call, uint64_t changes)
         return;
     entry_mark_dirty(call->entry);
     stats_add(&call->stats->changes, changes);
-    if (broadcast_has_clients(call->server->broadcast))
-        broadcast_change(call->server->broadcast, key_name(call->name), broadcast_author());
 }
 
 /* A step of a compaction, if one is under way. The filter then needs a save, even if the command changes nothing. */

@@ -64,24 +64,6 @@ async function theHelpers() {
     equal((await client.bf.info('fixed'))['Expansion rate'], null);
 }
 
-// The library keeps answers of EXISTS and TYPE, until it is told that the filter has changed.
-async function aCacheOfItsOwn() {
-    if (protocol === '2') return;
-    const other = await fresh();
-    const client = await connect({ RESP: 3, clientSideCache: { ttl: 0, maxEntries: 0 } });
-    const asked = async () => /cmdstat_exists:calls=(\d+)/.exec(await other.info('commandstats'))?.[1] ?? '0';
-    equal(await client.exists('kept'), 0);
-    const before = await asked();
-    equal(await client.exists('kept'), 0);
-    equal(await asked(), before); // from the cache
-    await other.bf.add('kept', 'a');
-    await until(async () => await client.exists('kept') === 1, 'the answer from before the add is forgotten');
-    equal(await client.type('kept'), 'MBbloom--');
-    await other.del('kept');
-    await until(async () => await client.type('kept') === 'none', 'the type is forgotten');
-    await until(async () => await client.exists('kept') === 0, 'the answer from before DEL is forgotten');
-}
-
 async function insertWithOptions() {
     const client = await fresh();
     const options = { CAPACITY: 5000, ERROR: 0.0001, EXPANSION: 3 };
@@ -281,7 +263,7 @@ async function connectsAgain() {
 }
 
 const status = await run(`node-redis ${version}, RESP${protocol ?? ' default'}`, [
-    connectsWithAndWithoutAPassword, theHelpers, aCacheOfItsOwn, insertWithOptions, errors, pipelinesAndTransactions,
+    connectsWithAndWithoutAPassword, theHelpers, insertWithOptions, errors, pipelinesAndTransactions,
     optimisticTransactions, dumpAndLoad, keysAndExpiry, publishAndSubscribe, administration, databases, aClusterOfOneNode, aPool, connectsAgain]);
 for (const client of clients) if (client.isOpen) client.destroy();
 process.exit(status);

@@ -286,8 +286,7 @@ struct entry *registry_pin(struct registry *r, struct slice name)
     return entry;
 }
 
-static struct registry_version version_of(const struct registry *r, uint64_t hash, struct slice name,
-                                          uint64_t (*changes)(const struct bloom_filter *filter))
+struct registry_version registry_version(const struct registry *r, uint64_t hash, struct slice name)
 {
     struct registry_version version = {0};
     struct entry *entry = registry_find_expiry(r, hash, name, &version.expires_ms);
@@ -295,16 +294,6 @@ static struct registry_version version_of(const struct registry *r, uint64_t has
         return (struct registry_version){0};
     struct bloom_filter *filter = entry_shape(entry);
     version.id = entry->id;
-    version.items = filter ? changes(filter) : 0;
+    version.items = filter ? bloom_filter_changes(filter) : 0;
     return version;
-}
-
-struct registry_version registry_version(const struct registry *r, uint64_t hash, struct slice name)
-{
-    return version_of(r, hash, name, bloom_filter_changes);
-}
-
-struct registry_version registry_version_settled(const struct registry *r, uint64_t hash, struct slice name)
-{
-    return version_of(r, hash, name, bloom_filter_changes_settled);
 }

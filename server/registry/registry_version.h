@@ -21,10 +21,6 @@ struct registry_version {
 
 struct registry_version registry_version(const struct registry *registry, uint64_t hash, struct slice name);
 
-/* The same before a read of the filter: all counted adds have set their bits by then, so any add that the read misses
- * makes a later version differ. Takes the filter's lock of adds for a moment. */
-struct registry_version registry_version_settled(const struct registry *registry, uint64_t hash, struct slice name);
-
 static inline bool registry_version_same(const struct registry_version *a, const struct registry_version *b)
 {
     return a->id == b->id && a->items == b->items && a->expires_ms == b->expires_ms;

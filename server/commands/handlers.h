@@ -183,7 +183,7 @@ HANDLER(cmd_memory_purge);
 HANDLER(cmd_memory_stats);
 HANDLER(cmd_memory_usage);
 
-/* cmd_monitor.c */
+/* cmd_slowlog.c */
 HANDLER(cmd_latency_doctor);
 HANDLER(cmd_latency_histogram);
 HANDLER(cmd_latency_history);

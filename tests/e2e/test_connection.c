@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,6 +384,27 @@ DAEMON_TEST(the_daemon, connection, protected_mode_turns_others_away)
     cr_assert(strncmp(ask_from(address, "BF.EXISTS f x"), "-DENIED ", 8) == 0);
     expect(local, "+OK", "CONFIG SET protected-mode no");
     cr_assert_str_eq(ask_from(address, "BF.EXISTS f x"), ":1");
+}
+
+/* A client that has reset its connection before the daemon accepts it was not refused: there was nobody to refuse. */
+DAEMON_TEST(the_daemon, connection, a_client_that_has_gone_counts_nowhere)
+{
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    daemon_stop(&the_daemon);
+    redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "1", NULL});
+    to.sin_port = htons((uint16_t)the_daemon.port);
+    kill(the_daemon.pid, SIGSTOP);
+    for (int i = 0; i < 5; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+        cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+        close(fd);
+    }
+    kill(the_daemon.pid, SIGCONT);
+    redisContext *later = client_open(the_daemon.port); /* accepted after those */
+    expect(later, "+PONG", "PING");
+    cr_expect(strstr(client_ask(client, "INFO stats"), "rejected_connections:0"));
 }
 
 /* The timer of the daemon's end of the connection in /proc/net/tcp: 0 none, 2 keepalive. */

@@ -2,7 +2,6 @@
  * they ran at once. The tests check the order of events, not durations. */
 #include <criterion/criterion.h>
 #include <dirent.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,74 +368,4 @@ DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
     cr_expect_eq(niceness("notifier"), own);
     for (size_t i = 0; i < sizeof(background) / sizeof(background[0]); i++)
         cr_expect_eq(niceness(background[i]), own + 10 < 19 ? own + 10 : 19, "%s", background[i]);
-}
-
-enum { MANY_NAMES = DAEMON_SANITIZED ? 5000 : 100000 }; /* a comparison takes some fifty times as long */
-
-/* A user with 1,000 patterns who names very many filters: each name is compared with each pattern. */
-static void begin_restricted(struct wire *wire, redisContext *admin)
-{
-    const char *words[1010] = {"ACL", "SETUSER", "narrow", "on", "nopass", "+@all", "~last-*"};
-    char patterns[1000][24];
-    int n = 7;
-    for (int i = 0; i < 1000; i++, n++) {
-        snprintf(patterns[i], sizeof(patterns[i]), "~pattern-%d:*", i);
-        words[n] = patterns[i];
-    }
-    redisReply *reply = redisCommandArgv(admin, n, words, NULL);
-    cr_assert(reply && reply->type == REDIS_REPLY_STATUS);
-    freeReplyObject(reply);
-    wire_open(wire, the_daemon.port);
-    cr_assert_str_eq(wire_ask(wire, "AUTH narrow x"), "+OK");
-}
-
-/* `n` names that the 999th pattern matches, and another one. */
-static void add_names(struct text *text, const char *name, int n, const char *last)
-{
-    text_print(text, "*%d\r\n$%zu\r\n%s\r\n", n + 2, strlen(name), name);
-    for (int i = 0; i < n; i++)
-        text_print(text, "$13\r\npattern-999:f\r\n");
-    text_print(text, "$%zu\r\n%s\r\n", strlen(last), last);
-}
-
-/* Names are compared with rights in turns, others are served in between; nothing is done before all are compared. */
-CLIENT_TEST(the_daemon, fairness, rights_to_many_names_are_checked_first)
-{
-    struct wire wire;
-    struct text text = {0};
-    begin_restricted(&wire, client);
-    expect(client, ":1", "BF.ADD pattern-999:f x");
-    add_names(&text, "DEL", MANY_NAMES, "forbidden");
-    add_names(&text, "EXISTS", MANY_NAMES, "last-f");
-    char expected[32];
-    snprintf(expected, sizeof(expected), ":%d", MANY_NAMES);
-    cr_assert(wire_send(&wire, text.data, text.len));
-    while (poll(&(struct pollfd){.fd = wire.fd, .events = POLLIN}, 1, 0) == 0)
-        expect(client, "+PONG", "PING");
-    cr_expect_str_eq(wire_text(&wire),
-                     "-NOPERM this user has no permissions to access one of the keys used as arguments");
-    cr_expect_str_eq(wire_text(&wire), expected);
-    free(text.data);
-}
-
-/* Rights that change in the middle hold for all names. */
-CLIENT_TEST(the_daemon, fairness, rights_that_change_while_they_are_checked)
-{
-    struct wire wire;
-    struct text text = {0};
-    expect(client, ":1", "BF.ADD pattern-999:f x");
-    add_names(&text, "DEL", MANY_NAMES, "last-f");
-    for (int i = 0; i < 8; i++) {
-        begin_restricted(&wire, client);
-        cr_assert(wire_send(&wire, text.data, text.len));
-        usleep(10000 * (unsigned)i);
-        expect(client, "+OK", "ACL SETUSER narrow resetkeys ~last-*");
-        const char *reply = wire_text(&wire);
-        long long there = client_number(client, "EXISTS pattern-999:f");
-        cr_assert(there ? strncmp(reply, "-NOPERM", 7) == 0 : reply[0] == ':', "%s, %lld", reply, there);
-        if (!there)
-            expect(client, ":1", "BF.ADD pattern-999:f x");
-        wire_close(&wire);
-    }
-    free(text.data);
 }

@@ -42,9 +42,9 @@ enum bloomery_status {
     BLOOMERY_MALFORMED = 1, /* the bytes are no filter of this layout */
     BLOOMERY_REFUSED = 2,   /* the arguments ask for something impossible */
     BLOOMERY_NO_MEMORY = 3,
-    BLOOMERY_KEYED = 4,  /* the filter's items are hashed under a key: only its server can be asked */
-    BLOOMERY_FULL = 5,   /* the filter has taken the items that it was made for */
-    BLOOMERY_SYSTEM = 6, /* a file cannot be opened, read or written */
+    BLOOMERY_KEYED = 4, /* the filter's items are hashed under a key: only its server can be asked */
+    BLOOMERY_FULL = 5,  /* the filter has taken the items that it was made for */
+    BLOOMERY_SYSTEM = 6 /* a file cannot be opened, read or written */
 };
 
 typedef struct bloomery_filter bloomery_filter;

@@ -85,7 +85,7 @@ static double estimate_items(uint64_t bits, uint64_t bits_set, unsigned k)
     /* A full layer shows nothing of its number of items; assuming half a bit unset is the best guess. */
     double empty = bits_set < bits ? (double)(bits - bits_set) : 0.5;
 
-    return -(double)bits / k * log(empty / (double)bits);
+    return bits_set == 0 ? 0 : -(double)bits / k * log(empty / (double)bits);
 }
 
 double bloom_shape_rate(const struct bloom_shape *shape, uint64_t items)

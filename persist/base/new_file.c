@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,6 +47,27 @@ int new_file_check(const char *path, bool replace, struct errbuf *err)
     return -EINVAL;
 }
 
+struct leftovers {
+    const char *directory, *name; /* `name`: of the path */
+};
+
+/* Removes `path`.<process>.part of a process that is no more, or of an earlier one with our id. */
+static int remove_leftover(void *ctx, const char *entry)
+{
+    const struct leftovers *leftovers = ctx;
+    const struct fsops *fs = fsops_posix();
+    size_t len = strlen(leftovers->name);
+    struct path part;
+    char *end;
+    if (strncmp(entry, leftovers->name, len) != 0 || entry[len] != '.')
+        return 0;
+    long pid = strtol(entry + len + 1, &end, 10);
+    if (pid > 0 && strcmp(end, ".part") == 0 && (pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH)) &&
+        path_format(&part, NULL, "%s/%s", leftovers->directory, entry) == 0)
+        fs->unlink(fs->ctx, part.text);
+    return 0;
+}
+
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err)
 {
     char directory[NEW_FILE_PATH];
@@ -55,11 +78,13 @@ int new_file_open(struct new_file *file, const char *path, bool replace, struct 
     *file = (struct new_file){.fd = -1, .path = path, .replace = replace};
     snprintf(file->part, sizeof(file->part), "%s.%ld.part", path, (long)getpid());
     directory_of(path, directory, sizeof(directory));
+    const char *slash = strrchr(path, '/');
+    struct leftovers leftovers = {directory, slash ? slash + 1 : path};
+    fsops_posix()->list(fsops_posix()->ctx, directory, remove_leftover, &leftovers);
     if (access(DESCRIPTORS, X_OK) == 0)
         file->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
     if (file->fd >= 0)
         return 0;
-    unlink(file->part); /* left by an earlier process with the same id */
     file->fd = open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
     file->named = file->fd >= 0;
     return file->named ? 0 : refuse(err, -errno);
@@ -98,13 +123,16 @@ int new_file_end(struct new_file *file, int rc, struct errbuf *err)
 
     if (rc == 0)
         rc = publish(file);
+    file->placed = rc == 0;
     if (rc != 0 && file->named)
         fs->unlink(fs->ctx, file->part);
     int closed = fs->close(fs->ctx, file->fd);
-    if (rc == 0)
-        rc = closed;
+    if (!file->placed)
+        return refuse(err, rc);
     directory_of(file->path, directory, sizeof(directory));
-    if (rc == 0)
-        rc = fs->sync_dir(fs->ctx, directory);
-    return rc == 0 ? 0 : refuse(err, rc);
+    rc = fs->sync_dir(fs->ctx, directory);
+    rc = rc == 0 ? closed : rc;
+    if (rc != 0)
+        errbuf_set(err, "it is in place, but could not be synced, so a power failure may undo that: %s", strerror(-rc));
+    return rc;
 }

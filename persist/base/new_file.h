@@ -1,6 +1,7 @@
 /* new_file: a file that appears under its name when it is complete. A process killed before that leaves nothing, or
- * `path`.<process>.part if the file system has no O_TMPFILE. Two writers of one path do not disturb each other: the
- * first to end wins, or with `replace` the last. Thread: one. */
+ * `path`.<process>.part if the file system has no O_TMPFILE, or in the moment of a replacement; the next new file of
+ * this path removes it. Two writers of one path do not disturb each other: the first to end wins, or with `replace` the
+ * last. Thread: one. */
 #ifndef BLOOMERY_NEW_FILE_H
 #define BLOOMERY_NEW_FILE_H
 
@@ -14,7 +15,8 @@ struct new_file {
     int fd; /* to write to */
     const char *path;
     bool replace;
-    bool named; /* it is `part` */
+    bool named;  /* it is `part` */
+    bool placed; /* it has its name: a failure after that leaves it there */
     char part[NEW_FILE_PATH];
 };
 
@@ -26,8 +28,8 @@ int new_file_check(const char *path, bool replace, struct errbuf *err);
  * is borrowed until then. 0 or -errno with the reason. */
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err);
 
-/* Syncs the file and gives it its name. If `rc`, the status of writing it, is a failure, removes it. 0 or
- * -errno with the reason. */
+/* Syncs the file, gives it its name, and syncs the directory. If `rc`, the status of writing it, is a failure, removes
+ * it. 0 or -errno with the reason; `placed` says whether it is under its name all the same. */
 int new_file_end(struct new_file *file, int rc, struct errbuf *err);
 
 #endif

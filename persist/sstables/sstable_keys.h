@@ -53,6 +53,11 @@ int64_t sstable_key_token(struct bloom_hash hash);
  * Data.db is compressed in a way that is not known here. */
 int sstable_keys_next(struct sstable_keys *keys, struct sstable_key *key_out, struct errbuf *err);
 
+/* Whether a filter, which `has` asks, has the first and the last 100 keys of the SSTable with this file, the last ones
+ * of an Index.db of up to 8 MB; also true where there is nothing to read its keys from. False with the reason. */
+typedef bool sstable_query(void *ctx, struct bloom_hash hash);
+bool sstable_keys_are_in(const char *path, sstable_query *has, void *ctx, struct errbuf *err);
+
 /* The progress of the reader: bytes read, of all bytes of the component. */
 uint64_t sstable_keys_size(const struct sstable_keys *keys);
 uint64_t sstable_keys_done(const struct sstable_keys *keys);

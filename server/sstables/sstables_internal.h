@@ -154,10 +154,6 @@ void sstables_miss(struct sstables *s, struct sstable *file); /* it is not, unle
 void sstables_forget_removed(struct sstables *s, uint64_t proof);
 void sstables_forget(struct sstables *s, struct sstable *file); /* at once */
 
-/* Whether the filter, which was read from `path`, has keys of its SSTable (sstables_check.c); also true where there is
- * nothing to read its keys from. False with the reason. Without the lock. */
-bool sstables_has_keys(const char *path, const struct bloom_filter *filter, struct errbuf *err);
-
 /* ---- directories, under the lock, which is given meanwhile (sstables_scan.c); thread: that of the rounds ---- */
 
 void sstables_scan_all(struct sstables *s);

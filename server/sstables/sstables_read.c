@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "filterdb.h"
 #include "rcu.h"
+#include "sstable_keys.h"
 #include "sstables_internal.h"
 #include "lock.h"
 
@@ -149,6 +150,11 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
+static bool has(void *filter, struct bloom_hash hash)
+{
+    return bloom_filter_query(filter, hash);
+}
+
 static bool read_open_file(struct sstables *s, struct reading *reading, struct slice name, int fd)
 {
     unsigned char header[FILTERDB_HEADER_BYTES] = {0};
@@ -164,7 +170,7 @@ static bool read_open_file(struct sstables *s, struct reading *reading, struct s
         !prepare(s, reading, name, &shape) || !read_words(reading, fd))
         return false;
     if (fstat(fd, &after) == 0 && same_file(&before, &after))
-        return sstables_has_keys(reading->path, entry_filter(reading->entry), &reading->err);
+        return sstable_keys_are_in(reading->path, has, entry_filter(reading->entry), &reading->err);
     errbuf_set(&reading->err, "its file changed while it was read");
     reading->retry = true;
     return false;

@@ -208,6 +208,8 @@ static int report(struct build *build, const struct tool_args *args)
         printf(": %s, k %u, %" PRIu64 " bits, %s, %.3g %% set, rate %.3g\n", bloom_variant_name(build->variant),
                build->shape.k, state.bits, log_count(build->items, "item").text, 100 * state.fill_ratio, state.rate);
     }
+    if (filter_rate_warning(build->error))
+        fprintf(stderr, "bloomery " COMMAND ": warning: %s\n", filter_rate_warning(build->error));
     if (build->items > build->capacity)
         fprintf(stderr,
                 "bloomery " COMMAND ": warning: %" PRIu64 " items are more than the capacity of %" PRIu64

@@ -161,3 +161,10 @@ int filter_write(const char *path, const struct bloom_shape *shape, bool replace
         rc = write_words(fs, file.fd, shape, next, ctx);
     return new_file_end(&file, rc, err);
 }
+
+const char *filter_rate_warning(double rate)
+{
+    return rate >= 6.71e-5 && rate < 8.95e-5 ? "ScyllaDB since 6.1 ends when it flushes a table with a "
+                                               "bloom_filter_fp_chance between 6.71e-05 and 8.95e-05 (scylladb#31207)"
+                                             : NULL;
+}

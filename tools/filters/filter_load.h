@@ -52,4 +52,8 @@ typedef int filter_words_fn(void *ctx, uint64_t from, uint64_t n, _Atomic uint64
 int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
                  struct errbuf *err);
 
+/* A warning for a bloom_filter_fp_chance at which ScyllaDB ends when it flushes a table (scylladb#31207, seen in
+ * November 2026); NULL: the rate is none. */
+const char *filter_rate_warning(double rate);
+
 #endif

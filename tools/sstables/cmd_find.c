@@ -10,6 +10,7 @@
 #include "filter_load.h"
 #include "find_report.h"
 #include "find_server.h"
+#include "sstable_keys.h"
 #include "sstable_walk.h"
 #include "tls_options.h"
 
@@ -43,9 +44,25 @@ static bool is_there(const char *path)
     return fs->stat(fs->ctx, path, &st) != -ENOENT;
 }
 
-/* A few bytes of the file for each key. */
-static void ask_file(struct find *find, const struct found_sstable *sstable, const struct filter_file *file)
+/* A damaged file: its answers "certainly not" are worth nothing. */
+static bool file_has(void *file, struct bloom_hash hash)
 {
+    return filter_file_query(file, hash) != 0;
+}
+
+static bool filter_has(void *filter, struct bloom_hash hash)
+{
+    return bloom_filter_query(filter, hash);
+}
+
+/* A few bytes of the file for each key. */
+static void ask_file(struct find *find, const struct found_sstable *sstable, struct filter_file *file)
+{
+    struct errbuf err = {{0}};
+    if (!sstable_keys_are_in(sstable->filter, file_has, file, &err)) {
+        unreadable(find, sstable, err.text);
+        return;
+    }
     const struct find_place place = place_of(sstable);
     const struct find_keys *keys = &find->report->keys;
     for (size_t i = 0; i < keys->n; i++) {
@@ -59,11 +76,16 @@ static void ask_file(struct find *find, const struct found_sstable *sstable, con
 }
 
 /* All of the file, once. */
-static void ask_loaded(struct find *find, const struct found_sstable *sstable, const struct filter_file *file)
+static void ask_loaded(struct find *find, const struct found_sstable *sstable, struct filter_file *file)
 {
     struct bloom_alone loaded;
     struct errbuf err = {{0}};
     if (loaded_filter_read(&loaded, file, NULL, &err) != 0) {
+        unreadable(find, sstable, err.text);
+        return;
+    }
+    if (!sstable_keys_are_in(sstable->filter, filter_has, loaded.filter, &err)) {
+        bloom_alone_deinit(&loaded);
         unreadable(find, sstable, err.text);
         return;
     }
@@ -204,7 +226,9 @@ const struct tool_command tool_find_command = {
     .summary = "Finds the SSTables of a directory, or the filters of a server, that may hold these partition keys.",
     .text =
         "DIR is the directory of a table, of a keyspace, or a whole data directory of Cassandra or ScyllaDB. The "
-        "command reads only the filters, a few bytes of each. So it takes milliseconds, needs no running node, "
+        "command reads only the filters, a few bytes of each, and asks each for the first and the last keys of its "
+        "SSTable: "
+        "one that lacks them is damaged, and rules nothing out. So it takes milliseconds, needs no running node, "
         "unlike 'nodetool getsstables', and works on copies. It prints the Data.db of each SSTable that may hold "
         "the key; with several keys the key before it, and a tab. All other SSTables certainly do not hold it. An "
         "SSTable whose filter is missing (written with bloom_filter_fp_chance 1) or unreadable is printed, "

@@ -31,11 +31,20 @@ struct rebuild {
     struct bloom_alone loaded;
     uint64_t keys, missing;
     struct stat old; /* st_nlink 0: none */
+    bool placed;     /* the new filter is there */
 };
+
+/* The SSTable's. */
+static void directory_of(const struct rebuild *rebuild, char out[TABLE_PATH])
+{
+    const char *slash = strrchr(rebuild->table.path, '/');
+    int len = slash ? (int)(slash - rebuild->table.path) : 1;
+    snprintf(out, TABLE_PATH, "%.*s", len ? len : 1, slash ? rebuild->table.path : ".");
+}
 
 static int failed(const struct rebuild *rebuild, const char *why)
 {
-    return tool_failed(COMMAND, "%s: %s; nothing was changed", rebuild->table.path, why);
+    return tool_failed(COMMAND, "%s: %s%s", rebuild->table.path, why, rebuild->placed ? "" : "; nothing was changed");
 }
 
 /* ---- keys ---- */
@@ -176,15 +185,18 @@ struct backup {
 
 static int keep_old(const struct rebuild *rebuild, struct backup *made, struct errbuf *err)
 {
-    char backup[TABLE_PATH + sizeof(BACKUP_END)];
+    const struct fsops *fs = fsops_posix();
+    char backup[TABLE_PATH + sizeof(BACKUP_END)], directory[TABLE_PATH];
     snprintf(backup, sizeof(backup), "%s" BACKUP_END, rebuild->table.filter);
-    if (link(rebuild->table.filter, backup) == 0) {
+    int rc = fs->link(fs->ctx, rebuild->table.filter, backup);
+    if (rc == 0) {
         strcpy(made->path, backup);
-        return 0;
+        directory_of(rebuild, directory);
+        rc = fs->sync_dir(fs->ctx, directory); /* before the new filter takes the old one's name */
     }
-    int rc = -errno;
-    errbuf_set(err, "%s: %s%s", backup, strerror(-rc),
-               rc == -EEXIST ? "; it is an earlier backup: move it, or use --no-backup" : "");
+    if (rc == 0)
+        return 0;
+    errbuf_set(err, "%s: %s", backup, strerror(-rc));
     return rc;
 }
 
@@ -231,9 +243,9 @@ static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
 
 static int refuse_table(const struct rebuild *rebuild)
 {
-    char directory[TABLE_PATH], scylla[TABLE_PATH];
+    char directory[TABLE_PATH], scylla[TABLE_PATH], backup[TABLE_PATH + sizeof(BACKUP_END)];
     struct errbuf err = {{0}};
-    const char *slash = strrchr(rebuild->table.path, '/');
+    struct stat st;
     if (rebuild->output)
         return TOOL_OK;
     if (!table_component(&rebuild->table, "Scylla.db", scylla))
@@ -243,9 +255,14 @@ static int refuse_table(const struct rebuild *rebuild)
         errbuf_prefix(&err, "Scylla.db");
         return failed(rebuild, err.text);
     }
-    snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - rebuild->table.path) : 1,
-             slash ? rebuild->table.path : ".");
-    if (!rebuild->knows && node_may_use(directory[0] ? directory : "/", &err)) {
+    snprintf(backup, sizeof(backup), "%s" BACKUP_END, rebuild->table.filter);
+    if (rebuild->backup && stat(rebuild->table.filter, &st) == 0 &&
+        lstat(backup, &st) == 0) { /* before the keys are read */
+        errbuf_set(&err, "%s: it is an earlier backup: move it, or use --no-backup", backup);
+        return failed(rebuild, err.text);
+    }
+    directory_of(rebuild, directory);
+    if (!rebuild->knows && node_may_use(directory, &err)) {
         errbuf_prefix(&err, "a running database would ignore or overwrite the new filter");
         return tool_failed(COMMAND, "%s: %s; stop it, or work on a copy; --i-know overrides this check",
                            rebuild->table.path, err.text);
@@ -283,7 +300,8 @@ static int put_in_place(struct rebuild *rebuild, struct errbuf *err)
         rc = keep_old(rebuild, &backup, err);
     struct errbuf of_end = {{0}};
     int end = new_file_end(&file, rc, rc == 0 ? err : &of_end);
-    if (end != 0 && backup.path[0])
+    rebuild->placed = file.placed;
+    if (!file.placed && backup.path[0])
         unlink(backup.path);
     return rc != 0 ? rc : end;
 }
@@ -340,6 +358,8 @@ static int run(const struct tool_args *args)
         return tool_misused(COMMAND, "--force is for --output");
     if (options.output && args->npositional > 1)
         return tool_misused(COMMAND, "--output is for one SSTable");
+    if (filter_rate_warning(options.error))
+        fprintf(stderr, "bloomery " COMMAND ": warning: %s\n", filter_rate_warning(options.error));
     for (unsigned i = 0; i < args->npositional; i++) {
         struct rebuild *rebuild = malloc(sizeof(*rebuild));
         struct errbuf err = {{0}};

@@ -16,6 +16,7 @@
 #include "log_text.h"
 #include "output.h"
 #include "sstable_walk.h"
+#include "statistics_db.h"
 #include "table.h"
 
 #define COMMAND "verify"
@@ -253,6 +254,16 @@ static void print_lines(const struct look *look)
     print_line(look, ": whole: ", text);
 }
 
+/* Once for each SSTable: it is about the table, not about this file. */
+static void warn_of_rate(const struct look *look)
+{
+    struct statistics_validation validation;
+    char path[TABLE_PATH];
+    if (table_component(&look->table, "Statistics.db", path) &&
+        statistics_db_validation(fsops_posix(), path, &validation) == 0 && filter_rate_warning(validation.rate))
+        (void)tool_failed(COMMAND, "warning: %s: %s", look->table.path, filter_rate_warning(validation.rate));
+}
+
 static void verify_table(struct verify *verify, struct look *look)
 {
     const char *component = sstable_keys_component(&look->table.name);
@@ -268,6 +279,7 @@ static void verify_table(struct verify *verify, struct look *look)
     verify->wrong += look->nproblems > 0;
     verify->unread += look->nproblems == 0 && look->not_read[0];
     verify->whole += look->nproblems == 0 && !look->not_read[0];
+    warn_of_rate(look);
     struct buf *json = output_object(&verify->out);
     if (json)
         print_json(look, result, json);

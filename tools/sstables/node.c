@@ -3,6 +3,8 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,11 +72,36 @@ static void name_of(const char *pid, char out[64])
         fclose(file);
 }
 
-/* Whether the process uses the directory, or may be a database that cannot be checked. */
-static bool uses(const struct search *search, const char *pid, struct errbuf *err)
+/* Whether a file of the directory is open in a process that cannot be looked at: the kernel grants the owner of a file,
+ * or root, a lease for writing only while nobody else has the file open. Where it grants none for another reason, this
+ * tells nothing. */
+static bool has_open_file(const struct search *search, struct errbuf *err)
+{
+    DIR *files = fs_open_dir(search->directory);
+    bool open_elsewhere = false;
+    signal(SIGIO, SIG_IGN); /* if somebody opens the file at this moment */
+    for (const struct dirent *item; files && !open_elsewhere && (item = readdir(files));) {
+        int fd = item->d_type == DT_REG
+                     ? openat(dirfd(files), item->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                     : -1;
+        open_elsewhere = fd >= 0 && fcntl(fd, F_SETLEASE, F_WRLCK) != 0 && errno == EAGAIN;
+        if (open_elsewhere)
+            errbuf_set(err, "a process of another user has %s%s open", search->directory, item->d_name);
+        if (fd >= 0)
+            close(fd); /* ends the lease */
+    }
+    if (files)
+        closedir(files);
+    return open_elsewhere;
+}
+
+/* Whether the process uses the directory, or may be a database that cannot be checked. *hidden_out becomes true if it
+ * is another one that cannot be checked. */
+static bool uses(const struct search *search, const char *pid, bool *hidden_out, struct errbuf *err)
 {
     char name[64];
     int open = has_open(search, pid), mapped = open > 0 ? 0 : has_mapped(search, pid);
+    *hidden_out |= open == -EACCES || mapped == -EACCES;
     if (open == 0 && mapped == 0)
         return false;
     name_of(pid, name);
@@ -93,7 +120,7 @@ bool node_may_use(const char *directory, struct errbuf *err)
 {
     struct search search;
     char real[PATH_SIZE];
-    bool used = false;
+    bool used = false, hidden = false;
     DIR *processes = realpath(directory, real) && strlen(real) + 2 <= PATH_SIZE ? fs_open_dir("/proc") : NULL;
     if (!processes) {
         errbuf_set(err, "cannot determine whether a database uses %s: %s", directory, strerror(errno));
@@ -102,8 +129,8 @@ bool node_may_use(const char *directory, struct errbuf *err)
     search.len = (size_t)snprintf(search.directory, sizeof(search.directory), "%s%s", real, real[1] ? "/" : "");
     for (const struct dirent *item; !used && (item = readdir(processes));) {
         if (isdigit((unsigned char)item->d_name[0]) && strtol(item->d_name, NULL, 10) != getpid())
-            used = uses(&search, item->d_name, err);
+            used = uses(&search, item->d_name, &hidden, err);
     }
     closedir(processes);
-    return used;
+    return used || (hidden && has_open_file(&search, err));
 }

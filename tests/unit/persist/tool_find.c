@@ -204,6 +204,35 @@ Test(tool_find, what_was_being_written_is_looked_at_again)
     ASSERT_RUN(0, "nb-0-big-Data.db\n", "grep 'int:1	' %s/found", dir);
 }
 
+/* A filter without the keys of its own SSTable rules nothing out, for few keys and for many. */
+Test(tool_find, a_filter_of_zeros_rules_nothing_out)
+{
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(0, "",
+               "cd %s/ks/t-" ID " && printf '\\0\\4\\0\\0\\0\\1\\0\\0' >nb-1-big-Index.db && : >nb-1-big-Data.db", dir);
+    ASSERT_RUN(1, "", TOOL "find %s int:7", dir);
+    ASSERT_RUN(0, "about 0 keys",
+               "cd %s/ks/t-" ID
+               " && python3 -c 'f = open(\"nb-1-big-Filter.db\", \"r+b\"); n = len(f.read()); f.seek(8); "
+               "f.write(bytes(n - 8))' && " TOOL "show nb-1-big-Filter.db",
+               dir);
+    ASSERT_RUN(2, "it lacks the first keys of its SSTable", TOOL "find %s int:7", dir);
+    program_said(output, "nb-1-big-Data.db\n");
+    ASSERT_RUN(2, "it lacks the first keys of its SSTable",
+               "seq -f int:%%.0f 300 | " TOOL "find %s --keys-from - --absent", dir);
+    cr_expect_eq(count_lines(output), 1, "%s", output);
+}
+
+/* On a terminal, names control nothing; elsewhere they are unchanged. */
+Test(tool_find, names_on_a_terminal)
+{
+    make_filter("ks/t-" ID "/nb-1-big-Filter.db", 1);
+    ASSERT_RUN(0, "", "cd %s && mv ks \"$(printf 'k\\033\\n\\342\\200\\256s')\"", dir);
+    ASSERT_RUN(0, "/k\x1b\n\xe2\x80\xaes/", TOOL "find %s int:1", dir);
+    ASSERT_RUN(0, "/k\\x1b\\x0a\\xe2\\x80\\xaes/", "script -qec \"" TOOL "find %s int:1\" /dev/null", dir);
+    ASSERT_RUN(2, "/k\\x1b\\x0a\\xe2\\x80\\xaes/", "script -qec \"" TOOL "verify %s\" /dev/null", dir);
+}
+
 /* Nothing that may hold the key is left out: no filter, an unknown version, a damaged file. */
 Test(tool_find, what_cannot_be_ruled_out_is_printed)
 {

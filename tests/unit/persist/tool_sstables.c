@@ -95,6 +95,36 @@ Test(tool_sstables, what_is_wrong_is_named)
     free(filter);
 }
 
+Test(tool_sstables, rates_at_which_scylladb_ends_are_warned_of)
+{
+    static const char statistics[] =
+        "\0\0\0\1\0\0\0\0\0\0\0\x0c\0\022ByteOrdPartitioner\x3f\x12\x59\x9e\xd7\xc6\xfb\xd2"; /* 7e-5 */
+    unsigned char file[64] = {0};
+    memcpy(file, statistics, sizeof(statistics) - 1);
+    make_table("me-1-big-", true, KEYS);
+    ASSERT_RUN(0, "(scylladb#31207)", "seq 10 | " TOOL "build x.db --error 7e-5", dir);
+    ASSERT_RUN(0, "(scylladb#31207)", TOOL "rebuild --error 8.9e-5 --output y.db me-1-big-Data.db", dir);
+    ASSERT_RUN(0, "whole", TOOL "verify me-1-big-Data.db", dir);
+    cr_expect_null(strstr(output, "scylladb"), "%s", output);
+    file_write(tmp_path(dir, "me-1-big-Statistics.db").text, file, sizeof(file));
+    ASSERT_RUN(0, "(scylladb#31207)", TOOL "verify me-1-big-Data.db", dir);
+    program_said(output, "whole");
+    ASSERT_RUN(0, "", "seq 10 | " TOOL "build z.db --error 9e-5", dir);
+    cr_expect_null(strstr(output, "scylladb"), "%s", output);
+}
+
+/* What a killed run has left under its own name is removed; a backup is noticed before the keys are read. */
+Test(tool_sstables, leftovers_of_a_rebuild)
+{
+    make_table("nb-1-big-", true, KEYS);
+    ASSERT_RUN(0, "1\n",
+               "dead=$(sh -c 'echo $$') && : >nb-1-big-Filter.db.$dead.part && : >nb-1-big-Filter.db.1.part && " TOOL
+               "rebuild --same nb-1-big-Data.db && ls | grep -c part",
+               dir);
+    ASSERT_RUN(1, "it is an earlier backup: move it, or use --no-backup; nothing was changed",
+               ": >nb-1-big-Index.db && " TOOL "rebuild --same nb-1-big-Data.db", dir);
+}
+
 /* ---- an index cut between two entries ---- */
 
 static void put_key(int fd, int key)

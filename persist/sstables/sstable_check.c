@@ -1,11 +1,7 @@
 /* Whether a filter has the keys of its SSTable. A Filter.db has no checksum, and a false "certainly not" must never
- * occur. So the daemon queries a filter for the first and the last keys of its SSTable when it reads the file.
- * `bloomery verify`, which asks for all keys, finds damage anywhere else. */
-#include <limits.h>
-
-#include "bloom_filter.h"
+ * occur. So the daemon, when it reads a file, and `bloomery find` query it for the first and the last keys of its
+ * SSTable. `bloomery verify`, which asks for all keys, finds damage anywhere else. */
 #include "sstable_keys.h"
-#include "sstables_internal.h"
 
 #define KEYS      100                 /* at either end */
 #define WHOLE_MAX (UINT64_C(8) << 20) /* a longer Index.db is not read up to its last keys */
@@ -25,30 +21,29 @@ static bool refuse(struct errbuf *err, const char *which)
     return false;
 }
 
-static bool has_last(const struct last_keys *last, const struct bloom_filter *filter)
+static bool has_last(const struct last_keys *last, sstable_query *has, void *ctx)
 {
     for (uint64_t i = 0; i < last->n && i < KEYS; i++) {
-        if (!bloom_filter_query(filter, last->hashes[i]))
+        if (!has(ctx, last->hashes[i]))
             return false;
     }
     return true;
 }
 
 /* Whether the filter has the first KEYS of up to `most` keys. Keys that cannot be read are not compared. */
-static bool has_first(struct sstable_keys *keys, const struct bloom_filter *filter, uint64_t most,
-                      struct last_keys *last)
+static bool has_first(struct sstable_keys *keys, sstable_query *has, void *ctx, uint64_t most, struct last_keys *last)
 {
     struct errbuf ignored;
     struct sstable_key key;
-    bool has = true;
-    while (has && last->n < most && sstable_keys_next(keys, &key, &ignored) == SSTABLE_KEYS_ONE) {
-        has = last->n >= KEYS || bloom_filter_query(filter, key.hash);
+    bool all = true;
+    while (all && last->n < most && sstable_keys_next(keys, &key, &ignored) == SSTABLE_KEYS_ONE) {
+        all = last->n >= KEYS || has(ctx, key.hash);
         last->hashes[last->n++ % KEYS] = key.hash;
     }
-    return has;
+    return all;
 }
 
-bool sstables_has_keys(const char *path, const struct bloom_filter *filter, struct errbuf *err)
+bool sstable_keys_are_in(const char *path, sstable_query *has, void *ctx, struct errbuf *err)
 {
     struct last_keys last = {.n = 0};
     struct sstable_name name;
@@ -58,16 +53,16 @@ bool sstables_has_keys(const char *path, const struct bloom_filter *filter, stru
         sstable_keys_open(&keys, fsops_posix(), path, &name, &ignored) != 0)
         return true; /* there is nothing to compare with */
     bool trie = sstable_has_trie(&name), whole = !trie && sstable_keys_size(keys) <= WHOLE_MAX;
-    bool first = has_first(keys, filter, whole ? UINT64_MAX : KEYS, &last);
+    bool first = has_first(keys, has, ctx, whole ? UINT64_MAX : KEYS, &last);
     sstable_keys_close(keys);
     if (!first)
         return refuse(err, "the first");
     if (trie && sstable_keys_open(&keys, fsops_posix(), path, &name, &ignored) == 0) {
         sstable_keys_from_end(keys);
         last.n = 0;
-        bool has = has_first(keys, filter, KEYS, &last);
+        bool all = has_first(keys, has, ctx, KEYS, &last);
         sstable_keys_close(keys);
-        return has || refuse(err, "the last");
+        return all || refuse(err, "the last");
     }
-    return has_last(&last, filter) || refuse(err, "the last");
+    return has_last(&last, has, ctx) || refuse(err, "the last");
 }

@@ -168,8 +168,8 @@ PAIR_TEST(move, a_taken_name_is_skipped_unless_it_is_to_be_replaced)
     expect(to, ":1", "BF.EXISTS small later");
 }
 
-/* A filter with the same BF.INFO and other items counts as moved: only --verify checks the bits. */
-PAIR_TEST(move, verify_finds_a_planted_difference)
+/* A filter with the same BF.INFO and other items does not count as moved. */
+PAIR_TEST(move, a_filter_with_as_many_other_items_is_another_one)
 {
     make_small_filters(50);
     expect(from, "+OK", "BF.RESERVE planted 0.01 1000");
@@ -177,9 +177,32 @@ PAIR_TEST(move, verify_finds_a_planted_difference)
     long long here = client_for_items(from, "BF.MADD", "planted", "here", 900);
     for (int i = 0; client_number(to, "BF.CARD planted") < here; i++)
         client_number(to, "BF.ADD planted there%d", i);
-    expect_move(0, "there    1 that", "");
-    expect_move(3, "differs planted: source and target answer differently", "--verify");
-    program_said(output, "differ   1 ");
+    expect_move(3, "skipped planted: the target has another filter of this name, with as many items", "");
+    expect_move(3, "skipped planted: the target has another filter of this name, with as many items", "--verify");
+    expect_move(0, "move\tplanted", "--replace --dry-run");
+    expect_move(0, "moved    1 filter", "--replace --verify");
+    cr_assert_eq(client_for_items(to, "BF.MEXISTS", "planted", "here", 900), 900);
+    expect_move(0, "there    51 that", "--replace --verify");
+}
+
+/* Several databases into one: a name that two of them have is never taken for the other's. */
+PAIR_TEST(move, a_name_of_two_databases_is_not_joined)
+{
+    char from_url[64], to_url[64];
+    expect(from, ":1", "BF.ADD one a");
+    expect(from, ":1", "CF.ADD two a");
+    expect(from, "+OK", "SELECT 1");
+    expect(from, ":1", "BF.ADD one b");
+    expect(from, ":1", "CF.ADD two b");
+    expect_move(0, "moved    2 filters", "");
+    snprintf(from_url, sizeof(from_url), "redis://127.0.0.1:%d/1", source.port);
+    snprintf(to_url, sizeof(to_url), "redis://127.0.0.1:%d", target.port);
+    program_expect(output, sizeof(output), 3, "move it into another database of the target, or --replace it",
+                   "'%s' move --from %s --to %s 2>&1", BLOOMERY_TOOL_PATH, from_url, to_url);
+    program_said(output, "skipped one: the target has another filter of this name");
+    program_said(output, "skipped two: the target has another filter of this name");
+    expect(to, "[:1,:0]", "BF.MEXISTS one a b");
+    expect(to, "[:1,:0]", "CF.MEXISTS two a b");
 }
 
 /* ---- interruptions ---- */
@@ -328,6 +351,27 @@ PAIR_TEST(move, passwords_come_from_the_address_the_environment_or_a_file)
                    tool, a, b);
 }
 
+/* Mistyped addresses, and ones in wrong places: no message has the password. */
+PAIR_TEST(move, a_mistyped_address_is_told_without_its_password)
+{
+    static const struct {
+        const char *arguments, *says;
+    } rows[] = {
+        {"fill redis:/:s3cret@host:6379 f", "'redis:********@host:6379' is not the address of a server"},
+        {"fill host:6379 f", "'host:6379' is not the address of a server; redis://host:6379"},
+        {"fill redis://u:s3cret@host:six f", "invalid port"},
+        {"key redis:/u:s3cret@host", "No such file or directory"},
+        {"move --from redis://a --to redis://b redis://u:s3cret@c", "unexpected argument: 'redis:**********@c'"},
+        {"move --from=rediss:u:s3cret@a --to redis://b", "is not the address of a server"},
+        {"load unix:u:s3cret@/path f file", "is not the address of a server"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)program_run(output, sizeof(output), "'%s' %s </dev/null 2>&1", BLOOMERY_TOOL_PATH, rows[i].arguments);
+        program_said(output, rows[i].says);
+        cr_assert_not(strstr(output, "s3cret"), "%s", output);
+    }
+}
+
 /* Everybody can read the arguments of a running process. */
 PAIR_TEST(move, a_password_in_the_address_does_not_stay_in_the_arguments)
 {
@@ -436,6 +480,80 @@ Test(move, nothing_that_was_answered_is_lost_when_writers_lose_their_right_befor
     writers_check(&writers, target.port);
     expect(from, "-NOPERM this user has no permissions to run the 'bf.add' command", "BF.ADD w x");
     expect(from, "+OK", "ACL SETUSER default +@write");
+}
+
+/* ---- --pause ---- */
+
+static void expect_writable_source(void)
+{
+    expect(from, "[\"read-only\",\"no\"]", "CONFIG GET read-only");
+    expect(from, ":1", "BF.ADD writable %lld", client_number(from, "BF.CARD writable"));
+}
+
+/* Writers of the source during the move: the target has each acknowledged item, and the source acknowledges none
+ * afterwards. */
+Test(move, nothing_that_was_answered_is_lost_when_writers_are_paused)
+{
+    static struct writers writers;
+
+    make_large_filter("large");
+    writers_start(&writers, source.port, 4, 16);
+    sleep_ms(200);
+    expect_move(0, "moved", "");
+    sleep_ms(200);
+    expect_move(0, "paused   writers of the source waited for ", "--pause --replace");
+    program_said(output, "it is read-only now");
+    writers_join(&writers);
+    for (unsigned i = 0; i < writers.count; i++)
+        cr_assert_gt(writers.acked[i], 0);
+    writers_check(&writers, target.port);
+    redisFree(from);
+    from = client_open(source.port);
+    expect(from, "+OK", "CONFIG SET read-only no");
+}
+
+PAIR_TEST(move, a_paused_source_is_read_only_at_the_end_only)
+{
+    expect(from, ":1", "BF.ADD f x");
+    expect_move(2, "--pause and --dry-run exclude each other", "--pause --dry-run");
+    expect_move(2, "--pause and --match exclude each other", "--pause --match f");
+    expect_writable_source();
+
+    /* Not everything gets into the target: all is as before. */
+    expect(to, ":1", "BF.ADD f other");
+    expect_move(3, "now it continues as before", "--pause");
+    expect_writable_source();
+    expect(to, ":1", "DEL f");
+
+    /* Keys in another database would be left behind. */
+    expect(from, "+OK", "SELECT 1");
+    expect(from, ":1", "BF.ADD g x");
+    expect_move(1, "the source has keys in database 1, too: use --all-databases", "--pause");
+    expect_writable_source();
+
+    expect_move(0, "it is read-only now", "--all-databases --pause --replace");
+    redisReply *gone = redisCommand(from, "PING"); /* it was disconnected */
+    cr_assert_null(gone);
+    redisFree(from);
+    from = client_open(source.port);
+    expect(from, "-READONLY You can't write against a read only server: its setting read-only is yes", "BF.ADD f y");
+    expect(from, ":1", "BF.EXISTS f x");
+    expect_move(1, "is read-only already", "--all-databases --pause");
+    expect(from, "+OK", "CONFIG SET read-only no");
+}
+
+/* What the end needs is tried at the beginning. */
+PAIR_TEST(move, a_source_that_refuses_a_command_of_the_pause)
+{
+    static const char *const commands[] = {"client|pause", "client|kill", "config|set", "config|get"};
+    expect(from, ":1", "BF.ADD f x");
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        expect(from, "+OK", "ACL SETUSER default -%s", commands[i]);
+        expect_move(1, "which --pause needs: NOPERM", "--pause");
+        expect(from, "+OK", "ACL SETUSER default +%s", commands[i]);
+        expect(to, ":0", "DBSIZE");
+    }
+    expect_writable_source();
 }
 
 /* A server that accepts connections and sends single bytes of an answer, until it is killed. */

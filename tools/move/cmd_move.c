@@ -8,7 +8,7 @@
 
 #include "tls_options.h"
 #include "tool.h"
-#include "follow.h"
+#include "pause.h"
 #include "log_text.h"
 
 #define COMMAND "move"
@@ -87,26 +87,15 @@ static void print_summary(const struct move_options *options, const struct move_
                (double)s->bytes / seconds / 1e6);
     putchar('\n');
     print_count("there", s->filters[MOVE_THERE], " that the target already had");
-    print_count("skipped", s->filters[MOVE_TAKEN], " whose names the target has with another type or other numbers");
+    print_count("skipped", s->filters[MOVE_TAKEN], " whose names the target has with another type, numbers or items");
     print_count("skipped", s->filters[MOVE_UNREAD], " that the source refused to send");
     print_count("skipped", s->filters[MOVE_REFUSED], " that the target refused");
     print_count("skipped", s->filters[MOVE_CHANGING], " that grew or changed whenever they were read");
     print_count("differ", s->filters[MOVE_DIFFERS], " between the two servers");
-    print_count("deleted", s->filters[MOVE_DELETED], " in the target that had disappeared from the source");
     print_count("gone", s->filters[MOVE_GONE], " that were deleted or expired during the move");
     print_count("left", s->filters[MOVE_LEFT],
                 " out: temporary filters of interrupted runs in the source (bloomery-move:...)");
     print_count("changed", s->changed, " of the moved filters got items during the move: --replace moves them again");
-}
-
-static void print_cutover(const struct follow_options *options, const struct follow_summary *s)
-{
-    if (s->cut)
-        printf("%-8s writers of the source waited for %.1f s; now it answers them -%s, and everything that it has "
-               "acknowledged is in the target\n",
-               "cut over", s->pause, s->answer);
-    else if (options->cutover)
-        printf("%-8s the source continues as before\n", "not cut");
 }
 
 static int exit_status(int status, const struct move_summary *s)
@@ -128,58 +117,88 @@ static void warn_of_keys(const struct move_options *options)
         tool_failed(COMMAND, MOVE_KEYS_WARNING, ids);
 }
 
+/* Moves once. An exit code, with the reason in `err` if the run ended early. */
+static int move_once(const struct move_options *options, bool all_databases, struct move_summary *summary,
+                     struct errbuf *err)
+{
+    int status = (all_databases ? move_all_databases : move_run)(options, summary, err);
+    if (summary->signal)
+        errbuf_set(err, "interrupted; run the same command to continue");
+    return exit_status(status, summary);
+}
+
 static int move_filters(const struct move_options *options, bool all_databases)
 {
     struct move_summary summary;
     struct errbuf err = {""};
-    int status = (all_databases ? move_all_databases : move_run)(options, &summary, &err);
+    int code = move_once(options, all_databases, &summary, &err);
     uint64_t seen = 0;
     for (int i = 0; i < MOVE_OUTCOMES; i++)
         seen += summary.filters[i];
-    if (status == 0 || seen > 0 || summary.signal)
+    if (!err.text[0] || seen > 0 || summary.signal)
         print_summary(options, &summary);
     fflush(stdout);
-    if (status == 0 && !options->dry_run)
-        warn_of_keys(options);
-    if (summary.signal)
-        tool_failed(COMMAND, "interrupted; run the same command to continue");
-    else if (status != 0)
+    if (err.text[0])
         tool_failed(COMMAND, "%s", err.text);
-    return exit_status(status, &summary);
+    else if (!options->dry_run)
+        warn_of_keys(options);
+    return code;
 }
 
-static int follow(const struct follow_options *options)
+/* The source has no filters that this move leaves out, for it will be read-only, and the target has their keys. */
+static int check_whole(const struct move_options *options, bool all_databases, struct errbuf *err)
 {
-    struct follow_summary summary;
+    char ids[MOVE_KEYS_SIZE];
+    int64_t other;
+    int found = all_databases ? 0 : move_other_database(options, &other, err);
+    if (found > 0) {
+        errbuf_set(err, "the source has keys in database %" PRId64 ", too: use --all-databases", other);
+        return -EINVAL;
+    }
+    if (found == 0)
+        found = move_needed_keys(options, ids, sizeof(ids), err);
+    if (found > 0)
+        errbuf_set(err, "KEYED filters of the source need keys that the target's key file lacks: %s", ids);
+    return found > 0 ? -EINVAL : found;
+}
+
+/* Moves while the writers of the source wait. What a command that had begun before them has changed is found by a
+ * second run, which compares all filters. */
+static int move_paused(const struct move_options *options, bool all_databases)
+{
+    struct move_summary summary = {.signal = 0}, second;
     struct errbuf err = {""};
-    int status = follow_run(options, &summary, &err);
-    print_summary(&options->move, &summary.moved);
-    print_count("rounds", summary.rounds, "");
-    print_cutover(options, &summary);
+    int code = TOOL_FAILED, closed = 0;
+    struct pause *pause = check_whole(options, all_databases, &err) == 0 ? pause_begin(options, &err) : NULL;
+    if (pause) {
+        code = move_once(options, all_databases, &summary, &err);
+        print_summary(options, &summary);
+        if (code == TOOL_OK)
+            code = move_once(options, all_databases, &second, &err);
+        if (code == TOOL_OK && check_whole(options, all_databases, &err) != 0)
+            code = TOOL_FAILED;
+        closed = code == TOOL_OK ? pause_close_source(pause, &err) : 0;
+        code = closed < 0 ? TOOL_FAILED : code;
+        double seconds = pause_end(pause, closed < 0, &err);
+        printf("%-8s writers of the source waited for %.1f s; %s\n", "paused", seconds,
+               closed > 0 ? "it is read-only now, and everything that it has acknowledged is in the target"
+                          : "now it continues as before");
+    }
     fflush(stdout);
-    if (summary.moved.signal)
-        tool_failed(COMMAND, "interrupted; the target lacks later changes");
-    else if (status != 0)
+    if (err.text[0])
         tool_failed(COMMAND, "%s", err.text);
-    else if (options->cutover && !summary.cut)
-        tool_failed(COMMAND, "no cutover: filters are missing in the target");
-    return exit_status(status, &summary.moved);
+    return code;
 }
 
 /* Options that contradict each other. */
-static int check_options(const struct tool_args *args, bool follows)
+static int check_options(const struct tool_args *args)
 {
-    static const char *const pairs[][2] = {
-        {"--merge", "--replace"},        {"--merge", "--verify"},          {"--follow", "--verify"},
-        {"--follow", "--dry-run"},       {"--cutover", "--verify"},        {"--cutover", "--dry-run"},
-        {"--follow", "--all-databases"}, {"--cutover", "--all-databases"}, {"--cutover", "--match"},
-    };
-    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        if (tool_option(args, pairs[i][0]) && tool_option(args, pairs[i][1]))
-            return tool_misused(COMMAND, "%s and %s exclude each other", pairs[i][0], pairs[i][1]);
+    static const char *const without[] = {"--dry-run", "--match"};
+    for (size_t i = 0; i < 2; i++) {
+        if (tool_option(args, "--pause") && tool_option(args, without[i]))
+            return tool_misused(COMMAND, "--pause and %s exclude each other", without[i]);
     }
-    return tool_option(args, "--behind") && !follows ? tool_misused(COMMAND, "--behind needs --follow or --cutover")
-                                                     : TOOL_OK;
+    return TOOL_OK;
 }
 
 static int run(const struct tool_args *args)
@@ -188,19 +207,15 @@ static int run(const struct tool_args *args)
     struct tls_context *tls = NULL;
     uint64_t jobs = 4;
     bool all_databases = tool_option(args, "--all-databases") != NULL;
-    bool cutover = tool_option(args, "--cutover") != NULL, follows = cutover || tool_option(args, "--follow");
-    struct follow_options options = {.cutover = cutover};
-    struct move_options *move = &options.move;
-    *move = (struct move_options){.from = &from,
-                                  .to = &to,
-                                  .match = tool_option(args, "--match"),
-                                  .dry_run = tool_option(args, "--dry-run") != NULL,
-                                  .replace = tool_option(args, "--replace") != NULL,
-                                  .verify = tool_option(args, "--verify") != NULL,
-                                  .merge = tool_option(args, "--merge") != NULL,
-                                  .progress = tool_option(args, "--progress") || isatty(STDERR_FILENO)};
-    move->replace |= follows && !move->merge;
-    int status = check_options(args, follows);
+    bool pauses = tool_option(args, "--pause") != NULL;
+    struct move_options move = {.from = &from,
+                                .to = &to,
+                                .match = tool_option(args, "--match"),
+                                .dry_run = tool_option(args, "--dry-run") != NULL,
+                                .replace = tool_option(args, "--replace") != NULL,
+                                .verify = pauses || tool_option(args, "--verify"),
+                                .progress = tool_option(args, "--progress") || isatty(STDERR_FILENO)};
+    int status = check_options(args);
     if (status == TOOL_OK)
         status = get_server(args, "--from", "--from-password-file", "BLOOMERY_FROM_PASSWORD", &from);
     if (status == TOOL_OK)
@@ -208,9 +223,8 @@ static int run(const struct tool_args *args)
     if (status == TOOL_OK && all_databases && (from.has_database || to.has_database))
         status = tool_misused(COMMAND, "--all-databases needs addresses without a database");
     if (status == TOOL_OK && (tool_number(args, "--jobs", 1, MOVE_MAX_JOBS, &jobs) ||
-                              get_seconds(args, "--timeout", 1, 30, &move->timeout_ms) ||
-                              get_seconds(args, "--retry", 0, 60, &move->retry_ms) ||
-                              get_seconds(args, "--behind", 0, 1, &options.behind_ms)))
+                              get_seconds(args, "--timeout", 1, 30, &move.timeout_ms) ||
+                              get_seconds(args, "--retry", 0, 60, &move.retry_ms)))
         status = TOOL_USAGE;
     if (status == TOOL_OK)
         status = tls_options_read(args, from.with_tls || to.with_tls, &tls);
@@ -218,9 +232,9 @@ static int run(const struct tool_args *args)
         return status;
     from.address.tls = from.with_tls ? tls : NULL;
     to.address.tls = to.with_tls ? tls : NULL;
-    move->jobs = (unsigned)jobs;
+    move.jobs = (unsigned)jobs;
     hide_passwords(args);
-    status = follows ? follow(&options) : move_filters(move, all_databases);
+    status = (pauses ? move_paused : move_filters)(&move, all_databases);
     tls_context_destroy(tls);
     return status;
 }
@@ -245,23 +259,13 @@ static const struct tool_option options[] = {
     {.name = "--replace",
      .doc = "Replaces a filter of the target that differs from the source's; do not use it after clients have added "
             "items to the target."},
-    {.name = "--merge",
-     .doc = "Merges a Bloom filter of the source into the target's (BF.MERGE) instead of replacing it; cuckoo filters "
-            "cannot be merged."},
     {.name = "--dry-run", .doc = "Shows the plan for each filter, and changes nothing."},
     {.name = "--verify",
      .doc = "Compares BF.INFO or CF.INFO, and the answers to 1,000 random items, also of existing filters."},
-    {.name = "--follow",
-     .doc = "Keeps running: copies later changes of the source, with --replace (or --merge). Without --merge it also "
-            "deletes filters that have disappeared from the source. Ends by a signal.",
-     .group = "Changes"},
-    {.name = "--cutover",
-     .doc = "Follows until the target has caught up; then pauses the source's writers, copies the remaining changes, "
-            "makes the source read-only, and disconnects its clients. No acknowledged write is lost."},
-    {.name = "--behind",
-     .value = "SECONDS",
-     .doc = "The target has caught up when a round takes at most this time; the writers of a cutover wait about as "
-            "long (1)."},
+    {.name = "--pause",
+     .doc = "Holds back the source's writers meanwhile (CLIENT PAUSE WRITE), verifies, and, if everything is in the "
+            "target, makes a Bloomery source read-only and disconnects its clients: no acknowledged write is lost. "
+            "Otherwise the source continues as before, as also after an interruption."},
     {.name = "--jobs", .value = "N", .doc = "Concurrent filters, or batches of small filters (4).", .group = "How"},
     {.name = "--timeout",
      .value = "SECONDS",
@@ -276,14 +280,14 @@ const struct tool_command tool_move_command = {
     .name = COMMAND,
     .arguments = "--from redis://... --to redis://...",
     .summary = "Copies the filters of a running server (RedisBloom or Bloomery) to another.",
-    .text = "The command only reads the source, except with --cutover. Start an interrupted run again to continue: a "
-            "filter counts as moved if the target has its name with the same BF.INFO or CF.INFO. "
+    .text = "The command only reads the source, except with --pause. Start an interrupted run again to continue: a "
+            "filter counts as moved if the target has its name with the same BF.INFO or CF.INFO and the same bits. "
             "$BLOOMERY_FROM_PASSWORD and $BLOOMERY_TO_PASSWORD can have the passwords.\n\nstderr has a line for each "
             "filter that is not moved, stdout a summary; names have %XX for all bytes but letters, digits, _ - and "
             "dot.",
     .options = options,
     .examples = "bloomery move --from redis://10.0.0.1 --to unix:///run/bloomery.sock --match 'seen:*' --verify\n"
-                "bloomery move --from redis://old --to redis://new --cutover",
+                "bloomery move --from redis://old --to redis://new --all-databases --pause",
     .exit_status =
         "0: all filters are in the target. 1: the run ended early; the reason is on stderr. 2: wrong arguments. 3: "
         "the run is complete, but some filters were skipped or differ. 130 or 143: interrupted.",

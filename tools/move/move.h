@@ -1,14 +1,16 @@
-/* move: copies the filters of a running server to another, once; follow.h repeats this for changes. Payloads are
- * opaque: the replies to DUMP or BF.SCANDUMP of the source go to RESTORE or BF.LOADCHUNK of the target. The source is
- * only read. Cuckoo filters have CF.INFO, CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS instead of BF.INFO and so on.
+/* move: copies the filters of a running server to another. Payloads are opaque: the replies to DUMP or BF.SCANDUMP of
+ * the source go to RESTORE or BF.LOADCHUNK of the target. The source is only read. Cuckoo filters have CF.INFO,
+ * CF.SCANDUMP, CF.LOADCHUNK and CF.MEXISTS instead of BF.INFO and so on.
  *
  * The only state between two runs is the target. A filter appears there atomically: by RESTORE, or by renaming a
  * temporary name. So a filter that the target has under its name, with the same BF.INFO, has been moved, and an
- * interrupted run continues when it is started again.
+ * interrupted run continues when it is started again. Equal numbers alone prove nothing: another database may have the
+ * name, too. So bits are compared before a filter counts as moved.
  *
  *   scanner thread:  SCAN, BF.INFO -> queue of filters
  *   worker threads:  queue -> BF.INFO of the target -> small ones: PTTL, DUMP -> RESTORE, many at a time
  *                                                      others:     BF.SCANDUMP -> BF.LOADCHUNK -> rename
+ *                    -> where the target had the name: the first bits of both
  *                    -> with `verify`: the answers of both servers to the same random items
  *
  * Thread: the caller's, which shows the progress and takes SIGINT and SIGTERM. */
@@ -22,8 +24,6 @@
 #include "errbuf.h"
 #include "server_url.h"
 
-struct followed;
-
 struct move_options {
     const struct server_url *from, *to;
     const char *match; /* a pattern of names; NULL: all */
@@ -35,10 +35,6 @@ struct move_options {
     bool verify;
     bool progress; /* a line on stderr */
     bool met;      /* both servers have just answered: a failure is retried from the start */
-    bool merge;    /* a Bloom filter of the target is united with the source's; goes without `replace` and `verify` */
-    /* the names of --follow (followed.h): filters are sent even if the target has them; or NULL */
-    struct followed *followed;
-    bool marked_only; /* of these, those of the round, instead of a scan of the source for others */
 };
 
 #define MOVE_MAX_JOBS     64
@@ -56,7 +52,6 @@ enum move_outcome {
     MOVE_CHANGING, /* it grew, or a cuckoo filter changed, each time it was read */
     MOVE_DIFFERS,  /* verified, and not the same */
     MOVE_LEFT,     /* a temporary filter of an interrupted run */
-    MOVE_DELETED,  /* it was gone from the source, and is deleted in the target */
     MOVE_OUTCOMES
 };
 

@@ -1,7 +1,6 @@
 /* move, inside. move_run.c has the threads, move_scan.c the scanner, move_queue.c the queue to the workers, and
- * move_worker.c a batch. move_small.c and move_large.c have the two transfers of a filter, move_merge.c the merge with
- * the target's filter, and move_verify.c the comparison. move_link.c has connections and refusals, move_report.c the
- * messages.
+ * move_worker.c a batch. move_small.c and move_large.c have the two transfers of a filter, move_verify.c the
+ * comparison. move_link.c has connections and refusals, move_report.c the messages.
  *
  * Functions that speak to a server return 0, or
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
@@ -45,8 +44,7 @@ struct move_filter {
     bool cuckoo;
     bool sent_before;      /* before the connection was lost: if the target has it now, it was moved */
     bool chunks;           /* in chunks, also if it is small */
-    bool merges;           /* the target has one of this name; the two are united */
-    bool vanished;         /* it is not in the source any more: --follow deletes it in the target */
+    bool differs;          /* the target's has the same numbers and other bits */
     uint64_t on_the_way;   /* bytes of its chunks */
     uint64_t temporary[2]; /* the digits of the latest temporary name; all 0: there was none */
     size_t name_len;
@@ -181,20 +179,8 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n);
 /* Moves small WANTED filters: they become COPIED or FINISHED, or get `chunks`. */
 int move_small(struct move_link *link, struct move_filter **filters, size_t n);
 
-/* Temporary names: whether it is one; the filter gets a new one; the present one, written to `text`. */
+/* Whether the name is a temporary one. */
 bool move_is_temporary(struct slice name);
-void move_choose_temporary(struct move_filter *filter);
-struct slice move_temporary(const struct move_filter *filter, char text[MOVE_TEMP_SIZE]);
-
-#define MOVE_TEMP_EXPIRES "86400000" /* ms: longer than any filter takes */
-
-/* Deletes the disappeared ones of the NEW filters in the target, and finishes them. */
-int move_delete(struct move_link *link, struct move_filter **filters, size_t n);
-
-/* Puts the requests that unite the target's filter with the temporary one and delete that; then reads both replies. The
- * filter becomes COPIED or FINISHED. */
-void move_put_merge(struct move_link *link, const struct move_filter *filter, struct slice temporary);
-int move_take_merge(struct move_link *link, struct move_filter *filter);
 
 /* Moves one in chunks. */
 int move_large(struct move_link *link, struct move_filter *filter);
@@ -207,7 +193,7 @@ void move_probes_destroy(struct move_probes *probes);
 
 /* ---- move_report.c ---- */
 
-/* The filter is COPIED: moved, or there already. Without `verify` that finishes it. */
+/* The filter is COPIED: moved, or there already. A moved one is finished by that without `verify`. */
 void move_copied(struct move *move, struct move_filter *filter, enum move_outcome outcome);
 
 /* Finishes a filter; the text is the reason why it is not moved, or NULL. */

@@ -17,7 +17,8 @@
 #include "move_internal.h"
 #include "lock.h"
 
-#define ATTEMPTS 3
+#define ATTEMPTS     3
+#define TEMP_EXPIRES "86400000" /* ms: longer than any filter takes */
 
 struct large {
     struct move_link *link;
@@ -47,18 +48,11 @@ bool move_is_temporary(struct slice name)
     return digits == MOVE_TEMP_DIGITS;
 }
 
-struct slice move_temporary(const struct move_filter *filter, char text[MOVE_TEMP_SIZE])
+static struct slice temporary(const struct move_filter *filter, char text[MOVE_TEMP_SIZE])
 {
     snprintf(text, MOVE_TEMP_SIZE, MOVE_TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, filter->temporary[0],
              filter->temporary[1]);
     return slice_of(text);
-}
-
-void move_choose_temporary(struct move_filter *filter)
-{
-    filter->temporary[0] = (uint64_t)clock_ms();
-    filter->temporary[1] = (uint64_t)(uintptr_t)filter;
-    (void)!getrandom(filter->temporary, sizeof(filter->temporary), 0);
 }
 
 static void note_bytes(struct large *large, size_t bytes)
@@ -100,11 +94,13 @@ static int make_temp(struct large *large)
     struct move_filter *filter = large->filter;
     int status = 0;
     if (filter->temporary[0] || filter->temporary[1]) {
-        large->temp = move_temporary(filter, large->temp_text);
+        large->temp = temporary(filter, large->temp_text);
         status = give_up(large);
     }
-    move_choose_temporary(filter);
-    large->temp = move_temporary(filter, large->temp_text);
+    filter->temporary[0] = (uint64_t)clock_ms();
+    filter->temporary[1] = (uint64_t)(uintptr_t)filter;
+    (void)!getrandom(filter->temporary, sizeof(filter->temporary), 0);
+    large->temp = temporary(filter, large->temp_text);
     return status;
 }
 
@@ -174,7 +170,7 @@ static void put_held(struct large *large)
     PEER_PUT(&large->link->to, slice_of(MOVE_COMMAND(large->filter, "LOADCHUNK")), large->temp,
              peer_number(large->held_iterator, number), data);
     if (large->chunks == 0)
-        PEER_PUT(&large->link->to, slice_of("PEXPIRE"), large->temp, slice_of(MOVE_TEMP_EXPIRES));
+        PEER_PUT(&large->link->to, slice_of("PEXPIRE"), large->temp, slice_of(TEMP_EXPIRES));
     note_bytes(large, data.len);
     buf_truncate(&large->held, 0);
 }
@@ -348,10 +344,6 @@ static void put_name(struct large *large, int64_t ttl)
 {
     struct move_link *link = large->link;
     char number[PEER_NUMBER_SIZE];
-    if (large->filter->merges) {
-        move_put_merge(link, large->filter, large->temp);
-        return;
-    }
     if (ttl >= 0)
         PEER_PUT(&link->to, slice_of("PEXPIRE"), large->temp, peer_number(ttl > 0 ? ttl : 1, number));
     else
@@ -387,10 +379,6 @@ static int publish(struct large *large, bool *stopped, enum attempt *attempt_out
         return status;
     if (!together)
         put_name(large, ttl);
-    if (filter->merges) {
-        *stopped = true; /* in either case it is done */
-        return move_take_merge(link, filter);
-    }
     status = move_reply(link, &link->to, &reply); /* of the time to live */
     if (status == 0)
         status = move_reply(link, &link->to, &reply);

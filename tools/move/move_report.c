@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "followed.h"
 #include "log_text.h"
 #include "move_internal.h"
 #include "tool.h"
@@ -36,7 +35,7 @@ static void tell(struct move *move, const struct move_filter *filter, const char
 
 static bool is_printed(const struct move *move, enum move_outcome outcome)
 {
-    if (outcome == MOVE_GONE || outcome == MOVE_DELETED)
+    if (outcome == MOVE_GONE)
         return false;
     return move->options->dry_run || (outcome != MOVE_MOVED && outcome != MOVE_THERE);
 }
@@ -73,8 +72,6 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         errbuf_set(&why, "%s", text);
     }
     filter->state = FILTER_FINISHED;
-    struct followed *followed = move->options->followed;
-    bool news = !followed || followed_ended(followed, move_name(filter), outcome);
     lock_take(&move->lock);
     move_forget_bytes(move, filter);
     move->totals.summary.filters[outcome]++;
@@ -82,7 +79,7 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         move->totals.summary.bytes += (uint64_t)filter->info.size;
     move->totals.finished++;
     move->totals.finished_bytes += (uint64_t)filter->info.size;
-    if (news && is_printed(move, outcome))
+    if (is_printed(move, outcome))
         tell(move, filter, word_for(outcome), fmt ? why.text : NULL);
     lock_give(&move->lock);
 }
@@ -91,7 +88,7 @@ void move_copied(struct move *move, struct move_filter *filter, enum move_outcom
 {
     filter->state = FILTER_COPIED;
     filter->outcome = outcome;
-    if (!move->options->verify || move->options->dry_run)
+    if (outcome != MOVE_THERE && (!move->options->verify || move->options->dry_run))
         move_finish(move, filter, outcome, NULL);
 }
 
@@ -128,7 +125,10 @@ void move_show_progress(struct move *move)
     for (size_t i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < filled ? '#' : '-';
     bar[BAR_WIDTH] = '\0';
-    left_text(share > 0 ? seconds * (1 - share) / share : 0, left);
+    if (share > 0.02 && seconds > 2)
+        left_text(seconds * (1 - share) / share, left);
+    else
+        strcpy(left, "?"); /* it would be a guess */
     fprintf(stderr, "\r\033[K[%s] %" PRIu64 " of %s%.0f, %.0f/s, %s/s, %s left", bar, totals->finished,
             totals->scan_done ? "" : "about ", expected(totals, (double)totals->found),
             seconds > 0 ? (double)totals->finished / seconds : 0,

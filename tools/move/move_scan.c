@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "followed.h"
 #include "grow.h"
 #include "move_internal.h"
 #include "lock.h"
@@ -80,7 +79,7 @@ static int meet_server(struct scan *scan)
     if (status != 0)
         return status;
     move_read_process(&reply, process);
-    if (!scan->move->options->marked_only && (!process[0] || strcmp(process, scan->process) != 0)) {
+    if (!process[0] || strcmp(process, scan->process) != 0) {
         drop_page(scan);
         strcpy(scan->cursor, "0");
     }
@@ -100,17 +99,6 @@ static int add_to_page(struct scan *scan, struct slice name)
         memcpy(filter->name, name.ptr, name.len);
     scan->page[scan->npage++] = filter;
     return 0;
-}
-
-/* The marked names of a round. */
-static int take_marked(struct scan *scan)
-{
-    struct slice name;
-    int status = 0;
-    while (scan->npage < PAGE_KEYS && status == 0 && followed_next(scan->move->options->followed, &name))
-        status = add_to_page(scan, name);
-    strcpy(scan->following, scan->npage < PAGE_KEYS ? "0" : "more");
-    return status;
 }
 
 static void put_scan(struct scan *scan)
@@ -140,12 +128,8 @@ static int take_names(struct scan *scan, const struct resp_reply *reply)
     struct slice cursor = resp_reply_text(reply, 1);
     memcpy(scan->following, cursor.ptr, cursor.len);
     scan->following[cursor.len] = '\0';
-    struct followed *followed = scan->move->options->followed;
-    for (size_t i = 3; i < reply->count && status == 0; i++) {
-        struct slice name = resp_reply_text(reply, i);
-        if (!followed || !followed_knows(followed, name)) /* those that it knows are marked */
-            status = add_to_page(scan, name);
-    }
+    for (size_t i = 3; i < reply->count && status == 0; i++)
+        status = add_to_page(scan, resp_reply_text(reply, i));
     return status;
 }
 
@@ -153,8 +137,6 @@ static int take_names(struct scan *scan, const struct resp_reply *reply)
 static int read_names(struct scan *scan)
 {
     struct resp_reply reply;
-    if (scan->move->options->marked_only)
-        return take_marked(scan);
     put_scan(scan);
     int status = move_reply(&scan->link, &scan->link.from, &reply);
     if (status != 0)
@@ -189,12 +171,6 @@ static bool is_typed(const struct scan *scan)
     return scan->type < NTYPES;
 }
 
-/* A name that is no filter any more. */
-static bool is_to_be_deleted(const struct move_options *options, const struct move_filter *filter)
-{
-    return options->marked_only && followed_vanished(options->followed, move_name(filter)) && !options->merge;
-}
-
 /* Takes the last reply about the next filter and hands the filter on, or drops a key that is no filter. If the
  * connection fails, the filter stays in the page. */
 static int take_info(struct scan *scan, const struct resp_reply *reply)
@@ -218,11 +194,7 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
     }
     scan->requested++;
     move_link_works(&scan->link);
-    struct followed *followed = move->options->followed;
-    if (found > 0 && followed && !followed_sends(followed, move_name(filter)))
-        return move_fatal(move, -ENOMEM, "out of memory");
-    filter->vanished = found == 0 && followed && is_to_be_deleted(move->options, filter);
-    if (found > 0 || filter->vanished) {
+    if (found > 0) {
         count_found(move, filter);
         return move_queue_put(move, filter) ? 0 : -ECANCELED;
     }
@@ -305,7 +277,7 @@ static int scan_all(struct scan *scan)
 void *move_scan_thread(void *ctx)
 {
     struct move *move = ctx;
-    struct scan scan = {.move = move, .type = move->options->marked_only ? NTYPES : 0, .cursor = "0"};
+    struct scan scan = {.move = move, .cursor = "0"};
     move_link_init(&scan.link, ctx, false);
     (void)scan_all(&scan);
     drop_page(&scan);

@@ -39,37 +39,15 @@ static int refused(struct move_link *link, const struct peer *peer, struct move_
     return 0;
 }
 
-/* The time to live stays that of the target's filter. */
-static void put_for_merge(struct move_link *link, struct move_filter *filter, struct slice dump)
-{
-    char text[MOVE_TEMP_SIZE];
-    move_choose_temporary(filter);
-    struct slice temporary = move_temporary(filter, text);
-    PEER_PUT(&link->to, slice_of("RESTORE"), temporary, slice_of(MOVE_TEMP_EXPIRES), dump);
-    move_put_merge(link, filter, temporary);
-    filter->state = FILTER_SENT;
-}
-
-/* The replies to RESTORE and, for a merge, to the requests after it. */
 static int take_restored(struct move_link *link, struct move_filter *filter)
 {
-    struct errbuf why = {""};
     struct resp_reply reply;
     int status = move_reply(link, &link->to, &reply);
-    if (status == 0 && move_is_error(&reply)) {
-        struct slice text = resp_reply_text(&reply, 0);
-        errbuf_set(&why, "%.*s", (int)(text.len < sizeof(why.text) ? text.len : sizeof(why.text)), text.ptr);
-    }
-    if (status == 0 && filter->merges && !why.text[0])
-        return move_take_merge(link, filter);
-    for (int i = 0; i < 2 && status == 0 && filter->merges; i++)
-        status = move_reply(link, &link->to, &reply);
-    if (status != 0)
-        return status;
-    if (why.text[0])
-        return refused(link, &link->to, filter, slice_of(why.text));
-    move_copied(link->move, filter, MOVE_MOVED);
-    return 0;
+    if (status == 0 && move_is_error(&reply))
+        return refused(link, &link->to, filter, resp_reply_text(&reply, 0));
+    if (status == 0)
+        move_copied(link->move, filter, MOVE_MOVED);
+    return status;
 }
 
 /* Reads PTTL and DUMP; puts RESTORE. */
@@ -96,10 +74,6 @@ static int take_dump(struct move_link *link, struct move_filter *filter)
         return refused(link, &link->from, filter, resp_reply_text(&reply, 0));
     if (reply.nodes[0].kind != RESP_REPLY_TEXT || ttl == -2) {
         move_finish(link->move, filter, MOVE_GONE, NULL);
-        return 0;
-    }
-    if (filter->merges) {
-        put_for_merge(link, filter, resp_reply_text(&reply, 0));
         return 0;
     }
     struct slice words[] = {slice_of("RESTORE"), move_name(filter),

@@ -1,4 +1,8 @@
-/* --verify: compares both servers' BF.INFO or CF.INFO, their answers to the same random items and, if both know it
+/* Whether a filter that the target has under the name is the source's: equal numbers prove nothing, since another
+ * database may have the name, too. So the first piece of bits of both is compared, by BF.SCANDUMP, which gives all
+ * kinds of servers the same bits.
+ *
+ * --verify: compares both servers' BF.INFO or CF.INFO, their answers to the same random items and, if both know it
  * (Bloomery does), the number of bits set. The random items were never added, so the positive answers are false
  * positives, which depend on nearly every bit of the filter. */
 #include <stdio.h>
@@ -10,6 +14,11 @@
 
 #define PROBES     1000 /* a filter of rate 0.01 takes 10 of them for present */
 #define PROBE_SIZE 16   /* bytes */
+
+#define FRAME_HEAD                                                                                    \
+    32 /* around the bits of a piece of Bloomery's form: they differ from dump to dump (docs/DUMP.md) \
+        */
+#define FRAME_END 16
 
 struct move_probes {
     char bytes[PROBES][PROBE_SIZE];
@@ -125,11 +134,88 @@ static void compare(struct move *move, struct move_filter *filter, const struct 
         move_finish(move, filter, filter->outcome, NULL);
 }
 
+/* ---- filters that the target has ---- */
+
+static bool is_there(const struct move_filter *filter)
+{
+    return filter->state == FILTER_COPIED && filter->outcome == MOVE_THERE;
+}
+
+/* Asks both servers for the piece of each of these filters with the iterator. */
+static void put_pieces(struct move_link *link, struct move_filter **filters, size_t n, int64_t (*iterators)[2])
+{
+    char number[PEER_NUMBER_SIZE];
+    for (size_t i = 0; i < n; i++) {
+        for (int side = 0; side < 2 && is_there(filters[i]) && iterators[i][0] >= 0 && iterators[i][1] >= 0; side++)
+            PEER_PUT(side == 0 ? &link->from : &link->to, slice_of(MOVE_COMMAND(filters[i], "SCANDUMP")),
+                     move_name(filters[i]), peer_number(iterators[i][side], number));
+    }
+}
+
+/* The bits; false: there are none, or the server refuses. */
+static bool piece_of(const struct resp_reply *reply, int64_t *next_out, struct slice *bits_out)
+{
+    bool is_piece =
+        reply->count == 3 && reply->nodes[1].kind == RESP_REPLY_INTEGER && reply->nodes[2].kind == RESP_REPLY_TEXT;
+    *next_out = is_piece && reply->nodes[1].number > 0 ? reply->nodes[1].number : -1;
+    if (!is_piece)
+        return false;
+    struct slice bits = resp_reply_text(reply, 2);
+    if (bits.len > FRAME_HEAD + FRAME_END && memcmp(bits.ptr, "BLMY", 4) == 0)
+        bits = (struct slice){bits.ptr + FRAME_HEAD, bits.len - FRAME_HEAD - FRAME_END};
+    *bits_out = bits;
+    return *next_out > 0;
+}
+
+static void finish_there(struct move *move, struct move_filter *filter, bool differs)
+{
+    const struct move_options *options = move->options;
+    if (differs && options->replace && !options->dry_run) {
+        filter->differs = true;
+        filter->state = FILTER_NEW; /* it is moved as if the target had none */
+    } else if (differs && options->replace) {
+        move_finish(move, filter, MOVE_MOVED, NULL);
+    } else if (differs) {
+        move_finish(move, filter, MOVE_TAKEN,
+                    "the target has another filter of this name, with as many items; move it into another database of "
+                    "the target, or --replace it");
+    } else if (!options->verify || options->dry_run) {
+        move_finish(move, filter, MOVE_THERE, NULL);
+    }
+}
+
+/* The first piece is the header, with a random number, and the second one has bits. Pieces of two kinds of servers
+ * may differ in length. What cannot be compared counts as equal. */
+static int compare_there(struct move_link *link, struct move_filter **filters, size_t n)
+{
+    int64_t iterators[MOVE_BATCH][2] = {{0}};
+    struct resp_reply reply[2];
+    struct slice bits[2];
+    for (int round = 0; round < 2; round++) {
+        put_pieces(link, filters, n, iterators);
+        for (size_t i = 0; i < n; i++) {
+            if (!is_there(filters[i]))
+                continue;
+            bool asked = iterators[i][0] >= 0 && iterators[i][1] >= 0, both = asked;
+            for (int side = 0; side < 2 && asked; side++) {
+                int status = move_reply(link, side == 0 ? &link->from : &link->to, &reply[side]);
+                if (status != 0)
+                    return status;
+                both &= piece_of(&reply[side], &iterators[i][side], &bits[side]);
+            }
+            size_t common = !both ? 0 : bits[0].len < bits[1].len ? bits[0].len : bits[1].len;
+            if (round == 1)
+                finish_there(link->move, filters[i], common > 0 && memcmp(bits[0].ptr, bits[1].ptr, common) != 0);
+        }
+    }
+    return 0;
+}
+
 int move_verify(struct move_link *link, struct move_filter **filters, size_t n)
 {
     struct answers from, to;
-    int status = 0;
-    for (size_t i = 0; i < n; i++) {
+    int status = compare_there(link, filters, n);
+    for (size_t i = 0; i < n && status == 0; i++) {
         if (filters[i]->state == FILTER_COPIED) {
             put_questions(link->move, &link->from, filters[i]);
             put_questions(link->move, &link->to, filters[i]);

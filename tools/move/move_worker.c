@@ -13,7 +13,7 @@ static void finish_taken(struct move *move, struct move_filter *filter, const st
     move_finish(
         move, filter, MOVE_TAKEN,
         "the target has another filter of this name (%s %lld, %lld items, %lld layers; in the source %lld, %lld, "
-        "%lld); --replace replaces it",
+        "%lld); move it into another database of the target, or --replace it",
         filter->cuckoo ? "buckets" : "capacity", (long long)there->capacity, (long long)there->items,
         (long long)there->layers, (long long)here->capacity, (long long)here->items, (long long)here->layers);
 }
@@ -24,23 +24,12 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
     struct move_info there;
     int status, found = move_read_info(reply, filter->cuckoo, &there);
     struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
-    if (found > 0 && move->options->merge && !filter->cuckoo) { /* equal numbers do not show that the items are equal */
-        filter->merges = true;
-        filter->state = FILTER_WANTED;
-        return 0;
-    }
-    filter->merges = false;
-    if (found > 0 && move_info_agrees(&there, &filter->info)) {
+    if (found > 0 && !filter->differs && move_info_agrees(&there, &filter->info)) {
         move_copied(move, filter, filter->sent_before ? MOVE_MOVED : MOVE_THERE);
         return 0;
     }
     if (found == 0 || (found > 0 && move->options->replace)) {
         filter->state = FILTER_WANTED;
-        return 0;
-    }
-    if (found > 0 && move->options->merge) {
-        move_finish(move, filter, MOVE_TAKEN,
-                    "the target has a cuckoo filter of this name, and cuckoo filters cannot be merged");
         return 0;
     }
     if (found > 0) {
@@ -67,10 +56,7 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
 int move_look(struct move_link *link, struct move_filter **filters, size_t n)
 {
     struct resp_reply reply;
-    const struct move_options *options = link->move->options;
     for (size_t i = 0; i < n; i++) {
-        if (filters[i]->state == FILTER_NEW && options->followed && !options->merge)
-            filters[i]->state = FILTER_WANTED; /* even if the target has it */
         if (filters[i]->state == FILTER_NEW)
             PEER_PUT(&link->to, slice_of(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
     }
@@ -84,39 +70,6 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
             return status;
     }
     return 0;
-}
-
-/* ---- filters that are gone from the source ---- */
-
-static int take_deleted(struct move_link *link, struct move_filter *filter)
-{
-    struct resp_reply reply;
-    int status = move_reply(link, &link->to, &reply);
-    if (status != 0)
-        return status;
-    if (!move_is_error(&reply)) {
-        move_finish(link->move, filter, MOVE_DELETED, NULL);
-        return 0;
-    }
-    struct slice text = resp_reply_text(&reply, 0);
-    status = move_refused(link, &link->to, "DEL", text);
-    if (status == 0)
-        move_finish(link->move, filter, MOVE_REFUSED, "%.*s", (int)text.len, text.ptr);
-    return status;
-}
-
-int move_delete(struct move_link *link, struct move_filter **filters, size_t n)
-{
-    int status = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (filters[i]->state == FILTER_NEW && filters[i]->vanished)
-            PEER_PUT(&link->to, slice_of("DEL"), move_name(filters[i]));
-    }
-    for (size_t i = 0; i < n && status == 0; i++) {
-        if (filters[i]->state == FILTER_NEW && filters[i]->vanished)
-            status = take_deleted(link, filters[i]);
-    }
-    return status;
 }
 
 /* ---- a batch ---- */
@@ -149,21 +102,16 @@ static void tell_plan(struct move *move, struct move_filter **filters, size_t n)
 
 static int move_batch(struct move_link *link, struct move_filter **filters, size_t n)
 {
-    int status = move_delete(link, filters, n);
-    if (status == 0)
-        status = move_look(link, filters, n);
-    if (link->move->options->dry_run) {
-        if (status == 0)
-            tell_plan(link->move, filters, n);
-        return status;
-    }
-    if (status == 0)
+    int status = move_look(link, filters, n);
+    if (status == 0 && link->move->options->dry_run)
+        tell_plan(link->move, filters, n);
+    else if (status == 0)
         status = move_small(link, filters, n);
     for (size_t i = 0; i < n && status == 0; i++) {
         if (filters[i]->state == FILTER_WANTED)
             status = move_large(link, filters[i]);
     }
-    if (status == 0 && link->move->options->verify)
+    if (status == 0)
         status = move_verify(link, filters, n);
     return status;
 }

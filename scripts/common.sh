@@ -87,7 +87,7 @@ show_progress() { # LOG
         printf '%s\n' "$line" >>"$1"
         [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
         if [ -t 2 ]; then
-            printf '\r== %s of %s ' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" >&2
+            printf '\r== %s of %s \033[K' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" >&2
         elif ((SECONDS >= shown + 10)); then
             say "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
             shown=$SECONDS

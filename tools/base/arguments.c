@@ -53,12 +53,29 @@ void tool_print_result(const char *text, size_t len)
         fwrite(text, 1, len, stdout);
 }
 
+/* Overwrites the login of each address of a server in the text, mistyped ones as well: "redis:/u:pw@host". */
+static void hide_logins(char *text)
+{
+    static const char *const schemes[] = {"redis", "valkey", "unix"};
+    for (char *word = text; *word; word += strspn(word, " '=")) {
+        size_t len = strcspn(word, " '=");
+        char *end = memrchr(word, '@', len), *colon = memchr(word, ':', len);
+        for (size_t i = 0; i < 3 && end && colon && colon < end; i++) {
+            if (strncmp(word, schemes[i], strlen(schemes[i])) == 0)
+                memset(colon + 1, '*', (size_t)(end - colon - 1));
+        }
+        word += len;
+    }
+}
+
 __attribute__((format(printf, 2, 0))) static void complain(const char *command, const char *fmt, va_list args)
 {
     char *text = NULL;
     int len = vasprintf(&text, fmt, args);
 
     fprintf(stderr, "%sbloomery %s:%s ", terminal_colour(TERMINAL_RED), command, terminal_colour(TERMINAL_PLAIN));
+    if (len >= 0)
+        hide_logins(text);
     if (len >= 0)
         tool_print_text(stderr, text, (size_t)len);
     else

@@ -27,7 +27,7 @@ static void show(struct progress *progress, uint64_t done, int64_t now)
         fprintf(stderr, "[%s%.*s%s%*s] %3.0f %%, ", terminal_colour(TERMINAL_GREEN), bar,
                 "##############################", terminal_colour(TERMINAL_PLAIN), BAR_WIDE - bar, "", 100 * share);
     fprintf(stderr, "%.0f MB, %.0f MB/s", mb, seconds > 0 ? mb / seconds : 0);
-    if (share > 0 && share < 1 && seconds > 1)
+    if (share > 0.02 && share < 1 && seconds > 2) /* before that it would be a guess */
         fprintf(stderr, ", %.0f s left", seconds / share - seconds);
     fputs("\033[K", stderr);
     fflush(stderr);

@@ -8,6 +8,7 @@
 #include "tool.h"
 
 #define MAX_DATABASE 1000000 /* more than any server has */
+#define FORM         "redis[s]://[user:password@]host[:port][/database] or unix://[user:password@]/path[?db=database]"
 
 /* Splits `whole` at the first `c`, or the last: *before gets the text before it. False if there is none. */
 static bool split(struct slice *whole, char c, bool last, struct slice *before)
@@ -40,11 +41,10 @@ static const char *keep(struct server_url *url, struct slice part)
     return start;
 }
 
+/* What is wrong is not quoted: it may be a part of a password. */
 static int wrong(struct errbuf *err, const char *why)
 {
-    errbuf_set(err,
-               "%s; redis[s]://[user:password@]host[:port][/database] or unix://[user:password@]/path[?db=database]",
-               why);
+    errbuf_set(err, "%s; " FORM, why);
     return -EINVAL;
 }
 
@@ -140,8 +140,12 @@ int server_url_read(struct server_url *url, const char *text, struct errbuf *err
     *url = (struct server_url){0};
     if (strlen(text) >= SERVER_URL_MAX)
         return wrong(err, "the address is too long");
-    if (!after)
-        return wrong(err, "not the address of a server");
+    if (!after) {
+        bool has_login = strchr(text, '@') != NULL;
+        errbuf_set(err, "'%s' is not the address of a server; %s%s", text, has_login ? FORM : "redis://",
+                   has_login ? "" : text);
+        return -EINVAL;
+    }
     size_t scheme_len = (size_t)(after - text);
     bool is_unix = false;
     for (size_t i = 0; i < sizeof(unix_schemes) / sizeof(unix_schemes[0]); i++)

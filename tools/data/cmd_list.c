@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "fsops.h"
+#include "id_map.h"
 #include "log_text.h"
 #include "manifest_file.h"
 #include "name_code.h"
@@ -20,6 +22,8 @@ struct list {
     struct databases databases;
     struct output out;
     uint64_t filters;
+    struct id_map names; /* hashes of the keys so far */
+    uint64_t doubles;
 };
 
 static uint64_t count_items(const struct manifest_filter *filter)
@@ -121,7 +125,13 @@ static int print_filter(void *ctx, const struct manifest_filter *filter, struct 
     else
         print_line(list, filter);
     list->filters++;
-    return 0;
+    uint64_t hash = XXH3_64bits(filter->name, filter->name_len);
+    hash += hash == 0;
+    list->doubles += id_map_has(&list->names, hash);
+    if (id_map_has(&list->names, hash))
+        tool_failed(COMMAND, "database %u has two filters of the name %.*s: no daemon starts with them",
+                    db_of(list, filter), (int)name_of(filter).len, name_of(filter).ptr);
+    return id_map_set(&list->names, hash, NULL);
 }
 
 static int gone(void *ctx, uint64_t id, struct errbuf *err)
@@ -165,7 +175,8 @@ static int run(const struct tool_args *args)
         print_readable(&list);
         rc = tool_failed(COMMAND, "%s", err.text);
     }
-    rc = output_end(&list.out, rc);
+    id_map_deinit(&list.names);
+    rc = output_end(&list.out, rc == TOOL_OK && list.doubles ? TOOL_FAILED : rc);
     if (rc != TOOL_OK || list.filters)
         return rc;
     if (!list.name) {

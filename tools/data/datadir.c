@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file_name.h"
 #include "fsops.h"
 #include "manifest_file.h"
 #include "name_code.h"
@@ -16,6 +17,22 @@
 bool tool_lock_waits(unsigned *tries)
 {
     return ++*tries <= LOCK_TRIES && usleep(LOCK_RETRY_US) == 0;
+}
+
+/* Whether there is anything of a data directory. A daemon that has never saved has a log. */
+static bool is_data_directory(const char *path)
+{
+    static const char *const names[] = {MANIFEST_NAME, FILTERS_DIR, "log"};
+    const struct fsops *fs = fsops_posix();
+    char name[4096];
+    struct fs_stat st;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(name, sizeof(name), "%s/%s", path, names[i]);
+        if (fs->stat(fs->ctx, name, &st) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Does not create the lock file, because that would change the directory. */
@@ -32,6 +49,11 @@ int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
         rc = -ENOTDIR;
     if (rc != 0) {
         errbuf_set(err, "%s: %s", datadir, strerror(-rc));
+        return TOOL_FAILED;
+    }
+    if (!is_data_directory(datadir)) {
+        errbuf_set(err, "%s is no data directory: it has neither " MANIFEST_NAME " nor " FILTERS_DIR " nor log",
+                   datadir);
         return TOOL_FAILED;
     }
     snprintf(path, sizeof(path), "%s/LOCK", datadir);

@@ -102,6 +102,27 @@ Test(tool_export, help_is_given_wherever_it_is_asked_for)
     ASSERT_RUN(1, "--help: No such file or directory", "check -- --help");
 }
 
+/* Two filters of one name, as when two directories were joined by hand. */
+Test(tool_export, list_and_check_name_filters_of_one_name)
+{
+    struct errbuf err = {{0}};
+    struct store *store;
+
+    rig_init(&rig);
+    cr_assert_eq(rig_load(&rig, AT("doubles"), NULL, 1, &store, &err), 0, "%s", err.text);
+    rig_fill(rig_add(&rig, "same", &small, NULL), 0, 50);
+    rig_fill(rig_add(&rig, "same", &small, NULL), 50, 100);
+    cr_assert_eq(rig_save(&rig, store, NULL, &err), 0, "%s", err.text);
+    store_close(store);
+    rig_deinit(&rig);
+    ASSERT_RUN(1, "list: database 0 has two filters of the name same: no daemon starts with them", "list doubles");
+    program_said(output, "2\tsame\t");
+    ASSERT_RUN(1, "filter 'same', id 2: another filter has the same name", "check doubles");
+    cr_assert_eq(mkdir(AT("empty"), 0777), 0);
+    ASSERT_RUN(1, "check: empty is no data directory: it has neither MANIFEST nor filters nor log\n", "check empty");
+    ASSERT_RUN(1, "export: empty is no data directory", "export empty one out");
+}
+
 Test(tool_export, list_says_which_files_are_whose)
 {
     struct rig_place one = rig_place(NULL, AT("data"), "one", 0), large = rig_place(NULL, AT("data"), "large", 0);

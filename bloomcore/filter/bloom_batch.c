@@ -371,6 +371,12 @@ size_t bloom_batch_adds(const struct bloom_filter *filter)
     return is_young(bloom_filter_newest(filter)) ? YOUNG : BLOOM_BATCH;
 }
 
+unsigned bloom_filter_young_bits(const struct bloom_filter *filter)
+{
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+    return is_young(newest) ? newest->geometry->k : 0;
+}
+
 /* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
  * machine must find the memory. All adds to the filter would wait that long for the lock. It must also precede the test
  * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no

@@ -47,6 +47,9 @@ void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filte
  * it is less, because the kernel allocates a page for each bit. */
 size_t bloom_batch_adds(const struct bloom_filter *filter);
 
+/* The bits of an item of which each may be the first in its page: k at the beginning of a large layer, otherwise 0. */
+unsigned bloom_filter_young_bits(const struct bloom_filter *filter);
+
 /* Bit i is set if item i may have been added, clear if it certainly was not. The answer is that of this call, even if
  * the filter was added to or grew since the start. Bits from n on are clear. */
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);

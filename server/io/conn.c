@@ -92,7 +92,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (!(events & UV_READABLE))
         return;
     if (!conn->input.held && conn->life == CONN_OPEN && conn_may_run(conn)) {
-        conn_read(conn);
+        conn->input.unread = conn->io->turns.round.over;
+        if (conn->input.unread)
+            give_turn(conn);
+        else
+            conn_read(conn);
         return;
     }
     if (conn->waits & CONN_WAITS_HANDSHAKE) {

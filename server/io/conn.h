@@ -65,6 +65,7 @@ struct conn_input {
     size_t size;
     struct conn_pending pending;
     bool held;           /* kept input could run except for waits, unread replies, or the end of its turn */
+    bool unread;         /* its turn has come to read: the round in which there was input was over */
     int64_t eof_seen_ms; /* time at which the end was noticed during a wait, before it was read; 0: not */
 };
 

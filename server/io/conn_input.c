@@ -197,6 +197,7 @@ void conn_read(struct conn *conn)
     stats_add(&conn->io->stats.reads_processed, 1);
     atomic_store_explicit(&conn->session.meters.last_ms, conn->io->now_ms, memory_order_relaxed);
     size_t len = conn->input.len + (size_t)n;
+    turns_pay(&conn->io->turns, (uint64_t)n / 256); /* of the round; work.h */
     if (!own)
         conn->io->input.used += len;
     take_input(conn, space - conn->input.len, len);
@@ -210,7 +211,13 @@ void conn_take_turn(struct conn *conn)
     }
     if (is_killed(conn))
         return;
-    if (conn->input.len && conn_may_run(conn))
+    bool unread = conn->input.unread && !conn->input.held && conn->life == CONN_OPEN;
+    conn->input.unread = false;
+    if (!conn_may_run(conn))
+        conn_update(conn);
+    else if (unread)
+        conn_read(conn);
+    else if (conn->input.len)
         take_input(conn, conn->input.kept, conn->input.len);
     else
         conn_update(conn);

@@ -1,7 +1,5 @@
 #include "turns.h"
 
-#define ROUND_NS (4 * TURN_NS) /* of turns, before new input is read again */
-
 /* A connection with more input at the end of its turn gets another one in the next round, after the others and after
  * new input. */
 static void on_idle(uv_idle_t *handle)
@@ -16,7 +14,7 @@ static void on_idle(uv_idle_t *handle)
         struct conn_link *link = now.next;
         conn_list_remove(link);
         turns->take(link);
-        if (clock_ns() >= end_ns)
+        if (turns->round.over || clock_ns() >= end_ns)
             conn_list_move(&later, &now);
     }
     conn_list_move(&later, &turns->waiting); /* connections without a turn in this round come first */

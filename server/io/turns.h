@@ -1,9 +1,13 @@
 /* turns: divides a loop's time among its connections.
  *
- * A turn is a loop's work for one connection in one iteration. It ends after the first command that passes TURN_NS; the
- * rest of the input is kept and gets its turn in the next round, after the other connections. Small commands need no
- * extra clock reading: the measurement of a command or a batch reads the clock through turns_clock_ns(), and the turn
- * counts from the first of these readings.
+ * A turn is a loop's work for one connection in one iteration. It ends after the first command that passes TURN_NS or
+ * TURN_WORK; the rest of the input is kept and gets its turn in the next round, after the other connections. A round is
+ * all turns of an iteration, before its replies leave. It ends likewise, after ROUND_NS or ROUND_WORK: connections with
+ * new input get their turn in the next round.
+ *
+ * Small commands need no extra clock reading: the measurement of a command or a batch reads the clock through
+ * turns_clock_ns(), and the turn counts from the first of these readings. Items of filters are counted by turns_pay();
+ * work.h has the unit.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_TURNS_H
@@ -16,16 +20,22 @@
 #include "clock.h"
 #include "conn_list.h"
 
-#define TURN_NS UINT64_C(1000000)
+#define TURN_NS    UINT64_C(1000000)
+#define TURN_WORK  UINT64_C(8192)
+#define ROUND_NS   (4 * TURN_NS)
+#define ROUND_WORK (2 * TURN_WORK)
 
+/* Of one connection, or a round of all. */
 struct turn {
     uint64_t began_ns; /* 0: the clock has not been read in this turn */
+    uint64_t work;
     bool over;
 };
 
 struct turns {
     void (*take)(struct conn_link *link);
-    struct turn current;      /* of the current connection */
+    struct turn current; /* of the current connection */
+    struct turn round;
     struct conn_link waiting; /* connections with kept input that may run now, in the order of their turns */
     uv_idle_t idle;           /* active while there are any: the loop does not sleep */
 };
@@ -43,7 +53,23 @@ static inline uint64_t turns_clock_ns(struct turns *turns)
     if (turn->began_ns == 0)
         turn->began_ns = now_ns;
     turn->over |= now_ns - turn->began_ns >= TURN_NS;
+    turns->round.over |= now_ns - turns->round.began_ns >= ROUND_NS;
     return now_ns;
+}
+
+/* Counts work of the current turn. */
+static inline void turns_pay(struct turns *turns, uint64_t work)
+{
+    turns->current.work += work;
+    turns->round.work += work;
+    turns->current.over |= turns->current.work >= TURN_WORK;
+    turns->round.over |= turns->round.work >= ROUND_WORK;
+}
+
+/* An iteration begins. */
+static inline void turns_begin_round(struct turns *turns, uint64_t now_ns)
+{
+    turns->round = (struct turn){.began_ns = now_ns};
 }
 
 /* take() gives the connection of the link its turn, in an iteration of the loop. */

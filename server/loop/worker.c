@@ -142,6 +142,7 @@ static void enter(struct io *io)
     rcu_reader_online();
     io->online = true;
     worker_of(io)->entered_ns = clock_ns();
+    turns_begin_round(&io->turns, worker_of(io)->entered_ns);
     atomic_store_explicit(&runner->log.sleeps, false, memory_order_relaxed);
     io->now_ms = (int64_t)uv_now(&io->loop);
     conns_refresh(io, server_config(io->server));

@@ -16,6 +16,7 @@
 #include "keyed.h"
 #include "log_waits.h"
 #include "registry_key.h"
+#include "work.h"
 
 _Static_assert((WINDOW_RUNS & (WINDOW_RUNS - 1)) == 0, "runs are numbered by a mask");
 _Static_assert(WINDOW_RUN <= UINT8_MAX && WINDOW_RUN <= WINDOW_ITEMS, "a run's items are counted in a byte, and fit");
@@ -76,12 +77,22 @@ static void probe_cuckoo(struct window *w, struct window_run *run, const struct 
         cuckoo_prefetch(filter, cuckoo_hash_for(filter, run->items[i].ptr, run->items[i].len));
 }
 
+static void learn_work(struct window *w, struct window_run *run, const struct bloom_filter *filter)
+{
+    bool cuckoo = run->kind >= WINDOW_CUCKOO_QUERY;
+    w->known.hash = run->name_hash;
+    w->known.work[0] = filter ? work_of_item(filter, false) : 1;
+    w->known.work[1] = !filter ? WORK_MADE : cuckoo ? work_of_item(filter, true) : w->known.work[0];
+    run->work = w->known.work[window_kind_adds(run->kind)];
+}
+
 static void probe(struct window *w)
 {
     struct window_run *run = run_at(w, w->runs.probed++);
     bool hot = run->name_hash == w->hot.hash;
     run->entry = registry_find(w->registry, run->name_hash, run->name);
     struct bloom_filter *filter = run->entry ? entry_filter(run->entry) : NULL;
+    learn_work(w, run, filter);
     w->items.probed = run->end;
     run->wait = 0;
     run->staged = false;
@@ -149,6 +160,8 @@ static void finish_adds(struct window *w, struct window_run *run, struct bf_call
     }
 }
 
+#define CLOCK_WORK 256 /* of a run that is also measured: the host of a virtual machine may have to find the pages */
+
 static void finish(struct window *w)
 {
     struct window_run *run = run_at(w, w->runs.finished++);
@@ -164,6 +177,9 @@ static void finish(struct window *w)
         .no_touch = session_no_touch(&run->conn->session),
     };
     w->items.finished = run->end;
+    w->work -= run->expected;
+    uint64_t work = (uint64_t)run->work * run->n;
+    turns_pay(&w->io->turns, work);
     w->last[run->kind] = (struct window_last){run->conn, run->name, run->items[run->n - 1]};
     conn_will_reply(run->conn);
     run->conn->output.wrote |= window_kind_adds(run->kind);
@@ -173,6 +189,8 @@ static void finish(struct window *w)
         finish_queries(w, run, &call, filter);
     else
         finish_adds(w, run, &call, filter);
+    if (__builtin_expect(work >= CLOCK_WORK, false))
+        (void)turns_clock_ns(&w->io->turns);
 }
 
 /* Items that have been probed after the run. */
@@ -257,7 +275,16 @@ static uint64_t taken_in(const struct window *w)
 static bool is_full(const struct window *w)
 {
     return w->runs.pushed - w->runs.finished == WINDOW_RUNS ||
-           w->items.pushed - w->items.finished > WINDOW_ITEMS - WINDOW_RUN;
+           w->items.pushed - w->items.finished > WINDOW_ITEMS - WINDOW_RUN || w->work >= WINDOW_WORK;
+}
+
+#define UNKNOWN (WINDOW_WORK / WINDOW_RUN) /* work of an item; in the deepest filters it is up to eight times that */
+
+static uint32_t expected_work(const struct window *w, enum window_kind kind, uint64_t name_hash)
+{
+    if (name_hash == w->known.hash)
+        return w->known.work[window_kind_adds(kind)];
+    return kind == WINDOW_CUCKOO_ADD ? WINDOW_WORK : UNKNOWN;
 }
 
 /* The place of the next run. */
@@ -274,9 +301,11 @@ static struct window_run *make_room(struct window *w)
     return run_at(w, w->runs.pushed);
 }
 
-/* Takes in the run that is in its slot. */
-static void take_in(struct window *w, struct window_run *run)
+/* Takes in the run that is in its slot, and has this work for each item. */
+static void take_in(struct window *w, struct window_run *run, uint32_t work)
 {
+    run->expected = work * run->n;
+    w->work += run->expected;
     if (taken_in(w) == 0)
         w->started_ns = turns_clock_ns(&w->io->turns);
     w->since[run->kind] += run->n;
@@ -332,7 +361,7 @@ void window_push(struct window *w, enum window_kind kind, struct conn *conn, con
     run->items[0] = resp_arg(cmd, 2);
     run->kind = (uint8_t)kind;
     run->n = 1;
-    take_in(w, run);
+    take_in(w, run, expected_work(w, kind, run->name_hash));
 }
 
 size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn *conn, unsigned database,
@@ -342,8 +371,11 @@ size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn
     if (memo->database != database || !resp_repeat_may_match(&memo->repeat, data, len))
         return 0;
     struct window_run *run = make_room(w);
-    size_t used,
-        n = resp_repeat_match(&memo->repeat, data, len, w->io->input.limits.max_bulk, run->items, WINDOW_RUN, &used);
+    uint32_t work = expected_work(w, kind, memo->name_hash);
+    size_t most = work <= UNKNOWN      ? WINDOW_RUN
+                  : work < WINDOW_WORK ? WINDOW_WORK / work
+                                       : 1,
+           used, n = resp_repeat_match(&memo->repeat, data, len, w->io->input.limits.max_bulk, run->items, most, &used);
     struct slice name = {data + memo->name_off, memo->name_len};
     if (n == 0 || !may_repeat(w, kind, conn, name))
         return 0;
@@ -360,7 +392,7 @@ size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn
     run->name_hash = memo->name_hash;
     run->kind = (uint8_t)kind;
     run->n = (uint8_t)n;
-    take_in(w, run);
+    take_in(w, run, work);
     return used;
 }
 
@@ -390,4 +422,5 @@ void window_flush(struct window *w)
         return;
     answer_all(w);
     count(w);
+    w->known.hash = 0; /* the next command may replace the filter */
 }

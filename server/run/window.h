@@ -20,6 +20,11 @@
  * Runs are collected before the first step, so no prefetch runs while the next connection is read. Otherwise a receive
  * takes some 0.3 us longer (measured), and the fetched lines may be evicted again.
  *
+ * A run's work is known when its filter has been looked up. Until then it counts by the filter that was looked up last
+ * if that has its name, and otherwise so that the window takes few more: many unknown items of deep filters would keep
+ * all clients waiting, and nothing that was taken in can be given back. An add to a cuckoo filter may move tens of
+ * thousands of fingerprints: an unknown one is answered at once.
+ *
  * The slot and the header of the filter that was looked up last are in the cache, so their steps are skipped. A run of
  * WINDOW_AT_ONCE items or more on that filter, if it is small, is answered immediately when no run is before it.
  *
@@ -43,6 +48,7 @@
 #define WINDOW_RUN     BLOOM_BATCH /* items of a run at most */
 #define WINDOW_RUNS    64          /* at most, in the window; a power of two */
 #define WINDOW_ITEMS   256         /* likewise, items of all runs */
+#define WINDOW_WORK    4096        /* likewise, their work (work.h) */
 #define WINDOW_AT_ONCE 16          /* items of a run on a small filter that need no others to keep the processor busy */
 #define WINDOW_LOOK    4
 #define WINDOW_PROBE   4
@@ -71,6 +77,8 @@ struct window_run {
     uint64_t name_hash;
     uint64_t end;        /* the number of items ever pushed, this run's included */
     struct entry *entry; /* as seen by the probe step, may be NULL */
+    uint32_t expected;   /* its work, as counted in the window */
+    uint32_t work;       /* of an item, as seen by the probe step */
     uint8_t kind;
     uint8_t n;     /* items, at least 1 */
     unsigned wait; /* the number of items to probe after it before it is finished */
@@ -105,6 +113,11 @@ struct window {
     struct {
         uint64_t pushed, started, looked, probed, narrowed, finished;
     } runs, items; /* numbers that have taken the step since it was empty; items count in four of the steps */
+    uint64_t work; /* expected, of the runs that are not finished */
+    struct {
+        uint64_t hash;    /* 0: none since the last flush */
+        uint32_t work[2]; /* of a query and of an add */
+    } known;              /* the last name looked up, whether it has a filter or not */
     struct {
         uint64_t hash;         /* 0: none */
         bool in_cache;         /* its filter is small */

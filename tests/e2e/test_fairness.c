@@ -2,6 +2,7 @@
  * they ran at once. The tests check the order of events, not durations. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,4 +369,87 @@ DAEMON_TEST(the_daemon, fairness, background_threads_give_way)
     cr_expect_eq(niceness("notifier"), own);
     for (size_t i = 0; i < sizeof(background) / sizeof(background[0]); i++)
         cr_expect_eq(niceness(background[i]), own + 10 < 19 ? own + 10 : 19, "%s", background[i]);
+}
+
+/* This many commands, each for another item. */
+static void add_pipeline(struct text *text, const char *command, const char *filter, int n)
+{
+    for (int i = 0; i < n; i++)
+        text_print(text, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n$10\r\nitem-%05d\r\n", strlen(command), command,
+                   strlen(filter), filter, i);
+}
+
+static void send_pipeline(struct wire *wire, const char *command, const char *filter, int n)
+{
+    struct text text = {0};
+    add_pipeline(&text, command, filter, n);
+    cr_assert(wire_send(wire, text.data, text.len));
+    for (int i = 0; i < n; i++)
+        cr_assert_neq(wire_text(wire)[0], '\0');
+    free(text.data);
+}
+
+/* Iterations of the worker's loop: after each of them other clients get their replies. */
+static long long iterations(void)
+{
+    return info_number(the_daemon.port, "stats", "eventloop_cycles");
+}
+
+/* Single commands are paid for like batches: an iteration has 16,384 units of work (work.h), and the window and the
+ * last turn some more. Counted, not measured. */
+DAEMON_TEST(the_daemon, fairness, pipelines_of_single_commands_are_bounded_in_work)
+{
+    static const struct {
+        const char *command, *filter;
+        int n;
+        long long work; /* of each, at least */
+    } rows[] = {
+        {"CF.ADD", "full", 100, 65535 / 8},
+        {"BF.EXISTS", "deep", 5000, 150},
+        {"BF.ADD", "deep", 5000, 150},
+        {"BF.ADD", "fresh", 1500, 16 * 15},
+    };
+    enum { ITERATION = 2 * 16384 };
+    redisContext *c = client_open(the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
+    expect(c, "+OK", "CF.RESERVE full 16000 MAXITERATIONS 65535 EXPANSION 0");
+    send_pipeline(&wire, "CF.ADD", "full", 15000);
+    expect(c, "+OK", "BF.RESERVE deep 0.01 50 EXPANSION 1");
+    client_for_items(c, "BF.MADD", "deep", "item-", 8000);
+    expect(c, "+OK", "BF.RESERVE fresh 0.00001 100000000");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        long long before = iterations();
+        send_pipeline(&wire, rows[i].command, rows[i].filter, rows[i].n);
+        cr_expect_geq(iterations() - before, rows[i].n * rows[i].work / ITERATION, "%s: %lld", rows[i].command,
+                      iterations() - before);
+    }
+    wire_close(&wire);
+    redisFree(c);
+}
+
+/* Many clients at once are bounded like one: those for which a round has no more work are read in the next one. */
+DAEMON_TEST(the_daemon, fairness, rounds_of_many_clients_are_bounded_in_work)
+{
+    enum { CLIENTS = 40, COMMANDS = 100, LAYERS = 150 };
+    struct wire wires[CLIENTS];
+    struct text text = {0};
+    redisContext *c = client_open(the_daemon.port);
+    expect(c, "+OK", "BF.RESERVE deep 0.01 50 EXPANSION 1");
+    client_for_items(c, "BF.MADD", "deep", "item-", 8000);
+    add_pipeline(&text, "BF.EXISTS", "deep", COMMANDS);
+    for (int i = 0; i < CLIENTS; i++)
+        wires[i] = wire_to(the_daemon.port);
+    long long before = iterations();
+    cr_assert_eq(kill(the_daemon.pid, SIGSTOP), 0); /* so that all of them are readable at one moment */
+    for (int i = 0; i < CLIENTS; i++)
+        cr_assert(wire_send(&wires[i], text.data, text.len));
+    cr_assert_eq(kill(the_daemon.pid, SIGCONT), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        for (int j = 0; j < COMMANDS; j++)
+            cr_assert_neq(wire_text(&wires[i])[0], '\0');
+        wire_close(&wires[i]);
+    }
+    cr_expect_geq(iterations() - before, CLIENTS * COMMANDS * LAYERS / (2 * 16384), "%lld", iterations() - before);
+    free(text.data);
+    redisFree(c);
 }

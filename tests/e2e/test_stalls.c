@@ -50,6 +50,8 @@ static const struct row rows[] = {
     {.call = "COMMAND DOCS", .times = 300},
     {.call = "COMMAND LIST FILTERBY PATTERN *a*b*c*d*e*", .times = 400},
     {.call = "NOSUCH", .times = 30000},
+    {.call = "CF.ADD full other", .times = 2000},
+    {.call = "BF.EXISTS deep other", .times = 5000},
     /* very many words; and the end of such a client */
     {.call = "SUBSCRIBE", .words = 300000},
     {.call = "PSUBSCRIBE", .words = 50000},
@@ -270,6 +272,12 @@ static void prepare(void)
     expect(c, "+OK", "BF.RESERVE big 0.000001 30000000");
     expect(c, "+OK", "BF.RESERVE fresh 0.000000001 200000000");
     client_add_items(c, "big", 0, 10000);
+    expect(c, "+OK", "CF.RESERVE full 16000 MAXITERATIONS 65535 EXPANSION 0");
+    for (int i = 0; i < 15000; i++)
+        redisAppendCommand(c, "CF.ADD full item-%d", i);
+    client_skip(c, 15000);
+    expect(c, "+OK", "BF.RESERVE deep 0.01 50 EXPANSION 1");
+    client_for_items(c, "BF.MADD", "deep", "item-", 8000);
     redisFree(c);
 }
 

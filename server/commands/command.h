@@ -36,7 +36,7 @@ struct stats;
  * than the result. The next filter may be slower: a command with more than COMMAND_SLICE_TIMED arguments may also end
  * its slice when its time is over (command_slice_end()). */
 #define COMMAND_SLICE       2048
-#define COMMAND_SLICE_TIMED 64 /* of these each may be looked for in 1,024 layers (cost.h) */
+#define COMMAND_SLICE_TIMED 64 /* of these each may be looked for in 1,024 layers */
 #define COMMAND_SLICE_MIN   32
 #define COMMAND_SLICE_BYTES                                                                  \
     ((size_t)64 * 1024) /* with more bytes of arguments a command is sliced, too (CMD_LARGE) \

@@ -1,12 +1,40 @@
 #include "work.h"
 
 #include "bloom_batch.h"
+#include "command.h"
 
 uint32_t work_of_item(const struct bloom_filter *filter, bool adds)
 {
-    uint32_t work = bloom_filter_nlayers(filter) + WORK_PAGE * bloom_filter_young_bits(filter);
     const struct bloom_params *params = bloom_filter_params(filter);
-    if (!adds || !bloom_params_is_cuckoo(params))
+    uint32_t layers = bloom_filter_nlayers(filter), pages = WORK_PAGE * bloom_filter_young_bits(filter);
+    if (!bloom_params_is_cuckoo(params))
+        return layers + pages;
+    uint32_t looks = layers + (adds ? params->iterations : 0);
+    return 1 + pages + (bloom_filter_beyond_cache(filter) ? looks : looks / 8);
+}
+
+uint64_t work_of_bits(const struct bloom_filter *filter)
+{
+    return UINT64_C(256) * bloom_filter_nlayers(filter) + bloom_filter_memory(filter) / 2048;
+}
+
+static size_t names_of(const struct command *row, size_t argc)
+{
+    size_t first = (size_t)row->first_key;
+    if (first == 0 || first >= argc)
+        return 0;
+    size_t last = row->last_key < 0 ? argc - (size_t)-row->last_key : (size_t)row->last_key;
+    return last < first ? 0 : (last - first) / (size_t)row->key_step + 1;
+}
+
+uint64_t work_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns)
+{
+    size_t names = names_of(row, cmd->argc);
+    bool is_hashed = row->secrets != SECRETS_NONE; /* passwords */
+    uint64_t work = cmd->argc + command_bytes(cmd) / (is_hashed ? 32 : 128) + names * (1 + npatterns / 8);
+    if (row->flags & CMD_MODULE)
         return work;
-    return work + (bloom_filter_beyond_cache(filter) ? params->iterations : params->iterations / 8);
+    if (row->flags & CMD_FAST)
+        return work + (is_hashed ? 16 : 4);
+    return names ? work + 32 : work + WORK_SLOW + (row->flags & CMD_LARGE ? 4 : 256) * cmd->argc;
 }

@@ -275,7 +275,11 @@ static void prepare(void)
     expect(c, "+OK", "CF.RESERVE full 16000 MAXITERATIONS 65535 EXPANSION 0");
     for (int i = 0; i < 15000; i++)
         redisAppendCommand(c, "CF.ADD full item-%d", i);
-    client_skip(c, 15000);
+    for (int i = 0; i < 15000; i++) { /* the last ones find it full */
+        redisReply *reply = NULL;
+        cr_assert_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+        freeReplyObject(reply);
+    }
     expect(c, "+OK", "BF.RESERVE deep 0.01 50 EXPANSION 1");
     client_for_items(c, "BF.MADD", "deep", "item-", 8000);
     redisFree(c);

@@ -8,9 +8,9 @@
 #include "bf_texts.h"
 #include "command.h"
 #include "content.h"
-#include "cost.h"
 #include "handlers.h"
 #include "sstables.h"
+#include "work.h"
 
 static void reply_info(struct reply *reply, struct server *server, struct entry *entry, const struct bf_choice *choice)
 {
@@ -74,11 +74,6 @@ static bool asks_for_file(const struct command_ctx *ctx)
            sstables_find(server->sstables, command_arg(ctx, 1));
 }
 
-static uint64_t info_cost(const struct bloom_filter *filter)
-{
-    return cost_of_info(bloom_filter_nlayers(filter), bloom_filter_memory(filter), true);
-}
-
 void cmd_bf_info(struct command_ctx *ctx)
 {
     if (asks_for_file(ctx)) {
@@ -99,7 +94,7 @@ void cmd_bf_info(struct command_ctx *ctx)
         return;
     if (!understood) {
         reply_error(ctx->reply, error.text);
-    } else if (choice.needs_bits && info_cost(filter) > COST_INLINE) {
+    } else if (choice.needs_bits && work_of_bits(filter) > WORK_INLINE) {
         content_defer(ctx, REGISTRY_MAX_NAME, run_info_job);
     } else {
         reply_info(ctx->reply, ctx->server, call.entry, &choice);

@@ -5,7 +5,6 @@
 
 #include "acl_user.h"
 #include "command.h"
-#include "cost.h"
 #include "database.h"
 #include "handlers.h"
 #include "host.h"
@@ -13,8 +12,9 @@
 #include "registry_databases.h"
 #include "registry_version.h"
 #include "server.h"
-#include "transaction_cost.h"
 #include "registry_key.h"
+#include "transaction_work.h"
+#include "work.h"
 
 struct watched {
     struct watched *next;
@@ -39,7 +39,7 @@ struct transaction {
     size_t nspans, spans_size;
     struct buf bytes;
     uint32_t flags; /* of all commands, ored */
-    uint64_t cost;  /* of the words of all commands */
+    uint64_t work;  /* of the words of all commands */
     bool tainted;
     struct watched *watched;
     size_t watched_bytes;
@@ -128,14 +128,14 @@ static bool make_room(void **items, size_t *size, size_t used, size_t n, size_t 
     return true;
 }
 
-static uint64_t cost_of(const struct session *session, const struct command *command, const struct resp_command *cmd)
+static uint64_t work_of(const struct session *session, const struct command *command, const struct resp_command *cmd)
 {
-    return cost_of_words(command, cmd, session->modes & MODE_RESTRICTED ? session->acl.user->npatterns : 0);
+    return work_of_words(command, cmd, session->modes & MODE_RESTRICTED ? session->acl.user->npatterns : 0);
 }
 
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd)
 {
-    return session->multi.transaction->cost + cost_of(session, command, cmd) <= COST_TRANSACTION;
+    return session->multi.transaction->work + work_of(session, command, cmd) <= WORK_TRANSACTION;
 }
 
 static bool append(struct transaction *tx, const struct command *command, const struct resp_command *cmd)
@@ -164,7 +164,7 @@ bool transaction_queue(struct session *session, const struct command *command, c
         if (memory_of(tx) + command_bytes(cmd) + cmd->argc * sizeof(*tx->spans) > limit || !append(tx, command, cmd)) {
             return false;
         }
-        tx->cost += cost_of(session, command, cmd);
+        tx->work += work_of(session, command, cmd);
         atomic_store_explicit(&session->multi.queued, (int)tx->ncommands, memory_order_relaxed);
         atomic_store_explicit(&session->multi.bytes, memory_of(tx), memory_order_relaxed);
     }

@@ -5,7 +5,7 @@
  * refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers stand still (exclusive.h),
  * BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short. A slow command, or a command
  * that makes the transaction too long, is refused when it is queued. EXEC refuses the whole transaction if it would
- * take too long with the current filters (transaction_cost.h). An error of one command does not stop the others.
+ * take too long with the current filters (transaction_work.h). An error of one command does not stop the others.
  *
  * WATCH notes three facts of a name: the id of its filter, the count of items, and the expiry. EXEC replies null if one
  * of them has changed. No more is needed, because an id is never used again and a count only rises.
@@ -27,7 +27,7 @@ struct session;
 bool transaction_takes(const struct session *session, const struct command *command);
 
 /* Whether the transaction stays short enough with this command, judged by its words: all clients wait while it runs.
- * The cost of all words is at most COST_TRANSACTION (cost.h). */
+ * The work of all words is at most WORK_TRANSACTION (work.h). */
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd);
 
 /* Queues a command. False: the queue would take more than `limit` bytes, or there is no memory: the caller closes the

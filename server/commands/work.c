@@ -1,16 +1,14 @@
 #include "work.h"
 
-#include "bloom_batch.h"
 #include "command.h"
 
 uint32_t work_of_item(const struct bloom_filter *filter, bool adds)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
-    uint32_t layers = bloom_filter_nlayers(filter), pages = WORK_PAGE * bloom_filter_young_bits(filter);
     if (!bloom_params_is_cuckoo(params))
-        return layers + pages;
-    uint32_t looks = layers + (adds ? params->iterations : 0);
-    return 1 + pages + (bloom_filter_beyond_cache(filter) ? looks : looks / 8);
+        return work_of_bloom_item(filter);
+    uint32_t looks = bloom_filter_nlayers(filter) + (adds ? params->iterations : 0);
+    return 1 + WORK_PAGE * bloom_filter_young_bits(filter) + (bloom_filter_beyond_cache(filter) ? looks : looks / 8);
 }
 
 uint64_t work_of_bits(const struct bloom_filter *filter)

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bloom_filter.h"
+#include "bloom_batch.h"
 #include "command_row.h"
 #include "resp_parse.h"
 
@@ -29,6 +29,12 @@
 
 /* One item of a filter: a query of it, or an add. */
 uint32_t work_of_item(const struct bloom_filter *filter, bool adds);
+
+/* The same of a Bloom filter. */
+static inline uint32_t work_of_bloom_item(const struct bloom_filter *filter)
+{
+    return bloom_filter_nlayers(filter) + WORK_PAGE * bloom_filter_young_bits(filter);
+}
 
 /* BF.INFO with a field for which bits are counted. */
 uint64_t work_of_bits(const struct bloom_filter *filter);

@@ -75,8 +75,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct conn *conn = poll->data;
     io_enter(conn->io);
-    if (status < 0) {
-        conn_close(conn);
+    if (status < 0) { /* it polls no longer */
+        conn->events = 0;
+        if (conn->io->turns.round.over && conn->life == CONN_OPEN && conn_may_run(conn) && !conn->input.held) {
+            conn->input.unread = true; /* reading will fail */
+            give_turn(conn);
+        } else {
+            conn_close(conn);
+        }
         return;
     }
     if (events & UV_WRITABLE) {
@@ -294,21 +300,6 @@ void conn_count_memory(struct conn *conn)
         count_memory(conn, conn->io->calls->conn_size, memory_of(conn));
 }
 
-#define LARGE_INPUT ((size_t)1 << 20)
-
-static int free_input(void *input)
-{
-    free(input);
-    return 0;
-}
-
-/* Giving hundreds of megabytes back to the system takes tens of milliseconds: not on a loop. */
-static void give_large_input_back(struct conn *conn)
-{
-    if (conn->input.size > LARGE_INPUT)
-        reclaimer_defer(conn->io->server->reclaimer, free_input, conn_give_input(conn), 0);
-}
-
 void conn_close(struct conn *conn)
 {
     if (conn_is_closing(conn))
@@ -318,7 +309,6 @@ void conn_close(struct conn *conn)
     unlink_conn(conn);
     conn_unsubscribe(conn);
     conn->io->calls->close(conn);
-    give_large_input_back(conn);
     conn_drop_input(conn);
     buf_deinit(&conn->output.buf);
     if (conn->tls)

@@ -15,6 +15,7 @@
 #include "tls_stream.h"
 
 #define INPUT_MIN_SIZE (4 * 1024)
+#define CLOSE_WORK     64                   /* thousands of clients may vanish at once (work.h) */
 #define READ_MAX       ((size_t)512 * 1024) /* at a time, of a large argument: into untouched memory */
 
 /* ---- keeping ---- */
@@ -34,22 +35,41 @@ static bool grow_input(struct conn *conn, size_t size)
     return true;
 }
 
+#define LARGE_INPUT ((size_t)1 << 20)
+
+static int free_deferred(void *memory)
+{
+    free(memory);
+    return 0;
+}
+
+/* Giving hundreds of megabytes back to the system takes tens of milliseconds: not on a loop. */
+static void free_input(struct conn *conn)
+{
+    if (conn->input.size > LARGE_INPUT)
+        reclaimer_defer(conn->io->server->reclaimer, free_deferred, conn->input.kept, 0);
+    else
+        free(conn->input.kept);
+}
+
 /* Frees memory that only a past command needed. */
 static void shrink_input(struct conn *conn)
 {
     if (conn->input.size <= INPUT_READ_SIZE || conn->input.len > conn->input.size / 4)
         return;
     size_t size = conn->input.len > INPUT_MIN_SIZE ? conn->input.len : INPUT_MIN_SIZE;
-    char *in = realloc(conn->input.kept, size);
+    char *in = malloc(size);
     if (!in)
         return; /* the large one stays */
+    memcpy(in, conn->input.kept, conn->input.len);
+    free_input(conn);
     conn->input.kept = in;
     conn->input.size = size;
 }
 
 void conn_drop_input(struct conn *conn)
 {
-    free(conn->input.kept);
+    free_input(conn);
     free(conn->input.pending.spans);
     conn->input.pending.spans = NULL;
     conn->input.kept = NULL;
@@ -180,6 +200,8 @@ void conn_read(struct conn *conn)
         return;
     }
     ssize_t n = conn_has_tls(conn) ? conn_tls_receive(conn, space, size) : recv(conn->fd, space, size, 0);
+    if (n <= 0)
+        turns_pay(&conn->io->turns, CLOSE_WORK);
     if (n < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             conn_close(conn);

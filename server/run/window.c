@@ -77,12 +77,29 @@ static void probe_cuckoo(struct window *w, struct window_run *run, const struct 
         cuckoo_prefetch(filter, cuckoo_hash_for(filter, run->items[i].ptr, run->items[i].len));
 }
 
+/* Names of Bloom filters and of cuckoo filters are told apart: the same name may be asked for as both. */
+static uint64_t known_as(enum window_kind kind, uint64_t name_hash)
+{
+    return name_hash + (kind >= WINDOW_CUCKOO_QUERY);
+}
+
 static void learn_work(struct window *w, struct window_run *run, const struct bloom_filter *filter)
 {
-    bool cuckoo = run->kind >= WINDOW_CUCKOO_QUERY;
-    w->known.hash = run->name_hash;
-    w->known.work[0] = filter ? work_of_item(filter, false) : 1;
-    w->known.work[1] = !filter ? WORK_MADE : cuckoo ? work_of_item(filter, true) : w->known.work[0];
+    uint64_t known = known_as(run->kind, run->name_hash);
+    if (w->known.hash == known) {
+        run->work = w->known.work[window_kind_adds(run->kind)];
+        return;
+    }
+    w->known.hash = known;
+    if (!filter) {
+        w->known.work[0] = 1;
+        w->known.work[1] = WORK_MADE;
+    } else if (run->kind >= WINDOW_CUCKOO_QUERY) {
+        w->known.work[0] = work_of_item(filter, false);
+        w->known.work[1] = work_of_item(filter, true);
+    } else {
+        w->known.work[0] = w->known.work[1] = work_of_bloom_item(filter);
+    }
     run->work = w->known.work[window_kind_adds(run->kind)];
 }
 
@@ -278,11 +295,11 @@ static bool is_full(const struct window *w)
            w->items.pushed - w->items.finished > WINDOW_ITEMS - WINDOW_RUN || w->work >= WINDOW_WORK;
 }
 
-#define UNKNOWN (WINDOW_WORK / WINDOW_RUN) /* work of an item; in the deepest filters it is up to eight times that */
+#define UNKNOWN (WINDOW_WORK / WINDOW_RUNS) /* work of an item; in the deepest filters it is sixteen times that */
 
 static uint32_t expected_work(const struct window *w, enum window_kind kind, uint64_t name_hash)
 {
-    if (name_hash == w->known.hash)
+    if (known_as(kind, name_hash) == w->known.hash)
         return w->known.work[window_kind_adds(kind)];
     return kind == WINDOW_CUCKOO_ADD ? WINDOW_WORK : UNKNOWN;
 }

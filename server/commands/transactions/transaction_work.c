@@ -6,7 +6,6 @@
 
 #include "acl_user.h"
 #include "bf_host.h"
-#include "bloom_batch.h"
 #include "cf.h"
 #include "command.h"
 #include "cuckoo_dump.h"
@@ -25,7 +24,7 @@
 struct state {
     bool exists;
     bool cuckoo;
-    bool compacting; /* each change takes a step of it */
+    bool compacting;       /* each change takes a step of it */
     unsigned layers, bits; /* of an item in a layer */
     uint64_t moves;        /* of an add to a cuckoo filter */
     uint64_t bytes;        /* of the newest layer */
@@ -164,8 +163,8 @@ static uint64_t ask(struct state *state, uint64_t items)
 static uint64_t add(struct state *state, uint64_t items, unsigned most_layers)
 {
     uint64_t work = 0, left = items, in_buckets = 2 * (uint64_t)state->bits;
-    unsigned limit = state->cuckoo ? (unsigned)least(most_layers + items / in_buckets, BLOOM_MAX_LAYERS)
-                                   : BLOOM_MAX_LAYERS;
+    unsigned limit =
+        state->cuckoo ? (unsigned)least(most_layers + items / in_buckets, BLOOM_MAX_LAYERS) : BLOOM_MAX_LAYERS;
     for (; left > state->room && state->expansion && state->layers < limit;) {
         work += state->cuckoo ? WORK_MADE : WORK_LAYER + 2 * state->layers;
         left -= state->room;
@@ -304,7 +303,8 @@ static bool made_by(const struct server *server, const struct command *command, 
         automatic = bf_read_reserve(args, &defaults, &reserve, &error);
         params = reserve.params;
     } else if (command->handler == cmd_bf_insert) {
-        automatic = bf_read_insert(args, &defaults, &insert, &error) && !insert.no_create && (automatic || insert.sized);
+        automatic =
+            bf_read_insert(args, &defaults, &insert, &error) && !insert.no_create && (automatic || insert.sized);
         params = insert.params;
     }
     if (!automatic)

@@ -238,8 +238,8 @@ CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
         {NULL, "BF.INSERT new CAPACITY 1 EXPANSION 1 ITEMS", 1, 5000},
         {"RENAME layers other", "BF.MEXISTS other", 1, 55000},
         /* work of cuckoo filters: layers, evictions, layers caused by equal items, moved fingerprints */
-        {NULL, "CF.MEXISTS cuckoos", 1, 5000},
-        {NULL, "CF.COUNT cuckoos x", 2000, 0},
+        {NULL, "CF.MEXISTS cuckoos", 1, 15000},
+        {NULL, "CF.COUNT cuckoos x", 10000, 0},
         {NULL, "CF.INFO cuckoos", 1000, 0},
         {NULL, "CF.INSERT new ITEMS", 1, 5000},
         {"CF.RESERVE new 100000 MAXITERATIONS 65535", "CF.ADD new x", 50, 0},

@@ -427,7 +427,7 @@ static void take(void *ctx, const struct command *command, const struct resp_com
     if (estimate->work > WORK_TRANSACTION) /* it is refused: the rest need not be looked up */
         return;
     if (IS_ONE_OF(command, cmd_acl_list, cmd_acl_users))
-        estimate->work += atomic_load(&estimate->ctx->server->memory.of_users) / 64;
+        estimate->work += atomic_load(&estimate->ctx->server->memory.of_users) / 16;
     else if (command->handler == cmd_bf_plan)
         estimate->work += 2 * WORK_SLOW;
     else if (command->handler == cmd_cf_loadchunk)

@@ -28,7 +28,6 @@ void timing_command(struct timing *timing, const struct command *row, const stru
         stats_add(&timing->stats->loop_command_ns, ns);
     if (!timing_record(timing, command_index(row), 1, ns))
         return;
-    timing_sample(timing, row->flags & CMD_FAST, ns);
     if (may_be_slow(timing, row, ns))
         timing_remember(timing, make_entry(row, args, session), ns);
 }
@@ -42,7 +41,6 @@ void timing_batch(struct timing *timing, const struct command *row, uint64_t n, 
         stats_add(&timing->stats->loop_command_ns, ns);
     if (!timing_record(timing, command_index(row), n, ns))
         return;
-    timing_sample(timing, row->flags & CMD_FAST, each_ns);
     if (may_be_slow(timing, row, each_ns))
         timing_remember(timing, slowlog_entry_create(words, 3, session), each_ns);
 }
@@ -60,7 +58,6 @@ void timing_deferred_done(struct timing_deferred *deferred, struct timing *timin
     uint64_t ns = clock_ns() - deferred->started_ns;
 
     (void)timing_record(timing, command_index(deferred->row), 1, ns);
-    timing_sample(timing, deferred->row->flags & CMD_FAST, ns);
     if (timing_is_slow(timing, ns)) {
         timing_remember(timing, deferred->entry, ns);
         deferred->entry = NULL;

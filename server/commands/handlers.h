@@ -65,6 +65,7 @@ HANDLER(cmd_object_encoding);
 HANDLER(cmd_object_freq);
 HANDLER(cmd_object_idletime);
 HANDLER(cmd_object_refcount);
+HANDLER(cmd_memory_usage);
 
 /* cmd_server.c */
 HANDLER(cmd_save);
@@ -176,19 +177,9 @@ HANDLER(cmd_acl_save);
 HANDLER(cmd_acl_users);
 HANDLER(cmd_acl_whoami);
 
-/* cmd_memory.c */
-HANDLER(cmd_memory_doctor);
-HANDLER(cmd_memory_malloc_stats);
-HANDLER(cmd_memory_purge);
-HANDLER(cmd_memory_stats);
-HANDLER(cmd_memory_usage);
-
 /* cmd_slowlog.c */
-HANDLER(cmd_latency_doctor);
 HANDLER(cmd_latency_histogram);
-HANDLER(cmd_latency_history);
 HANDLER(cmd_latency_latest);
-HANDLER(cmd_latency_reset);
 HANDLER(cmd_slowlog_get);
 HANDLER(cmd_slowlog_len);
 HANDLER(cmd_slowlog_reset);

@@ -3,7 +3,6 @@
  * parsed like any other: a default that its own setting would refuse cannot exist. */
 #include "config.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -138,62 +137,12 @@ int config_clone(const struct config *cfg, struct config *copy_out)
 
 /* ---- refusals ---- */
 
-/* The number of changes that turn one text into the other: letters inserted, removed or replaced, or two neighbours
- * swapped. */
-static size_t edit_distance(struct slice a, const char *b)
-{
-    size_t n = strlen(b), row[3][64] = {{0}};
-
-    for (size_t j = 0; j <= n; j++)
-        row[0][j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t *now = row[i % 3], *before = row[(i + 2) % 3], *two_before = row[(i + 1) % 3];
-
-        now[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            int x = tolower((unsigned char)a.ptr[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            size_t best = before[j - 1] + (x != y);
-
-            best = before[j] + 1 < best ? before[j] + 1 : best;
-            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a.ptr[i - 2]))
-                best = two_before[j - 2] + 1 < best ? two_before[j - 2] + 1 : best;
-            now[j] = best;
-        }
-    }
-    return row[a.len % 3][n];
-}
-
-/* The setting with the most similar name, or NULL when none is similar. */
-static const char *nearest_name(struct slice name)
-{
-    const char *nearest = NULL;
-    size_t best = name.len / 3 < 2 ? 2 : name.len / 3;
-
-    if (name.len == 0 || name.len >= 64)
-        return NULL;
-    for (size_t i = 0; i < NROWS; i++) {
-        size_t distance;
-
-        CHECK(strlen(table[i].name) < 64);
-        distance = edit_distance(name, table[i].name);
-        if (distance <= best && distance < name.len) {
-            best = distance - (distance > 0);
-            nearest = table[i].name;
-        }
-    }
-    return nearest;
-}
-
 static int refuse_unknown(struct slice name, enum config_source source, struct errbuf *err)
 {
     int len = config_shown_name(name);
-    const char *nearest = nearest_name(name);
 
     if (source == CONFIG_RUNTIME)
         errbuf_set(err, "Unknown option or number of arguments for CONFIG SET - '%.*s'", len, name.ptr);
-    else if (nearest)
-        errbuf_set(err, "unknown setting '%.*s'; did you mean '%s'?", len, name.ptr, nearest);
     else
         errbuf_set(err, "unknown setting '%.*s'", len, name.ptr);
     return CONFIG_UNKNOWN;

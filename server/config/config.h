@@ -172,7 +172,7 @@ enum config_source {
 
 enum config_status {
     CONFIG_OK = 0,
-    CONFIG_UNKNOWN = 1, /* unknown setting; the errbuf reports it and may suggest a name */
+    CONFIG_UNKNOWN = 1, /* unknown setting; the errbuf names it */
     CONFIG_REFUSED = 2, /* the errbuf has the reason */
 };
 

@@ -7,7 +7,6 @@
 #include "config_file.h"
 #include "config_internal.h"
 
-#define FROM_REDIS  "--from-redis-conf"
 #define DOC_COLUMNS 100 /* where comments of the printed file are broken */
 
 /* ---- arguments ---- */
@@ -84,14 +83,6 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
     struct config_start start = {.action = CONFIG_RUN, .file = NULL};
     int first = 1, status = CONFIG_OK;
 
-    if (argc > 1 && strcmp(argv[1], FROM_REDIS) == 0) {
-        if (argc != 3) {
-            errbuf_set(err, FROM_REDIS " takes one file and no other argument");
-            return CONFIG_REFUSED;
-        }
-        *start_out = (struct config_start){.action = CONFIG_FROM_REDIS, .file = argv[2]};
-        return CONFIG_OK;
-    }
     if (argc > 1 && argv[1][0] != '\0' && (argv[1][0] != '-' || argv[1][1] == '\0')) {
         start.file = argv[1];
         first = 2;
@@ -324,9 +315,6 @@ void config_help(struct buf *out)
                   "  -v, --version    the version\n"
                   "  --check-config   whether a start would take the settings and the files that they name\n"
                   "  --print-config   every setting with its value and what it does, as a file\n"
-                  "  --from-redis-conf FILE\n"
-                  "                   the settings of a redis.conf that mean something here, as a file, and the\n"
-                  "                   others as comments, with the reasons\n"
                   "\n"
                   "Settings and their defaults:\n");
     for (size_t i = 0; i < sizeof(outline) / sizeof(outline[0]); i++) {

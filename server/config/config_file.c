@@ -150,6 +150,16 @@ static bool next_line(struct slice *text, struct slice *line_out)
     return true;
 }
 
+/* Settings of earlier versions. Their lines have no effect, so that a file of such a version still starts. */
+static bool is_retired(struct slice name)
+{
+    static const char *const names[] = {"latency-monitor-threshold"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == name.len && strncasecmp(names[i], name.ptr, name.len) == 0)
+            return true;
+    return false;
+}
+
 /* Adds the names of later unknown settings to the error about the first one: a user with the file of another server
  * needs all of them at once. */
 static void add_unknown_ones(struct slice text, struct errbuf *err)
@@ -162,7 +172,7 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
         struct config_line line;
 
         if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 && !is_include(line.words[0]) &&
-            !config_find(line.words[0]))
+            !config_find(line.words[0]) && !is_retired(line.words[0]))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s'%.*s'", len > 0 ? ", " : "",
                                     config_shown_name(line.words[0]), line.words[0].ptr);
         config_line_deinit(&line);
@@ -192,28 +202,6 @@ static void add_hint(const char *hint, struct errbuf *err)
     errbuf_set(err, "%s; %s", text, hint);
 }
 
-/* A line of Redis's file, which is taken or left out. CONFIG_OK or -ENOMEM. */
-static int take_line(struct config *cfg, struct config_merge *merge, const struct source *source, unsigned number,
-                     const struct config_line *line)
-{
-    struct errbuf why = {""};
-    struct slice name = line->words[0];
-    int status = CONFIG_REFUSED;
-
-    if (!config_redis_is_other(name))
-        status = config_apply(cfg, merge, name, line->words + 1, line->nwords - 1, CONFIG_FILE, &why);
-    if (status == CONFIG_OK) {
-        size_t n;
-        merge->taken->settings[config_find(name) - config_table(&n)] = true;
-        return CONFIG_OK;
-    }
-    if (status == CONFIG_UNKNOWN || status == CONFIG_REFUSED) {
-        config_redis_leave_out(merge->taken, source->name, number, name, why.text);
-        status = CONFIG_OK;
-    }
-    return status;
-}
-
 static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, unsigned number,
                      struct slice text, struct errbuf *err)
 {
@@ -223,8 +211,9 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
     if (status == CONFIG_OK && line.nwords > 0) {
         if (is_include(line.words[0]))
             status = load_include(cfg, merge, source, &line, err);
-        else if (merge->taken)
-            status = take_line(cfg, merge, source, number, &line);
+        else if (is_retired(line.words[0]))
+            errbuf_set(err, "%s:%u: '%.*s' is no setting any more and has no effect", source->name, number,
+                       (int)line.words[0].len, line.words[0].ptr);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
         if (status == CONFIG_REFUSED && has_comment(&line))
@@ -311,21 +300,14 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
     return status;
 }
 
-int config_load_merged(struct config *cfg, struct config_merge *merge, const char *path, struct errbuf *err)
-{
-    if (strcmp(path, "-") == 0) {
-        struct source source = {.name = "standard input"};
-
-        return load_stream(cfg, merge, &source, stdin, err);
-    }
-    return load_source(cfg, merge, NULL, path, err);
-}
-
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err)
 {
     struct config_merge merge = {.save_seen = false};
+    struct source input = {.name = "standard input"};
 
-    return config_load_merged(cfg, &merge, path, err);
+    if (strcmp(path, "-") == 0)
+        return load_stream(cfg, &merge, &input, stdin, err);
+    return load_source(cfg, &merge, NULL, path, err);
 }
 
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)

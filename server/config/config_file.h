@@ -8,6 +8,8 @@
  * \xHH \" \\) or '...' (with \'), `include <path>` (relative to the including file). The last value of a setting
  * counts. Several `save` lines of one file and its includes form one list; `save ""` empties it.
  *
+ * Settings of earlier versions have no effect: with CONFIG_OK `err` names them.
+ *
  * `path` "-" is the standard input. CONFIG_OK, CONFIG_REFUSED (`err` begins with the file and line at fault), or a
  * negative errno when a file cannot be read (`err` names it). An error may come behind changes of `cfg`. */
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err) __attribute__((warn_unused_result));
@@ -32,7 +34,6 @@ enum config_action {
     CONFIG_SHOW_HELP,    /* --help, -h: print config_help() and exit */
     CONFIG_SHOW_VERSION, /* --version, -v */
     CONFIG_SHOW_CONFIG,  /* --print-config: print config_print() and exit */
-    CONFIG_FROM_REDIS,   /* --from-redis-conf FILE: print config_from_redis() of `file` and exit */
     CONFIG_CHECK,        /* --check-config: report whether a start would accept the settings, and exit */
 };
 
@@ -53,12 +54,6 @@ void config_hide_secrets(int argc, char *const *argv);
 /* The settings as a commented file that config_load_file() reads back to the same values. conf/bloomery.conf is this
  * text for the defaults. Secrets are written out: the text is a configuration file. */
 void config_print(const struct config *cfg, struct buf *out);
-
-/* Converts a redis.conf: appends its supported settings, in the form that config_load_file() reads, and then the
- * omitted lines as comments with the reasons. `cfg` has the defaults, and afterwards these settings. CONFIG_OK;
- * CONFIG_REFUSED or a negative errno when the file, or one that it includes, cannot be read. */
-int config_from_redis(struct config *cfg, const char *path, struct buf *out, struct errbuf *err)
-    __attribute__((warn_unused_result));
 
 /* The text of --help. */
 void config_help(struct buf *out);

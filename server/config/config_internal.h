@@ -6,25 +6,9 @@
 
 /* State between the lines of one source (a file with its includes, or the arguments). */
 struct config_merge {
-    bool save_seen;             /* a `save` line has replaced the rules; further ones add to them */
-    bool located;               /* the error names file and line already: including files add nothing */
-    struct config_taken *taken; /* lines that cannot be taken are left out and noted here; NULL: errors */
+    bool save_seen; /* a `save` line has replaced the rules; further ones add to them */
+    bool located;   /* the error names file and line already: including files add nothing */
 };
-
-/* The parts of a file of Redis that were taken, and the others. */
-struct config_taken {
-    bool settings[CONFIG_MAX_SETTINGS]; /* by their places in config_table() */
-    struct buf *left_out;               /* comments, one a line */
-};
-
-/* config_redis.c: whether this daemon ignores a line of that name, with any value; notes the omission with its reason,
- * by default `why`. */
-bool config_redis_is_other(struct slice name);
-void config_redis_leave_out(struct config_taken *taken, const char *source, unsigned number, struct slice name,
-                            const char *why);
-
-/* Reads a file of settings in order; see config_load_file(). */
-int config_load_merged(struct config *cfg, struct config_merge *merge, const char *path, struct errbuf *err);
 
 /* Applies `name value ...`, whose values are words already. Statuses as config_set(). */
 int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,

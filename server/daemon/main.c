@@ -160,6 +160,8 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
     config_hide_secrets(argc, argv);
     if (status != CONFIG_OK)
         return complain_of_settings("wrong settings (bloomeryd --help lists all)", err.text);
+    if (err.text[0])
+        (void)complain("settings", err.text);
     switch (start->action) {
     case CONFIG_RUN:
         return -1;
@@ -171,10 +173,6 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
         break;
     case CONFIG_SHOW_CONFIG:
         config_print(config, &text);
-        break;
-    case CONFIG_FROM_REDIS:
-        if (config_from_redis(config, start->file, &text, &err) != CONFIG_OK)
-            return complain_of_settings("cannot convert this redis.conf", err.text);
         break;
     case CONFIG_CHECK:
         if (check_config(config, &err) != 0)

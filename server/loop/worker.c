@@ -282,7 +282,7 @@ static int init_parts(struct worker *worker, struct server *server, unsigned ind
 {
     struct io *io = &worker->runner.io;
     int err = conns_init(io, server, index, &calls);
-    timing_init(&io->timing, &io->stats, server->stats.slowlog, server->stats.latency);
+    timing_init(&io->timing, &io->stats, server->stats.slowlog);
     io->stats.usage = usage_create();
     if (!io->stats.usage)
         err = -ENOMEM;

@@ -1,4 +1,4 @@
-/* monitors: the counters, the slow log, the latency monitor, and the sums of INFO. */
+/* monitors: the counters, the slow log, and the sums of INFO. */
 #ifndef BLOOMERY_MONITORS_H
 #define BLOOMERY_MONITORS_H
 
@@ -8,7 +8,6 @@
 #include "counters.h"
 #include "lock.h"
 
-struct latency;
 struct server;
 struct slowlog;
 
@@ -26,10 +25,9 @@ struct bf_totals {
 };
 
 struct monitors {
-    struct lock lock;          /* of slowlog and latency */
+    struct lock lock;          /* of slowlog */
     struct counters *counters; /* of all threads */
     struct slowlog *slowlog;
-    struct latency *latency;
     _Atomic(struct bf_totals *) totals; /* the last ones; NULL: never counted. Replaced as a whole, under RCU */
     atomic_bool counts_totals;          /* a thread is making new ones */
     _Atomic uint64_t grown_base;        /* bloom_pool_growths() at the last CONFIG RESETSTAT */

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include "clock.h"
-#include "latency.h"
 #include "slowlog.h"
 #include "memory_use.h"
 #include "notify.h"
@@ -76,9 +75,7 @@ int monitors_init(struct monitors *monitors, unsigned max_workers)
 {
     lock_init(&monitors->lock, RANK_MONITORS);
     int err = counters_create(&monitors->counters, max_workers);
-    if (!err)
-        err = slowlog_create(&monitors->slowlog, &monitors->lock);
-    return err ? err : latency_create(&monitors->latency, &monitors->lock);
+    return err ? err : slowlog_create(&monitors->slowlog, &monitors->lock);
 }
 
 void monitors_deinit(struct monitors *monitors)
@@ -86,7 +83,6 @@ void monitors_deinit(struct monitors *monitors)
     free(atomic_load(&monitors->totals));
     counters_destroy(monitors->counters);
     slowlog_destroy(monitors->slowlog);
-    latency_destroy(monitors->latency);
     lock_deinit(&monitors->lock);
 }
 

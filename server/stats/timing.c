@@ -4,12 +4,11 @@
 
 #include "clock.h"
 #include "config.h"
-#include "latency.h"
 #include "slowlog.h"
 
-void timing_init(struct timing *timing, struct stats *stats, struct slowlog *slowlog, struct latency *latency)
+void timing_init(struct timing *timing, struct stats *stats, struct slowlog *slowlog)
 {
-    *timing = (struct timing){.stats = stats, .slowlog = slowlog, .latency = latency};
+    *timing = (struct timing){.stats = stats, .slowlog = slowlog};
 }
 
 void timing_deinit(struct timing *timing)
@@ -22,11 +21,9 @@ void timing_deinit(struct timing *timing)
 
 void timing_refresh(struct timing *timing, const struct config *config)
 {
-    int64_t slow_usec = config->process.slowlog_log_slower_than, latency_ms = config->process.latency_monitor_threshold;
+    int64_t slow_usec = config->process.slowlog_log_slower_than;
 
     timing->slow_ns = slow_usec < 0 || config->process.slowlog_max_len == 0 ? UINT64_MAX : (uint64_t)slow_usec * 1000;
-    timing->latency_ns = latency_ms == 0 ? UINT64_MAX : (uint64_t)latency_ms * 1000000;
-    timing->notable_ns = timing->slow_ns < timing->latency_ns ? timing->slow_ns : timing->latency_ns;
     timing->slowlog_len = (size_t)config->process.slowlog_max_len;
     timing->tracking = config->process.latency_tracking;
     timing->exact = timing->slow_ns < (uint64_t)TIMING_EXACT_USEC * 1000;
@@ -50,22 +47,11 @@ bool timing_record(struct timing *timing, size_t counter, uint64_t n, uint64_t n
     struct histogram *histogram = timing->tracking ? histogram_of(timing, counter) : NULL;
     if (histogram)
         histogram_add(histogram, ns / n, n);
-    return ns / n >= timing->notable_ns;
-}
-
-static int64_t unix_seconds(void)
-{
-    return clock_unix_ms() / 1000;
-}
-
-void timing_sample(struct timing *timing, bool fast, uint64_t ns)
-{
-    if (ns >= timing->latency_ns)
-        latency_add(timing->latency, fast ? "fast-command" : "command", unix_seconds(), (int64_t)(ns / 1000000));
+    return ns / n >= timing->slow_ns;
 }
 
 void timing_remember(struct timing *timing, struct slowlog_entry *entry, uint64_t ns)
 {
     if (entry)
-        slowlog_add(timing->slowlog, entry, unix_seconds(), (int64_t)(ns / 1000), timing->slowlog_len);
+        slowlog_add(timing->slowlog, entry, clock_unix_ms() / 1000, (int64_t)(ns / 1000), timing->slowlog_len);
 }

@@ -1,5 +1,5 @@
-/* timing: records the durations of one thread's commands in commandstats, a histogram per command, the latency monitor
- * and the slow log; and counts their errors. A command is a number here (its counter); commands/command_timing.h has
+/* timing: records the durations of one thread's commands in commandstats, a histogram per command, and the slow
+ * log; and counts their errors. A command is a number here (its counter); commands/command_timing.h has
  * its row.
  *
  * Thread: the worker's; counters.c reads the histograms and counts from other threads. */
@@ -18,7 +18,6 @@
 #define TIMING_EXACT_USEC 100
 
 struct config;
-struct latency;
 struct slowlog;
 struct slowlog_entry;
 
@@ -26,29 +25,23 @@ struct slowlog_entry;
 struct timing {
     _Atomic(struct histogram *) histograms[STATS_MAX_COMMANDS]; /* NULL until the command has been run by this worker */
     struct errorstats errors;
-    struct stats *stats;     /* of the same thread; this and the two below are borrowed */
+    struct stats *stats;     /* of the same thread; this and the next are borrowed */
     struct slowlog *slowlog; /* of all threads */
-    struct latency *latency;
-    uint64_t slow_ns;    /* threshold of the slow log; UINT64_MAX: off */
-    uint64_t latency_ns; /* threshold of the latency monitor; UINT64_MAX: off */
-    uint64_t notable_ns; /* the smaller of the two */
-    size_t slowlog_len;  /* setting slowlog-max-len */
-    bool tracking;       /* histograms are kept */
-    bool exact;          /* BF.ADD and BF.EXISTS are run one by one */
+    uint64_t slow_ns;        /* threshold of the slow log; UINT64_MAX: off */
+    size_t slowlog_len;      /* setting slowlog-max-len */
+    bool tracking;           /* histograms are kept */
+    bool exact;              /* BF.ADD and BF.EXISTS are run one by one */
 };
 
-void timing_init(struct timing *timing, struct stats *stats, struct slowlog *slowlog, struct latency *latency);
+void timing_init(struct timing *timing, struct stats *stats, struct slowlog *slowlog);
 void timing_deinit(struct timing *timing);
 
 /* Copies the settings: once per iteration, and after a command that may have changed them. */
 void timing_refresh(struct timing *timing, const struct config *config);
 
-/* n calls of the command with this counter took `ns` together. True: each of them took so long that the caller should
- * continue with timing_sample() and, if it may, timing_remember(). */
+/* n calls of the command with this counter took `ns` together. True: each of them took so long that the slow log takes
+ * it: timing_remember(). */
 bool timing_record(struct timing *timing, size_t counter, uint64_t n, uint64_t ns);
-
-/* Gives a call to the latency monitor, if it passed the threshold; `fast` marks commands that promise O(1). */
-void timing_sample(struct timing *timing, bool fast, uint64_t ns);
 
 /* Whether the slow log takes a call of this duration; UINT64_MAX asks whether it takes any. */
 static inline bool timing_is_slow(const struct timing *timing, uint64_t ns)

@@ -36,7 +36,7 @@ PATTERNS = """* k* ?1 [ke]1 [^k]1 [a-z]? \\* k\\1 [ [] [^] [a k[1- k[3-1] \\ *1*
     [-a]* []-]x]""".split() + ["", "a b", "k\0*"]
 CHANNELS = ["c1", "c2", "c3", "", "k*"]
 SETTINGS = """timeout tcp-keepalive tcp-backlog slowlog-max-len slowlog-log-slower-than TCP-* *-backlog slowlog-* [st]*-max-len
-    latency-monitor-threshold protected-mode timeou? *keepalive foo no*such""".split() + [""]
+    protected-mode timeou? *keepalive foo no*such""".split() + [""]
 
 
 def one(*choices):
@@ -172,10 +172,9 @@ KINDS = [
     lambda: ["DEBUG"] + some(["SLEEP", "0", "OBJECT", "k1", "foo"], 0, 3),
     lambda: ["SLOWLOG", "GET"] + some(["-2", "abc", "1.5", "0"], 1, 2),
     lambda: ["SLOWLOG", word("LEN RESET")] + some(NUMBERS, 1, 2),
-    lambda: ["LATENCY", one("HISTORY", "RESET", "HISTOGRAM"), "nosuch"] + some(["foo"], 0, 1),
-    lambda: ["LATENCY", word("LATEST RESET HISTORY")],
+    lambda: ["LATENCY", "HISTOGRAM", "nosuch"] + some(["foo"], 0, 1),
+    lambda: ["LATENCY", word("LATEST")],
     lambda: ["MEMORY", "USAGE"] + some(NAMES, 0, 2),
-    lambda: ["MEMORY", word("PURGE DOCTOR STATS MALLOC-STATS"), number()],
     lambda: ["MEMORY", "USAGE", name()] + options(lambda: ["SAMPLES", number()], lambda: [word("SAMPLES FOO")], most=2),
     lambda: ["ACL", one("WHOAMI", "USERS")] + some(NUMBERS, 0, 1),
     lambda: ["ACL", one("GENPASS", "CAT", "LOG")] + some(["abc", "-1", "nosuch"], 1, 2),
@@ -287,8 +286,7 @@ def prepare(ports, *first):
 
 # Refused in a transaction, where all clients would wait for them.
 DEFERRED = """KEYS SCAN FLUSHALL FLUSHDB INFO DUMP RESTORE COPY SAVE SHUTDOWN PUBSUB|CHANNELS PUBSUB|SHARDCHANNELS
-    CLIENT|LIST CLIENT|KILL CONFIG|REWRITE CONFIG|RESETSTAT SLOWLOG|GET LATENCY|HISTOGRAM MEMORY|STATS MEMORY|DOCTOR
-    MEMORY|PURGE MEMORY|MALLOC-STATS""".split()
+    CLIENT|LIST CLIENT|KILL CONFIG|REWRITE CONFIG|RESETSTAT SLOWLOG|GET LATENCY|HISTOGRAM""".split()
 
 
 def is_deferred(words):

@@ -31,10 +31,6 @@ CLIENT_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queu
         "CONFIG RESETSTAT",
         "SLOWLOG GET",
         "LATENCY HISTOGRAM",
-        "MEMORY STATS",
-        "MEMORY DOCTOR",
-        "MEMORY PURGE",
-        "MEMORY MALLOC-STATS",
         "PUBSUB CHANNELS",
         "PUBSUB SHARDCHANNELS",
     };

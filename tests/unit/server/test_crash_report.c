@@ -1,4 +1,4 @@
-/* The log of a crashing process: real faults, in a child of the test. Where a sanitizer handles the signal, its
+/* The report on a crashing process: real faults, in a child of the test. Where a sanitizer handles the signal, its
  * report. */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -69,11 +69,8 @@ static void expect_report(void (*function)(void), int number, const char *first,
     }
     cr_assert_eq(got, number, "ended by %d: %s", got, said);
     expect_said(first);
-    expect_said(", thread crashing, last command bf.test\n");
-    expect_said(" warning crashed: program 1.2, build ");
-    expect_said(" warning crashed: #0 ");
-    expect_said(" warning crashed: #1 ");
-    expect_said("bloomeryd+0x"); /* the place, in any program */
+    expect_said(", thread crashing, last command bf.test, program 1.2\n");
+    expect_said("(+0x"); /* the place: the stack has the program's file */
 }
 
 static void write_nowhere(void)
@@ -83,26 +80,12 @@ static void write_nowhere(void)
 
 Test(crash_report, a_fault_is_reported_with_its_address)
 {
-    expect_report(write_nowhere, SIGSEGV, "crashed by SIGSEGV, address 0x10, code 1", "AddressSanitizer: SEGV");
+    expect_report(write_nowhere, SIGSEGV, "crashed by SIGSEGV, address 0x10", "AddressSanitizer: SEGV");
 }
 
 Test(crash_report, a_broken_assertion_is_reported)
 {
     expect_report(abort, SIGABRT, "crashed by SIGABRT, sent by process ", NULL);
-}
-
-static void trap(void)
-{
-    __builtin_trap();
-}
-
-Test(crash_report, an_illegal_instruction_is_reported)
-{
-#ifdef __x86_64__
-    expect_report(trap, SIGILL, "crashed by SIGILL, address 0x", NULL);
-#else
-    (void)trap;
-#endif
 }
 
 static void overflow_the_stack(void)
@@ -158,22 +141,10 @@ static void crash_at_once(void)
 Test(crash_report, threads_that_crash_at_once_give_one_whole_report)
 {
     for (int i = 0; i < 20; i++) {
-        expect_report(crash_at_once, SIGSEGV, "crashed by SIGSEGV, address 0x10, code 1", "AddressSanitizer: SEGV");
+        expect_report(crash_at_once, SIGSEGV, "crashed by SIGSEGV, address 0x10", "AddressSanitizer: SEGV");
         const char *first = strstr(said, "crashed by");
         cr_assert(SANITIZED || !strstr(first + 1, "crashed by"), "%s", said);
     }
-}
-
-static void jump_nowhere(void)
-{
-    void (*volatile function)(void) = (void (*)(void))(uintptr_t)nowhere;
-    function();
-}
-
-Test(crash_report, a_jump_into_nothing_is_reported)
-{
-    cr_assert(crash(jump_nowhere) == SIGSEGV || SANITIZED);
-    expect_said(SANITIZED ? "AddressSanitizer: SEGV" : "crashed: #0 0x10\n");
 }
 
 static void ignore(int number)

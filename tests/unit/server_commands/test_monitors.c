@@ -1,4 +1,4 @@
-/* Parts of INFO, SLOWLOG and LATENCY: histograms, counts of errors, the two lists, the hash of passwords. */
+/* Parts of INFO, SLOWLOG and LATENCY: histograms, counts of errors, the slow log, the hash of passwords. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +8,6 @@
 
 #include "errorstats.h"
 #include "histogram.h"
-#include "latency.h"
 #include "slowlog.h"
 
 static struct lock monitors_lock = LOCK_INITIALIZER(RANK_MONITORS);
@@ -248,41 +247,4 @@ Test(slowlog, words_are_cut_as_redis_does)
     slowlog_add(slowlog, slowlog_entry_create(words, 1000001, &the_session), 1, 1, 10);
     cr_assert_not_null(strstr(slowlog_text(slowlog, 1), "... (999970 more arguments)"));
     slowlog_destroy(slowlog);
-}
-
-/* ---- latency ---- */
-
-/* One sample a second, the worst; the oldest fall out; the worst of all is kept until a reset. */
-Test(latency, samples_are_the_worst_of_their_second)
-{
-    struct latency *latency;
-    static struct latency_event event;
-
-    cr_assert_eq(latency_create(&latency, &monitors_lock), 0);
-    cr_assert_not(latency_get(latency, 0, &event));
-    latency_add(latency, "command", 1000, 5);
-    latency_add(latency, "command", 1000, 9);
-    latency_add(latency, "command", 1000, 7);
-    latency_add(latency, "fast-command", 1000, 70);
-    latency_add(latency, "command", 1001, 3);
-    cr_assert(latency_find(latency, "COMMAND", 7, &event));
-    cr_assert_eq(event.nsamples, 2);
-    cr_assert_eq(event.samples[0].ms, 9);
-    cr_assert_eq(event.samples[1].ms, 3);
-    cr_assert_eq(event.max_ms, 9);
-    cr_assert(latency_get(latency, 1, &event));
-    cr_assert_str_eq(event.name, "fast-command");
-    for (int64_t t = 0; t < 2 * LATENCY_SAMPLES; t++)
-        latency_add(latency, "command", 2000 + t, 1 + t);
-    cr_assert(latency_find(latency, "command", 7, &event));
-    cr_assert_eq(event.nsamples, LATENCY_SAMPLES);
-    cr_assert_eq(event.samples[0].time_sec, 2000 + LATENCY_SAMPLES);
-    cr_assert_eq(event.max_ms, 2 * LATENCY_SAMPLES);
-
-    cr_assert_eq(latency_reset(latency, "nosuch", 6), 0);
-    cr_assert_eq(latency_reset(latency, "command", 7), 1);
-    cr_assert_not(latency_find(latency, "command", 7, &event));
-    cr_assert_eq(latency_reset(latency, NULL, 0), 1);
-    cr_assert_not(latency_get(latency, 0, &event));
-    latency_destroy(latency);
 }

@@ -1,11 +1,10 @@
-/* Records of a command's time: sums, histograms, slow log, latency monitor; with a worker that has no loop. */
+/* Records of a command's time: sums, histograms, slow log; with a worker that has no loop. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
-#include "latency.h"
 #include "server.h"
 #include "slowlog.h"
 #include "command_timing.h"
@@ -31,7 +30,7 @@ static void init(void)
     cr_assert_eq(posix_memalign((void **)&worker, 64, sizeof(*worker)), 0);
     memset((void *)worker, 0, sizeof(*worker));
     worker->runner.io.server = &server;
-    timing_init(&worker->runner.io.timing, &worker->runner.io.stats, server.stats.slowlog, server.stats.latency);
+    timing_init(&worker->runner.io.timing, &worker->runner.io.stats, server.stats.slowlog);
     counters_add(server.stats.counters, &worker->runner.io.stats, &worker->runner.io.timing);
     workers[0] = worker;
     server.threads.workers = workers;
@@ -133,36 +132,12 @@ Test(timing, a_batch_is_shared_out)
                        "%s", buf_head(&out));
     buf_deinit(&out);
     set("slowlog-log-slower-than", "100000");
-    set("latency-monitor-threshold", "1");
     timing_batch(&worker->runner.io.timing, row, 100, UINT64_C(100) * 2000000, words, &session);
     cr_assert_eq(slowlog_len(server.stats.slowlog), 1, "slow together, but not each");
-    static struct latency_event event;
-    cr_assert(latency_find(server.stats.latency, "command", 7, &event));
-    cr_assert_eq(event.max_ms, 2);
     set("slowlog-log-slower-than", "99");
     cr_assert(worker->runner.io.timing.exact, "below 100 us commands are run one by one");
     set("slowlog-log-slower-than", "-1");
     cr_assert_not(worker->runner.io.timing.exact);
-}
-
-/* The command's flag selects the event; times are in whole milliseconds. */
-Test(timing, the_latency_monitor_has_two_events)
-{
-    struct words words;
-    const struct resp_command *cmd = WORDS(&words, "X");
-    static struct latency_event event;
-
-    timing_command(&worker->runner.io.timing, row_of("ping"), cmd, &session, 900000000);
-    cr_assert_not(latency_get(server.stats.latency, 0, &event), "off by default");
-    set("latency-monitor-threshold", "2");
-    timing_command(&worker->runner.io.timing, row_of("ping"), cmd, &session, 1999999);
-    cr_assert_not(latency_get(server.stats.latency, 0, &event));
-    timing_command(&worker->runner.io.timing, row_of("ping"), cmd, &session, 2000000);
-    timing_command(&worker->runner.io.timing, row_of("keys"), cmd, &session, 7900000);
-    cr_assert(latency_find(server.stats.latency, "fast-command", 12, &event));
-    cr_assert_eq(event.max_ms, 2);
-    cr_assert(latency_find(server.stats.latency, "command", 7, &event));
-    cr_assert_eq(event.max_ms, 7);
 }
 
 /* A deferred command keeps its words, without passwords, and is recorded only if it was slow. */

@@ -338,6 +338,9 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
     *out = (struct bf_plan){.params = new_params(defaults)};
     if (args->argc < 3)
         return bf_wrong_arity(args, error);
+    double rate; /* RedisBloom's words for BF.RESERVE do not say that the order may be wrong */
+    if (slice_to_double(bf_arg(args, 1), &rate) && !(rate > 0 && rate < 1))
+        return bf_refuse(error, "ERR the error rate must be above 0 and below 1, and comes first: BF.PLAN 0.01 1000");
     return read_params(args, 1, &other, &out->params, error);
 }
 

@@ -82,7 +82,8 @@ DAEMON_TEST(the_daemon, bf_more, a_plan_comes_true)
     cr_assert_eq(value_of(plan, "Expansion rate")->type, REDIS_REPLY_NIL);
     freeReplyObject(plan);
     expect(client, "-ERR bad error rate", "BF.PLAN x 100");
-    expect(client, "-ERR error rate must be in the range (0.000000, 1.000000)", "BF.PLAN 1 100");
+    expect(client, "-ERR the error rate must be above 0 and below 1, and comes first: BF.PLAN 0.01 1000",
+           "BF.PLAN 1000000 0.001");
     expect(client, "-ERR bad capacity", "BF.PLAN 0.01 x");
     expect(client, "-ERR bad number of items", "BF.PLAN 0.01 100 ITEMS 0");
     expect(client, "-ERR a filter of fixed size holds 100 items", "BF.PLAN 0.01 100 NONSCALING ITEMS 101");

@@ -153,7 +153,7 @@ static bool next_line(struct slice *text, struct slice *line_out)
 /* Settings of earlier versions. Their lines have no effect, so that a file of such a version still starts. */
 static bool is_retired(struct slice name)
 {
-    static const char *const names[] = {"latency-monitor-threshold"};
+    static const char *const names[] = {"latency-monitor-threshold", "tracking-table-max-keys"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strlen(names[i]) == name.len && strncasecmp(names[i], name.ptr, name.len) == 0)
             return true;

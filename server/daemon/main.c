@@ -16,7 +16,7 @@
 #include "config_file.h"
 #include "crash_report.h"
 #include "fsops.h"
-#include "info.h"
+#include "facts.h"
 #include "load.h"
 #include "memory_use.h"
 #include "main_loop.h"
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
 
     crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION);
     warn_of_missing(server, &missing);
-    server->memory.startup_resident = info_resident_bytes();
+    server->memory.startup_resident = facts_resident_bytes();
     server->memory.startup_bytes = memory_used(server);
     if (start.file && !realpath(start.file, server->process.config_file))
         server->process.config_file[0] = '\0';

@@ -1,6 +1,7 @@
 #include "api.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,9 @@
 #include "command.h"
 #include "filter_table.h"
 #include "history.h"
-#include "info.h"
+#include "facts.h"
 #include "json.h"
 #include "server.h"
-#include "server_facts.h"
 #include "slowlog.h"
 #include "version.h"
 
@@ -27,71 +27,22 @@
 
 /* ---- overview ---- */
 
-static void traffic(struct server *server, const struct server_facts *facts, struct buf *out)
+static void number(struct buf *out, const char *name, double value)
 {
-    const struct stats *gauges = counters_main(server->stats.counters), *stats = &facts->stats;
-    json_begin(out, "traffic", '{');
-    json_count(out, "commandsPerSec", stats_get(&gauges->commands_per_sec));
-    json_count(out, "inputPerSec", stats_get(&gauges->input_bytes_per_sec));
-    json_count(out, "outputPerSec", stats_get(&gauges->output_bytes_per_sec));
-    json_count(out, "commands", stats_get(&stats->commands_processed));
-    json_count(out, "errors", stats_get(&stats->error_replies));
-    json_count(out, "added", stats_get(&stats->items_added));
-    json_count(out, "present", stats_get(&stats->items_present));
-    json_count(out, "hits", stats_get(&stats->query_hits));
-    json_count(out, "misses", stats_get(&stats->query_misses));
-    json_count(out, "refused", stats_get(&stats->adds_full) + stats_get(&stats->adds_no_room));
-    json_end(out, '}');
+    if (value >= 0 && value < 1e15 && value == floor(value))
+        json_count(out, name, (uint64_t)value); /* with all its digits */
+    else
+        json_real(out, name, value);
 }
 
-static void clients_and_memory(struct server *server, const struct server_facts *facts, struct buf *out)
+/* The numbers of facts.def, by their names in /metrics, or in INFO where they are in INFO alone. */
+static void numbers(const struct facts *f, struct buf *out)
 {
-    const struct memory_use *use = &facts->memory;
-    json_begin(out, "clients", '{');
-    json_count(out, "connected", sessions_count(server->clients.sessions));
-    json_count(out, "max", (uint64_t)atomic_load(&server->clients.max));
-    json_count(out, "blocked", facts->blocked);
-    json_count(out, "pubsub", facts->pubsub.clients);
-    json_count(out, "rejected", stats_get(&facts->stats.connections_rejected));
-    json_end(out, '}');
-    json_begin(out, "memory", '{');
-    json_count(out, "bits", use->bits);
-    json_count(out, "entries", use->entries);
-    json_count(out, "index", use->index);
-    json_count(out, "expiry", use->expiry);
-    json_count(out, "clients", use->clients);
-    json_count(out, "pubsub", use->pubsub);
-    json_count(out, "users", use->users);
-    json_count(out, "log", use->log);
-    json_count(out, "total", memory_use_total(use));
-    json_count(out, "max", server_config(server)->memory.maxmemory);
-    json_bool(out, "refusing", facts->refuses_memory);
-    json_count(out, "peak", server_peak_bytes(server));
-    json_count(out, "resident", info_resident_bytes());
-    json_end(out, '}');
-}
-
-static void persistence(struct server *server, const struct server_facts *facts, struct buf *out)
-{
-    const struct saver_info *saves = &facts->saves;
-    const struct journal_info *log = &facts->log;
-    json_begin(out, "save", '{');
-    json_count(out, "lastUnix", (uint64_t)saves->last_save_unix);
-    json_bool(out, "ok", saves->last_ok);
-    json_str(out, "error", saves->last_error);
-    json_bool(out, "running", saves->running);
-    json_count(out, "changes", saves->changes);
-    json_count(out, "saves", saves->saves);
-    json_real(out, "lastMs", (double)saves->last_duration_ms);
-    json_end(out, '}');
-    json_begin(out, "log", '{');
-    json_bool(out, "enabled", server_config(server)->log.appendonly);
-    json_bool(out, "writable", !log->failed);
-    json_str(out, "error", log->failed ? log->reason.text : "");
-    json_count(out, "bytes", log->current_bytes);
-    json_count(out, "unsynced", log->pending_bytes);
-    json_count(out, "queued", log->queued);
-    json_real(out, "lastSyncMs", (double)log->last_sync_us / 1000);
+    json_begin(out, "facts", '{');
+#define METRIC(type, name, help, value)                      number(out, name, (double)(value));
+#define FACT(section, info, format, type, name, help, value) number(out, name, (double)(value));
+#define NUMBER(section, name, format, value)                 number(out, name, (double)(value));
+#include "facts.def"
     json_end(out, '}');
 }
 
@@ -154,55 +105,27 @@ static void errors(const struct errorstats *all, struct buf *out)
     json_end(out, ']');
 }
 
-/* The first facts for an operator. */
-static void warnings(struct server *server, const struct server_facts *facts, struct buf *out)
+void api_overview(struct server *server, const struct history *history, struct buf *out)
 {
-    uint64_t denied = 0;
-    for (int reason = ACL_ALLOWED + 1; reason <= ACL_DENIED_CHANNEL; reason++)
-        denied += acl_log_count(server->acl, (enum acl_verdict)reason);
-    json_count(out, "denied", denied);
-    json_count(out, "evictions", facts->residency.evictions);
-    json_count(out, "certificateUnix", (uint64_t)atomic_load(&server->settings.tls.expires));
-}
-
-static void process(struct server *server, const struct history *history, struct buf *out)
-{
+    struct facts *facts = calloc(1, sizeof(*facts)); /* without the totals, which nobody looks at */
     char host[HOST_NAME_MAX + 1] = "";
+    if (!facts) {
+        out->failed = true;
+        return;
+    }
     gethostname(host, sizeof(host) - 1);
+    facts_gather(server, facts);
+    json_begin(out, NULL, '{');
     json_str(out, "host", host);
     json_str(out, "version", BLOOMERY_VERSION);
     json_real(out, "uptimeMs", (double)(clock_ms() - server->process.started_ms));
     json_count(out, "nowMs", (uint64_t)clock_unix_ms());
     json_count(out, "port", (uint64_t)server->process.port);
     json_real(out, "cpu", history_cpu(history));
-}
-
-void api_overview(struct server *server, const struct history *history, struct buf *out)
-{
-    struct server_facts *facts = malloc(sizeof(*facts));
-    if (!facts) {
-        out->failed = true;
-        return;
-    }
-    server_facts(server, facts);
-    json_begin(out, NULL, '{');
-    process(server, history, out);
-    json_bool(out, "ready", facts->readiness.ready);
     json_str(out, "state", facts->readiness.reason);
-    warnings(server, facts, out);
-    traffic(server, facts, out);
-    clients_and_memory(server, facts, out);
-    persistence(server, facts, out);
-    json_begin(out, "filters", '{');
-    json_count(out, "count", registry_count(server->registry));
-    json_count(out, "quarantined", registry_quarantined(server->registry));
-    json_count(out, "expiring", facts->expiry.count);
-    json_end(out, '}');
-    json_begin(out, "sstables", '{');
-    json_count(out, "filters", facts->sstables.filters);
-    json_count(out, "broken", facts->sstables.broken);
-    json_count(out, "unreachable", facts->sstables.unreachable);
-    json_end(out, '}');
+    json_str(out, "saveError", facts->saves.last_error);
+    json_str(out, "logError", facts->log.failed ? facts->log.reason.text : "");
+    numbers(facts, out);
     commands(server, history, &facts->stats, out);
     errors(&facts->errors, out);
     json_end(out, '}');

@@ -13,12 +13,11 @@
 #include "acl.h"
 #include "command.h"
 #include "filter_facts.h"
-#include "info.h"
+#include "facts.h"
 #include "process_use.h"
 #include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
-#include "server_facts.h"
 #include "slowlog.h"
 #include "version.h"
 
@@ -120,32 +119,19 @@ struct metrics {
     struct metrics_text text;
     struct server *server;
     const struct acl_user *user;
-    const struct config *config;
     const struct metrics_choice *choice;
     const struct web_counts *counts;
     struct filter_facts *filters;
     char **filter_labels;
     size_t nfilters;
-    struct server_facts now;
+    struct facts now;
     struct process_use process;
     struct histogram histogram; /* of one command */
 };
 
-static double count(const _Atomic uint64_t *counter)
-{
-    return (double)stats_get(counter);
-}
-
-static double pending_objects(const struct metrics *m)
-{
-    uint64_t pending, freed;
-    reclaimer_counts(m->server->reclaimer, &pending, &freed);
-    return (double)pending;
-}
-
 static double save_rule_seconds(const struct metrics *m)
 {
-    const struct config_rules *rules = &m->config->data.save;
+    const struct config_rules *rules = &m->now.config->data.save;
     int64_t soonest = 0;
     for (size_t i = 0; i < rules->count; i++)
         if (rules->items[i].changes <= m->now.saves.changes && (soonest == 0 || rules->items[i].seconds < soonest))
@@ -217,7 +203,7 @@ static void write_rejected(struct metrics *m)
 
 static void write_databases(struct metrics *m)
 {
-    for (unsigned db = 0; db < (unsigned)m->config->data.databases; db++) {
+    for (unsigned db = 0; db < (unsigned)m->now.config->data.databases; db++) {
         char label[32];
         size_t n = registry_database_count(m->server->registry, registry_database(m->server->registry, db));
         if (n == 0)
@@ -239,7 +225,7 @@ static uint64_t next_bound(uint64_t ns)
 static void write_durations(struct metrics *m)
 {
     const struct command *row;
-    for (size_t i = 0; m->config->process.latency_tracking && (row = command_row(i)) != NULL; i++) {
+    for (size_t i = 0; m->now.config->process.latency_tracking && (row = command_row(i)) != NULL; i++) {
         char label[128];
         if (stats_get(&m->now.stats.calls[i]) == 0 || !counters_histogram(m->server->stats.counters, i, &m->histogram))
             continue;
@@ -354,10 +340,22 @@ static void free_filters(struct metrics *m)
 
 /* ---- all ---- */
 
+static void write_facts(struct metrics *m)
+{
+    const struct facts *f = &m->now;
+    struct metrics_text *text = &m->text;
+#define METRIC(type, name, help, number)                           \
+    metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
+    metrics_value(text, "", (double)(number));
+#define FACT(section, info, format, type, name, help, number) METRIC(type, name, help, number)
+#include "facts.def"
+}
+
 static void write_families(struct metrics *m)
 {
     struct metrics_text *text = &m->text;
-#define METRIC(type, name, labels, help, number)                   \
+    write_facts(m);
+#define METRIC(type, name, help, number)                           \
     metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
     metrics_value(text, "", (double)(number));
 #define METRIC_FAMILY(type, name, labels, help, write)             \
@@ -393,8 +391,7 @@ void metrics_write(struct server *server, const struct acl_user *user, const str
     read_filters(m);
     rcu_reader_offline();
     rcu_reader_online();
-    m->config = server_config(server);
-    server_facts(server, &m->now);
+    facts_gather(server, &m->now);
     process_use(&m->process);
     write_families(m);
     rcu_reader_offline();

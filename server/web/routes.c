@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "api.h"
+#include "facts.h"
 #include "filter_page.h"
 #include "filter_table.h"
 #include "history.h"
 #include "metrics.h"
 #include "server.h"
-#include "server_facts.h"
 
 #define JSON "application/json"
 

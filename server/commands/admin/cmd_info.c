@@ -1,17 +1,40 @@
 /* INFO: the state of the server as text, in Redis's sections. Files of the kernel are read and counters of all threads
  * are summed up, so it is not done on the loop. */
+#include <elf.h>
+#include <gnu/libc-version.h>
 #include <inttypes.h>
+#include <link.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
+#include "acl.h"
+#include "all_names.h"
 #include "bf_totals.h"
+#include "bloom_keyring.h"
+#include "clock.h"
 #include "command.h"
+#include "facts.h"
+#include "half_loads.h"
 #include "handlers.h"
-#include "info.h"
+#include "histogram.h"
+#include "host.h"
+#include "key_file.h"
+#include "persistence.h"
+#include "registry_databases.h"
+#include "version.h"
 
-void info_line(struct info *info, const char *fmt, ...)
+struct info {
+    struct facts facts;
+    struct buf *out;
+};
+
+/* Appends a line. */
+__attribute__((format(printf, 2, 3))) static void info_line(struct info *info, const char *fmt, ...)
 {
     va_list args;
 
@@ -21,24 +44,252 @@ void info_line(struct info *info, const char *fmt, ...)
     buf_append(info->out, "\r\n", 2);
 }
 
-void info_line_bytes(struct info *info, const char *name, uint64_t bytes)
+/* ---- values of the table ---- */
+
+#define TO_TEXT(x)  #x
+#define AS_TEXT(x)  TO_TEXT(x)
+#define GCC_VERSION AS_TEXT(__GNUC__) "." AS_TEXT(__GNUC_MINOR__) "." AS_TEXT(__GNUC_PATCHLEVEL__)
+#define MODULE_LINE "name=bf,ver=" AS_TEXT(REDISBLOOM_COMPAT_VERSION) ",api=1,filters=0,usedby=[],using=[],options=[]"
+#define TEXT_SIZE   512
+
+#define BUILD_ID 129 /* digits and a NUL */
+
+static void find_build_id(const char *note, size_t size, char *hex)
 {
+    while (size >= sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) header;
+        memcpy(&header, note, sizeof(header));
+        size_t name_size = (header.n_namesz + 3) & ~(size_t)3, desc_size = (header.n_descsz + 3) & ~(size_t)3;
+        const char *name = note + sizeof(header), *desc = name + name_size;
+        if (sizeof(header) + name_size + desc_size > size)
+            return;
+        if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
+            for (size_t i = 0; i < header.n_descsz && i < BUILD_ID / 2; i++)
+                snprintf(hex + 2 * i, 3, "%02x", (unsigned char)desc[i]);
+            return;
+        }
+        note += sizeof(header) + name_size + desc_size;
+        size -= sizeof(header) + name_size + desc_size;
+    }
+}
+
+static int look_at_program(struct dl_phdr_info *program, size_t size, void *id)
+{
+    (void)size;
+    for (unsigned i = 0; i < program->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &program->dlpi_phdr[i];
+        if (header->p_type == PT_NOTE)
+            find_build_id((const char *)(program->dlpi_addr + header->p_vaddr), header->p_memsz, id);
+    }
+    return 1; /* the first is the program itself */
+}
+
+static const char *build_id(char *text)
+{
+    strcpy(text, "");
+    dl_iterate_phdr(look_at_program, text);
+    return text[0] ? text : "0";
+}
+
+static const char *system_name(char *text)
+{
+    struct utsname os;
+    if (uname(&os) != 0)
+        return NULL;
+    snprintf(text, TEXT_SIZE, "%s %s %s", os.sysname, os.release, os.machine);
+    return text;
+}
+
+static const char *allocator_name(char *text)
+{
+    snprintf(text, TEXT_SIZE, "glibc-%s", gnu_get_libc_version());
+    return text;
+}
+
+static const char *policy_name(const struct facts *f)
+{
+    static const char *const policies[] = {"noeviction", "reload", "maybe"};
+    return policies[f->config->memory.maxmemory_policy];
+}
+
+/* ---- lines that are no numbers ---- */
+
+static void listeners(struct info *info)
+{
+    const struct config *cfg = info->facts.config;
+    const struct server *server = info->facts.server;
+    char text[1024] = "";
+    size_t used = 0, n = 0;
+
+    for (size_t i = 0; i < cfg->network.bind.count && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "bind=%s,", cfg->network.bind.items[i]);
+    if (server->process.port != 0)
+        info_line(info, "listener%zu:name=tcp,%sport=%d", n++, text, server->process.port);
+    if (server->process.tls_port != 0)
+        info_line(info, "listener%zu:name=tls,%sport=%d", n++, text, server->process.tls_port);
+    if (cfg->network.unixsocket[0] != '\0')
+        info_line(info, "listener%zu:name=unix,bind=%s", n, cfg->network.unixsocket);
+}
+
+/* How evenly connections are spread. */
+static void worker_connections(struct info *info)
+{
+    char text[2048] = "";
+    size_t used = 0;
+
+    for (unsigned i = 0; i < info->facts.server->threads.nworkers && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%u", i ? "," : "",
+                                 host_connections(info->facts.server, i));
+    info_line(info, "worker_connections:%s", text);
+}
+
+typedef size_t list_keys(struct bloom_pool *pool, uint64_t *ids, size_t max);
+
+static void list_ids(struct info *info, const char *field, list_keys *list)
+{
+    uint64_t ids[KEY_FILE_KEYS];
+    char text[KEY_FILE_KEYS * 17 + 1] = ""; /* 16 digits and a comma */
+    size_t n = list(info->facts.server->pool, ids, KEY_FILE_KEYS);
+
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + i * 17, sizeof(text) - i * 17, "%016" PRIx64 "%s", ids[i], i + 1 < n ? "," : "");
+    info_line(info, "%s:%s", field, text);
+}
+
+static void keys_of_filters(struct info *info)
+{
+    list_ids(info, "bf_used_keys", bloom_keyring_used);
+    list_ids(info, "bf_missing_keys", bloom_keyring_missing); /* KEYED filters of these answer errors */
+}
+
+/* ---- sections ---- */
+
+enum info_section {
+    INFO_NONE,
+    INFO_SERVER,
+    INFO_CLIENTS,
+    INFO_MEMORY,
+    INFO_PERSISTENCE,
+    INFO_STATS,
+    INFO_REPLICATION,
+    INFO_CPU,
+    INFO_MODULES,
+    INFO_CLUSTER,
+    INFO_BF,
+};
+
+/* HUMAN: bytes, exactly and as people read them, 1536 and 1.50K; MICROS: seconds. */
+enum info_format { WHOLE, HUNDREDTHS, PERCENT, SHORT, HUMAN, MICROS };
+
+static void line_number(struct info *info, const char *name, enum info_format format, double value)
+{
+    static const int digits[] = {[HUNDREDTHS] = 2, [PERCENT] = 2, [MICROS] = 6};
     static const char units[] = "BKMGTPE";
-    double value = (double)bytes;
     size_t unit = 0;
 
-    while (value >= 1024 && unit < sizeof(units) - 2) {
+    if (isnan(value))
+        return;
+    if (format == SHORT)
+        info_line(info, "%s:%.6g", name, value);
+    else
+        info_line(info, "%s:%.*f%s", name, format == WHOLE || format == HUMAN ? 0 : digits[format], value,
+                  format == PERCENT ? "%" : "");
+    if (format != HUMAN)
+        return;
+    for (; value >= 1024 && unit < sizeof(units) - 2; unit++)
         value /= 1024;
-        unit++;
-    }
-    info_line(info, "%s:%" PRIu64, name, bytes);
     info_line(info, "%s_human:%.*f%c", name, unit == 0 ? 0 : 2, value, units[unit]);
 }
 
-void info_zeros(struct info *info, const char *const *names, size_t n)
+static void line_text(struct info *info, const char *name, const char *value)
 {
-    for (size_t i = 0; i < n; i++)
-        info_line(info, "%s:0", names[i]);
+    if (value)
+        info_line(info, "%s:%s", name, value);
+}
+
+/* A value is read only if its section is wanted. */
+static void write_section(struct info *info, enum info_section wanted)
+{
+    const struct facts *f = &info->facts;
+    char text[TEXT_SIZE];
+#define NUMBER(section, name, format, value) \
+    if (wanted == INFO_##section)            \
+        line_number(info, name, format, (double)(value));
+#define FACT(section, name, format, type, metric, help, value) NUMBER(section, name, format, value)
+#define TEXT(section, name, value) \
+    if (wanted == INFO_##section)  \
+        line_text(info, name, value);
+#define CALL(section, function)   \
+    if (wanted == INFO_##section) \
+        function(info);
+#include "facts.def"
+}
+
+/* ---- by command, by error ---- */
+
+static void commandstats(struct info *info)
+{
+    const struct command *row;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        uint64_t calls = stats_get(&info->facts.stats.calls[i]), ns = stats_get(&info->facts.stats.time_ns[i]);
+        uint64_t rejected = stats_get(&info->facts.stats.rejected[i]), failed = stats_get(&info->facts.stats.failed[i]);
+
+        if (calls + rejected + failed > 0)
+            info_line(info,
+                      "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=%" PRIu64
+                      ",failed_calls=%" PRIu64,
+                      row->full_name, calls, ns / 1000, calls == 0 ? 0 : (double)ns / 1000 / (double)calls, rejected,
+                      failed);
+    }
+}
+
+static void errorstats(struct info *info)
+{
+    size_t used = atomic_load_explicit(&info->facts.errors.used, memory_order_relaxed);
+
+    for (size_t i = 0; i < used; i++) {
+        const struct errorstats_row *row = &info->facts.errors.rows[i];
+        uint64_t count = atomic_load_explicit(&row->count, memory_order_relaxed);
+        if (count > 0)
+            info_line(info, "errorstat_%s:count=%" PRIu64, row->code, count);
+    }
+}
+
+static void latencystats(struct info *info)
+{
+    double percentiles[CONFIG_MAX_PERCENTILES];
+    int n = config_percentiles(info->facts.config->process.latency_tracking_info_percentiles, percentiles);
+    const struct command *row;
+    struct histogram histogram;
+
+    for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
+        char text[CONFIG_MAX_PERCENTILES * 48] = "";
+        size_t used = 0;
+
+        if (!info->facts.config->process.latency_tracking ||
+            !counters_histogram(info->facts.server->stats.counters, i, &histogram))
+            continue;
+        for (int p = 0; p < n && used < sizeof(text); p++)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%sp%g=%.3f", p > 0 ? "," : "", percentiles[p],
+                                     (double)histogram_percentile(&histogram, percentiles[p]) / 1000);
+        info_line(info, "latency_percentiles_usec_%s:%s", row->full_name, text);
+    }
+}
+
+static void keyspace(struct info *info)
+{
+    struct registry *registry = info->facts.server->registry;
+    for (unsigned number = 0; number < (unsigned)info->facts.config->data.databases; number++) {
+        unsigned database = registry_database(registry, number);
+        size_t n = all_names_count(registry, info->facts.server->sstables, database); /* as DBSIZE */
+        struct registry_expiry expiry;
+        if (n == 0)
+            continue;
+        registry_database_expiry(registry, database, &expiry);
+        info_line(info, "db%u:keys=%zu,expires=%zu,avg_ttl=%" PRId64 ",subexpiry=0", number, n, expiry.count,
+                  expiry.avg_ttl_ms);
+    }
 }
 
 /* ---- the command ---- */
@@ -52,22 +303,23 @@ static const struct section {
     const char *name;
     const char *title;
     unsigned in;
-    void (*write)(struct info *info);
+    enum info_section section;        /* rows of the table */
+    void (*write)(struct info *info); /* or a function */
 } sections[] = {
-    {"server", "Server", IN_EACH, info_server},
-    {"clients", "Clients", IN_EACH, info_clients},
-    {"memory", "Memory", IN_EACH, info_memory},
-    {"persistence", "Persistence", IN_EACH, info_persistence},
-    {"stats", "Stats", IN_EACH, info_stats},
-    {"replication", "Replication", IN_EACH, info_replication},
-    {"cpu", "CPU", IN_EACH, info_cpu},
-    {"modules", "Modules", IN_DEFAULT | IN_EVERYTHING, info_modules},
-    {"commandstats", "Commandstats", IN_ALL | IN_EVERYTHING, info_commandstats},
-    {"errorstats", "Errorstats", IN_EACH, info_errorstats},
-    {"latencystats", "Latencystats", IN_ALL | IN_EVERYTHING, info_latencystats},
-    {"cluster", "Cluster", IN_EACH, info_cluster},
-    {"keyspace", "Keyspace", IN_EACH, info_keyspace},
-    {"bf", "bf", IN_EACH, info_bf},
+    {"server", "Server", IN_EACH, INFO_SERVER, NULL},
+    {"clients", "Clients", IN_EACH, INFO_CLIENTS, NULL},
+    {"memory", "Memory", IN_EACH, INFO_MEMORY, NULL},
+    {"persistence", "Persistence", IN_EACH, INFO_PERSISTENCE, NULL},
+    {"stats", "Stats", IN_EACH, INFO_STATS, NULL},
+    {"replication", "Replication", IN_EACH, INFO_REPLICATION, NULL},
+    {"cpu", "CPU", IN_EACH, INFO_CPU, NULL},
+    {"modules", "Modules", IN_DEFAULT | IN_EVERYTHING, INFO_MODULES, NULL},
+    {"commandstats", "Commandstats", IN_ALL | IN_EVERYTHING, INFO_NONE, commandstats},
+    {"errorstats", "Errorstats", IN_EACH, INFO_NONE, errorstats},
+    {"latencystats", "Latencystats", IN_ALL | IN_EVERYTHING, INFO_NONE, latencystats},
+    {"cluster", "Cluster", IN_EACH, INFO_CLUSTER, NULL},
+    {"keyspace", "Keyspace", IN_EACH, INFO_NONE, keyspace},
+    {"bf", "bf", IN_EACH, INFO_BF, NULL},
 };
 
 #define NSECTIONS (sizeof(sections) / sizeof(sections[0]))
@@ -90,15 +342,6 @@ static void want_section(struct info_request *request, struct slice name)
     }
 }
 
-static bool wants(const struct info_request *request, void (*write)(struct info *info))
-{
-    for (size_t i = 0; i < NSECTIONS; i++) {
-        if (sections[i].write == write)
-            return request->wanted[i];
-    }
-    return false;
-}
-
 static void run_info(struct command_job *job)
 {
     struct info_request *request = job->data;
@@ -106,24 +349,20 @@ static void run_info(struct command_job *job)
     struct buf text;
 
     buf_init(&text, job->reply.buf->cap);
-    info->server = job->server;
     info->out = &text;
-    if (wants(request, info_bf))
-        server_bf_totals(job->server, &info->totals); /* first: no reference may be held over it */
-    info->cfg = server_config(job->server);
-    counters_sum(job->server->stats.counters, &info->stats);
-    counters_errors(job->server->stats.counters, &info->errors);
-    if (job->server->pubsub != NULL)
-        pubsub_totals(job->server->pubsub, &info->pubsub);
-    sessions_totals(job->server->clients.sessions, &info->clients);
-    memory_use(job->server, &info->memory);
+    if (request->wanted[NSECTIONS - 1])
+        server_bf_totals(job->server, &info->facts.totals); /* first: no reference may be held over it */
+    facts_gather(job->server, &info->facts);
     for (size_t i = 0; i < NSECTIONS; i++) {
         if (!request->wanted[i])
             continue;
         if (buf_len(&text) > 0)
             buf_append(&text, "\r\n", 2);
         info_line(info, "# %s", sections[i].title);
-        sections[i].write(info);
+        if (sections[i].write)
+            sections[i].write(info);
+        else
+            write_section(info, sections[i].section);
     }
     reply_text(&job->reply, &text);
 }

@@ -84,7 +84,7 @@ function bytes(n) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
   let unit = 0
   for (; n >= 1024 && unit < units.length - 1; unit++) n /= 1024
-  return (unit ? n.toFixed(n < 10 ? 1 : 0) : n) + '\u00a0' + units[unit]
+  return (unit ? n.toFixed(n < 10 ? 1 : 0) : Math.round(n)) + '\u00a0' + units[unit]
 }
 
 function percent(share) {
@@ -132,17 +132,17 @@ function setState(things) {
 
 // All that needs somebody, the gravest first.
 function troubles(now) {
-  const days = Math.floor((now.certificateUnix * 1000 - now.nowMs) / 86400000), all = []
+  const f = now.facts, days = Math.floor((f.tls_certificate_expires_seconds * 1000 - now.nowMs) / 86400000), all = []
   const note = (holds, level, text, link) => holds && all.push({ text, level, link })
-  note(!now.ready, 'bad', now.state)
-  note(now.memory.refusing, 'bad', 'memory is full: adds are refused', '#/')
-  note(!now.save.ok, 'bad', 'the last save failed', '#/')
-  note(now.certificateUnix && days < 0, 'bad', 'the certificate has expired', '#/')
-  note(now.clients.connected >= now.clients.max, 'bad', 'maxclients is reached: new clients are refused', '#/clients')
-  note(now.filters.quarantined, 'warn', number(now.filters.quarantined) + ' quarantined', '#/filters?quarantined=yes')
-  note(now.sstables.unreachable, 'warn', number(now.sstables.unreachable) + ' of sstable-dir cannot be read', '#/')
-  note(now.sstables.broken, 'warn', number(now.sstables.broken) + ' filters of SSTables cannot be read', '#/filters?quarantined=yes')
-  note(now.certificateUnix && days >= 0 && days < CERTIFICATE_DAYS, 'warn', `the certificate expires in ${days} days`, '#/')
+  note(!f.ready, 'bad', now.state)
+  note(f.memory_refusing, 'bad', 'memory is full: adds are refused', '#/')
+  note(!f.save_last_ok, 'bad', 'the last save failed', '#/')
+  note(f.tls_certificate_expires_seconds && days < 0, 'bad', 'the certificate has expired', '#/')
+  note(f.clients >= f.clients_max, 'bad', 'maxclients is reached: new clients are refused', '#/clients')
+  note(f.filters_quarantined, 'warn', number(f.filters_quarantined) + ' quarantined', '#/filters?quarantined=yes')
+  note(f.sstable_directories_unreachable, 'warn', number(f.sstable_directories_unreachable) + ' of sstable-dir cannot be read', '#/')
+  note(f.sstable_filters_broken, 'warn', number(f.sstable_filters_broken) + ' filters of SSTables cannot be read', '#/filters?quarantined=yes')
+  note(f.tls_certificate_expires_seconds && days >= 0 && days < CERTIFICATE_DAYS, 'warn', `the certificate expires in ${days} days`, '#/')
   return all
 }
 
@@ -176,22 +176,21 @@ function commandTable(commands) {
     el('td', {}, micros(c.meanUs)), el('td', {}, micros(c.p50Us)), el('td', {}, micros(c.p99Us)), el('td', {}, micros(c.p999Us)))))))
 }
 
-function memoryCard(memory) {
-  const filters = memory.bits + memory.entries + memory.index + memory.expiry + memory.users
-  const share = memory.max ? filters / memory.max : 0
-  return card('Memory', el('div', { class: 'big' }, bytes(memory.total), memory.max ? bar(share, share > 0.9 ? 'bad' : share > 0.75 ? 'warn' : '') : null),
-    list([['filters', bytes(filters)], ['of at most', memory.max ? bytes(memory.max) : 'no limit'], ['peak', bytes(memory.peak)], ['resident', bytes(memory.resident)],
-      ['bits of filters', bytes(memory.bits)], ['names, headers', bytes(memory.entries + memory.index + memory.expiry)],
-      ['clients, messages, users', bytes(memory.clients + memory.pubsub + memory.users)], ['log', bytes(memory.log)]]))
+function memoryCard(f) {
+  const filters = f.used_memory - f.mem_not_counted_for_evict, most = f.memory_max_bytes, share = most ? filters / most : 0
+  return card('Memory', el('div', { class: 'big' }, bytes(f.used_memory), most ? bar(share, share > 0.9 ? 'bad' : share > 0.75 ? 'warn' : '') : null),
+    list([['filters', bytes(filters)], ['of at most', most ? bytes(most) : 'no limit'], ['peak', bytes(f.memory_peak_bytes)], ['resident', bytes(f.memory_resident_bytes)],
+      ['bits of filters', bytes(f.bf_bytes)], ['names, headers', bytes(f.used_memory_dataset - f.bf_bytes + f.mem_overhead_index + f.mem_overhead_expires)],
+      ['clients, messages, users', bytes(f.mem_clients_normal + f.mem_overhead_pubsub + f.mem_overhead_users)], ['log', bytes(f.mem_aof_buffer)]]))
 }
 
 function persistenceCard(now) {
-  const age = now.nowMs - now.save.lastUnix * 1000, none = now.save.saves === 0
+  const f = now.facts, age = now.nowMs - f.save_last_timestamp_seconds * 1000, none = f.saves === 0
   return card('Saves and log',
-    list([['last good save', none ? 'none since the start' : duration(age) + ' ago'], ['changes since', compact(now.save.changes)], now.save.running ? ['now', 'a save runs', 'warn'] : null,
-      ['last save', !now.save.ok ? now.save.error || 'failed' : none ? '–' : 'succeeded', !now.save.ok ? 'bad' : none ? '' : 'good'],
-      ['log', !now.log.enabled ? 'off' : now.log.writable ? 'writable' : now.log.error || 'cannot be written', !now.log.enabled ? 'warn' : now.log.writable ? 'good' : 'bad'],
-      ['size', bytes(now.log.bytes)], ['unsynced', bytes(now.log.unsynced)], ['last sync', micros(now.log.lastSyncMs * 1000)]]))
+    list([['last good save', none ? 'none since the start' : duration(age) + ' ago'], ['changes since', compact(f.save_pending_changes)], f.save_running ? ['now', 'a save runs', 'warn'] : null,
+      ['last save', !f.save_last_ok ? now.saveError || 'failed' : none ? '–' : 'succeeded', !f.save_last_ok ? 'bad' : none ? '' : 'good'],
+      ['log', !f.log_enabled ? 'off' : f.log_writable ? 'writable' : now.logError || 'cannot be written', !f.log_enabled ? 'warn' : f.log_writable ? 'good' : 'bad'],
+      ['size', bytes(f.log_bytes)], ['unsynced', bytes(f.log_unsynced_bytes)], ['last sync', micros(f.log_last_sync_seconds * 1e6)]]))
 }
 
 // One curve of the last hour, with its present and its highest value.
@@ -209,27 +208,28 @@ function historyCard(points) {
 }
 
 function processCard(now) {
-  const left = now.certificateUnix * 1000 - now.nowMs
+  const f = now.facts, expires = f.tls_certificate_expires_seconds, left = expires * 1000 - now.nowMs
+  const denied = f.acl_access_denied_auth + f.acl_access_denied_cmd + f.acl_access_denied_key + f.acl_access_denied_channel
   return card('Process', el('div', { class: 'big' }, now.cpu == null ? '–' : now.cpu.toFixed(2), ' processors'),
-    list([['up', duration(now.uptimeMs)], ['access refused', now.denied ? el('a', { href: '#/acllog' }, compact(now.denied)) : '0', now.denied ? 'warn' : ''],
-      ['filters that left memory', compact(now.evictions)],
-      now.certificateUnix ? ['certificate', left < 0 ? 'expired' : 'expires in ' + duration(left), left < CERTIFICATE_DAYS * 86400000 ? 'warn' : ''] : null]))
+    list([['up', duration(now.uptimeMs)], ['access refused', denied ? el('a', { href: '#/acllog' }, compact(denied)) : '0', denied ? 'warn' : ''],
+      ['filters that left memory', compact(f.evictions)],
+      expires ? ['certificate', left < 0 ? 'expired' : 'expires in ' + duration(left), left < CERTIFICATE_DAYS * 86400000 ? 'warn' : ''] : null]))
 }
 
 async function overview(params, asked) {
   const now = await asked, points = await history(now.nowMs)
-  const t = now.traffic, queries = t.hits + t.misses
+  const f = now.facts, queries = f.query_hits + f.query_misses, refused = f.bf_adds_refused_full + f.bf_adds_refused_memory
   return [el('div', { class: 'cards' },
-    card('Traffic', el('div', { class: 'big' }, compact(t.commandsPerSec), ' commands/s'),
-      list([['in, out', bytes(t.inputPerSec) + '/s, ' + bytes(t.outputPerSec) + '/s'], ['items added', compact(t.added)], ['queries', compact(queries)],
-        ['of these hits', queries ? percent(t.hits / queries) : '–'], ['errors', compact(t.errors), t.errors ? 'warn' : ''], t.refused ? ['adds refused', compact(t.refused), 'bad'] : null])),
-    memoryCard(now.memory), persistenceCard(now), processCard(now),
-    card('Filters', el('div', { class: 'big' }, el('a', { href: '#/filters' }, compact(now.filters.count))),
-      list([['quarantined', now.filters.quarantined ? el('a', { href: '#/filters?quarantined=yes' }, number(now.filters.quarantined)) : '0', now.filters.quarantined ? 'warn' : ''], ['with a time to live', compact(now.filters.expiring)],
-        now.sstables.filters ? ['of SSTables', compact(now.sstables.filters)] : null, now.sstables.broken ? ['of these unreadable', compact(now.sstables.broken), 'warn'] : null]),
+    card('Traffic', el('div', { class: 'big' }, compact(f.instantaneous_ops_per_sec), ' commands/s'),
+      list([['in, out', bytes(f.instantaneous_input_kbps * 1024) + '/s, ' + bytes(f.instantaneous_output_kbps * 1024) + '/s'], ['items added', compact(f.items_added)], ['queries', compact(queries)],
+        ['of these hits', queries ? percent(f.query_hits / queries) : '–'], ['errors', compact(f.total_error_replies), f.total_error_replies ? 'warn' : ''], refused ? ['adds refused', compact(refused), 'bad'] : null])),
+    memoryCard(f), persistenceCard(now), processCard(now),
+    card('Filters', el('div', { class: 'big' }, el('a', { href: '#/filters' }, compact(f.filters))),
+      list([['quarantined', f.filters_quarantined ? el('a', { href: '#/filters?quarantined=yes' }, number(f.filters_quarantined)) : '0', f.filters_quarantined ? 'warn' : ''], ['with a time to live', compact(f.filters_expiring)],
+        f.sstable_filters ? ['of SSTables', compact(f.sstable_filters)] : null, f.sstable_filters_broken ? ['of these unreadable', compact(f.sstable_filters_broken), 'warn'] : null]),
       el('p', {}, el('a', { href: '#/filters?sort=fill&order=desc' }, 'fullest'), ' · ', el('a', { href: '#/filters?sort=over&order=desc' }, 'highest rates'), ' · ', el('a', { href: '#/filters?sort=bytes&order=desc' }, 'largest'))),
-    card('Clients', el('div', { class: 'big' }, el('a', { href: '#/clients' }, compact(now.clients.connected))),
-      list([['of at most', number(now.clients.max)], ['waiting', number(now.clients.blocked)], ['subscribed', number(now.clients.pubsub)], ['refused', compact(now.clients.rejected), now.clients.rejected ? 'warn' : '']])),
+    card('Clients', el('div', { class: 'big' }, el('a', { href: '#/clients' }, compact(f.clients))),
+      list([['of at most', number(f.clients_max)], ['waiting', number(f.clients_blocked)], ['subscribed', number(f.clients_pubsub)], ['refused', compact(f.connections_rejected), f.connections_rejected ? 'warn' : '']])),
     now.errors.length ? card('Errors', list(now.errors.map((e) => [e.code, compact(e.count)]))) : null),
   historyCard(points),
   card('Commands: counts since the start, percentiles of the last minute', commandTable(now.commands))]

@@ -135,11 +135,11 @@ const tests = {
         await commands([['CONFIG', 'SET', 'slowlog-log-slower-than', '0'], ['BF.EXISTS', 'page:100', HOSTILE[0]], ['BF.EXISTS', 'page:100', Buffer.from([0xc3, 0x28])],
             ['CONFIG', 'SET', 'slowlog-log-slower-than', '10000'], ['CLIENT', 'SETNAME', '<b>me</b>']]);
         const now = await json('/api/overview');
-        assert.deepEqual([now.ready, now.state, now.port], [true, 'ready', Number(BLOOMERY_PORT)]);
-        assert.deepEqual([now.host, now.certificateUnix, now.evictions], [hostname(), 0, 0]);
+        assert.deepEqual([now.facts.ready, now.state, now.port], [1, 'ready', Number(BLOOMERY_PORT)]);
+        assert.deepEqual([now.host, now.facts.tls_certificate_expires_seconds, now.facts.evictions], [hostname(), 0, 0]);
         const { stepMs, points } = await json('/api/history');
         assert.ok(stepMs === 10000 && points.every(point => point.memory > 0 && point.cpu >= 0), JSON.stringify(points));
-        assert.ok(now.traffic.added > 5000 && now.memory.total > now.memory.bits && now.save.ok && now.log.writable);
+        assert.ok(now.facts.items_added > 5000 && now.facts.used_memory > now.facts.bf_bytes && now.facts.save_last_ok && now.facts.log_writable);
         assert.ok(now.commands.find(each => each.name === 'bf.add').p99Us > 0);
         const slow = await json('/api/slowlog');
         assert.ok(slow.entries.some(entry => entry.words[2] === HOSTILE[0]));
@@ -160,7 +160,7 @@ const tests = {
         socket.end();
         const log = await json('/api/acllog');
         assert.ok(log.total > 0 && log.entries.some(entry => entry.user === '<i>ann</i>' && entry.reason === 'auth' && entry.count === 1), JSON.stringify(log));
-        assert.ok((await json('/api/overview')).denied > 0);
+        assert.ok((await json('/api/overview')).facts.acl_access_denied_auth > 0);
     },
 
     async 'the password guards page and data'() {
@@ -299,8 +299,8 @@ async function warnings(browser) {
     await browser.until(`document.body.innerText.includes('no such filter') && ${state} === 'ready'`);
     await go(browser, '/');
     await browser.until(`document.body.innerText.includes('last good save')`);
-    const { save } = await json('/api/overview');
-    if (save.saves === 0)
+    const { facts } = await json('/api/overview');
+    if (facts.saves === 0)
         assert.match(await browser.run('document.body.innerText'), /last good save\s+none since the start/);
     await commands([['CONFIG', 'SET', 'maxmemory', '1'], ['CONFIG', 'SET', 'read-only', 'yes']]);
     await browser.until(`${state} === 'read-only is yes: writes are refused · memory is full: adds are refused'`);

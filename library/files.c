@@ -33,7 +33,7 @@ static int take(const struct source *source, uint64_t at, size_t n, const unsign
     *bytes_out = source->piece;
     if (rc == 0)
         return BLOOMERY_OK;
-    errbuf_set(err, "cannot read: %s", strerror(-rc));
+    errbuf_set(err, "cannot read: %s", fs_error_text(rc));
     return BLOOMERY_SYSTEM;
 }
 
@@ -233,7 +233,7 @@ int bloomery_open(const char *path, const char *layout, bloomery_filter **filter
     if (rc == 0) {
         status = read_source(&source, variant, -1, filter_out, &err);
     } else {
-        errbuf_set(&err, "cannot open: %s", rc == -EINVAL || rc == -ENXIO ? "not a regular file" : strerror(-rc));
+        errbuf_set(&err, "cannot open: %s", rc == -EINVAL || rc == -ENXIO ? "not a regular file" : fs_error_text(rc));
         status = source.piece ? BLOOMERY_SYSTEM : BLOOMERY_NO_MEMORY;
     }
     if (source.fd >= 0)

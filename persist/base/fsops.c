@@ -131,6 +131,7 @@ static int posix_stat(void *ctx, const char *path, struct fs_stat *stat_out)
     stat_out->kind = S_ISREG(st.st_mode) ? FS_FILE : S_ISDIR(st.st_mode) ? FS_DIRECTORY : FS_OTHER;
     stat_out->size = (uint64_t)st.st_size;
     stat_out->device = (uint64_t)st.st_dev;
+    stat_out->inode = (uint64_t)st.st_ino;
     return 0;
 }
 
@@ -377,7 +378,7 @@ int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t 
         if (rc != 0)
             return rc;
         if (n == 0)
-            return -EIO;
+            return FS_ENDS;
         done += n;
     }
     return 0;
@@ -386,6 +387,18 @@ int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t 
 int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
 {
     return fs_read_some(fs, fd, buf, len, len, offset);
+}
+
+void fs_boot(const struct fsops *fs, char boot_out[FS_BOOT_SIZE])
+{
+    int fd;
+
+    memset(boot_out, 0, FS_BOOT_SIZE);
+    if (fs->open(fs->ctx, "/proc/sys/kernel/random/boot_id", FS_READ, &fd) != 0)
+        return;
+    if (fs_read_all(fs, fd, boot_out, 36, 0) != 0)
+        boot_out[0] = '\0';
+    fs->close(fs->ctx, fd);
 }
 
 int path_format(struct path *path, struct errbuf *err, const char *fmt, ...)
@@ -410,6 +423,11 @@ int fs_write_file(const struct fsops *fs, const char *path, const void *bytes, s
         rc = fs->sync(fs->ctx, fd);
     int close_rc = fs->close(fs->ctx, fd);
     return rc != 0 ? rc : close_rc;
+}
+
+const char *fs_error_text(int rc)
+{
+    return rc == FS_ENDS ? "the file is too short" : strerror(-rc);
 }
 
 bool fs_error_passes(int error)

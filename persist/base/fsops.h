@@ -33,6 +33,7 @@ struct fs_stat {
     enum fs_kind kind;
     uint64_t size;
     uint64_t device; /* the same for all that one sync_all() covers and link() reaches */
+    uint64_t inode;  /* a copy of the file has another one; 0: not known */
 };
 
 /* Called once per entry, "." and ".." excepted; nonzero ends the listing and is returned. */
@@ -78,6 +79,10 @@ struct fsops {
 /* The real file system. */
 const struct fsops *fsops_posix(void);
 
+/* Identifies the boot of the machine; "" if it is not known. */
+#define FS_BOOT_SIZE 40
+void fs_boot(const struct fsops *fs, char boot_out[FS_BOOT_SIZE]);
+
 /* Opens /dev/null, for reading, in place of each closed standard descriptor. Otherwise the next file would get the
  * number, and all printed text with it. Printing fails then. Called before any file is opened. 0 or -errno. */
 int fs_fill_standard_descriptors(void) __attribute__((warn_unused_result));
@@ -94,7 +99,14 @@ __attribute__((format(printf, 3, 4))) int path_format(struct path *path, struct 
 int fs_write_file(const struct fsops *fs, const char *path, const void *bytes, size_t len)
     __attribute__((warn_unused_result));
 
-/* Reads at least `need` and at most `len` bytes; -EIO when the file ends before. */
+/* The file ends before the bytes that were asked for. No system call fails with this number: a disk that cannot be read
+ * (-EIO) must never be taken for a file that a crash has left short. */
+#define FS_ENDS (-4096)
+
+/* strerror() of a negative errno; has a text for FS_ENDS, too. */
+const char *fs_error_text(int rc);
+
+/* Reads at least `need` and at most `len` bytes. 0, FS_ENDS or -errno. */
 int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
 
@@ -114,7 +126,7 @@ int fs_open_beneath(const char *directory, const char *path, int *fd_out) __attr
 /* Whether an error can pass by itself: too little memory, too few descriptors. */
 bool fs_error_passes(int error);
 
-/* The whole range or an error: -EIO when the file ends before, and when a write makes no progress. */
+/* The whole range, or an error: FS_ENDS when the file ends before, -EIO when a write makes no progress. */
 int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)

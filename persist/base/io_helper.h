@@ -34,6 +34,6 @@ void io_helper_stop(struct io_helper *helper); /* NULL is fine; no job may be un
 void io_helper_want(struct io_helper *helper, unsigned nthreads);
 
 void io_helper_submit(struct io_helper *helper, const struct io_job *job);
-int io_helper_wait(struct io_helper *helper); /* for the oldest one: 0 or -errno, -EIO when the file ends before */
+int io_helper_wait(struct io_helper *helper); /* for the oldest one: 0 or -errno, FS_ENDS when the file ends before */
 
 #endif

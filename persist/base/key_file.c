@@ -95,7 +95,7 @@ static int read_text(const struct fsops *fs, const char *path, char *text, size_
         fs->close(fs->ctx, fd);
     }
     if (rc != 0)
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
     else if (size > TEXT_MAX)
         errbuf_set(err, "it has more than %d bytes", TEXT_MAX);
     *len_out = (size_t)size;
@@ -194,6 +194,6 @@ int key_file_make(const struct fsops *fs, const char *dir, const char *path, str
         rc = write_file(fs, dir, path, line, sizeof(line), &why);
     explicit_bzero(line, sizeof(line));
     if (rc != 0)
-        errbuf_set(err, "cannot make the key file %s: %s", path, why.text[0] ? why.text : strerror(-rc));
+        errbuf_set(err, "cannot make the key file %s: %s", path, why.text[0] ? why.text : fs_error_text(rc));
     return rc;
 }

@@ -17,7 +17,7 @@
 
 static int refuse(struct errbuf *err, int rc)
 {
-    errbuf_set(err, "%s", rc == -EEXIST ? THERE : strerror(-rc));
+    errbuf_set(err, "%s", rc == -EEXIST ? THERE : fs_error_text(rc));
     return rc;
 }
 

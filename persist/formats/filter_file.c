@@ -14,7 +14,7 @@
 /* -EINVAL and -ENXIO: a FIFO, a device or a socket has the name of a filter. */
 static const char *reason_for(int rc)
 {
-    return rc == -EINVAL || rc == -ENXIO ? "it is not a regular file" : strerror(-rc);
+    return rc == -EINVAL || rc == -ENXIO ? "it is not a regular file" : fs_error_text(rc);
 }
 
 int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, enum bloom_variant variant,

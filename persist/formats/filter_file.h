@@ -2,7 +2,7 @@
  * items without reading the rest.
  *
  * A file is refused unless its length is exactly what its header announces. It may be replaced, cut or deleted while it
- * is open: reads beyond its new end are errors (-EIO), never a signal, since nothing is mapped.
+ * is open: reads beyond its new end are errors (FS_ENDS), never a signal, since nothing is mapped.
  *
  * Lifetime: caller's storage, open to close. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_FILTER_FILE_H

@@ -48,7 +48,7 @@ static int delete_files(const struct fsops *fs, const char *dir, struct deletion
             rc = fs->unlink(fs->ctx, path.text);
         if (rc == 0 || rc == -ENOENT)
             continue;
-        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
         status = status ? status : rc;
     }
     free(d->names);

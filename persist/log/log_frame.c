@@ -11,12 +11,13 @@
 
 #include "bytes.h"
 #include "log_varint.h"
+#include "manifest.h"
 
-#define LOG_VERSION 1
-#define SUMMED      80  /* bytes of the header under its checksum, which follows them */
-#define FLAG_ENDS   1   /* of the header: ends_process */
-#define LONG_FRAME  128 /* payloads from this length on have the check of the length */
-#define HEAD_FIXED  6   /* checksum and the low half of the sequence number */
+#define SUMMED     80  /* bytes of the header under its checksum, which follows them */
+#define FLAG_ENDS  1   /* of the header: ends_process */
+#define FLAG_PENDS 2   /* has_pending */
+#define LONG_FRAME 128 /* payloads from this length on have the check of the length */
+#define HEAD_FIXED 6   /* checksum and the low half of the sequence number */
 
 static const char magic[8] = {'B', 'L', 'O', 'O', 'M', 'L', 'O', 'G'};
 
@@ -34,7 +35,7 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
     le64_put(bytes_out + 48, header->generation);
     le64_put(bytes_out + 56, header->sealed);
     le64_put(bytes_out + 64, header->previous);
-    le64_put(bytes_out + 72, header->ends_process ? FLAG_ENDS : 0);
+    le64_put(bytes_out + 72, (header->ends_process ? FLAG_ENDS : 0u) | (header->has_pending ? FLAG_PENDS : 0u));
     le64_put(bytes_out + SUMMED, XXH3_64bits(bytes_out, SUMMED));
 }
 
@@ -67,13 +68,14 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "it is not a segment of the log");
         return LOG_DAMAGED;
     }
-    if (version != LOG_VERSION) {
-        errbuf_set(err, "version %" PRIu32 " of the format is unknown", version);
-        return LOG_DAMAGED;
-    }
     if (le64_get(bytes + SUMMED) != XXH3_64bits(bytes, SUMMED)) {
         errbuf_set(err, "the checksum of its header is wrong");
         return LOG_DAMAGED;
+    }
+    if (version != LOG_VERSION) {
+        errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %" PRIu32 ", and this program knows version %d",
+                   version, LOG_VERSION);
+        return LOG_NEWER;
     }
     const struct log_header header = {
         .number = le64_get(bytes + 16),
@@ -84,6 +86,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         .sealed = le64_get(bytes + 56),
         .previous = le64_get(bytes + 64),
         .ends_process = le64_get(bytes + 72) & FLAG_ENDS,
+        .has_pending = le64_get(bytes + 72) & FLAG_PENDS,
     };
     int status = check_numbers(&header, err);
     if (status == LOG_OK)

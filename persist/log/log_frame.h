@@ -31,11 +31,12 @@ struct log_header {
     uint64_t sealed;     /* frames up to this number were in it and synced when it got its name; 0: none */
     uint64_t previous;   /* number of the segment before it, which has the last frames before `first`; 0: not known */
     bool ends_process;   /* it has the pending records (log_pending.h) of that process, too: the last of its records */
+    bool has_pending;    /* the process has a file of pending records, until it ends */
 };
 
 void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES]);
 
-/* LOG_OK or LOG_DAMAGED. */
+/* LOG_OK, LOG_DAMAGED or LOG_NEWER. */
 int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_header *header_out, struct errbuf *err);
 
 /* "00000001.log"; and back: 0 if it is no segment's name. */
@@ -54,7 +55,7 @@ bool log_is_cut_name(const char *name);
 /* ---- frames ---- */
 
 /* A frame without a payload is a mark: it has the number of the next frame, and states only how far the log is
- * synced. */
+ * synced; with has_controls also that its process has ended, and has no pending records. */
 struct log_frame {
     uint64_t sequence;
     uint64_t synced;   /* frames up to this number were on the disk when this one was written; below `sequence` */

@@ -47,13 +47,17 @@ static int parse(const char *found, size_t len, uint64_t *segment_out, struct er
 {
     char text[NOTE_BYTES];
     unsigned version;
-    uint64_t segment;
+    uint64_t segment, digest = 0;
     int fields = sscanf(found, "bloomery-log %u\nlast %" SCNu64, &version, &segment);
+    const char *end = strstr(found, "\nend ");
 
-    if (fields >= 1 && version != 1)
-        errbuf_set(err, "version %u of the format is unknown", version);
-    else if (fields != 2 || segment == 0 || segment >= LOG_NUMBER_END || format(segment, text) != len ||
-             memcmp(text, found, len) != 0)
+    if (fields >= 1 && version != 1 && end && sscanf(end, "\nend %16" SCNx64, &digest) == 1 &&
+        digest == XXH3_64bits(found, (size_t)(end + 1 - found))) {
+        errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %u, and this program knows version 1", version);
+        return LOG_NEWER;
+    }
+    if (fields != 2 || segment == 0 || segment >= LOG_NUMBER_END || format(segment, text) != len ||
+        memcmp(text, found, len) != 0)
         errbuf_set(err, "it is damaged");
     else {
         *segment_out = segment;
@@ -77,7 +81,7 @@ int log_note_read(const struct fsops *fs, const char *dir, uint64_t *segment_out
         fs->close(fs->ctx, fd);
     }
     if (rc != 0) {
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
         return rc;
     }
     found[n] = '\0';

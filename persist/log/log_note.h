@@ -17,7 +17,8 @@
 int log_note_write(const struct fsops *fs, const char *dir, uint64_t segment, bool *maybe_noted_out)
     __attribute__((warn_unused_result));
 
-/* 0, LOG_DAMAGED (the errbuf has the fault, without the file's name), or -errno: -ENOENT when there is none. */
+/* 0, LOG_DAMAGED or LOG_NEWER (the errbuf has the fault, without the file's name), or -errno: -ENOENT when there is
+ * none. */
 int log_note_read(const struct fsops *fs, const char *dir, uint64_t *segment_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -11,6 +11,7 @@
 #include "log_contents.h"
 #include "log_shape.h"
 #include "log_varint.h"
+#include "manifest.h"
 #include "try.h"
 
 #define HASH_BYTES     16
@@ -206,7 +207,8 @@ static void get_control(struct cursor *c, struct log_control *control)
 
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
-    if (kind < LOG_CREATE || kind > LOG_TURN) {
+    if (kind < LOG_CREATE || kind >= LOG_KINDS_END) {
+        c->newer |= !c->bad && kind >= LOG_KINDS_END;
         c->bad = true;
         return;
     }
@@ -244,6 +246,11 @@ static void get_control(struct cursor *c, struct log_control *control)
 
 static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
 {
+    if (c->newer) {
+        errbuf_set(err, WRITTEN_BY_NEWER ": %s at byte %zu of the payload is not known to this version", what,
+                   (size_t)(c->at - c->begin));
+        return LOG_NEWER;
+    }
     errbuf_set(err, "%s at byte %zu of the payload is invalid", what, (size_t)(c->at - c->begin));
     return LOG_DAMAGED;
 }

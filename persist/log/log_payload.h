@@ -46,6 +46,12 @@ enum log_control_kind {
     LOG_SWAP = 12,           /* two of the clients' numbers of databases represent other ones now: swap; no id */
     LOG_TURN = 13,           /* a part of a window takes a layer: layer, shape, turn (bloom_window.h) */
 };
+#define LOG_KINDS_END (LOG_TURN + 1)
+
+/* Of segments and of files of pending records: raised with each kind of record, each variant or option, and each field,
+ * so that a version that does not know them refuses the file. */
+#define LOG_VERSION 1
+_Static_assert(LOG_VERSION > 1 || LOG_KINDS_END == 14, "a further kind of record needs a higher version");
 
 /* A client's number of a database and the internal one (database.h) that it represents from now on. */
 struct log_database {
@@ -102,10 +108,11 @@ struct log_visitor {
 enum log_status {
     LOG_OK = 0,
     LOG_DAMAGED = 1, /* damaged, or not written by Bloomery; the errbuf has the place and the reason */
+    LOG_NEWER = 2,   /* written by a newer version; likewise. Never passed over, in no mode of reading */
 };
 
-/* Reads each of these bytes at most once and no others, for any contents. LOG_OK, LOG_DAMAGED or the result of the
- * visitor. */
+/* Reads each of these bytes at most once and no others, for any contents. An enum log_status or the result of
+ * the visitor. */
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err);
 

@@ -37,6 +37,8 @@ struct log_pending {
     unsigned newest;
 };
 
+static struct log_pending *_Atomic mapped; /* the one that SIGBUS is about */
+
 /* ---- names and sizes ---- */
 
 void log_pending_name(uint64_t process, char name_out[PENDING_NAME])
@@ -109,6 +111,8 @@ void log_pending_destroy(struct log_pending *p, bool remove)
     if (!p)
         return;
     const struct fsops *fs = p->options.fs;
+    struct log_pending *self = p;
+    (void)atomic_compare_exchange_strong(&mapped, &self, NULL);
     for (size_t i = 0; i < p->nextents; i++)
         fs->unmap(fs->ctx, p->extents[i].memory, p->extents[i].len);
     if (p->fd >= 0) {
@@ -119,6 +123,14 @@ void log_pending_destroy(struct log_pending *p, bool remove)
     lock_deinit(&p->lock);
     free(p->extents);
     free(p);
+}
+
+const char *log_pending_truncated(void)
+{
+    const struct log_pending *p = atomic_load(&mapped);
+    uint64_t size;
+
+    return p && p->options.fs->size(p->options.fs->ctx, p->fd, &size) == 0 && size < p->size ? p->path.text : NULL;
 }
 
 bool log_pending_is_there(struct log_pending *p)
@@ -155,6 +167,7 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
         return rc;
     p->extents[p->nextents++] = (struct extent){*memory_out, len};
     p->size += len;
+    atomic_store(&mapped, p);
     return 0;
 }
 
@@ -180,6 +193,22 @@ static void write_state(const struct log_pending *p, struct pending_state *state
     atomic_signal_fence(memory_order_seq_cst);
 }
 
+uint64_t pending_place(const struct fsops *fs, const char *path, uint64_t salt)
+{
+    struct {
+        char boot[FS_BOOT_SIZE];
+        uint64_t device, inode;
+    } place;
+    struct fs_stat st;
+
+    fs_boot(fs, place.boot);
+    if (!place.boot[0] || fs->stat(fs->ctx, path, &st) != 0 || !st.inode)
+        return 0;
+    place.device = st.device;
+    place.inode = st.inode;
+    return XXH3_64bits_withSeed(&place, sizeof(place), salt);
+}
+
 /* An existing file is of a process that recorded nothing; otherwise its number would not be ours. */
 static int make_file(struct log_pending *p)
 {
@@ -203,11 +232,12 @@ static int make_file(struct log_pending *p)
         return rc;
     }
     struct pending_header header = {
-        .version = PENDING_VERSION,
+        .version = LOG_VERSION,
         .nstreams = o->nstreams,
         .process = o->process,
         .generation = o->generation,
         .salt = o->salt,
+        .place = pending_place(fs, p->path.text, o->salt),
     };
     memcpy(header.magic, PENDING_MAGIC, sizeof(header.magic));
     header.check = XXH3_64bits(&header, offsetof(struct pending_header, check));
@@ -237,6 +267,14 @@ static int grow(struct log_pending *p)
         p->free = chunk;
     }
     return 0;
+}
+
+int log_pending_make(struct log_pending *p)
+{
+    lock_take(&p->lock);
+    int rc = p->fd < 0 ? make_file(p) : 0;
+    lock_give(&p->lock);
+    return rc;
 }
 
 int log_pending_reserve(struct log_pending *p, struct pending_spare *spare, size_t n)
@@ -306,10 +344,7 @@ void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, 
 void log_pending_hold(struct log_pending *p, unsigned stream, struct pending_place adds, struct pending_place controls,
                       struct pending_chunk *const last[2])
 {
-    lock_take(&p->lock);
-    if (p->fd < 0)
-        (void)make_file(p); /* a record that finds no room reports it */
-    lock_give(&p->lock);
+    (void)!log_pending_make(p); /* a record that finds no room reports it */
     struct pending_hold *hold = atomic_load(&p->hold);
     if (!hold)
         return;

@@ -71,6 +71,13 @@ int log_pending_create(struct log_pending **pending_out, const struct log_pendin
 /* `remove`: all records are in the log, so the file is deleted. NULL is fine. */
 void log_pending_destroy(struct log_pending *pending, bool remove);
 
+/* Makes the file, unless it exists. 0 or -errno. */
+int log_pending_make(struct log_pending *pending) __attribute__((warn_unused_result));
+
+/* After SIGBUS: the path of this process's file if it is shorter than what is mapped of it; otherwise NULL. A signal
+ * handler may call it. */
+const char *log_pending_truncated(void);
+
 /* Whether the file is still in its place; true also if it was never made or cannot be examined. Without the file a kill
  * loses the records that are in no segment. */
 bool log_pending_is_there(struct log_pending *pending);
@@ -169,6 +176,8 @@ void log_pending_name(uint64_t process, char name_out[PENDING_NAME]);
 uint64_t log_pending_number(const char *name); /* 0: not such a name */
 
 struct pending_found {
+    bool here; /* it is no copy, and the machine has not restarted since it was made: all of it must be here, and the
+                * frames before it in the log */
     uint64_t process;
     uint64_t generation;
     bool fits;                /* the file belongs to the last frame of the log */
@@ -177,8 +186,8 @@ struct pending_found {
     bool has_controls;
 };
 
-/* Reads the file of a process whose log ends with frame `frame`. 0, LOG_DAMAGED (not a valid file: a power failure may
- * leave this), -ENOMEM or another -errno. */
+/* Reads the file of a process whose log ends with frame `frame`. 0, LOG_DAMAGED (not a valid file: unless it is `here`,
+ * a power failure may leave this), LOG_NEWER, -ENOMEM or another -errno. */
 int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, struct pending_found *found_out,
                      struct errbuf *err) __attribute__((warn_unused_result));
 
@@ -188,7 +197,6 @@ int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t 
 /* ---- the file, for log_pending.c and log_pending_read.c ---- */
 
 #define PENDING_MAGIC     "BLOOMPND"
-#define PENDING_VERSION   1
 #define PENDING_HEAD_PART 4096 /* the header and the hold; then two states, then the chunks */
 #define PENDING_HOLD_AT   2048
 #define PENDING_GROWTH    (1u << 20)
@@ -201,6 +209,7 @@ struct pending_header {
     uint64_t generation;
     uint64_t salt;
     uint64_t check; /* XXH3-64 of the bytes before it */
+    uint64_t place; /* pending_place() */
 };
 
 struct pending_hold {
@@ -217,6 +226,9 @@ struct pending_state {
     uint64_t control;
     struct pending_place places[];
 };
+
+/* Follows from the file itself, not from its name, and from the boot of the machine; 0: not known. */
+uint64_t pending_place(const struct fsops *fs, const char *path, uint64_t salt);
 
 size_t pending_state_bytes(unsigned nstreams); /* of one, used */
 size_t pending_state_room(unsigned nstreams);  /* of one, with the free space after it */

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "log_pending.h"
+#include "manifest.h"
 #include "try.h"
 
 #define CONTROL_MAX (64u << 20) /* no control record is longer */
@@ -18,6 +19,8 @@ struct chunk_ref {
 
 struct reading {
     const struct fsops *fs;
+    const char *path;
+    bool here;
     int fd;
     struct pending_header header;
     struct pending_hold hold;
@@ -75,7 +78,7 @@ static int read_states(struct reading *r, uint64_t frame, uint64_t *newest_out, 
     }
     if (rc == 0 && !valid[0] && !valid[1])
         rc = not_written(err);
-    return rc == -EIO ? not_written(err) : rc;
+    return rc == FS_ENDS ? not_written(err) : rc;
 }
 
 static int read_header(struct reading *r, struct errbuf *err)
@@ -85,12 +88,18 @@ static int read_header(struct reading *r, struct errbuf *err)
     if (rc == 0)
         rc = fs_read_all(r->fs, r->fd, &r->hold, sizeof(r->hold), PENDING_HOLD_AT);
     if (rc != 0)
-        return rc == -EIO ? not_written(err) : rc; /* the file ends before */
+        return rc == FS_ENDS ? not_written(err) : rc;
     const struct pending_header *h = &r->header;
-    if (memcmp(h->magic, PENDING_MAGIC, sizeof(h->magic)) != 0 || h->version != PENDING_VERSION ||
-        h->check != XXH3_64bits(h, offsetof(struct pending_header, check)) || h->nstreams == 0 || h->nstreams > 65536)
+    if (memcmp(h->magic, PENDING_MAGIC, sizeof(h->magic)) != 0 ||
+        h->check != XXH3_64bits(h, offsetof(struct pending_header, check)))
         return not_written(err);
-    return 0;
+    if (h->version != LOG_VERSION) {
+        errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %u, and this program knows version %d", h->version,
+                   LOG_VERSION);
+        return LOG_NEWER;
+    }
+    r->here = h->place && h->place == pending_place(r->fs, r->path, h->salt);
+    return h->nstreams == 0 || h->nstreams > 65536 ? not_written(err) : 0;
 }
 
 /* ---- chunks ---- */
@@ -318,7 +327,7 @@ static int take_records(struct reading *r, struct pending_found *found, struct e
 int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, struct pending_found *found_out,
                      struct errbuf *err)
 {
-    struct reading r = {.fs = fs, .fd = -1};
+    struct reading r = {.fs = fs, .path = path, .fd = -1};
     struct pending_found found = {0};
     int rc = fs->open(fs->ctx, path, FS_READ, &r.fd);
 
@@ -336,12 +345,12 @@ int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, s
         rc = take_records(&r, &found, err);
     }
     if (rc < 0) {
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
     }
     if (rc != 0)
         log_bytes_deinit(&found.payload);
-    else
-        *found_out = found;
+    found.here = r.here;
+    *found_out = found;
     if (r.fd >= 0)
         fs->close(fs->ctx, r.fd);
     log_bytes_deinit(&r.controls);

@@ -146,6 +146,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
             rc = pass_over(r, segment, file, &at, err);
             continue;
         }
+        segment->ended = frame.payload_len == 0 && frame.has_controls;
         if (frame.payload_len == 0) {
             note_synced(r, &frame);
             at += n;
@@ -264,6 +265,23 @@ static int note_tail(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
+/* A process that was killed has left a file. */
+static void note_missing_file(struct log_reader *r)
+{
+    const struct segment *last = last_segment(r);
+
+    if (!last || !last->has_pending || last->ended || last->ends_process)
+        return;
+    for (size_t i = 0; i < r->npending_files; i++)
+        if (r->pending_files[i] == last->process)
+            return;
+    r->summary.unknown = true;
+    log_report(r, STORE_WARNING,
+               "%s/%08" PRIu64 ".pending is missing: the process did not end by itself, and whether this file had its "
+               "last records is unknown",
+               r->log_dir.text, last->process);
+}
+
 /* The pending records of a process, as the next frame. */
 static int take_pending(struct log_reader *r, struct pending_found *found, struct errbuf *err)
 {
@@ -342,6 +360,7 @@ static int read_all(struct log_reader *r, struct errbuf *err)
     TRY(check_reach(r, err));
     TRY(note_tail(r, err));
     TRY(log_read_pending(r, take_pending, err));
+    note_missing_file(r);
     r->summary.tail += r->summary.pending;
     return 0;
 }
@@ -502,7 +521,7 @@ static int carry(const struct tail_visitor *v, const struct log_carried *frame, 
     int rc = v->on_frame(v->ctx, frame);
 
     if (rc < 0)
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
     return rc;
 }
 

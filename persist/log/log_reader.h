@@ -64,10 +64,12 @@ struct log_reader_summary {
     uint64_t next_control;  /* above all control records that were read; >= 1 */
     uint64_t synced;        /* frames up to this number are on the disk for certain */
     uint64_t tail;          /* number of frames after it: log_reader_tail() */
+    bool unknown;           /* a killed process's file of pending records is missing */
     uint64_t pending;       /* of these, the frames made of records that were pending when a process died */
 };
 
-/* Verifies the log. LOG_OK, LOG_DAMAGED (the errbuf has the place and the reason), the result of on_control, or -errno.
+/* Verifies the log. LOG_OK, LOG_DAMAGED or LOG_NEWER (the errbuf has the place and the reason), the result of
+ * on_control, or -errno.
  */
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
                     struct log_reader_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));

@@ -15,6 +15,8 @@ struct segment {
     uint64_t sealed;
     uint64_t previous;
     bool ends_process;
+    bool has_pending;
+    bool ended;    /* its last mark says so of the process */
     uint64_t last; /* number of the last frame that was taken; 0: none */
     bool unused;   /* none of it ever came to the disk, not even its header */
     bool lost;     /* its header is damaged, and the loss was accepted */
@@ -47,12 +49,11 @@ struct bytes {
 __attribute__((format(printf, 3, 4))) void log_report(struct log_reader *r, enum store_severity severity,
                                                       const char *fmt, ...);
 
-/* Finds the segments and reads their headers: r->segments, in the order of their numbers. LOG_OK, LOG_DAMAGED or
- * -errno. */
+/* Finds the segments and reads their headers: r->segments, in the order of their numbers. An enum log_status or -errno.
+ */
 int log_find_segments(struct log_reader *r, struct errbuf *err);
 
-/* Reads the records that were pending when processes died, after the last frame of the log: r->pending. LOG_OK or
- * -errno. */
+/* Reads the records that were pending when processes died, after the last frame of the log: r->pending. As before. */
 int log_read_pending(struct log_reader *r,
                      int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
                      struct errbuf *err);

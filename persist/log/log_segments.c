@@ -76,7 +76,7 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
     int rc = r->fs->list(r->fs->ctx, r->log_dir.text, note_name, r);
 
     if (rc != 0 && rc != -ENOENT) {
-        errbuf_set(err, "%s: %s", r->log_dir.text, strerror(-rc));
+        errbuf_set(err, "%s: %s", r->log_dir.text, fs_error_text(rc));
         return rc;
     }
     if (r->nsegments)
@@ -125,7 +125,7 @@ int log_read_segment(const struct log_reader *r, const struct segment *segment, 
         *bytes_out = (struct bytes){ptr, (size_t)size};
         return 0;
     }
-    errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+    errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     free(ptr);
     return rc;
 }
@@ -151,7 +151,7 @@ int log_sync_segment(struct log_reader *r, const struct segment *segment, struct
         r->fs->close(r->fs->ctx, fd);
     }
     if (rc != 0)
-        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     return rc;
 }
 
@@ -171,20 +171,18 @@ int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at,
     if (rc == 0)
         log_report(r, STORE_NOTICE, "the cut bytes are kept as %s; nothing needs this file", path.text);
     else
-        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     free(file.ptr);
     return rc;
 }
 
 /* ---- damage ---- */
 
-int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+/* `number`: of the segment, or of the process, which is that of its first segment. */
+static int found_damage(struct log_reader *r, const char *name, uint64_t number, struct errbuf *err)
 {
-    char name[LOG_SEGMENT_NAME];
-
-    log_segment_name(segment->number, name);
     errbuf_prefix(err, "%s/%s is damaged", r->log_dir.text, name);
-    if (segment->number < r->options.accepted) {
+    if (number < r->options.accepted) {
         r->summary.accepted++;
         log_report(r, STORE_NOTICE, "%s; an earlier start has accepted the loss", err->text);
         errbuf_set(err, "%s", "");
@@ -198,30 +196,38 @@ int log_found_damage(struct log_reader *r, const struct segment *segment, struct
     return LOG_OK;
 }
 
+int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME];
+
+    log_segment_name(segment->number, name);
+    return found_damage(r, name, segment->number, err);
+}
+
 /* ---- headers ---- */
 
-static bool header_is_valid(struct segment *segment, const struct bytes *file, struct errbuf *err)
+static int take_header(struct segment *segment, const struct bytes *file, struct errbuf *err)
 {
     struct log_header header;
 
     if (file->len < LOG_HEADER_BYTES) {
         errbuf_set(err, "it is shorter than its header");
-        return false;
+        return LOG_DAMAGED;
     }
-    if (log_header_decode(file->ptr, &header, err) != LOG_OK)
-        return false;
+    TRY(log_header_decode(file->ptr, &header, err));
     if (header.number != segment->number) {
         errbuf_set(err, "it was created as segment %" PRIu64, header.number);
-        return false;
+        return LOG_DAMAGED;
     }
     segment->first = header.first;
     segment->salt = header.salt;
     segment->process = header.process;
     segment->ends_process = header.ends_process;
+    segment->has_pending = header.has_pending;
     segment->generation = header.generation;
     segment->sealed = header.sealed;
     segment->previous = header.previous;
-    return true;
+    return LOG_OK;
 }
 
 /* A name that leads to no file, such as a symbolic link or a directory. Another try does not help, unlike with a disk
@@ -246,10 +252,12 @@ static int read_header(struct log_reader *r, struct segment *segment, struct err
     }
     if (rc != 0)
         return rc;
-    bool valid = header_is_valid(segment, &file, err);
+    rc = take_header(segment, &file, err);
     free(file.ptr);
-    if (valid)
-        return 0;
+    if (rc == LOG_NEWER)
+        errbuf_prefix(err, "%s/%08" PRIu64 ".log", r->log_dir.text, segment->number);
+    if (rc != LOG_DAMAGED)
+        return rc;
     TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
     segment->unused = log_used_bytes(&file) <= LOG_HEADER_BYTES;
     segment->lost = !segment->unused;
@@ -296,7 +304,7 @@ static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *er
     if (rc == 0)
         return 0;
     *last_out = 0;
-    if (rc < 0 && rc != -ENOENT) {
+    if (rc == LOG_NEWER || (rc < 0 && rc != -ENOENT)) {
         errbuf_prefix(err, "%s/%s", r->options.dir, LOG_NOTE_NAME);
         return rc;
     }
@@ -358,17 +366,18 @@ static bool has_ended(const struct log_reader *r, uint64_t process)
     return false;
 }
 
-static bool makes_sense(const struct pending_found *found, struct errbuf *err)
+static int check_payload(const struct pending_found *found, struct errbuf *err)
 {
     const struct log_visitor nobody = {.ctx = NULL};
 
-    if (found->payload.len > LOG_PAYLOAD_MAX) {
-        errbuf_set(err, "it has %zu bytes of records", found->payload.len);
-        return false;
-    }
-    return log_payload_decode(found->payload.ptr, found->payload.len, found->has_controls, &nobody, err) == LOG_OK;
+    if (found->payload.len <= LOG_PAYLOAD_MAX)
+        return log_payload_decode(found->payload.ptr, found->payload.len, found->has_controls, &nobody, err);
+    errbuf_set(err, "it has %zu bytes of records", found->payload.len);
+    return LOG_DAMAGED;
 }
 
+/* Each record has a check of its own: what a power failure leaves is no record. So records without a meaning are
+ * damage, or a newer version's, and never passed over without a word. */
 static int read_file(struct log_reader *r, uint64_t process, struct pending_found *found, struct errbuf *err)
 {
     uint64_t last = r->expected ? r->expected - 1 : 0;
@@ -378,25 +387,35 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     log_pending_name(process, name);
     log_path_in(r, name, &path);
     int rc = log_pending_read(r->fs, path.text, last, found, err);
+    if (rc == LOG_DAMAGED && found->here)
+        return found_damage(r, name, process, err);
     if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */
         log_report(r, STORE_NOTICE, "%s/%s: %s: ignored", r->log_dir.text, name, err->text);
         errbuf_set(err, "%s", "");
         return 0;
     }
-    if (rc != 0) {
-        errbuf_prefix(err, "%s/%s", r->log_dir.text, name);
-        return rc;
+    if (rc == 0 && found->here && found->frame > last) {
+        const struct segment end = {.number = r->summary.last_segment ? r->summary.last_segment : r->options.from};
+        errbuf_set(err,
+                   "it ends with frame %" PRIu64 ", but %s has the records after frame %" PRIu64 ": %" PRIu64
+                   " frames are missing",
+                   last, name, found->frame - 1, found->frame - 1 - last);
+        return log_found_damage(r, &end, err);
     }
-    if (!found->fits)
+    if (rc == 0 && found->fits) {
+        rc = check_payload(found, err);
+        if (rc != 0)
+            log_bytes_deinit(&found->payload);
+        if (rc == LOG_DAMAGED)
+            return found_damage(r, name, process, err);
+    }
+    if (rc != 0)
+        errbuf_prefix(err, "%s/%s", r->log_dir.text, name);
+    else if (!found->fits)
         log_report(r, STORE_NOTICE,
                    "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64 ": ignored",
                    r->log_dir.text, name, found->frame, last);
-    else if (!makes_sense(found, err)) {
-        log_report(r, STORE_WARNING, "%s/%s: %s: ignored", r->log_dir.text, name, err->text);
-        errbuf_set(err, "%s", "");
-        log_bytes_deinit(&found->payload);
-    }
-    return 0;
+    return rc;
 }
 
 int log_read_pending(struct log_reader *r,

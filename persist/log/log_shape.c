@@ -64,6 +64,7 @@ void log_shape_get(struct cursor *c, struct bloom_shape *shape)
         shape->error_rate = cursor_double(c);
         shape->bpe = cursor_double(c);
     }
+    c->newer |= !c->bad && shape->variant >= BLOOM_VARIANTS;
     c->bad = c->bad || !bloom_shape_valid(shape, NULL);
 }
 
@@ -76,6 +77,7 @@ void log_params_get(struct cursor *c, struct bloom_params *params)
     params->expansion = (uint32_t)expansion;
     uint8_t options = cursor_byte(c);
     params->redisbloom = options & (HAS_KEY - 1);
+    c->newer |= !c->bad && (params->redisbloom & ~(REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO));
     if (options & HAS_WINDOW) {
         params->window_flags = cursor_byte(c);
         params->window_parts = cursor_byte(c);

@@ -61,12 +61,13 @@ static inline uint64_t varint_unzigzag(uint64_t value)
 struct cursor {
     const unsigned char *at, *begin, *end;
     bool bad;
+    bool newer; /* with `bad`: the value may be one that a later version gives a meaning to */
 };
 
 /* `bytes` may be NULL if there are none. */
 static inline struct cursor cursor_of(const void *bytes, size_t len)
 {
-    return (struct cursor){bytes, bytes, len ? (const unsigned char *)bytes + len : bytes, false};
+    return (struct cursor){.at = bytes, .begin = bytes, .end = len ? (const unsigned char *)bytes + len : bytes};
 }
 
 static inline uint64_t cursor_number(struct cursor *c)

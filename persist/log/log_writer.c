@@ -144,13 +144,13 @@ int log_writer_sync(struct log_writer *w, struct errbuf *err)
 }
 
 /* A mark is a frame without a payload. It has the number of the next frame, and takes none itself. */
-int log_writer_mark(struct log_writer *w, struct errbuf *err)
+int log_writer_mark(struct log_writer *w, bool ends, struct errbuf *err)
 {
     unsigned char bytes[LOG_FRAME_HEAD_MAX];
 
-    if (w->failed || w->segment.fd < 0 || w->synced != w->sequence || w->marked == w->synced)
+    if (w->failed || w->segment.fd < 0 || w->synced != w->sequence || (w->marked == w->synced && !ends))
         return 0;
-    const struct log_frame mark = {.sequence = w->sequence + 1, .synced = w->synced};
+    const struct log_frame mark = {.sequence = w->sequence + 1, .synced = w->synced, .has_controls = ends};
     size_t len = log_frame_head(&mark, w->segment.header.salt, bytes);
     int rc = write_bytes(w, bytes, len);
     if (rc == 0)
@@ -202,7 +202,7 @@ int log_writer_append(struct log_writer *w, bool has_controls, struct errbuf *er
     int rc = w->failed ? w->error : 0;
 
     if (rc != 0)
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
     if (rc == 0 && w->kept.frames && w->kept.bytes.len > w->options.keep_bytes)
         rc = log_writer_sync(w, err);
     if (rc == 0)

@@ -26,6 +26,7 @@ struct log_writer_options {
     uint64_t next_sequence;    /* >= 1; all frames before it are on the disk, or come by log_writer_carry() */
     uint64_t salt;             /* random */
     uint64_t generation;       /* the highest number of the store after the replay of the log */
+    bool has_pending;          /* as in struct log_header, of the segments of this process */
     uint64_t segment_bytes;    /* a segment of this size is followed by the next one; 0: 32 MB */
     uint64_t keep_bytes;       /* unsynced frames of this size are synced at once; 0: 32 MB */
 
@@ -66,8 +67,9 @@ int log_writer_append(struct log_writer *writer, bool has_controls, struct errbu
 int log_writer_sync(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Writes and syncs a mark if all frames are synced and the log does not say so yet. A frame says how far earlier frames
- * were synced; the mark says it of the last frame. 0, or -errno: the log has failed. */
-int log_writer_mark(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
+ * were synced; the mark says it of the last frame. `ends`: and that this process has no more records. 0, or -errno: the
+ * log has failed. */
+int log_writer_mark(struct log_writer *writer, bool ends, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Begins a new segment for all later frames and returns its number. All earlier frames are synced then. 0, or -errno:
  * the log has failed. */

@@ -37,7 +37,7 @@ int writer_fail(struct log_writer *w, int rc, const char *what, struct errbuf *e
 
     log_segment_name(w->segment.header.number, name);
     errbuf_set(err, "%s/%s: %s: %s", w->log_dir.text, name, what,
-               rc == -ESTALE ? "the data directory has been moved, removed or replaced" : strerror(-rc));
+               rc == -ESTALE ? "the data directory has been moved, removed or replaced" : fs_error_text(rc));
     writer_close_segment(w);
     w->failed = true;
     w->error = rc;
@@ -125,6 +125,7 @@ void writer_number_segment(struct log_writer *w, const struct origin *origin)
         .process = origin->process,
         .generation = origin->generation,
         .ends_process = origin->ends_process,
+        .has_pending = origin->process == w->options.next_segment && w->options.has_pending,
         .previous = w->previous,
     };
     w->marked = w->synced; /* by its header, before its first frame */

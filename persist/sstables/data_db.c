@@ -246,7 +246,7 @@ int data_db_read(struct data_db *data, uint64_t at, unsigned char *out, size_t l
         return damaged(err, "Data.db", "it ends within a key");
     int rc = data->info_fd >= 0 ? read_chunks(data, at, out, len, err) : fs_read_all(data->fs, data->fd, out, len, at);
     if (rc < 0)
-        errbuf_set(err, "Data.db: %s", strerror(-rc));
+        errbuf_set(err, "Data.db: %s", fs_error_text(rc));
     return rc;
 }
 
@@ -267,7 +267,7 @@ static int open_files(struct data_db *data, const char *path, const struct sstab
     bool compressed = rc != -ENOENT;
     if (compressed && rc != 0) {
         if (rc < 0 && rc != -ENOTSUP)
-            errbuf_set(err, "CompressionInfo.db: %s", strerror(-rc));
+            errbuf_set(err, "CompressionInfo.db: %s", fs_error_text(rc));
         return rc;
     }
     sstable_sibling(path, name, "Data.db", file, sizeof(file));
@@ -285,7 +285,7 @@ static int open_files(struct data_db *data, const char *path, const struct sstab
         rc = data->plain && data->packed ? 0 : -ENOMEM;
     }
     if (rc != 0)
-        errbuf_set(err, "Data.db: %s", strerror(-rc));
+        errbuf_set(err, "Data.db: %s", fs_error_text(rc));
     return rc;
 }
 

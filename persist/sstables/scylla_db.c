@@ -33,7 +33,7 @@ static int read_entries(const struct fsops *fs, int fd, uint64_t size, struct er
 {
     unsigned char head[HEAD];
     uint64_t at = 4;
-    int rc = size < 4 ? -EIO : fs_read_all(fs, fd, head, 4, 0);
+    int rc = size < 4 ? FS_ENDS : fs_read_all(fs, fd, head, 4, 0);
     uint32_t n = rc == 0 ? be32_get(head) : 0;
     if (rc == 0 && n > ENTRIES)
         return damaged(err);
@@ -69,9 +69,9 @@ int scylla_db_leaves_filter(const struct fsops *fs, const char *path, struct err
             rc = read_entries(fs, fd, size, err);
         fs->close(fs->ctx, fd);
     }
-    if (rc == -EIO)
+    if (rc == FS_ENDS)
         return damaged(err);
     if (rc != 0 && rc != -EINVAL)
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
     return rc;
 }

@@ -58,7 +58,7 @@ static int open_component(struct sstable_keys *keys, struct errbuf *err)
                  ? partitions_db_open(&keys->partitions, keys->fs, file, err)
                  : index_db_open(&keys->index, keys->fs, file, keys->name->version.ptr[0] >= 'm');
     if (rc < 0)
-        errbuf_set(err, "%s: %s", component, strerror(-rc));
+        errbuf_set(err, "%s: %s", component, fs_error_text(rc));
     return rc;
 }
 
@@ -124,7 +124,7 @@ static int read_rows(struct sstable_keys *keys, uint64_t at, unsigned char *out,
     if (rc == 0)
         rc = fs_read_all(keys->fs, keys->rows_fd, out, len, at);
     if (rc != 0)
-        errbuf_set(err, "Rows.db: %s", strerror(-rc));
+        errbuf_set(err, "Rows.db: %s", fs_error_text(rc));
     return rc;
 }
 
@@ -166,7 +166,7 @@ static int compare_last(struct sstable_keys *keys, struct errbuf *err)
     if (same || rc == -ENOENT || rc == -EINVAL) /* there may be none, and databases do without a damaged one */
         return SSTABLE_KEYS_END;
     if (rc != 0) {
-        errbuf_set(err, "Summary.db: %s", strerror(-rc));
+        errbuf_set(err, "Summary.db: %s", fs_error_text(rc));
         return rc;
     }
     errbuf_set(err,
@@ -186,7 +186,7 @@ static int compare_count(struct sstable_keys *keys, struct errbuf *err)
     if (rc == -ENOENT || rc == -EINVAL || (rc == 0 && partitions <= keys->n))
         return SSTABLE_KEYS_END;
     if (rc != 0) {
-        errbuf_set(err, "Statistics.db: %s", strerror(-rc));
+        errbuf_set(err, "Statistics.db: %s", fs_error_text(rc));
         return rc;
     }
     errbuf_set(err,
@@ -214,7 +214,7 @@ static int next_of_index(struct sstable_keys *keys, struct sstable_key *key, str
 {
     int rc = index_db_next(&keys->index, &key->ptr, &key->len, err);
     if (rc < 0)
-        errbuf_set(err, "Index.db: %s", strerror(-rc));
+        errbuf_set(err, "Index.db: %s", fs_error_text(rc));
     if (rc == SSTABLE_KEYS_ONE) {
         if (keys->n > 0 && key->len == keys->last_len && memcmp(key->ptr, keys->key + 2, key->len) == 0) {
             errbuf_set(err, "Index.db is damaged: the key at byte %" PRIu64 " is there twice", keys->index.entry);

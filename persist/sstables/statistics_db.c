@@ -43,7 +43,7 @@ static int find_component(const struct fsops *fs, int fd, uint32_t type, uint64_
     unsigned char head[8 + COMPONENTS * ENTRY];
     int rc = fs_read_all(fs, fd, head, sizeof(head), 0);
     if (rc != 0)
-        return rc == -EIO ? -EINVAL : rc; /* it is shorter */
+        return rc;
     if (be32_get(head) == 0 || be32_get(head) > COMPONENTS)
         return -EINVAL;
     for (size_t begin = 4; begin <= 8; begin += 4) { /* since na, a checksum is between */
@@ -100,7 +100,7 @@ static int read_file(const struct fsops *fs, const char *path, int (*read)(const
         return rc;
     rc = read(fs, fd, out);
     fs->close(fs->ctx, fd);
-    return rc == -EIO ? -EINVAL : rc;
+    return rc == FS_ENDS ? -EINVAL : rc;
 }
 
 int statistics_db_validation(const struct fsops *fs, const char *path, struct statistics_validation *out)

@@ -207,7 +207,7 @@ int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_
         rc = write_file(io, path, layer, sync, false);
     }
     if (rc != 0) {
-        errbuf_set(err, "%s: cannot write: %s", path, strerror(-rc));
+        errbuf_set(err, "%s: cannot write: %s", path, fs_error_text(rc));
         return rc;
     }
     *xxh3_out = XXH3_64bits_digest(io->hash);
@@ -389,6 +389,6 @@ int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_v
     if (rc == -ENOENT)
         errbuf_set(err, "missing");
     else if (rc < 0)
-        errbuf_set(err, "cannot read: %s", strerror(-rc));
+        errbuf_set(err, "cannot read: %s", fs_error_text(rc));
     return rc != 0 ? rc : check_digest(XXH3_64bits_digest(io->hash), xxh3, err);
 }

@@ -21,8 +21,8 @@
 #include "file_name.h"
 
 #define MANIFEST_NAME     "MANIFEST"
-#define LOG_NOTE_NAME     "MANIFEST.log" /* next to it: the note of the log (log_note.h) */
-#define MANIFEST_MAGIC    "bloomery-manifest 1"
+#define LOG_NOTE_NAME     "MANIFEST.log"        /* next to it: the note of the log (log_note.h) */
+#define MANIFEST_MAGIC    "bloomery-manifest 1" /* the version is raised with each new field, variant or kind of line */
 #define MANIFEST_MAX_NAME 65535
 #define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 4096)
 
@@ -36,7 +36,13 @@
 enum manifest_status {
     MANIFEST_OK = 0,
     MANIFEST_DAMAGED = 1, /* the errbuf has the fault and the line */
+    MANIFEST_NEWER = 2, /* likewise: the version, or a field, is not known here. Damage can look like this, too, unless
+                         * a checksum holds */
 };
+
+/* In each message about a file of an unknown version, before the reason. Such a file is refused and left as it is: its
+ * records must neither be dropped nor read in part. */
+#define WRITTEN_BY_NEWER "written by a newer version of Bloomery (start that one)"
 
 struct manifest_layer {
     uint64_t nwords;
@@ -178,7 +184,7 @@ void manifest_parser_init_at(struct manifest_parser *parser, const struct manife
 void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset);
 void manifest_parser_deinit(struct manifest_parser *parser);
 
-/* MANIFEST_OK, MANIFEST_DAMAGED, -ENOMEM, or the result of a callback. */
+/* An enum manifest_status, -ENOMEM, or the result of a callback. */
 int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err);
 
 /* The end of the file: MANIFEST_OK only if the last line was there and right. */

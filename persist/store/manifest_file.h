@@ -28,15 +28,16 @@ struct record_reader {
 int record_reader_init(struct record_reader *reader, const struct fsops *fs, int fd); /* 0 or -ENOMEM */
 void record_reader_deinit(struct record_reader *reader);
 
-/* The record at this offset; valid until the next call. 0, or -errno: -EIO also when there is no record. */
+/* The record at this offset; valid until the next call. 0, FS_ENDS, or -errno: -EIO also when there is no record. */
 int record_read(struct record_reader *reader, uint64_t offset, const struct manifest_filter **filter_out,
                 struct errbuf *err);
 
-/* Feeds the whole file to a parser. 0, MANIFEST_DAMAGED, -errno, or the result of a callback of the parser. */
+/* Feeds the whole file to a parser. MANIFEST_NEWER only if the checksum holds. An enum manifest_status, -errno, or the
+ * result of a callback of the parser. */
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err);
 
 /* Verifies the whole file, then passes each valid filter to the sink, whose on_gone is not called. store_verify()
- * verifies more: two filters with one id, for instance. 0, MANIFEST_DAMAGED, -errno, or the result of the callback. */
+ * verifies more: two filters with one id, for instance. As manifest_file_parse(). */
 int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_sink *sink,
                         struct manifest_save *save_out, struct errbuf *err);
 
@@ -65,8 +66,8 @@ static inline uint64_t record_writer_offset(const struct record_writer *writer)
 int record_written(struct record_writer *writer);
 int record_writer_flush(struct record_writer *writer);
 
-/* Reads the lines in [from, to) of another file, adds them to `hash`, and appends them unchanged if `keep`. 0 or
- * -errno: -EIO also when the file ends earlier. */
+/* Reads the lines in [from, to) of another file, adds them to `hash`, and appends them unchanged if `keep`. 0, FS_ENDS
+ * or -errno. */
 int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash);
 uint64_t record_writer_digest(const struct record_writer *writer); /* of all lines so far */
 

@@ -10,6 +10,7 @@
 #include "manifest.h"
 #include "name_code.h"
 #include "check.h"
+#include "try.h"
 
 /* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */
 enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
@@ -27,6 +28,7 @@ struct scan {
     const char *p;
     const char *end;
     const char *expected; /* NULL while there is no fault */
+    bool unknown;         /* the fault is a variant that is not known */
 };
 
 /* Inline: the length and the bytes of a constant text then cost no call. A MANIFEST has a million lines. */
@@ -133,9 +135,30 @@ static enum bloom_variant scan_variant(struct scan *scan, const char *key)
     size_t len;
     const char *word = scan_word(scan, key, &len);
 
-    if (!scan->expected && !bloom_variant_parse(word, len, &variant))
+    if (!scan->expected && !bloom_variant_parse(word, len, &variant)) {
         scan->expected = key;
+        scan->unknown = len > 0;
+    }
     return variant;
+}
+
+/* Whether a field is there that this version does not know, or a variant. */
+static bool is_unknown(const struct scan *scan)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    static const char known[] =
+        " name= pack= offset= capacity= error-rate= expansion= variant= options= window= parts= "
+        "window-flags= iterations= key= expires-ms= layers= words= items= xxh3= file= n2= "
+        "spare= bpe= level= turn= base= started-us= is= next-id= log= control= frame= accepted=";
+    const char *p = scan->p;
+
+    if (scan->unknown || p == scan->end || *p++ != ' ')
+        return scan->unknown;
+    while (p < scan->end && *p && strchr(letters, *p))
+        p++;
+    if (p == scan->p + 1 || p == scan->end || *p != '=')
+        return false;
+    return !memmem(known, sizeof(known) - 1, scan->p, (size_t)(p + 1 - scan->p));
 }
 
 static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
@@ -144,6 +167,10 @@ static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
         scan->expected = "the end of the line";
     if (!scan->expected)
         return MANIFEST_OK;
+    if (is_unknown(scan)) {
+        errbuf_set(err, "what is at column %zu is not known to this version", (size_t)(scan->p - scan->begin) + 1);
+        return MANIFEST_NEWER;
+    }
     errbuf_set(err, "not %s: expected '%s' with a valid value at column %zu", what,
                scan->expected[0] == ' ' ? scan->expected + 1 : scan->expected, (size_t)(scan->p - scan->begin) + 1);
     return MANIFEST_DAMAGED;
@@ -268,8 +295,7 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
             scan_number(scan, " base=", 0, layer->items < MANIFEST_MAX_TURN ? layer->items : MANIFEST_MAX_TURN);
         layer->turn.started_us = (int64_t)scan_number(scan, " started-us=", 0, MANIFEST_MAX_TURN);
     }
-    if (scan_end(scan, "a layer", err) != MANIFEST_OK)
-        return MANIFEST_DAMAGED;
+    TRY(scan_end(scan, "a layer", err));
     if (++parser->layers_read < parser->filter.nlayers)
         return MANIFEST_OK;
     return finish_filter(parser, (size_t)(scan->end - scan->begin) + 1, err);
@@ -281,8 +307,7 @@ static int parse_gone(struct manifest_parser *parser, struct scan *scan, struct 
 
     if (!parser->sink->on_gone || parser->nfilters == 0)
         scan->expected = "filter id=";
-    if (scan_end(scan, "a filter that is gone", err) != MANIFEST_OK)
-        return MANIFEST_DAMAGED;
+    TRY(scan_end(scan, "a filter that is gone", err));
     CHECK(parser->sink->on_gone);
     parser->nfilters--;
     return parser->sink->on_gone(parser->sink->ctx, id, err);
@@ -293,8 +318,7 @@ static int parse_database(struct manifest_parser *parser, struct scan *scan, str
     unsigned number = (unsigned)scan_number(scan, "database number=", parser->databases_read, DATABASES_MAX - 1);
     unsigned database = (unsigned)scan_number(scan, " is=", 0, DATABASES_MAX - 1);
 
-    if (scan_end(scan, "a database", err) != MANIFEST_OK)
-        return MANIFEST_DAMAGED;
+    TRY(scan_end(scan, "a database", err));
     if (database == number) {
         errbuf_set(err, "database %u needs no line: it stands for itself", number);
         return MANIFEST_DAMAGED;
@@ -313,8 +337,7 @@ static int parse_save(struct manifest_parser *parser, struct scan *scan, struct 
     parser->save.frame = scan_number(scan, " frame=", 0, MANIFEST_MAX_NUMBER);
     parser->save.accepted = scan_number(scan, " accepted=", 0, MANIFEST_MAX_NUMBER);
     parser->state = AT_LAST;
-    if (scan_end(scan, "the line about the save", err) != MANIFEST_OK)
-        return MANIFEST_DAMAGED;
+    TRY(scan_end(scan, "the line about the save", err));
     if (databases_are_valid(&parser->save.databases))
         return MANIFEST_OK;
     errbuf_set(err, "two database numbers stand for the same database");
@@ -333,7 +356,7 @@ static int parse_magic(struct manifest_parser *parser, const char *line, size_t 
                    (int)(len - stem < 20 ? len - stem : 20), line + stem);
     else
         errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", MANIFEST_MAGIC);
-    return MANIFEST_DAMAGED;
+    return len > stem && memcmp(line, MANIFEST_MAGIC, stem) == 0 ? MANIFEST_NEWER : MANIFEST_DAMAGED;
 }
 
 static int parse_end(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
@@ -357,6 +380,18 @@ static int parse_end(struct manifest_parser *parser, const char *line, size_t le
 static bool begins_with(const char *line, size_t len, const char *word)
 {
     return len >= strlen(word) && memcmp(line, word, strlen(word)) == 0;
+}
+
+/* Not one that a newer version may have added. */
+static bool is_known_line(const char *line, size_t len)
+{
+    static const char *const words[] = {"bloomery-manifest ", "filter ", "layer ", "gone ",
+                                        "database ",          "save ",   "end "};
+    bool is = len == 0 || line[0] < 'a' || line[0] > 'z';
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        is |= begins_with(line, len, words[i]);
+    return is || !memchr(line, ' ', len);
 }
 
 static int parse_line(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
@@ -385,7 +420,7 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
     if (parser->hash && begins_with(line, len, "save ")) /* there is none in a text of filters alone */
         return parse_save(parser, &scan, err);
     errbuf_set(err, "'%.*s' cannot begin a line here", (int)(len < 40 ? len : 40), line);
-    return MANIFEST_DAMAGED;
+    return is_known_line(line, len) ? MANIFEST_DAMAGED : MANIFEST_NEWER;
 }
 
 /* ---- feeding ---- */
@@ -429,7 +464,7 @@ static int take_line(struct manifest_parser *parser, const char *line, size_t le
 {
     int rc = parse_line(parser, line, len, err);
 
-    if (rc == MANIFEST_DAMAGED)
+    if (rc == MANIFEST_DAMAGED || rc == MANIFEST_NEWER)
         errbuf_prefix(err, "line %" PRIu64, parser->line_number);
     if (rc != 0)
         return rc;

@@ -226,7 +226,7 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
     if (rc != 0) {
         drop_window(reader, window);
         errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: %s%s", number,
-                   rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : strerror(-rc));
+                   rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : fs_error_text(rc));
         return rc == -ENOENT ? PACK_MISSING : rc;
     }
     size_t have = window->len - (size_t)(offset - window->offset);

@@ -118,7 +118,7 @@ int store_still_ours(struct store *store, struct errbuf *err)
                    "replaced, and may be another process's now",
                    path.text);
     else if (rc != 0)
-        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     return rc;
 }
 

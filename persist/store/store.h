@@ -38,6 +38,7 @@ enum store_status {
     STORE_DAMAGED = 2,  /* the MANIFEST cannot be trusted, or is missing although there are filters */
     STORE_IN_DOUBT = 3, /* a save failed at its last step: after a crash now, either save may be found. Save again. */
     STORE_NOT_FOUND = 4,
+    STORE_NEWER = 5, /* a newer version has written it; the errbuf says so */
 };
 
 /* Messages for the operator: one printable line that names the file. */
@@ -65,12 +66,12 @@ struct store_checkpoint {
 
 /* Opens the data directory: creates missing parts (the directory, its tree, an empty MANIFEST), takes the lock, reads
  * and verifies the whole MANIFEST. No filter is read yet. A directory without a MANIFEST whose filters/ is not empty is
- * STORE_DAMAGED; after STORE_DAMAGED and STORE_LOCKED nothing on disk has been changed. */
+ * STORE_DAMAGED; after STORE_DAMAGED, STORE_NEWER and STORE_LOCKED nothing on disk has been changed. */
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
 /* Verifies the MANIFEST as store_open() does, and changes nothing; the lock is the caller's business. 0, STORE_DAMAGED,
- * or -errno: -ENOENT when there is none. */
+ * STORE_NEWER, or -errno: -ENOENT when there is none. */
 int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
     __attribute__((warn_unused_result));
 

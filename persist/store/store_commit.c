@@ -274,7 +274,7 @@ static int sync_files(struct save *save, struct errbuf *err)
     int rc = packs_finish(save, err);
 
     if (rc == 0 && save->sync_all && (rc = save->fs->sync_all(save->fs->ctx, store->lock_fd)) != 0)
-        errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
+        errbuf_set(err, "%s: cannot sync: %s", store->dir, fs_error_text(rc));
     return rc == 0 && save->made.count > 0 ? store_sync_filters(store, err) : rc;
 }
 
@@ -297,7 +297,8 @@ static int publish(struct store *store, struct errbuf *err)
     store->in_doubt = rc != 0;
     if (rc == 0)
         return 0;
-    errbuf_set(err, "%s: cannot be replaced: %s; after a crash now either save may be found", path.text, strerror(-rc));
+    errbuf_set(err, "%s: cannot be replaced: %s; after a crash now either save may be found", path.text,
+               fs_error_text(rc));
     return STORE_IN_DOUBT;
 }
 

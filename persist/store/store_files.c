@@ -124,7 +124,7 @@ int store_sync_filters(struct store *store, struct errbuf *err)
     int rc = path_root(store, &path, FILTERS_DIR, err);
 
     if (rc == 0 && (rc = store->fs->sync_dir(store->fs->ctx, path.text)) != 0)
-        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot sync: %s", path.text, fs_error_text(rc));
     return rc;
 }
 
@@ -140,7 +140,7 @@ static int remove_file(struct store *store, const struct file_name *name, struct
         rc = store->fs->unlink(store->fs->ctx, path.text);
     if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR)
         return 0;
-    errbuf_set(err, "%s: cannot be removed: %s; this will be tried again", path.text, strerror(-rc));
+    errbuf_set(err, "%s: cannot be removed: %s; this will be tried again", path.text, fs_error_text(rc));
     return rc;
 }
 

@@ -65,7 +65,7 @@ static int look_at_directory(struct save *save, struct errbuf *err)
     if (rc == 0)
         rc = save->fs->sync_dir(save->fs->ctx, store->dir);
     if (rc != 0)
-        errbuf_set(err, "%s: cannot be created again: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot be created again: %s", path.text, fs_error_text(rc));
     return rc;
 }
 

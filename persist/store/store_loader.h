@@ -7,7 +7,7 @@
 
 /* Called between store_open() and store_load() for each record of store_write() in the log, in the log's order, even if
  * a later record deletes the filter. store_load() takes all other files that are not in the MANIFEST for leftovers of a
- * crash and removes them. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
+ * crash and removes them. 0, STORE_DAMAGED (not such a record), STORE_NEWER, -ENOMEM. */
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -87,7 +87,7 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     if (rc == 0)
         rc = index_add(&store->committed.index, &entry);
     if (rc < 0)
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
     return rc;
 }
 
@@ -165,7 +165,7 @@ static int read_manifest(struct store *store, struct errbuf *err)
     manifest_parser_deinit(&parser);
     record_reader_deinit(&opening.reader);
     free(opening.seen);
-    return rc == MANIFEST_DAMAGED ? STORE_DAMAGED : rc;
+    return rc == MANIFEST_DAMAGED ? STORE_DAMAGED : rc == MANIFEST_NEWER ? STORE_NEWER : rc;
 }
 
 /* The first MANIFEST of a directory is written like every later one: whole or not at all. */
@@ -187,7 +187,7 @@ static int write_first_manifest(struct store *store, const char *path, struct er
     if (rc == 0)
         rc = fs->sync_dir(fs->ctx, store->dir);
     if (rc != 0)
-        errbuf_set(err, "%s: cannot write: %s", draft.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot write: %s", draft.text, fs_error_text(rc));
     manifest_text_deinit(&text);
     return rc;
 }
@@ -222,7 +222,7 @@ static int check_devices(struct store *store, struct errbuf *err)
     errbuf_set(err, "%s/filters is on another file system than the rest of the data directory", store->dir);
     return -EXDEV;
 failed:
-    errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+    errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     return rc;
 }
 
@@ -238,7 +238,7 @@ static int sync_parent(struct store *store, struct errbuf *err)
         return 0;
     }
     if (rc != 0)
-        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot sync: %s", path.text, fs_error_text(rc));
     return rc;
 }
 
@@ -268,8 +268,15 @@ static int expect_no_note(struct store *store, const char *manifest, struct errb
     struct fs_stat st;
     int rc = path_root(store, &path, LOG_NOTE_NAME, err);
 
-    if (rc != 0 || store->fs->stat(store->fs->ctx, path.text, &st) != 0)
+    if (rc != 0)
         return rc;
+    rc = store->fs->stat(store->fs->ctx, path.text, &st);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc != 0) {
+        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+        return rc;
+    }
     errbuf_set(err, "%s: missing, but %s is there: this is a data directory that has lost its MANIFEST", manifest,
                path.text);
     return STORE_DAMAGED;
@@ -281,8 +288,10 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
     struct path filters, log;
     int rc = expect_nothing_in(store, "log", manifest, &log, err);
 
-    if (rc == STORE_DAMAGED)
-        return rc; /* other errors are reported by the reader of the log */
+    if (rc < 0 && rc != -ENOENT)
+        errbuf_set(err, "%s: %s", log.text, strerror(-rc));
+    if (rc != 0 && rc != -ENOENT)
+        return rc;
     rc = expect_no_note(store, manifest, err);
     if (rc != 0)
         return rc;
@@ -292,7 +301,7 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
     if (rc == -ENOENT)
         rc = fs->mkdir(fs->ctx, filters.text);
     if (rc != 0) {
-        errbuf_set(err, "%s: %s", filters.text, strerror(-rc));
+        errbuf_set(err, "%s: %s", filters.text, fs_error_text(rc));
         return rc;
     }
     rc = sync_parent(store, err);
@@ -312,7 +321,7 @@ static int open_manifest(struct store *store, struct errbuf *err)
         rc = fs->open(fs->ctx, path.text, FS_READ, &store->committed.fd);
     }
     if (rc != 0) {
-        errbuf_set(err, "%s: cannot open: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot open: %s", path.text, fs_error_text(rc));
         return rc;
     }
     rc = read_manifest(store, err);
@@ -329,7 +338,7 @@ static int take_lock(struct store *store, struct errbuf *err)
     int rc = fs->mkdir(fs->ctx, store->dir);
 
     if (rc != 0 && rc != -EEXIST) {
-        errbuf_set(err, "%s: cannot make the data directory: %s", store->dir, strerror(-rc));
+        errbuf_set(err, "%s: cannot make the data directory: %s", store->dir, fs_error_text(rc));
         return rc;
     }
     rc = path_root(store, &path, "LOCK", err);
@@ -344,7 +353,7 @@ static int take_lock(struct store *store, struct errbuf *err)
         return STORE_LOCKED;
     }
     if (rc != 0)
-        errbuf_set(err, "%s: cannot lock: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot lock: %s", path.text, fs_error_text(rc));
     return rc;
 }
 
@@ -364,7 +373,7 @@ static int sync_manifest(struct store *store, struct errbuf *err)
     int rc = store->fs->sync_dir(store->fs->ctx, store->dir);
 
     if (rc != 0)
-        errbuf_set(err, "%s: cannot sync: %s", store->dir, strerror(-rc));
+        errbuf_set(err, "%s: cannot sync: %s", store->dir, fs_error_text(rc));
     return rc;
 }
 
@@ -400,7 +409,7 @@ int store_verify(const char *dir, const struct store_options *options, struct er
     if (rc == 0) {
         rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->committed.fd);
         if (rc != 0)
-            errbuf_set(err, "%s", strerror(-rc));
+            errbuf_set(err, "%s", fs_error_text(rc));
         else
             rc = read_manifest(store, err);
         if (rc != 0)

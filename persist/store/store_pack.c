@@ -29,7 +29,7 @@ static int pack_error(const struct store *store, int rc, uint64_t number, const 
     struct path path;
 
     if (path_file(store, &path, &name, err) == 0)
-        errbuf_set(err, "%s: %s: %s", path.text, what, strerror(-rc));
+        errbuf_set(err, "%s: %s: %s", path.text, what, fs_error_text(rc));
     return rc;
 }
 

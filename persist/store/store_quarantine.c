@@ -23,7 +23,7 @@ struct keeping {
 
 static int failed(int rc, const char *path, struct errbuf *err)
 {
-    errbuf_set(err, "%s: files of a filter that was given up cannot be kept there: %s", path, strerror(-rc));
+    errbuf_set(err, "%s: files of a filter that was given up cannot be kept there: %s", path, fs_error_text(rc));
     return rc;
 }
 

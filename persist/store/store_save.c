@@ -20,7 +20,7 @@
 
 int save_manifest_error(const struct store *store, int rc, struct errbuf *err)
 {
-    errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", store->dir, strerror(-rc));
+    errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", store->dir, fs_error_text(rc));
     return rc;
 }
 
@@ -362,7 +362,7 @@ static int save_walk(struct save *save, struct errbuf *err)
         int rc = source->next(source->ctx, &item);
 
         if (rc < 0)
-            errbuf_set(err, "cannot walk the filters: %s", strerror(-rc));
+            errbuf_set(err, "cannot walk the filters: %s", fs_error_text(rc));
         if (rc <= 0)
             return rc;
         rc = save_item(save, &item, err);

@@ -42,7 +42,7 @@ int sweep_find_mark(struct store *store, struct errbuf *err)
     if (rc == -ENOENT) /* then every filter is quarantined; that report is more useful */
         return 0;
     if (rc != 0) {
-        errbuf_set(err, "%s: cannot read the directory: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot read the directory: %s", path.text, fs_error_text(rc));
         return rc;
     }
     if (store->saved_mark <= store->committed.save.number)
@@ -237,7 +237,7 @@ int sweep_start(struct store *store, struct store_load_summary *counts, struct e
         if (rc == 0)
             sweep_set_mark(store);
         else
-            errbuf_set(err, "%s: %s", path.text, strerror(-rc));
+            errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     }
     id_map_deinit(&sweep.spared);
     id_map_deinit(&store->opened.named); /* not needed any more */

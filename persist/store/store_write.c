@@ -38,6 +38,10 @@ int parsed_record_init(struct parsed_record *parsed, const char *text, size_t le
     }
     if (rc != 0)
         parsed_record_deinit(parsed);
+    if (rc == MANIFEST_NEWER) {
+        errbuf_prefix(err, WRITTEN_BY_NEWER);
+        return STORE_NEWER;
+    }
     return rc > 0 ? -EINVAL : rc;
 }
 
@@ -218,12 +222,12 @@ static int write_layers_at_once(struct store *store, struct layer_io *io, const 
     TRY(path_root(store, &path, FILTERS_DIR, err));
     int rc = fs->open(fs->ctx, path.text, FS_READ, &fd);
     if (rc != 0) {
-        errbuf_set(err, "%s: cannot open: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot open: %s", path.text, fs_error_text(rc));
         return rc;
     }
     rc = write_layers(store, io, item, record, false, made, err);
     if (rc == 0 && (rc = fs->sync_all(fs->ctx, fd)) != 0)
-        errbuf_set(err, "%s: cannot sync: %s", path.text, strerror(-rc));
+        errbuf_set(err, "%s: cannot sync: %s", path.text, fs_error_text(rc));
     fs->close(fs->ctx, fd);
     return rc;
 }

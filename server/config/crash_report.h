@@ -6,8 +6,9 @@
 
 #include "log.h"
 
-/* Reports to `log`, which must live on. `program`: name and version, forever valid. */
-void crash_report_start(const struct log *log, const char *program);
+/* Reports to `log`, which must live on. `program`: name and version, forever valid. `truncated`: the path of a mapped
+ * file that is shorter than its mapping, or NULL; asked after SIGBUS. */
+void crash_report_start(const struct log *log, const char *program, const char *(*truncated)(void));
 
 extern _Thread_local const char *crash_last_command; /* internal */
 /* This thread runs a command from now on; its name is forever valid. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,20 +17,32 @@
 #include "clock.h"
 #include "log_text.h"
 
-#define CLEAR_LINE "\r\033[K" /* takes a status away */
+#define LOG_END_MAX 192
+#define CLEAR_LINE  "\r\033[K" /* takes a status away */
 
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning"};
 
 /* 0640: messages hold addresses and names of filters, which other users must not read. */
 static int open_file(const char *path, struct errbuf *err)
 {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 
     if (fd < 0) {
         fd = -errno;
         errbuf_set(err, "log file '%s': %s", path, strerror(-fd));
     }
     return fd;
+}
+
+/* The standard error, which others may share, without waiting: a pipe gets an open file of its own. Otherwise poll()
+ * tells whether there is room. */
+static int open_stderr(void)
+{
+    struct stat st;
+
+    if (fstat(STDERR_FILENO, &st) != 0 || !S_ISFIFO(st.st_mode))
+        return -1;
+    return open("/proc/self/fd/2", O_WRONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
 static bool colour_is_wanted(void)
@@ -42,7 +55,7 @@ static bool colour_is_wanted(void)
 int log_init(struct log *log, const char *path, enum log_level level, struct errbuf *err)
 {
     char *copy = NULL;
-    int fd = STDERR_FILENO;
+    int fd = open_stderr();
 
     if (path && path[0] != '\0') {
         copy = strdup(path);
@@ -50,12 +63,17 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
             errbuf_set(err, "log file '%s': out of memory", path);
             return -ENOMEM;
         }
+        if (fd >= 0)
+            close(fd);
         fd = open_file(path, err);
         if (fd < 0) {
             free(copy);
             return fd;
         }
     }
+    log->own = fd >= 0;
+    if (!log->own)
+        fd = STDERR_FILENO;
     log->limits = (struct log_limits){.attack = {.lines = 1, .seconds = 3600},
                                       .client = {.lines = 5, .seconds = 1},
                                       .accept = {.lines = 1, .seconds = 1},
@@ -70,12 +88,13 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     atomic_init(&log->level, (int)level);
     atomic_init(&log->format, LOG_TEXT);
     atomic_init(&log->lost, 0);
+    atomic_init(&log->told, 0);
     return 0;
 }
 
 void log_deinit(struct log *log)
 {
-    if (log->path)
+    if (log->own)
         close(log->fd);
     free(log->path);
     log->path = NULL;
@@ -169,15 +188,21 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
 }
 
 /* All after the message. */
-static void write_end(char out[128], enum log_format format, uint64_t left_out)
+static void write_end(char out[LOG_END_MAX], enum log_format format, uint64_t left_out, uint64_t lost)
 {
-    char note[96] = "";
+    char note[LOG_END_MAX - 8] = "";
+    size_t len;
 
     if (left_out > 0 && format == LOG_TEXT)
         snprintf(note, sizeof(note), " (left out before: %s)", log_count(left_out, "similar message").text);
     else if (left_out > 0)
         snprintf(note, sizeof(note), format == LOG_JSON ? ",\"left_out\":%" PRIu64 : " left_out=%" PRIu64, left_out);
-    snprintf(out, 128, "%s%s%s\n", format == LOG_TEXT ? "" : "\"", note, format == LOG_JSON ? "}" : "");
+    len = strlen(note);
+    if (lost > 0 && format == LOG_TEXT)
+        snprintf(note + len, sizeof(note) - len, " (lost before: %s)", log_count(lost, "line").text);
+    else if (lost > 0)
+        snprintf(note + len, sizeof(note) - len, format == LOG_JSON ? ",\"lost\":%" PRIu64 : " lost=%" PRIu64, lost);
+    snprintf(out, LOG_END_MAX, "%s%s%s\n", format == LOG_TEXT ? "" : "\"", note, format == LOG_JSON ? "}" : "");
 }
 
 /* Appends the escaped text, cut with "..." where it would pass `end`; within quotes backslashes and quotes have a
@@ -207,26 +232,42 @@ static char *write_text(char *out, char *end, const char *text, bool quoted, boo
     return out;
 }
 
+/* Where there is room at once; otherwise -1. A pipe takes a line whole or not at all. */
+static ssize_t put_line(const struct log *log, const char *line, size_t len)
+{
+    struct pollfd room = {.fd = log->fd, .events = POLLOUT};
+    ssize_t n;
+
+    if (poll(&room, 1, 0) == 0)
+        return -1;
+    do
+        n = write(log->fd, line, len);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
 static void write_line(struct log *log, enum log_level level, uint64_t left_out, const char *fmt, va_list ap)
 {
     enum log_format format = (enum log_format)atomic_load_explicit(&log->format, memory_order_relaxed);
-    char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[128], *out;
+    char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[LOG_END_MAX], *out;
+    uint64_t lost = log_lost(log), told = atomic_exchange_explicit(&log->told, lost, memory_order_relaxed);
+    uint64_t untold = lost > told ? lost - told : 0;
     int saved = errno;
     int len = vsnprintf(message, sizeof(message), fmt, ap);
     ssize_t n;
 
     if (len < 0)
         snprintf(message, sizeof(message), "(a message that cannot be formatted: %s)", fmt);
-    write_end(tail, format, left_out);
+    write_end(tail, format, left_out, untold);
     out = line + write_head(log, line, sizeof(line), level, format);
     out = write_text(out, line + sizeof(line) - strlen(tail), message, format != LOG_TEXT, len >= (int)sizeof(message));
     memcpy(out, tail, strlen(tail));
     out += strlen(tail);
-    do
-        n = write(log->fd, line, (size_t)(out - line));
-    while (n < 0 && errno == EINTR);
-    if (n != out - line)
+    n = put_line(log, line, (size_t)(out - line));
+    if (n != out - line) {
         atomic_fetch_add_explicit(&log->lost, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&log->told, untold, memory_order_relaxed);
+    }
     errno = saved;
 }
 
@@ -253,7 +294,7 @@ bool log_status(struct log *log, const char *fmt, ...)
     va_start(ap, fmt);
     int len = vsnprintf(line + start, sizeof(line) - start, fmt, ap);
     va_end(ap);
-    return len > 0 && write(log->fd, line, strlen(line)) > 0;
+    return len > 0 && put_line(log, line, strlen(line)) > 0;
 }
 
 /* Takes one of the window's lines. A thread with an older clock reading does not start a past window again. */

@@ -18,7 +18,8 @@
  * outside 0x20..0x7e become \xHH. (The caller makes sure that a message holds no secret.)
  *
  * Messages that clients can cause repeatedly go through log_limited(), which bounds the lines in a window of time and
- * reports the number left out. A line that cannot be written (disk full) is counted and lost; the daemon continues.
+ * reports the number left out. A line that cannot be written (disk full) or for which a pipe has no room is lost, and
+ * the next line says how many were. No thread waits for a reader of the log.
  *
  * Lifetime: the caller's storage, log_init() to log_deinit(). Thread: log_write(), log_limited(), log_reopen() and the
  * level: any; init and deinit: alone. */
@@ -70,8 +71,9 @@ struct log {
     _Atomic int level, format;
     int fd;     /* never changes: log_reopen() puts another file after it */
     char *path; /* NULL for the standard error */
+    bool own;   /* the descriptor is ours */
     bool journal, terminal, colour;
-    _Atomic uint64_t lost;
+    _Atomic uint64_t lost, told; /* lines; of these, a later line has told */
 };
 
 /* Opens `path` for appending, created with mode 0640 if it is missing; NULL or "" is the standard error. 0, -ENOMEM or

@@ -15,6 +15,7 @@
 #include "check_config.h"
 #include "config_file.h"
 #include "crash_report.h"
+#include "log_pending.h"
 #include "fsops.h"
 #include "facts.h"
 #include "load.h"
@@ -219,7 +220,7 @@ int main(int argc, char **argv)
         return status;
     }
 
-    crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION);
+    crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION, log_pending_truncated);
     warn_of_missing(server, &missing);
     server->memory.startup_resident = facts_resident_bytes();
     server->memory.startup_bytes = memory_used(server);

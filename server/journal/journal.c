@@ -452,6 +452,7 @@ static int make_parts(struct journal *j)
         .next_sequence = start->next_sequence - start->tail,
         .salt = start->salt,
         .generation = start->generation,
+        .has_pending = true,
         .still_ours = start->still_ours,
         .ctx = start->ctx,
     };

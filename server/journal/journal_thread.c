@@ -79,7 +79,9 @@ static void release_written(struct journal *j)
     lock_take(&j->changes.lock);
     controls_release(&j->changes.queue, j->work.places[j->nslots]);
     lock_give(&j->changes.lock);
-    if (j->work.pending_of_others)
+    struct log_writer_info info;
+    log_writer_info(j->files.writer, &info);
+    if (j->work.pending_of_others && info.segment) /* which tells the next start whose file to expect */
         j->work.pending_of_others =
             log_pending_delete_before(j->start.fs, j->files.dir, j->start.next_segment, NULL) != 0;
 }
@@ -216,12 +218,14 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
 
 /* ---- the thread ---- */
 
-enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_MARK, DUE_LOOK };
+enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_LOOK, DUE_MARK, DUE_END };
 
 static void rotate(struct journal *j, int status, struct errbuf *err)
 {
     uint64_t segment = 0;
     struct log_writer_info info;
+    if (status == 0 && (status = log_pending_make(j->files.pending)) != 0)
+        errbuf_set(err, "%s/log: the file of pending records cannot be made: %s", j->files.dir, fs_error_text(status));
     if (status == 0)
         status = log_writer_rotate(j->files.writer, &segment, err);
     note_state(j, status, err);
@@ -269,8 +273,8 @@ static void run_round(struct journal *j, enum due due, bool rotates)
         release_written(j);
     if (status == 0 && sync)
         status = sync_now(j, &err);
-    if (status == 0 && due == DUE_MARK)
-        status = log_writer_mark(j->files.writer, &err);
+    if (status == 0 && due >= DUE_MARK)
+        status = log_writer_mark(j->files.writer, due == DUE_END, &err);
     struct log_writer_info info;
     log_writer_info(j->files.writer, &info);
     if (status == 0 && info.synced == info.sequence) {
@@ -504,7 +508,7 @@ void *journal_main(void *arg)
         if (stop || due != DUE_LOOK)
             run_round(j, stop ? DUE_SYNC : due, rotates);
         if (stop)
-            run_round(j, DUE_MARK, false);
+            run_round(j, DUE_END, false);
         else
             look_if_due(j);
         lock_take(&j->lock);

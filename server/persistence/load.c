@@ -20,6 +20,7 @@
 #include "saver.h"
 #include "server.h"
 #include "thread.h"
+#include "try.h"
 #include "window_clock.h"
 
 struct load {
@@ -340,7 +341,7 @@ static int load_all(struct load *load)
 {
     struct server *server = load->server;
     load->checkpoint = store_checkpoint(server->persistence->store);
-    window_clock_start(fsops_posix(), server->process.data_dir, &load->err);
+    TRY(window_clock_start(fsops_posix(), server->process.data_dir, &load->err));
     if (load->err.text[0])
         log_warning(&server->log, "the clock of windows goes on by the time of day: %s", load->err.text);
     load->err.text[0] = '\0';

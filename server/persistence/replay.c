@@ -46,7 +46,7 @@ static int on_written(void *ctx, const struct log_control *control, struct errbu
 {
     const struct replay *replay = ctx;
     int status = store_replay_written(replay->store, control->record, control->record_len, err);
-    return status == STORE_DAMAGED ? LOG_DAMAGED : status;
+    return status == STORE_DAMAGED ? LOG_DAMAGED : status == STORE_NEWER ? LOG_NEWER : status;
 }
 
 int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss)

@@ -8,6 +8,8 @@
 
 #include "bloom_window.h"
 #include "clock.h"
+#include "manifest.h"
+#include "try.h"
 
 #define STEP_US 1000000 /* a step of the time of day that is worth a note */
 
@@ -57,53 +59,52 @@ bool window_clock_parse(const char *text, size_t len, struct window_clock_note *
            note_out->ahead_unix_us < most;
 }
 
-static void read_boot(const struct fsops *fs, char boot_out[40])
-{
-    size_t n = 0;
-    int fd;
-    memset(boot_out, 0, 40);
-    if (fs->open(fs->ctx, "/proc/sys/kernel/random/boot_id", FS_READ, &fd) != 0)
-        return;
-    if (fs->pread(fs->ctx, fd, boot_out, 36, 0, &n) != 0 || n != 36)
-        boot_out[0] = '\0';
-    fs->close(fs->ctx, fd);
-}
-
 static struct window_clock_now read_clocks(const struct fsops *fs)
 {
     struct window_clock_now now = {.boot_us = clock_boot_us(), .unix_us = clock_unix_us()};
-    read_boot(fs, now.boot);
+    fs_boot(fs, now.boot);
     return now;
 }
 
-/* False: there is no note, or it cannot be used, for the reason in `err`. */
-static bool read_note(const struct fsops *fs, const char *path, struct window_clock_note *note_out, struct errbuf *err)
+/* 0: it is valid if *valid_out, and otherwise absent, or damaged as `err` says. Or -errno. */
+static int read_note(const struct fsops *fs, const char *path, struct window_clock_note *note_out, bool *valid_out,
+                     struct errbuf *err)
 {
-    char text[WINDOW_CLOCK_MAX];
+    char text[WINDOW_CLOCK_MAX + 1];
     size_t n = 0;
+    unsigned version;
     int fd, rc = fs->open(fs->ctx, path, FS_READ, &fd);
     if (rc == 0) {
-        rc = fs->pread(fs->ctx, fd, text, sizeof(text), 0, &n);
+        rc = fs->pread(fs->ctx, fd, text, sizeof(text) - 1, 0, &n);
         fs->close(fs->ctx, fd);
     }
-    if (rc == 0 && window_clock_parse(text, n, note_out))
-        return true;
-    if (rc == 0)
-        errbuf_set(err, "%s is not a clock file", path);
-    else if (rc != -ENOENT)
+    text[n] = '\0';
+    *valid_out = rc == 0 && window_clock_parse(text, n, note_out);
+    if (*valid_out || rc == -ENOENT)
+        return 0;
+    if (rc != 0) {
         errbuf_set(err, "cannot read %s: %s", path, strerror(-rc));
-    return false;
+        return rc;
+    }
+    if (sscanf(text, "bloomery-clock %u ", &version) == 1 && version > 1) {
+        errbuf_set(err, "%s: " WRITTEN_BY_NEWER ": its format has version %u, and this program knows version 1", path,
+                   version);
+        return -EPROTO;
+    }
+    errbuf_set(err, "%s is not a clock file", path);
+    return 0;
 }
 
-void window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *err)
+int window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *err)
 {
     struct window_clock_now now = read_clocks(fs);
     char path[4096 + 16];
 
     err->text[0] = '\0';
     snprintf(path, sizeof(path), "%s/" WINDOW_CLOCK_NAME, dir);
-    is_noted = read_note(fs, path, &noted, err);
+    TRY(read_note(fs, path, &noted, &is_noted, err));
     atomic_store(&ahead_boot_us, window_clock_ahead(is_noted ? &noted : NULL, &now));
+    return 0;
 }
 
 void window_clock_floor(int64_t us)

@@ -39,9 +39,9 @@ int64_t window_clock_ahead(const struct window_clock_note *note, const struct wi
 int window_clock_format(const struct window_clock_note *note, char text_out[WINDOW_CLOCK_MAX]); /* its length */
 bool window_clock_parse(const char *text, size_t len, struct window_clock_note *note_out);
 
-/* Sets the clock by the note in `dir`. An unreadable note counts as none, and `err` has the reason; otherwise `err` is
- * empty. */
-void window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *err);
+/* Sets the clock by the note in `dir`. 0: without a valid note, which `err` says, by the time of day. -errno with the
+ * reason: the note is there and cannot be read, or a newer version has written it (-EPROTO). */
+int window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *err);
 
 /* Loading: moves the clock to this time, or to the latest turn of the filter, if it is behind. Thread: any. */
 void window_clock_floor(int64_t us);

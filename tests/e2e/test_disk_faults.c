@@ -17,6 +17,8 @@
 #include "environment.h"
 #include "log_clients.h"
 #include "power.h"
+#include "program.h"
+#include "tmpdir.h"
 #include "wait.h"
 
 #define PATIENCE_S  60
@@ -392,6 +394,78 @@ Test(disk_faults, the_disk_is_full_from_each_operation_of_a_start_on)
 Test(disk_faults, each_operation_of_a_start_takes_place_and_reports_an_error_once)
 {
     sweep_starts("late", DISK_LATE, EIO, 2);
+}
+
+/* ---- the start after a kill, with records that are in the file of pending records only ---- */
+
+static void keep_data(const char *from, const char *to)
+{
+    char output[400];
+
+    cr_assert_eq(program_run(output, sizeof(output), "cd %s && rm -rf %s && cp -a %s %s 2>&1", daemon_under_test.dir,
+                             to, from, to),
+                 0, "%s", output);
+}
+
+/* The log's thread is in a sync from before these adds to after the kill. */
+static void kill_with_pending_records(void)
+{
+    static const char *const args[] = {"--appendfsync", "everysec", "--threads", "2", NULL};
+
+    disk_attach();
+    daemon_start(&daemon_under_test, args);
+    connect_both();
+    expect(client, "+OK", "BF.RESERVE f0 0.0000001 20000");
+    expect(client, "+OK", "BF.RESERVE f1 0.0000001 15");
+    expect(client, "[:1,:1]", "BF.MADD f0 a b");
+    expect(client, "[:1,:1]", "BF.MADD f1 a b");
+    expect(client, "+OK", "SAVE");
+    expect(client, ":1", "BF.ADD f0 c");
+    expect(client, ":1", "BF.ADD f1 c");
+    atomic_store(&disk->hold_syncs, 1);
+    cr_assert_eq(redisAppendCommand(other, "WAITAOF 1 0 0"), REDIS_OK);
+    for (int sent = 0; !sent;)
+        cr_assert_eq(redisBufferWrite(other, &sent), REDIS_OK);
+    wait_until(atomic_load(&disk->syncs_held));
+    expect(client, ":1", "BF.ADD f0 d");
+    expect(client, ":1", "BF.ADD f1 d");
+    expect(client, "+OK", "BF.RESERVE f2 0.0000001 15");
+    expect(client, "[:1,:1,:1,:1]", "BF.MADD f2 a b c d");
+    disconnect_both();
+    daemon_kill(&daemon_under_test);
+    disk_mend();
+}
+
+Test(disk_faults, each_operation_of_a_start_after_a_kill_fails_once_and_no_pending_record_is_lost)
+{
+    long stride = stride_of(1), refused = 0, begun = 0, hits = 1;
+    bool quarantined = false;
+
+    kill_with_pending_records();
+    keep_data("data", "kept");
+    for (long at = first_below(stride); hits > 0; at += stride, begun++) {
+        keep_data("kept", "data");
+        disk_fail(at + 1, DISK_ERROR, EIO);
+        bool ready = daemon_try(&daemon_under_test, NULL);
+        hits = atomic_load(&disk->hits);
+        snprintf(what, sizeof(what), "operation %ld of the start, %s", at + 1, hits ? disk->hit : "none");
+        disk_mend();
+        if (!ready) {
+            cr_assert(hits && strstr(daemon_output(&daemon_under_test), strerror(EIO)), "%s: %s", what,
+                      daemon_output(&daemon_under_test));
+            refused++;
+            daemon_restart(&daemon_under_test);
+        }
+        connect_both();
+        bool *found = ready ? &quarantined : &(bool){false};
+        expect_whole_or_quarantined(2, found);
+        cr_assert(ready || !*found, "%s: a filter is in quarantine", what);
+        disconnect_both();
+        daemon_kill(&daemon_under_test);
+    }
+    printf("%ld starts, %ld of them refused\n", begun, refused);
+    cr_assert(refused > 0 && refused < begun);
+    disk_detach();
 }
 
 /* ---- a chain of many layers ---- */

@@ -13,6 +13,8 @@
 #include "client.h"
 #include "daemon.h"
 #include "log_clients.h"
+#include "ports.h"
+#include "program.h"
 #include "tmpdir.h"
 #include "wait.h"
 
@@ -288,4 +290,22 @@ Test(ending_full, without_a_log_it_says_what_is_lost)
     const char *const args[] = {WITHOUT_LOG, "--shutdown-timeout", "1", NULL};
 
     end_on_a_full_file_system(args, true, "ending; lost: 10 changes since 20", 10);
+}
+
+/* ---- a log that nobody reads ---- */
+
+/* The standard error is a pipe that is full. Nothing waits for its reader: saves, commands, the end. */
+Test(ending, a_full_pipe_as_the_log_holds_up_nothing)
+{
+    char output[2000];
+    int port = port_claim();
+
+    daemon_prepare(&the_daemon);
+    program_expect(output, sizeof(output), 0, "ended 0",
+                   "cd %s && mkfifo p && exec 3<>p && head -c 65536 /dev/zero >&3\n"
+                   "%s --port %d --dir data --save '' 2>&3 & pid=$!\n"
+                   "for i in $(seq 600); do redis-cli -p %d PING 2>&1 | grep -q PONG && break; sleep 0.1; done\n"
+                   "for i in SAVE 'BF.ADD f x' BGSAVE; do redis-cli -p %d $i || exit 1; done\n"
+                   "kill -TERM $pid; wait $pid; echo ended $?",
+                   the_daemon.dir, BLOOMERYD_PATH, port, port, port);
 }

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "client.h"
 #include "daemon.h"
@@ -314,6 +316,237 @@ DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_
     daemon_unblock_saves(&daemon_under_test);
     client = client_start(&daemon_under_test, args);
     expect(client, "[:1,:1]", "BF.MEXISTS f x y");
+}
+
+/* ---- a directory that 0.3.2 has left at a kill ---- */
+
+static void expect_twenty(redisContext *client, const char *command, const char *name, const char *what, int from)
+{
+    for (int i = from; i < 20; i++)
+        expect(client, ":1", "%s %s %s:%d", command, name, what, i);
+}
+
+/* Its last save, the log after it, and records that are in its file of pending records only. */
+DAEMON_TEST(daemon_under_test, log_starts,
+            a_directory_of_an_earlier_version_that_was_killed_is_read_with_its_pending_records)
+{
+    static const char *const bloom[] = {"plain", "files", "secret", "recent", "last", "redisbloom"};
+    char output[4096];
+    daemon_prepare(&daemon_under_test);
+    cr_assert_eq(program_run(output, sizeof(output),
+                             "tar -C %s -xzf " BLOOMERY_GOLDEN_DIR "/directories/0.3.2-killed.tar.gz",
+                             daemon_under_test.dir),
+                 0, "%s", output);
+    program_expect(output, sizeof(output), 0, "421 adds and 7 control records", BLOOMERY_TOOL_PATH " check %s 2>&1",
+                   daemon_under_test.data);
+    redisContext *client = client_start(&daemon_under_test, NULL);
+    for (int again = 0; again < 2; again++) {
+        for (size_t i = 0; i < sizeof(bloom) / sizeof(*bloom); i++) {
+            expect_twenty(client, "BF.EXISTS", bloom[i], "saved", 0);
+            expect_twenty(client, "BF.EXISTS", bloom[i], "logged", 0);
+            expect_twenty(client, "BF.EXISTS", bloom[i], "pending", 0);
+            expect(client, i == 0 ? ":260" : ":60", "BF.CARD %s", bloom[i]);
+        }
+        expect_twenty(client, "BF.EXISTS", "new", "pending", 0);
+        expect_twenty(client, "BF.EXISTS", "window2", "pending", 0);
+        expect_twenty(client, "CF.EXISTS", "deck2", "pending", 0);
+        for (int i = 0; i < 200; i++)
+            expect(client, ":1", "BF.EXISTS plain grown:%d", i);
+        expect_twenty(client, "CF.EXISTS", "deck", "saved", 1);
+        expect_twenty(client, "CF.EXISTS", "deck", "logged", 1);
+        expect_twenty(client, "CF.EXISTS", "deck", "pending", 0);
+        expect_twenty(client, "CF.EXISTS", "rate", "saved", 1);
+        expect_twenty(client, "CF.EXISTS", "rate", "pending", 0);
+        expect(client, "[:0,:0]", "CF.MEXISTS deck saved:0 logged:0");
+        expect(client, ":0", "EXISTS gone theirs");
+        expect(client, "+OK", "SELECT 3");
+        expect(client, ":1", "BF.EXISTS other x");
+        client = again ? client : client_after_kill(client, &daemon_under_test, NULL);
+    }
+    redisFree(client);
+}
+
+/* ---- what the file of pending records proves ---- */
+
+/* Frames that are on the disk, before records that are not: then the process is killed. */
+static void kill_after_frames(void)
+{
+    redisContext *client = client_start(&daemon_under_test, always);
+    for (int i = 0; i < 10; i++)
+        expect(client, ":1", "BF.ADD f %d", i);
+    client_kill(client, &daemon_under_test);
+}
+
+static void expect_word(const char *word, int status)
+{
+    const char *output;
+    cr_assert_eq(check_tool(&daemon_under_test, &output), status, "%s", output);
+    cr_assert(strstr(output, word), "%s", output);
+}
+
+/* The kernel has all frames of a killed process, so frames that are missing are damage, however little it looks like
+ * it. */
+DAEMON_TEST(daemon_under_test, log_starts, a_log_that_ends_before_what_the_pending_records_know_is_damaged)
+{
+    kill_after_frames();
+    file_truncate(AT("log/00000001.log"), 4096 + 150);
+    expect_word("frames are missing", 1);
+    cr_assert(!daemon_try(&daemon_under_test, always));
+    const char *output = daemon_output(&daemon_under_test);
+    cr_assert(strstr(output, "frames are missing") && strstr(output, "aof-load-damaged"), "%s", output);
+    daemon_start(&daemon_under_test, accepting);
+    redisContext *client = client_open(PORT);
+    expect(client, ":1", "EXISTS f");
+    redisFree(client);
+}
+
+/* A copy, and a directory after a restart of the machine, may lack frames that nobody has called durable. */
+DAEMON_TEST(daemon_under_test, log_starts, a_copy_may_end_before_what_the_pending_records_know)
+{
+    char output[400];
+    kill_after_frames();
+    file_truncate(AT("log/00000001.log"), 4096 + 150);
+    cr_assert_eq(program_run(output, sizeof(output), "cd %s && mv data kept && cp -a kept data", daemon_under_test.dir),
+                 0, "%s", output);
+    expect_word("whole", 0);
+    daemon_start(&daemon_under_test, always);
+}
+
+DAEMON_TEST(daemon_under_test, log_starts, without_the_file_of_pending_records_check_says_unknown)
+{
+    kill_after_frames();
+    expect_word("whole", 0);
+    cr_assert_eq(unlink(AT("log/00000001.pending")), 0);
+    expect_word("unknown", 1);
+    daemon_start(&daemon_under_test, always);
+    daemon_wait_output(&daemon_under_test, "whether this file had its last records is unknown");
+    daemon_stop(&daemon_under_test);
+    expect_word("whole", 0);
+}
+
+/* The kernel ends the process; its last words name the file. */
+Test(log_starts, a_file_of_pending_records_that_is_truncated_ends_the_process_with_its_name)
+{
+    int status;
+    redisContext *client = client_start(&daemon_under_test, NULL);
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    file_truncate(AT("log/00000001.pending"), 0);
+    redisReply *reply = redisCommand(client, "BF.ADD f y");
+    if (reply)
+        freeReplyObject(reply);
+    redisFree(client);
+    cr_assert_eq(waitpid(daemon_under_test.pid, &status, 0), daemon_under_test.pid);
+    daemon_under_test.pid = 0;
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS, "status %x", (unsigned)status);
+    cr_assert(strstr(daemon_output(&daemon_under_test), "log/00000001.pending, which is in use"), "%s",
+              daemon_output(&daemon_under_test));
+    client = client_start(&daemon_under_test, NULL);
+    expect(client, ":1", "BF.EXISTS f x");
+    redisFree(client);
+    daemon_stop(&daemon_under_test);
+}
+
+/* ---- files of a newer version ---- */
+
+/* Gives the bytes another version, and the checksum that belongs to them then. */
+static void raise_version(unsigned char *bytes, size_t summed)
+{
+    uint32_t version = 2;
+    memcpy(bytes + 8, &version, sizeof(version));
+    uint64_t sum = XXH3_64bits(bytes, summed);
+    memcpy(bytes + summed, &sum, sizeof(sum));
+}
+
+static void raise_header(const char *path, size_t summed)
+{
+    size_t len;
+    unsigned char *bytes = file_read(path, &len);
+    raise_version(bytes, summed);
+    file_write(path, bytes, len);
+    free(bytes);
+}
+
+static void raise_segment(void)
+{
+    raise_header(AT("log/00000001.log"), 80);
+}
+
+static void raise_pending(void)
+{
+    raise_header(AT("log/00000001.pending"), 40);
+}
+
+/* `from` becomes `to` in a text whose last line has the sum of the lines before. */
+static void change_text(const char *path, const char *from, const char *to, const char *last)
+{
+    static char text[8192];
+    size_t len;
+    char *old = (char *)file_read(path, &len), *at = strstr(old, from);
+    cr_assert_not_null(at, "%s: %s", path, old);
+    int n = snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - old), old, to, at + strlen(from));
+    free(old);
+    char *end = strstr(text, last) + strlen(last), *line = end;
+    while (line[-1] != '\n')
+        line--;
+    snprintf(end, 18, "%016llx\n", (unsigned long long)XXH3_64bits(text, (size_t)(line - text)));
+    file_write(path, text, (size_t)n);
+}
+
+static void raise_note(void)
+{
+    change_text(AT("MANIFEST.log"), "bloomery-log 1", "bloomery-log 2", "\nend ");
+}
+
+static void raise_manifest(void)
+{
+    change_text(AT("MANIFEST"), "bloomery-manifest 1", "bloomery-manifest 2", "\nend filters=0 xxh3=");
+}
+
+static void add_field(void)
+{
+    change_text(AT("MANIFEST"), " accepted=0", " accepted=0 colour=7", "\nend filters=0 xxh3=");
+}
+
+static void raise_clock(void)
+{
+    file_write_text(AT("CLOCK"), "bloomery-clock 2 boot=- ahead-us=0\n");
+}
+
+/* The records of the future are neither dropped nor read in part, with whatever setting, and no file is touched. */
+DAEMON_TEST(daemon_under_test, log_starts, what_a_newer_version_wrote_is_refused_and_left_as_it_is)
+{
+    static void (*const changes[])(void) = {raise_segment,  raise_pending, raise_note,
+                                            raise_manifest, add_field,     raise_clock};
+    char output[4096];
+    redisContext *client = client_start(&daemon_under_test, NULL);
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    expect(client, ":1", "BF.ADD f y");
+    client_kill(client, &daemon_under_test);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
+        program_run(output, sizeof(output), "cd %s && rm -rf kept && cp -a data kept", daemon_under_test.dir);
+        changes[i]();
+        program_run(output, sizeof(output), "cd %s && rm -rf changed && cp -a data changed", daemon_under_test.dir);
+        for (int accepts = 0; accepts < 2; accepts++) {
+            cr_assert(!daemon_try(&daemon_under_test, accepts ? accepting : always), "change %zu", i);
+            const char *text = daemon_output(&daemon_under_test);
+            cr_assert(strstr(text, "written by a newer version of Bloomery (start that one)") &&
+                          !strstr(text, "aof-load-damaged"),
+                      "change %zu: %s", i, text);
+        }
+        cr_assert_eq(
+            program_run(output, sizeof(output), "cd %s && diff -r -x LOCK changed data", daemon_under_test.dir), 0,
+            "change %zu: %s", i, output);
+        const char *found;
+        cr_assert(changes[i] == raise_clock ||
+                      (check_tool(&daemon_under_test, &found) == 1 && strstr(found, "written by a newer version")),
+                  "change %zu", i);
+        program_run(output, sizeof(output), "cd %s && rm -rf data && mv kept data", daemon_under_test.dir);
+    }
+    client = client_start(&daemon_under_test, always);
+    expect(client, "[:1,:1]", "BF.MEXISTS f x y");
+    redisFree(client);
 }
 
 /* ---- the lock ---- */

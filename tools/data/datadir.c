@@ -87,7 +87,7 @@ int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, st
     fs->close(fs->ctx, fd);
     if (rc == 0)
         return TOOL_OK;
-    errbuf_prefix(err, "damaged: %s", path);
+    errbuf_prefix(err, "%s%s", rc == MANIFEST_NEWER ? "" : "damaged: ", path);
     return TOOL_FAILED;
 }
 

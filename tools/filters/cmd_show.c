@@ -54,7 +54,7 @@ static int show(const char *path, const char *variant, struct output *out)
     progress_end(&progress);
     filter_file_close(&file);
     if (rc != 0)
-        return tool_failed(COMMAND, "%s: %s", path, strerror(-rc));
+        return tool_failed(COMMAND, "%s: %s", path, fs_error_text(rc));
     filter_file_params(&file.shape, &state, &params);
     struct buf *json = output_object(out);
     if (json)

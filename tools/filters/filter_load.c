@@ -61,7 +61,7 @@ int loaded_filter_read(struct bloom_alone *loaded, const struct filter_file *fil
     }
     progress_end(&progress);
     if (rc != 0) {
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
         bloom_alone_deinit(loaded);
     }
     return rc;
@@ -86,7 +86,7 @@ static int decide_params(const struct tool_args *args, const char *path, const s
     int rc = filter_file_state(file, on_words, &progress, &state);
     progress_end(&progress);
     if (rc != 0)
-        return tool_failed(command, "%s: %s", path, strerror(-rc));
+        return tool_failed(command, "%s: %s", path, fs_error_text(rc));
     if (state.bits_set == state.bits)
         return tool_failed(command, "%s: every bit is set: this filter would answer 'present' to everything", path);
     filter_file_params(&file->shape, &state, params_out);

@@ -94,7 +94,7 @@ static bool load(struct import *import, struct entry *entry, const struct bloom_
     rcu_reader_online();
     if (rc == 0)
         return true;
-    refuse(import, rc == -EIO ? "it was truncated, or cannot be read" : strerror(-rc));
+    refuse(import, fs_error_text(rc));
     registry_abandon(import->job->server->registry, entry);
     return false;
 }

@@ -63,7 +63,7 @@ static void work(const struct fsops *ops, uint64_t seed, const struct fault_fs *
         if (rng_below(&rng, 3) == 0)
             note_sync(writer, log_writer_sync(writer, &err), outcome);
         if (rng_below(&rng, 6) == 0)
-            outcome->failures += log_writer_mark(writer, &err) != 0;
+            outcome->failures += log_writer_mark(writer, false, &err) != 0;
         if (rng_below(&rng, 25) == 0)
             note_sync(writer, log_writer_rotate(writer, &outcome->cut, &err), outcome);
     }

@@ -17,12 +17,12 @@ static void write_marked(uint64_t first, uint64_t last)
     struct log_writer *writer = log_rig_writer(ops, &before);
     for (uint64_t n = first; n <= last; n++)
         cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
-    cr_assert_eq(log_writer_mark(writer, &err), 0, "not synced yet: nothing to be said");
+    cr_assert_eq(log_writer_mark(writer, false, &err), 0, "not synced yet: nothing to be said");
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
-    cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_mark(writer, false, &err), 0, "%s", err.text);
     cr_assert_eq(log_rig_append(writer, last + 1, &err), 0, "%s", err.text);
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
-    cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
+    cr_assert_eq(log_writer_mark(writer, false, &err), 0, "%s", err.text);
     log_writer_destroy(writer);
 }
 
@@ -80,7 +80,7 @@ Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
         cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
         cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
         if (n == 3)
-            cr_assert_eq(log_writer_mark(writer, &err), 0, "%s", err.text);
+            cr_assert_eq(log_writer_mark(writer, false, &err), 0, "%s", err.text);
         log_writer_destroy(writer); /* writes nothing */
         lose_power();
         expect_frames(n);

@@ -188,7 +188,7 @@ Test(manifest, every_flipped_bit_is_refused_with_the_line)
     for (size_t bit = 0; bit < 8 * text.len; bit++) {
         struct errbuf err = {{0}};
         text.ptr[bit / 8] ^= (char)(1 << (bit % 8));
-        cr_assert_eq(parse(text.ptr, text.len, text.len, &ignore, &err), MANIFEST_DAMAGED, "bit %zu", bit);
+        cr_assert_gt(parse(text.ptr, text.len, text.len, &ignore, &err), 0, "bit %zu", bit);
         cr_assert_eq(memcmp(err.text, "line ", 5), 0, "bit %zu: %s", bit, err.text);
         text.ptr[bit / 8] ^= (char)(1 << (bit % 8));
     }
@@ -319,7 +319,7 @@ Test(manifest, values_out_of_range_and_other_spellings_are_refused)
         memcpy(changed.ptr + before + strlen(wrong_lines[i].to), at + skip, body - before - skip);
         changed.len = body - skip + strlen(wrong_lines[i].to);
         finish(&changed, NULL, 3);
-        cr_assert_eq(parse(changed.ptr, changed.len, 64, &ignore, &err), MANIFEST_DAMAGED, "%s", wrong_lines[i].to);
+        cr_assert_gt(parse(changed.ptr, changed.len, 64, &ignore, &err), 0, "%s", wrong_lines[i].to);
         cr_assert(!strstr(err.text, "checksum"), "%s: %s", wrong_lines[i].to, err.text);
         manifest_text_deinit(&changed);
     }
@@ -333,7 +333,7 @@ Test(manifest, another_version_is_refused)
         struct errbuf err = {{0}};
         text.len = (size_t)snprintf(text.ptr, text.size, "bloomery-manifest %d\n", version);
         finish(&text, &last, 0);
-        cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, &err), version == 1 ? MANIFEST_OK : MANIFEST_DAMAGED,
+        cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, &err), version == 1 ? MANIFEST_OK : MANIFEST_NEWER,
                      "version %d: %s", version, err.text);
         cr_assert(version == 1 || strstr(err.text, "is unknown; this program knows version 1"), "%s", err.text);
         manifest_text_deinit(&text);
@@ -354,7 +354,7 @@ Test(manifest, the_line_about_the_save_is_the_last_but_one)
         struct errbuf err = {{0}};
         text.len = (size_t)snprintf(text.ptr, text.size, "%s\n%s", MANIFEST_MAGIC, bodies[i]);
         finish(&text, NULL, 0);
-        cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, &err), MANIFEST_DAMAGED, "row %zu", i);
+        cr_assert_gt(parse(text.ptr, text.len, 64, &ignore, &err), 0, "row %zu", i);
         manifest_text_deinit(&text);
     }
 }

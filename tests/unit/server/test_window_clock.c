@@ -1,5 +1,6 @@
 /* The clock of windows: where it continues after a restart, with any times of the other clocks. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -69,16 +70,22 @@ Test(window_clock, a_restart_goes_on_from_the_file)
     char dir[TMPDIR_SIZE];
 
     tmpdir_create(dir);
-    window_clock_start(fs, dir, &err);
+    cr_assert_eq(window_clock_start(fs, dir, &err), 0, "%s", err.text);
     cr_assert_str_empty(err.text);
     window_clock_floor(window_clock_us() + 100 * HOUR);
     int64_t before = window_clock_us();
     cr_assert_eq(window_clock_save(fs, dir, &err), 0, "%s", err.text);
-    window_clock_start(fs, dir, &err);
+    cr_assert_eq(window_clock_start(fs, dir, &err), 0, "%s", err.text);
     cr_assert(window_clock_us() >= before && window_clock_us() < before + HOUR);
     file_write(tmp_path(dir, WINDOW_CLOCK_NAME).text, "nonsense", 8);
-    window_clock_start(fs, dir, &err);
+    cr_assert_eq(window_clock_start(fs, dir, &err), 0, "%s", err.text);
     cr_assert(strstr(err.text, "is not a clock file"), "%s", err.text);
     cr_assert(window_clock_us() < before - 50 * HOUR);
+    file_write_text(tmp_path(dir, WINDOW_CLOCK_NAME).text, "bloomery-clock 2 boot=- ahead=0\n");
+    cr_assert_eq(window_clock_start(fs, dir, &err), -EPROTO);
+    cr_assert(strstr(err.text, "written by a newer version"), "%s", err.text);
+    remove(tmp_path(dir, WINDOW_CLOCK_NAME).text);
+    cr_assert_eq(mkdir(tmp_path(dir, WINDOW_CLOCK_NAME).text, 0700), 0);
+    cr_assert_lt(window_clock_start(fs, dir, &err), 0, "what cannot be read may be there");
     tmpdir_remove(dir);
 }

@@ -57,6 +57,10 @@ static int delete_files(const struct fsops *fs, const char *dir, struct deletion
 
 int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
 {
+    struct path note;
+
+    if (path_format(&note, NULL, "%s/MANIFEST.log", dir) == 0) /* versions up to 0.3.2 named the newest segment there */
+        (void)fs->unlink(fs->ctx, note.text);
     return delete_files(fs, dir, &(struct deletion){.below = segment}, err);
 }
 

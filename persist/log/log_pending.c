@@ -133,16 +133,6 @@ const char *log_pending_truncated(void)
     return p && p->options.fs->size(p->options.fs->ctx, p->fd, &size) == 0 && size < p->size ? p->path.text : NULL;
 }
 
-bool log_pending_is_there(struct log_pending *p)
-{
-    const struct fsops *fs = p->options.fs;
-
-    lock_take(&p->lock);
-    bool there = p->fd < 0 || fs->is_at(fs->ctx, p->fd, p->path.text) != -ESTALE;
-    lock_give(&p->lock);
-    return there;
-}
-
 uint64_t log_pending_salt(const struct log_pending *p)
 {
     return p->options.salt;

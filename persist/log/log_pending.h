@@ -78,10 +78,6 @@ int log_pending_make(struct log_pending *pending) __attribute__((warn_unused_res
  * handler may call it. */
 const char *log_pending_truncated(void);
 
-/* Whether the file is still in its place; true also if it was never made or cannot be examined. Without the file a kill
- * loses the records that are in no segment. */
-bool log_pending_is_there(struct log_pending *pending);
-
 /* Chunks that a queue keeps for its next records: zero-initialise. Thread: the queue's. */
 struct pending_spare {
     struct pending_chunk *first; /* linked by next */

@@ -8,7 +8,6 @@
 
 #include "grow.h"
 #include "log_frame.h"
-#include "log_note.h"
 #include "log_reader_internal.h"
 #include "try.h"
 
@@ -293,57 +292,10 @@ static int read_headers(struct log_reader *r, struct errbuf *err)
     return 0;
 }
 
-/* ---- the last segment ---- */
-
-/* The segment in MANIFEST.log, in `last_out`; 0: none. The loss of this file alone loses nothing else: the next segment
- * writes it again. */
-static int read_note(struct log_reader *r, uint64_t *last_out, struct errbuf *err)
-{
-    int rc = log_note_read(r->fs, r->options.dir, last_out, err);
-
-    if (rc == 0)
-        return 0;
-    *last_out = 0;
-    if (rc == LOG_NEWER || (rc < 0 && rc != -ENOENT)) {
-        errbuf_prefix(err, "%s/%s", r->options.dir, LOG_NOTE_NAME);
-        return rc;
-    }
-    if (rc == LOG_DAMAGED)
-        log_report(r, STORE_WARNING, "%s/%s is damaged (%s): a loss of the log's last segment would go unnoticed",
-                   r->options.dir, LOG_NOTE_NAME, err->text);
-    else if (r->nsegments)
-        log_report(r, STORE_NOTICE, "%s/%s is missing: a loss of the log's last segment would go unnoticed",
-                   r->options.dir, LOG_NOTE_NAME);
-    errbuf_set(err, "%s", "");
-    return 0;
-}
-
-/* A segment is noted as the last one before its first frame. Segments that a save after the note does not need are
- * ignored. */
-static int expect_last(struct log_reader *r, struct errbuf *err)
-{
-    uint64_t last;
-    int rc = read_note(r, &last, err);
-
-    if (rc != 0 || last == 0 || last < r->options.from)
-        return rc;
-    if (last >= r->summary.next_segment)
-        r->summary.next_segment = last + 1;
-    const struct segment *segment = r->nsegments ? &r->segments[r->nsegments - 1] : NULL;
-    while (segment && segment->number > last)
-        segment = segment > r->segments ? segment - 1 : NULL;
-    if (segment && segment->number == last && !segment->unused)
-        return 0;
-    errbuf_set(err, "%s states that it was started, but %s", LOG_NOTE_NAME,
-               segment && segment->number == last ? "it is empty" : "it is missing");
-    return log_found_damage(r, &(struct segment){.number = last}, err);
-}
-
 int log_find_segments(struct log_reader *r, struct errbuf *err)
 {
     TRY(list_segments(r, err));
-    TRY(read_headers(r, err));
-    return expect_last(r, err);
+    return read_headers(r, err);
 }
 
 /* ---- records that were pending when their processes died (log_pending.h) ---- */

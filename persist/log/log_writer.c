@@ -55,8 +55,6 @@ void log_writer_destroy(struct log_writer *w)
         return;
     writer_close_segment(w);
     log_bytes_deinit(&w->kept.bytes);
-    free(w->abandoned.numbers);
-    free(w->expected.items);
     free(w->zeros);
     free((char *)w->options.dir);
     free(w);
@@ -286,7 +284,7 @@ static int write_kept(struct log_writer *w, size_t len, const char *draft, const
         w->fs->unlink(w->fs->ctx, path);
         return rc;
     }
-    TRY(writer_note_segment(w, path, err));
+    w->previous = w->segment.header.number;
     w->synced = w->marked = w->segment.header.sealed;
     w->unsure = w->unsure && w->synced != w->sequence;
     drop_kept(w, len);
@@ -348,9 +346,7 @@ int log_writer_repair(struct log_writer *w, struct errbuf *err)
     bool carried = w->kept.carried != 0;
 
     w->failed = false;
-    int rc = writer_finish_note(w, err);
-    if (rc == 0 && carried)
-        rc = rewrite_carried(w, err);
+    int rc = carried ? rewrite_carried(w, err) : 0;
     if (rc != 0 || (carried && w->kept.frames == 0))
         return rc;
     return rewrite(w, w->kept.frames, &(struct origin){w->options.next_segment, w->options.generation, false}, err);

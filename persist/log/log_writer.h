@@ -83,14 +83,6 @@ bool log_writer_failed(const struct log_writer *writer);
  * -errno: it still fails. */
 int log_writer_repair(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* Checks that the directory is still ours, and that the earlier segments from `oldest` on still exist. It also checks
- * the current segment itself. To be called now and then. 0: `missing_out` is the highest segment that is missing, named
- * in `err`, or 0. A missing segment is reported once. If it is the current segment, the log has failed, and
- * log_writer_repair() begins another. -ESTALE: the log has failed, because another process owns the directory. A file
- * that cannot be examined counts as present. */
-int log_writer_look(struct log_writer *writer, uint64_t oldest, uint64_t *missing_out, struct errbuf *err)
-    __attribute__((warn_unused_result));
-
 struct log_writer_info {
     uint64_t segment;  /* being written; 0: none yet */
     uint64_t sequence; /* the last frame appended */

@@ -3,11 +3,11 @@
  * A segment's life:
  *
  *     a number is taken                         being made; as a draft if it gets frames before its name
- *     its header and these frames are synced    complete
- *     MANIFEST.log names it (log_note.h)        current: frames are appended
+ *     its header and these frames are synced,
+ *     and then its name                         current: frames are appended
  *     it is full, or a save begins              closed
  *     a save has its changes                    deleted
- *     an operation on it fails                  abandoned: never written again, deleted when a later one is current
+ *     an operation on it fails                  abandoned: never written again; a later one has its frames
  */
 #ifndef BLOOMERY_LOG_WRITER_INTERNAL_H
 #define BLOOMERY_LOG_WRITER_INTERNAL_H
@@ -16,23 +16,6 @@
 #include "log_writer.h"
 
 #define ZEROS_BYTES (256u << 10)
-
-/* A segment that must be in the directory. */
-struct expected {
-    uint64_t number;
-    bool found; /* by the latest look */
-};
-
-struct expected_segments {
-    struct expected *items; /* by number */
-    size_t count, size;
-};
-
-/* Segments that could not be begun; their files may exist. */
-struct abandoned_segments {
-    uint64_t *numbers;
-    size_t count, size;
-};
 
 struct open_segment {
     int fd; /* -1: none */
@@ -53,10 +36,7 @@ struct log_writer {
     struct path log_dir;
     struct open_segment segment;
     uint64_t next_segment;
-    uint64_t previous;   /* the last noted segment, of this process or an earlier one; 0: none */
-    uint64_t half_noted; /* a later segment whose note failed and may be on the disk nevertheless; 0: none */
-    struct abandoned_segments abandoned;
-    struct expected_segments expected;
+    uint64_t previous; /* the last segment that was current, of this process or an earlier one; 0: none */
     bool dir_is_durable;
     bool failed;
     int error; /* of the failure */
@@ -96,13 +76,6 @@ void writer_number_segment(struct log_writer *writer, const struct origin *origi
 
 /* Creates the file at this path, with its header. 0 or -errno. */
 int writer_open_segment(struct log_writer *writer, const char *path);
-
-/* Notes in MANIFEST.log that the segment has been begun, and deletes abandoned ones. 0, or -errno: the log has failed.
- */
-int writer_note_segment(struct log_writer *writer, const char *path, struct errbuf *err);
-
-/* Writes a half-written note again. 0, or -errno: the log has failed. */
-int writer_finish_note(struct log_writer *writer, struct errbuf *err);
 
 /* Whether the segment that is being written is the file of its name, and whole. It is lost also when its name leads to
  * another file, or when it was cut; a file that cannot be examined counts as present. */

@@ -1,4 +1,4 @@
-/* Segments: made, numbered, noted, looked for, deleted.
+/* Segments: made and numbered.
  *
  * Space is written with zeros ahead of the frames, so a sync of a frame writes only to blocks that the file already
  * has. The file system need not change its own structures for it. The file doubles its size, by up to 4 MB at a time,
@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
-#include "log_note.h"
 #include "log_writer_internal.h"
 #include "try.h"
 
@@ -106,19 +104,10 @@ int writer_make_log_dir(struct log_writer *w)
     return rc;
 }
 
-/* Without memory for the number, its file stays until a save deletes it. */
-static void note_abandoned(struct log_writer *w, uint64_t number)
-{
-    if (GROW(w->abandoned.numbers, w->abandoned.count, w->abandoned.size) == 0)
-        w->abandoned.numbers[w->abandoned.count++] = number;
-}
-
 /* The header states that all frames before `first` are on the disk, so they must be. A number is not used a second
  * time: its file may be found after a crash, with or without its contents, and does not matter then. */
 void writer_number_segment(struct log_writer *w, const struct origin *origin)
 {
-    if (w->segment.header.number != 0 && w->segment.header.number != w->previous)
-        note_abandoned(w, w->segment.header.number);
     w->segment.header = (struct log_header){
         .number = w->next_segment++,
         .first = w->synced + 1,
@@ -130,98 +119,6 @@ void writer_number_segment(struct log_writer *w, const struct origin *origin)
     };
     w->marked = w->synced; /* by its header, before its first frame */
     w->segment.header.salt = w->options.salt ^ w->segment.header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
-}
-
-/* The place of the number in the order, whether it is there or not. */
-static size_t place_of(const struct expected_segments *expected, uint64_t number)
-{
-    size_t at = 0, end = expected->count;
-
-    while (at < end) {
-        size_t middle = at + (end - at) / 2;
-        if (expected->items[middle].number < number)
-            at = middle + 1;
-        else
-            end = middle;
-    }
-    return at;
-}
-
-/* Without memory the segment is not checked. */
-static void expect_segment(struct expected_segments *expected, uint64_t number)
-{
-    size_t at = place_of(expected, number);
-
-    if (at < expected->count && expected->items[at].number == number) {
-        expected->items[at].found = true;
-        return;
-    }
-    if (GROW(expected->items, expected->count, expected->size) != 0)
-        return;
-    if (at < expected->count)
-        memmove(&expected->items[at + 1], &expected->items[at], (expected->count - at) * sizeof(*expected->items));
-    expected->items[at] = (struct expected){.number = number, .found = true};
-    expected->count++;
-}
-
-static bool unlink_in_log(struct log_writer *w, const char *name)
-{
-    struct path path;
-
-    writer_path(w, name, &path);
-    int rc = w->fs->unlink(w->fs->ctx, path.text);
-    return rc == 0 || rc == -ENOENT;
-}
-
-/* A later segment has been noted, and holds all frames that the abandoned ones may have. A file that cannot be deleted
- * is tried again with the next segment. */
-static void delete_abandoned(struct log_writer *w)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < w->abandoned.count; i++) {
-        char name[LOG_SEGMENT_NAME];
-        log_draft_name(w->abandoned.numbers[i], name);
-        bool clean = unlink_in_log(w, name);
-        log_segment_name(w->abandoned.numbers[i], name);
-        if (!unlink_in_log(w, name) || !clean)
-            w->abandoned.numbers[kept++] = w->abandoned.numbers[i];
-    }
-    w->abandoned.count = kept;
-}
-
-/* The segment is on the disk, under its name: from here on it must not be missing. If the note failed but may exist
- * nevertheless, the segment stays, and holds nothing that the next one does not have. */
-int writer_note_segment(struct log_writer *w, const char *path, struct errbuf *err)
-{
-    bool half_noted;
-    int rc = log_note_write(w->fs, w->options.dir, w->segment.header.number, &half_noted);
-
-    if (rc == 0) {
-        delete_abandoned(w);
-        w->previous = w->segment.header.number;
-        expect_segment(&w->expected, w->segment.header.number);
-        return 0;
-    }
-    writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has started", err);
-    if (half_noted)
-        w->half_noted = w->segment.header.number;
-    else
-        w->fs->unlink(w->fs->ctx, path);
-    return rc;
-}
-
-/* Called before another segment is made. Otherwise, while the note cannot be written, segments would pile up, each with
- * all frames that are kept in memory. */
-int writer_finish_note(struct log_writer *w, struct errbuf *err)
-{
-    bool half_noted;
-    int rc = w->half_noted ? log_note_write(w->fs, w->options.dir, w->half_noted, &half_noted) : 0;
-
-    if (rc != 0)
-        return writer_fail(w, rc, "cannot note in " LOG_NOTE_NAME " that it has started", err);
-    w->half_noted = 0;
-    return 0;
 }
 
 /* Begins an empty segment. */
@@ -246,52 +143,8 @@ int writer_begin_segment(struct log_writer *w, struct errbuf *err)
         w->fs->unlink(w->fs->ctx, path.text); /* to give the space back; if it cannot be, see above */
         return rc;
     }
-    return writer_note_segment(w, path.text, err);
-}
-
-/* ---- check that the segments exist. Only this process removes segments: a missing one was removed by another program,
- * and its frames are on no disk any more ---- */
-
-/* Segments of earlier processes are expected once they have been seen; segments of this one when they have been
- * noted. */
-static int visit(void *ctx, const char *name)
-{
-    struct log_writer *w = ctx;
-    uint64_t number = log_segment_number(name);
-    size_t at = place_of(&w->expected, number);
-
-    if (number && number < w->options.next_segment)
-        expect_segment(&w->expected, number);
-    else if (at < w->expected.count && w->expected.items[at].number == number)
-        w->expected.items[at].found = true;
+    w->previous = w->segment.header.number;
     return 0;
-}
-
-static void forget_below(struct expected_segments *expected, uint64_t oldest)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < expected->count; i++) {
-        if (expected->items[i].number >= oldest)
-            expected->items[kept++] = expected->items[i];
-    }
-    expected->count = kept;
-}
-
-/* The highest segment that was not found, 0: none. The missing segments are not expected any more. */
-static uint64_t take_missing(struct expected_segments *expected)
-{
-    uint64_t missing = 0;
-    size_t kept = 0;
-
-    for (size_t i = 0; i < expected->count; i++) {
-        if (expected->items[i].found)
-            expected->items[kept++] = expected->items[i];
-        else
-            missing = expected->items[i].number;
-    }
-    expected->count = kept;
-    return missing;
 }
 
 bool writer_current_is_there(const struct log_writer *w)
@@ -306,30 +159,4 @@ bool writer_current_is_there(const struct log_writer *w)
     if (rc != -ESTALE && w->fs->size(w->fs->ctx, w->segment.fd, &size) != 0)
         size = w->segment.filled;
     return rc != -ESTALE && size >= w->segment.filled;
-}
-
-int log_writer_look(struct log_writer *w, uint64_t oldest, uint64_t *missing_out, struct errbuf *err)
-{
-    int rc = w->options.still_ours ? w->options.still_ours(w->options.ctx) : 0;
-
-    *missing_out = 0;
-    if (rc == -ESTALE)
-        return writer_fail(w, rc, "can no longer be written", err);
-    forget_below(&w->expected, oldest);
-    for (size_t i = 0; i < w->expected.count; i++)
-        w->expected.items[i].found = false;
-    rc = w->fs->list(w->fs->ctx, w->log_dir.text, visit, w);
-    if (rc != 0 && rc != -ENOENT)
-        return 0; /* a later look may succeed */
-    *missing_out = take_missing(&w->expected);
-    if (w->segment.fd >= 0 && !writer_current_is_there(w)) {
-        *missing_out = w->segment.header.number;
-        (void)writer_fail(w, -ENOENT, "is lost", err); /* a new one follows */
-    }
-    if (*missing_out) {
-        char name[LOG_SEGMENT_NAME];
-        log_segment_name(*missing_out, name);
-        errbuf_set(err, "%s/%s has been removed, replaced or cut", w->log_dir.text, name);
-    }
-    return 0;
 }

@@ -21,7 +21,6 @@
 #include "file_name.h"
 
 #define MANIFEST_NAME     "MANIFEST"
-#define LOG_NOTE_NAME     "MANIFEST.log"        /* next to it: the note of the log (log_note.h) */
 #define MANIFEST_MAGIC    "bloomery-manifest 1" /* the version is raised with each new field, variant or kind of line */
 #define MANIFEST_MAX_NAME 65535
 #define MANIFEST_MAX_LINE (3 * MANIFEST_MAX_NAME + 4096)

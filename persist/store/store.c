@@ -121,15 +121,3 @@ int store_still_ours(struct store *store, struct errbuf *err)
         errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     return rc;
 }
-
-int store_look(struct store *store, struct errbuf *err)
-{
-    struct path path;
-    int rc = store_still_ours(store, err);
-
-    if (rc == 0)
-        rc = path_root(store, &path, MANIFEST_NAME, err);
-    if (rc == 0 && (rc = store->fs->is_at(store->fs->ctx, store->committed.fd, path.text)) == -ESTALE)
-        errbuf_set(err, "%s: has been removed or replaced", path.text);
-    return rc == -ESTALE ? rc : 0;
-}

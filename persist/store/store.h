@@ -88,10 +88,6 @@ uint64_t store_number(const struct store *store);
  * may have created it again. All code outside the store asks before it adds a file. 0, or -errno with the reason. */
 int store_still_ours(struct store *store, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* The same, and whether its MANIFEST is still the one of the last save. 0, or -ESTALE: one of them is not, as the
- * errbuf says. A file that cannot be examined counts as present. Thread: the one that saves. */
-int store_look(struct store *store, struct errbuf *err) __attribute__((warn_unused_result));
-
 /* Of the committed MANIFEST. Not during a save. */
 struct store_checkpoint store_checkpoint(const struct store *store);
 

@@ -262,26 +262,6 @@ static int expect_nothing_in(struct store *store, const char *name, const char *
     return rc;
 }
 
-static int expect_no_note(struct store *store, const char *manifest, struct errbuf *err)
-{
-    struct path path;
-    struct fs_stat st;
-    int rc = path_root(store, &path, LOG_NOTE_NAME, err);
-
-    if (rc != 0)
-        return rc;
-    rc = store->fs->stat(store->fs->ctx, path.text, &st);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", path.text, strerror(-rc));
-        return rc;
-    }
-    errbuf_set(err, "%s: missing, but %s is there: this is a data directory that has lost its MANIFEST", manifest,
-               path.text);
-    return STORE_DAMAGED;
-}
-
 static int make_tree(struct store *store, const char *manifest, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
@@ -291,9 +271,6 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
     if (rc < 0 && rc != -ENOENT)
         errbuf_set(err, "%s: %s", log.text, strerror(-rc));
     if (rc != 0 && rc != -ENOENT)
-        return rc;
-    rc = expect_no_note(store, manifest, err);
-    if (rc != 0)
         return rc;
     rc = expect_nothing_in(store, "filters", manifest, &filters, err);
     if (rc == STORE_DAMAGED)

@@ -2,10 +2,8 @@
  *
  * A file with a number up to the MANIFEST's has been superseded; one with a higher number is the rest of a save that
  * did not end. Both are removed by a start. But if an operator has put back an older MANIFEST, the higher numbers are
- * the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous mark. A start
- * refuses a mark newer than the MANIFEST. The MANIFEST's own mark is missing if the process died before writing it, or
- * if an operator has removed it to use an older MANIFEST. Then a start moves files with higher numbers aside instead of
- * removing them. */
+ * the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous mark, and a
+ * start refuses a mark newer than the MANIFEST. */
 #include "store_sweep.h"
 
 #include <errno.h>
@@ -17,8 +15,6 @@
 #include "store_internal.h"
 #include "store_write.h"
 #include "try.h"
-
-#define ASIDE_DIR "unclaimed"
 
 /* ---- marks ---- */
 
@@ -63,7 +59,7 @@ void sweep_set_mark(struct store *store)
     struct path path;
     int fd;
 
-    /* Not synced, and no error of the save: a missing mark only makes a start more careful. */
+    /* Not synced, and no error of the save: only an older MANIFEST that is put back would go unnoticed. */
     if (now.number == 0 || now.number == before.number || path_file(store, &path, &now, NULL) != 0 ||
         fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE, &fd) != 0)
         return;
@@ -73,76 +69,13 @@ void sweep_set_mark(struct store *store)
     store->saved_mark = now.number;
 }
 
-/* ---- aside ---- */
+/* ---- files in `filters` ---- */
 
 struct sweep {
     struct store *store;
     struct store_load_summary *counts;
     struct id_map spared; /* numbers that records of the log have; no values */
-    bool has_aside;       /* an earlier start has put some aside, and no save has ended since */
-    uint64_t aside;       /* files that this one has */
-    uint64_t bytes;       /* of them */
-    char example[FILE_NAME_SIZE];
 };
-
-static int path_aside(const struct store *store, struct path *path, const char *name)
-{
-    char file[sizeof(ASIDE_DIR) + FILE_NAME_SIZE];
-
-    snprintf(file, sizeof(file), ASIDE_DIR "/%s", name);
-    return path_root(store, path, file, NULL);
-}
-
-static int visit_aside(void *ctx, const char *name)
-{
-    struct sweep *sweep = ctx;
-    struct store *store = sweep->store;
-    struct file_name file;
-    struct path path;
-
-    if (!file_name_parse(name, &file) || path_aside(store, &path, name) != 0)
-        return 0;
-    if (file.number <= store->committed.save.number) {
-        (void)store->fs->unlink(store->fs->ctx, path.text);
-        return 0;
-    }
-    sweep->has_aside = store_pass_number(store, file.number) || sweep->has_aside; /* an operator may put it back */
-    return 0;
-}
-
-static void tidy_aside(struct sweep *sweep)
-{
-    struct store *store = sweep->store;
-    struct path path;
-
-    if (path_root(store, &path, ASIDE_DIR, NULL) != 0 ||
-        store->fs->list(store->fs->ctx, path.text, visit_aside, sweep) != 0)
-        return;
-    if (!sweep->has_aside)
-        (void)store->fs->rmdir(store->fs->ctx, path.text); /* if it is empty */
-}
-
-static int put_aside(struct sweep *sweep, const char *name, const struct path *from)
-{
-    struct store *store = sweep->store;
-    struct fs_stat st = {.size = 0};
-    struct path dir, to;
-    int rc = path_root(store, &dir, ASIDE_DIR, NULL);
-
-    if (rc == 0)
-        rc = path_aside(store, &to, name);
-    if (rc != 0)
-        return rc;
-    (void)store->fs->stat(store->fs->ctx, from->text, &st);
-    (void)store->fs->mkdir(store->fs->ctx, dir.text);
-    TRY(store->fs->rename(store->fs->ctx, from->text, to.text));
-    sweep->aside++;
-    sweep->bytes += st.size;
-    snprintf(sweep->example, sizeof(sweep->example), "%s", name);
-    return 0;
-}
-
-/* ---- files in `filters` ---- */
 
 static bool is_named(const struct sweep *sweep, const struct file_name *file)
 {
@@ -157,18 +90,13 @@ static bool is_named(const struct sweep *sweep, const struct file_name *file)
 }
 
 /* 0: the file is gone. */
-static int sweep_file(struct sweep *sweep, const char *name, const struct file_name *file)
+static int sweep_file(struct sweep *sweep, const struct file_name *file)
 {
     struct store *store = sweep->store;
-    bool is_newer = file->number > store->committed.save.number;
     struct path path;
     TRY(path_file(store, &path, file, NULL));
-    if (is_newer && !store_pass_number(store, file->number))
+    if (file->number > store->committed.save.number && !store_pass_number(store, file->number))
         return -EOVERFLOW;
-    /* Nor does a MANIFEST have a mark before the first save. */
-    if (is_newer && !sweep->has_aside &&
-        (store->saved_mark != store->committed.save.number || store->committed.save.number == 0))
-        return put_aside(sweep, name, &path);
     int rc = store->fs->unlink(store->fs->ctx, path.text);
     return rc == -ENOENT ? 0 : rc;
 }
@@ -181,7 +109,7 @@ static int visit_file(void *ctx, const char *name)
 
     if (ours && is_named(sweep, &file))
         return 0;
-    if (ours && sweep_file(sweep, name, &file) == 0) {
+    if (ours && sweep_file(sweep, &file) == 0) {
         sweep->counts->leftovers += file.kind != FILE_SAVED;
         return 0;
     }
@@ -208,16 +136,6 @@ static int spare_written(struct sweep *sweep)
     return rc;
 }
 
-static void report_aside(const struct sweep *sweep)
-{
-    if (sweep->aside > 0)
-        store_report(sweep->store, STORE_NOTICE,
-                     "%" PRIu64 " files are newer than the MANIFEST, which does not name them (%s, %" PRIu64
-                     " bytes in all): a save did not end, or the MANIFEST is an older one. They are in " ASIDE_DIR
-                     "/ now, until a start after the next save",
-                     sweep->aside, sweep->example, sweep->bytes);
-}
-
 int sweep_start(struct store *store, struct store_load_summary *counts, struct errbuf *err)
 {
     struct sweep sweep = {.store = store, .counts = counts};
@@ -227,9 +145,7 @@ int sweep_start(struct store *store, struct store_load_summary *counts, struct e
     if (rc == 0 && (rc = spare_written(&sweep)) != 0)
         errbuf_set(err, "out of memory");
     if (rc == 0) {
-        tidy_aside(&sweep);
         rc = store->fs->list(store->fs->ctx, path.text, visit_file, &sweep);
-        report_aside(&sweep);
         if (rc == -ENOENT) { /* every filter is quarantined; the next save needs it */
             rc = store->fs->mkdir(store->fs->ctx, path.text);
             rc = rc == 0 ? store->fs->sync_dir(store->fs->ctx, store->dir) : rc;

@@ -11,8 +11,7 @@
  * 0, STORE_DAMAGED or -errno. */
 int sweep_find_mark(struct store *store, struct errbuf *err);
 
-/* Called at a start after the load: removes unnamed files or puts them aside, and reports foreign files. 0 or -errno.
- */
+/* Called at a start after the load: removes unnamed files, and reports foreign ones. 0 or -errno. */
 int sweep_start(struct store *store, struct store_load_summary *counts, struct errbuf *err);
 
 /* Called after a commit: the mark of this save replaces the previous one. */

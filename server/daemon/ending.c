@@ -57,15 +57,9 @@ static bool log_is_whole(struct server *server)
 
 static bool log_needs_save(struct server *server)
 {
-    const struct journal *journal = server_journal(server);
-    return journal && !journal_is_whole(journal);
-}
-
-/* journal_is_whole() then reports a loss. */
-static void look_at_log(struct journal *journal)
-{
+    struct journal *journal = server_journal(server);
     struct errbuf err;
-    (void)!journal_look(journal, &err);
+    return journal && (!journal_is_whole(journal) || (journal_records(journal) && journal_look(journal, 0, &err) != 0));
 }
 
 /* Behind the gate: whether the next start finds every change in the log. If it does, logs that. */
@@ -77,7 +71,8 @@ static bool log_suffices(struct main_loop *ml, struct errbuf *err)
     if (!journal || !journal_records(journal))
         return false;
     int status = journal_sync(journal, err);
-    look_at_log(journal);
+    if (journal_look(journal, 0, err) != 0)
+        return false;
     saver_info(server->persistence->saver, &info);
     if (!journal_is_whole(journal)) {
         if (status == 0)
@@ -213,8 +208,6 @@ bool ending_try(struct main_loop *ml, const struct shutdown_request *request, st
      * The data directory is safe then: it holds the previous save and the log. */
     if (journal || wants_save(server, request))
         main_loop_watch_ends(ml, false);
-    if (journal)
-        look_at_log(journal);
     bool save = wants_save(server, request);
     announce(ml, request, save);
     supervisor_pause(&ml->supervisor);

@@ -215,22 +215,11 @@ void journal_missed(struct journal *j)
     wake_for_controls(j);
 }
 
-void journal_lost(struct journal *j, const struct errbuf *what)
-{
-    lock_take(&j->changes.lock);
-    put_break(j);
-    j->changes.breaks++;
-    j->changes.lost = *what;
-    atomic_store(&j->changes.incomplete, true);
-    lock_give(&j->changes.lock);
-}
-
 bool journal_is_whole(const struct journal *j)
 {
     return !atomic_load(&j->changes.incomplete) && !atomic_load(&j->changes.awaits_save);
 }
 
-/* Without the file replies have waited for the disk: no reply has left for a change that is not on it. */
 bool journal_survives(struct journal *j)
 {
     lock_take(&j->lock);
@@ -269,9 +258,7 @@ static uint64_t ask(struct journal *j, struct journal_slot *slot, size_t replies
 
 uint64_t journal_ticket(struct journal *j, unsigned worker, size_t replies)
 {
-    if ((atomic_load_explicit(&j->state.policy, memory_order_relaxed) != JOURNAL_ALWAYS &&
-         !atomic_load_explicit(&j->state.unguarded, memory_order_relaxed)) ||
-        !journal_records(j))
+    if (atomic_load_explicit(&j->state.policy, memory_order_relaxed) != JOURNAL_ALWAYS || !journal_records(j))
         return 0;
     return ask(j, &j->slots[worker], replies);
 }
@@ -317,14 +304,8 @@ void journal_reason(struct journal *j, struct errbuf *reason_out)
     bool failed = j->trouble.failed;
     *reason_out = j->trouble.reason;
     lock_give(&j->lock);
-    if (failed)
-        return;
-    lock_take(&j->changes.lock);
-    if (j->changes.lost.text[0])
-        errbuf_set(reason_out, "%s; a save will make up for it", j->changes.lost.text);
-    else
+    if (!failed)
         errbuf_set(reason_out, "out of memory for a log record; the next save will contain the change");
-    lock_give(&j->changes.lock);
 }
 
 void journal_hold(struct journal *j, const struct journal_ring *ring)

@@ -16,10 +16,6 @@
  * A caller that waits for the disk takes a ticket: the number of the next round to begin. That round, or an earlier
  * one, has all changes that the calling thread has made or seen.
  *
- * Twice a second, before and after a save, and before the end the thread looks whether the files of the log are still
- * there. If one was removed, the log lacks changes as it does without memory: writes are refused until a save has been
- * committed.
- *
  * When the disk fails, the thread keeps all records and tries again each second with a new segment. Until it succeeds
  * journal_refuses() is true, no ticket is announced, and the callers refuse writes.
  *
@@ -68,7 +64,6 @@ struct journal_start {
     void (*announce)(void *ctx, unsigned worker, uint64_t ticket); /* the ticket's round is on the disk */
     void (*has_room)(void *ctx, unsigned worker);                  /* the worker's ring is no longer full */
     void (*state)(void *ctx, bool failed, const char *text); /* the log has failed, or works again: for the operator */
-    void (*lost)(void *ctx, const char *what, const char *so); /* a file of the log, and the effect; NULL: no call */
     int (*still_ours)(void *ctx); /* as in log_writer.h; may wait for the disk; NULL: no check */
     void *ctx;
 };
@@ -183,9 +178,10 @@ uint64_t journal_saved_controls(struct journal *journal);
 int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Has the files of the log checked now, and waits for that. 0: the next start finds every segment that it needs.
- * -ENOENT, with a text: one was removed, and no save that does without it has been committed yet. Blocks. */
-int journal_look(struct journal *journal, struct errbuf *err) __attribute__((warn_unused_result));
+/* Whether this segment (0: none), which a save needs, and the one that is written now are in their places: called
+ * before the save counts, and before an end without a save. 0, or -errno with a text: another program has removed one.
+ */
+int journal_look(struct journal *journal, uint64_t first, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The first segment that must stay with the save that began with `segment`. */
 uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
@@ -194,7 +190,7 @@ uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
 void journal_cut(struct journal *journal, uint64_t segment);
 
 /* The save for which journal_save_begins() returned `begun` has been committed: it has the changes that went unrecorded
- * before it began. journal_cut() comes before: a save that needs a lost segment makes up for nothing. */
+ * before it began. */
 void journal_save_committed(struct journal *journal, uint64_t begun);
 
 /* ---- the state of the log ---- */

@@ -42,7 +42,6 @@ struct journal_changes {
     uint64_t breaks;      /* number of gaps: changes went unrecorded */
     uint64_t first_break; /* number of the first LOG_BREAK since the last save began; 0: none */
     bool break_missing;   /* there was no memory even for a LOG_BREAK: it becomes the next record */
-    struct errbuf lost;   /* `incomplete` because of this file; "": because there was no memory */
 };
 
 struct journal_files {
@@ -56,7 +55,6 @@ struct journal_state {
     _Atomic bool records;
     _Atomic bool refuses;
     _Atomic int policy;
-    _Atomic bool unguarded; /* the file of pending records is lost: replies wait as under JOURNAL_ALWAYS */
     _Atomic uint64_t delayed;
     _Atomic uint64_t kept; /* info.kept */
 };
@@ -90,16 +88,9 @@ struct journal_trouble {
     struct errbuf reason;
 };
 
-/* Looks that were asked for, and how many of them have been made. */
-struct journal_looks {
-    uint64_t requested;
-    uint64_t done;
-};
-
 /* The part of the log that is still needed. */
 struct journal_extent {
     uint64_t oldest; /* segment; 0: none */
-    uint64_t lost;   /* the highest segment that was found missing, ever; 0: none */
     uint64_t current;
     uint64_t cut_written; /* info.written at the beginning of the log as it is now */
     uint64_t base_bytes;
@@ -132,7 +123,6 @@ struct journal_pace {
     int64_t retry_us;
     uint64_t served; /* replies whose rounds are done */
     int64_t returns_until_us;
-    int64_t look_us; /* when to check the files */
 };
 
 struct journal {
@@ -152,7 +142,6 @@ struct journal {
     pthread_cond_t changed; /* signals changes of rounds.done, trouble and rotation */
     struct journal_thread thread;
     struct journal_rotation rotation;
-    struct journal_looks looks;
     struct journal_trouble trouble;
     struct journal_extent extent;
     struct journal_saves saves;
@@ -177,18 +166,9 @@ static inline bool journal_all_returned(const struct journal *j)
 
 void *journal_main(void *arg);
 
-/* Whether a segment is lost that the next start needs. Under the lock. */
-static inline bool journal_lacks_segment(const struct journal *j)
-{
-    return j->extent.lost && j->extent.lost >= j->extent.oldest;
-}
-
 /* Why the log has failed: its status, and the text in `err`. Under the lock. */
 int journal_failure(const struct journal *journal, struct errbuf *err);
 
 void journal_wake(struct journal *journal, bool urgent);
-
-/* A file of the log is lost: a save must make up for it. The log thread's. */
-void journal_lost(struct journal *journal, const struct errbuf *what);
 
 #endif

@@ -1,8 +1,10 @@
 /* The log's part in saves: a new segment at the begin, the segments that must stay, and the deletion of others. */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "journal_internal.h"
+#include "log_frame.h"
 #include "lock.h"
 
 /* The segment from which on it keeps them; 0: all. Under the lock. */
@@ -74,20 +76,29 @@ int journal_rotate(struct journal *j, uint64_t *segment_out, struct errbuf *err)
     return status;
 }
 
-int journal_look(struct journal *j, struct errbuf *err)
+/* Whether a segment is in its place. Others may not be: only the first one and the last one cannot be missed by a start
+ * that finds those between them. */
+static int look_for(struct journal *j, uint64_t segment, struct errbuf *err)
 {
-    int status = 0;
-    lock_take(&j->lock);
-    uint64_t mine = ++j->looks.requested;
-    pthread_cond_signal(&j->thread.wake);
-    while (j->looks.done < mine)
-        lock_wait(&j->changed, &j->lock);
-    if (journal_lacks_segment(j)) {
-        errbuf_set(err, "%s/log: segment %" PRIu64 " has been removed, replaced or cut", j->files.dir, j->extent.lost);
-        status = -ENOENT;
-    }
-    lock_give(&j->lock);
+    char name[LOG_SEGMENT_NAME];
+    struct fs_stat st;
+    struct path path;
+    if (segment == 0)
+        return 0;
+    log_segment_name(segment, name);
+    int status = path_format(&path, err, "%s/log/%s", j->files.dir, name);
+    if (status == 0 && (status = j->start.fs->stat(j->start.fs->ctx, path.text, &st)) != 0)
+        errbuf_set(err, "%s: %s; another program has removed it", path.text, strerror(-status));
     return status;
+}
+
+int journal_look(struct journal *j, uint64_t first, struct errbuf *err)
+{
+    lock_take(&j->lock);
+    uint64_t last = j->info.segment > j->rotation.segment ? j->info.segment : j->rotation.segment;
+    lock_give(&j->lock);
+    int status = look_for(j, first, err);
+    return status == 0 && last != first ? look_for(j, last, err) : status;
 }
 
 uint64_t journal_first_needed(struct journal *j, uint64_t segment)
@@ -116,20 +127,16 @@ void journal_cut(struct journal *j, uint64_t segment)
     }
     j->extent.base_bytes = j->extent.start_bytes + j->info.written - j->extent.cut_written;
     lock_give(&j->lock);
-    /* Now the log thread does not miss them. The next save or start deletes files that cannot be deleted now. */
+    /* The next save or start deletes files that cannot be deleted now. */
     (void)!log_delete_before(j->start.fs, j->files.dir, segment, &err);
 }
 
 void journal_save_committed(struct journal *j, uint64_t begun)
 {
-    lock_take(&j->lock);
-    bool lacks = journal_lacks_segment(j);
-    lock_give(&j->lock);
     lock_take(&j->changes.lock);
-    bool whole = !lacks && j->changes.breaks == begun; /* otherwise more changes went unrecorded meanwhile */
+    bool whole = j->changes.breaks == begun; /* otherwise more changes went unrecorded meanwhile */
     if (whole) {
         j->changes.break_missing = false;
-        j->changes.lost.text[0] = '\0';
         atomic_store(&j->changes.incomplete, false);
         atomic_store(&j->changes.awaits_save, false);
     }

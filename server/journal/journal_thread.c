@@ -14,7 +14,6 @@
 #define GATHER_US      20000  /* records within this time share a frame, when no thread waits for them */
 #define SYNC_US        900000 /* everysec: with the gathering and the sync itself at most a second is lost */
 #define RETRY_US       1000000
-#define LOOK_US        500000 /* between checks of the files */
 #define MARK_US        200000 /* after a sync; without a record by then the log is marked as synced up to its end */
 #define RETURN_SHARE   4      /* of the time of a sync that the clients of the last one may take until they return, */
 #define RETURN_FAST_US 100    /* or this, but no longer than a sync; */
@@ -218,7 +217,7 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
 
 /* ---- the thread ---- */
 
-enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_LOOK, DUE_MARK, DUE_END };
+enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_MARK, DUE_END };
 
 static void rotate(struct journal *j, int status, struct errbuf *err)
 {
@@ -286,72 +285,6 @@ static void run_round(struct journal *j, enum due due, bool rotates)
     else
         note_state(j, status, &err);
     announce(j);
-}
-
-/* ---- looking at the files ---- */
-
-static uint64_t oldest_needed(struct journal *j)
-{
-    lock_take(&j->lock);
-    uint64_t oldest = j->extent.oldest;
-    lock_give(&j->lock);
-    return oldest;
-}
-
-/* A segment may be missing because a save has been committed since the look began. */
-static bool note_missing(struct journal *j, uint64_t missing)
-{
-    lock_take(&j->lock);
-    bool lost = missing && missing >= j->extent.oldest;
-    if (lost && j->extent.lost < missing)
-        j->extent.lost = missing;
-    lock_give(&j->lock);
-    return lost;
-}
-
-static void tell_lost(struct journal *j, const char *what, const char *so)
-{
-    if (j->start.lost)
-        j->start.lost(j->start.ctx, what, so);
-}
-
-static void look_at_files(struct journal *j)
-{
-    struct errbuf err = {""};
-    uint64_t missing;
-    bool failed = log_writer_failed(j->files.writer);
-    j->pace.look_us = clock_us() + LOOK_US;
-    if (!journal_records(j))
-        return;
-    int status = log_writer_look(j->files.writer, oldest_needed(j), &missing, &err);
-    if (status == 0 && note_missing(j, missing)) {
-        journal_lost(j, &err);
-        tell_lost(j, err.text, "its records are in memory only; writes are refused until a save has been committed");
-    }
-    if (!atomic_load(&j->state.unguarded) && !log_pending_is_there(j->files.pending)) {
-        atomic_store(&j->state.unguarded, true);
-        tell_lost(j, "the log's file of pending records has been removed",
-                  "until the next start replies wait for the disk, as with appendfsync always");
-    }
-    if (!failed && log_writer_failed(j->files.writer))
-        run_round(j, DUE_SYNC, false);
-}
-
-/* A thread that asks during a look may have seen the removal of a file that it has found, so it waits for the
- * next look. */
-static void look_if_due(struct journal *j)
-{
-    lock_take(&j->lock);
-    uint64_t requested = j->looks.requested;
-    bool due = requested != j->looks.done || clock_us() >= j->pace.look_us;
-    lock_give(&j->lock);
-    if (!due)
-        return;
-    look_at_files(j);
-    lock_take(&j->lock);
-    j->looks.done = requested;
-    pthread_cond_broadcast(&j->changed);
-    lock_give(&j->lock);
 }
 
 /* ---- when ---- */
@@ -442,21 +375,6 @@ static enum due round_is_due(struct journal *j, int64_t now, int64_t *until_out)
     return DUE_NOTHING;
 }
 
-/* The same with looks, for which no round waits. */
-static enum due what_is_due(struct journal *j, int64_t now, int64_t *until_out)
-{
-    enum due due = round_is_due(j, now, until_out);
-    if (due == DUE_NOTHING && j->looks.requested != j->looks.done)
-        return DUE_LOOK;
-    if (due != DUE_NOTHING || !journal_records(j))
-        return due;
-    if (now >= j->pace.look_us)
-        return DUE_LOOK;
-    if (!*until_out || j->pace.look_us < *until_out)
-        *until_out = j->pace.look_us;
-    return DUE_NOTHING;
-}
-
 static void wait_until(struct journal *j, int64_t until_us)
 {
     struct timespec at = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
@@ -475,7 +393,7 @@ static enum due sleep_until_due(struct journal *j)
         bool expects = still_expects_returns(j, now); /* early ones need not wake it */
         atomic_store(&j->rounds.sleep, expects ? JOURNAL_EXPECTS : JOURNAL_IDLE);
         atomic_thread_fence(memory_order_seq_cst);
-        enum due due = what_is_due(j, now, &until);
+        enum due due = round_is_due(j, now, &until);
         if (due != DUE_NOTHING || j->thread.stop) {
             atomic_store(&j->rounds.sleep, JOURNAL_AWAKE);
             j->thread.urgent = false;
@@ -488,7 +406,7 @@ static enum due sleep_until_due(struct journal *j)
             /* It looks by itself soon; only urgent callers need to wake it. */
             atomic_store(&j->rounds.sleep, JOURNAL_GATHERS);
             atomic_thread_fence(memory_order_seq_cst);
-            if (what_is_due(j, clock_us(), &until) != DUE_NOTHING)
+            if (round_is_due(j, clock_us(), &until) != DUE_NOTHING)
                 continue;
         }
         wait_until(j, until);
@@ -505,12 +423,9 @@ void *journal_main(void *arg)
         enum due due = sleep_until_due(j);
         bool stop = j->thread.stop, rotates = j->rotation.wanted;
         lock_give(&j->lock);
-        if (stop || due != DUE_LOOK)
-            run_round(j, stop ? DUE_SYNC : due, rotates);
+        run_round(j, stop ? DUE_SYNC : due, rotates);
         if (stop)
             run_round(j, DUE_END, false);
-        else
-            look_if_due(j);
         lock_take(&j->lock);
         if (stop)
             break;

@@ -40,12 +40,6 @@ static void on_state(void *ctx, bool failed, const char *text)
         log_notice(&server->log, "the log can be written again; no record was lost");
 }
 
-static void on_lost(void *ctx, const char *what, const char *so)
-{
-    struct server *server = ctx;
-    log_warning(&server->log, "%s: %s", what, so);
-}
-
 static int on_still_ours(void *ctx)
 {
     struct server *server = ctx;
@@ -65,7 +59,6 @@ int persistence_start(struct server *server, const struct journal_start *from, s
     start.announce = on_announce;
     start.has_room = on_room;
     start.state = on_state;
-    start.lost = on_lost;
     start.still_ours = on_still_ours;
     start.ctx = server;
     start.nrings = server->threads.nworkers;

@@ -23,8 +23,6 @@
 #include "lock.h"
 
 #define RETRY_DELAY_MS 5000 /* between attempts by rules when saving fails, as in Redis */
-#define LOOK_MS        500  /* between checks of the data directory */
-#define ATTEMPTS       3    /* of one save, while others remove files of the log */
 
 /* The saves so far. */
 struct saver_past {
@@ -70,7 +68,6 @@ struct saver {
     enum saver_state state;
     bool for_log;       /* the save that runs, or is requested, was asked for because of the log */
     bool clock_is_due;  /* the note of the clock of windows must be written */
-    bool disturbed;     /* the latest look has found foreign changes in the data directory */
     _Atomic bool hurry; /* the process ends when the save has ended */
     struct saver_past past;
     struct running_save now;
@@ -202,6 +199,8 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
         checkpoint_out->accepted =
             saver->server->persistence->log_accepted; /* damaged segments that are still needed */
     saver->now.segment = checkpoint_out->log;
+    if (status == 0 && checkpoint_out->log)
+        status = journal_look(saver->now.journal, checkpoint_out->log, err);
     return status;
 }
 
@@ -211,8 +210,6 @@ static int begin_segment(struct saver *saver, struct errbuf *err)
 {
     saver->now.journal = server_journal(saver->server);
     saver->now.segment = saver->now.control = 0;
-    if (saver->now.journal)
-        (void)!journal_look(saver->now.journal, err); /* this save makes up for it */
     saver->now.begun = saver->now.journal ? journal_save_begins(saver->now.journal) : 0;
     int status = saver->now.journal ? journal_rotate(saver->now.journal, &saver->now.segment, err) : 0;
     rcu_wait_for_readers();
@@ -243,30 +240,19 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
     return status;
 }
 
-/* Repeats the save when files of the log have been removed meanwhile: the next start would be refused. */
-static int save_with_log(struct saver *saver, struct store_save_summary *summary, struct errbuf *err)
-{
-    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
-        int status = save_files(saver, summary, err);
-        if (status || !saver->now.journal)
-            return status;
-        journal_cut(saver->now.journal, saver->now.segment);
-        journal_save_committed(saver->now.journal, saver->now.begun);
-        if (journal_look(saver->now.journal, err) == 0)
-            return 0;
-    }
-    return -ENOENT;
-}
-
 static int save_once(struct saver *saver, struct errbuf *err)
 {
     struct server *server = saver->server;
     struct store_save_summary summary;
     saver->pace = (struct save_pace){.shown_ms = saver->now.since_ms};
     memset(&summary, 0, sizeof(summary));
-    if (save_with_log(saver, &summary, err) != 0) {
+    if (save_files(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);
         return -EIO;
+    }
+    if (saver->now.journal) {
+        journal_cut(saver->now.journal, saver->now.segment);
+        journal_save_committed(saver->now.journal, saver->now.begun);
     }
     /* The end saves twice, and the second save is usually empty: it needs no line. */
     log_write(&server->log,
@@ -336,23 +322,6 @@ static void note_clock(struct saver *saver)
     lock_take(&saver->lock);
 }
 
-/* Under the lock, which is given up meanwhile. A save writes a new MANIFEST, or reports the failure. */
-static void look(struct saver *saver)
-{
-    struct errbuf err = {""};
-    bool was = saver->disturbed;
-    if (server_loading(saver->server))
-        return;
-    lock_give(&saver->lock);
-    bool disturbed = store_look(saver->store, &err) != 0;
-    if (disturbed && !was)
-        log_warning(&saver->server->log, "%s; saving", err.text);
-    lock_take(&saver->lock);
-    saver->disturbed = disturbed;
-    if (disturbed && !was && idle(saver))
-        step(saver, SAVER_ASK);
-}
-
 /* Under the lock, which is given up meanwhile. */
 static void save(struct saver *saver)
 {
@@ -376,8 +345,8 @@ static void *saver_main(void *arg)
             note_clock(saver);
         else if (!idle(saver))
             save(saver);
-        else if (!wait_until(saver, &saver->wake, clock_ms() + LOOK_MS))
-            look(saver);
+        else
+            lock_wait(&saver->wake, &saver->lock);
     }
     lock_give(&saver->lock);
     return NULL;

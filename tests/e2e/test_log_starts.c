@@ -149,25 +149,6 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
 }
 
-/* Before the first save only MANIFEST.log says that there was a log; with appendonly off no other file is written. */
-DAEMON_TEST(daemon_under_test, log_starts, a_lost_log_is_accepted_once_also_with_appendonly_off)
-{
-    const char *const off[] = {"--appendonly", "no", NULL};
-    const char *const accepting_off[] = {"--appendonly", "no", "--aof-load-damaged", "yes", NULL};
-    redisContext *client = client_start(&daemon_under_test, always);
-    expect(client, ":1", "BF.ADD f x");
-    client_kill(client, &daemon_under_test);
-    tmpdir_remove(AT("log"));
-    cr_assert(!daemon_try(&daemon_under_test, off));
-    cr_assert(strstr(daemon_output(&daemon_under_test), "00000001.log is damaged"));
-    daemon_start(&daemon_under_test, accepting_off);
-    daemon_wait_output(&daemon_under_test, "saved 0 filters");
-    daemon_kill(&daemon_under_test);
-    daemon_start(&daemon_under_test, off);
-    daemon_kill(&daemon_under_test);
-    daemon_start(&daemon_under_test, always);
-}
-
 /* ---- quarantine ---- */
 
 /* Every way to remove a filter in quarantine: a start that knows of it from the log alone keeps its files. */
@@ -493,11 +474,6 @@ static void change_text(const char *path, const char *from, const char *to, cons
     file_write(path, text, (size_t)n);
 }
 
-static void raise_note(void)
-{
-    change_text(AT("MANIFEST.log"), "bloomery-log 1", "bloomery-log 2", "\nend ");
-}
-
 static void raise_manifest(void)
 {
     change_text(AT("MANIFEST"), "bloomery-manifest 1", "bloomery-manifest 2", "\nend filters=0 xxh3=");
@@ -516,8 +492,7 @@ static void raise_clock(void)
 /* The records of the future are neither dropped nor read in part, with whatever setting, and no file is touched. */
 DAEMON_TEST(daemon_under_test, log_starts, what_a_newer_version_wrote_is_refused_and_left_as_it_is)
 {
-    static void (*const changes[])(void) = {raise_segment,  raise_pending, raise_note,
-                                            raise_manifest, add_field,     raise_clock};
+    static void (*const changes[])(void) = {raise_segment, raise_pending, raise_manifest, add_field, raise_clock};
     char output[4096];
     redisContext *client = client_start(&daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f x");

@@ -21,17 +21,13 @@ static const char *const always[] = {"--appendfsync", "always", "--threads", "1"
 static struct tmp_path segment;
 static unsigned char *bytes; /* of the segment */
 static size_t len;
-static struct tmp_path note; /* of the last segment */
-static unsigned char *note_bytes;
-static size_t note_len;
 static size_t ends[FRAMES + 1]; /* [n]: end of the frame of add n; [0]: end of that of the filter */
 
 static void discard(void)
 {
     daemon_discard(&daemon_under_test);
     free(bytes);
-    free(note_bytes);
-    bytes = note_bytes = NULL;
+    bytes = NULL;
 }
 
 static size_t end_of_segment(void)
@@ -55,13 +51,11 @@ static void make_log(void)
         cr_assert_gt(ends[i], ends[i - 1]);
     }
     client_kill(client, &daemon_under_test);
-    note = tmp_path(daemon_under_test.data, "MANIFEST.log");
-    note_bytes = file_read(note.text, &note_len);
 }
 
 TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 1000);
 
-/* As the log's only segment: starts begin others, and note it. */
+/* As the log's only segment: starts begin others. */
 static void put_back(const unsigned char *image, size_t image_len)
 {
     struct tmp_path log = tmp_path(daemon_under_test.data, "log");
@@ -69,7 +63,6 @@ static void put_back(const unsigned char *image, size_t image_len)
     tmpdir_remove(log.text);
     cr_assert_eq(mkdir(log.text, 0700), 0);
     file_write(segment.text, image, image_len);
-    file_write(note.text, note_bytes, note_len);
 }
 
 /* The current log has `frames` adds before an end that is cut if `cut`. */

@@ -168,101 +168,6 @@ Test(log, a_segment_that_was_cut_is_refused)
     expect_frames(300);
 }
 
-/* No other segment mentions the missing one. */
-Test(log, a_missing_last_segment_is_refused)
-{
-    struct log_rig_read read;
-
-    write_frames(1, 300, 3);
-    uint64_t last = last_segment();
-    char name[LOG_SEGMENT_NAME];
-    log_segment_name(last, name);
-    move(segment(last), LOG_RIG_DIR "/log/aside");
-    read_log(false, &read);
-    cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is missing"), "%s", read.err.text);
-
-    /* So is an empty one. */
-    int fd;
-    cr_assert_eq(ops->open(ops->ctx, segment(last), FS_WRITE | FS_CREATE, &fd), 0);
-    ops->close(ops->ctx, fd);
-    read_log(false, &read);
-    cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is empty"), "%s", read.err.text);
-
-    /* A start that accepts the loss continues after it. */
-    cr_assert_eq(ops->unlink(ops->ctx, segment(last)), 0);
-    read_log(true, &read);
-    cr_assert_eq(read.status, 0, "%s", read.err.text);
-    cr_assert_eq(read.summary.damages, 1u);
-    cr_assert_lt(read.frames, 300u);
-    cr_assert_eq(read.summary.next_segment, last + 1);
-    struct log_writer *writer = log_rig_writer(ops, &read);
-    uint64_t next = read.summary.next_sequence;
-    cr_assert_eq(log_rig_append(writer, next, NULL), 0);
-    cr_assert_eq(log_writer_sync(writer, NULL), 0);
-    log_writer_destroy(writer);
-    expect_frames(next);
-}
-
-/* Also if it has one segment only, and if its directory is missing. */
-Test(log, a_log_that_is_missing_as_a_whole_is_refused)
-{
-    struct log_rig_read read;
-
-    write_frames(1, 3, 1);
-    cr_assert_eq(ops->unlink(ops->ctx, segment(1)), 0);
-    read_log(false, &read);
-    cr_assert_eq(read.status, LOG_DAMAGED);
-    cr_assert(strstr(read.err.text, "00000001.log is damaged") != NULL, "%s", read.err.text);
-    cr_assert_eq(ops->rmdir(ops->ctx, LOG_RIG_DIR "/log"), 0);
-    read_log(false, &read);
-    cr_assert_eq(read.status, LOG_DAMAGED);
-}
-
-/* The note of the last segment is no part of the log: if it is missing or damaged, the log is read as in versions
- * without the note, and that is reported. */
-Test(log, the_note_of_the_last_segment_may_be_missing_or_damaged)
-{
-    struct log_rig_read read;
-
-    write_frames(1, 5, 1);
-    change_byte(LOG_RIG_DIR "/MANIFEST.log", 20);
-    expect_frames(5);
-    read_log(false, &read);
-    cr_assert(strstr(read.reports, "MANIFEST.log") != NULL, "%s", read.reports);
-    cr_assert_eq(ops->unlink(ops->ctx, LOG_RIG_DIR "/MANIFEST.log"), 0);
-    expect_frames(5);
-    read_log(false, &read);
-    cr_assert(strstr(read.reports, "MANIFEST.log") != NULL, "%s", read.reports);
-    write_frames(6, 6, 1);
-    cr_assert_eq(ops->unlink(ops->ctx, segment(last_segment())), 0);
-    read_log(false, &read);
-    cr_assert_eq(read.status, LOG_DAMAGED, "it is written again");
-}
-
-/* A note from before the save says nothing about later segments. */
-Test(log, an_old_note_of_the_last_segment_is_passed_over)
-{
-    struct log_rig_read read;
-    struct errbuf err = {""};
-    uint64_t cut;
-
-    write_frames(1, 5, 1);
-    cr_assert_eq(ops->link(ops->ctx, LOG_RIG_DIR "/MANIFEST.log", LOG_RIG_DIR "/old"), 0);
-    read_log(false, &read);
-    struct log_writer *writer = log_rig_writer(ops, &read);
-    cr_assert_eq(log_writer_rotate(writer, &cut, &err), 0, "%s", err.text);
-    cr_assert_eq(log_rig_append(writer, 1, &err), 0);
-    cr_assert_eq(log_writer_sync(writer, &err), 0);
-    log_writer_destroy(writer);
-    cr_assert_eq(log_delete_before(ops, LOG_RIG_DIR, cut, &err), 0);
-    move(LOG_RIG_DIR "/old", LOG_RIG_DIR "/MANIFEST.log");
-    log_rig_read(ops, cut, false, &read);
-    cr_assert_eq(read.status, 0, "%s", read.err.text);
-    cr_assert_eq(read.frames, 1u);
-}
-
 /* Segments below the save's are ignored, with any contents. */
 Test(log, segments_before_the_save_are_not_read)
 {
@@ -400,7 +305,7 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
     ops->close(ops->ctx, fd);
     for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
         dangling_error = errors[i];
-        for (uint64_t n = 1; n <= last; n++) {
+        for (uint64_t n = 1; n < last; n++) { /* the loss of the last one shows in nothing */
             char name[LOG_SEGMENT_NAME];
             log_segment_name(n, name);
             strcpy(path, segment(n));

@@ -362,33 +362,6 @@ Test(log_fault, a_disk_that_is_full_for_long)
 
 /* ---- a disk with a long failure ---- */
 
-static struct {
-    struct fsops ops;
-    const struct fsops *below;
-    bool fails;
-} noting;
-
-/* The note that a crash would leave is unknown then. */
-static int noting_rename(void *ctx, const char *from, const char *to)
-{
-    return noting.fails && strstr(to, "MANIFEST.log") ? -EIO : noting.below->rename(ctx, from, to);
-}
-
-static int count_file(void *ctx, const char *name)
-{
-    (void)name;
-    ++*(size_t *)ctx;
-    return 0;
-}
-
-static size_t files_of_log(const struct fsops *ops)
-{
-    size_t n = 0;
-
-    cr_assert_eq(ops->list(ops->ctx, LOG_RIG_DIR "/log", count_file, &n), 0);
-    return n;
-}
-
 static void append_synced(struct log_writer *writer, uint64_t from, uint64_t to)
 {
     struct errbuf err = {""};
@@ -396,54 +369,6 @@ static void append_synced(struct log_writer *writer, uint64_t from, uint64_t to)
     for (uint64_t n = from; n <= to; n++)
         cr_assert_eq(log_rig_append(writer, n, &err), 0, "%s", err.text);
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
-}
-
-/* A segment whose note cannot be written may be needed or not. While that continues there is one such segment, and
- * afterwards none, with appends meanwhile or without. */
-static void fail_to_note(bool writes)
-{
-    struct crash_fs *fs = new_fs();
-    struct fault_fs fault;
-    struct log_rig_read read;
-    struct errbuf err = {""};
-    uint64_t n = 10, cut;
-
-    noting.below = crash_fs_ops(fs);
-    noting.ops = *noting.below;
-    noting.ops.rename = noting_rename;
-    fault_fs_init(&fault, &noting.ops);
-    log_rig_read(&fault.ops, 0, false, &read);
-    struct log_writer *writer = log_rig_writer(&fault.ops, &read);
-    append_synced(writer, 1, n);
-    noting.fails = true;
-    cr_assert_eq(log_writer_rotate(writer, &cut, &err), -EIO);
-    for (int i = 0; i < 20; i++) {
-        if (writes)
-            cr_assert_lt(log_rig_append(writer, ++n, &err), 0);
-        if (i == 10) /* every operation fails */
-            fault_fs_arm(&fault, 1, FAULT_FULL, 0, true);
-        cr_assert_lt(log_writer_repair(writer, &err), 0);
-        fault.fail_at = 0;
-        cr_assert_leq(files_of_log(noting.below), 3u, "after %d tries", i + 1);
-    }
-    noting.fails = false;
-    fault_fs_arm(&fault, 4, FAULT_ERROR, -EIO, false); /* and again, after the note */
-    for (int i = 0; log_writer_repair(writer, &err) != 0; i++)
-        cr_assert_lt(i, 4, "%s", err.text);
-    cr_assert(fault.hit);
-    append_synced(writer, n + 1, n + 1);
-    cr_assert_eq(files_of_log(noting.below), 2u);
-    log_writer_destroy(writer);
-    struct crash_fs *after = crash_fs_after(fs, CRASH_DROP_ALL, 0);
-    expect_promise(crash_fs_ops(after), &(struct outcome){.appended = n + 1, .promised = n + 1}, "noted", 0);
-    crash_fs_destroy(after);
-    crash_fs_destroy(fs);
-}
-
-Test(log_fault, segments_that_could_not_be_noted_do_not_pile_up)
-{
-    fail_to_note(true);
-    fail_to_note(false);
 }
 
 /* The error does not name the next number, which no segment may ever have had. */

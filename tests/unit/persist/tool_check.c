@@ -208,7 +208,6 @@ Test(tool_check, damaged_files_of_filters_that_are_gone_are_of_no_interest)
         expect_check(0, "filters: 1 were deleted or have expired since they were saved");
     }
     cr_assert_eq(remove(AT("data/log/00000001.log")), 0);
-    cr_assert_eq(remove(AT("data/MANIFEST.log")), 0);
     expect_check(1, "damaged: filter 'one', id 1: ");
 }
 

@@ -117,7 +117,7 @@ static const char *choose(struct tree *tree, struct recipe *r, const char *part)
     return NULL;
 }
 
-/* ---- texts: MANIFEST and MANIFEST.log ---- */
+/* ---- texts: the MANIFEST ---- */
 
 /* Replaces the bytes [at, at + old). */
 static void replace(struct bytes *bytes, size_t at, size_t old, const void *with, size_t len)
@@ -396,15 +396,13 @@ static void other_name(const char *dir, struct recipe *r, char *out)
         "%s/filters/%u.pack",
         "%s/log/%08u.log",
         "%s/log/%08u.log.new",
-        "%s/MANIFEST.log",
         "%s/filters/%u.saved",
         "%s/MANIFEST.new",
-        "%s/unclaimed/%u.pack",
         "%s/quarantine/%u/na-%u-big-Filter.db",
         "%s/filters/foreign%u",
         "%s/MANIFEST",
     };
-    const char *format = formats[recipe_below(r, 12)];
+    const char *format = formats[recipe_below(r, 10)];
     unsigned one = recipe_byte(r) % 16, two = recipe_byte(r) % 16;
 
 #pragma GCC diagnostic push
@@ -462,7 +460,7 @@ unsigned datadir_damage(const char *dir, struct recipe *recipe)
         case 0:
         case 1:
         case 2:
-            path = choose(&tree, recipe, recipe_byte(recipe) % 8 == 7 ? "/MANIFEST.log" : "/MANIFEST");
+            path = choose(&tree, recipe, "/MANIFEST");
             if (path)
                 change_text(path, recipe);
             break;

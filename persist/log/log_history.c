@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "id_map.h"
-#include "log_contents.h"
+#include "log_payload.h"
 #include "try.h"
 
 /* Filters in the order of their first records. A walk over a million, or freeing them, is several times as fast in this

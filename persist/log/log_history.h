@@ -32,7 +32,7 @@ struct log_filter {
     int64_t expires_ms;
     struct bloom_params params;
     struct bloom_shape shape;
-    unsigned char *contents; /* created with these (log_contents.h), which can be decoded; NULL: created empty */
+    unsigned char *contents; /* created with these (log_payload.h), which can be decoded; NULL: created empty */
     size_t contents_len;
     struct bloom_shape *grown; /* shapes of layers by index; nwords 0: not known. NULL: none */
     unsigned ngrown;

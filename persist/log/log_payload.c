@@ -8,8 +8,7 @@
 
 #include "bytes.h"
 #include "database.h"
-#include "log_contents.h"
-#include "log_shape.h"
+#include "filterdb.h"
 #include "log_varint.h"
 #include "manifest.h"
 #include "try.h"
@@ -57,6 +56,206 @@ void log_bytes_deinit(struct log_bytes *bytes)
     *bytes = (struct log_bytes){0};
 }
 
+/* ---- parameters of filters, and shapes of layers ---- */
+
+#define LOG_SHAPE_MAX  64 /* bytes of a shape */
+#define LOG_PARAMS_MAX 48 /* bytes of parameters */
+#define LOG_TURN_MAX   32 /* bytes of a turn */
+
+#define HAS_LEVEL  0x80 /* in the byte of the layout: a level follows the words */
+#define HAS_WINDOW 0x80 /* in the byte of RedisBloom's options: a window follows */
+#define HAS_KEY \
+    0x40 /* there, too: the id of a key follows, behind the window; then the iterations of a cuckoo filter */
+
+static unsigned char *put_shape(unsigned char *at, const struct bloom_shape *shape)
+{
+    *at++ = shape->k;
+    *at++ = (unsigned char)(shape->variant | (shape->level ? HAS_LEVEL : 0));
+    at = varint_put(at, shape->nwords);
+    if (shape->level)
+        at = varint_put(at, shape->level);
+    if (!bloom_variant_is_redisbloom(shape->variant))
+        return at;
+    *at++ = shape->n2;
+    *at++ = shape->spare_bytes;
+    at = varint_put(at, shape->capacity);
+    at = le_double_put(at, shape->error_rate);
+    return le_double_put(at, shape->bpe);
+}
+
+static unsigned char *put_params(unsigned char *at, const struct bloom_params *params)
+{
+    at = varint_put(at, params->capacity);
+    at = le_double_put(at, params->error_rate);
+    at = varint_put(at, params->expansion);
+    *at++ = (unsigned char)(params->redisbloom | (params->window ? HAS_WINDOW : 0) | (params->key ? HAS_KEY : 0));
+    if (params->window) {
+        *at++ = params->window_flags;
+        *at++ = (unsigned char)params->window_parts;
+        at = varint_put(at, params->window);
+    }
+    if (params->key)
+        at = le64_put(at, params->key);
+    return bloom_params_is_cuckoo(params) ? varint_put(at, params->iterations) : at;
+}
+
+static unsigned char *put_turn(unsigned char *at, const struct bloom_turn *turn)
+{
+    at = varint_put(at, turn->number);
+    at = varint_put(at, turn->base);
+    return varint_put(at, (uint64_t)turn->started_us);
+}
+
+static void get_shape(struct cursor *c, struct bloom_shape *shape)
+{
+    *shape = (struct bloom_shape){.k = cursor_byte(c)};
+    uint8_t variant = cursor_byte(c);
+    shape->variant = variant & (HAS_LEVEL - 1);
+    shape->nwords = cursor_number(c);
+    if (variant & HAS_LEVEL) {
+        uint64_t level = cursor_number(c);
+        c->bad |= level < 1 || level >= BLOOM_MAX_LAYERS;
+        shape->level = (uint16_t)level;
+    }
+    if (bloom_variant_is_redisbloom(shape->variant)) {
+        shape->n2 = cursor_byte(c);
+        shape->spare_bytes = cursor_byte(c);
+        shape->capacity = cursor_number(c);
+        shape->error_rate = cursor_double(c);
+        shape->bpe = cursor_double(c);
+    }
+    c->newer |= !c->bad && shape->variant >= BLOOM_VARIANTS;
+    c->bad = c->bad || !bloom_shape_valid(shape, NULL);
+}
+
+static void get_params(struct cursor *c, struct bloom_params *params)
+{
+    *params = (struct bloom_params){.capacity = cursor_number(c)};
+    params->error_rate = cursor_double(c);
+    uint64_t expansion = cursor_number(c);
+    c->bad |= expansion > BLOOM_MAX_EXPANSION;
+    params->expansion = (uint32_t)expansion;
+    uint8_t options = cursor_byte(c);
+    params->redisbloom = options & (HAS_KEY - 1);
+    c->newer |= !c->bad && (params->redisbloom & ~(REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO));
+    if (options & HAS_WINDOW) {
+        params->window_flags = cursor_byte(c);
+        params->window_parts = cursor_byte(c);
+        params->window = cursor_number(c);
+        c->bad |= params->window == 0;
+    }
+    if (options & HAS_KEY) {
+        params->key = cursor_u64(c);
+        c->bad |= params->key == 0;
+    }
+    if (bloom_params_is_cuckoo(params)) {
+        uint64_t iterations = cursor_number(c);
+        c->bad |= iterations > UINT16_MAX;
+        params->iterations = (uint16_t)iterations;
+    }
+    c->bad = c->bad || !bloom_params_valid(params, NULL);
+}
+
+static void get_turn(struct cursor *c, struct bloom_turn *turn)
+{
+    turn->number = cursor_number(c);
+    turn->base = cursor_number(c);
+    turn->started_us = (int64_t)cursor_number(c);
+    c->bad = c->bad || !bloom_turn_valid(turn);
+}
+
+/* ---- contents ---- */
+
+#define LAYER_HEAD_MAX (LOG_SHAPE_MAX + VARINT_MAX + LOG_TURN_MAX) /* shape, count of items, turn */
+#define HEAD_MAX       VARINT_MAX                                  /* count of layers */
+#define TURNS_HEAD     4096                                        /* above any count of layers: they have turns */
+
+int log_contents_encode(struct log_bytes *bytes, const struct bloom_filter *filter, size_t max_bytes)
+{
+    unsigned nlayers = bloom_filter_nlayers(filter); /* it may grow meanwhile; the log has the growth */
+    bool turns = bloom_params_have_turns(bloom_filter_params(filter));
+    struct bloom_layer_view view;
+    uint64_t words = 0;
+
+    for (unsigned i = 0; i < nlayers; i++) {
+        bloom_filter_layer(filter, i, &view);
+        words += view.shape.nwords;
+    }
+    if (words > max_bytes / 8)
+        return LOG_CONTENTS_LARGE;
+    TRY(log_bytes_reserve(bytes, HEAD_MAX + nlayers * LAYER_HEAD_MAX + (size_t)words * 8));
+    unsigned char *at = bytes->ptr + bytes->len;
+    at = varint_put(at, nlayers + (turns ? TURNS_HEAD : 0));
+    for (unsigned i = 0; i < nlayers; i++) {
+        bloom_filter_layer(filter, i, &view);
+        const struct bloom_turn turn = bloom_layer_turn(&view); /* before the bits */
+        at = put_shape(at, &view.shape);
+        filterdb_encode_words(BLOOM_NA, view.words, (size_t)view.shape.nwords, at);
+        at += view.shape.nwords * 8;
+        atomic_thread_fence(memory_order_acquire); /* an add takes its place, then sets its bits */
+        bloom_filter_layer(filter, i, &view);
+        at = varint_put(at, view.ordinal);
+        if (turns)
+            at = put_turn(at, &turn);
+    }
+    bytes->len = (size_t)(at - bytes->ptr);
+    return 0;
+}
+
+static void decode_layer(struct cursor *c, bool turns, struct log_layer *layer)
+{
+    layer->turn = (struct bloom_turn){0};
+    get_shape(c, &layer->shape);
+    c->bad |= layer->shape.nwords > LOG_CONTENTS_MAX / 8;
+    layer->words = c->bad ? NULL : cursor_bytes(c, layer->shape.nwords * 8);
+    layer->items = cursor_number(c);
+    if (turns)
+        get_turn(c, &layer->turn);
+}
+
+bool log_contents_decode(const void *bytes, size_t len, struct log_contents *contents_out)
+{
+    struct log_layer *layers = contents_out->layers;
+    struct cursor c = cursor_of(bytes, len);
+    uint64_t words = 0, nlayers = cursor_number(&c);
+
+    contents_out->turns = nlayers > TURNS_HEAD;
+    nlayers -= contents_out->turns ? TURNS_HEAD : 0;
+    if (c.bad || nlayers < 1 || nlayers > BLOOM_MAX_LAYERS)
+        return false;
+    for (unsigned i = 0; !c.bad && i < nlayers; i++) {
+        decode_layer(&c, contents_out->turns, &layers[i]);
+        c.bad |= layers[i].shape.variant != layers[0].shape.variant;
+        words += layers[i].shape.nwords;
+    }
+    contents_out->nlayers = (unsigned)nlayers;
+    return !c.bad && c.at == c.end && words <= LOG_CONTENTS_MAX / 8;
+}
+
+int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)
+{
+    if (contents->turns != bloom_params_have_turns(bloom_filter_params(filter))) {
+        errbuf_set(err, "its layers have %s", contents->turns ? "turns" : "no turns");
+        return BLOOM_REFUSED;
+    }
+    for (unsigned i = 0; i < contents->nlayers; i++) {
+        const struct log_layer *layer = &contents->layers[i];
+        struct bloom_layer_view view;
+        int rc = i > 0 ? bloom_filter_append_layer(filter, &layer->shape, err) : 0;
+
+        if (rc == -ENOMEM)
+            errbuf_set(err, "out of memory");
+        if (rc != 0)
+            return rc;
+        bloom_filter_layer(filter, i, &view);
+        filterdb_decode_words(BLOOM_NA, layer->words, (size_t)layer->shape.nwords, view.words);
+        bloom_filter_set_items(filter, i, layer->items);
+        if (contents->turns)
+            bloom_filter_set_turn(filter, i, &layer->turn);
+    }
+    return 0;
+}
+
 /* ---- the fields of a kind ---- */
 
 #define OF(kind)    (1u << (kind))
@@ -102,13 +301,13 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
     if (has(control, OF_EXPIRY))
         at = varint_put(at, (uint64_t)control->expires_ms);
     if (has(control, OF_PARAMS))
-        at = log_params_put(at, &control->params);
+        at = put_params(at, &control->params);
     if (has(control, OF_LAYER))
         at = varint_put(at, control->layer);
     if (has(control, OF_SHAPE))
-        at = log_shape_put(at, &control->shape);
+        at = put_shape(at, &control->shape);
     if (has(control, OF_TURN))
-        at = log_turn_put(at, &control->turn);
+        at = put_turn(at, &control->turn);
     if (has(control, OF_RECORD))
         at = put_string(at, control->record, control->record_len);
     if (has(control, OF_DATABASE))
@@ -221,13 +420,13 @@ static void get_control(struct cursor *c, struct log_control *control)
     if (has(control, OF_EXPIRY))
         control->expires_ms = (int64_t)cursor_number(c);
     if (has(control, OF_PARAMS))
-        log_params_get(c, &control->params);
+        get_params(c, &control->params);
     if (has(control, OF_LAYER))
         control->layer = get_layer(c);
     if (has(control, OF_SHAPE))
-        log_shape_get(c, &control->shape);
+        get_shape(c, &control->shape);
     if (has(control, OF_TURN))
-        log_turn_get(c, &control->turn);
+        get_turn(c, &control->turn);
     c->bad |= has(control, OF_TURN) && control->turn.number == 0;
     if (has(control, OF_RECORD))
         control->record = get_string(c, &control->record_len);

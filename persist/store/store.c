@@ -7,7 +7,6 @@
 
 #include "manifest_file.h"
 #include "name_code.h"
-#include "store_files.h"
 #include "store_internal.h"
 #include "lock.h"
 

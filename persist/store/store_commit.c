@@ -5,12 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store_internal.h"
 #include "manifest_file.h"
-#include "store_files.h"
 #include "store_pack.h"
 #include "store_save.h"
-#include "store_sweep.h"
-#include "store_write.h"
 #include "try.h"
 #include "lock.h"
 

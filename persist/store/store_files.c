@@ -1,5 +1,4 @@
 /* Files in `filters`: their paths, how they come and go. None is ever overwritten, renamed or written to again. */
-#include "store_files.h"
 
 #include <errno.h>
 #include <stdio.h>

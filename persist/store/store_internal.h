@@ -7,6 +7,8 @@
  *     store_files.c   makes and removes files      store_quarantine.c  keeps the files of filters that were given up
  *     store_sweep.c   looks after unnamed files    store_pack.c        keeps the table of packs
  *
+ * Thread: the one that opens, loads or saves, except where noted.
+ *
  * A file's life:
  *
  *     written under a new number -> synced -> named by a MANIFEST (counts) -> no longer named -> removed
@@ -19,9 +21,11 @@
 
 #include "file_name.h"
 #include "id_map.h"
+#include "layer_file.h"
 #include "manifest.h"
 #include "store.h"
 #include "store_index.h"
+#include "store_loader.h"
 #include "lock.h"
 
 struct file_list {
@@ -100,5 +104,104 @@ struct shown_name {
     char text[68];
 };
 struct shown_name show_name(const char *name, size_t len);
+
+/* ---- files in `filters` (store_files.c). Thread: any ---- */
+
+/* Each 0 or -ENAMETOOLONG, as path_format(). */
+int path_root(const struct store *store, struct path *path, const char *name, struct errbuf *err);
+int path_file(const struct store *store, struct path *path, const struct file_name *name, struct errbuf *err);
+
+int file_list_add(struct file_list *list, const struct file_name *name); /* 0 or -ENOMEM */
+void file_list_deinit(struct file_list *list);
+
+/* A number that has never been used. */
+uint64_t store_new_number(struct store *store);
+
+/* Notes a number that was found on the disk, so that it is not given out again. False: it is too large for any save. */
+bool store_pass_number(struct store *store, uint64_t number);
+
+/* Writes the layer to a new file, and fills in record->layers[i] and the variant. The file is listed in `made` first.
+ * 0 or -errno. */
+int store_put_layer(struct store *store, struct layer_io *io, struct manifest_filter *record, unsigned i,
+                    const struct bloom_filter *filter, bool sync, struct file_list *made, struct errbuf *err);
+
+/* Files that are synced one by one; for more files one sync_all() is cheaper. */
+#define STORE_MAX_SINGLE_SYNCS 32
+
+/* Makes the names in `filters` durable. */
+int store_sync_filters(struct store *store, struct errbuf *err);
+
+/* Removes the files. Those that cannot be removed are reported and kept in `removable`, for the next save. */
+void store_remove(struct store *store, const struct file_list *list);
+void store_remove_again(struct store *store);
+
+/* Adds the filter's files that are not in `but` (may be NULL) to the list. A pack is not a file of its filters.
+ * 0 or -ENOMEM. */
+int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but);
+
+/* ---- files that the MANIFEST does not name (store_sweep.c) ---- */
+
+/* Looks for the mark of a later save, which shows that the MANIFEST is an older one: called before any file is removed.
+ * 0, STORE_DAMAGED or -errno. */
+int sweep_find_mark(struct store *store, struct errbuf *err);
+
+/* Called at a start after the load: removes unnamed files, and reports foreign ones. 0 or -errno. */
+int sweep_start(struct store *store, struct store_load_summary *counts, struct errbuf *err);
+
+/* Called after a commit: the mark of this save replaces the previous one. */
+void sweep_set_mark(struct store *store);
+
+/* ---- filters that are written outside of saves, from store_write() to the save that has them (store_write.c) ---- */
+
+/* The states of a filter from store_write(), and the events that change them. A commit drops filters that the save has,
+ * and filters in other states than PRIVATE and PUBLISHED. */
+enum written_state {
+    WRITTEN_PRIVATE,     /* its files are on the disk; the caller has yet to publish it */
+    WRITTEN_PUBLISHED,   /* published, maybe during the running save: the walk may have missed it */
+    WRITTEN_DUE,         /* published before the running save began: if the walk does not yield it, it is gone */
+    WRITTEN_GONE,        /* the source of the running save has reported it as gone */
+    WRITTEN_QUARANTINED, /* found by a start in the log, and could not be loaded */
+    WRITTEN_FORGOTTEN,   /* the same, and an operator has given it up */
+    WRITTEN_STATES,
+};
+
+enum written_event {
+    WRITTEN_IS_PUBLISHED,
+    WRITTEN_SAVE_BEGINS,
+    WRITTEN_IS_GONE,
+    WRITTEN_IS_UNREADABLE,
+    WRITTEN_IS_GIVEN_UP,
+    WRITTEN_EVENTS,
+};
+
+struct written {
+    uint64_t id;
+    enum written_state state; /* under the store's lock */
+    bool stale;               /* its bits have changed since; stays set when a save fails */
+    size_t len;
+    char text[]; /* the record */
+};
+
+/* The caller has the store's lock. */
+void written_advance(struct written *written, enum written_event event);
+
+/* A record that is not in a MANIFEST. `filter` is valid until the deinit. 0, -EINVAL (not a record) or -ENOMEM. */
+struct parsed_record {
+    struct manifest_parser parser;
+    struct manifest_sink sink;
+    const struct manifest_filter *filter;
+};
+int parsed_record_init(struct parsed_record *parsed, const char *text, size_t len, struct errbuf *err);
+void parsed_record_deinit(struct parsed_record *parsed);
+
+/* The filter with this id, if its files are complete; valid until the running save ends. NULL: none. */
+struct written *written_find(struct store *store, uint64_t id);
+
+/* Called before a save: notes the published filters. After its commit: drops the filters that the save has taken over;
+ * `next` is its index. */
+void written_begin(struct store *store);
+void written_end(struct store *store, const struct store_index *next);
+void written_drop(struct store *store, uint64_t id); /* the record, not the files */
+void written_deinit(struct store *store);
 
 #endif

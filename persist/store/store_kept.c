@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store_internal.h"
 #include "filterdb.h"
 #include "log_text.h"
 #include "manifest_file.h"
-#include "store_files.h"
 #include "store_reading.h"
 #include "store_save.h"
 

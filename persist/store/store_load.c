@@ -10,8 +10,6 @@
 #include "store_internal.h"
 #include "store_loader.h"
 #include "store_reading.h"
-#include "store_sweep.h"
-#include "store_write.h"
 #include "try.h"
 #include "lock.h"
 

@@ -7,11 +7,8 @@
 
 #include "filterdb.h"
 #include "manifest_file.h"
-#include "store_files.h"
 #include "store_internal.h"
 #include "store_pack.h"
-#include "store_sweep.h"
-#include "store_write.h"
 #include "try.h"
 
 #define SEEN_BITS (UINT64_C(1) << 23) /* 1 MiB; ids count up, so that few filters share a bit */

@@ -4,6 +4,7 @@
  * pack, as if it had changed, and removes the old pack when it is empty. Small packs are merged, so there are never
  * many: each remaining pack is larger than all smaller ones together. So their number is the logarithm of their size,
  * and so is the number of moves of a filter. */
+#include "store_internal.h"
 #include "store_pack.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 
 #include "grow.h"
 #include "filterdb.h"
-#include "store_files.h"
 #include "store_save.h"
 #include "try.h"
 

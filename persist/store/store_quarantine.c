@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store_internal.h"
 #include "filterdb.h"
-#include "store_files.h"
 #include "store_save.h"
 #include "try.h"
 

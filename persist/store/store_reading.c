@@ -12,7 +12,6 @@
 
 #include "filterdb.h"
 #include "manifest_file.h"
-#include "store_files.h"
 #include "store_internal.h"
 #include "try.h"
 #include "lock.h"

@@ -9,10 +9,9 @@
 #ifndef BLOOMERY_STORE_SAVE_H
 #define BLOOMERY_STORE_SAVE_H
 
+#include "store_internal.h"
 #include "manifest_file.h"
 #include "pack.h"
-#include "store_files.h"
-#include "store_write.h"
 
 /* Files of the last save that are missing or cut. */
 struct lost_files {

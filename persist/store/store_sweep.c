@@ -4,16 +4,13 @@
  * did not end. Both are removed by a start. But if an operator has put back an older MANIFEST, the higher numbers are
  * the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous mark, and a
  * start refuses a mark newer than the MANIFEST. */
-#include "store_sweep.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "store_files.h"
 #include "store_internal.h"
-#include "store_write.h"
 #include "try.h"
 
 /* ---- marks ---- */

@@ -1,6 +1,5 @@
 /* Single filters that are on disk before a save has them. Their records are kept here until a save has taken the files
  * over or no longer needs them; after a crash the log hands the records in again. */
-#include "store_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,7 +7,6 @@
 #include <string.h>
 
 #include "check.h"
-#include "store_files.h"
 #include "store_internal.h"
 #include "store_loader.h"
 #include "try.h"

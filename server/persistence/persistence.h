@@ -56,7 +56,7 @@ void persistence_stop(struct server *server);
 /* server_config_replace(), and applies the new settings to the log. */
 void persistence_config_replace(struct server *server, struct config *config);
 
-/* Contents that did not come from adds: the record of files (store.h), or the contents themselves (log_contents.h). */
+/* Contents that did not come from adds: the record of files (store.h), or the contents themselves (log_payload.h). */
 struct persistence_contents {
     bool in_files;
     const void *ptr;

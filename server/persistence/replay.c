@@ -12,7 +12,7 @@
 #include "clock.h"
 #include "id_map.h"
 #include "journal.h"
-#include "log_contents.h"
+#include "log_payload.h"
 #include "log_history.h"
 #include "persistence.h"
 #include "replay_operations.h"

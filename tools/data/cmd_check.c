@@ -15,7 +15,7 @@
 #include "filterdb.h"
 #include "fsops.h"
 #include "id_map.h"
-#include "log_contents.h"
+#include "log_payload.h"
 #include "log_history.h"
 #include "log_reader.h"
 #include "log_text.h"

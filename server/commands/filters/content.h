@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "command.h"
-#include "log_contents.h"
+#include "log_payload.h"
 #include "registry.h"
 #include "server.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "alloc_countdown.h"
-#include "log_contents.h"
+#include "log_payload.h"
 #include "pool_rig.h"
 #include "rng.h"
 

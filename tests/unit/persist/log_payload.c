@@ -59,7 +59,7 @@ static uint64_t some_id(struct rng *rng)
     return 1 + some_number(rng) % (LOG_NUMBER_END - 1);
 }
 
-/* Layers as log_contents.h has them: bits and counts of any kind. */
+/* Layers as log_payload.h has them: bits and counts of any kind. */
 static size_t some_contents(struct rng *rng, unsigned char *at)
 {
     const unsigned char *begin = at;

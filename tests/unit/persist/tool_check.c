@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "log_contents.h"
+#include "log_payload.h"
 #include "log_writer.h"
 #include "program.h"
 #include "rig.h"

@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "check.h"
-#include "log_contents.h"
+#include "log_payload.h"
 #include "log_varint.h"
 #include "log_writer.h"
 #include "store_loader.h"

@@ -296,6 +296,27 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
     cr_assert_eq(decode_add(end), LOG_DAMAGED);
 }
 
+/* Where the checksum of the frame holds. */
+Test(log_payload, kinds_variants_and_options_of_a_newer_version_are_told_from_damage)
+{
+    struct log_control control = {.kind = LOG_KINDS_END, .id = 1};
+
+    cr_assert_eq(decode_control(5, &control), LOG_NEWER);
+    control = (struct log_control){.kind = LOG_GROW, .id = 1, .shape = {10, 7, BLOOM_VARIANTS}};
+    cr_assert_eq(decode_control(5, &control), LOG_NEWER);
+    control.shape.variant = BLOOM_NA;
+    cr_assert_eq(decode_control(5, &control), LOG_OK);
+    control.shape.k = 0;
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
+    control = (struct log_control){.kind = LOG_CREATE,
+                                   .id = 1,
+                                   .name = "f",
+                                   .name_len = 1,
+                                   .params = {.capacity = 100, .error_rate = 0.01, .expansion = 2, .redisbloom = 32},
+                                   .shape = {10, 7, BLOOM_NA}};
+    cr_assert_eq(decode_control(5, &control), LOG_NEWER);
+}
+
 /* A record with invalid contents is not read at all. */
 Test(log_payload, contents_that_are_none_are_refused)
 {

@@ -33,7 +33,7 @@ enum notice {
     NOTICE_USERS,      /* users have been changed */
     NOTICE_PAUSE,      /* CLIENT PAUSE or UNPAUSE has been called */
 };
-#define NOTICES 7
+#define NOTICES 6
 
 struct notice_message {
     struct message message;

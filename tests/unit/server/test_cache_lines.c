@@ -78,10 +78,10 @@ Test(cache_lines, messages_leave_a_loop_alone)
     APART(struct io, nconns, stats);
 }
 
-Test(cache_lines, clients_that_are_tracked_leave_the_others_alone)
+Test(cache_lines, commands_that_write_leave_the_others_alone)
 {
-    APART(struct clients, max, tracked);
-    APART(struct server, clients.flushes, exclusive);
+    APART(struct clients, max, large_jobs);
+    APART(struct server, clients.large_jobs, exclusive);
 }
 
 Test(cache_lines, objects_begin_with_a_line)

@@ -224,7 +224,6 @@ Test(io, notices_are_never_lost_and_never_pile_up)
     mailbox_init(&mailbox);
     mailbox_expect(&mailbox, NOTICE_GATE, on_gate, &mailbox);
     mailbox_expect(&mailbox, NOTICE_USERS, on_users, NULL);
-    cr_assert_eq(mailbox_part(&mailbox, NOTICE_GATE), &mailbox);
     for (int i = 0; i < 3; i++) {
         mailbox_notify(&mailbox, NOTICE_GATE);
         mailbox_notify(&mailbox, NOTICE_USERS);
@@ -259,7 +258,7 @@ static void *write_and_notify(void *arg)
     (void)arg;
     for (int i = 0; i < 20000; i++) {
         atomic_fetch_add(&written, 1);
-        mailbox_notify(&shared, NOTICE_CHANGES);
+        mailbox_notify(&shared, NOTICE_PAUSE);
     }
     return NULL;
 }
@@ -269,7 +268,7 @@ Test(io, a_notice_from_many_threads_sees_the_last_change)
 {
     pthread_t threads[3];
     mailbox_init(&shared);
-    mailbox_expect(&shared, NOTICE_CHANGES, on_change, NULL);
+    mailbox_expect(&shared, NOTICE_PAUSE, on_change, NULL);
     for (int i = 0; i < 3; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, write_and_notify, NULL), 0);
     while (atomic_load(&written) < 60000)

@@ -153,11 +153,26 @@ static bool next_line(struct slice *text, struct slice *line_out)
 /* Settings of earlier versions. Their lines have no effect, so that a file of such a version still starts. */
 static bool is_retired(struct slice name)
 {
-    static const char *const names[] = {"latency-monitor-threshold", "tracking-table-max-keys"};
+    static const char *const names[] = {
+        "latency-monitor-threshold", "tls-client-cert-file",    "tls-client-key-file",
+        "tls-client-key-file-pass",  "tracking-table-max-keys", "tls-cluster",
+    };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strlen(names[i]) == name.len && strncasecmp(names[i], name.ptr, name.len) == 0)
             return true;
     return false;
+}
+
+/* Tells it in `err`, behind what is there: the status is CONFIG_OK. */
+static void note_retired(const struct source *source, unsigned number, struct slice name, struct errbuf *err)
+{
+    size_t len = err ? strlen(err->text) : 0;
+
+    if (len == 0)
+        errbuf_set(err, "%s:%u: '%.*s' is no setting any more and has no effect", source->name, number, (int)name.len,
+                   name.ptr);
+    else
+        (void)snprintf(err->text + len, sizeof(err->text) - len, "; likewise '%.*s'", (int)name.len, name.ptr);
 }
 
 /* Adds the names of later unknown settings to the error about the first one: a user with the file of another server
@@ -212,8 +227,7 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
         if (is_include(line.words[0]))
             status = load_include(cfg, merge, source, &line, err);
         else if (is_retired(line.words[0]))
-            errbuf_set(err, "%s:%u: '%.*s' is no setting any more and has no effect", source->name, number,
-                       (int)line.words[0].len, line.words[0].ptr);
+            note_retired(source, number, line.words[0], err);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
         if (status == CONFIG_REFUSED && has_comment(&line))

@@ -335,10 +335,11 @@ Test(config_args, actions_are_recognised)
 Test(config_file, settings_of_earlier_versions_have_no_effect)
 {
     err.text[0] = '\0';
-    cr_assert_eq(
-        config_load_text(&cfg, "old.conf", slice_of("port 7\nLatency-Monitor-Threshold 5\ntimeout 20\n"), &err),
-        CONFIG_OK, "%s", err.text);
-    cr_assert_str_eq(err.text, "old.conf:2: 'Latency-Monitor-Threshold' is no setting any more and has no effect");
+    cr_assert_eq(config_load_text(&cfg, "old.conf",
+                                  slice_of("port 7\nLatency-Monitor-Threshold 5\ntimeout 20\ntls-cluster no\n"), &err),
+                 CONFIG_OK, "%s", err.text);
+    cr_assert_str_eq(err.text, "old.conf:2: 'Latency-Monitor-Threshold' is no setting any more and has no effect; "
+                               "likewise 'tls-cluster'");
     cr_assert_eq(cfg.network.port, 7);
 }
 

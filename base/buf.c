@@ -81,6 +81,22 @@ char *buf_make_room(struct buf *buf, size_t n)
     return buf->data + buf->end;
 }
 
+void buf_take(struct buf *buf, char *data, size_t n)
+{
+    if (buf_len(buf) + n > buf->cap)
+        buf->cap = buf_len(buf) + n;
+    if (buf_len(buf) > 0 || buf->failed) {
+        buf_append(buf, data, n);
+        free(data);
+        return;
+    }
+    free(buf->data);
+    buf->data = data;
+    buf->start = 0;
+    buf->end = buf->size = n;
+    show_size(buf);
+}
+
 void buf_append(struct buf *buf, const void *data, size_t n)
 {
     if (n == 0)

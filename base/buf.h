@@ -62,6 +62,9 @@ static inline void buf_commit(struct buf *buf, size_t n)
     buf->end += n;
 }
 
+/* Appends malloc'ed bytes, which pass to the buffer, beyond its cap if it must be; without a copy if it is empty. */
+void buf_take(struct buf *buf, char *data, size_t n);
+
 void buf_append(struct buf *buf, const void *data, size_t n); /* data may be NULL when n is 0 */
 
 /* Appends formatted text, however long it becomes. A format that cannot be encoded is a failure. */

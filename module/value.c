@@ -117,7 +117,7 @@ static struct value *copy_cuckoo(const struct bloom_filter *filter)
     struct errbuf err = {""};
     int status;
     struct value *copy = value_create(bloom_filter_class_of(filter), false, &status, &err);
-    if (!copy || cuckoo_copy((struct bloom_filter *)(uintptr_t)filter, value_filter(copy), &err) == 0)
+    if (!copy || cuckoo_take(value_filter(copy), filter, &err) == 0)
         return copy;
     value_free(copy);
     return NULL;

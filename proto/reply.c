@@ -171,6 +171,24 @@ void reply_bulk(struct reply *reply, const void *data, size_t len)
     put_blob(reply, '$', "", data, len);
 }
 
+void reply_bulk_take(struct reply *reply, void *data, size_t len)
+{
+    char head[DIGITS_MAX + 3] = "$", *end = put_digits(head + 1, len);
+    memcpy(end, "\r\n", 2);
+    size_t front = (size_t)(end - head) + 2;
+    char *bytes = realloc(data, front + len + 2);
+
+    if (!bytes) {
+        free(data);
+        reply_error(reply, "ERR out of memory");
+        return;
+    }
+    memmove(bytes + front, bytes, len);
+    memcpy(bytes, head, front);
+    memcpy(bytes + front + len, "\r\n", 2);
+    buf_take(reply->buf, bytes, front + len + 2);
+}
+
 void reply_bulk_str(struct reply *reply, const char *text)
 {
     put_blob(reply, '$', "", text, strlen(text));

@@ -32,6 +32,8 @@ void reply_integer(struct reply *reply, int64_t value);             /* :n */
 void reply_null(struct reply *reply);                               /* $-1   | _ */
 void reply_null_array(struct reply *reply);                         /* *-1   | _ */
 void reply_bulk(struct reply *reply, const void *data, size_t len); /* $n; data may be NULL when len is 0 */
+void reply_bulk_take(struct reply *reply, void *data, size_t len);  /* the same of malloc'ed bytes, which pass to it;
+                                                                     * a reply of any size */
 void reply_bulk_str(struct reply *reply, const char *text);
 void reply_double(struct reply *reply, double value); /* $n (shortest round-trip) | ,x */
 

@@ -110,10 +110,15 @@ bool cuckoo_only_adds(const struct bloom_replay_item *item);
 
 /* ---- copies ---- */
 
-/* Makes `copy`, an empty filter of the same class that only the caller knows, equal to the filter at one moment during
- * the call, while other threads change the filter. Not on a loop: it takes about 1 ms per 4 MB. Layers that the copy
- * gets may pass the limits of memory. 0, or -ENOMEM: the copy must be given up then. */
-int cuckoo_copy(struct bloom_filter *filter, struct bloom_filter *copy, struct errbuf *err);
+/* Reads words of a layer of a still. With `last` they will not be read again, and the words of a layer are read in
+ * their order. */
+void cuckoo_still_read(const struct bloom_filter *still, unsigned layer, uint64_t word, uint64_t nwords, uint64_t *to,
+                       bool last);
+
+/* Makes `copy`, which only the caller knows, equal to a still, or to a filter that does not change. Layers that the
+ * copy gets, beyond those that it has, may pass the limits of memory. Takes about 1 ms per 4 MB. 0, or -ENOMEM: the
+ * copy must be given up then. */
+int cuckoo_take(struct bloom_filter *copy, const struct bloom_filter *from, struct errbuf *err);
 
 /* Loading: sets the counts that are not in the slots. The items of each layer are set by bloom_filter_set_items(). */
 void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t deletes);
@@ -122,7 +127,7 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
 void cuckoo_recount(struct bloom_filter *filter);
 
 /* `len` bytes of slots, counted over all layers one after the other, from `at` on. If other threads change the filter
- * meanwhile, they are not of one moment. */
+ * meanwhile, they are not of one moment; unless it is a still, whose bytes are read once, in their order. */
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
 
 /* Loading: the same of a layer, whose words are all zero, into it. */

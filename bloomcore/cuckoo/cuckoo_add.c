@@ -11,31 +11,22 @@
 
 /* ---- slots ---- */
 
-/* Whether a copy under way already has the bytes at `at`. */
-static bool is_copied(const struct cuckoo_mirror *mirror, unsigned index, uint64_t at)
+static void keep_old(const struct bloom_filter *filter, const struct bloom_layer *layer, uint64_t word)
 {
-    return index < mirror->layer || (index == mirror->layer && at < mirror->at);
+    if (__builtin_expect(cuckoo_of(filter)->stills != NULL, 0))
+        cuckoo_keep_old(filter, layer, word);
 }
 
 static void put_byte(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned char value)
 {
-    unsigned index = layer->geometry->index;
-
+    keep_old(filter, layer, at / 8);
     __atomic_store_n(cuckoo_bytes(layer) + at, value, __ATOMIC_RELEASE);
-    for (const struct cuckoo_mirror *m = cuckoo_of(filter)->mirrors; __builtin_expect(m != NULL, 0); m = m->next)
-        if (is_copied(m, index, at))
-            __atomic_store_n(cuckoo_bytes(bloom_filter_layer_at(m->copy, index)) + at, value, __ATOMIC_RELAXED);
 }
 
 void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots)
 {
-    unsigned index = layer->geometry->index;
-
+    keep_old(filter, layer, word);
     atomic_store_explicit(&bloom_layer_words(layer)[word], slots, memory_order_release);
-    for (const struct cuckoo_mirror *m = cuckoo_of(filter)->mirrors; __builtin_expect(m != NULL, 0); m = m->next)
-        if (is_copied(m, index, word * 8))
-            atomic_store_explicit(&bloom_layer_words(bloom_filter_layer_at(m->copy, index))[word], slots,
-                                  memory_order_relaxed);
 }
 
 /* Writes `bits` bits from `bit` on. If they are in two words, queries wait for both. */

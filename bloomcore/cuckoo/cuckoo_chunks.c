@@ -28,6 +28,22 @@ static unsigned all_layers(const struct bloom_filter *filter)
     return (spare ? spare : newest)->geometry->index + 1u;
 }
 
+/* Bytes of a layer of a still, a word at a time. */
+static void read_still(const struct bloom_filter *still, const struct bloom_layer *layer, uint64_t at,
+                       unsigned char *to, size_t len)
+{
+    while (len > 0) {
+        uint64_t words[WORDS_AT_ONCE], word = at / 8, skip = at % 8, end = (at + len + 7) / 8;
+        uint64_t n = end - word < WORDS_AT_ONCE ? end - word : WORDS_AT_ONCE;
+        size_t got = n * 8 - skip < len ? (size_t)(n * 8 - skip) : len;
+        cuckoo_still_read(still, layer->geometry->index, word, n, words, true);
+        memcpy(to, (unsigned char *)words + skip, got);
+        at += got;
+        to += got;
+        len -= got;
+    }
+}
+
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len)
 {
     unsigned char *bytes = to;
@@ -37,8 +53,14 @@ void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_
         uint64_t place = at + done;
         const struct bloom_layer *layer = layer_of(filter, n, &place);
         CHECK(layer);
-        for (; done < len && place < cuckoo_layer_bytes(layer); place++)
-            bytes[done++] = (unsigned char)cuckoo_get_byte(layer, place);
+        uint64_t left = cuckoo_layer_bytes(layer) - place;
+        size_t some = left < len - done ? (size_t)left : len - done;
+        if (cuckoo_of(filter)->still)
+            read_still(filter, layer, place, bytes + done, some);
+        else
+            for (size_t i = 0; i < some; i++)
+                bytes[done + i] = (unsigned char)cuckoo_get_byte(layer, place + i);
+        done += some;
     }
 }
 

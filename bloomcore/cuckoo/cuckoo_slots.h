@@ -149,10 +149,18 @@ static inline uint64_t cuckoo_layer_bytes(const struct bloom_layer *layer)
     return bloom_geometry_nwords(layer->geometry) * 8 - layer->geometry->spare_bytes;
 }
 
-/* Writes a slot that has been another, and its copies. Locked. */
+/* Writes a slot that has been another. Locked. */
 void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned value);
 
-/* Writes a word of slots, and its copies. Locked. */
+/* Before a word of slots changes: its page is kept for the stills that have not read it. Locked. */
+void cuckoo_keep_old(const struct bloom_filter *filter, const struct bloom_layer *layer, uint64_t word);
+
+/* Makes `shape`, a filter with the layers of `filter` that only the caller knows, its still (bloom_still.h). 0,
+ * -ENOMEM, or BLOOM_REFUSED: the filter has other layers by now. */
+int cuckoo_still_attach(struct bloom_filter *filter, struct bloom_filter *shape);
+void cuckoo_still_detach(struct bloom_filter *shape);
+
+/* Writes a word of slots. Locked. */
 void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots);
 
 /* Between the two calls fingerprints move or go: queries wait. Locked. */

@@ -67,6 +67,9 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
                     : bloom_words_room(&bloom_filter_class(filter)->pool->maps, words, bloom_geometry_nwords(geometry)),
     };
     bloom_geometry_shape(geometry, &view_out->shape);
+    view_out->index = index;
+    if (bloom_filter_is_cuckoo(filter) && cuckoo_of(filter)->still)
+        view_out->still = filter;
     if (geometry->window) {
         struct bloom_part *part = bloom_layer_part(layer);
 

@@ -30,7 +30,7 @@ void bloom_filter_hold(const struct bloom_filter *filter, bool on)
 bool bloom_filter_is_dropped(const struct bloom_filter *filter)
 {
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
-        if (!layer->geometry->words_inline)
+        if (bloom_geometry_is_droppable(layer->geometry))
             return !bloom_layer_words_or_null(layer);
     }
     return false;

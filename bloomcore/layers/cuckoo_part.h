@@ -14,15 +14,6 @@
  * near to it. */
 #define CUCKOO_DELETES_MAX ((UINT64_C(1) << 60) - 1)
 
-/* A copy under way: slots of layers below `layer`, and slots below `at` of that one, have been copied, and a change of
- * them is made in the copy, too. */
-struct cuckoo_mirror {
-    struct cuckoo_mirror *next;
-    struct bloom_filter *copy;
-    unsigned layer;
-    uint64_t at;
-};
-
 /* A compaction under way: its current layer, and the next slot there. */
 struct cuckoo_compaction {
     bool all; /* it continues after a layer that cannot be emptied */
@@ -36,7 +27,8 @@ struct cuckoo {
     _Atomic uint64_t ordinal;          /* of the last operation */
     _Atomic uint64_t deletes;          /* since the last compaction */
     struct bloom_layer *_Atomic spare; /* the highest layer that was ever taken off, now in use or not; NULL: none */
-    struct cuckoo_mirror *mirrors;     /* locked */
+    struct cuckoo_still *stills;       /* locked: states of earlier moments that are being read */
+    struct cuckoo_still *still;        /* the filter is such a state; NULL: it is not */
     atomic_bool compacting;
     struct cuckoo_compaction compaction; /* locked */
 };

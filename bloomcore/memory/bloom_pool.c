@@ -50,6 +50,11 @@ uint64_t bloom_pool_bytes(const struct bloom_pool *pool)
     return atomic_load_explicit(&pool->bytes, memory_order_relaxed);
 }
 
+uint64_t bloom_pool_still_bytes(const struct bloom_pool *pool)
+{
+    return atomic_load_explicit(&pool->still_bytes, memory_order_relaxed);
+}
+
 uint64_t bloom_pool_growths(const struct bloom_pool *pool)
 {
     return atomic_load_explicit(&pool->growths, memory_order_relaxed);

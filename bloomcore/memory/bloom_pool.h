@@ -25,6 +25,9 @@ uint64_t bloom_pool_bytes(const struct bloom_pool *pool);
 uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool);
 uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool);
 
+/* Bytes of changed words of cuckoo filters that a save or a dump has still to read. They count in no limit. */
+uint64_t bloom_pool_still_bytes(const struct bloom_pool *pool);
+
 /* The number of layers added by growth since the pool was created. */
 uint64_t bloom_pool_growths(const struct bloom_pool *pool);
 

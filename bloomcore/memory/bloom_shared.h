@@ -40,6 +40,7 @@ struct bloom_pool {
     _Atomic uint64_t max_total_bytes;
     _Atomic uint64_t inline_bytes; /* the part of `bytes` in the callers' memory */
     _Atomic uint64_t header_bytes; /* of layers added by growth */
+    _Atomic uint64_t still_bytes;  /* old words of stills (cuckoo.h) */
     struct {
         atomic_bool on;                      /* bloom_pool_set_evicts() */
         _Atomic uint64_t bytes;              /* of words in memory that can be dropped (bloom_resident.h) */

@@ -214,6 +214,12 @@ static _Atomic uint64_t *dense_run(struct bloom_maps *maps, _Atomic uint64_t *wo
     return dense;
 }
 
+void bloom_words_stay(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
+{
+    if (is_mapped(maps, nwords))
+        leave_ring(maps, map_of(words));
+}
+
 _Atomic uint64_t *bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords)
 {
     if (is_run(maps, nwords))

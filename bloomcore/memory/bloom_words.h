@@ -57,6 +57,9 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
 /* As `room` of bloom_layer_view; NULL for words that are not mapped on their own. */
 unsigned char *bloom_words_room(const struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
+/* For words of which few will be written: they stay on small pages. */
+void bloom_words_stay(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+
 /* For words that will all be written soon, by a thread that can wait: huge pages from the start. Returns the new place
  * of the words. Words of less than BLOOM_MAPPED_BYTES may have moved: they must all be zero still, unless this has been
  * called for them before, and no other thread may use them. */

@@ -111,6 +111,8 @@ struct bloom_layer_view {
     _Atomic uint64_t
         *words;          /* shape.nwords words in memory order; valid as long as the filter; NULL: bloom_resident.h */
     unsigned char *room; /* the layer's place as a file: see below; NULL for small layers */
+    const struct bloom_filter *still; /* words are read by cuckoo_still_read() from this filter, as layer `index` */
+    unsigned index;
 };
 
 /* Layers whose words take BLOOM_ROOM_MIN_BYTES or more are in memory as in a file, behind space for a header of

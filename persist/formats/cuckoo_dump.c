@@ -309,10 +309,32 @@ static unsigned char *put_rate(unsigned char *at, const struct cuckoo_head *head
     return rdb_put_unsigned(at, head->key);
 }
 
-static unsigned char *write_dump(const struct bloom_filter *filter, const unsigned char *slots, unsigned char *dump)
+/* The slots of a layer, whose first byte is number `from` of the filter's. Only those that are likely to become short
+ * are in memory twice. NULL: no memory. */
+static unsigned char *put_slots(unsigned char *at, const struct bloom_filter *filter, uint64_t from,
+                                const struct bloom_layer_view *view)
+{
+    uint64_t bytes = cuckoo_shape_bytes(&view->shape);
+
+    if (view->items >= view->capacity / SPARSE) {
+        at = rdb_put_field_string_head(at, bytes);
+        cuckoo_read(filter, from, at, (size_t)bytes);
+        return at + bytes;
+    }
+    unsigned char *slots = malloc((size_t)bytes);
+    if (!slots)
+        return NULL;
+    cuckoo_read(filter, from, slots, (size_t)bytes);
+    at = rdb_put_field_string(at, slots, bytes, true);
+    free(slots);
+    return at;
+}
+
+static unsigned char *write_dump(const struct bloom_filter *filter, unsigned char *dump)
 {
     unsigned char *at = dump;
     struct cuckoo_head head;
+    uint64_t from = 0;
 
     cuckoo_head_of(filter, &head);
     at = rdb_put_module(at, head.bits ? CUCKOO_OWN_TYPE_ID | CUCKOO_OWN_ENCVER : CUCKOO_TYPE_ID | CUCKOO_ENCVER);
@@ -328,30 +350,27 @@ static unsigned char *write_dump(const struct bloom_filter *filter, const unsign
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        at = rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape));
-        uint64_t bytes = cuckoo_shape_bytes(&view.shape);
-        at = rdb_put_field_string(at, slots, bytes, view.items < view.capacity / SPARSE);
-        slots += bytes;
+        at = put_slots(rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape)), filter, from, &view);
+        if (!at)
+            return NULL;
+        from += cuckoo_shape_bytes(&view.shape);
     }
     return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
 }
 
 int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
 {
-    uint64_t slots = cuckoo_bytes_of(filter), nlayers = bloom_filter_nlayers(filter);
+    uint64_t nlayers = bloom_filter_nlayers(filter);
 
-    *len_out = slots + RDB_DUMP_MAX + (HEAD_FIELDS + 2 * nlayers) * RDB_MODULE_FIELD_MAX;
+    *len_out = cuckoo_bytes_of(filter) + RDB_DUMP_MAX + (HEAD_FIELDS + 2 * nlayers) * RDB_MODULE_FIELD_MAX;
     if (*len_out > max)
         return REDISBLOOM_LARGE;
-    unsigned char *bytes = malloc((size_t)slots), *dump = malloc((size_t)*len_out);
-    if (!bytes || !dump) {
-        free(bytes);
+    unsigned char *dump = malloc((size_t)*len_out), *end = dump ? write_dump(filter, dump) : NULL;
+    if (!end) {
         free(dump);
         return -ENOMEM;
     }
-    cuckoo_read(filter, 0, bytes, (size_t)slots);
-    *len_out = (uint64_t)(write_dump(filter, bytes, dump) - dump);
+    *len_out = (uint64_t)(end - dump);
     *dump_out = dump;
-    free(bytes);
     return DUMP_OK;
 }

@@ -5,7 +5,7 @@
  * Every number is checked before memory is taken: the loader makes the filter that a plan asks for, and so decides
  * which sizes are too large.
  *
- * Thread: any, on distinct objects; a filter that is read must not change meanwhile (bloom_clone.h). */
+ * Thread: any, on distinct objects; a filter that is read must not change meanwhile (bloom_still_begin()). */
 #ifndef BLOOMERY_CUCKOO_DUMP_H
 #define BLOOMERY_CUCKOO_DUMP_H
 

@@ -1,34 +1,14 @@
-/* The type of a value, its id and its opcodes, the version and the checksum, in this order:
- *
- *     7 | id | opcode 2, number of chunks | opcode 5, chunk (a string) ... | opcode 0 | RDB version, 2 bytes | CRC-64
- *
- * An engine may have compressed the strings. */
+/* The value is the number of chunks, then each chunk as a string (rdb_module.h). An engine may have compressed the
+ * strings. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "bytes.h"
-#include "crc64.h"
 #include "dump.h"
-#include "rdb_reader.h"
-#include "rdb_value.h"
+#include "rdb_module.h"
+#include "try.h"
 
-/* Values of modules have this form since version 8 of RDB; every engine takes versions up to its own. */
-#define VERSION    8
-#define TAIL_BYTES 10 /* version and checksum */
-
-enum opcode { OPCODE_END = 0, OPCODE_UNSIGNED = 2, OPCODE_STRING = 5 };
-
-/* Nine characters of six bits each, and ten bits of the version. */
-static uint64_t type_id(void)
-{
-    static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    uint64_t id = 0;
-
-    for (const char *at = DUMP_TYPE_NAME; *at; at++)
-        id = id << 6 | (uint64_t)(strchr(characters, *at) - characters);
-    return id << 10 | DUMP_TYPE_VERSION;
-}
+/* The type's id, without the version of the encoding: DUMP_TYPE_NAME. */
+#define TYPE_ID UINT64_C(0x6e5a2899eaf2d400)
 
 /* ---- writing ---- */
 
@@ -42,7 +22,7 @@ static uint64_t length_bytes(uint64_t value)
 uint64_t dump_whole_bytes(const struct dump_plan *plan)
 {
     uint32_t n = dump_chunks(plan);
-    uint64_t bytes = 1 + length_bytes(type_id()) + 1 + length_bytes(n) + 1 + TAIL_BYTES;
+    uint64_t bytes = RDB_DUMP_MAX + 1 + length_bytes(n); /* an opcode before the number */
 
     for (uint32_t i = 0; i < n; i++) {
         size_t len = dump_chunk_bytes(plan, i);
@@ -56,79 +36,52 @@ void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *f
 {
     struct dump_place place = {.nlayers = plan->nlayers};
     uint32_t n = dump_chunks(plan);
-    unsigned char *at = out;
+    unsigned char *at = rdb_put_unsigned(rdb_put_module(out, TYPE_ID | DUMP_TYPE_VERSION), n);
 
-    *at++ = RDB_TYPE_MODULE_2;
-    at = rdb_put_length(at, type_id());
-    *at++ = OPCODE_UNSIGNED;
-    at = rdb_put_length(at, n);
     for (uint32_t i = 0; i < n; i++) {
         size_t len = dump_chunk_bytes(plan, i);
 
-        *at++ = OPCODE_STRING;
-        at = rdb_put_length(at, len);
+        at = rdb_put_field_string_head(at, len);
         dump_write_chunk(plan, filter, 0, 0, &place, at);
         at += len;
     }
-    *at++ = OPCODE_END;
-    *at++ = VERSION;
-    *at++ = 0;
-    le64_put(at, crc64(0, out, (size_t)(at - out)));
+    rdb_put_dump_end(at, out, RDB_DUMP_VERSION);
 }
 
 /* ---- reading ---- */
-
-static int expect(struct rdb_reader *reader, uint64_t opcode, const char *what)
-{
-    uint64_t got;
-    int rc = rdb_length(reader, &got, what);
-
-    return rc != 0 || got == opcode ? rc : rdb_bad(reader, "%s is of another kind", what);
-}
 
 /* The next chunk, into `buf`, which has room for `max` bytes. */
 static int read_chunk(struct rdb_reader *reader, unsigned char *buf, size_t max, size_t *len_out)
 {
     uint64_t len = 0;
-    int rc = expect(reader, OPCODE_STRING, "a chunk");
+    int rc = rdb_module_copy(reader, buf, max, &len, "a chunk");
 
-    if (rc == 0)
-        rc = rdb_string_copy(reader, buf, max, &len, "a chunk");
-    if (rc == 0 && len > max)
+    if (rc == RDB_OK && len > max)
         rc = rdb_bad(reader, "a chunk has %llu bytes", (unsigned long long)len);
     *len_out = (size_t)len;
     return rc;
 }
 
-/* Opens a value up to its first chunk. */
-static int open_value(struct rdb_reader *reader, const unsigned char *data, size_t len, uint64_t *chunks_out,
-                      struct errbuf *err)
+/* Reads a value up to its second chunk. */
+static int open_load(struct rdb_reader *reader, const void *data, size_t len, struct dump_load *load,
+                     uint64_t *chunks_out, struct errbuf *err)
 {
-    unsigned char type;
+    unsigned char header[DUMP_HEADER_MAX];
     uint64_t id;
+    size_t header_len;
 
-    rdb_reader_memory(reader, data, len - TAIL_BYTES, err);
-    if (rdb_byte(reader, &type, "the type") != 0 || type != RDB_TYPE_MODULE_2 ||
-        rdb_length(reader, &id, "the id") != 0 || id >> 10 != type_id() >> 10) {
+    if (rdb_open_dump(reader, data, len, &id, err) != RDB_OK || RDB_MODULE_TYPE(id) != TYPE_ID) {
         errbuf_set(err, "not a filter of Bloomery");
         return DUMP_FOREIGN;
     }
-    if (id != type_id()) {
-        errbuf_set(err, "version %u of the encoding is unknown", (unsigned)(id & 1023));
+    if (RDB_MODULE_VERSION(id) != DUMP_TYPE_VERSION) {
+        errbuf_set(err, "version %u of the encoding is unknown", RDB_MODULE_VERSION(id));
         return DUMP_BAD;
     }
-    if (expect(reader, OPCODE_UNSIGNED, "the number of chunks") != 0 ||
-        rdb_length(reader, chunks_out, "the number of chunks") != 0)
+    if (rdb_module_unsigned(reader, chunks_out, "the number of chunks") != RDB_OK ||
+        read_chunk(reader, header, sizeof(header), &header_len) != RDB_OK)
         return DUMP_BAD;
-    return DUMP_OK;
-}
-
-static int open_load(struct rdb_reader *reader, struct dump_load *load, struct errbuf *err)
-{
-    unsigned char header[DUMP_HEADER_MAX];
-    size_t len;
-
-    return read_chunk(reader, header, sizeof(header), &len) == 0 ? dump_replay_begin(load, header, len, err) : DUMP_BAD;
+    return dump_replay_begin(load, header, header_len, err);
 }
 
 int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
@@ -136,17 +89,12 @@ int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, str
     struct rdb_reader reader;
     struct dump_load load;
     uint64_t n;
-    int rc;
 
-    if (len <= TAIL_BYTES || le64_get((const unsigned char *)data + len - 8) != crc64(0, data, len - 8)) {
+    if (!rdb_is_dump(data, len)) {
         errbuf_set(err, "the checksum is wrong");
         return DUMP_FOREIGN;
     }
-    rc = open_value(&reader, data, len, &n, err);
-    if (rc == DUMP_OK)
-        rc = open_load(&reader, &load, err);
-    if (rc != DUMP_OK)
-        return rc;
+    TRY(open_load(&reader, data, len, &load, &n, err));
     if (n != dump_chunks(&load.plan)) {
         errbuf_set(err, "%llu chunks of %u: the filter was being loaded", (unsigned long long)n,
                    dump_chunks(&load.plan));
@@ -164,13 +112,11 @@ static int read_chunks(struct rdb_reader *reader, struct dump_load *load, struct
     while (!complete) {
         size_t len;
 
-        if (read_chunk(reader, chunk, DUMP_CHUNK_MAX, &len) != 0 ||
+        if (read_chunk(reader, chunk, DUMP_CHUNK_MAX, &len) != RDB_OK ||
             dump_replay_chunk(load, filter, chunk, len, &complete, err) != DUMP_OK)
             return DUMP_BAD;
     }
-    if (expect(reader, OPCODE_END, "the end") != 0)
-        return DUMP_BAD;
-    return DUMP_OK;
+    return rdb_module_end(reader) == RDB_OK ? DUMP_OK : DUMP_BAD;
 }
 
 int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, struct errbuf *err)
@@ -179,13 +125,10 @@ int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, s
     struct rdb_reader reader;
     struct dump_load load;
     uint64_t n;
-    int rc;
 
     if (!chunk)
         return -ENOMEM;
-    rc = open_value(&reader, data, len, &n, err);
-    if (rc == DUMP_OK)
-        rc = open_load(&reader, &load, err);
+    int rc = open_load(&reader, data, len, &load, &n, err);
     if (rc == DUMP_OK)
         rc = read_chunks(&reader, &load, filter, chunk, err);
     free(chunk);

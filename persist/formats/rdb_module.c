@@ -44,6 +44,12 @@ int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *si
     return rdb_string_pieces(reader, len, sink, ctx, what);
 }
 
+int rdb_module_copy(struct rdb_reader *reader, unsigned char *buf, size_t max, uint64_t *len_out, const char *what)
+{
+    TRY(read_opcode(reader, OPCODE_STRING, what));
+    return rdb_string_copy(reader, buf, max, len_out, what);
+}
+
 int rdb_module_end(struct rdb_reader *reader)
 {
     return reader->fields ? RDB_OK : read_opcode(reader, OPCODE_END, "the end of the value");
@@ -107,6 +113,12 @@ unsigned char *rdb_put_field_string(unsigned char *at, const unsigned char *byte
 {
     *at++ = OPCODE_STRING;
     return rdb_put_string(at, bytes, len, compress);
+}
+
+unsigned char *rdb_put_field_string_head(unsigned char *at, uint64_t len)
+{
+    *at++ = OPCODE_STRING;
+    return rdb_put_length(at, len);
 }
 
 unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump, unsigned rdb_version)

@@ -24,6 +24,10 @@ int rdb_module_double(struct rdb_reader *reader, double *out, const char *what) 
 int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
     __attribute__((warn_unused_result));
 
+/* Like rdb_string_copy(). */
+int rdb_module_copy(struct rdb_reader *reader, unsigned char *buf, size_t max, uint64_t *len_out, const char *what)
+    __attribute__((warn_unused_result));
+
 int rdb_module_end(struct rdb_reader *reader) __attribute__((warn_unused_result));
 
 /* ---- the result of DUMP ---- */
@@ -52,6 +56,7 @@ unsigned char *rdb_put_module(unsigned char *at, uint64_t id);
 unsigned char *rdb_put_unsigned(unsigned char *at, uint64_t value);
 unsigned char *rdb_put_double(unsigned char *at, double value);
 unsigned char *rdb_put_field_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
+unsigned char *rdb_put_field_string_head(unsigned char *at, uint64_t len); /* of one whose bytes the caller writes */
 
 /* Ends the dump that begins at `dump`. */
 unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump, unsigned rdb_version);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "cuckoo.h"
 #include "filterdb.h"
 #include "io_helper.h"
 #include "try.h"
@@ -104,6 +105,29 @@ static size_t piece_len(uint64_t size, uint64_t offset)
     return size - offset < LAYER_PIECE_BYTES ? (size_t)(size - offset) : LAYER_PIECE_BYTES;
 }
 
+/* Words of the layer as bytes of its file; `last`: they are not read again. */
+static void encode(const struct bloom_layer_view *layer, uint64_t word, size_t n, unsigned char *out, bool last)
+{
+    enum bloom_variant variant = (enum bloom_variant)layer->shape.variant;
+    _Atomic uint64_t words[512];
+
+    if (!layer->still) {
+        filterdb_encode_words(variant, layer->words + word, n, out);
+        return;
+    }
+    for (size_t done = 0; done < n; done += 512) {
+        size_t some = n - done < 512 ? n - done : 512;
+        cuckoo_still_read(layer->still, layer->index, word + done, some, (uint64_t *)(void *)words, last);
+        filterdb_encode_words(variant, words, some, out + 8 * done);
+    }
+}
+
+void layer_encode(const struct bloom_layer_view *layer, unsigned char *out)
+{
+    filterdb_encode_header(&layer->shape, out);
+    encode(layer, 0, (size_t)layer->shape.nwords, out + FILTERDB_HEADER_BYTES, true);
+}
+
 /* Encodes the piece of the file at `offset`, a multiple of LAYER_PIECE_BYTES, and adds it to the checksum. */
 static size_t make_piece(struct layer_io *io, const struct bloom_layer_view *layer, uint64_t offset, unsigned char *buf)
 {
@@ -117,9 +141,7 @@ static size_t make_piece(struct layer_io *io, const struct bloom_layer_view *lay
             filterdb_encode_header(&layer->shape, buf);
             header = FILTERDB_HEADER_BYTES;
         }
-        filterdb_encode_words((enum bloom_variant)layer->shape.variant,
-                              layer->words + (offset + at + header - FILTERDB_HEADER_BYTES) / 8, (part - header) / 8,
-                              buf + at + header);
+        encode(layer, (offset + at + header - FILTERDB_HEADER_BYTES) / 8, (part - header) / 8, buf + at + header, true);
         XXH3_64bits_update(io->hash, buf + at, part);
         at += part;
     }
@@ -150,6 +172,8 @@ static int write_large(struct layer_io *io, int fd, const struct bloom_layer_vie
 
     if (rc == 0)
         rc = get_helper(io, size >= LAYER_HELP_MIN ? 1 : 0);
+    if (rc == 0 && layer->still && direct) /* its words are read once: a file that takes no direct writes says so now */
+        rc = fs_write_all(io->fs, fd, io->small, FS_BLOCK, 0);
 
     while (rc == 0 && made < size) {
         if (under_way == io->npieces) {
@@ -224,8 +248,7 @@ uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer)
     XXH3_64bits_update(io->hash, header, sizeof(header));
     for (uint64_t at = sizeof(header); at < size;) {
         size_t part = size - at < HASH_BYTES ? (size_t)(size - at) : HASH_BYTES;
-        filterdb_encode_words((enum bloom_variant)layer->shape.variant, layer->words + (at - sizeof(header)) / 8,
-                              part / 8, io->small);
+        encode(layer, (at - sizeof(header)) / 8, part / 8, io->small, false);
         XXH3_64bits_update(io->hash, io->small, part);
         at += part;
     }

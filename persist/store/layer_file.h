@@ -50,6 +50,9 @@ void layer_io_deinit(struct layer_io *io);
 int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync,
                 uint64_t *xxh3_out, struct errbuf *err);
 
+/* The bytes of the file of a small layer: filterdb_bytes(nwords). */
+void layer_encode(const struct bloom_layer_view *layer, unsigned char *out);
+
 /* The XXH3 that layer_write() would compute. */
 uint64_t layer_digest(struct layer_io *io, const struct bloom_layer_view *layer);
 

@@ -26,6 +26,7 @@
 #include "bytes.h"
 #include "check.h"
 #include "filterdb.h"
+#include "layer_file.h"
 #include "try.h"
 
 static const unsigned char file_header[PACK_HEADER_BYTES] = "BLOOMPCK\x01";
@@ -84,9 +85,7 @@ static void put_layer(unsigned char *out, const struct bloom_filter *filter, uns
 
     bloom_filter_layer(filter, i, &view);
     layer->turn = bloom_layer_turn(&view); /* before the bits */
-    filterdb_encode_header(&view.shape, out);
-    filterdb_encode_words((enum bloom_variant)view.shape.variant, view.words, view.shape.nwords,
-                          out + FILTERDB_HEADER_BYTES);
+    layer_encode(&view, out);
     manifest_set_shape(record, i, &view.shape);
     layer->xxh3 = XXH3_64bits(out, filterdb_bytes(view.shape.nwords));
     /* After the bits, for the reason given in store_put_layer(). */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "store_internal.h"
-#include "bloom_clone.h"
+#include "bloom_still.h"
 #include "check.h"
 #include "manifest_file.h"
 #include "store_pack.h"
@@ -268,12 +268,12 @@ static int put_filter(struct save *save, const struct store_item *item, struct p
 }
 
 /* A cuckoo filter's slots change in both directions: it is written in its state of one moment. */
-static int put_clone(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
+static int put_still(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
     struct store_item still = *item;
-    TRY(bloom_clone_make(item->filter, &still.filter, err));
+    TRY(bloom_still_begin(item->filter, &still.filter, err));
     int rc = put_filter(save, &still, present, err);
-    bloom_clone_free(still.filter);
+    bloom_still_end(still.filter);
     return rc;
 }
 
@@ -295,7 +295,7 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
         return -EIO;
     }
     bool cuckoo = bloom_params_is_cuckoo(bloom_filter_params(item->filter));
-    return cuckoo ? put_clone(save, item, present, err) : put_filter(save, item, present, err);
+    return cuckoo ? put_still(save, item, present, err) : put_filter(save, item, present, err);
 }
 
 /* It may have been quarantined since the last save. */

@@ -300,6 +300,25 @@ void conn_count_memory(struct conn *conn)
         count_memory(conn, conn->io->calls->conn_size, memory_of(conn));
 }
 
+#define LARGE_OUTPUT ((size_t)1 << 20)
+
+static int free_bytes(void *bytes)
+{
+    free(bytes);
+    return 0;
+}
+
+/* Giving hundreds of megabytes back to the system takes tens of milliseconds: not on a loop. */
+static void free_output(struct conn *conn)
+{
+    struct buf *buf = &conn->output.buf;
+    if (buf->size > LARGE_OUTPUT) {
+        reclaimer_defer(conn->io->server->reclaimer, free_bytes, buf->data, 0);
+        buf->data = NULL;
+    }
+    buf_deinit(buf);
+}
+
 void conn_close(struct conn *conn)
 {
     if (conn_is_closing(conn))
@@ -310,7 +329,7 @@ void conn_close(struct conn *conn)
     conn_unsubscribe(conn);
     conn->io->calls->close(conn);
     conn_drop_input(conn);
-    buf_deinit(&conn->output.buf);
+    free_output(conn);
     if (conn->tls)
         conn_tls_end(conn);
     count_closed(conn);
@@ -371,14 +390,19 @@ static void give_back_buf(struct conn *conn)
         conn->output.buf.data = NULL;
         conn->output.buf.size = 0;
     }
-    buf_deinit(&conn->output.buf);
+    free_output(conn);
 }
 
-/* Sends until the kernel accepts no more. False: the connection is broken. */
+#define SEND_AT_ONCE ((size_t)256 << 10) /* bytes for a system call */
+#define SENDS        8                   /* in a row: a fast reader of a large reply leaves time for others */
+
+/* Sends until the kernel accepts no more, or for long enough. False: the connection is broken. */
 static bool send_some(struct conn *conn)
 {
-    while (buf_len(&conn->output.buf)) {
-        ssize_t n = send(conn->fd, buf_head(&conn->output.buf), buf_len(&conn->output.buf), MSG_NOSIGNAL);
+    for (int i = 0; i < SENDS && buf_len(&conn->output.buf); i++) {
+        size_t left = buf_len(&conn->output.buf);
+        ssize_t n =
+            send(conn->fd, buf_head(&conn->output.buf), left < SEND_AT_ONCE ? left : SEND_AT_ONCE, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -69,6 +69,7 @@ struct saver {
     bool for_log;       /* the save that runs, or is requested, was asked for because of the log */
     bool clock_is_due;  /* the note of the clock of windows must be written */
     _Atomic bool hurry; /* the process ends when the save has ended */
+    uint64_t memory;    /* save-memory, of the running save */
     struct saver_past past;
     struct running_save now;
     struct save_pace pace;
@@ -129,10 +130,11 @@ static uint64_t rate_limit(struct server *server)
 }
 
 /* Settings that hold for one save. */
-static void take_settings(struct server *server, struct store_source *source)
+static void take_settings(struct saver *saver, struct store_source *source)
 {
+    struct server *server = saver->server;
     server_config_lock(server);
-    source->memory = server_config(server)->data.save_memory;
+    source->memory = saver->memory = server_config(server)->data.save_memory;
     source->pack_limit = server_config(server)->data.save_pack_limit;
     server_config_unlock(server);
 }
@@ -149,7 +151,9 @@ static void show_written(struct saver *saver, uint64_t bytes)
                      log_bytes(saver->pace.written_bytes).text, (now - saver->now.since_ms) / 1000);
 }
 
-/* After each piece: waits until as much may have been written. A new rate holds from the next look on. */
+/* After each piece: waits until as much may have been written. A new rate holds from the next look on. None holds while
+ * clients change so much of a cuckoo filter, ahead of its being written, that the old slots take more memory than the
+ * save may. */
 static void source_wrote(void *ctx, uint64_t bytes)
 {
     struct saver *saver = ctx;
@@ -157,7 +161,7 @@ static void source_wrote(void *ctx, uint64_t bytes)
     const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
     show_written(saver, bytes);
     pace->bytes += bytes;
-    while (!atomic_load(&saver->hurry)) {
+    while (!atomic_load(&saver->hurry) && bloom_pool_still_bytes(saver->server->pool) <= saver->memory) {
         uint64_t rate = rate_limit(saver->server);
         int64_t now = clock_ms();
         if (rate != pace->rate) {
@@ -227,7 +231,7 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .wrote = source_wrote,
         .ctx = saver,
     };
-    take_settings(server, &source);
+    take_settings(saver, &source);
     saver->now.windows = false;
     saver->pace.rate = 0;
     int status = begin_segment(saver, err);

@@ -34,6 +34,7 @@ void memory_use(const struct server *server, struct memory_use *use_out)
         use.pubsub += notify_bytes(server->notify);
     if (journal)
         use.log = journal_memory(journal);
+    use.log += bloom_pool_still_bytes(server->pool);
     *use_out = use;
 }
 

@@ -40,7 +40,7 @@ struct memory_use {
     uint64_t clients; /* connections: their buffers, queues, watched names, arguments of deferred commands */
     uint64_t pubsub;  /* channels, patterns, subscriptions; undelivered messages and events */
     uint64_t users;   /* those in force, with their rules */
-    uint64_t log;     /* unsynced records */
+    uint64_t log;     /* unsynced records; changed slots that a save or a dump has still to read */
 };
 
 void memory_use(const struct server *server, struct memory_use *use_out);

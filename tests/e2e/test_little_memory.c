@@ -225,3 +225,32 @@ DAEMON_TEST(the_daemon, little_memory, a_cuckoo_filter_leaves_room_for_the_filte
         expect(client, ":1", "BF.EXISTS f%d %d", i % 3, i);
     }
 }
+
+/* A save reads a cuckoo filter as it was, while clients change it: it takes no room from the filters, and nothing is
+ * refused. */
+DAEMON_TEST(the_daemon, little_memory, a_slow_save_of_a_cuckoo_filter_refuses_nothing)
+{
+    const char *const args[] = {"--threads", "1", "--maxmemory", "20mb", "--save-rate-limit", "4mb", NULL};
+    daemon_start(&the_daemon, args);
+    client = client_open(the_daemon.port);
+    expect(client, "+OK", "CF.RESERVE c 14000000"); /* 16 MB */
+    expect(client, "+OK", "BF.RESERVE b 0.001 100000");
+    expect(client, "+Background saving started", "BGSAVE");
+    int added = 0;
+    do {
+        expect(client, ":1", "BF.ADD b %d", added);
+        expect(client, ":1", "CF.ADD c %d", added);
+        if (added % 3 == 2)
+            expect(client, ":1", "CF.DEL c %d", added);
+        added++;
+    } while (client_info(client, "persistence", "rdb_bgsave_in_progress") == 1);
+    cr_expect_gt(added, 100);
+    expect_has(client, "rdb_last_bgsave_status:ok", "INFO persistence");
+    expect(client, ":1", "CF.ADD c after");
+    client = client_after_kill(client, &the_daemon, NULL);
+    for (int i = 0; i < added; i++)
+        cr_assert(i % 3 == 2 || strcmp(client_ask(client, "CF.EXISTS c %d", i), ":1") == 0, "%d", i);
+    char text[60];
+    snprintf(text, sizeof(text), "Number of items inserted,:%d,", added - added / 3 + 1);
+    expect_has(client, text, "CF.INFO c");
+}

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bloom_clone.h"
 #include "bloom_merge.h"
+#include "bloom_still.h"
 #include "clock.h"
 #include "content.h"
 #include "cuckoo.h"
@@ -17,26 +17,13 @@
 #include "sstable_reads.h"
 #include "registry_key.h"
 
-/* The longest dump in one piece. It is copied a few times on its way out, once on the loop: 8 MB in about a
- * millisecond. RESTORE takes longer ones, as MIGRATE of an engine with RedisBloom sends them. */
-#define DUMP_MAX_BYTES (8u << 20)
-
 /* ---- DUMP ---- */
-
-static uint64_t dump_limit(const struct server *server)
-{
-    const struct config *config = server_config(server);
-    uint64_t limit = DUMP_MAX_BYTES;
-    if (config->clients.proto_max_bulk_len < limit)
-        limit = config->clients.proto_max_bulk_len;
-    if (config->clients.reply_buffer_limit - 64 < limit) /* the reply has a few bytes more than the dump */
-        limit = config->clients.reply_buffer_limit - 64;
-    return limit;
-}
 
 static void reply_too_large(struct command_job *job, bool cuckoo, uint64_t bytes, uint64_t limit)
 {
-    reply_errorf(&job->reply, "ERR the filter has %llu bytes of %s, and a dump in one piece at most %llu bytes: use %s",
+    reply_errorf(&job->reply,
+                 "ERR the filter has %llu bytes of %s, and a dump in one piece at most %llu bytes "
+                 "(proto-max-bulk-len): use %s",
                  (unsigned long long)bytes, cuckoo ? "slots" : "bits", (unsigned long long)limit,
                  cuckoo ? "CF.SCANDUMP" : "BF.SCANDUMP");
 }
@@ -60,45 +47,43 @@ static int dump_native(const struct bloom_filter *filter, uint64_t limit, unsign
 /* Of one moment. */
 static int dump_cuckoo(struct bloom_filter *filter, uint64_t limit, unsigned char **bytes_out, uint64_t *len_out)
 {
-    struct bloom_filter *clone;
+    struct bloom_filter *still;
     struct errbuf err;
     *len_out = cuckoo_bytes_of(filter);
     if (*len_out > limit)
         return REDISBLOOM_LARGE;
-    if (bloom_clone_make(filter, &clone, &err) != 0)
+    if (bloom_still_begin(filter, &still, &err) != 0)
         return -ENOMEM;
-    int status = cuckoo_dump(clone, limit, bytes_out, len_out);
-    bloom_clone_free(clone);
+    int status = cuckoo_dump(still, limit, bytes_out, len_out);
+    bloom_still_end(still);
     return status;
 }
 
-bool content_dump(struct command_job *job, struct entry *entry, unsigned char **bytes_out, size_t *len_out)
+/* Hundreds of megabytes take a second: other threads do not wait for this one. */
+static void dump_entry(struct command_job *job, struct entry *entry)
 {
     struct bloom_filter *filter = entry_filter(entry);
-    uint64_t limit = dump_limit(job->server), len;
+    uint64_t limit = (uint64_t)server_config(job->server)->clients.proto_max_bulk_len, len = 0;
+    uint64_t memory = bloom_filter_memory(filter);
+    unsigned char *bytes;
     int status;
+    if (memory <= limit && !content_large_begin(job, memory))
+        return;
+    rcu_reader_offline();
     if (entry_is_cuckoo(entry))
-        status = dump_cuckoo(filter, limit, bytes_out, &len);
+        status = dump_cuckoo(filter, limit, &bytes, &len);
     else
-        status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, bytes_out, &len)
-                                              : dump_native(filter, limit, bytes_out, &len);
+        status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, &bytes, &len)
+                                              : dump_native(filter, limit, &bytes, &len);
+    rcu_reader_online();
+    if (memory <= limit)
+        content_large_end(job, memory);
     if (status == REDISBLOOM_LARGE)
         reply_too_large(job, entry_is_cuckoo(entry), len, limit);
     else if (status != DUMP_OK)
         reply_error(&job->reply, "ERR out of memory");
     else
-        *len_out = (size_t)len;
-    return status == DUMP_OK;
-}
-
-static void dump_entry(struct command_job *job, struct entry *entry)
-{
-    unsigned char *bytes;
-    size_t len;
-    if (!content_dump(job, entry, &bytes, &len))
-        return;
-    reply_bulk(&job->reply, bytes, len);
-    free(bytes);
+        reply_bulk_take(&job->reply, bytes, (size_t)len);
 }
 
 static void dump_job(struct command_job *job)
@@ -302,36 +287,51 @@ static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *sour
     }
 }
 
-static void copy_entry(struct command_job *job, struct entry *source, int64_t expires_ms, struct slice to, bool replace)
+/* Of one moment: a cuckoo filter, whose slots change in both directions, by a still. */
+static int copy_into(struct bloom_filter *copy, const struct bloom_filter *source, unsigned nlayers, struct errbuf *err)
 {
-    struct bloom_filter *filter = entry_filter(source);
-    bool cuckoo = entry_is_cuckoo(source);
-    unsigned nlayers = cuckoo ? 1 : bloom_filter_nlayers(filter); /* the copy gets the others as it goes */
-    uint64_t bytes = bloom_filter_memory(filter);
+    if (bloom_params_is_cuckoo(bloom_filter_params(source)))
+        return cuckoo_take(copy, source, err);
+    copy_bits(copy, source, nlayers);
+    return REGISTRY_OK;
+}
+
+static void copy_from(struct command_job *job, const struct bloom_filter *source, int64_t expires_ms, struct slice to,
+                      bool replace)
+{
+    unsigned nlayers = bloom_filter_nlayers(source);
     struct content_publication publication = {
         .how = {.only_new = !replace, .expires_ms = expires_ms, .event = "copy_to"}};
     struct errbuf err = {""};
     struct entry *copy;
+    if (!content_prepare_like(job, to, source, nlayers, &copy))
+        return;
+    rcu_reader_offline();
+    bloom_filter_expect_fill(entry_filter(copy));
+    int status = copy_into(entry_filter(copy), source, nlayers, &err);
+    rcu_reader_online();
+    if (status == REGISTRY_OK)
+        status = content_publish(job->server, copy, &publication, &err);
+    if (status != REGISTRY_OK)
+        registry_abandon(job->server->registry, copy);
+    if (status == REGISTRY_OK || status == REGISTRY_EXISTS)
+        reply_integer(&job->reply, status == REGISTRY_OK);
+    else
+        reply_not_made(&job->reply, status, &err);
+}
+
+static void copy_entry(struct command_job *job, struct entry *source, int64_t expires_ms, struct slice to, bool replace)
+{
+    struct bloom_filter *filter = entry_filter(source), *still = NULL;
+    uint64_t bytes = bloom_filter_memory(filter);
+    struct errbuf err = {""};
     if (!content_large_begin(job, bytes))
         return;
-    if (content_prepare_like(job, to, filter, nlayers, &copy)) {
-        rcu_reader_offline();
-        bloom_filter_expect_fill(entry_filter(copy));
-        int status = REGISTRY_OK;
-        if (cuckoo)
-            status = cuckoo_copy(filter, entry_filter(copy), &err);
-        else
-            copy_bits(entry_filter(copy), filter, nlayers);
-        rcu_reader_online();
-        if (status == REGISTRY_OK)
-            status = content_publish(job->server, copy, &publication, &err);
-        if (status != REGISTRY_OK)
-            registry_abandon(job->server->registry, copy);
-        if (status == REGISTRY_OK || status == REGISTRY_EXISTS)
-            reply_integer(&job->reply, status == REGISTRY_OK);
-        else
-            reply_not_made(&job->reply, status, &err);
-    }
+    if (entry_is_cuckoo(source) && bloom_still_begin(filter, &still, &err) != 0)
+        reply_error(&job->reply, "ERR out of memory");
+    else
+        copy_from(job, still ? still : filter, expires_ms, to, replace);
+    bloom_still_end(still);
     content_large_end(job, bytes);
 }
 

@@ -88,10 +88,6 @@ struct entry *content_pin_bloom(struct command_job *job, struct slice name);
  * online. */
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out);
 
-/* The whole filter, which is pinned, as DUMP returns it: malloc'ed. False after an error reply: it is too large for one
- * piece. */
-bool content_dump(struct command_job *job, struct entry *entry, unsigned char **bytes_out, size_t *len_out);
-
 /* ---- large work ---- */
 
 #define CONTENT_LARGE_BYTES (64u << 20) /* work on more than this takes tens of milliseconds of a pool thread */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "bloom_class.h"
-#include "bloom_clone.h"
 #include "bloom_filter.h"
+#include "bloom_still.h"
 #include "bytes.h"
 #include "crc64.h"
 #include "cuckoo.h"
@@ -40,11 +40,11 @@ static void expect_dump(const struct bloom_filter *filter, const unsigned char *
     free(again);
 }
 
-/* The same filter, by its dump, by a clone, and by a header and chunks. */
+/* The same filter, by its dump, by a still, and by a header and chunks. */
 static void make_again(struct bloom_pool *pool, struct bloom_filter *filter)
 {
     unsigned char *dump, bytes[MAX_BYTES];
-    struct bloom_filter *clone;
+    struct bloom_filter *still;
     struct cuckoo_head head;
     struct dump_plan plan;
     struct errbuf err = {""};
@@ -57,9 +57,9 @@ static void make_again(struct bloom_pool *pool, struct bloom_filter *filter)
     cuckoo_restore(dump, (size_t)len, again);
     expect_dump(again, dump, len);
     drop(again);
-    CHECK(bloom_clone_make(filter, &clone, &err) == 0);
-    expect_dump(clone, dump, len);
-    bloom_clone_free(clone);
+    CHECK(bloom_still_begin(filter, &still, &err) == 0);
+    expect_dump(still, dump, len);
+    bloom_still_end(still);
 
     cuckoo_head_of(filter, &head);
     CHECK(cuckoo_head_plan(&head, &plan, &err) == DUMP_OK);

@@ -24,6 +24,7 @@ void harness_init(struct harness *h)
     cr_assert(cfg != NULL);
     cr_assert_eq(config_init(cfg), 0);
     cfg->log.appendonly = false; /* no journal here, as in the recorded servers */
+    cfg->data.save.count = 0;    /* and no saver whose failures could refuse writes */
     cr_assert_eq(server_create(&h->server, cfg, 1, &err), 0, "%s", err.text);
     struct server *server = h->server;
     log_set_level(&server->log, LOG_LEVEL_WARNING);

@@ -1,7 +1,8 @@
 /* Replies compared byte by byte with those recorded from Redis 8.0.2 with RedisBloom 8.8.0 (recorded/; in command_bf
  * every row of ours is asked for, the recording asked for the whole table). A line "> words" is a command, "< line" a
  * line of its reply, "- line" one of RedisBloom's only and "+ line" one of Bloomery's only (options that RedisBloom
- * does not have), "@new" a new connection; a reply marked @srv is the server's own and not compared. */
+ * does not have, tips that it has since), "@new" a new connection; a reply marked @srv is the server's own and not
+ * compared. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@ struct state_row {
     unsigned char state, event, next;
 };
 
-static inline int state_next(const struct state_row *rows, size_t nrows, int state, int event)
+static inline unsigned state_next(const struct state_row *rows, size_t nrows, unsigned state, unsigned event)
 {
     size_t i = 0;
     while (i < nrows && (rows[i].state != state || rows[i].event != event))

@@ -92,7 +92,7 @@ static inline bool bloom_geometry_is_droppable(const struct bloom_geometry *geom
 
 static inline struct bloom_chained_layer *bloom_layer_chained(const struct bloom_layer *layer)
 {
-    return (struct bloom_chained_layer *)((char *)layer - offsetof(struct bloom_chained_layer, layer));
+    return (struct bloom_chained_layer *)(void *)((char *)layer - offsetof(struct bloom_chained_layer, layer));
 }
 
 /* The layer below, NULL for the first. */
@@ -115,7 +115,7 @@ static inline struct bloom_layer *bloom_filter_newest(const struct bloom_filter 
 
 static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *filter)
 {
-    return (struct bloom_class *)((char *)filter->first.geometry - offsetof(struct bloom_class, geometry));
+    return (struct bloom_class *)(void *)((char *)filter->first.geometry - offsetof(struct bloom_class, geometry));
 }
 
 /* ---- an item's bits ---- */

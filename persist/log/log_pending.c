@@ -232,11 +232,11 @@ static int make_file(struct log_pending *p)
     memcpy(header.magic, PENDING_MAGIC, sizeof(header.magic));
     header.check = XXH3_64bits(&header, offsetof(struct pending_header, check));
     unsigned char *bytes = memory;
-    p->states[0] = (struct pending_state *)(bytes + PENDING_HEAD_PART);
-    p->states[1] = (struct pending_state *)(bytes + PENDING_HEAD_PART + pending_state_room(o->nstreams));
+    p->states[0] = (struct pending_state *)(void *)(bytes + PENDING_HEAD_PART);
+    p->states[1] = (struct pending_state *)(void *)(bytes + PENDING_HEAD_PART + pending_state_room(o->nstreams));
     write_state(p, p->states[p->newest], o->frame, o->control, NULL);
     memcpy(bytes, &header, sizeof(header));
-    atomic_store(&p->hold, (struct pending_hold *)(bytes + PENDING_HOLD_AT));
+    atomic_store(&p->hold, (struct pending_hold *)(void *)(bytes + PENDING_HOLD_AT));
     return 0;
 }
 
@@ -252,7 +252,7 @@ static int grow(struct log_pending *p)
     if (rc != 0)
         return rc;
     for (size_t at = PENDING_GROWTH; at > 0; at -= PENDING_CHUNK_BYTES) {
-        struct pending_chunk *chunk = (struct pending_chunk *)((unsigned char *)memory + at - PENDING_CHUNK_BYTES);
+        struct pending_chunk *chunk = (void *)((unsigned char *)memory + at - PENDING_CHUNK_BYTES);
         atomic_store_explicit(&chunk->next, p->free, memory_order_relaxed);
         p->free = chunk;
     }

@@ -246,7 +246,8 @@ static ssize_t put_line(const struct log *log, const char *line, size_t len)
     return n;
 }
 
-static void write_line(struct log *log, enum log_level level, uint64_t left_out, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void write_line(struct log *log, enum log_level level, uint64_t left_out,
+                                                             const char *fmt, va_list ap)
 {
     enum log_format format = (enum log_format)atomic_load_explicit(&log->format, memory_order_relaxed);
     char message[LOG_LINE_MAX], line[LOG_LINE_MAX], tail[LOG_END_MAX], *out;

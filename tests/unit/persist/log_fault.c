@@ -113,20 +113,28 @@ static void go_on(const struct fsops *ops, const struct outcome *outcome, size_t
     expect_promise(ops, &second, "second life", at);
 }
 
-/* The last file is lost afterwards: that is noticed if it had any promised frame. */
-static void lose_last_segment(const struct crash_fs *fs, const struct outcome *outcome, size_t at)
+/* The file before the last one is lost afterwards: that is noticed if only it had a promised frame. Nothing states that
+ * there was a last one. */
+static void lose_a_segment(const struct crash_fs *fs, const struct outcome *outcome, size_t at)
 {
     struct crash_fs *copy = crash_fs_after(fs, CRASH_KEEP_ALL, 0);
     const struct fsops *ops = crash_fs_ops(copy);
     char name[LOG_SEGMENT_NAME], path[64];
     struct log_rig_read read;
+    bool is_last = true;
 
     log_rig_read(ops, 0, false, &read);
-    for (uint64_t last = read.summary.next_segment; --last > 0;) {
-        log_segment_name(last, name);
+    for (uint64_t number = read.summary.next_segment; --number > 0;) {
+        int fd;
+
+        log_segment_name(number, name);
         snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
-        if (ops->unlink(ops->ctx, path) == 0)
+        if (is_last && ops->open(ops->ctx, path, FS_READ, &fd) == 0) {
+            is_last = false;
+            ops->close(ops->ctx, fd);
+        } else if (!is_last && ops->unlink(ops->ctx, path) == 0) {
             break;
+        }
     }
     log_rig_read(ops, 0, false, &read);
     cr_assert(read.status == LOG_DAMAGED || read.frames >= outcome->promised,
@@ -149,7 +157,7 @@ static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcom
             expect_promise(crash_fs_ops(after), &killed, "kill after operation", at);
         }
         if (modes[m] == CRASH_DROP_ALL)
-            lose_last_segment(after, outcome, at);
+            lose_a_segment(after, outcome, at);
         go_on(crash_fs_ops(after), outcome, at);
         struct crash_fs *twice = crash_fs_after(after, CRASH_RANDOM, at * 37 + m);
         expect_promise(crash_fs_ops(twice),

@@ -389,10 +389,8 @@ size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn
         return 0;
     struct window_run *run = make_room(w);
     uint32_t work = expected_work(w, kind, memo->name_hash);
-    size_t most = work <= UNKNOWN      ? WINDOW_RUN
-                  : work < WINDOW_WORK ? WINDOW_WORK / work
-                                       : 1,
-           used, n = resp_repeat_match(&memo->repeat, data, len, w->io->input.limits.max_bulk, run->items, most, &used);
+    size_t most = work < WINDOW_WORK / WINDOW_RUN ? WINDOW_RUN : work < WINDOW_WORK ? WINDOW_WORK / work : 1, used;
+    size_t n = resp_repeat_match(&memo->repeat, data, len, w->io->input.limits.max_bulk, run->items, most, &used);
     struct slice name = {data + memo->name_off, memo->name_len};
     if (n == 0 || !may_repeat(w, kind, conn, name))
         return 0;

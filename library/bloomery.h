@@ -54,7 +54,7 @@ struct bloomery_item {
     size_t size;
 };
 
-const char *bloomery_version(void); /* of the library: "0.3.2" */
+const char *bloomery_version(void); /* of the library: "0.4.0" */
 
 /* ---- making one, and its end ---- */
 

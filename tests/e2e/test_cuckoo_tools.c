@@ -56,7 +56,8 @@ DAEMON_TEST(the_daemon, cuckoo_tools, commands_for_bloom_filters_refuse_them)
     }
     expect(client, ":0", "BF.EXISTS cf-several item:1");
     expect(client, "[:0,:0]", "BF.MEXISTS cf-several item:1 item:2");
-    expect(client, "[\"asked\",:0,\"found\",[[]],\"unknown\",[]]", "BF.FIND cf-several ITEMS item:1");
+    expect(client, "[\"asked\",:0,\"found\",[[]],\"unknown\",[\"cf-several\",\"not a Bloom filter\"]]",
+           "BF.FIND cf-several ITEMS item:1");
     expect(client, "\"raw\"", "OBJECT ENCODING cf-several");
     cr_expect_gt(client_number(client, "MEMORY USAGE cf-large"), 1000000);
     cr_expect_eq(client_info(client, "bf", "bf_filters"), 6);

@@ -1,4 +1,4 @@
-/* The tool connects with TLS: bench, fill, load, move. */
+/* The tool connects with TLS: fill, load, move. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,25 +35,6 @@ static char output[65536];
     program_expect(output, sizeof(output), code, text, "cd '%s' && '%s' " format " 2>&1", the_daemon.dir, \
                    BLOOMERY_TOOL_PATH, __VA_ARGS__)
 #define MINE "--cacert ca.crt --cert client.crt --key client.key"
-
-/* All commands of a load are answered, with a rate and without, and errors of TLS are reported. */
-DAEMON_TEST(the_daemon, tls_tool, bench)
-{
-    int port = the_daemon.tls_port;
-    TOOL(0, "throughput", "bench exists --reserve 1000 --load --pipeline 16 --requests 20000 --tls " MINE " --port %d",
-         port);
-    TOOL(0, "throughput",
-         "bench madd --filter z --batch 2000 --pipeline 3 --requests 20 --tls " MINE " --resp 3 --port %d", port);
-    TOOL(0, "throughput", "bench ping --rate 2000 --time 0.2 --warmup 0 --tls " MINE " --port %d", port);
-    TOOL(1, "TLS: the certificate is not accepted: ", "bench ping --requests 1 --tls --port %d", port);
-    TOOL(1, "TLS: the other side requires a certificate, but we have presented none",
-         "bench ping --requests 1 --tls --insecure --port %d", port);
-    TOOL(1, "TLS: the other side does not speak TLS", "bench ping --requests 1 --tls --port %d", the_daemon.port);
-    TOOL(2, "--insecure needs TLS: --tls", "bench ping --insecure --port %d", port);
-    TOOL(1, "CA certificates nothing: No such file or directory", "bench ping --tls --cacert nothing --port %d", port);
-    TOOL(1, "key server.key: is not the key of the certificate in client.crt",
-         "bench ping --tls --cert client.crt --key server.key --port %d", port);
-}
 
 CLIENT_TEST(the_daemon, tls_tool, fill)
 {

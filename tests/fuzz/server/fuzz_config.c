@@ -60,7 +60,7 @@ static void try_file(struct slice text)
 
     CHECK(config_init(&cfg) == 0);
     int status = config_load_text(&cfg, "text", text, &err);
-    CHECK((status == CONFIG_OK) == (err.text[0] == '\0'));
+    CHECK(status == CONFIG_OK || err.text[0] != '\0'); /* valid files may have settings that have no effect */
     if (status == CONFIG_OK) {
         print(&cfg, &printed);
         buf_init(&rewritten, SIZE_MAX);

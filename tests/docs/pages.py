@@ -172,8 +172,9 @@ class Page:
         return text
 
     def execute(self, command, stdin=None, status=0):
+        # Go compiles its libraries, on a busy machine for minutes.
         done = subprocess.run(command, cwd=self.directory, env=self.environment(), stdin=stdin or subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * PATIENCE_S)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=5 * PATIENCE_S)
         output = done.stdout.decode(errors="replace")
         if done.returncode != status:
             raise Wrong(f"status {done.returncode} instead of {status}:\n{output}")

@@ -427,6 +427,32 @@ DAEMON_TEST(the_daemon, fairness, pipelines_of_single_commands_are_bounded_in_wo
     redisFree(c);
 }
 
+/* A run of repeated commands has 32 places, although more items of 65 to 127 units of work would be affordable at once:
+ * young filters with four to seven bits an item, and deep ones. */
+DAEMON_TEST(the_daemon, fairness, a_run_of_repeated_commands_has_no_more_items_than_places)
+{
+    enum { COMMANDS = 1000, CAPACITY = 50 };
+    static const char *const rates[] = {"0.06", "0.03", "0.02", "0.01"};
+    static const int layers[] = {65, 80, 100, 127};
+    redisContext *c = client_open(the_daemon.port);
+    struct wire wire = wire_to(the_daemon.port);
+    for (int i = 0; i < 4; i++) {
+        char young[] = {'y', (char)('0' + i), 0}, deep[] = {'d', (char)('0' + i), 0};
+        expect(c, "+OK", "BF.RESERVE %s %s 10000000", young, rates[i]);
+        expect(c, "+OK", "BF.RESERVE %s 0.0001 %d EXPANSION 1", deep, CAPACITY);
+        client_for_items(c, "BF.MADD", deep, "x", (layers[i] - 1) * CAPACITY + CAPACITY / 2);
+        long long before = client_number(c, "BF.CARD %s", deep);
+        send_pipeline(&wire, "BF.EXISTS", deep, COMMANDS);
+        cr_expect_eq(client_number(c, "BF.CARD %s", deep), before);
+        send_pipeline(&wire, "BF.ADD", young, COMMANDS);
+        for (int item = 0; item < COMMANDS; item++)
+            expect(c, ":1", "BF.EXISTS %s item-%05d", young, item);
+        cr_expect_geq(client_number(c, "BF.CARD %s", young), COMMANDS - 1);
+    }
+    wire_close(&wire);
+    redisFree(c);
+}
+
 /* Many clients at once are bounded like one: those for which a round has no more work are read in the next one. */
 DAEMON_TEST(the_daemon, fairness, rounds_of_many_clients_are_bounded_in_work)
 {

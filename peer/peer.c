@@ -31,16 +31,9 @@ void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled)
 
 /* ---- the deadline ---- */
 
-void peer_set_deadline(struct peer *peer, int64_t ms)
-{
-    peer->limit.end_ms = clock_ms() + ms;
-    peer->one_deadline = true;
-}
-
 static void begin_call(struct peer *peer)
 {
-    if (!peer->one_deadline)
-        peer->limit.end_ms = clock_ms() + peer->timeout_ms;
+    peer->limit.end_ms = clock_ms() + peer->timeout_ms;
 }
 
 static void note_moved(struct peer *peer, size_t bytes)
@@ -60,15 +53,6 @@ void peer_close(struct peer *peer)
     resp_reply_reader_deinit(&peer->reader);
     peer->fd = -1;
     peer->taken = 0;
-}
-
-int peer_release(struct peer *peer, struct tls_stream **tls_out)
-{
-    *tls_out = peer_tls_release(peer);
-    int fd = peer->fd;
-    peer->fd = -1;
-    peer_close(peer);
-    return fd;
 }
 
 int peer_connect(struct peer *peer, const struct peer_address *address, struct errbuf *err)
@@ -157,8 +141,7 @@ static int receive_some(struct peer *peer, size_t expected)
 {
     size_t before = buf_len(&peer->in);
     int status = peer->tls ? peer_tls_receive(peer) : receive_plain(peer, expected);
-    if (!peer->one_deadline)
-        note_moved(peer, buf_len(&peer->in) - before);
+    note_moved(peer, buf_len(&peer->in) - before);
     return status;
 }
 
@@ -207,7 +190,7 @@ int peer_flush(struct peer *peer, struct errbuf *err)
 
 /* ---- replies ---- */
 
-static int take_next(struct peer *peer, bool with_pushes, struct resp_reply *reply_out, struct errbuf *err)
+int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err)
 {
     begin_call(peer);
     drop_taken(peer);
@@ -224,7 +207,7 @@ static int take_next(struct peer *peer, bool with_pushes, struct resp_reply *rep
         int status = found == RESP_REPLY_MALFORMED ? -EPROTO : found == RESP_REPLY_NO_MEMORY ? -ENOMEM : 0;
         if (found == RESP_REPLY_WHOLE) {
             peer->taken = consumed;
-            if (with_pushes || reply_out->nodes[0].kind != RESP_REPLY_PUSH)
+            if (reply_out->nodes[0].kind != RESP_REPLY_PUSH)
                 return 0;
             drop_taken(peer);
         } else if (status == 0) {
@@ -239,16 +222,6 @@ static int take_next(struct peer *peer, bool with_pushes, struct resp_reply *rep
         if (status != 0)
             return fail(peer, status, err);
     }
-}
-
-int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err)
-{
-    return take_next(peer, false, reply_out, err);
-}
-
-int peer_message(struct peer *peer, struct resp_reply *message_out, struct errbuf *err)
-{
-    return take_next(peer, true, message_out, err);
 }
 
 /* ---- AUTH, SELECT ---- */

@@ -1,7 +1,7 @@
 /* peer: one connection to another RESP server, as a client. Requests are queued and sent together; replies are taken
  * one by one. It waits with poll() until its deadline, so it belongs to threads that may wait, never to an event loop.
  *
- * A deadline holds for all waits of a call, or of all calls (peer_set_deadline()); single bytes do not extend it. Every
+ * A deadline holds for all waits of a call; single bytes do not extend it. Every
  * PEER_SLOWEST bytes add a millisecond, so that large requests and replies have time on a slow line.
  *
  * It receives while it sends, so pipelines of any length cannot deadlock both sides. It knows only the commands that
@@ -23,7 +23,6 @@
 #include "slice.h"
 
 struct tls_context; /* tls_context.h */
-struct tls_stream;  /* tls_stream.h */
 
 /* The address of a server, and the login there. Strings are borrowed. */
 struct peer_address {
@@ -49,7 +48,6 @@ struct peer {
     int fd; /* -1: not connected */
     int64_t timeout_ms;
     struct peer_limit limit;
-    bool one_deadline;    /* for all calls */
     size_t moved;         /* bytes, less than PEER_SLOWEST, that have not moved the deadline yet */
     struct peer_tls *tls; /* NULL: none */
     struct buf out, in;
@@ -57,16 +55,14 @@ struct peer {
     size_t taken; /* bytes at the head of `in` that the last reply has; they go with the next call */
 };
 
-/* `timeout_ms` >= 1 is the time of each call: of peer_connect(), the look-up of a name and a handshake of TLS included,
- * of peer_flush(), and of a reply. When *cancelled becomes true, a call ends within 0.1 s with -ECANCELED; NULL: never.
+/* `timeout_ms` >= 1 is the time of each call: of peer_connect(), a handshake of TLS included but not the look-up of a
+ * name, of peer_flush(), and of a reply. When *cancelled becomes true, a call ends within 0.1 s with -ECANCELED, a
+ * look-up when it has its answer; NULL: never.
  */
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
 
 /* From now on, this cancels calls; NULL: nothing. */
 void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled);
-
-/* From now on, all calls together have this time; received bytes do not extend it. */
-void peer_set_deadline(struct peer *peer, int64_t ms);
 
 /* All of these return 0, or -errno with the reason in `err`: -ETIMEDOUT, -ECANCELED, -ECONNRESET (closed by the
  * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), or an error of a system call.
@@ -89,10 +85,6 @@ static inline bool peer_is_open(const struct peer *peer)
     return peer->fd >= 0;
 }
 
-/* Hands over the socket, which stays non-blocking, and its TLS stream (NULL: none); the peer is closed then. Queued
- * requests and unread replies are lost. */
-int peer_release(struct peer *peer, struct tls_stream **tls_out);
-
 /* Queues a request. Failure (no memory) shows in the next call below. */
 void peer_put(struct peer *peer, const struct slice *words, size_t n);
 
@@ -110,10 +102,5 @@ int peer_flush(struct peer *peer, struct errbuf *err) __attribute__((warn_unused
 /* Sends all that is queued and waits for the next reply. It is valid until the next call of peer_reply(),
  * peer_flush() or peer_close(). Error replies are replies. Pushes are left out. */
 int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err) __attribute__((warn_unused_result));
-
-/* Takes the next reply or push (RESP_REPLY_PUSH), in the order in which the server has sent them. Otherwise as
- * peer_reply(). */
-int peer_message(struct peer *peer, struct resp_reply *message_out, struct errbuf *err)
-    __attribute__((warn_unused_result));
 
 #endif

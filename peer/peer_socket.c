@@ -85,10 +85,13 @@ static int connect_one_of(const struct addrinfo *list, const struct peer_limit *
 
 static int connect_tcp(const struct peer_address *address, const struct peer_limit *limit, struct errbuf *err)
 {
+    static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *list;
-    int one = 1, status = peer_resolve(address->host, address->port, limit, &list, err);
-    if (status != 0)
-        return status;
+    int one = 1, gai = getaddrinfo(address->host, address->port, &hints, &list);
+    if (gai != 0) {
+        errbuf_set(err, "cannot find %s: %s", address->host, gai_strerror(gai));
+        return -EHOSTUNREACH;
+    }
     int fd = connect_one_of(list, limit);
     freeaddrinfo(list);
     if (fd < 0)

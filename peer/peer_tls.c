@@ -162,18 +162,6 @@ int peer_tls_open(struct peer *peer, const struct peer_address *address, struct 
 
 /* ---- the end ---- */
 
-struct tls_stream *peer_tls_release(struct peer *peer)
-{
-    struct peer_tls *tls = peer->tls;
-    if (!tls)
-        return NULL;
-    struct tls_stream *stream = tls->stream;
-    buf_deinit(&tls->records);
-    free(tls);
-    peer->tls = NULL;
-    return stream;
-}
-
 void peer_tls_close(struct peer *peer)
 {
     struct peer_tls *tls = peer->tls;
@@ -183,5 +171,8 @@ void peer_tls_close(struct peer *peer)
         tls_stream_end(tls->stream, &tls->records);
         (void)send_records(peer);
     }
-    tls_stream_destroy(peer_tls_release(peer));
+    tls_stream_destroy(tls->stream);
+    buf_deinit(&tls->records);
+    free(tls);
+    peer->tls = NULL;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "fsops.h"
-#include "nearest.h"
 #include "tool.h"
 #include "version.h"
 
@@ -42,32 +41,13 @@ static void print_help(void)
            "something was found, 1 nothing, 2 failure or wrong arguments; verify: 1 something is wrong.\n");
 }
 
-/* The most similar command; NULL: none. */
-static const char *nearest_command(const char *name)
-{
-    const struct slice unknown = {name, strlen(name)};
-    const char *found = NULL;
-    size_t least = SIZE_MAX;
-    for (size_t i = 0; tool_commands[i]; i++) {
-        size_t distance =
-            nearest_distance(unknown, (struct slice){tool_commands[i]->name, strlen(tool_commands[i]->name)});
-        if (nearest_is_slip(unknown, distance) && distance < least) {
-            least = distance;
-            found = tool_commands[i]->name;
-        }
-    }
-    return found;
-}
-
 static const struct tool_command *find_command(const char *name)
 {
     for (size_t i = 0; tool_commands[i]; i++) {
         if (strcmp(tool_commands[i]->name, name) == 0)
             return tool_commands[i];
     }
-    const char *nearest = nearest_command(name);
-    fprintf(stderr, "bloomery: no command '%s'; %s%s%ssee 'bloomery --help'\n", name, nearest ? "did you mean '" : "",
-            nearest ? nearest : "", nearest ? "'? " : "");
+    fprintf(stderr, "bloomery: no command '%s'; see 'bloomery --help'\n", name);
     return NULL;
 }
 

@@ -9,9 +9,23 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "terminal.h"
 #include "tool.h"
 #include "utf8.h"
+
+static bool has_colours(void)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return !(none && *none) && term && strcmp(term, "dumb") != 0 && isatty(STDERR_FILENO);
+}
+
+const char *terminal_colour(enum terminal_colour colour)
+{
+    static const char *const codes[] = {
+        [TERMINAL_PLAIN] = "\033[0m", [TERMINAL_RED] = "\033[1;31m", [TERMINAL_GREEN] = "\033[32m"};
+
+    return has_colours() ? codes[colour] : "";
+}
 
 /* Of UTF-8. Not control characters (U+0080 to U+009F are some, too), separators of lines (U+2028, U+2029), or
  * characters that change the direction of text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069). */

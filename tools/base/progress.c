@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "terminal.h"
 #include "clock.h"
+#include "tool.h"
 
 #define SHOW_MS  100
 #define BAR_WIDE 30

@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "tls_options.h"
-
 #define TIMEOUT_MS 60000
 
 int server_call_read(struct server_call *call, const struct tool_args *args, char *text)

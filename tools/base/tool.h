@@ -61,6 +61,11 @@ const char *tool_option(const struct tool_args *args, const char *name);
  * after a message. Reorders argv. */
 int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
 
+/* The escape sequence of a colour for stderr; "" if it is no terminal, NO_COLOR is set (no-color.org), or TERM is dumb.
+ */
+enum terminal_colour { TERMINAL_PLAIN, TERMINAL_RED, TERMINAL_GREEN };
+const char *terminal_colour(enum terminal_colour colour);
+
 /* Prints a text of foreign origin, such as a path, with control characters, characters that change the direction of
  * text, and bytes that are not UTF-8 as \xHH: they would control the terminal. */
 void tool_print_text(FILE *stream, const char *text, size_t len);

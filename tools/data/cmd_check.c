@@ -24,7 +24,6 @@
 #include "output.h"
 #include "progress.h"
 #include "store_loader.h"
-#include "terminal.h"
 
 #define COMMAND "check"
 

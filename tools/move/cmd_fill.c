@@ -15,7 +15,6 @@
 #include "output.h"
 #include "progress.h"
 #include "server_call.h"
-#include "tls_options.h"
 
 #define COMMAND      "fill"
 #define LOCAL        "redis://127.0.0.1"

@@ -7,7 +7,6 @@
 
 #include "key_file.h"
 #include "server_call.h"
-#include "tls_options.h"
 #include "tool.h"
 
 #define COMMAND "key"

@@ -14,7 +14,6 @@
 #include "output.h"
 #include "progress.h"
 #include "server_call.h"
-#include "tls_options.h"
 
 #define COMMAND     "load"
 #define TEMP_PREFIX "bloomery:load:"

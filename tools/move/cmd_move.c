@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tls_options.h"
 #include "tool.h"
 #include "pause.h"
 #include "log_text.h"

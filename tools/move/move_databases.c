@@ -12,13 +12,13 @@
 #define KEYS_TEXT     (256 * 17) /* as many ids as INFO lists, 16 digits each, with commas between and a NUL */
 #define MAX_DATABASES 16384      /* of a source that are moved; usual servers have 16 */
 
-struct databases {
+struct numbers {
     int64_t numbers[MAX_DATABASES];
     size_t n;
 };
 
 /* Reads the lines "db<number>:keys=..." of INFO. 0 or -EPROTO. */
-static int read_keyspace(struct slice text, struct databases *found)
+static int read_keyspace(struct slice text, struct numbers *found)
 {
     char line[32]; /* its beginning */
     for (const char *at = text.ptr, *end = text.ptr + text.len; at < end;) {
@@ -105,7 +105,7 @@ int move_needed_keys(const struct move_options *options, char *ids_out, size_t s
     return len > 0;
 }
 
-static int find_databases(const struct move_options *options, struct databases *found, struct errbuf *err)
+static int find_databases(const struct move_options *options, struct numbers *found, struct errbuf *err)
 {
     struct peer peer;
     struct resp_reply reply;
@@ -132,7 +132,7 @@ static int find_databases(const struct move_options *options, struct databases *
 
 int move_other_database(const struct move_options *options, int64_t *number_out, struct errbuf *err)
 {
-    struct databases *found = calloc(1, sizeof(*found));
+    struct numbers *found = calloc(1, sizeof(*found));
     if (!found) {
         errbuf_set(err, "out of memory");
         return -ENOMEM;
@@ -206,7 +206,7 @@ static int move_database(const struct move_options *options, int64_t number, str
 int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err)
 {
     *summary_out = (struct move_summary){.signal = 0};
-    struct databases *found = calloc(1, sizeof(*found));
+    struct numbers *found = calloc(1, sizeof(*found));
     if (!found) {
         errbuf_set(err, "out of memory");
         return -ENOMEM;

@@ -1,6 +1,6 @@
-/* move, inside. move_run.c has the threads, move_scan.c the scanner, move_queue.c the queue to the workers, and
- * move_worker.c a batch. move_small.c and move_large.c have the two transfers of a filter, move_verify.c the
- * comparison. move_link.c has connections and refusals, move_report.c the messages.
+/* move, inside. move_run.c has the threads and the queue between them, move_scan.c the scanner, move_worker.c a batch
+ * and the transfer of small filters, move_large.c that of the others, move_verify.c the comparison. move_link.c has
+ * connections and refusals, move_report.c the messages.
  *
  * Functions that speak to a server return 0, or
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
@@ -100,10 +100,7 @@ static inline bool move_stopped(struct move *move)
     return atomic_load_explicit(&move->stop, memory_order_relaxed);
 }
 
-/* ---- move_queue.c ---- */
-
-void move_queue_init(struct move_queue *queue);
-void move_queue_deinit(struct move_queue *queue); /* frees the rest */
+/* ---- the queue: move_run.c ---- */
 
 /* Takes the filter over; waits while the queue is full. False, with the filter freed, when the run ends. */
 bool move_queue_put(struct move *move, struct move_filter *filter);
@@ -175,9 +172,6 @@ static inline struct slice move_name(const struct move_filter *filter)
 /* Looks up new filters in the target; finishes the ones that need not or cannot be moved, and makes the others WANTED.
  */
 int move_look(struct move_link *link, struct move_filter **filters, size_t n);
-
-/* Moves small WANTED filters: they become COPIED or FINISHED, or get `chunks`. */
-int move_small(struct move_link *link, struct move_filter **filters, size_t n);
 
 /* Whether the name is a temporary one. */
 bool move_is_temporary(struct slice name);

@@ -12,7 +12,6 @@
 #include "find_server.h"
 #include "sstable_keys.h"
 #include "sstable_walk.h"
-#include "tls_options.h"
 
 /* From this number of keys on, a filter is read as a whole. */
 #define MANY 256

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -113,30 +112,6 @@ Test(peer, a_long_reply_takes_its_time)
     stop(&server);
 }
 
-/* One deadline for all calls is not extended by bytes from the other side. */
-Test(peer, one_deadline_is_for_all_calls)
-{
-    struct slow_server server;
-    struct peer peer;
-    struct resp_reply reply;
-    struct errbuf err = {""};
-    start(&server, 8192, 20);
-    peer_init(&peer, 1000, NULL);
-    peer_set_deadline(&peer, 1000);
-    int64_t before = clock_ms();
-    cr_assert_eq(peer_connect(&peer, &(struct peer_address){.host = "127.0.0.1", .port = server.port}, &err), 0);
-    PEER_PUT(&peer, slice_of("PING"));
-    cr_expect_eq(peer_flush(&peer, &err), 0);
-    cr_expect_eq(peer_reply(&peer, &reply, &err), -ETIMEDOUT);
-    cr_expect_geq(clock_ms() - before, 1000);
-    cr_expect_eq(peer_reply(&peer, &reply, &err), -ETIMEDOUT);
-    peer_close(&peer);
-    cr_expect_eq(peer_connect(&peer, &(struct peer_address){.host = "127.0.0.1", .port = server.port}, &err),
-                 -ETIMEDOUT);
-    peer_close(&peer);
-    stop(&server);
-}
-
 static void *cancel(void *cancelled)
 {
     usleep(100000);
@@ -159,66 +134,4 @@ Test(peer, a_call_is_cancelled)
     pthread_join(thread, NULL);
     peer_close(&peer);
     stop(&server);
-}
-
-/* ---- names ---- */
-
-int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list_out);
-int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list_out);
-
-static atomic_bool resolver_is_silent;
-static atomic_int asked;
-
-/* A resolver whose servers do not answer; addresses need no server. */
-int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list_out)
-{
-    if (hints->ai_flags & AI_NUMERICHOST)
-        return __real_getaddrinfo(host, port, hints, list_out);
-    atomic_fetch_add(&asked, 1);
-    while (atomic_load(&resolver_is_silent))
-        usleep(1000);
-    return __real_getaddrinfo("127.0.0.1", port, hints, list_out);
-}
-
-Test(peer, names_and_addresses_are_found)
-{
-    struct peer_limit limit = {.end_ms = clock_ms() + 60000};
-    struct errbuf err = {""};
-    struct addrinfo *list;
-    cr_assert_eq(peer_resolve("name", "6379", &limit, &list, &err), 0, "%s", err.text);
-    freeaddrinfo(list);
-    cr_assert_eq(asked, 1);
-    cr_assert_eq(peer_resolve("::1", "6379", &limit, &list, &err), 0, "%s", err.text);
-    freeaddrinfo(list);
-    cr_assert_eq(asked, 1);
-    cr_assert_eq(peer_resolve("127.0.0.1", "no such service", &limit, &list, &err), -EHOSTUNREACH);
-    cr_assert(strstr(err.text, "cannot find 127.0.0.1: "), "%s", err.text);
-}
-
-Test(peer, a_silent_resolver_is_given_up)
-{
-    struct peer_limit limit = {.end_ms = clock_ms() + 200};
-    struct errbuf err = {""};
-    struct addrinfo *list;
-    atomic_bool cancelled = true;
-    atomic_store(&resolver_is_silent, true);
-    cr_expect_eq(peer_resolve("name", "6379", &limit, &list, &err), -ETIMEDOUT);
-    cr_expect_str_eq(err.text, "cannot find name: the name look-up timed out");
-    limit = (struct peer_limit){.end_ms = clock_ms() + 60000, .cancelled = &cancelled};
-    cr_expect_eq(peer_resolve("name", "6379", &limit, &list, &err), -ECANCELED);
-
-    /* The number of abandoned requests is bounded. */
-    limit = (struct peer_limit){.end_ms = clock_ms()};
-    int status = -ETIMEDOUT;
-    for (int i = 0; i < 100 && status == -ETIMEDOUT; i++)
-        status = peer_resolve("name", "6379", &limit, &list, &err);
-    cr_expect_eq(status, -EAGAIN);
-    cr_expect_leq(asked, 32);
-    atomic_store(&resolver_is_silent, false);
-    limit.end_ms = clock_ms() + 60000;
-    do
-        status = peer_resolve("name", "6379", &limit, &list, &err);
-    while (status == -EAGAIN && usleep(1000) == 0);
-    cr_assert_eq(status, 0, "%s", err.text);
-    freeaddrinfo(list);
 }

@@ -166,7 +166,7 @@ Test(tool_import, malformed_files_are_refused)
 Test(tool_import, arguments_that_make_no_sense_are_refused_with_a_hint)
 {
     ASSERT_RUN(2, "a command is missing", " ");
-    ASSERT_RUN(2, "no command 'imprt'; did you mean 'import'?", "imprt");
+    ASSERT_RUN(2, "no command 'imprt'; see 'bloomery --help'", "imprt");
     ASSERT_RUN(2, "DATADIR is missing", "import");
     ASSERT_RUN(2, "unexpected argument: 'x'", "import a b c x");
     ASSERT_RUN(2, "unknown option '--foo'", "import a b c --foo=1");

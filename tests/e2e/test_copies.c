@@ -94,6 +94,7 @@ static void play(const char *const *args, const struct traffic_options *options,
     struct copy copies[COPIES];
     unsigned good = 0;
 
+    traffic->options.copied = true;
     rng_init(&rng, environment_number("BLOOMERY_COPY_SEED", (uint64_t)traffic_now_ns()));
     rounds = (unsigned)environment_number("BLOOMERY_COPY_ROUNDS", DAEMON_SANITIZED ? 2 : rounds);
     daemon_start(&daemon_under_test, args);

@@ -115,7 +115,8 @@ static void *adder_main(void *arg)
 /* ---- the mover ---- */
 
 /* The state of a life after each of its steps: the number of items in the filters "a<n>", "b<n>", "c<n>"; -1: none. */
-#define STEPS 9
+#define STEPS      9
+#define LIFE_ITEMS 40 /* of all its adds */
 static const int lives[STEPS + 1][3] = {
     {-1, -1, -1}, {0, -1, -1}, {5, -1, -1}, {-1, 5, -1},  {-1, 30, -1},
     {-1, 30, 30}, {-1, 30, 0}, {-1, -1, 0}, {-1, -1, 10}, {-1, -1, -1},
@@ -308,6 +309,16 @@ static bool is_step(const int *found, const int *step, bool exact)
     return true;
 }
 
+/* The file of pending records was copied front to back: it may lack a RENAME, and have the adds that followed it. */
+static bool is_copied_step(const int *found, const int *step)
+{
+    for (int i = 0; i < 3; i++) {
+        if ((found[i] < 0) != (step[i] < 0) || found[i] < step[i] || found[i] > LIFE_ITEMS)
+            return false;
+    }
+    return true;
+}
+
 /* An unanswered BF.MADD may be there in part. */
 static bool is_between(const int *found, const int *step, const int *next)
 {
@@ -360,7 +371,7 @@ static unsigned check_moves(redisContext *context, const struct traffic *traffic
     for (unsigned move = promised; move <= traffic->moves; move++) {
         bool here = under_way ? move / STEPS == life : move / STEPS >= first;
         const int *step = lives[move % STEPS];
-        if (here && is_step(found, step, exact))
+        if (here && (traffic->options.copied ? is_copied_step(found, step) : is_step(found, step, exact)))
             return move;
         if (here && (move < traffic->moves || traffic->half_moved) &&
             is_between(found, step, lives[move % STEPS + 1])) {

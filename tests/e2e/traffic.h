@@ -39,6 +39,7 @@ struct traffic_options {
     bool moves;
     enum traffic_keeper keeper;
     int64_t grace_ns; /* changes acknowledged this long before a crash must survive it. 0: all, and in order */
+    bool copied;      /* while the traffic ran: adds may be there without a later change of filters before them */
 };
 
 enum traffic_answer { NOT_SENT, SENT, ANSWERED_0, ANSWERED_1, LOST };

@@ -235,7 +235,7 @@ static int next_of_trie(struct sstable_keys *keys, struct sstable_key *key, stru
     struct partition_place place;
     int rc = partitions_db_next(&keys->partitions, &place, err);
     if (rc < 0)
-        errbuf_set(err, "Partitions.db: %s", strerror(-rc));
+        errbuf_set(err, "Partitions.db: %s", fs_error_text(rc));
     if (rc != SSTABLE_KEYS_ONE)
         return rc;
     rc = read_key(keys, &place, &key->len, err);

@@ -40,11 +40,13 @@ int sweep_find_mark(struct store *store, struct errbuf *err)
     }
     if (store->saved_mark <= store->committed.save.number)
         return 0;
-    errbuf_set(err,
-               "%s/MANIFEST: an older one has been put here: it is of save %" PRIu64 ", and %s/%" PRIu64
-               ".saved says that a later one took place. Put the newest one here (of a copy that was taken while a "
-               "daemon was saving: copy again); or delete %s/*.saved to go on without what was saved since",
-               store->dir, store->committed.save.number, FILTERS_DIR, store->saved_mark, FILTERS_DIR);
+    errbuf_set(
+        err,
+        "%s/MANIFEST: an older one has been put here: it is of save %" PRIu64 ", and %s/%" PRIu64
+        ".saved says that a later one took place. Put the newest one here (of a copy that was taken while a "
+        "daemon was saving: copy again); or delete %s/*.saved to go on without what was saved since: the start then "
+        "removes the files of it",
+        store->dir, store->committed.save.number, FILTERS_DIR, store->saved_mark, FILTERS_DIR);
     return STORE_DAMAGED;
 }
 

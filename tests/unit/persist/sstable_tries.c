@@ -177,6 +177,33 @@ Test(sstable_tries, what_is_missing_is_named)
     free_keys(n);
 }
 
+/* As when another process replaces it by a shorter one in place. */
+Test(sstable_tries, a_trie_that_shrinks_while_it_is_read_is_too_short)
+{
+    const struct tmp_path filter = tmp_path(dir, "da-1-bti-Filter.db");
+    size_t n = KEYS_MAX;
+    struct bti_files files;
+    struct errbuf err = {""};
+    struct sstable_keys *open;
+    struct sstable_name name;
+    struct sstable_key key;
+    int rc;
+
+    make_keys(n);
+    bti_files_make(&files, &rng, keys, n, NULL, 500);
+    write_files(&files);
+    cr_assert_eq(sstable_name_parse(filter.text, &name, &err), SSTABLE_OK, "%s", err.text);
+    cr_assert_eq(sstable_keys_open(&open, fsops_posix(), filter.text, &name, &err), 0, "%s", err.text);
+    cr_assert_eq(truncate(tmp_path(dir, "da-1-bti-Partitions.db").text, 0), 0);
+    while ((rc = sstable_keys_next(open, &key, &err)) == SSTABLE_KEYS_ONE)
+        ;
+    cr_expect_eq(rc, FS_ENDS);
+    cr_expect_str_eq(err.text, "Partitions.db: the file is too short");
+    sstable_keys_close(open);
+    bti_files_free(&files);
+    free_keys(n);
+}
+
 /* ---- real ones, with random changes ---- */
 
 static size_t damage_copy(const char *from)

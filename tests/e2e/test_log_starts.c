@@ -105,6 +105,13 @@ DAEMON_TEST(daemon_under_test, log_starts, adds_to_a_copy_are_counted_however_ma
 
 /* ---- losses ---- */
 
+static void expect_word(const char *word, int status)
+{
+    const char *output;
+    cr_assert_eq(check_tool(&daemon_under_test, &output), status, "%s", output);
+    cr_assert(strstr(output, word), "%s", output);
+}
+
 /* A log copied during a save, with a MANIFEST copied after its end. */
 DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_refused)
 {
@@ -147,6 +154,31 @@ DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_older_than_the_save_is_
     expect(client, "[:1,:1,:1,:1]", "BF.MEXISTS small 1 2 3 5");
     client_kill(client, &daemon_under_test);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s", output);
+}
+
+/* The MANIFEST of a save at the end names the newest segment. */
+DAEMON_TEST(daemon_under_test, log_starts, a_log_that_is_lost_after_an_end_with_a_save_is_missed)
+{
+    static const char *const losses[] = {"rm log/*.log", "rm -r log"};
+    char output[400];
+
+    for (int i = 0; i < 2; i++) {
+        redisContext *client = client_start(&daemon_under_test, always);
+        expect(client, ":1", "BF.ADD f%d x", i);
+        expect(client, "(Server closed the connection)", "SHUTDOWN SAVE");
+        redisFree(client);
+        daemon_wait(&daemon_under_test);
+        expect_word("whole", 0);
+        cr_assert_eq(program_run(output, sizeof(output), "cd %s && %s", daemon_under_test.data, losses[i]), 0, "%s",
+                     output);
+        expect_word("not whole", 1);
+        cr_assert(!daemon_try(&daemon_under_test, always), "%s", daemon_output(&daemon_under_test));
+        cr_assert(strstr(daemon_output(&daemon_under_test), "the last save needs it, but it is missing"), "%s",
+                  daemon_output(&daemon_under_test));
+        daemon_start(&daemon_under_test, accepting);
+        daemon_wait_output(&daemon_under_test, "saved");
+        daemon_stop(&daemon_under_test);
+    }
 }
 
 /* ---- quarantine ---- */
@@ -356,13 +388,6 @@ static void kill_after_frames(void)
     for (int i = 0; i < 10; i++)
         expect(client, ":1", "BF.ADD f %d", i);
     client_kill(client, &daemon_under_test);
-}
-
-static void expect_word(const char *word, int status)
-{
-    const char *output;
-    cr_assert_eq(check_tool(&daemon_under_test, &output), status, "%s", output);
-    cr_assert(strstr(output, word), "%s", output);
 }
 
 /* The kernel has all frames of a killed process, so frames that are missing are damage, however little it looks like

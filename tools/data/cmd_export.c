@@ -429,7 +429,7 @@ static int run_unpack(const struct tool_args *args)
         return status;
     int rc = read_pack(unpack.pack, &bytes, &len);
     if (rc != 0)
-        return tool_failed(UNPACK, "%s: %s", unpack.pack, strerror(-rc));
+        return tool_failed(UNPACK, "%s: %s", unpack.pack, fs_error_text(rc));
     /* A new directory: another pack may have an older or newer version of a filter. */
     rc = mkdir(unpack.target, 0750) == 0 ? 0 : -errno;
     status =

@@ -65,7 +65,7 @@ static int query_arguments(struct query *query, const struct filter_file *file, 
         }
         int present = filter_file_query(file, murmur3_hash(item.ptr, item.len));
         if (present < 0)
-            return tool_failed(COMMAND, "%s: %s", query->path, strerror(-present));
+            return tool_failed(COMMAND, "%s: %s", query->path, fs_error_text(present));
         print_answer(query, text, present);
     }
     return TOOL_OK;

@@ -91,7 +91,7 @@ static int look_at_filter(const struct table *files, struct counted_sstable *sst
     sstable->bytes = filterdb_bytes(file.shape.nwords);
     filter_file_close(&file);
     if (rc != 0) {
-        errbuf_set(err, "%s", strerror(-rc));
+        errbuf_set(err, "%s", fs_error_text(rc));
         return rc;
     }
     sstable->rate = state.rate;

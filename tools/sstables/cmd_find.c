@@ -68,7 +68,7 @@ static void ask_file(struct find *find, const struct found_sstable *sstable, str
         int may_have = filter_file_query(file, (struct bloom_hash){keys->h1[i], keys->h2[i]});
         if (may_have < 0)
             find->report->status =
-                tool_failed(FIND_COMMAND, "%s: %s; it may hold the key", sstable->filter, strerror(-may_have));
+                tool_failed(FIND_COMMAND, "%s: %s; it may hold the key", sstable->filter, fs_error_text(may_have));
         if (may_have)
             find_report_key(find->report, i, &place, may_have < 0 ? "unreadable" : "may hold it");
     }

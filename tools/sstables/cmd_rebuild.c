@@ -235,7 +235,7 @@ static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
         rc = write_toc(rebuild->table.toc, &toc);
     }
     if (rc != 0)
-        errbuf_set(err, "the filter has been replaced, but TOC.txt does not name it: %s", strerror(-rc));
+        errbuf_set(err, "the filter has been replaced, but TOC.txt does not name it: %s", fs_error_text(rc));
     return rc;
 }
 

@@ -67,7 +67,7 @@ static void look_at_toc(struct look *look)
     const char *at = toc.text, *line;
     look->without_filter = !table_has(&look->table, "Filter.db");
     if (rc != 0 && rc != -ENOENT)
-        problem(look, "TOC.txt: %s", strerror(-rc));
+        problem(look, "TOC.txt: %s", fs_error_text(rc));
     while (rc == 0 && (line = table_next_component(&at, &len))) {
         char component[256];
         snprintf(component, sizeof(component), "%.*s", (int)len, line);

@@ -110,7 +110,7 @@ static void import_file(struct import *import)
     int rc = filter_file_state(&import->file, NULL, NULL, &state);
     rcu_reader_online();
     if (rc != 0)
-        refuse(import, strerror(-rc));
+        refuse(import, fs_error_text(rc));
     else if (decide_params(import, &state, &params) &&
              content_prepare(import->job, import->name, &params, &import->file.shape, 1, &entry) &&
              load(import, entry, &state))

@@ -316,7 +316,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
     }
     expect(client, "+OK", "BF.RESERVE f 0.01 10");
     expect(client, "+OK", "RENAME f %s", names[0]);
-    atomic_store(&disk->delay_ms, 500);
+    atomic_store(&disk->delay_ms, DAEMON_SANITIZED ? 5000 : 500);
     double until = wait_clock() + 120;
     while (info_number(PORT, "persistence", "aof_delayed_fsync") == 0) {
         cr_assert_lt(wait_clock(), until, "nobody has waited");

@@ -347,7 +347,7 @@ DAEMON_TEST(daemon_under_test, log_starts,
     char output[4096];
     daemon_prepare(&daemon_under_test);
     cr_assert_eq(program_run(output, sizeof(output),
-                             "tar -C %s -xzf " BLOOMERY_GOLDEN_DIR "/directories/0.3.2-killed.tar.gz",
+                             "tar -C %s -xzf '" BLOOMERY_GOLDEN_DIR "/directories/0.3.2-killed.tar.gz'",
                              daemon_under_test.dir),
                  0, "%s", output);
     program_expect(output, sizeof(output), 0, "421 adds and 7 control records", BLOOMERY_TOOL_PATH " check %s 2>&1",
@@ -430,6 +430,7 @@ DAEMON_TEST(daemon_under_test, log_starts, without_the_file_of_pending_records_c
     expect_word("whole", 0);
 }
 
+#if !DAEMON_SANITIZED /* they report signals themselves */
 /* The kernel ends the process; its last words name the file. */
 Test(log_starts, a_file_of_pending_records_that_is_truncated_ends_the_process_with_its_name)
 {
@@ -452,6 +453,7 @@ Test(log_starts, a_file_of_pending_records_that_is_truncated_ends_the_process_wi
     redisFree(client);
     daemon_stop(&daemon_under_test);
 }
+#endif
 
 /* ---- files of a newer version ---- */
 

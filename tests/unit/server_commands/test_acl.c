@@ -327,7 +327,7 @@ Test(acl, a_check_has_bounded_work)
     struct acl_user *many = user_with("+exists"), *few = user_with("+exists ~898 ~899");
     struct slice fault;
     for (int i = 0; i < 900; i++) {
-        char rule[8];
+        char rule[16];
         snprintf(rule, sizeof(rule), "~%d", i);
         cr_assert_eq(apply(many, rule, &fault), ACL_GOOD);
     }
@@ -350,7 +350,7 @@ Test(acl, a_user_has_at_most_64_passwords)
     struct acl_user *user = acl_user_create((struct slice){"bob", 3}, false);
     uint8_t digest[ACL_DIGEST];
     for (int i = 0; i < ACL_MAX_PASSWORDS; i++) {
-        char rule[8];
+        char rule[16];
         snprintf(rule, sizeof(rule), ">%d", i);
         cr_assert_eq(apply(user, rule, &fault), ACL_GOOD);
     }

@@ -93,17 +93,6 @@ int store_find(struct store *store, const char *name, size_t name_len, uint64_t 
     return rc != 0 ? rc : STORE_NOT_FOUND;
 }
 
-int store_forget(struct store *store, uint64_t id)
-{
-    int rc = STORE_NOT_FOUND;
-
-    lock_take(&store->lock);
-    if (id_map_has(&store->quarantined, id) && !id_map_has(&store->forgotten, id))
-        rc = id_map_set(&store->forgotten, id, NULL);
-    lock_give(&store->lock);
-    return rc;
-}
-
 int store_still_ours(struct store *store, struct errbuf *err)
 {
     struct path path;

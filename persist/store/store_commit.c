@@ -16,38 +16,30 @@
 
 /* A filter that was yielded before it was given up is in this save, and so are its files; the next save leaves it
  * out. */
-static void take_forgotten(struct save *save)
+static void leave_out(struct save *save)
 {
     struct store *store = save->store;
 
-    lock_rw_write(&store->reading);
     lock_take(&store->lock);
-    for (size_t i = 0; i < store->forgotten.nslots; i++) {
-        uint64_t id = store->forgotten.slots[i].id;
-        if (id == 0 || index_get(&save->next, id))
-            continue;
-        struct index_entry *entry = index_get(&store->committed.index, id);
-        struct written *written = id_map_get(&store->written, id);
-        if (entry)
-            entry->flags |= INDEX_FORGOTTEN;
-        else if (written)
-            written_advance(written, WRITTEN_IS_GIVEN_UP);
+    for (size_t i = 0; i < store->fates.nslots; i++) {
+        struct fate *fate = store->fates.slots[i].value;
+        if (fate && fate->state == FATE_GIVEN_UP && !index_get(&save->next, fate->id))
+            fate->state = FATE_LEFT_OUT;
     }
     lock_give(&store->lock);
-    lock_rw_give(&store->reading);
 }
 
 /* A filter that store_write() had written before a crash, and that could not be loaded. The source does not yield
  * it. */
-static int settle_written(struct save *save, const struct written *written, struct errbuf *err)
+static int settle_written(struct save *save, const struct fate *written, struct errbuf *err)
 {
     struct parsed_record parsed;
     int rc = parsed_record_init(&parsed, written->text, written->len, err);
 
-    if (rc == 0 && written->state == WRITTEN_FORGOTTEN)
+    if (rc == 0 && written->state == FATE_LEFT_OUT)
         rc = save_keep_files(save, parsed.filter, err);
     else if (rc == 0)
-        rc = save_add_record(save, parsed.filter, INDEX_QUARANTINED | INDEX_TAKEN, err);
+        rc = save_add_record(save, parsed.filter, INDEX_TAKEN, err);
     parsed_record_deinit(&parsed);
     return rc;
 }
@@ -56,30 +48,31 @@ static int settle_entry(struct save *save, const struct index_entry *entry, stru
 {
     const struct manifest_filter *filter;
 
-    if (!(entry->flags & INDEX_FORGOTTEN))
-        return entry->flags & INDEX_QUARANTINED || save->source->keep_unlisted ? save_carry(save, entry, err) : 0;
+    enum fate_state state = fate_state(save->store, entry->id);
+
+    if (state != FATE_LEFT_OUT)
+        return state >= FATE_QUARANTINED || save->source->keep_unlisted ? save_carry(save, entry, err) : 0;
     TRY(record_read(&save->committed, entry->offset, &filter, err));
     return save_keep_files(save, filter, err);
 }
 
-/* Filters that the source has not yielded: some stay, of others only the files are kept. The map of quarantined filters
- * changes only while loading and at the end of a save. */
+/* Filters that the source has not yielded: some stay, of others only the files are kept. */
 static int settle_others(struct save *save, struct errbuf *err)
 {
     const struct store_index *index = &save->store->committed.index;
-    const struct id_map *quarantined = &save->store->quarantined;
+    struct fate **written = NULL;
+    size_t nwritten = 0;
     int rc = 0;
 
     for (size_t i = 0; i < index->count && rc == 0; i++) {
         if (!index_get(&save->next, index->entries[i].id))
             rc = settle_entry(save, &index->entries[i], err);
     }
-    for (size_t i = 0; i < quarantined->nslots && rc == 0; i++) {
-        uint64_t id = quarantined->slots[i].id;
-        const struct written *written = id != 0 ? written_find(save->store, id) : NULL;
-        if (written && written->state >= WRITTEN_QUARANTINED && !index_get(&save->next, id))
-            rc = settle_written(save, written, err);
-    }
+    if (rc == 0 && (rc = fates_list(save->store, FATE_QUARANTINED, &save->next, &written, &nwritten)) != 0)
+        errbuf_set(err, "out of memory");
+    for (size_t i = 0; i < nwritten && rc == 0; i++)
+        rc = settle_written(save, written[i], err);
+    free(written);
     return rc;
 }
 
@@ -199,7 +192,7 @@ static int order_index(struct save *save, struct store_index *ordered, struct er
             rc = index_add(ordered, entry);
     }
     for (size_t i = 0; i < ordered->count; i++) {
-        ordered->entries[i].flags &= INDEX_QUARANTINED | INDEX_PACKED | INDEX_LOST;
+        ordered->entries[i].flags &= INDEX_PACKED | INDEX_LOST;
         if (ordered->entries[i].id > save->max_id)
             save->max_id = ordered->entries[i].id;
     }
@@ -332,36 +325,6 @@ int save_resolve_in_doubt(struct store *store, struct errbuf *err)
     return 0;
 }
 
-static void forget(struct store *store)
-{
-    const struct store_index *index = &store->committed.index;
-
-    lock_take(&store->lock);
-    for (size_t i = 0; i < index->count; i++) {
-        if (!(index->entries[i].flags & INDEX_FORGOTTEN))
-            continue;
-        id_map_remove(&store->quarantined, index->entries[i].id);
-        id_map_remove(&store->forgotten, index->entries[i].id);
-    }
-    lock_give(&store->lock);
-}
-
-/* Under the lock: also marks the filters that were quarantined after the walk had passed them. Without memory other
- * threads find the index unmapped, and map it. */
-static void mark_quarantined(struct store *store)
-{
-    if (!store->serves || index_map(&store->committed.index) != 0)
-        return;
-    lock_take(&store->lock);
-    for (size_t i = 0; i < store->quarantined.nslots; i++) {
-        uint64_t id = store->quarantined.slots[i].id;
-        struct index_entry *entry = id ? index_get(&store->committed.index, id) : NULL;
-        if (entry)
-            entry->flags |= INDEX_QUARANTINED;
-    }
-    lock_give(&store->lock);
-}
-
 /* The store takes over the results of the save, and removes the files that it no longer needs. */
 static void adopt(struct commit *commit)
 {
@@ -369,19 +332,19 @@ static void adopt(struct commit *commit)
     struct store *store = save->store;
 
     lock_rw_write(&store->reading);
-    forget(store);
     const struct committed before = store->committed;
     store->committed = commit->made;
     store->committed.fd = save->manifest.fd;
     save->manifest.fd = -1;
     commit->made = before;
     atomic_store(&store->next_id, store->committed.save.next_id);
-    mark_quarantined(store);
+    if (store->serves)
+        (void)index_map(&store->committed.index); /* without memory other threads find it unmapped, and map it */
     lock_rw_give(&store->reading);
     sweep_set_mark(store);
     (void)packs_adopt(store, &save->superseded); /* without memory the next start removes them */
     store_remove(store, &save->superseded);
-    written_end(store, &save->next);
+    fates_end(store, &save->next);
 }
 
 int save_commit(struct save *save, struct errbuf *err)
@@ -389,7 +352,7 @@ int save_commit(struct save *save, struct errbuf *err)
     struct commit commit = {.save = save, .made = {.fd = -1, .index.seed = save->store->committed.index.seed}};
     int rc;
 
-    take_forgotten(save);
+    leave_out(save);
     rc = settle_others(save, err);
     if (rc == 0)
         rc = sync_files(save, err);

@@ -12,15 +12,13 @@
 #include "manifest.h"
 
 enum index_flags {
-    INDEX_QUARANTINED = 1, /* could not be loaded in this run */
-    INDEX_FORGOTTEN = 2,   /* quarantined and given up: to be left out of the next save */
-    INDEX_STALE = 4,       /* its bits have changed since this record was made; it must be written in any case */
-    INDEX_PACKED = 8,      /* its layers are in a pack */
-    INDEX_NEW = 16,        /* of a save under way: the record is in the new MANIFEST, not in the committed one */
-    INDEX_WRITTEN = 32,    /* of a save under way: it has made files for it */
-    INDEX_TAKEN = 64,      /* of a save under way: the files were there before it, made by store_write() */
-    INDEX_DROPPED = 128,   /* of a save under way: superseded by a later entry, or gone */
-    INDEX_LOST = 256,      /* its files are missing or cut, as the latest save has found */
+    INDEX_STALE = 4,     /* its bits have changed since this record was made; it must be written in any case */
+    INDEX_PACKED = 8,    /* its layers are in a pack */
+    INDEX_NEW = 16,      /* of a save under way: the record is in the new MANIFEST, not in the committed one */
+    INDEX_WRITTEN = 32,  /* of a save under way: it has made files for it */
+    INDEX_TAKEN = 64,    /* of a save under way: the files were there before it, made by store_write() */
+    INDEX_DROPPED = 128, /* of a save under way: superseded by a later entry, or gone */
+    INDEX_LOST = 256,    /* its files are missing or cut, as the latest save has found */
 };
 
 struct index_entry {

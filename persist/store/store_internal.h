@@ -1,6 +1,6 @@
 /* store_internal: the state of a store, which its parts share. Internal to persist.
  *
- *     store.c         answers queries              store_write.c       writes single filters outside of saves
+ *     store.c         answers queries              store_write.c       writes single filters; fates of filters
  *     store_open.c    opens and closes a store     store_save.c        walks the source of a save
  *     store_load.c    loads the filters            store_kept.c        checks the files that a save keeps
  *     store_reading.c reads bits, at any time      store_commit.c      makes a save valid
@@ -89,9 +89,7 @@ struct store {
 
     struct lock lock;           /* guards the fields below; reports come one at a time under it */
     struct file_list removable; /* superseded files that could not be removed yet */
-    struct id_map quarantined;  /* in this run; no values */
-    struct id_map forgotten;    /* not yet taken up by a save; no values */
-    struct id_map written;      /* struct written: filters of store_write() that no save has taken over yet */
+    struct id_map fates;        /* struct fate */
 };
 
 void committed_deinit(const struct store *store, struct committed *committed); /* closes the file */
@@ -151,39 +149,31 @@ int sweep_start(struct store *store, struct store_load_summary *counts, struct e
 /* Called after a commit: the mark of this save replaces the previous one. */
 void sweep_set_mark(struct store *store);
 
-/* ---- filters that are written outside of saves, from store_write() to the save that has them (store_write.c) ---- */
+/* ---- filters whose fate the committed MANIFEST alone does not tell (store_write.c) ---- */
 
-/* The states of a filter from store_write(), and the events that change them. A commit drops filters that the save has,
- * and filters in other states than PRIVATE and PUBLISHED. */
-enum written_state {
-    WRITTEN_PRIVATE,     /* its files are on the disk; the caller has yet to publish it */
-    WRITTEN_PUBLISHED,   /* published, maybe during the running save: the walk may have missed it */
-    WRITTEN_DUE,         /* published before the running save began: if the walk does not yield it, it is gone */
-    WRITTEN_GONE,        /* the source of the running save has reported it as gone */
-    WRITTEN_QUARANTINED, /* found by a start in the log, and could not be loaded */
-    WRITTEN_FORGOTTEN,   /* the same, and an operator has given it up */
-    WRITTEN_STATES,
+/* From FATE_QUARANTINED on the files cannot be trusted. */
+enum fate_state {
+    FATE_SAVED,       /* none of these: the MANIFEST tells all, or nothing */
+    FATE_PRIVATE,     /* store_write() has put its files on the disk; the caller has yet to publish it */
+    FATE_PUBLISHED,   /* published, maybe during the running save: the walk may have missed it */
+    FATE_DUE,         /* it is gone, unless the walk of the running save yields it */
+    FATE_QUARANTINED, /* it stays in each save */
+    FATE_GIVEN_UP,    /* an operator has deleted it; it is in the running save if that has yielded it before */
+    FATE_LEFT_OUT,    /* the same, and the running save does without it */
 };
 
-enum written_event {
-    WRITTEN_IS_PUBLISHED,
-    WRITTEN_SAVE_BEGINS,
-    WRITTEN_IS_GONE,
-    WRITTEN_IS_UNREADABLE,
-    WRITTEN_IS_GIVEN_UP,
-    WRITTEN_EVENTS,
-};
-
-struct written {
+struct fate {
     uint64_t id;
-    enum written_state state; /* under the store's lock */
-    bool stale;               /* its bits have changed since; stays set when a save fails */
+    enum fate_state state; /* under the store's lock */
+    bool stale;            /* its bits have changed since store_write(); stays set when a save fails */
+    char *text;            /* its record, which is in no MANIFEST; NULL: there is none, or the MANIFEST has it */
     size_t len;
-    char text[]; /* the record */
 };
 
-/* The caller has the store's lock. */
-void written_advance(struct written *written, enum written_event event);
+enum fate_state fate_state(struct store *store, uint64_t id);
+
+/* The caller has the store's lock. 0 or -ENOMEM. */
+int fate_quarantine(struct store *store, uint64_t id, enum fate_state state);
 
 /* A record that is not in a MANIFEST. `filter` is valid until the deinit. 0, -EINVAL (not a record) or -ENOMEM. */
 struct parsed_record {
@@ -194,14 +184,21 @@ struct parsed_record {
 int parsed_record_init(struct parsed_record *parsed, const char *text, size_t len, struct errbuf *err);
 void parsed_record_deinit(struct parsed_record *parsed);
 
-/* The filter with this id, if its files are complete; valid until the running save ends. NULL: none. */
-struct written *written_find(struct store *store, uint64_t id);
+/* The filter with this id and a record of its own, valid until the running save ends. NULL: none. */
+struct fate *written_find(struct store *store, uint64_t id);
 
-/* Called before a save: notes the published filters. After its commit: drops the filters that the save has taken over;
- * `next` is its index. */
-void written_begin(struct store *store);
-void written_end(struct store *store, const struct store_index *next);
-void written_drop(struct store *store, uint64_t id); /* the record, not the files */
-void written_deinit(struct store *store);
+/* The fates with records and these states, in an array to be freed; they stay until the running save ends. `next` is
+ * the index of a save, whose filters are left out. 0 or -ENOMEM. */
+int fates_list(struct store *store, enum fate_state from, const struct store_index *next, struct fate ***list_out,
+               size_t *n_out);
+
+/* Called before a load: drops records whose filters a save has by now. */
+void fates_drop_saved(struct store *store);
+
+/* Called before a save: notes the published filters. After its commit: drops what it has settled; `next` is its
+ * index. */
+void fates_begin(struct store *store);
+void fates_end(struct store *store, const struct store_index *next);
+void fates_deinit(struct store *store);
 
 #endif

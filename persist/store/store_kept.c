@@ -88,10 +88,10 @@ static int look_at_entry(struct save *save, struct index_entry *entry, struct er
     const struct manifest_filter *record;
     bool lost;
 
-    if (entry->flags & INDEX_QUARANTINED)
-        return 0;
     if (entry->flags & INDEX_PACKED) {
-        lost = store->packs.table[entry->slot].lost;
+        lost = store->packs.table[entry->slot].lost && fate_state(store, entry->id) < FATE_QUARANTINED;
+    } else if (fate_state(store, entry->id) >= FATE_QUARANTINED) {
+        return 0;
     } else {
         int rc = record_read(&save->committed, entry->offset, &record, err);
         if (rc != 0) {

@@ -29,7 +29,9 @@ struct loading {
     struct store *store;
     struct bloom_pool *pool;
     const struct store_loader *loader;
-    atomic_size_t next;     /* entry to load next; after the entries, slots of filters written by store_write() */
+    struct fate **written; /* filters written by store_write() */
+    size_t nwritten;
+    atomic_size_t next;     /* entry to load next; after the entries, these */
     atomic_int rc;          /* the first failure of the loading as a whole */
     struct errbuf *err;     /* its text; written by the thread that set `rc` */
     struct lost_pack *lost; /* under the store's lock */
@@ -61,8 +63,7 @@ struct loadee {
     struct load_thread *thread;
     const struct manifest_filter *filter;
     struct store_filter info;
-    struct index_entry *entry; /* NULL: not in the MANIFEST */
-    struct written *written;   /* NULL: in the MANIFEST */
+    bool is_saved; /* in the MANIFEST */
     bool pack_is_lost;
 };
 
@@ -176,16 +177,6 @@ static void report_lost(struct loading *loading)
     free(loading->lost);
 }
 
-/* Under the store's mutex. 0 or -ENOMEM. */
-static int set_quarantined(struct loadee *loadee)
-{
-    if (loadee->entry)
-        loadee->entry->flags |= INDEX_QUARANTINED;
-    else
-        written_advance(loadee->written, WRITTEN_IS_UNREADABLE);
-    return id_map_set(&loadee->thread->loading->store->quarantined, loadee->info.id, NULL);
-}
-
 static int quarantine(struct loadee *loadee, const struct errbuf *reason)
 {
     struct load_thread *thread = loadee->thread;
@@ -193,7 +184,7 @@ static int quarantine(struct loadee *loadee, const struct errbuf *reason)
     struct shown_name shown = show_name(loadee->info.name, loadee->info.name_len);
 
     lock_take(&store->lock);
-    int rc = set_quarantined(loadee);
+    int rc = fate_quarantine(store, loadee->info.id, FATE_QUARANTINED);
     bool noted = loadee->pack_is_lost && note_lost(thread->loading, loadee->filter->pack, shown.text, reason);
     lock_give(&store->lock);
     if (rc != 0)
@@ -213,9 +204,7 @@ static int give_up(struct loadee *loadee, enum store_fate fate)
     if (fate != STORE_GIVEN_UP)
         return 0;
     lock_take(&store->lock);
-    int rc = set_quarantined(loadee);
-    if (rc == 0)
-        rc = id_map_set(&store->forgotten, loadee->info.id, NULL);
+    int rc = fate_quarantine(store, loadee->info.id, FATE_GIVEN_UP);
     lock_give(&store->lock);
     return rc;
 }
@@ -238,7 +227,7 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
     if (loader->resolve)
         fate = loader->resolve(loader->ctx, &loadee->info);
     /* Filters of store_write() are in no index yet. */
-    if (fate == STORE_KEPT && loadee->entry && loader->leaves)
+    if (fate == STORE_KEPT && loadee->is_saved && loader->leaves)
         loadee->info.leave = loader->leaves(loader->ctx, &loadee->info, manifest_filter_bytes(filter));
     if (fate != STORE_KEPT)
         rc = give_up(loadee, fate);
@@ -249,9 +238,9 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
     return rc;
 }
 
-static int load_entry(struct load_thread *thread, struct index_entry *entry, struct errbuf *err)
+static int load_entry(struct load_thread *thread, const struct index_entry *entry, struct errbuf *err)
 {
-    struct loadee loadee = {.thread = thread, .entry = entry};
+    struct loadee loadee = {.thread = thread, .is_saved = true};
     int rc = record_read(&thread->reader, entry->offset, &loadee.filter, err);
 
     if (rc != 0) {
@@ -261,9 +250,9 @@ static int load_entry(struct load_thread *thread, struct index_entry *entry, str
     return load_filter(&loadee, err);
 }
 
-static int load_written(struct load_thread *thread, struct written *written, struct errbuf *err)
+static int load_written(struct load_thread *thread, const struct fate *written, struct errbuf *err)
 {
-    struct loadee loadee = {.thread = thread, .written = written};
+    struct loadee loadee = {.thread = thread};
     struct parsed_record parsed;
     TRY(parsed_record_init(&parsed, written->text, written->len, err));
     loadee.filter = parsed.filter;
@@ -276,20 +265,17 @@ static int load_written(struct load_thread *thread, struct written *written, str
 
 static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
 {
-    struct store_index *index = &thread->loading->store->committed.index;
-    const struct id_map *written = &thread->loading->store->written; /* no thread writes meanwhile */
+    const struct store_index *index = &thread->loading->store->committed.index;
 
-    if (i < index->count)
-        return load_entry(thread, &index->entries[i], err);
-    struct written *one = written->slots[i - index->count].value;
-    return one ? load_written(thread, one, err) : 0;
+    return i < index->count ? load_entry(thread, &index->entries[i], err)
+                            : load_written(thread, thread->loading->written[i - index->count], err);
 }
 
 /* Takes neighbours, whose records and packs are read together; fewer towards the end, so that all threads end
  * together. */
 static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_out)
 {
-    size_t total = loading->store->committed.index.count + loading->store->written.nslots;
+    size_t total = loading->store->committed.index.count + loading->nwritten;
     size_t from = atomic_load(&loading->next), n;
 
     do {
@@ -336,21 +322,16 @@ static void add_counts(struct store_load_summary *sum, const struct store_load_s
     sum->bytes += counts->bytes;
 }
 
-/* Drops records whose filters a save has by now: the log did not need to hand them in. */
-static int drop_saved(struct store *store)
+/* Of records whose filters a save has by now, the log did not need to hand in any. */
+static int list_written(struct loading *loading)
 {
-    const struct id_map *map = &store->written;
-    int rc = map->count > 0 ? index_map(&store->committed.index) : 0;
+    struct store *store = loading->store;
+    int rc = store->fates.count > 0 ? index_map(&store->committed.index) : 0;
 
-    for (size_t i = 0; rc == 0 && i < map->nslots;) {
-        uint64_t id = map->slots[i].id;
-        if (id != 0 && index_get(&store->committed.index, id))
-            written_drop(store, id); /* another may be in this slot now */
-        else
-            i++;
-    }
+    if (rc == 0)
+        fates_drop_saved(store);
     index_unmap(&store->committed.index);
-    return rc;
+    return rc == 0 ? fates_list(store, FATE_PUBLISHED, NULL, &loading->written, &loading->nwritten) : rc;
 }
 
 int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, const struct store_loader *loader,
@@ -359,7 +340,7 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
     struct loading loading = {.store = store, .pool = pool, .loader = loader, .err = err};
     struct store_load_summary summary = {0};
     struct load_thread *threads = calloc(nthreads, sizeof(*threads));
-    int rc = drop_saved(store);
+    int rc = list_written(&loading);
 
     if (rc == 0 && !threads)
         rc = -ENOMEM;
@@ -389,6 +370,7 @@ out:
     }
     if (summary_out)
         *summary_out = summary;
+    free(loading.written);
     free(threads);
     return rc;
 }

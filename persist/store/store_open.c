@@ -439,9 +439,7 @@ void store_close(struct store *store)
     id_map_deinit(&store->opened.named);
     file_list_deinit(&store->doubted);
     file_list_deinit(&store->removable);
-    id_map_deinit(&store->quarantined);
-    id_map_deinit(&store->forgotten);
-    written_deinit(store);
+    fates_deinit(store);
     lock_deinit(&store->lock);
     lock_rw_deinit(&store->reading);
     free(store->dir);

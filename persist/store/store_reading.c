@@ -135,7 +135,7 @@ bool store_has_bits(struct store *store, uint64_t id)
     if (begin_reading(store) != 0)
         return false;
     const struct index_entry *entry = index_get(&store->committed.index, id);
-    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_LOST | INDEX_QUARANTINED));
+    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_LOST)) && fate_state(store, id) < FATE_QUARANTINED;
     end_reading(store);
     return has;
 }
@@ -232,12 +232,4 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     return rc;
-}
-
-/* The thread that saves owns its entry in the index: it is marked after the save (store_commit.c). */
-void store_quarantine(struct store *store, uint64_t id)
-{
-    lock_take(&store->lock);
-    (void)id_map_set(&store->quarantined, id, NULL); /* without memory the next start finds it again */
-    lock_give(&store->lock);
 }

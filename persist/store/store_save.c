@@ -90,7 +90,7 @@ int save_carry(struct save *save, const struct index_entry *committed, struct er
     CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* a written filter stays stale until the save ends */
     int rc = drop_record(save, entry.id, NULL, err);
 
-    entry.flags &= INDEX_QUARANTINED | INDEX_PACKED | INDEX_LOST;
+    entry.flags &= INDEX_PACKED | INDEX_LOST;
     return rc != 0 ? rc : add_entry(save, &entry, err);
 }
 
@@ -120,7 +120,7 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
 /* The current records of a filter, as far as they are known. */
 struct present {
     struct index_entry *committed;        /* in the committed MANIFEST; NULL: it is not */
-    struct written *written;              /* by store_write(); NULL: it was not, or the MANIFEST has it */
+    struct fate *written;                 /* by store_write(); NULL: it was not, or the MANIFEST has it */
     const struct manifest_filter *record; /* the newest one; NULL: none */
     unsigned flags;                       /* of an entry for that record */
     bool clean;                           /* its bits are as the record has them */
@@ -132,14 +132,12 @@ static int find_record(struct save *save, const struct store_item *item, struct 
     const struct index_entry *seen = index_get(&save->next, item->id);
 
     if (seen && seen->flags & INDEX_NEW) {
-        present->flags = seen->flags & (INDEX_QUARANTINED | INDEX_WRITTEN | INDEX_TAKEN);
+        present->flags = seen->flags & (INDEX_WRITTEN | INDEX_TAKEN);
         present->clean = !item->dirty;
         return save_record(save, seen, &present->record, err);
     }
-    if (present->committed) {
-        present->flags = present->committed->flags & INDEX_QUARANTINED;
+    if (present->committed)
         return record_read(&save->committed, present->committed->offset, &present->record, err);
-    }
     if (!present->written)
         return 0;
     present->flags = INDEX_TAKEN;
@@ -247,7 +245,7 @@ static bool stays(struct save *save, const struct store_item *item, struct index
 /* Keeps the filter's files, or writes them. */
 static int put_filter(struct save *save, const struct store_item *item, struct present *present, struct errbuf *err)
 {
-    struct written *written = present->written;
+    struct fate *written = present->written;
     unsigned packed = item->evicted ? 0 : packs_have_room(save, item->filter);
 
     if (written) {
@@ -298,30 +296,18 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
     return cuckoo ? put_still(save, item, present, err) : put_filter(save, item, present, err);
 }
 
-/* It may have been quarantined since the last save. */
-static bool is_quarantined(struct store *store, uint64_t id)
-{
-    lock_take(&store->lock);
-    bool is = id_map_has(&store->quarantined, id);
-    lock_give(&store->lock);
-    return is;
-}
-
 /* A filter that could not be loaded: its record stays, and so do its files. */
 static int save_quarantined(struct save *save, const struct store_item *item, struct present *present,
                             struct errbuf *err)
 {
     const struct index_entry *committed = present->committed;
-    bool known = (committed && (committed->flags & INDEX_QUARANTINED || is_quarantined(save->store, item->id))) ||
-                 (present->written && present->written->state == WRITTEN_QUARANTINED);
 
-    if (!known)
+    if (fate_state(save->store, item->id) < FATE_QUARANTINED)
         return 0;
     if (committed &&
         committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len, item->expires_ms))
         return save_carry(save, committed, err);
     int rc = find_record(save, item, present, err);
-    present->flags |= INDEX_QUARANTINED;
     return rc != 0 ? rc : keep_files(save, item, present, err);
 }
 
@@ -337,7 +323,8 @@ static int save_item(struct save *save, const struct store_item *item, struct er
     if (!item->filter && !item->quarantined) {
         if (present.written) {
             lock_take(&save->store->lock);
-            written_advance(present.written, WRITTEN_IS_GONE);
+            if (present.written->state < FATE_DUE)
+                present.written->state = FATE_DUE;
             lock_give(&save->store->lock);
         }
         return drop_record(save, item->id, NULL, err);
@@ -471,7 +458,7 @@ int store_save(struct store *store, const struct store_source *source, struct st
     if (rc == 0)
         store_remove_again(store);
     if (rc == 0) {
-        written_begin(store);
+        fates_begin(store);
         rc = save_init(&save, err);
         if (rc == 0)
             rc = kept_look(&save, err);

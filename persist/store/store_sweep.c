@@ -119,13 +119,13 @@ static int visit_file(void *ctx, const char *name)
 
 static int spare_written(struct sweep *sweep)
 {
-    const struct id_map *map = &sweep->store->written;
+    const struct id_map *map = &sweep->store->fates;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < map->nslots; i++) {
-        const struct written *written = map->slots[i].value;
+        const struct fate *written = map->slots[i].value;
         struct parsed_record parsed;
-        if (!written)
+        if (!written || !written->text)
             continue;
         rc = parsed_record_init(&parsed, written->text, written->len, NULL);
         for (unsigned layer = 0; rc == 0 && layer < parsed.filter->nlayers; layer++)

@@ -1,12 +1,12 @@
-/* Single filters that are on disk before a save has them. Their records are kept here until a save has taken the files
- * over or no longer needs them; after a crash the log hands the records in again. */
+/* Single filters that are on disk before a save has them, and filters in quarantine: the map of fates. The records of
+ * the former are kept here until a save has taken the files over or no longer needs them; after a crash the log hands
+ * the records in again. */
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "store_internal.h"
 #include "store_loader.h"
 #include "try.h"
@@ -48,103 +48,143 @@ void parsed_record_deinit(struct parsed_record *parsed)
     manifest_parser_deinit(&parsed->parser);
 }
 
-/* ---- states ---- */
+/* ---- the map of fates ---- */
 
-void written_advance(struct written *written, enum written_event event)
+static void fate_free(struct fate *fate)
 {
-    static const enum written_state next[WRITTEN_STATES][WRITTEN_EVENTS] = {
-        /*                        published            a save begins        gone             unreadable given up */
-        [WRITTEN_PRIVATE] = {WRITTEN_PUBLISHED, WRITTEN_PRIVATE, WRITTEN_GONE, WRITTEN_STATES, WRITTEN_STATES},
-        [WRITTEN_PUBLISHED] = {WRITTEN_PUBLISHED, WRITTEN_DUE, WRITTEN_GONE, WRITTEN_QUARANTINED, WRITTEN_STATES},
-        [WRITTEN_DUE] = {WRITTEN_DUE, WRITTEN_DUE, WRITTEN_GONE, WRITTEN_STATES, WRITTEN_STATES},
-        [WRITTEN_GONE] = {WRITTEN_GONE, WRITTEN_DUE, WRITTEN_GONE, WRITTEN_STATES, WRITTEN_STATES},
-        [WRITTEN_QUARANTINED] = {WRITTEN_QUARANTINED, WRITTEN_QUARANTINED, WRITTEN_QUARANTINED, WRITTEN_QUARANTINED,
-                                 WRITTEN_FORGOTTEN},
-        [WRITTEN_FORGOTTEN] = {WRITTEN_FORGOTTEN, WRITTEN_FORGOTTEN, WRITTEN_FORGOTTEN, WRITTEN_FORGOTTEN,
-                               WRITTEN_FORGOTTEN},
-    };
-
-    written->state = next[written->state][event];
-    CHECK(written->state != WRITTEN_STATES); /* cannot happen in that state */
+    if (fate)
+        free(fate->text);
+    free(fate);
 }
 
-/* ---- the table ---- */
-
-/* NULL without memory. */
-static struct written *written_new(uint64_t id, const char *text, size_t len, enum written_state state)
+/* Adds it. `text` NULL: without a record. 0 or -ENOMEM. */
+static int fate_new(struct store *store, uint64_t id, enum fate_state state, const char *text, size_t len)
 {
-    struct written *written = malloc(sizeof(*written) + len);
+    struct fate *fate = calloc(1, sizeof(*fate));
 
-    if (written) {
-        *written = (struct written){.id = id, .state = state, .len = len};
-        memcpy(written->text, text, len);
+    if (!fate)
+        return -ENOMEM;
+    fate->id = id;
+    fate->state = state;
+    fate->len = len;
+    if ((!text || (fate->text = malloc(len))) && id_map_set(&store->fates, id, fate) == 0) {
+        if (text)
+            memcpy(fate->text, text, len);
+        return 0;
     }
-    return written;
+    fate_free(fate);
+    return -ENOMEM;
 }
 
-static int table_add(struct store *store, struct written *written)
+static int add_written(struct store *store, uint64_t id, enum fate_state state, const char *text, size_t len)
 {
     lock_take(&store->lock);
-    int rc = id_map_set(&store->written, written->id, written);
+    fate_free(id_map_remove(&store->fates, id)); /* the same record again */
+    int rc = fate_new(store, id, state, text, len);
     lock_give(&store->lock);
     return rc;
 }
 
-static struct written *table_remove(struct store *store, uint64_t id)
+enum fate_state fate_state(struct store *store, uint64_t id)
 {
     lock_take(&store->lock);
-    struct written *written = id_map_remove(&store->written, id);
+    const struct fate *fate = id_map_get(&store->fates, id);
+    enum fate_state state = fate ? fate->state : FATE_SAVED;
     lock_give(&store->lock);
-    return written;
+    return state;
 }
 
-struct written *written_find(struct store *store, uint64_t id)
+int fate_quarantine(struct store *store, uint64_t id, enum fate_state state)
+{
+    struct fate *fate = id_map_get(&store->fates, id);
+
+    if (!fate)
+        return fate_new(store, id, state, NULL, 0);
+    if (fate->state < state)
+        fate->state = state;
+    return 0;
+}
+
+struct fate *written_find(struct store *store, uint64_t id)
 {
     lock_take(&store->lock);
-    struct written *written = id_map_get(&store->written, id);
+    struct fate *fate = id_map_get(&store->fates, id);
     lock_give(&store->lock);
-    return written;
+    return fate && fate->text ? fate : NULL;
 }
 
-void written_deinit(struct store *store)
+int fates_list(struct store *store, enum fate_state from, const struct store_index *next, struct fate ***list_out,
+               size_t *n_out)
 {
-    for (size_t i = 0; i < store->written.nslots; i++)
-        free(store->written.slots[i].value);
-    id_map_deinit(&store->written);
+    lock_take(&store->lock);
+    struct fate **list = malloc((store->fates.count + 1) * sizeof(struct fate *));
+    *n_out = 0;
+    for (size_t i = 0; list && i < store->fates.nslots; i++) {
+        struct fate *fate = store->fates.slots[i].value;
+        if (fate && fate->text && fate->state >= from && !(next && index_get(next, fate->id)))
+            list[(*n_out)++] = fate;
+    }
+    lock_give(&store->lock);
+    *list_out = list;
+    return list ? 0 : -ENOMEM;
 }
 
-void written_drop(struct store *store, uint64_t id)
+void fates_drop_saved(struct store *store)
 {
-    free(table_remove(store, id));
+    for (size_t i = 0; i < store->fates.nslots;) {
+        uint64_t id = store->fates.slots[i].id;
+        if (id != 0 && index_get(&store->committed.index, id))
+            fate_free(id_map_remove(&store->fates, id)); /* another may be in this slot now */
+        else
+            i++;
+    }
+}
+
+void fates_deinit(struct store *store)
+{
+    for (size_t i = 0; i < store->fates.nslots; i++)
+        fate_free(store->fates.slots[i].value);
+    id_map_deinit(&store->fates);
 }
 
 void store_published(struct store *store, uint64_t id)
 {
     lock_take(&store->lock);
-    struct written *written = id_map_get(&store->written, id);
-    if (written)
-        written_advance(written, WRITTEN_IS_PUBLISHED);
+    struct fate *fate = id_map_get(&store->fates, id);
+    if (fate && fate->state == FATE_PRIVATE)
+        fate->state = FATE_PUBLISHED;
     lock_give(&store->lock);
+}
+
+void store_quarantine(struct store *store, uint64_t id)
+{
+    lock_take(&store->lock);
+    (void)fate_quarantine(store, id, FATE_QUARANTINED); /* without memory the next start finds it again */
+    lock_give(&store->lock);
+}
+
+int store_forget(struct store *store, uint64_t id)
+{
+    lock_take(&store->lock);
+    struct fate *fate = id_map_get(&store->fates, id);
+    bool found = fate && fate->state == FATE_QUARANTINED;
+    if (found)
+        fate->state = FATE_GIVEN_UP;
+    lock_give(&store->lock);
+    return found ? 0 : STORE_NOT_FOUND;
 }
 
 /* ---- around a save ---- */
 
-void written_begin(struct store *store)
+void fates_begin(struct store *store)
 {
     lock_take(&store->lock);
-    for (size_t i = 0; i < store->written.nslots; i++) {
-        struct written *written = store->written.slots[i].value;
-        if (written)
-            written_advance(written, WRITTEN_SAVE_BEGINS);
+    for (size_t i = 0; i < store->fates.nslots; i++) {
+        struct fate *fate = store->fates.slots[i].value;
+        if (fate && fate->state == FATE_PUBLISHED)
+            fate->state = FATE_DUE;
     }
     lock_give(&store->lock);
-}
-
-/* Whether the save has dealt with the filter. A filter yielded to the save is published, though store_published() may
- * not have been called yet. */
-static bool is_settled(const struct written *written, const struct store_index *next)
-{
-    return index_get(next, written->id) || written->state > WRITTEN_PUBLISHED;
 }
 
 static void remove_files(struct store *store, const char *text, size_t len)
@@ -159,41 +199,43 @@ static void remove_files(struct store *store, const char *text, size_t len)
     file_list_deinit(&list);
 }
 
-static void settle(struct store *store, struct written *written, const struct store_index *next)
+/* Takes out what the save has settled, from place *at on: false at the end. A filter that the save has is published,
+ * though store_published() may not have been called yet; if it is in quarantine, it stays there without its record. */
+static bool take_settled(struct store *store, const struct store_index *next, size_t *at, struct fate *settled_out)
 {
-    const struct index_entry *entry = index_get(next, written->id);
-
-    if (written->state == WRITTEN_FORGOTTEN) {
-        lock_take(&store->lock);
-        id_map_remove(&store->quarantined, written->id);
-        id_map_remove(&store->forgotten, written->id);
-        lock_give(&store->lock);
+    for (; *at < store->fates.nslots; ++*at) {
+        struct fate *fate = store->fates.slots[*at].value;
+        bool saved = fate && index_get(next, fate->id);
+        if (!fate || (!saved && fate->state != FATE_DUE && fate->state != FATE_LEFT_OUT))
+            continue;
+        *settled_out = *fate;
+        fate->text = NULL;
+        if (saved && fate->state >= FATE_QUARANTINED)
+            ++*at;
+        else
+            free(id_map_remove(&store->fates, fate->id));
+        return true;
     }
-    if (!entry || !(entry->flags & INDEX_TAKEN))
-        remove_files(store, written->text, written->len);
-    free(written);
+    return false;
 }
 
-void written_end(struct store *store, const struct store_index *next)
+void fates_end(struct store *store, const struct store_index *next)
 {
-    struct written *settled = NULL;
+    struct fate settled;
     size_t at = 0;
 
     /* One by one, so that no thread waits for the disk under the lock. A removal may move following entries into the
      * gap, and entries at the end of the table to its beginning: the next save visits these again. */
     for (;;) {
         lock_take(&store->lock);
-        for (settled = NULL; at < store->written.nslots && !settled; at++) {
-            struct written *written = store->written.slots[at].value;
-            if (written && is_settled(written, next))
-                settled = written;
-        }
-        if (settled)
-            id_map_remove(&store->written, store->written.slots[--at].id);
+        bool more = take_settled(store, next, &at, &settled);
         lock_give(&store->lock);
-        if (!settled)
+        if (!more)
             return;
-        settle(store, settled, next);
+        const struct index_entry *entry = index_get(next, settled.id);
+        if (settled.text && !(entry && entry->flags & INDEX_TAKEN))
+            remove_files(store, settled.text, settled.len);
+        free(settled.text);
     }
 }
 
@@ -278,13 +320,11 @@ static int write_filter(struct store *store, const struct store_item *item, stru
 
 int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
 {
-    struct written *written = NULL;
     struct manifest_text text = {0};
     int rc = write_filter(store, item, &text, err);
 
     if (rc == 0) {
-        written = written_new(item->id, text.ptr, text.len, WRITTEN_PRIVATE);
-        rc = written ? table_add(store, written) : -ENOMEM;
+        rc = add_written(store, item->id, FATE_PRIVATE, text.ptr, text.len);
         if (rc != 0)
             remove_files(store, text.ptr, text.len);
     }
@@ -296,19 +336,18 @@ int store_write(struct store *store, const struct store_item *item, struct store
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     errbuf_prefix(err, "filter '%s'", shown.text);
-    free(written);
     manifest_text_deinit(&text);
     return rc;
 }
 
 void store_discard(struct store *store, uint64_t id)
 {
-    struct written *written = table_remove(store, id);
-
-    if (!written)
-        return;
-    remove_files(store, written->text, written->len);
-    free(written);
+    lock_take(&store->lock);
+    struct fate *fate = id_map_remove(&store->fates, id);
+    lock_give(&store->lock);
+    if (fate)
+        remove_files(store, fate->text, fate->len);
+    fate_free(fate);
 }
 
 /* ---- after a crash ---- */
@@ -353,15 +392,8 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
         atomic_store(&store->number, newest);
     if (id >= atomic_load(&store->next_id))
         atomic_store(&store->next_id, id + 1);
-    struct written *written = written_new(id, record, len, WRITTEN_PUBLISHED);
-    int rc = -ENOMEM;
-    if (written) {
-        free(table_remove(store, id)); /* the same record again */
-        rc = table_add(store, written);
-    }
-    if (rc != 0) {
+    int rc = add_written(store, id, FATE_PUBLISHED, record, len);
+    if (rc != 0)
         errbuf_set(err, "out of memory");
-        free(written);
-    }
     return rc;
 }

@@ -58,7 +58,7 @@ static void progress(void *ctx, uint64_t bytes)
 static enum store_fate on_resolve(void *ctx, struct store_filter *info)
 {
     struct load *load = ctx;
-    enum store_fate fate = replay_resolve(load->replay, info);
+    enum store_fate fate = log_history_resolve(replay_history(load->replay), info);
     if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > clock_unix_ms())
         return fate;
     atomic_fetch_add_explicit(&load->server->persistence->load_expired, 1, memory_order_relaxed);
@@ -211,9 +211,9 @@ static int read_log(struct load *load)
         .report_ctx = server,
         .progress = progress,
         .progress_ctx = load,
-        .on_control = replay_control,
-        .on_process = replay_process,
-        .ctx = load->replay,
+        .on_control = log_history_control,
+        .on_process = log_history_process,
+        .ctx = replay_history(load->replay),
     };
     int status = log_reader_open(&options, &load->log, &load->log_summary, &load->err);
     if (status == LOG_DAMAGED)
@@ -327,7 +327,7 @@ static int check_databases(struct load *load)
 static int take_databases(struct load *load)
 {
     struct databases databases = load->checkpoint.databases;
-    replay_databases(load->replay, &databases);
+    log_history_databases(replay_history(load->replay), &databases);
     if (!databases_are_valid(&databases)) {
         errbuf_set(&load->err, "the log is damaged: two database numbers stand for the same database");
         return -EINVAL;

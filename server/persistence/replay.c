@@ -10,15 +10,22 @@
 #include "bloom_resident.h"
 #include "check.h"
 #include "clock.h"
+#include "cuckoo.h"
+#include "grow.h"
 #include "id_map.h"
 #include "journal.h"
 #include "log_payload.h"
-#include "log_history.h"
 #include "persistence.h"
-#include "replay_operations.h"
 #include "server.h"
 #include "window_clock.h"
 #include "lock.h"
+
+/* The operations of one cuckoo filter in the log. Adds and deletions do not commute, so all that the saved filter lacks
+ * are collected, and then done again in the order of their ordinals. */
+struct operations {
+    struct bloom_replay_item *items; /* with whole ordinals */
+    size_t n, room;
+};
 
 /* A filter that adds can be brought back to. */
 struct target {
@@ -26,9 +33,9 @@ struct target {
     atomic_bool broken;  /* its bits could not be read: the entry is pinned, and another one has its name */
     uint64_t since;      /* ordinals of processes before it have all been counted, and may have been reused since */
     bool cuckoo;
-    struct replay_operations operations; /* of a cuckoo filter; under the lock */
-    unsigned nlayers;                    /* that had been saved */
-    uint64_t counted[];                  /* in these */
+    struct operations operations; /* of a cuckoo filter; under the lock */
+    unsigned nlayers;             /* that had been saved */
+    uint64_t counted[];           /* in these */
 };
 
 struct replay {
@@ -36,9 +43,8 @@ struct replay {
     struct store *store;
     bool accept_loss;
     struct log_history *history;
-    struct lock lock; /* of targets, while filters are loaded */
-    struct id_map targets;
-    struct id_map expired; /* no values; under the lock, too */
+    struct lock lock;      /* of targets, while filters are loaded */
+    struct id_map targets; /* NULL: the filter has expired, and was not loaded */
     struct replay_summary summary;
 };
 
@@ -75,55 +81,39 @@ void replay_destroy(struct replay *replay)
     if (!replay)
         return;
     for (size_t i = 0; i < replay->targets.nslots; i++) {
-        struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
+        struct target *target = replay->targets.slots[i].value;
         if (target && atomic_load(&target->broken))
             entry_unpin(target->entry);
         if (target)
-            replay_operations_deinit(&target->operations);
+            free(target->operations.items);
         free(target);
     }
     log_history_destroy(replay->history);
     id_map_deinit(&replay->targets);
-    id_map_deinit(&replay->expired);
     lock_deinit(&replay->lock);
     free(replay);
 }
 
 /* ---- filters in the log ---- */
 
-int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+struct log_history *replay_history(struct replay *replay)
 {
-    return log_history_control(((struct replay *)ctx)->history, number, control, err);
-}
-
-void replay_process(void *ctx)
-{
-    log_history_process(((struct replay *)ctx)->history);
-}
-
-void replay_databases(const struct replay *replay, struct databases *databases)
-{
-    log_history_databases(replay->history, databases);
-}
-
-enum store_fate replay_resolve(struct replay *replay, struct store_filter *info)
-{
-    return log_history_resolve(replay->history, info);
+    return replay->history;
 }
 
 int replay_expired(struct replay *replay, uint64_t id)
 {
     lock_take(&replay->lock);
-    int status = id_map_set(&replay->expired, id, NULL);
+    int status = id_map_set(&replay->targets, id, NULL);
     lock_give(&replay->lock);
     return status;
 }
 
 void replay_note_expired(const struct replay *replay, struct journal *journal)
 {
-    for (size_t i = 0; i < replay->expired.nslots; i++)
-        if (replay->expired.slots[i].id)
-            journal_note(journal, &(struct log_control){.kind = LOG_DELETE, .id = replay->expired.slots[i].id});
+    for (size_t i = 0; i < replay->targets.nslots; i++)
+        if (replay->targets.slots[i].id && !replay->targets.slots[i].value)
+            journal_note(journal, &(struct log_control){.kind = LOG_DELETE, .id = replay->targets.slots[i].id});
 }
 
 int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint64_t since)
@@ -137,7 +127,7 @@ int replay_loaded(struct replay *replay, uint64_t id, struct entry *entry, uint6
     atomic_init(&target->broken, false);
     target->since = since;
     target->cuckoo = filter && bloom_params_is_cuckoo(bloom_filter_params(filter));
-    target->operations = (struct replay_operations){0};
+    target->operations = (struct operations){0};
     target->nlayers = nlayers;
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
@@ -353,15 +343,22 @@ struct adder {
     struct target *last;
 };
 
+/* Collects those that the save has not counted. */
 static int take_operations(struct adder *adder, struct target *target, unsigned layer,
                            const struct bloom_replay_item *items, size_t n)
 {
     struct lock *lock = &adder->replay->lock;
+    struct operations *all = &target->operations;
+    int status = 0;
     adder->summary.adds += n;
     if (adder->process < target->since)
         return 0;
     lock_take(lock);
-    int status = replay_operations_take(&target->operations, layer, items, n, target->counted[0]);
+    for (size_t i = 0; i < n && status == 0; i++) {
+        uint64_t ordinal = cuckoo_ordinal(layer, items[i].ordinal);
+        if (ordinal > target->counted[0] && (status = GROW(all->items, all->n, all->room)) == 0)
+            all->items[all->n++] = (struct bloom_replay_item){items[i].hash, ordinal};
+    }
     lock_give(lock);
     if (status)
         errbuf_set(&adder->err, "out of memory");
@@ -415,21 +412,58 @@ static void *adder_main(void *arg)
     return NULL;
 }
 
+static int by_ordinal(const void *a, const void *b)
+{
+    uint64_t x = ((const struct bloom_replay_item *)a)->ordinal, y = ((const struct bloom_replay_item *)b)->ordinal;
+    return (x > y) - (x < y);
+}
+
+/* Ordinals whose lower bits are 0 are not given. */
+static bool follows(uint64_t last, uint64_t ordinal)
+{
+    bool skipped = ((last + 1) & ((UINT64_C(1) << CUCKOO_ORDINAL_BITS) - 1)) == 0;
+    return ordinal == last + 1 + skipped;
+}
+
+/* A record that the log has twice counts once. Returns how many were done. An operation may be missing: the log was off
+ * without a later save, or a frame was lost. After such a gap adds continue, but deletions and moves are skipped and
+ * counted in *left_out: a deletion without its add would remove another item. */
+static uint64_t do_in_order(struct operations *operations, struct bloom_filter *filter, uint64_t *left_out)
+{
+    struct cuckoo_state state;
+    cuckoo_state(filter, &state);
+    uint64_t done = 0, last = state.ordinal;
+    bool gap = false;
+    *left_out = 0;
+    qsort(operations->items, operations->n, sizeof(operations->items[0]), by_ordinal);
+    for (size_t i = 0; i < operations->n; i++) {
+        const struct bloom_replay_item *item = &operations->items[i];
+        if (item->ordinal == last)
+            continue;
+        gap |= !follows(last, item->ordinal);
+        last = item->ordinal;
+        if (gap && !cuckoo_only_adds(item))
+            ++*left_out;
+        else
+            done += cuckoo_replay(filter, item, item->ordinal);
+    }
+    return done;
+}
+
 /* When all parts of the log have been read. */
 static void do_operations(struct replay *replay)
 {
     for (size_t i = 0; i < replay->targets.nslots; i++) {
-        struct target *target = replay->targets.slots[i].id ? replay->targets.slots[i].value : NULL;
+        struct target *target = replay->targets.slots[i].value;
         if (!target || target->operations.n == 0)
             continue;
         uint64_t left_out;
-        replay->summary.counted += replay_operations_do(&target->operations, entry_filter(target->entry), &left_out);
+        replay->summary.counted += do_in_order(&target->operations, entry_filter(target->entry), &left_out);
         if (left_out)
             log_warning(&replay->server->log,
                         "filter %" PRIu64 ": the log lacks operations on it; %" PRIu64
                         " deletions and moves behind the gap are left out, as they might take other items away",
                         target->entry->id, left_out);
-        replay_operations_deinit(&target->operations);
         entry_mark_dirty(target->entry);
     }
 }

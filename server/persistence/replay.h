@@ -1,7 +1,7 @@
 /* replay: applies the log to the filters at the start. The calls come in this order:
  *
- *     replay_control()   for each control record: notes the fate of its filter
- *     replay_resolve()   for each filter of the save, while it is loaded
+ *     log_history_control()   of replay_history(), for each control record: notes the fate of its filter
+ *     log_history_resolve()   for each filter of the save, while it is loaded
  *     replay_loaded()    for each filter that was loaded or quarantined
  *     replay_filters()   creates the filters that only the log has, and lets filters grow
  *     replay_adds()      replays the adds, in several threads
@@ -9,7 +9,7 @@
  * The final state of each filter is known before the first one is loaded. So filters can be loaded in any order, by
  * many threads, under their final names.
  *
- * Thread: replay_resolve(), replay_expired() and replay_loaded(): any. The rest: one, while no other works on it. */
+ * Thread: replay_expired() and replay_loaded(): any. The rest: one, while no other works on it. */
 #ifndef BLOOMERY_REPLAY_H
 #define BLOOMERY_REPLAY_H
 
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "errbuf.h"
+#include "log_history.h"
 #include "log_reader.h"
 #include "registry.h"
 #include "store_loader.h"
@@ -30,17 +31,8 @@ struct server;
 int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss);
 void replay_destroy(struct replay *replay); /* NULL is fine */
 
-/* For log_reader_options.on_control; ctx is the replay. 0, -ENOMEM, or LOG_DAMAGED for an invalid record. */
-int replay_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
-
-/* For log_reader_options.on_process. */
-void replay_process(void *ctx);
-
-/* Applies the exchanges of databases to those of the save. */
-void replay_databases(const struct replay *replay, struct databases *databases);
-
-/* As store_loader.resolve. */
-enum store_fate replay_resolve(struct replay *replay, struct store_filter *info);
+/* What the log's control records say of each filter. */
+struct log_history *replay_history(struct replay *replay);
 
 /* Notes a filter that has expired and is not loaded. 0 or -ENOMEM. */
 int replay_expired(struct replay *replay, uint64_t id);

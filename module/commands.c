@@ -9,25 +9,18 @@
 #include "command_arg.h"
 #include "handlers.h"
 
-#define COMMAND(text) .name = text
-#define INFO_FILE     /* SSTables are the daemon's */
+#define ROW(name_, function, version, words, bits, text, ...) \
+    {.name = name_, .handler = function, .since = version, .arity = words, .flags = bits, .summary = text, __VA_ARGS__},
+#define BF(name_, ...) ROW("bf." #name_, cmd_bf_##name_, __VA_ARGS__)
+#define CF(name_, ...) ROW("cf." #name_, cmd_cf_##name_, __VA_ARGS__)
+#define INFO_FILE      /* SSTables are the daemon's */
 
 static const struct command rows[] = {
 #include "bf_commands.def"
 #include "cf_commands.def"
-    {
-        COMMAND("bf.apply"),
-        .handler = cmd_bf_apply,
-        .arity = -4,
-        .flags = CMD_WRITE,
-        ONE_KEY("RW update"),
-        .categories = "@write @bloom",
-        .summary = "Applies a change of a filter on a replica. Refused from clients.",
-        .since = "0.2.0",
-        .complexity = "O(n), where n is the number of words",
-        ARGS(KEY_ARG, {.name = "change", .type = "string", .multiple = true}),
-    },
-};
+    BF(apply, "0.2.0", -4, CMD_WRITE, "Applies a change of a filter on a replica. Refused from clients.",
+       ONE_KEY("RW update"), COMPLEXITY("O(n), where n is the number of words"),
+       ARGS(KEY, STRING("change", MULTIPLE)))};
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
 const struct command *command_of(engine_command_fn handler)
@@ -49,18 +42,14 @@ static void flags_of(const struct command *row, char *text, size_t size)
              row->flags & CMD_DENYOOM && !by_itself ? " deny-oom" : "", row->flags & CMD_FAST ? " fast" : "");
 }
 
-/* "@write @fast @bloom" without the signs, and without the module's own category, the last one, where the engine has
- * none. */
+/* "write fast bloom"; without the module's own category, the last one, where the engine has none. */
 static void categories_of(const struct command *row, bool own, char *text, size_t size)
 {
-    size_t len = 0;
-    for (const char *at = row->categories; *at && len + 1 < size; at++)
-        if (*at != '@')
-            text[len++] = *at;
-    text[len] = '\0';
-    char *last = strrchr(text, ' ');
-    if (!own && last)
-        *last = '\0';
+    snprintf(text, size, "%s%s%s%s", row->flags & CMD_WRITE ? "write" : "read", row->flags & CAT_FAST ? " fast" : "",
+             row->flags & CAT_SLOW ? " slow" : "",
+             !own                  ? ""
+             : row->name[0] == 'c' ? " cuckoo"
+                                   : " bloom");
 }
 
 /* ---- COMMAND DOCS and key specifications ---- */
@@ -141,7 +130,7 @@ static int document(struct engine_command *command, const struct command *row)
     struct engine_command_info info = {
         .version = &version,
         .summary = row->summary,
-        .complexity = row->complexity,
+        .complexity = row->complexity ? row->complexity : "O(1)",
         .tips = row->tips,
         .since = row->since,
         .arity = row->arity,

@@ -14,12 +14,12 @@ enum {
     CMD_READONLY = 1 << 1,
     CMD_DENYOOM = 1 << 2,
     CMD_FAST = 1 << 3,
+    CAT_FAST = 1 << 4, /* its category in rights, which RedisBloom gives it whether it is fast or not */
+    CAT_SLOW = 1 << 5,
     /* for the daemon */
-    CMD_MODULE = 0,
     CMD_LARGE = 0,
     CMD_DEFERS = 0,
     CMD_BITS = 0,
-    CMD_CUCKOO = 0,
     CMD_TURNS = 0,
 };
 
@@ -32,7 +32,8 @@ struct command {
     int arity;
     unsigned flags;
     int first_key, last_key, key_step;
-    const char *key_flags, *categories, *tips, *summary, *since, *group, *complexity;
+    const char *key_flags, *tips, *summary, *since;
+    const char *complexity; /* NULL: O(1) */
     const struct command_arg *args;
     size_t nargs;
 };

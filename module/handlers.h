@@ -11,12 +11,12 @@
 
 #define HANDLER_DECLARED(function) int function(struct engine_ctx *ctx, struct engine_string **argv, int argc)
 
-#define BF_HANDLER(name) HANDLER_DECLARED(cmd_bf_##name);
+#define BF(name, ...) HANDLER_DECLARED(cmd_bf_##name);
 #include "bf_commands.def"
-#undef BF_HANDLER
-#define CF_HANDLER(name) HANDLER_DECLARED(cmd_cf_##name);
+#undef BF
+#define CF(name, ...) HANDLER_DECLARED(cmd_cf_##name);
 #include "cf_commands.def"
-#undef CF_HANDLER
+#undef CF
 HANDLER_DECLARED(cmd_bf_apply);
 
 /* BF.APPLY of a cuckoo filter's hashes (effects.h). False with the reason. */

@@ -1,7 +1,7 @@
 /* command: the table of commands, and the context of a handler.
  *
  * One row is one command: its name, arity, flags, keys, documentation and handler. The dispatcher's checks, COMMAND,
- * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (command_row.h; commands_*.def, one row per
+ * COMMAND DOCS, COMMAND INFO and the per-command counters all come from it (command_row.h; commands.def, one row per
  * command).
  *
  * Handlers see arguments, session, registry and reply writer, never a connection or a loop. A handler runs on a
@@ -192,9 +192,6 @@ static inline bool command_arity_fits(const struct command *row, size_t nwords)
 
 /* The row for "name" or "name|subname", or NULL. */
 const struct command *command_find_full(struct slice name);
-
-/* Whether the row is in the ACL category, given without '@'; ASCII case is ignored. */
-bool command_has_category(const struct command *row, struct slice category);
 
 size_t command_index_of_subcommand(const struct command *row); /* internal */
 

@@ -1,4 +1,4 @@
-/* command_row: a row of the table of commands (command.h), as commands_*.def have them.
+/* command_row: a row of the table of commands (command.h), as commands.def and subcommands.def have them.
  *
  * Rows are constant. Thread: any. */
 #ifndef BLOOMERY_COMMAND_ROW_H
@@ -32,13 +32,22 @@ enum {
     CMD_SUBSCRIBED = 1 << 16, /* allowed for a RESP2 client that has subscriptions */
     CMD_LARGE = 1 << 17,      /* arguments of any number and size: works in slices, or defers */
     CMD_DEFERS = 1 << 18,     /* always runs in a thread of the pool; hence not in a transaction */
+    CMD_CUCKOO = 1 << 19,     /* of cuckoo filters */
     CMD_ALONE = 1 << 20,      /* in a transaction, even as its only one, it runs while all other workers stand still */
     CMD_BITS = 1 << 21,       /* reads or changes bits of the filters that its keys name: these are brought into memory
                                * first */
     CMD_GROWS = 1 << 22,      /* a name or a time may need a little memory: the command waits during evictions, as with
                                  CMD_DENYOOM; without room its handler refuses it */
-    CMD_CUCKOO = 1 << 24,     /* of cuckoo filters */
-    CMD_TURNS = 1 << 25,      /* runs in slices, even if it is short: its work is in the filter */
+    CMD_TURNS = 1 << 23,      /* runs in slices, even if it is short: its work is in the filter */
+    /* ACL categories beyond those that follow from the flags above: read, write, admin and dangerous, pubsub, bloom or
+     * cuckoo; fast or slow except for commands of a module (acl_catalog.c) */
+    CAT_KEYSPACE = 1 << 24,
+    CAT_CONNECTION = 1 << 25,
+    CAT_TRANSACTION = 1 << 26,
+    CAT_DANGEROUS = 1 << 27,
+    CAT_ADMIN = 1 << 28,
+    CAT_FAST = 1 << 29,
+    CAT_SLOW = 1 << 30,
 };
 
 /* The words that must stay hidden from others (secrets.h). */
@@ -61,11 +70,12 @@ struct command {
     uint32_t flags;
     enum command_secrets secrets;
     int first_key, last_key, key_step; /* 0 0 0: takes no keys; last_key -1: all the rest */
-    const char *key_flags;  /* space separated, as in a key specification: "RW access update". One set holds for all
-                               keys;  where each key has its own (RENAME) the sets are separated by '|' */
-    const char *categories; /* ACL categories, all of them, in the order reported: "@write @bloom" */
-    const char *tips;       /* NULL, or space separated: "request_policy:all_shards" */
-    const char *summary, *since, *group, *complexity;
+    const char *key_flags; /* space separated, as in a key specification: "RW access update". One set holds for all
+                              keys; where each key has its own (RENAME) the sets are separated by '|' */
+    const char *tips;      /* NULL, or space separated: "request_policy:all_shards" */
+    const char *summary, *since;
+    const char *group;      /* NULL for a subcommand: its command's */
+    const char *complexity; /* NULL: O(1), or that of the subcommands */
     const struct command_arg *args;
     size_t nargs;
     const struct command *subcommands; /* NULL or nsubcommands rows */

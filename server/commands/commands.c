@@ -1,34 +1,52 @@
-/* The table. Its rows are in several files by subject, because one file would be too long. They form one array, because
- * a row's index is the number of its counters. */
+/* The table. Its rows form one array, because a row's index is the number of its counters. */
 #include <stddef.h>
 
 #include "command.h"
 #include "command_arg.h"
 #include "handlers.h"
 
-#define COMMAND(command_name)               .name = command_name, .full_name = command_name
-#define SUBCOMMAND(container, command_name) .name = command_name, .full_name = container "|" command_name
-#define ALL_KEYS(...)                       KEYS(1, -1, 1, __VA_ARGS__)
-#define SUBCOMMANDS(rows)                   .subcommands = rows, .nsubcommands = sizeof(rows) / sizeof((rows)[0])
-#define INFO_FILE                           , WORD_ARG("FILE", "FILE") /* SSTables */
-#define ONOFF_ARGS                          ARGS(WORD_ARG("on", "ON"), WORD_ARG("off", "OFF"))
+#define ROW(name_, full, function, version, words, bits, text, ...) \
+    {.name = name_,                                                 \
+     .full_name = full,                                             \
+     .handler = function,                                           \
+     .since = version,                                              \
+     .arity = words,                                                \
+     .flags = bits,                                                 \
+     .summary = text,                                               \
+     __VA_ARGS__},
+#define COMMAND_BY(name_, function, group_, version, words, bits, text, ...) \
+    ROW(name_, name_, function, version, words, bits, text, .group = group_, __VA_ARGS__)
+#define COMMAND(name_, ...) COMMAND_BY(#name_, cmd_##name_, __VA_ARGS__)
+#define CONTAINER(name_, group_, version, ...) \
+    COMMAND_BY(#name_, NULL, group_, version, -2, 0, __VA_ARGS__, SUBCOMMANDS(name_))
+#define SUBCOMMANDS(name_) .subcommands = name_##_rows, .nsubcommands = sizeof(name_##_rows) / sizeof(struct command)
+#define BF(name_, version, words, bits, ...) \
+    COMMAND_BY("bf." #name_, cmd_bf_##name_, "module", version, words, (bits) | CMD_MODULE, __VA_ARGS__)
+#define CF(name_, version, words, bits, ...) \
+    COMMAND_BY("cf." #name_, cmd_cf_##name_, "module", version, words, (bits) | CMD_MODULE | CMD_CUCKOO, __VA_ARGS__)
 
-#include "commands_sub.def"
-#include "commands_sub_admin.def"
-#include "commands_sub_keys.def"
+#define ROWS_OF(container)                      static const struct command container##_rows[] = {
+#define END_OF_ROWS                             }
+#define SUB_BY(container, name_, function, ...) ROW(name_, #container "|" name_, function, __VA_ARGS__)
+#define SUB(container, name_, ...)              SUB_BY(container, #name_, cmd_##container##_##name_, __VA_ARGS__)
+#define HELP(container, bits) \
+    SUB_BY(container, "help", cmd_help, "5.0.0", 2, ANY_TIME | (bits), "Lists the subcommands.")
 
-#undef HELP_ROW
+#define ANY_TIME      (CMD_LOADING | CMD_STALE)
+#define OF_SESSION    (CMD_NOSCRIPT | ANY_TIME)
+#define OF_ADMIN      (CMD_ADMIN | OF_SESSION)
+#define OF_SUBSCRIBER (CMD_PUBSUB | OF_SESSION | CMD_SUBSCRIBED | CMD_LARGE)
+
+#define ALL_KEYS(...) KEYS(1, -1, 1, __VA_ARGS__)
+#define KEYS_ARG      KEY_NAMED("key", MULTIPLE)
+#define ON_OFF        ARGS(WORD("on", "ON"), WORD("off", "OFF"))
+#define SECRETS(kind) .secrets = kind
+#define INFO_FILE     , SAME_WORD("FILE") /* SSTables */
+
+#include "subcommands.def"
 
 const struct command command_top_rows[] = {
-#include "commands_admin.def"
-#include "bf_commands.def"
-#include "cf_commands.def"
-#include "commands_content.def"
-#include "commands_connection.def"
-#include "commands_expire.def"
-#include "commands_keys.def"
-#include "commands_pubsub.def"
-#include "commands_server.def"
+#include "commands.def"
 };
 
 const size_t command_ntop = sizeof(command_top_rows) / sizeof(command_top_rows[0]);

@@ -5,14 +5,38 @@
 #include "check.h"
 #include "handlers.h"
 
-/* All categories of Redis, even without a command of ours, and RedisBloom's. */
-static const char *const names[] = {
-    "keyspace", "read",        "write",      "set",         "sortedset", "list",  "hash",   "string",
-    "bitmap",   "hyperloglog", "geo",        "stream",      "pubsub",    "admin", "fast",   "slow",
-    "blocking", "dangerous",   "connection", "transaction", "scripting", "bloom", "cuckoo",
+/* All categories of Redis, even without a command of ours, and RedisBloom's; the flags of which each follows from one.
+ */
+static const struct {
+    const char *name;
+    uint32_t flags;
+} categories[] = {
+    {"keyspace", CAT_KEYSPACE},
+    {"read", CMD_READONLY},
+    {"write", CMD_WRITE},
+    {"set", 0},
+    {"sortedset", 0},
+    {"list", 0},
+    {"hash", 0},
+    {"string", 0},
+    {"bitmap", 0},
+    {"hyperloglog", 0},
+    {"geo", 0},
+    {"stream", 0},
+    {"pubsub", CMD_PUBSUB},
+    {"admin", CMD_ADMIN | CAT_ADMIN},
+    {"fast", CAT_FAST},
+    {"slow", CAT_SLOW},
+    {"blocking", 0},
+    {"dangerous", CMD_ADMIN | CAT_DANGEROUS},
+    {"connection", CAT_CONNECTION},
+    {"transaction", CAT_TRANSACTION},
+    {"scripting", 0},
+    {"bloom", CMD_MODULE},
+    {"cuckoo", CMD_CUCKOO},
 };
 
-#define NAMES (sizeof(names) / sizeof(names[0]))
+#define NAMES (sizeof(categories) / sizeof(categories[0]))
 
 _Static_assert(NAMES <= 32, "a bit for each category");
 
@@ -21,13 +45,13 @@ static size_t ncommands;
 
 const char *acl_category_name(size_t category)
 {
-    return category < NAMES ? names[category] : NULL;
+    return category < NAMES ? categories[category].name : NULL;
 }
 
 int acl_category(struct slice name)
 {
     for (size_t i = 0; i < NAMES; i++) {
-        if (slice_is(name, names[i]))
+        if (slice_is(name, categories[i].name))
             return (int)i;
     }
     return -1;
@@ -40,9 +64,14 @@ const struct acl_command *acl_command(size_t index)
 
 static uint32_t categories_of(const struct command *row)
 {
-    uint32_t bits = 0;
+    uint32_t flags = row->flags, bits = 0;
+
+    if (!(flags & CMD_MODULE))
+        flags |= flags & CMD_FAST ? CAT_FAST : CAT_SLOW;
+    if (flags & CMD_CUCKOO)
+        flags &= ~(uint32_t)CMD_MODULE;
     for (size_t i = 0; i < NAMES; i++) {
-        if (command_has_category(row, slice_of(names[i])))
+        if (flags & categories[i].flags)
             bits |= UINT32_C(1) << i;
     }
     return bits;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acl_catalog.h"
 #include "command.h"
 #include "command_arg.h"
 #include "glob_match.h"
@@ -129,6 +130,20 @@ static void reply_flags(struct reply *reply, uint32_t flags)
     }
 }
 
+static void reply_categories_of(struct reply *reply, const struct command *row)
+{
+    uint32_t categories = acl_command(command_index(row))->categories;
+    char name[32];
+
+    reply_set(reply, (size_t)__builtin_popcount(categories));
+    for (size_t i = 0; acl_category_name(i) != NULL; i++) {
+        if (!(categories >> i & 1))
+            continue;
+        snprintf(name, sizeof(name), "@%s", acl_category_name(i));
+        reply_status(reply, name);
+    }
+}
+
 static void reply_key_specs(struct reply *reply, const struct command *row)
 {
     size_t n = count_key_specs(row);
@@ -166,7 +181,7 @@ static void reply_info(struct reply *reply, const struct command *row)
     reply_integer(reply, row->first_key);
     reply_integer(reply, row->last_key);
     reply_integer(reply, row->key_step);
-    reply_words(reply, words_of(row->categories), true);
+    reply_categories_of(reply, row);
     reply_words(reply, words_of(row->tips), false);
     reply_key_specs(reply, row);
     reply_set(reply, row->nsubcommands);
@@ -205,13 +220,11 @@ static void reply_args(struct reply *reply, const struct command_arg *args, size
             reply_pair(reply, "since", arg->since);
         if (arg->optional || arg->multiple) {
             reply_bulk_str(reply, "flags");
-            reply_set(reply, (size_t)(arg->optional + arg->multiple + arg->multiple_token));
+            reply_set(reply, (size_t)(arg->optional + arg->multiple));
             if (arg->optional)
                 reply_status(reply, "optional");
             if (arg->multiple)
                 reply_status(reply, "multiple");
-            if (arg->multiple_token)
-                reply_status(reply, "multiple_token");
         }
         if (group) {
             reply_bulk_str(reply, "arguments");
@@ -220,9 +233,19 @@ static void reply_args(struct reply *reply, const struct command_arg *args, size
     }
 }
 
+static const char *group_of(const struct command *row)
+{
+    const char *name = row->full_name;
+
+    if (row->group == NULL)
+        row = command_row((size_t)command_find((struct slice){name, strcspn(name, "|")}));
+    return row->group;
+}
+
 /* The name and the map after it. */
 static void reply_docs(struct reply *reply, const struct command *row)
 {
+    const char *usual = row->handler != NULL ? "O(1)" : "Depends on subcommand.";
     bool module = (row->flags & CMD_MODULE) != 0;
     int keys = 0;
 
@@ -230,8 +253,8 @@ static void reply_docs(struct reply *reply, const struct command *row)
     reply_map(reply, (size_t)(4 + module + (row->nargs > 0) + (row->nsubcommands > 0)));
     reply_pair(reply, "summary", row->summary);
     reply_pair(reply, "since", row->since);
-    reply_pair(reply, "group", row->group);
-    reply_pair(reply, "complexity", row->complexity);
+    reply_pair(reply, "group", group_of(row));
+    reply_pair(reply, "complexity", row->complexity ? row->complexity : usual);
     if (module)
         reply_pair(reply, "module", "bf");
     if (row->nargs > 0) {
@@ -344,22 +367,6 @@ void cmd_command_count(struct command_ctx *ctx)
 
 enum list_filter { LIST_ALL, LIST_MODULE, LIST_ACLCAT, LIST_PATTERN };
 
-bool command_has_category(const struct command *row, struct slice category)
-{
-    struct slice words = words_of(row->categories);
-    char name[64];
-
-    if (category.len >= sizeof(name))
-        return false;
-    memcpy(name, category.ptr, category.len);
-    name[category.len] = '\0';
-    for (struct slice word; (word = next_word(&words)).len > 0;) {
-        if (slice_is((struct slice){word.ptr + 1, word.len - 1}, name))
-            return true;
-    }
-    return false;
-}
-
 static bool listed(const struct command *row, enum list_filter filter, struct slice value)
 {
     switch (filter) {
@@ -367,8 +374,10 @@ static bool listed(const struct command *row, enum list_filter filter, struct sl
         return true;
     case LIST_MODULE:
         return (row->flags & CMD_MODULE) != 0 && value.len == 2 && memcmp(value.ptr, "bf", 2) == 0;
-    case LIST_ACLCAT:
-        return command_has_category(row, value);
+    case LIST_ACLCAT: {
+        int category = acl_category(value);
+        return category >= 0 && acl_command(command_index(row))->categories >> category & 1;
+    }
     case LIST_PATTERN:
         return glob_match(value, words_of(row->full_name), true);
     }

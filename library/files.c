@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bits_file.h"
 #include "bytes.h"
 #include "filterdb.h"
 #include "fsops.h"

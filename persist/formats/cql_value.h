@@ -43,7 +43,7 @@ int cql_read_timestamp(const struct cql_text *text, struct cql_bytes *out, struc
 int cql_read_date(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
 int cql_read_time(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
 
-/* ---- for cql_value.c and cql_time.c ---- */
+/* ---- dates and times ---- */
 
 /* Refuses: "'<text>' is not <right>". Returns CQL_KEY_REFUSED. */
 int cql_wrong(const struct cql_text *text, const char *right, struct errbuf *err);

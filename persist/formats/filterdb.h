@@ -3,7 +3,7 @@
  *
  * It opens no file. Bytes are refused unless they are exactly a filter: k in 1..BLOOM_MAX_K, 1..BLOOM_MAX_WORDS words,
  * and a size of 8 + 8 * words; each refusal has a reason. Layers in RedisBloom's layout are kept in the same form under
- * other names (file_name.h), with more hashes and little-endian words.
+ * other names (store/manifest.h), with more hashes and little-endian words.
  *
  * Thread: any. */
 #ifndef BLOOMERY_FILTERDB_H
@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "bloom_filter.h"
+#include "bloom_params.h"
 #include "errbuf.h"
 
 #define FILTERDB_HEADER_BYTES 8
@@ -58,5 +59,27 @@ int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out
  * the file for a filter that it can query. The id, and the length of the path before this end; 0: none. */
 #define FILTERDB_KEYED_END ".keyed-"
 uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
+
+/* ---- files of RedisBloom's layout ---- */
+
+/* A layer in RedisBloom's layout as a self-contained file: a header and the bits (docs/FORMAT.md, section
+ * 15). It opens no file. The bits are the first bytes of the layer's words as they are in memory.
+ *
+ * Thread: any. */
+
+#define BITS_FILE_HEADER_BYTES 72
+
+/* A layer in the form for other programs: such a file, or a Filter.db for a layout of Cassandra's. Its size; its
+ * header, whose length is returned. The words, or the beginning of them, follow the header. `items` is the number of
+ * items in the layer. */
+uint64_t export_file_bytes(const struct bloom_shape *shape);
+size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
+                          unsigned char out[BITS_FILE_HEADER_BYTES]);
+
+/* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it. Verifies every number;
+ * the parameters are those of a filter whose first layer this is, and export_file_bytes() of the shape is not above
+ * `size`. 0, or BLOOM_REFUSED with the reason. */
+int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
+                            struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err);
 
 #endif

@@ -1,4 +1,4 @@
-#include "partitions_db.h"
+#include "sstable_files.h"
 
 #include <errno.h>
 #include <inttypes.h>

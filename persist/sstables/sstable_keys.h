@@ -20,7 +20,7 @@
 #include "bloom_filter.h"
 #include "errbuf.h"
 #include "fsops.h"
-#include "keys_status.h"
+#include "sstable_files.h"
 #include "sstable_name.h"
 
 struct sstable_keys;

@@ -13,14 +13,140 @@
 #include "layer_file.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "check.h"
 #include "cuckoo.h"
 #include "filterdb.h"
-#include "io_helper.h"
+#include "lock.h"
 #include "try.h"
+
+/* ---- threads that help ---- */
+
+/* Threads that read and write pieces of files while their owner computes. Jobs start in the order in which they are
+ * submitted, and the owner waits for them in that order. Between the two it leaves the buffer alone. */
+#define IO_HELPER_JOBS    16 /* submitted, and not yet waited for */
+#define IO_HELPER_THREADS 4
+
+struct io_job {
+    bool write;
+    int fd;
+    void *buf;
+    size_t len; /* bytes to be written; when reading, at least `need` and at most `len` */
+    size_t need;
+    uint64_t offset;
+};
+
+struct slot {
+    struct io_job job;
+    sem_t done;
+    int rc;
+};
+
+struct io_helper {
+    const struct fsops *fs;
+    pthread_t threads[IO_HELPER_THREADS];
+    unsigned nthreads;
+    sem_t work; /* submitted jobs that have not started, or stop */
+    atomic_bool stop;
+    struct slot slots[IO_HELPER_JOBS]; /* by number modulo their number */
+    _Atomic uint64_t begun;
+    uint64_t submitted; /* jobs so far; this and the next are the owner's */
+    uint64_t waited;
+};
+
+static int run_job(const struct fsops *fs, const struct io_job *job)
+{
+    return job->write ? fs_write_all(fs, job->fd, job->buf, job->len, job->offset)
+                      : fs_read_some(fs, job->fd, job->buf, job->need, job->len, job->offset);
+}
+
+static void *helper_main(void *arg)
+{
+    struct io_helper *helper = arg;
+
+    for (;;) {
+        lock_wait_for(&helper->work);
+        if (atomic_load(&helper->stop))
+            return NULL;
+        struct slot *slot = &helper->slots[atomic_fetch_add(&helper->begun, 1) % IO_HELPER_JOBS];
+        slot->rc = run_job(helper->fs, &slot->job);
+        sem_post(&slot->done);
+    }
+}
+
+/* Without any thread at first: each job then runs while it is submitted. 0 or -ENOMEM. */
+static int io_helper_start(struct io_helper **helper_out, const struct fsops *fs)
+{
+    struct io_helper *helper = calloc(1, sizeof(*helper));
+
+    if (!helper)
+        return -ENOMEM;
+    helper->fs = fs;
+    sem_init(&helper->work, 0, 0);
+    for (unsigned i = 0; i < IO_HELPER_JOBS; i++)
+        sem_init(&helper->slots[i].done, 0, 0);
+    *helper_out = helper;
+    return 0;
+}
+
+/* Has this many threads from now on, or as many as the system allows. */
+static void io_helper_want(struct io_helper *helper, unsigned nthreads)
+{
+    CHECK(nthreads <= IO_HELPER_THREADS);
+    while (helper->nthreads < nthreads &&
+           pthread_create(&helper->threads[helper->nthreads], NULL, helper_main, helper) == 0)
+        helper->nthreads++;
+}
+
+static void io_helper_stop(struct io_helper *helper)
+{
+    if (!helper)
+        return;
+    atomic_store(&helper->stop, true);
+    for (unsigned i = 0; i < helper->nthreads; i++)
+        sem_post(&helper->work);
+    for (unsigned i = 0; i < helper->nthreads; i++)
+        pthread_join(helper->threads[i], NULL);
+    for (unsigned i = 0; i < IO_HELPER_JOBS; i++)
+        sem_destroy(&helper->slots[i].done);
+    sem_destroy(&helper->work);
+    free(helper);
+}
+
+static void io_helper_submit(struct io_helper *helper, const struct io_job *job)
+{
+    struct slot *slot = &helper->slots[helper->submitted % IO_HELPER_JOBS];
+
+    CHECK(helper->submitted - helper->waited < IO_HELPER_JOBS);
+    helper->submitted++;
+    slot->job = *job;
+    if (helper->nthreads > 0) {
+        sem_post(&helper->work);
+        return;
+    }
+    atomic_fetch_add(&helper->begun, 1);
+    slot->rc = run_job(helper->fs, job);
+    sem_post(&slot->done);
+}
+
+/* For the oldest job: 0 or -errno, FS_ENDS when the file ends before. */
+static int io_helper_wait(struct io_helper *helper)
+{
+    struct slot *slot = &helper->slots[helper->waited % IO_HELPER_JOBS];
+
+    CHECK(helper->waited < helper->submitted);
+    lock_wait_for(&slot->done);
+    helper->waited++;
+    return slot->rc;
+}
+
+/* ---- buffers ---- */
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define HASH_BYTES 65536 /* copied and hashed at a time, while they are in the fastest cache */

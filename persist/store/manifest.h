@@ -10,6 +10,7 @@
 #ifndef BLOOMERY_MANIFEST_H
 #define BLOOMERY_MANIFEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <xxhash.h>
@@ -18,7 +19,6 @@
 #include "bloom_window.h"
 #include "database.h"
 #include "errbuf.h"
-#include "file_name.h"
 
 #define MANIFEST_NAME     "MANIFEST"
 #define MANIFEST_MAGIC    "bloomery-manifest 1" /* the version is raised with each new field, variant or kind of line */
@@ -31,6 +31,38 @@
 
 /* Of the layers of a filter that is in a pack, as Filter.db files, together. */
 #define MANIFEST_MAX_PACKED 65536
+
+/* ---- names of files ---- */
+
+/* The names of Bloomery's files in `filters`. Each has a number that is used once in the life of a data
+ * directory, so a name never means two files.
+ *
+ *     <layout>-<number>-big-Filter.db   a layer of a filter; the layout, na, me or ka, has Cassandra's spelling
+ *     <layout>-<number>.layer           the same in RedisBloom's layout, redisbloom or redisbloom32
+ *     <number>.pack                     many small filters (pack.h)
+ *     <number>.saved                    empty: the save of this number took place
+ *
+ * Files with other names are not the store's and are never touched.
+ *
+ * Thread: any. */
+
+#define FILTERS_DIR    "filters"
+#define FILE_NAME_SIZE 48
+
+enum file_kind { FILE_LAYER, FILE_PACK, FILE_SAVED };
+
+struct file_name {
+    enum file_kind kind;
+    enum bloom_variant variant; /* of a layer; otherwise 0 */
+    uint64_t number;
+};
+
+void file_name_format(const struct file_name *name, char out[FILE_NAME_SIZE]);
+
+/* False: not a name of ours. Each name has one spelling. */
+bool file_name_parse(const char *text, struct file_name *out);
+
+/* ---- records ---- */
 
 enum manifest_status {
     MANIFEST_OK = 0,

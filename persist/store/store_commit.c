@@ -7,7 +7,6 @@
 
 #include "store_internal.h"
 #include "manifest_file.h"
-#include "store_pack.h"
 #include "store_save.h"
 #include "try.h"
 #include "lock.h"

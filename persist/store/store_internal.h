@@ -1,11 +1,10 @@
 /* store_internal: the state of a store, which its parts share. Internal to persist.
  *
- *     store.c         answers queries              store_write.c       writes single filters; fates of filters
  *     store_open.c    opens and closes a store     store_save.c        walks the source of a save
- *     store_load.c    loads the filters            store_kept.c        checks the files that a save keeps
+ *     store_load.c    loads the filters            store_kept.c        checks and keeps files of the last save
  *     store_reading.c reads bits, at any time      store_commit.c      makes a save valid
- *     store_files.c   makes and removes files      store_quarantine.c  keeps the files of filters that were given up
- *     store_sweep.c   looks after unnamed files    store_pack.c        keeps the table of packs
+ *     store_files.c   makes and removes files      store_pack.c        keeps the table of packs
+ *     store_write.c   writes single filters, and knows the fates of filters
  *
  * Thread: the one that opens, loads or saves, except where noted.
  *
@@ -19,14 +18,15 @@
 
 #include <stdatomic.h>
 
-#include "file_name.h"
 #include "id_map.h"
 #include "layer_file.h"
+#include "lock.h"
 #include "manifest.h"
+#include "manifest_file.h"
+#include "pack.h"
 #include "store.h"
 #include "store_index.h"
 #include "store_loader.h"
-#include "lock.h"
 
 struct file_list {
     struct file_name *items;
@@ -137,7 +137,7 @@ void store_remove_again(struct store *store);
  * 0 or -ENOMEM. */
 int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but);
 
-/* ---- files that the MANIFEST does not name (store_sweep.c) ---- */
+/* ---- files that the MANIFEST does not name (store_files.c) ---- */
 
 /* Looks for the mark of a later save, which shows that the MANIFEST is an older one: called before any file is removed.
  * 0, STORE_DAMAGED or -errno. */
@@ -200,5 +200,29 @@ void fates_drop_saved(struct store *store);
 void fates_begin(struct store *store);
 void fates_end(struct store *store, const struct store_index *next);
 void fates_deinit(struct store *store);
+
+/* ---- bits of filters (store_reading.c). Thread: any, each with a reader of its own; reading_map() to
+ * reading_set_flag(): the one that opens, loads or saves ---- */
+
+/* For one thread. */
+struct bits_reader {
+    struct store *store;
+    struct layer_io io;
+    struct pack_reader packs;
+};
+int bits_reader_init(struct bits_reader *reader, struct store *store); /* 0 or -ENOMEM; deinit in any case */
+void bits_reader_deinit(struct bits_reader *reader);
+
+/* Reads all layers of the record into those of the filter, which are of the same shapes. 0, or as layer_read();
+ * `pack_is_lost_out`: the pack is missing, or cannot be read. The errbuf names the file. */
+int bits_read(struct bits_reader *reader, const struct manifest_filter *record, struct bloom_filter *filter,
+              bool *pack_is_lost_out, struct errbuf *err);
+
+/* Maps the index for the thread that saves, and unmaps it unless others need it. */
+int reading_map(struct store *store); /* 0 or -ENOMEM */
+void reading_unmap(struct store *store);
+
+/* Sets or clears a flag of an entry of the committed index. */
+void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag, bool on);
 
 #endif

@@ -9,7 +9,6 @@
 #include "manifest_file.h"
 #include "store_internal.h"
 #include "store_loader.h"
-#include "store_reading.h"
 #include "try.h"
 #include "lock.h"
 

@@ -5,7 +5,6 @@
  * many: each remaining pack is larger than all smaller ones together. So their number is the logarithm of their size,
  * and so is the number of moves of a filter. */
 #include "store_internal.h"
-#include "store_pack.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * A file never changes and goes only when a save does without it, and the next save keeps the files of a filter that
  * has not changed. So it is enough to hold the lock while the record is looked up: the files stay while the filter is
  * away. */
-#include "store_reading.h"
 
 #include <errno.h>
 #include <inttypes.h>

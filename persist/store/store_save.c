@@ -7,8 +7,6 @@
 #include "bloom_still.h"
 #include "check.h"
 #include "manifest_file.h"
-#include "store_pack.h"
-#include "store_reading.h"
 #include "store_save.h"
 #include "try.h"
 #include "lock.h"

@@ -1,4 +1,4 @@
-/* store_save: a running save, shared by its parts (store_save.c, store_pack.c, store_quarantine.c, store_commit.c).
+/* store_save: a running save, shared by its parts (store_save.c, store_pack.c, store_kept.c, store_commit.c).
  * Internal to persist.
  *
  * A save writes the records of changed filters to the new MANIFEST as the walk yields them. If the walk yields a filter
@@ -9,9 +9,9 @@
 #ifndef BLOOMERY_STORE_SAVE_H
 #define BLOOMERY_STORE_SAVE_H
 
-#include "store_internal.h"
 #include "manifest_file.h"
 #include "pack.h"
+#include "store_internal.h"
 
 /* Files of the last save that are missing or cut. */
 struct lost_files {
@@ -76,5 +76,38 @@ int save_resolve_in_doubt(struct store *store, struct errbuf *err);
 /* Gives the files of a filter that the operator has given up a second name in `quarantine`; called before the commit of
  * a MANIFEST without the filter. 0 or -errno. */
 int save_keep_files(struct save *save, const struct manifest_filter *filter, struct errbuf *err);
+
+/* ---- packs (store_pack.c; docs/FORMAT.md, section 14) ---- */
+
+void packs_deinit(struct store *store);
+
+/* Fills in the entry of a filter in a pack. 0 or -ENOMEM. */
+int packs_entry(struct store *store, const struct manifest_filter *filter, struct index_entry *entry);
+
+void packs_count(struct store *store);   /* computes the bytes in use of each pack from the index */
+void packs_measure(struct store *store); /* reads the size of each pack from the disk */
+
+/* Called when a save begins: chooses the packs that it rewrites. 0 or -ENOMEM. */
+int packs_choose(struct store *store);
+bool packs_is_moving(const struct store *store, const struct index_entry *entry);
+
+/* The bits of a filter in a pack that is moving are not in memory: it stays in the pack, whose dead space goes later.
+ * False: it is in no such pack. */
+bool packs_keep(struct store *store, const struct index_entry *entry);
+
+/* The filter's number of layers if it is small enough for a pack, otherwise 0. It may grow at any moment. */
+unsigned packs_have_room(const struct save *save, const struct bloom_filter *filter);
+
+/* Writes the filter's layers, as many as the record says, to the pack of the save. 0 or -errno. */
+int packs_write(struct save *save, const struct bloom_filter *filter, struct manifest_filter *record,
+                struct errbuf *err);
+
+/* Called before the commit: syncs the packs, but not their names. 0 or -errno. */
+int packs_finish(struct save *save, struct errbuf *err);
+
+/* One of the two follows: adopts the packs of a committed save and lists unneeded ones (0 or -ENOMEM), or forgets the
+ * packs of a failed save. */
+int packs_adopt(struct store *store, struct file_list *superseded);
+void packs_abandon(struct store *store);
 
 #endif

@@ -2,8 +2,8 @@
  * disk in its own thread.
  *
  * A worker records an add in its ring (journal_ring.h) before it sets the bits. Changes of the registry and growth go
- * into one queue (journal_controls.h), in their true order, before any thread can see them. Rings and queue are in a
- * mapped file (log_pending.h), so a process that is killed loses no record.
+ * into one queue (struct journal_controls), in their true order, before any thread can see them. Rings and queue are in
+ * a mapped file (log_pending.h), so a process that is killed loses no record.
  *
  * The log thread works in rounds. A round writes the records of the queue and the rings as one frame. No frame has an
  * add without the control records that came before it, because a round goes in this order: it publishes the round's

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "journal.h"
-#include "journal_controls.h"
+#include "journal_ring.h"
 #include "log_writer.h"
 #include "lock.h"
 

@@ -1,6 +1,7 @@
-/* journal_ring: the queue of adds from one worker to the log thread: one producer, one consumer, no lock. Consecutive
- * adds to one layer are a run: they share a head. Records have the form that the log's encoder reads
- * (log_payload_tagged_adds()), because each byte here moves from one processor's cache to another's.
+/* journal_ring: the queues of records. That of adds, from one worker to the log thread, has one producer and one
+ * consumer and no lock; the one of control records, at the end, has the changes of all threads. Consecutive adds to one
+ * layer are a run: they share a head. Records have the form that the log's encoder reads (log_payload_tagged_adds()),
+ * because each byte here moves from one processor's cache to another's.
  *
  * The queue is made of chunks of the file of pending records (log_pending.h), so a record is in that file before its
  * add takes effect. It has no fixed end, because an add that has begun cannot wait: the producer reserves room
@@ -18,6 +19,7 @@
 
 #include "bloom_filter.h"
 #include "check.h"
+#include "log_payload.h"
 #include "log_pending.h"
 
 struct journal_ring {
@@ -104,5 +106,40 @@ struct pending_place ring_end(const struct journal_ring *ring);
 
 /* Frees the chunks of records that have been taken: they are in the log. */
 void ring_release(struct journal_ring *ring);
+
+/* ---- control records ---- */
+
+/* The queue of encoded control records. It is in memory for the log thread, and in the file of
+ * pending records (log_pending.h) for the start after a kill. Room is reserved beforehand, so that a change that has
+ * begun can be recorded.
+ *
+ * Thread: one at a time; the caller has the lock. */
+
+struct journal_controls {
+    struct log_bytes bytes; /* the records that the log thread has not taken yet */
+    uint64_t next;          /* the number of the next record */
+
+    struct log_pending *pending;
+    unsigned stream;
+    struct pending_chunk *oldest, *tail; /* in use, linked by next; NULL: none */
+    struct pending_spare spare;
+    uint32_t used; /* bytes of the tail; all of it while there is none */
+};
+
+void controls_init(struct journal_controls *controls, struct log_pending *pending, unsigned stream, uint64_t next);
+void controls_deinit(struct journal_controls *controls);
+
+/* Reserves room for `bytes` bytes of records. 0, -ENOMEM, or another -errno: the file cannot grow. */
+int controls_reserve(struct journal_controls *controls, size_t bytes) __attribute__((warn_unused_result));
+
+/* Appends a record. 0, or as above: nothing has been appended. */
+int controls_put(struct journal_controls *controls, const struct log_control *control)
+    __attribute__((warn_unused_result));
+
+/* The place after the last record. */
+struct pending_place controls_end(const struct journal_controls *controls);
+
+/* Frees the chunks of the records before that place, which are in the log. */
+void controls_release(struct journal_controls *controls, struct pending_place place);
 
 #endif

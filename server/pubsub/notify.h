@@ -56,10 +56,6 @@ static inline bool notify_wants(const struct notify *notify, unsigned class)
 /* Queues an event of the filter with this key, if notify_wants(). `event` is a constant text. No lock. */
 void notify_event(struct notify *notify, unsigned class, const char *event, struct slice key);
 
-/* Queues the events of an effect (notify_effect.c). Called under the registry's mutex. */
-struct registry_effect;
-void notify_effect(struct notify *notify, const struct registry_effect *effect);
-
 size_t notify_bytes(const struct notify *notify); /* of pending events. Thread: any */
 
 /* Sleeps a while if many events are pending. For a background thread that causes very many (expiry), so that none is

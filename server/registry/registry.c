@@ -11,7 +11,6 @@
 #include "registry_effect.h"
 #include "registry_internal.h"
 #include "registry_key.h"
-#include "registry_version.h"
 #include "slab.h"
 #include "lock.h"
 

@@ -28,6 +28,7 @@
 #include "entry.h"
 #include "errbuf.h"
 #include "rcu.h"
+#include "slice.h"
 
 #define REGISTRY_MAX_NAME 65535 /* bytes of a filter's name; longer ones are refused with an error */
 
@@ -216,5 +217,23 @@ void registry_age(const struct registry *registry, int64_t now_ms);
 
 uint64_t registry_next_id(const struct registry *registry); /* the id that the next filter will get */
 void registry_set_next_id(struct registry *registry, uint64_t id);
+
+/* ---- versions ---- */
+
+struct registry;
+
+/* All zero: there is no such filter. */
+struct registry_version {
+    uint64_t id;    /* changes when the filter is replaced */
+    uint64_t items; /* changes with each add that has changed bits */
+    int64_t expires_ms;
+};
+
+struct registry_version registry_version(const struct registry *registry, uint64_t hash, struct slice name);
+
+static inline bool registry_version_same(const struct registry_version *a, const struct registry_version *b)
+{
+    return a->id == b->id && a->items == b->items && a->expires_ms == b->expires_ms;
+}
 
 #endif

@@ -18,7 +18,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "walk_notes.h"
+/* ---- walk notes ---- */
+
+/* The last states of filters that have changed after a walk (walk.h), found by id. Internal to the
+ * registry.
+ *
+ * The notes are in libc's search tree, which unlike a hash table is never moved as a whole under the mutex. It has its
+ * own source file because <search.h> has a struct entry, too.
+ *
+ * Lifetime: a NULL pointer is an empty tree; the owner empties it in the end. Thread: under the registry's mutex. */
+
+struct entry;
+
+/* The state of a filter, to be yielded. The writer of a note pins the entry and the holder of its name. */
+struct walk_note {
+    uint64_t id;
+    struct entry *owner; /* NULL: a new note, or the filter is gone */
+    struct entry *holder;
+    int64_t expires_ms;
+};
+
+struct walk_note *walk_notes_find(void *const *notes, uint64_t id); /* NULL: none */
+struct walk_note *walk_notes_get(void **notes, uint64_t id);        /* finds or creates it; NULL without memory */
+struct walk_note *walk_notes_any(void *notes);                      /* NULL: none are left */
+void walk_notes_remove(void **notes, struct walk_note *note);       /* and frees it */
+
+/* ---- the walk ---- */
 
 /* Pinned entries of the last place that are not yielded yet, in order. */
 struct walk_queue {
@@ -33,7 +58,7 @@ struct walk {
     bool failed;             /* a change could not be noted: the walk is incomplete */
     unsigned place;          /* the next to be taken */
     struct walk_queue taken; /* entries of the last place */
-    void *late;              /* walk_notes.h: entries that have changed after the walk, each once */
+    void *late;              /* walk notes: entries that have changed after the walk, each once */
     uint64_t *deleted;       /* ids that were yielded and then deleted */
     size_t ndeleted, deleted_size;
     void (*on_freeze)(void *ctx);

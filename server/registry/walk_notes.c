@@ -1,4 +1,4 @@
-#include "walk_notes.h"
+#include "walk.h"
 
 #include <search.h>
 #include <stdlib.h>

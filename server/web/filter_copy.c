@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bits_file.h"
 #include "bloom_filter.h"
 #include "entry.h"
 #include "filterdb.h"

@@ -1,5 +1,5 @@
 /* filter_copy: the bits of a filter as the body of a reply, produced in pieces while the filter is in use. The body has
- * its layers as Filter.db files, the oldest first; in RedisBloom's layout as files of bits_file.h (docs/LOCAL.md).
+ * its layers as Filter.db files, the oldest first; in RedisBloom's layout as files of filterdb.h (docs/LOCAL.md).
  *
  * Items that were there at the begin are in the copy, unless a window forgets them meanwhile; later ones may be. Layers
  * that the filter gets later are not in it.

@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "bits_file.h"
 #include "filterdb.h"
 #include "fsops.h"
 #include "log_reader.h"

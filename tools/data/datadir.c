@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "file_name.h"
+#include "manifest.h"
 #include "fsops.h"
 #include "manifest_file.h"
 #include "name_code.h"

@@ -16,7 +16,7 @@
 #include "log_text.h"
 #include "new_file.h"
 #include "node.h"
-#include "scylla_db.h"
+#include "sstable_files.h"
 #include "table.h"
 
 #define COMMAND    "rebuild"

@@ -16,7 +16,7 @@
 #include "log_text.h"
 #include "output.h"
 #include "sstable_walk.h"
-#include "statistics_db.h"
+#include "sstable_files.h"
 #include "table.h"
 
 #define COMMAND "verify"

@@ -9,7 +9,7 @@
 
 #include "murmur3.h"
 #include "progress.h"
-#include "summary_db.h"
+#include "sstable_files.h"
 
 bool table_component(const struct table *table, const char *component, char out[TABLE_PATH])
 {

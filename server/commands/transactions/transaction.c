@@ -10,7 +10,7 @@
 #include "host.h"
 #include "journal.h"
 #include "registry_databases.h"
-#include "registry_version.h"
+#include "registry.h"
 #include "server.h"
 #include "registry_key.h"
 #include "transaction_work.h"

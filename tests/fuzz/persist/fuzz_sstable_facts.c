@@ -5,8 +5,7 @@
 
 #include "bytes.h"
 #include "check.h"
-#include "scylla_db.h"
-#include "statistics_db.h"
+#include "sstable_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

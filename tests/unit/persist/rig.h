@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "file_name.h"
+#include "manifest.h"
 #include "store_loader.h"
 
 #define RIG_MAX 64

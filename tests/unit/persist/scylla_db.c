@@ -7,7 +7,7 @@
 
 #include "bytes.h"
 #include "rng.h"
-#include "scylla_db.h"
+#include "sstable_files.h"
 #include "tmpdir.h"
 
 TMPDIR_SUITE(dir, scylla_db);

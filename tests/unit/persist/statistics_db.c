@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "rng.h"
-#include "statistics_db.h"
+#include "sstable_files.h"
 #include "tmpdir.h"
 
 TMPDIR_SUITE(dir, statistics_db);

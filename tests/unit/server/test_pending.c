@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "journal_controls.h"
 #include "journal_ring.h"
 #include "rng.h"
 #include "tmpdir.h"

@@ -4,9 +4,15 @@
 #include <string.h>
 
 #include "crc64.h"
+#include "cuckoo.h"
+#include "cuckoo_dump.h"
+#include "cuckoo_shape.h"
 #include "dump.h"
 #include "dump_rig.h"
+#include "rdb_module.h"
 #include "rdb_reader.h"
+#include "redisbloom_dump.h"
+#include "redisbloom_size.h"
 
 static void setup(void)
 {
@@ -57,6 +63,130 @@ Test(dump_value, one_piece_makes_the_same_filter_again)
     filter_free(again);
     free(bytes);
     filter_free(filter);
+}
+
+static int read_piece(const unsigned char *bytes, size_t len)
+{
+    struct dump_plan plan;
+    struct errbuf err = {""};
+
+    if (dump_read_plan(bytes, len, &plan, &err) != DUMP_OK)
+        return DUMP_BAD;
+    struct bloom_filter *again = filter_of(&plan.params, plan.shapes, plan.nlayers);
+    int rc = dump_read_whole(bytes, len, again, &err);
+    filter_free(again);
+    return rc;
+}
+
+static int read_redisbloom(const unsigned char *bytes, size_t len)
+{
+    struct dump_plan plan;
+    struct errbuf err = {""};
+
+    return rdb_is_dump(bytes, len) ? redisbloom_restore_plan(bytes, len, &plan, &err) : DUMP_BAD;
+}
+
+static int read_cuckoo(const unsigned char *bytes, size_t len)
+{
+    struct dump_plan plan;
+    struct errbuf err = {""};
+
+    return cuckoo_is_dump(bytes, len) ? cuckoo_restore_plan(bytes, len, &plan, &err) : DUMP_BAD;
+}
+
+static unsigned char *write_piece(const struct bloom_filter *filter, size_t *len_out)
+{
+    struct dump_plan plan;
+
+    dump_plan_of(filter, bloom_filter_nlayers(filter), &plan);
+    *len_out = (size_t)dump_whole_bytes(&plan);
+    unsigned char *bytes = malloc(*len_out);
+    dump_write_whole(&plan, filter, bytes);
+    return bytes;
+}
+
+static unsigned char *write_redisbloom(const struct bloom_filter *filter, size_t *len_out)
+{
+    unsigned char *bytes;
+    uint64_t len;
+
+    cr_assert_eq(redisbloom_dump(filter, UINT64_MAX, &bytes, &len), DUMP_OK);
+    *len_out = (size_t)len;
+    return bytes;
+}
+
+static unsigned char *write_cuckoo(const struct bloom_filter *filter, size_t *len_out)
+{
+    unsigned char *bytes;
+    uint64_t len;
+
+    cr_assert_eq(cuckoo_dump(filter, UINT64_MAX, &bytes, &len), DUMP_OK);
+    *len_out = (size_t)len;
+    return bytes;
+}
+
+struct form {
+    struct bloom_params params;
+    struct cuckoo_numbers cuckoo;
+    unsigned char *(*write)(const struct bloom_filter *filter, size_t *len_out);
+    int (*read)(const unsigned char *bytes, size_t len);
+};
+
+static struct bloom_filter *some_items(const struct form *form)
+{
+    struct bloom_params params = form->params;
+    struct bloom_shape shape;
+    struct errbuf err = {""};
+    bool cuckoo = form->write == write_cuckoo;
+
+    cr_assert(!cuckoo || cuckoo_plan(&form->cuckoo, &params, &shape, &err) == BLOOM_OK, "%s", err.text);
+    struct bloom_filter *filter = filter_of(&params, cuckoo ? &shape : NULL, 1);
+    for (int i = 0; i < 10; i++) {
+        if (cuckoo)
+            cuckoo_add(filter, rng_next(&rng), false, NULL, &err);
+        else
+            bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, &err);
+    }
+    return filter;
+}
+
+/* Zeros at the end do not change the checksum: what is one byte longer, or shorter by a zero, does not end where its
+ * value does. */
+Test(dump_value, zeros_at_the_end_are_no_part_of_it)
+{
+    static const struct form forms[] = {
+        {{100, 0.01, 2}, {0}, write_piece, read_piece},
+        {{.capacity = 100, .error_rate = 0.01, .expansion = 2, .redisbloom = REDISBLOOM_DEFAULT},
+         {0},
+         write_redisbloom,
+         read_redisbloom},
+        {{0}, {.capacity = 100, .bucket_size = 2, .iterations = 20, .expansion = 1}, write_cuckoo, read_cuckoo},
+        {{0},
+         {.capacity = 100, .bucket_size = CUCKOO_RATE_BUCKET, .iterations = 20, .expansion = 1, .error_rate = 0.01},
+         write_cuckoo,
+         read_cuckoo},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        unsigned shorter = 0;
+        for (unsigned n = 0; n < 20000 && shorter < 3; n++) { /* one checksum in 256 ends with a zero */
+            size_t len;
+            struct bloom_filter *filter = some_items(&forms[i]);
+            unsigned char *bytes = forms[i].write(filter, &len);
+
+            cr_assert_eq(forms[i].read(bytes, len), DUMP_OK, "form %zu", i);
+            if (bytes[len - 1] == 0) {
+                cr_assert_neq(forms[i].read(bytes, len - 1), DUMP_OK, "form %zu", i);
+                shorter++;
+            }
+            bytes = realloc(bytes, len + 9);
+            memset(bytes + len, 0, 9);
+            for (size_t more = 1; more <= 9; more++)
+                cr_assert_neq(forms[i].read(bytes, len + more), DUMP_OK, "form %zu, %zu bytes more", i, more);
+            free(bytes);
+            filter_free(filter);
+        }
+        cr_expect_eq(shorter, 3);
+    }
 }
 
 /* The strings of an engine may be compressed, each or none. */

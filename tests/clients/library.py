@@ -117,6 +117,18 @@ def test_what_is_refused():
     assert not bloomery_native.Filter(b"", "na", 0).has_many([b"a", "b"])[0]
 
 
+def test_layers_that_are_refused():
+    """Those that the readers without the library refuse, too (readers.py)."""
+    with open(os.path.join(os.path.dirname(__file__), "../golden/malformed/layers.tsv")) as file:
+        rows = [line.rstrip("\n").split("\t") for line in file if line[0] != "#"]
+    for outcome, layout, times, data, what in rows:
+        data = bytes.fromhex(data) * int(times)
+        if outcome == "whole":
+            assert bytes(bloomery_native.Filter(data, layout)) == data, what
+        else:
+            raised(ValueError, bloomery_native.Filter, data, layout)
+
+
 def test_a_filter_of_its_own():
     filter = bloomery_native.create(0.01, 1000)
     assert filter.add("a") and not filter.add(b"a") and "a" in filter and bytearray(b"a") in filter

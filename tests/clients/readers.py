@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import threading
@@ -126,17 +125,14 @@ def test_files_of_all_layouts():
         assert not all(item in other for item in added)
 
 
-NO_FILTERS = (b"", b"x", b"\0\0\0\1\0\0\0\1", b"\0\0\0\0\0\0\0\1" + bytes(8), b"\0\0\0\x16\0\0\0\1" + bytes(8),
-              b"\0\0\0\1\xff\xff\xff\xff" + bytes(8), b"\0\0\0\1\0\0\0\1" + bytes(9))
-THEIR_LAYER = b"BLOOMRBL" + struct.pack("<IIQQddQQII", 1, 5, 2, 10, 0.01, 9.585058, 96, 0, 7, 0) + bytes(12)
-NO_LAYERS = (THEIR_LAYER[:71], THEIR_LAYER[:-1], THEIR_LAYER + b"B", b"X" + THEIR_LAYER[1:],
-             THEIR_LAYER[:8] + b"\2" + THEIR_LAYER[9:],     # another version
-             THEIR_LAYER[:12] + b"\1" + THEIR_LAYER[13:],   # hashes of 32 bits
-             THEIR_LAYER[:48] + b"\x61" + THEIR_LAYER[49:], # 97 bits
-             THEIR_LAYER[:48] + bytes(8) + THEIR_LAYER[56:], # none
-             THEIR_LAYER[:64] + bytes(4) + THEIR_LAYER[68:], # no hashes
-             THEIR_LAYER[:68] + b"\7" + THEIR_LAYER[69:])   # positions below 128
 ONE_LAYER = b"\0\0\0\1\0\0\0\1" + bytes(8)
+
+
+def golden_layers():
+    """Whether they are whole, the layout, the bytes: the library takes and refuses the same (library.py)."""
+    with open(os.path.join(os.path.dirname(__file__), "../golden/malformed/layers.tsv")) as file:
+        rows = [line.rstrip("\n").split("\t") for line in file if line[0] != "#"]
+    return [(outcome == "whole", layout, bytes.fromhex(data) * int(times)) for outcome, layout, times, data, _ in rows]
 
 
 def refused(error, function, *arguments):
@@ -148,12 +144,12 @@ def refused(error, function, *arguments):
 
 
 def test_what_python_refuses():
-    for data in NO_FILTERS:
-        refused(ValueError, bloomery.Filter, data)
+    for whole, layout, data in golden_layers():
+        if whole:
+            bloomery.Filter(data, layout)
+        else:
+            refused(ValueError, bloomery.Filter, data, layout)
     bloomery.Filter(ONE_LAYER, "me", 1)
-    for data in NO_LAYERS:
-        refused(ValueError, bloomery.Filter, data, "redisbloom")
-    bloomery.Filter(THEIR_LAYER, "redisbloom", 1)
     refused(ValueError, bloomery.Filter, ONE_LAYER, "nb")
     refused(ValueError, bloomery.Filter, ONE_LAYER, "na", 2)
     for item in (5, None, [1, 2]):
@@ -166,17 +162,16 @@ def test_what_javascript_refuses():
         const one = Buffer.from("%s", "hex");
         const refusal = (make) => { try { make(); return "taken"; } catch (error) { return error.name; } };
         new Filter(one, "me", 1);
-        new Filter(Buffer.from("%s", "hex"), "redisbloom", 1);
         console.log(JSON.stringify([
-            ...%s.map((hex) => refusal(() => new Filter(Buffer.from(hex, "hex")))),
-            ...%s.map((hex) => refusal(() => new Filter(Buffer.from(hex, "hex"), "redisbloom"))),
+            ...%s.map(([layout, hex]) => refusal(() => new Filter(Buffer.from(hex, "hex"), layout))),
             refusal(() => new Filter(one, "nb")), refusal(() => new Filter(one, "na", 2)),
             ...[undefined, "text", [1], new Uint32Array(4)].map((data) => refusal(() => new Filter(data))),
             ...[5, undefined, null, [1, 2], {}].map((item) => refusal(() => new Filter(one).has(item)))]));
-        """ % (urllib.parse.quote(os.path.realpath(READERS)), ONE_LAYER.hex(), THEIR_LAYER.hex(),
-               json.dumps([data.hex() for data in NO_FILTERS]), json.dumps([data.hex() for data in NO_LAYERS]))
-    said = subprocess.run(["node", "--input-type=module", "-e", program], stdout=subprocess.PIPE, check=True).stdout
-    assert json.loads(said) == ["RangeError"] * (len(NO_FILTERS) + len(NO_LAYERS) + 2) + ["TypeError"] * 9, said
+        """ % (urllib.parse.quote(os.path.realpath(READERS)), ONE_LAYER.hex(),
+               json.dumps([(layout, data.hex()) for _, layout, data in golden_layers()]))
+    said = subprocess.run(["node", "--input-type=module", "-"], input=program.encode(), stdout=subprocess.PIPE, check=True).stdout
+    expected = ["taken" if whole else "RangeError" for whole, _, _ in golden_layers()] + ["RangeError"] * 2 + ["TypeError"] * 9
+    assert json.loads(said) == expected, [pair for pair in zip(json.loads(said), expected) if len(set(pair)) > 1]
 
 
 def test_bytes_of_items_count():

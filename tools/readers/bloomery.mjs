@@ -101,6 +101,7 @@ export function murmur2Of32Bits(item) {
     return [BigInt(first), BigInt(murmur32(bytes, view, first))];
 }
 
+const MAX_BITS = 64n * 0x7fffffffn;
 const LAYOUTS = ["na", "me", "ka", "redisbloom", "redisbloom32"];
 
 // The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
@@ -111,6 +112,7 @@ export class Filter {
     #bytes;
     #layout;
     #flip;
+    #chain; // what all layers have in common
 
     constructor(data, layout = "na", layers = undefined) {
         if (!(data instanceof ArrayBuffer) && !(data instanceof Uint8Array)) throw new TypeError("the data are an ArrayBuffer or a Uint8Array");
@@ -122,6 +124,7 @@ export class Filter {
         this.#flip = layout === "me" || layout === "ka" ? 7 : 0; // of the number of a byte in its word
         this.layers = [];
         for (let at = 0; at < bytes.length;) at += layout.startsWith("redisbloom") ? this.#takeRedisBloom(view, at) : this.#takeFilterDb(view, at);
+        if (this.layers.length > 1024) throw new RangeError("a filter has at most 1024 layers");
         if (layers === undefined ? this.layers.length === 0 : this.layers.length !== layers)
             throw new RangeError(`the data have ${this.layers.length} layers`);
     }
@@ -142,9 +145,19 @@ export class Filter {
         const layout = view.getUint32(at + 12, true) & 4 ? "redisbloom" : "redisbloom32";
         if (magic !== "BLOOMRBL" || version !== 1 || layout !== this.#layout)
             throw new RangeError(`this is no layer of a filter in the layout ${this.#layout}, at byte ${at}`);
+        const options = view.getUint32(at + 12, true), growth = view.getBigUint64(at + 16, true), entries = view.getBigUint64(at + 24, true);
+        const error = view.getFloat64(at + 32, true), bpe = view.getFloat64(at + 40, true), count = view.getBigUint64(at + 56, true);
         const bits = view.getBigUint64(at + 48, true), hashes = view.getUint32(at + 64, true), n2 = view.getUint32(at + 68, true);
-        if (hashes < 1 || hashes > 255 || bits === 0n || bits % 8n || n2 > 63 || (n2 && bits >> BigInt(n2) === 0n) || bits / 8n > BigInt(left - 72))
-            throw new RangeError(`this is no whole layer, at byte ${at}: ${hashes} hashes, ${bits} bits, n2 ${n2}`);
+        if (!(hashes > 0 && hashes <= 255 && bpe > 0 && bpe < Infinity && hashes === Math.ceil(0.693147180559945 * bpe) && error > 0 && error < 1
+            && count <= entries && entries > 0n && entries < 1n << 40n && bits > 0n && bits <= MAX_BITS && bits % 8n === 0n && n2 <= 63
+            && (!n2 || bits >> BigInt(n2)) && bits / 8n <= BigInt(left - 72)))
+            throw new RangeError(`this is no whole layer, at byte ${at}: ${hashes} hashes, ${bits} bits, n2 ${n2}, error rate ${error}, bits per entry ${bpe}, ${count} items of ${entries}`);
+        const chain = `options ${options}, growth ${growth}`;
+        if (options > 15 || (options & 8 ? growth !== 0n : growth < 1n || growth > 32768n))
+            throw new RangeError(`not possible, at byte ${at}: ${chain}`);
+        if (this.layers.length && (options & 8 || chain !== this.#chain))
+            throw new RangeError(`this is no further layer of the filter, at byte ${at}: ${chain}`);
+        this.#chain = chain;
         this.layers.push({ place: at + 72, bits: n2 ? 1n << BigInt(n2) : bits, hashes });
         return 72 + Number(bits / 8n);
     }

@@ -10,6 +10,7 @@ RedisBloom's filters, and follows a filter of a Bloomery server by HTTP. One fil
 An item is bytes or another buffer, whose bytes count, or a str, which is its UTF-8. Threads: any number may ask; a refresh replaces the filter as a whole."""
 import base64
 import http.client
+import math
 import struct
 import urllib.error
 import urllib.parse
@@ -107,6 +108,7 @@ def _signed(value):
 
 
 _REDISBLOOM = struct.Struct("<8sIIQQddQQII")  # the header of a layer
+_MAX_WORDS = (1 << 31) - 1
 _LAYOUTS = ("na", "me", "ka", "redisbloom", "redisbloom32")
 
 
@@ -126,6 +128,8 @@ class Filter:
         at = 0
         while at < len(self._data):
             at += self._take_redisbloom(at) if layout.startswith("redisbloom") else self._take_filterdb(at)
+            if len(self.layers) > 1024:
+                raise ValueError("a filter has at most 1024 layers")
         if len(self.layers) != layers if layers is not None else not self.layers:
             raise ValueError("the data have %d layers" % len(self.layers))
 
@@ -141,13 +145,20 @@ class Filter:
     def _take_redisbloom(self, at):
         if len(self._data) - at < _REDISBLOOM.size:
             raise ValueError("the data end within a header, at byte %d" % at)
-        magic, version, options, *_, bits, _, hashes, n2 = _REDISBLOOM.unpack_from(self._data, at)
+        magic, version, options, growth, entries, error, bpe, bits, count, hashes, n2 = _REDISBLOOM.unpack_from(self._data, at)
         layout = "redisbloom" if options & 4 else "redisbloom32"
-        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout):
+        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout) or options > 15:
             raise ValueError("this is no layer of a filter in the layout %s, at byte %d" % (self._layout, at))
-        if not 0 < hashes <= 255 or bits == 0 or bits % 8 or n2 > 63 or n2 and bits >> n2 == 0 or \
-                bits // 8 > len(self._data) - at - _REDISBLOOM.size:
-            raise ValueError("this is no whole layer, at byte %d: %d hashes, %d bits, n2 %d" % (at, hashes, bits, n2))
+        if not (0 < hashes <= 255 and 0 < bpe < math.inf and hashes == math.ceil(0.693147180559945 * bpe) and 0 < error < 1 and
+                count <= entries and 0 < entries < 1 << 40 and 0 < bits <= 64 * _MAX_WORDS and bits % 8 == 0 and n2 <= 63 and
+                (not n2 or bits >> n2) and bits // 8 <= len(self._data) - at - _REDISBLOOM.size):
+            raise ValueError("this is no whole layer, at byte %d: %d hashes, %d bits, n2 %d, error rate %g, bits per entry %g, "
+                             "%d items of %d" % (at, hashes, bits, n2, error, bpe, count, entries))
+        if growth != 0 if options & 8 else not 1 <= growth <= 32768:
+            raise ValueError("a growth of %d with the options %d, at byte %d" % (growth, options, at))
+        if self.layers and (options & 8 or (options, growth) != self._chain):
+            raise ValueError("this is no further layer of the filter, at byte %d: options %d, growth %d" % (at, options, growth))
+        self._chain = options, growth
         self.layers.append((at + _REDISBLOOM.size, 1 << n2 if n2 else bits, hashes))
         return _REDISBLOOM.size + bits // 8
 

@@ -51,6 +51,22 @@ CLIENT_TEST(the_daemon, tls_tool, fill)
     expect(client, ":3", "BF.CARD f");
 }
 
+DAEMON_TEST(the_daemon, tls_tool, errors_of_tls_are_named)
+{
+    int port = the_daemon.tls_port;
+    file_write(tmp_path(the_daemon.dir, "items").text, "a\n", 2);
+    TOOL(1, "TLS: the certificate is not accepted: ", "fill rediss://localhost:%d f --from items", port);
+    TOOL(1, "TLS: the other side requires a certificate, but we have presented none",
+         "fill rediss://localhost:%d f --from items --insecure", port);
+    TOOL(1, "TLS: the other side does not speak TLS", "fill rediss://localhost:%d f --from items --cacert ca.crt",
+         the_daemon.port);
+    TOOL(2, "--insecure needs TLS: rediss://", "fill redis://localhost:%d f --from items --insecure", port);
+    TOOL(1, "CA certificates nothing: No such file or directory",
+         "fill rediss://localhost:%d f --from items --cacert nothing", port);
+    TOOL(1, "key server.key: is not the key of the certificate in client.crt",
+         "fill rediss://localhost:%d f --from items --cacert ca.crt --cert client.crt --key server.key", port);
+}
+
 /* A filter is loaded by `load`, and moved with others to another daemon by `move`, both with TLS. */
 CLIENT_TEST(the_daemon, tls_tool, load_and_move)
 {

@@ -55,6 +55,27 @@ def test_dump_and_restore_in_both_directions():
         assert daemon("RESTORE", "t", "100000", engine("DUMP", "small")) == "OK" and 0 < daemon("PTTL", "t") <= 100000
 
 
+def test_large_values_in_both_directions():
+    """Above 8 MB, which was the limit of the daemon's DUMP."""
+    engine, daemon = Engine("--rdbcompression", "no"), Daemon()
+    for reserve, add, ask in (
+            (("BF.RESERVE", "f", "0.01", "10000000"), ("BF.MADD", "f"), "BF.MEXISTS"),
+            (("BF.RESERVE", "f", "0.01", "10000000", "LAYOUT", "redisbloom"), ("BF.MADD", "f"), "BF.MEXISTS"),
+            (("CF.RESERVE", "f", "12000000"), ("CF.INSERT", "f", "ITEMS"), "CF.MEXISTS"),
+            (("CF.RESERVE", "f", "8000000", "ERROR", "0.001"), ("CF.INSERT", "f", "ITEMS"), "CF.MEXISTS")):
+        assert engine(*reserve) == "OK" and engine(*add, *items("x", 100)) == [1] * 100
+        value = engine("DUMP", "f")
+        assert len(value) > 8 << 20, (reserve, len(value))
+        assert engine("RESTORE", "again", "0", value, "REPLACE") == "OK" and engine("DUMP", "again") == value
+        assert engine(ask, "again", *items("x", 100), "nobody") == [1] * 100 + [0]
+        assert daemon("RESTORE", "f", "0", value, "REPLACE") == "OK"
+        assert daemon(ask, "f", *items("x", 100), "nobody") == [1] * 100 + [0]
+        if "LAYOUT" not in reserve and reserve[0] != "CF.RESERVE":
+            assert engine("RESTORE", "again", "0", daemon("DUMP", "f"), "REPLACE") == "OK"
+            assert engine("DUMP", "again") == value
+        engine("DEL", "f")
+
+
 def test_an_engine_migrates_to_the_daemon():
     engine, daemon = Engine(), Daemon()
     fill(engine)

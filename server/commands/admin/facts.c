@@ -87,13 +87,11 @@ void facts_gather(struct server *server, struct facts *f)
         f->sizes.peak = f->sizes.used;
     f->sizes.resident = facts_resident_bytes();
     reclaimer_counts(server->reclaimer, &f->sizes.pending_objects, &f->sizes.freed_objects);
-    if (server->pubsub)
-        pubsub_totals(server->pubsub, &f->pubsub);
+    pubsub_totals(server->pubsub, &f->pubsub);
     f->log = (struct journal_info){.records = false};
     if (journal)
         journal_info(journal, &f->log);
-    if (server->persistence->saver)
-        saver_info(server->persistence->saver, &f->saves);
+    saver_info(server->persistence->saver, &f->saves);
     residency_info(server, &f->residency);
     registry_expiry(server->registry, &f->expiry);
     f->sstables = (struct sstables_numbers){0};

@@ -175,7 +175,7 @@ static bool create(struct bf_call *call, const struct bloom_params *params, cons
                      ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
                      : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
-        if (status == REGISTRY_OK && bloom_params_is_window(params) && call->server->persistence->saver)
+        if (status == REGISTRY_OK && bloom_params_is_window(params))
             saver_note_clock(call->server->persistence->saver);
         if (status == REGISTRY_OK) {
             if (!shape)

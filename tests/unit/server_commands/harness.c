@@ -24,8 +24,11 @@ void harness_init(struct harness *h)
     cr_assert(cfg != NULL);
     cr_assert_eq(config_init(cfg), 0);
     cfg->log.appendonly = false; /* no journal here, as in the recorded servers */
-    cfg->data.save.count = 0;    /* and no saver whose failures could refuse writes */
+    cfg->data.save.count = 0;    /* and no saves whose failures could refuse writes */
+    tmpdir_create(h->dir);
+    cr_assert_eq(config_set(cfg, slice_of("dir"), slice_of(h->dir), CONFIG_FILE, &err), CONFIG_OK, "%s", err.text);
     cr_assert_eq(server_create(&h->server, cfg, 1, &err), 0, "%s", err.text);
+    cr_assert_eq(server_start(h->server, PARTS_DATA, &err), 0, "%s", err.text);
     struct server *server = h->server;
     log_set_level(&server->log, LOG_LEVEL_WARNING);
     server->process.port = 6379;
@@ -42,6 +45,7 @@ void harness_deinit(struct harness *h)
     acl_logout(&h->session);
     rcu_reader_end();
     server_destroy(h->server);
+    tmpdir_remove(h->dir);
     buf_deinit(&h->out);
 }
 

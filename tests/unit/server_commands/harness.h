@@ -1,14 +1,16 @@
-/* harness: calls command handlers without a loop or a socket: a server that has settings, filters and sessions but no
- * worker, one session, and replies into a buffer. A call goes through table look-up and arity check as the dispatcher
- * would do it; deferred work runs immediately. */
+/* harness: calls command handlers without a loop or a socket: a server that has settings, filters, sessions and a
+ * data directory but no worker, one session, and replies into a buffer. A call goes through table look-up and arity
+ * check as the dispatcher would do it; deferred work runs immediately. */
 #ifndef BLOOMERY_TEST_COMMAND_HARNESS_H
 #define BLOOMERY_TEST_COMMAND_HARNESS_H
 
 #include "command.h"
 #include "server.h"
+#include "tmpdir.h"
 
 struct harness {
     struct server *server;
+    char dir[TMPDIR_SIZE];
     struct session session;
     struct buf out;
     struct reply reply;

@@ -129,7 +129,7 @@ static void poll_for(struct conn *conn, int events)
 
 bool conn_may_run(const struct conn *conn)
 {
-    return !conn->waits && conn->life < CONN_DRAINING && buf_len(&conn->output.buf) <= conn_high_water(conn);
+    return !conn->waits && conn->life < CONN_DRAINING && conn_unsent(conn) <= conn_high_water(conn);
 }
 
 /* A waiting client usually sends nothing before its reply, and removing it from the poll set and adding it again costs
@@ -148,7 +148,7 @@ static __attribute__((noinline, cold)) void update_tls(struct conn *conn)
     bool may_run = conn_may_run(conn);
     if (may_run && conn->input.held)
         give_turn(conn);
-    bool may_send = (buf_len(&conn->output.buf) && !(conn->waits & WAITS_TO_SEND)) || conn_tls_unsent(conn);
+    bool may_send = (conn_unsent(conn) && !(conn->waits & WAITS_TO_SEND)) || conn_tls_unsent(conn);
     conn_tls_look(conn, may_run);
     int reading = wants_to_read(conn, may_run);
     if (conn->waits & CONN_WAITS_HANDSHAKE) /* while it waits for its step, its input waits, too */
@@ -167,7 +167,7 @@ void conn_update(struct conn *conn)
     bool may_run = conn_may_run(conn);
     if (may_run && conn->input.held)
         give_turn(conn);
-    bool may_send = buf_len(&conn->output.buf) && !(conn->waits & WAITS_TO_SEND);
+    bool may_send = conn_unsent(conn) && !(conn->waits & WAITS_TO_SEND);
     poll_for(conn, wants_to_read(conn, may_run) | (may_send ? UV_WRITABLE : 0));
 }
 
@@ -260,6 +260,8 @@ static size_t memory_of(const struct conn *conn)
 {
     const struct session *session = &conn->session;
     size_t pending = conn->input.pending.spans ? conn->input.pending.argc * sizeof(*conn->input.pending.spans) : 0;
+    for (const struct conn_ahead *ahead = conn->output.ahead; ahead; ahead = ahead->next)
+        pending += ahead->buf.size;
     return conn->input.size + conn->output.buf.size + session->texts.bytes + pending +
            (size_t)atomic_load_explicit(&session->multi.bytes, memory_order_relaxed) +
            (conn_has_command(conn) ? conn->io->calls->memory(conn) : 0);
@@ -300,8 +302,6 @@ void conn_count_memory(struct conn *conn)
         count_memory(conn, conn->io->calls->conn_size, memory_of(conn));
 }
 
-#define LARGE_OUTPUT ((size_t)1 << 20)
-
 static int free_bytes(void *bytes)
 {
     free(bytes);
@@ -309,14 +309,34 @@ static int free_bytes(void *bytes)
 }
 
 /* Giving hundreds of megabytes back to the system takes tens of milliseconds: not on a loop. */
+void conn_free(struct conn *conn, void *bytes, size_t size)
+{
+    if (size > (1u << 20))
+        reclaimer_defer(conn->io->server->reclaimer, free_bytes, bytes, 0);
+    else
+        free(bytes);
+}
+
+void conn_free_reply(struct conn *conn, struct buf *reply)
+{
+    conn_free(conn, reply->data, reply->size);
+    reply->data = NULL;
+    buf_deinit(reply);
+}
+
+static void drop_ahead(struct conn *conn)
+{
+    struct conn_ahead *ahead = conn->output.ahead;
+    conn->output.ahead = ahead->next;
+    conn_free_reply(conn, &ahead->buf);
+    free(ahead);
+}
+
 static void free_output(struct conn *conn)
 {
-    struct buf *buf = &conn->output.buf;
-    if (buf->size > LARGE_OUTPUT) {
-        reclaimer_defer(conn->io->server->reclaimer, free_bytes, buf->data, 0);
-        buf->data = NULL;
-    }
-    buf_deinit(buf);
+    while (conn->output.ahead)
+        drop_ahead(conn);
+    conn_free_reply(conn, &conn->output.buf);
 }
 
 void conn_close(struct conn *conn)
@@ -399,10 +419,10 @@ static void give_back_buf(struct conn *conn)
 /* Sends until the kernel accepts no more, or for long enough. False: the connection is broken. */
 static bool send_some(struct conn *conn)
 {
-    for (int i = 0; i < SENDS && buf_len(&conn->output.buf); i++) {
-        size_t left = buf_len(&conn->output.buf);
-        ssize_t n =
-            send(conn->fd, buf_head(&conn->output.buf), left < SEND_AT_ONCE ? left : SEND_AT_ONCE, MSG_NOSIGNAL);
+    for (int i = 0; i < SENDS && conn_unsent(conn); i++) {
+        struct buf *out = conn_next_output(conn);
+        size_t left = buf_len(out);
+        ssize_t n = send(conn->fd, buf_head(out), left < SEND_AT_ONCE ? left : SEND_AT_ONCE, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -410,7 +430,7 @@ static bool send_some(struct conn *conn)
         stats_add(&conn->io->stats.net_output_bytes, (uint64_t)n);
         stats_add(&conn->io->stats.writes_processed, 1);
         atomic_store_explicit(&conn->session.meters.last_ms, conn->io->now_ms, memory_order_relaxed);
-        buf_consume(&conn->output.buf, (size_t)n);
+        buf_consume(out, (size_t)n);
     }
     return true;
 }
@@ -451,7 +471,7 @@ static __attribute__((noinline, cold)) void flush_tls(struct conn *conn)
         conn_close(conn);
         return;
     }
-    size_t left = buf_len(&conn->output.buf), records = conn_tls_unsent(conn);
+    size_t left = conn_unsent(conn), records = conn_tls_unsent(conn);
     atomic_store_explicit(&conn->session.meters.output_bytes, left + records, memory_order_relaxed);
     if (left == 0)
         give_back_buf(conn);
@@ -484,14 +504,15 @@ void conn_flush(struct conn *conn)
         conn_close(conn);
         return;
     }
-    atomic_store_explicit(&conn->session.meters.output_bytes, buf_len(&conn->output.buf), memory_order_relaxed);
-    if (buf_len(&conn->output.buf) == 0) {
+    size_t left = conn_unsent(conn);
+    atomic_store_explicit(&conn->session.meters.output_bytes, left, memory_order_relaxed);
+    if (left == 0) {
         give_back_buf(conn);
         if (is_over(conn)) {
             conn_close(conn);
             return;
         }
-    } else if (is_greedy_stranger(conn, buf_len(&conn->output.buf))) {
+    } else if (is_greedy_stranger(conn, left)) {
         conn_close_over_output(conn, greedy_stranger);
         return;
     }
@@ -499,19 +520,35 @@ void conn_flush(struct conn *conn)
     conn_update(conn);
 }
 
+struct buf *conn_next_output(struct conn *conn)
+{
+    while (conn->output.ahead && !buf_len(&conn->output.ahead->buf))
+        drop_ahead(conn);
+    return conn->output.ahead ? &conn->output.ahead->buf : &conn->output.buf;
+}
+
+/* Later replies go into the buffer that is left, an empty one. False: no memory. */
+static bool put_ahead(struct conn *conn, struct buf *buf)
+{
+    struct conn_ahead **end = &conn->output.ahead, *ahead = malloc(sizeof(*ahead));
+    if (!ahead)
+        return false;
+    while (*end)
+        end = &(*end)->next;
+    *ahead = (struct conn_ahead){.buf = *buf};
+    *end = ahead;
+    buf_init(buf, buf->cap);
+    return true;
+}
+
 void conn_append_reply(struct conn *conn, struct buf *reply)
 {
-    if (buf_failed(reply)) {
-        conn->output.buf.failed = true;
-    } else if (buf_len(&conn->output.buf) == 0 && buf_len(reply) > DELIVERY_BUF_SIZE &&
-               !buf_failed(&conn->output.buf)) {
-        size_t cap = conn->output.buf.cap;
-        give_back_buf(conn);
-        conn->output.buf = *reply;
-        conn->output.buf.cap = cap;
-        buf_init(reply, reply->cap);
-    } else {
-        buf_append(&conn->output.buf, buf_head(reply), buf_len(reply));
-    }
+    struct buf *out = &conn->output.buf;
+    if (buf_failed(reply) || conn_unsent(conn) > out->cap)
+        out->failed = true;
+    else if (buf_len(reply) > DELIVERY_BUF_SIZE)
+        out->failed |= (buf_len(out) && !put_ahead(conn, out)) || !put_ahead(conn, reply);
+    else
+        buf_append(out, buf_head(reply), buf_len(reply));
     buf_deinit(reply);
 }

@@ -69,11 +69,19 @@ struct conn_input {
     int64_t eof_seen_ms; /* time at which the end was noticed during a wait, before it was read; 0: not */
 };
 
+/* A large reply, or what was pending before one. Neither is copied, and reply-buffer-limit does not count them: a DUMP
+ * may be larger. */
+struct conn_ahead {
+    struct conn_ahead *next;
+    struct buf buf;
+};
+
 struct conn_output {
     struct buf buf;
-    struct reply reply;   /* writes into `buf` */
-    bool wrote;           /* has run a write in this iteration: its replies wait for a ticket */
-    uint64_t ticket;      /* of CONN_WAITS_DURABLE */
+    struct conn_ahead *ahead; /* what leaves before `buf`, the oldest first; NULL: nothing */
+    struct reply reply;       /* writes into `buf` */
+    bool wrote;               /* has run a write in this iteration: its replies wait for a ticket */
+    uint64_t ticket;          /* of CONN_WAITS_DURABLE */
     size_t allowance;     /* reply bytes that may be pending while commands are read, beyond the setting (conns.c) */
     size_t seen;          /* reply bytes pending at the last tick */
     int64_t over_soft_ms; /* time since which it is over the soft limit of its class; 0: it is not */
@@ -136,8 +144,22 @@ void conn_count_memory(struct conn *conn);
  * of the iteration. */
 void conn_will_reply(struct conn *conn);
 
-/* Appends a whole reply; `reply` is then empty. A large one is not copied if there are no others. */
+/* Appends a whole reply; `reply` is then empty. A large one is not copied. */
 void conn_append_reply(struct conn *conn, struct buf *reply);
+
+/* Free input, and a reply that nobody gets: off the loop if it is large. */
+void conn_free(struct conn *conn, void *bytes, size_t size);
+void conn_free_reply(struct conn *conn, struct buf *reply);
+
+/* Bytes of replies that have not been sent; and the buffer that has the next of them. */
+static inline size_t conn_unsent(const struct conn *conn)
+{
+    size_t bytes = buf_len(&conn->output.buf);
+    for (const struct conn_ahead *ahead = conn->output.ahead; ahead; ahead = ahead->next)
+        bytes += buf_len(&ahead->buf);
+    return bytes;
+}
+struct buf *conn_next_output(struct conn *conn);
 
 /* Logs that a client is closed, at a bounded rate. */
 void conn_warn_closed(const struct conn *conn, const char *why);

@@ -35,23 +35,6 @@ static bool grow_input(struct conn *conn, size_t size)
     return true;
 }
 
-#define LARGE_INPUT ((size_t)1 << 20)
-
-static int free_deferred(void *memory)
-{
-    free(memory);
-    return 0;
-}
-
-/* Giving hundreds of megabytes back to the system takes tens of milliseconds: not on a loop. */
-static void free_input(struct conn *conn)
-{
-    if (conn->input.size > LARGE_INPUT)
-        reclaimer_defer(conn->io->server->reclaimer, free_deferred, conn->input.kept, 0);
-    else
-        free(conn->input.kept);
-}
-
 /* Frees memory that only a past command needed. */
 static void shrink_input(struct conn *conn)
 {
@@ -62,14 +45,14 @@ static void shrink_input(struct conn *conn)
     if (!in)
         return; /* the large one stays */
     memcpy(in, conn->input.kept, conn->input.len);
-    free_input(conn);
+    conn_free(conn, conn->input.kept, conn->input.size);
     conn->input.kept = in;
     conn->input.size = size;
 }
 
 void conn_drop_input(struct conn *conn)
 {
-    free_input(conn);
+    conn_free(conn, conn->input.kept, conn->input.size);
     free(conn->input.pending.spans);
     conn->input.pending.spans = NULL;
     conn->input.kept = NULL;

@@ -83,7 +83,7 @@ static bool send_unsent(struct conn *conn)
 static bool send_replies(struct conn *conn)
 {
     struct io *io = conn->io;
-    struct buf *plain = &conn->output.buf, *records = &io->handshakes.sent;
+    struct buf *plain = conn_next_output(conn), *records = &io->handshakes.sent;
     size_t len = buf_len(plain) < TLS_SEND_SIZE ? buf_len(plain) : TLS_SEND_SIZE;
     struct errbuf err;
     bool sent = tls_stream_write(conn->tls->stream, buf_head(plain), len, records, &err) == TLS_OK;
@@ -111,7 +111,7 @@ bool conn_tls_send(struct conn *conn)
         return false;
     if (conn->waits & CONN_WAITS_HANDSHAKE)
         return true;
-    while (buf_len(&conn->output.buf) && buf_len(&tls->unsent) == 0)
+    while (conn_unsent(conn) && buf_len(&tls->unsent) == 0)
         if (!send_replies(conn))
             return false;
     return true;

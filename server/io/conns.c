@@ -100,7 +100,7 @@ static bool is_over_soft_limit(struct conn *conn)
 {
     const struct config *config = server_config(conn->io->server);
     const struct config_output_limit *limit = &config->clients.client_output_buffer_limit.classes[conn_class(conn)];
-    if (limit->soft == 0 || buf_len(&conn->output.buf) <= limit->soft) {
+    if (limit->soft == 0 || conn_unsent(conn) <= limit->soft) {
         conn->output.over_soft_ms = 0;
         return false;
     }
@@ -126,7 +126,7 @@ static bool is_over_half_closed(struct conn *conn)
  * up to reply-buffer-limit. */
 static void allow_more_replies(struct conn *conn)
 {
-    size_t waiting = buf_len(&conn->output.buf);
+    size_t waiting = conn_unsent(conn);
     if (waiting <= conn->io->delivery.high_water) {
         conn->output.allowance = conn->output.seen = 0;
         return;
@@ -150,7 +150,7 @@ void conns_tick(struct io *io)
         if (timeout_ms > 0 && !conn->waits && !listens && io->now_ms - conn->session.meters.last_ms > timeout_ms)
             conn_close(conn);
         else if (!conn_tls_over_time(conn) && !is_over_half_closed(conn) && !is_over_soft_limit(conn) &&
-                 (buf_len(&conn->output.buf) || conn->output.allowance))
+                 (conn_unsent(conn) || conn->output.allowance))
             allow_more_replies(conn);
     }
     client_limit_look(&io->client_limit);

@@ -8,14 +8,14 @@ void deferred_done(struct conn *conn, struct buf *reply, const struct command *c
 {
     stats_add(&conn->io->stats.calls[command_index(command)], 1);
     if (conn_is_closing(conn)) {
-        buf_deinit(reply);
+        conn_free_reply(conn, reply);
         conn_ready(conn, CONN_WAITS_JOB);
         return;
     }
     conn_will_reply(conn);
     dispatch_count_error(conn, reply, 0, command_index(command));
     if (no_reply)
-        buf_deinit(reply);
+        conn_free_reply(conn, reply);
     else
         conn_append_reply(conn, reply);
     conn->output.wrote |= (command->flags & CMD_WRITE) != 0;

@@ -96,14 +96,15 @@ show_progress() { # LOG
     [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
-# Configures and builds a preset; prints the progress, and otherwise only faults.
+# Configures and builds a preset, or only its `targets`; prints the progress, and otherwise only faults.
+targets=()
 build() {
     local preset=$1
     shift
     say "building ($preset)"
     local log
     log=$(mktemp)
-    if ! { cmake --preset "$preset" "$@" && cmake --build --preset "$preset"; } 2>&1 | show_progress "$log"; then
+    if ! { cmake --preset "$preset" "$@" && cmake --build --preset "$preset" ${targets:+--target "${targets[@]}"}; } 2>&1 | show_progress "$log"; then
         cat "$log" >&2
         rm -f "$log"
         exit 1

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from engines import ENGINE, MODULE, Engine, Error, free_port, in_sync, items, replica_of, run, wait_until
 
@@ -244,20 +245,31 @@ def test_memory_is_the_engines():
     assert engine("BF.MEXISTS", "small", *items("x", 1000)) == [1] * 1000
 
 
+def when_freed(engine, *words):
+    """An engine frees what it evicts in the background, and refuses writes where a busy machine lets it do so too late."""
+    deadline = time.monotonic() + 60
+    while True:
+        reply = engine.try_call(*words)
+        if not (isinstance(reply, Error) and str(reply).startswith("OOM command not allowed")):
+            return reply
+        assert time.monotonic() < deadline, words
+        time.sleep(0.05)
+
+
 def test_an_eviction_policy_makes_room_for_large_filters():
     engine = Engine("--maxmemory", "20mb", "--maxmemory-policy", "volatile-lru")
     engine("BF.RESERVE", "stays", "0.01", "2000000")
     engine("BF.RESERVE", "grows", "0.01", "1000000", "EXPANSION", "1")
     for i in range(20):
         for words in (("BF.RESERVE", f"f{i}", "0.01", "2000000"), ("CF.RESERVE", f"c{i}", "2097152")):
-            assert engine(*words) == "OK", words
+            assert when_freed(engine, *words) == "OK", words
             engine("EXPIRE", words[1], "1000")
     assert int(engine.info("stats", "evicted_keys")) > 20
     for i in range(22):
-        assert not any(isinstance(reply, Error) for reply in engine("BF.MADD", "grows", *items("x", 50000, i * 50000)))
+        assert not any(isinstance(reply, Error) for reply in when_freed(engine, "BF.MADD", "grows", *items("x", 50000, i * 50000)))
     header = engine("BF.SCANDUMP", "stays", "0")
-    assert engine("BF.LOADCHUNK", "loading", *header) == "OK"
-    assert engine("BF.MERGE", "union", "stays") == "OK" and engine("COPY", "stays", "copy") == 1
+    assert when_freed(engine, "BF.LOADCHUNK", "loading", *header) == "OK"
+    assert when_freed(engine, "BF.MERGE", "union", "stays") == "OK" and when_freed(engine, "COPY", "stays", "copy") == 1
     for words in (("BF.RESERVE", "g", "0.01", "40000000"), ("CF.RESERVE", "g", "40000000")):
         assert str(engine.try_call(*words)).startswith("OOM") and "maxmemory" in str(engine.try_call(*words)), words
 

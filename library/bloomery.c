@@ -105,6 +105,40 @@ int bloomery_has(const bloomery_filter *filter, const void *item, size_t size)
     return bits && bloom_filter_query(bits, bloom_filter_hash(bits, item, size));
 }
 
+struct ask {
+    const struct bloomery_item *items;
+    unsigned char *answers;
+};
+
+static struct bloom_item asked_item(void *ctx, size_t i)
+{
+    const struct bloomery_item *item = &((const struct ask *)ctx)->items[i];
+
+    return (struct bloom_item){item->data, item->size};
+}
+
+static bool keep_answers(void *ctx, size_t first, uint32_t present, size_t n)
+{
+    unsigned char *answers = ((const struct ask *)ctx)->answers + first;
+
+    for (size_t i = 0; i < n; i++)
+        answers[i] = present >> i & 1;
+    return true;
+}
+
+void bloomery_has_many(const bloomery_filter *filter, const struct bloomery_item *items, size_t n,
+                       unsigned char *answers)
+{
+    struct ask ask = {items, answers};
+
+    if (filter->alone.filter)
+        bloom_query_all(filter->alone.filter, &(struct bloom_questions){n, asked_item, keep_answers, &ask, false});
+    else if (n > 0)
+        memset(answers, 0, n);
+}
+
+/* ---- adds ---- */
+
 static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *bits, const struct bloomery_item *items,
                           size_t n)
 {
@@ -116,33 +150,6 @@ static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *
     bloom_batch_start(batch, bits, some, taken);
     return taken;
 }
-
-/* The lines of a batch are on their way while the one before it is answered. */
-void bloomery_has_many(const bloomery_filter *filter, const struct bloomery_item *items, size_t n,
-                       unsigned char *answers)
-{
-    const struct bloom_filter *bits = filter->alone.filter;
-    struct bloom_batch batches[2];
-    size_t next = 0, started = 0;
-
-    if (!bits) {
-        if (n > 0)
-            memset(answers, 0, n);
-        return;
-    }
-    if (n > 0)
-        started = start_batch(&batches[0], bits, items, n);
-    for (size_t at = 0, turn = 0; at < n; at = next, turn ^= 1) {
-        next = at + started;
-        if (next < n)
-            started = start_batch(&batches[turn ^ 1], bits, items + next, n - next);
-        uint32_t present = bloom_batch_query(&batches[turn], bits);
-        for (size_t i = at; i < next; i++)
-            answers[i] = present >> (i - at) & 1;
-    }
-}
-
-/* ---- adds ---- */
 
 static int refused(const bloomery_filter *filter, enum bloom_add answer, struct errbuf *err)
 {

@@ -13,10 +13,13 @@
 
 /* ---- single items ---- */
 
+#define MISSES 8u /* so many queries in a row find nothing: the next one probably does not either */
+
 /* The filter of the latest single item. The next one is expected to be the same if the latest two were. */
 static struct {
     uint64_t id; /* of the value; 0: none */
     bool steady;
+    unsigned missed; /* the latest queries, which found nothing */
     struct bloom_ahead ahead;
 } recent;
 
@@ -138,6 +141,8 @@ static bool open_for_add(struct call *call, bool *made_out)
 HANDLER(cmd_bf_add)
 {
     struct bloom_aim aim;
+    recent.missed = 0; /* an add needs all words */
+    recent.ahead.first_words = false;
     bool aimed = aim_ahead(call, &aim), made;
     if (open_for_add(call, &made)) {
         aim_now(call, &aim, aimed);
@@ -197,30 +202,31 @@ static void reply_missing(struct call *call, size_t n, bool array, enum bf_missi
     }
 }
 
-static void reply_batch(struct call *call, const struct bloom_batch *batch, size_t n)
+struct query_words {
+    struct call *call;
+    size_t first; /* the item's word */
+};
+
+static struct bloom_item word_item(void *ctx, size_t i)
 {
-    uint32_t present = bloom_batch_query(batch, value_filter(call->value));
+    const struct query_words *query = ctx;
+    struct slice item = call_arg(query->call, query->first + i);
+    return (struct bloom_item){item.ptr, item.len};
+}
+
+static bool reply_words(void *ctx, size_t first, uint32_t present, size_t n)
+{
+    struct call *call = ((const struct query_words *)ctx)->call;
     uint64_t hits = (uint64_t)__builtin_popcount(present);
+    (void)first;
     call->value->usage.hits += hits;
     call->value->usage.misses += n - hits;
     for (size_t i = 0; i < n; i++)
         call_bool(call, present >> i & 1);
+    return true;
 }
 
-static void query_all(struct call *call, size_t first, size_t count)
-{
-    struct bloom_batch batches[2];
-    start_batch(&batches[0], call, first, batch_at(0, count));
-    for (size_t done = 0, i = 0; done < count; i++) {
-        size_t n = batch_at(done, count), next = done + n;
-        if (next < count)
-            start_batch(&batches[(i + 1) % 2], call, first + next, batch_at(next, count));
-        reply_batch(call, &batches[i % 2], n);
-        done = next;
-    }
-}
-
-static void query_words(struct call *call, size_t first, enum bf_missing missing)
+static void query_all(struct call *call, size_t first, enum bf_missing missing)
 {
     size_t n = (size_t)call->argc - first;
     if (call_open_to_query(call)) {
@@ -228,7 +234,9 @@ static void query_words(struct call *call, size_t first, enum bf_missing missing
             reply_missing(call, n, true, missing);
         } else {
             engine.ReplyWithArray(call->ctx, (long)n);
-            query_all(call, first, n);
+            struct query_words query = {call, first};
+            bloom_query_all(value_filter(call->value),
+                            &(struct bloom_questions){n, word_item, reply_words, &query, .cold = true});
         }
     }
 }
@@ -237,6 +245,8 @@ static void query_one(struct call *call, struct bloom_aim *aim, bool aimed)
 {
     aim_now(call, aim, aimed);
     bool present = bloom_ahead_query(value_filter(call->value), aim);
+    recent.missed = present ? 0 : recent.missed + 1;
+    recent.ahead.first_words = recent.missed >= MISSES;
     call->value->usage.hits += present;
     call->value->usage.misses += !present;
     call_bool(call, present);
@@ -256,7 +266,7 @@ HANDLER(cmd_bf_exists)
 
 HANDLER(cmd_bf_mexists)
 {
-    query_words(call, 2, settings_missing());
+    query_all(call, 2, settings_missing());
 }
 
 HANDLER(cmd_bf_query)
@@ -267,5 +277,5 @@ HANDLER(cmd_bf_query)
     if (!bf_read_query(&args, &query, &error))
         call_error(call, "%s", error.text);
     else
-        query_words(call, query.first_item, query.missing);
+        query_all(call, query.first_item, query.missing);
 }

@@ -11,6 +11,7 @@ void bloom_ahead_take(struct bloom_ahead *ahead, const struct bloom_filter *filt
 
     ahead->newest = bloom_filter_missing_key(filter) ? NULL : newest; /* without its key there is no guess */
     ahead->words = bloom_layer_words(newest);
+    ahead->first_words = false;
     ahead->geometry = *newest->geometry;
     if (!ahead->newest)
         ahead->geometry.key = NULL;
@@ -27,8 +28,20 @@ void bloom_ahead_aim(const struct bloom_ahead *ahead, const void *data, size_t l
 
     aim_out->hash = bloom_geometry_hash(&ahead->geometry, data, len);
     bloom_geometry_bits(&ahead->geometry, aim_out->hash, aim_out->bit);
-    for (unsigned i = 0, k = ahead->geometry.k; i < k; i++)
+    unsigned n = ahead->geometry.k;
+    if (ahead->first_words && bloom_geometry_is_far(&ahead->geometry) && n > BLOOM_FIRST_BITS)
+        n = BLOOM_FIRST_BITS;
+    for (unsigned i = 0; i < n; i++)
         __builtin_prefetch(&words[aim_out->bit[i] >> 6]);
+}
+
+/* bloom_layer_has() */
+static bool has_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+{
+    unsigned first = layer->geometry->k < BLOOM_FIRST_BITS ? layer->geometry->k : BLOOM_FIRST_BITS;
+
+    return (!bloom_geometry_is_far(layer->geometry) || bloom_test_bits(bloom_layer_words(layer), bit, first)) &&
+           bloom_layer_test_bits(layer, bit);
 }
 
 bool bloom_ahead_query(const struct bloom_filter *filter, const struct bloom_aim *aim)
@@ -37,7 +50,7 @@ bool bloom_ahead_query(const struct bloom_filter *filter, const struct bloom_aim
 
     if (__builtin_expect(newest->geometry->window, 0))
         return bloom_window_query(filter, aim->hash);
-    return bloom_layer_test_bits(newest, aim->bit) || bloom_layer_test_below(newest, aim->hash);
+    return has_bits(newest, aim->bit) || bloom_layer_test_below(newest, aim->hash);
 }
 
 /* Without a lock, because no other thread adds. If a layer is full, the rest takes the usual path. */

@@ -20,6 +20,7 @@
 struct bloom_ahead {
     const void *newest; /* the layer that was copied */
     const void *words;
+    bool first_words; /* of a far layer; set by the caller, when most queries find nothing */
     struct bloom_geometry geometry;
 };
 
@@ -35,7 +36,7 @@ void bloom_ahead_take(struct bloom_ahead *ahead, const struct bloom_filter *filt
 /* Whether the filter, which was taken from, has got no layer since. */
 bool bloom_ahead_is_new(const struct bloom_ahead *ahead, const struct bloom_filter *filter);
 
-/* Derives the item's bits, and has their words fetched. */
+/* Derives the item's bits, and has their words fetched, or only the first ones (first_words). */
 void bloom_ahead_aim(const struct bloom_ahead *ahead, const void *data, size_t len, struct bloom_aim *aim_out);
 
 /* bloom_filter_query() and bloom_filter_add_journaled() of the item, with bits of the filter's newest layer. */

@@ -12,10 +12,6 @@
 /* Layers larger than this, about the second-level cache, are prefetched. */
 #define CACHE_BYTES (UINT64_C(2) << 20)
 
-/* Beyond the last-level cache the misses queue up. Bursts of prefetches, as from vector code, then take longer than
- * single ones from the scalar walk: 47 against 41 ns for an item with k = 7. */
-#define MEMORY_BYTES (UINT64_C(32) << 20)
-
 #define SMALL_PAGE 4096
 #define YOUNG                                                                                          \
     8 /* items of a batch while each of their bits may be the first in its page: they take less than a \
@@ -48,11 +44,6 @@ static inline uint32_t all_of(const struct bloom_batch *batch)
     return (uint32_t)((UINT64_C(1) << batch->n) - 1);
 }
 
-static inline bool is_in_memory(const struct bloom_layer *layer)
-{
-    return layer_bytes(layer) > MEMORY_BYTES;
-}
-
 /* Prefetches words `from` to `to` - 1 of the `wanted` items into the second-level cache: the first level has too few
  * miss buffers for the lines of a batch. */
 BLOOM_WALKS void prefetch_walks(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned from,
@@ -78,9 +69,11 @@ static void prefetch_scalar(const struct bloom_batch *batch, const struct bloom_
         prefetch_walks(batch, layer, from, to, wanted, false);
 }
 
+/* In a far layer the misses queue up. Bursts of prefetches, as from vector code, then take longer than single ones from
+ * the scalar walk: 47 against 41 ns for an item with k = 7. */
 static void prefetch(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned count)
 {
-    if (bloom_vector_fits(layer->geometry) && !is_in_memory(layer))
+    if (bloom_vector_fits(layer->geometry) && !bloom_geometry_is_far(layer->geometry))
         bloom_vector_prefetch(bloom_layer_words(layer), layer->geometry, batch->h1, batch->h2, batch->n, count);
     else
         prefetch_scalar(batch, layer, 0, count, all_of(batch));
@@ -177,7 +170,7 @@ bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filt
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    if (layer->geometry->k <= BLOOM_FIRST_BITS || !is_in_memory(layer)) {
+    if (layer->geometry->k <= BLOOM_FIRST_BITS || !bloom_geometry_is_far(layer->geometry)) {
         bloom_batch_start(batch, filter, items, n);
         return false;
     }
@@ -186,16 +179,19 @@ bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filt
     return true;
 }
 
-/* The `wanted` items that are in the layer. */
+/* bloom_layer_has() of the `wanted` items. */
 static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_layer *layer, uint32_t wanted)
 {
     uint32_t present = 0;
 
     if (batch->n >= FEW && bloom_vector_fits(layer->geometry))
         return bloom_vector_query(bloom_layer_words(layer), layer->geometry, batch->h1, batch->h2, wanted);
+    bool far = bloom_geometry_is_far(layer->geometry);
     for (; wanted; wanted &= wanted - 1) {
         unsigned i = (unsigned)__builtin_ctz(wanted);
-        present |= (uint32_t)bloom_layer_test(layer, hash_of(batch, i)) << i;
+        struct bloom_hash hash = hash_of(batch, i);
+        if (!far || bloom_layer_test_first(layer, hash))
+            present |= (uint32_t)bloom_layer_test(layer, hash) << i;
     }
     return present;
 }
@@ -287,6 +283,58 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
 
     bloom_found();
     return present;
+}
+
+/* ---- queries of many items ---- */
+
+/* Batches on their way: the first words of one, the other words of the one before, and the one that is answered. */
+#define DEPTH 3
+
+#define BATCH_BYTES ((size_t)64 * 1024) /* of a batch's items without the last one */
+
+/* Whether the thread's last batch of bloom_query_all() found less than half of its items: a guess for the next one. */
+static _Thread_local bool found_few;
+
+/* Starts a batch of the items from *next on. Returns whether it is to be narrowed. */
+static bool start_next(struct bloom_batch *batch, const struct bloom_filter *filter,
+                       const struct bloom_questions *questions, size_t *next, bool *long_out)
+{
+    struct bloom_item items[BLOOM_BATCH];
+    size_t n = 0, bytes = 0;
+
+    while (n < BLOOM_BATCH && *next < questions->n && bytes < BATCH_BYTES) {
+        items[n] = questions->item(questions->ctx, (*next)++);
+        bytes += items[n++].len;
+    }
+    *long_out = bytes >= BATCH_BYTES;
+    if (found_few && questions->n > BLOOM_BATCH)
+        return bloom_batch_start_staged(batch, filter, items, n);
+    bloom_batch_start(batch, filter, items, n);
+    if (questions->cold)
+        bloom_batch_fetch(batch, filter);
+    return false;
+}
+
+void bloom_query_all(const struct bloom_filter *filter, const struct bloom_questions *questions)
+{
+    struct bloom_batch batches[DEPTH];
+    bool staged[DEPTH], are_long = false; /* then hashing takes longer than the words: none goes ahead */
+    size_t next = 0, started = 0, narrowed = 0, answered = 0, first = 0;
+
+    while (first < questions->n) {
+        for (; next < questions->n && started < answered + (are_long ? 1 : DEPTH); started++)
+            staged[started % DEPTH] = start_next(&batches[started % DEPTH], filter, questions, &next, &are_long);
+        for (; narrowed < started && (narrowed + 1 < started || narrowed == answered); narrowed++) {
+            if (staged[narrowed % DEPTH])
+                bloom_batch_narrow(&batches[narrowed % DEPTH], filter);
+        }
+        const struct bloom_batch *batch = &batches[answered++ % DEPTH];
+        uint32_t present = bloom_batch_query(batch, filter);
+        found_few = (unsigned)__builtin_popcount(present) < batch->n / 2;
+        if (!questions->answer(questions->ctx, first, present, batch->n))
+            return;
+        first += batch->n;
+    }
 }
 
 /* ---- adds ---- */

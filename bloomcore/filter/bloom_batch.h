@@ -54,6 +54,19 @@ unsigned bloom_filter_young_bits(const struct bloom_filter *filter);
  * the filter was added to or grew since the start. Bits from n on are clear. */
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
+/* Many items to ask for, in batches: item() gives item i, whose bytes stay until its answer. answer() gets the answers
+ * of items first to first + n - 1 as bits, in order, and returns whether to go on. */
+struct bloom_questions {
+    size_t n;
+    struct bloom_item (*item)(void *ctx, size_t i);
+    bool (*answer)(void *ctx, size_t first, uint32_t present, size_t n);
+    void *ctx;
+    bool cold; /* even a small filter's words may have left the second-level cache */
+};
+
+/* Asks the filter. While a batch is answered, the words of the next ones are on their way. */
+void bloom_query_all(const struct bloom_filter *filter, const struct bloom_questions *questions);
+
 /* Adds item i (below n), with the answer of bloom_filter_add_journaled(). `journal` and `err` may be NULL. The first
  * add of a batch tests all of its items. */
 enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,

@@ -214,6 +214,13 @@ static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struc
                                                   : bloom_walk_test(layer, hash, n, false);
 }
 
+/* bloom_layer_test(). In a far layer an absent item does not wait for the words that only a present one needs. */
+static inline bool bloom_layer_has(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    return (!bloom_geometry_is_far(layer->geometry) || bloom_layer_test_first(layer, hash)) &&
+           bloom_layer_test(layer, hash);
+}
+
 /* ---- memory ---- */
 
 /* Makes the words of a layer of the filter. The caller's memory after `layer` has bloom_layer_tail_bytes(geometry)

@@ -69,6 +69,12 @@ static inline uint64_t bloom_geometry_nwords(const struct bloom_geometry *geomet
     return geometry->nwords;
 }
 
+/* Whether the words are beyond the last-level cache, so that each is a wait: more than 32 MiB. */
+static inline bool bloom_geometry_is_far(const struct bloom_geometry *geometry)
+{
+    return geometry->nwords > (32u << 20) / 8;
+}
+
 static inline bool bloom_geometry_is_redisbloom(const struct bloom_geometry *geometry)
 {
     return bloom_variant_is_redisbloom(geometry->variant);

@@ -9,10 +9,11 @@
  * Its powers of two need nothing of their own: x mod 2^n2 is the remainder, with any upper bits of x. */
 #include "bloom_vector.h"
 
+#include <stdlib.h>
+
 #include "check.h"
 
 #if defined(__x86_64__)
-
 #include <immintrin.h>
 
 #define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,bmi2")))
@@ -595,5 +596,5 @@ bool bloom_vector_enable(bool on)
 /* Early, so that a program's own constructors can turn it off again. */
 __attribute__((constructor(101))) static void choose(void)
 {
-    bloom_vector_enable(true);
+    bloom_vector_enable(!getenv("BLOOMERY_NO_VECTORS"));
 }

@@ -18,8 +18,8 @@
 /* Whether the processor has the instructions and they are not turned off. */
 extern bool bloom_vector_enabled;
 
-/* Turns the vector code on if the processor has it (the state at the start), or off: for tests and benchmarks. Returns
- * whether it is on now. */
+/* Turns the vector code on if the processor has it, or off: for tests and benchmarks. At the start it is on, unless the
+ * environment has BLOOMERY_NO_VECTORS. Returns whether it is on now. */
 bool bloom_vector_enable(bool on);
 
 /* Whether there is vector code for the bits of such a layer. */

@@ -491,20 +491,26 @@ static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *
     return n;
 }
 
-/* `filter` NULL: each item is answered "maybe". */
-static void query_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end,
-                        struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+struct query_slice {
+    struct bf_call *call;
+    size_t start, end; /* of the command's items */
+    struct slice (*item)(const void *ctx, size_t i);
+    const void *ctx;
+};
+
+static struct bloom_item item_of_slice(void *ctx, size_t i)
 {
-    struct bloom_batch batch;
-    size_t n;
-    for (size_t first = start; filter && start < end; start += n) {
-        if (start > first && command_slice_end(call->ctx, start))
-            return;
-        n = start_batch(&batch, filter, start, end, item, ctx);
-        reply_queries(call, bloom_batch_query(&batch, filter), n);
-    }
-    for (; start < end; start++)
-        reply_query(call, true);
+    const struct query_slice *slice = ctx;
+    struct slice it = slice->item(slice->ctx, slice->start + i);
+    return (struct bloom_item){it.ptr, it.len};
+}
+
+static bool reply_slice(void *ctx, size_t first, uint32_t present, size_t n)
+{
+    const struct query_slice *slice = ctx;
+    size_t done = slice->start + first + n;
+    reply_queries(slice->call, present, n);
+    return done == slice->end || !command_slice_end(slice->call->ctx, done);
 }
 
 void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
@@ -527,10 +533,15 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
         }
         reply_array(call->reply, n);
     }
-    if (filter || maybe || call->entry) /* a filter that is unreadable since the last slice may have the items */
-        query_items(call, filter, first, first + count, item, ctx);
-    else /* it is gone since the last slice */
+    if (filter) {
+        struct query_slice slice = {call, first, first + count, item, ctx};
+        bloom_query_all(filter, &(struct bloom_questions){count, item_of_slice, reply_slice, &slice, false});
+    } else if (maybe || call->entry) { /* a filter that is unreadable since the last slice may have the items */
+        for (size_t i = 0; i < count; i++)
+            reply_query(call, true);
+    } else { /* it is gone since the last slice */
         reply_missing_items(call, count, when_missing(call));
+    }
 }
 
 /* The filter that the slices before this one added to; NULL, with an error as the last element, if it is gone. */

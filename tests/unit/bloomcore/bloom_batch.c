@@ -242,6 +242,75 @@ Test(bloom_batch, knows_which_filters_are_beyond_the_cache)
     pair_free(&large);
 }
 
+/* ---- many items ---- */
+
+enum { MANY = 200 };
+
+struct asked {
+    struct pair pair;
+    struct rng rng;
+    size_t n, next, stop; /* after `stop` items answer() refuses */
+    bool absent;
+    size_t len[MANY];
+};
+
+static char many_bytes[70000];
+
+static struct bloom_item many_item(void *ctx, size_t i)
+{
+    const struct asked *asked = ctx;
+    cr_assert_lt(i, asked->n);
+    return (struct bloom_item){many_bytes + i * 8, asked->len[i]};
+}
+
+/* Between two batches others add, also items that have been started. */
+static bool many_answer(void *ctx, size_t first, uint32_t present, size_t n)
+{
+    struct asked *asked = ctx;
+    cr_assert(first == asked->next && n >= 1 && n <= BLOOM_BATCH && first + n <= asked->n);
+    for (size_t i = 0; i < n; i++) {
+        struct bloom_item item = many_item(asked, first + i);
+        cr_assert_eq(present >> i & 1, bloom_filter_query(asked->pair.single, murmur3_hash(item.ptr, item.len)));
+    }
+    asked->next += n;
+    if (asked->next < asked->n && rng_below(&asked->rng, 2)) {
+        struct bloom_item item = many_item(asked, asked->next + rng_below(&asked->rng, asked->n - asked->next));
+        add_to_both(&asked->pair, murmur3_hash(item.ptr, item.len));
+    }
+    return asked->next < asked->stop;
+}
+
+static void ask_many(struct asked *asked, bool long_items)
+{
+    asked->n = rng_below(&asked->rng, MANY + 1);
+    asked->next = 0;
+    asked->stop = rng_below(&asked->rng, 4) ? asked->n : rng_below(&asked->rng, asked->n + 1);
+    for (size_t i = 0; i < asked->n; i++) {
+        asked->len[i] = long_items && rng_below(&asked->rng, 8) == 0 ? 66000 : rng_below(&asked->rng, 60);
+        struct bloom_item item = many_item(asked, i);
+        if (!asked->absent && rng_below(&asked->rng, 10))
+            add_to_both(&asked->pair, murmur3_hash(item.ptr, item.len));
+    }
+    rng_fill(&asked->rng, many_bytes, asked->absent ? sizeof(many_bytes) : 8);
+    bloom_query_all(asked->pair.batched,
+                    &(struct bloom_questions){asked->n, many_item, many_answer, asked, rng_below(&asked->rng, 2)});
+    cr_assert(asked->n == 0 || (asked->next >= asked->stop && (asked->stop < asked->n || asked->next == asked->n)));
+}
+
+Test(bloom_batch, many_items_have_the_answers_of_single_ones)
+{
+    static const uint64_t capacities[] = {100, 400000, 40000000}; /* the last one's words are beyond the last cache */
+    for (size_t i = 0; i < sizeof(capacities) / sizeof(*capacities); i++) {
+        struct asked asked = {.pair = pair_new(&(struct bloom_params){capacities[i], 0.01, 2}, NULL)};
+        rng_init(&asked.rng, i);
+        for (unsigned round = 0; round < 60; round++) {
+            asked.absent = round / 4 % 2;
+            ask_many(&asked, round % 5 == 0);
+        }
+        pair_free(&asked.pair);
+    }
+}
+
 /* ---- journal ---- */
 
 struct told {

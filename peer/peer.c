@@ -1,16 +1,297 @@
 /* exchange() alone moves bytes: from `out` to the socket and from the socket to `in`, whichever it is ready for. A
  * reply points into `in`: it is consumed when the next one is asked for. */
-#include "peer_internal.h"
+#include "peer.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "tls_stream.h"
+
+/* ---- a socket, connected within a time limit ---- */
+
+#define CANCEL_POLL_MS 100 /* the interval at which a wait checks for a cancellation */
+
+/* Waits for events of poll() on the socket. Returns the events, more than 0; or -ETIMEDOUT, -ECANCELED, -errno. */
+static int peer_wait(int fd, short events, const struct peer_limit *limit)
+{
+    struct pollfd polled = {.fd = fd, .events = events};
+    for (;;) {
+        int64_t left = limit->end_ms - clock_ms();
+        if (limit->cancelled && atomic_load_explicit(limit->cancelled, memory_order_relaxed))
+            return -ECANCELED;
+        if (left <= 0)
+            return -ETIMEDOUT;
+        if (left > CANCEL_POLL_MS)
+            left = CANCEL_POLL_MS;
+        int n = poll(&polled, 1, (int)left);
+        if (n > 0)
+            return polled.revents;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+/* Connects a new socket. The socket, or -errno. */
+static int connect_socket(int family, const struct sockaddr *address, socklen_t len, const struct peer_limit *limit)
+{
+    int error = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t error_len = sizeof(error);
+    if (fd < 0)
+        return -errno;
+    int status = connect(fd, address, len) == 0 ? 0 : -errno;
+    if (status == -EINPROGRESS) {
+        status = peer_wait(fd, POLLOUT, limit);
+        if (status > 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_len) != 0)
+            status = -errno;
+        else if (status > 0)
+            status = -error;
+    }
+    if (status == 0)
+        return fd;
+    close(fd);
+    return status;
+}
+
+static int connect_unix(const char *path, const struct peer_limit *limit, struct errbuf *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        errbuf_set(err, "the socket's path is longer than %zu bytes", sizeof(address.sun_path) - 1);
+        return -ENAMETOOLONG;
+    }
+    strcpy(address.sun_path, path);
+    int fd = connect_socket(AF_UNIX, (const struct sockaddr *)&address, sizeof(address), limit);
+    if (fd < 0)
+        errbuf_set(err, "cannot connect to %s: %s", path, strerror(-fd));
+    return fd;
+}
+
+/* Tries one address after the other. Each gets an equal share of the time left, because the first may be silent. */
+static int connect_one_of(const struct addrinfo *list, const struct peer_limit *limit)
+{
+    int fd = -EHOSTUNREACH;
+    int64_t addresses = 0;
+    for (const struct addrinfo *a = list; a; a = a->ai_next)
+        addresses++;
+    for (const struct addrinfo *a = list; a && fd < 0 && fd != -ECANCELED; a = a->ai_next, addresses--) {
+        struct peer_limit part = *limit;
+        part.end_ms -= (limit->end_ms - clock_ms()) * (addresses - 1) / addresses;
+        fd = connect_socket(a->ai_family, a->ai_addr, a->ai_addrlen, &part);
+    }
+    return fd;
+}
+
+static int connect_tcp(const struct peer_address *address, const struct peer_limit *limit, struct errbuf *err)
+{
+    static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *list;
+    int one = 1, gai = getaddrinfo(address->host, address->port, &hints, &list);
+    if (gai != 0) {
+        errbuf_set(err, "cannot find %s: %s", address->host, gai_strerror(gai));
+        return -EHOSTUNREACH;
+    }
+    int fd = connect_one_of(list, limit);
+    freeaddrinfo(list);
+    if (fd < 0)
+        errbuf_set(err, "cannot connect to %s port %s: %s", address->host, address->port, strerror(-fd));
+    else
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return fd;
+}
+
+/* A connected, non-blocking socket; or -errno with the reason. */
+static int peer_socket(const struct peer_address *address, const struct peer_limit *limit, struct errbuf *err)
+{
+    return address->unixpath ? connect_unix(address->unixpath, limit, err) : connect_tcp(address, limit, err);
+}
+
+/* ---- TLS between the buffers and the socket ---- */
+
+#define RECEIVE_SIZE (44 * 1024)
+#define SEND_SIZE    (256 * 1024) /* encrypted at a time */
+#define RECORDS_CAP  (2 * (SEND_SIZE + TLS_HANDSHAKE_MAX))
+
+struct peer_tls {
+    struct tls_stream *stream;
+    struct buf records; /* on their way to the socket */
+    struct errbuf why;
+    char received[RECEIVE_SIZE];
+};
+
+static int failed(struct peer_tls *tls)
+{
+    errbuf_prefix(&tls->why, "TLS");
+    return -EPROTO;
+}
+
+/* Sends records until there are none or the socket takes no more. */
+static int send_records(struct peer *peer)
+{
+    struct buf *records = &peer->tls->records;
+    while (buf_len(records)) {
+        ssize_t n = send(peer->fd, buf_head(records), buf_len(records), MSG_NOSIGNAL);
+        if (n < 0)
+            return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        buf_consume(records, (size_t)n);
+    }
+    return 0;
+}
+
+/* Whether records wait for the socket. */
+static bool peer_tls_is_sending(const struct peer *peer)
+{
+    return peer->tls && buf_len(&peer->tls->records) > 0;
+}
+
+/* The reason of a TLS failure; "" if there was none. */
+static const char *peer_tls_reason(const struct peer *peer)
+{
+    return peer->tls ? peer->tls->why.text : "";
+}
+
+/* As send and recv of plain bytes, between peer->out or peer->in and the socket. 0 or -errno. */
+static int peer_tls_send(struct peer *peer)
+{
+    struct peer_tls *tls = peer->tls;
+    int status = send_records(peer);
+    while (status == 0 && buf_len(&tls->records) == 0 && buf_len(&peer->out)) {
+        size_t len = buf_len(&peer->out) < SEND_SIZE ? buf_len(&peer->out) : SEND_SIZE;
+        if (tls_stream_write(tls->stream, buf_head(&peer->out), len, &tls->records, &tls->why) != TLS_OK)
+            return failed(tls);
+        buf_consume(&peer->out, len);
+        status = send_records(peer);
+    }
+    return status;
+}
+
+/* Decrypts received bytes. */
+static int take(struct peer *peer, const char *bytes, size_t len)
+{
+    struct peer_tls *tls = peer->tls;
+    size_t n, size = len + TLS_RECORD_MAX;
+    char *to = buf_reserve(&peer->in, size);
+    if (!to)
+        return -ENOMEM;
+    enum tls_status status = tls_stream_read(tls->stream, bytes, len, to, size, &n, &tls->records, &tls->why);
+    buf_commit(&peer->in, n);
+    if (status == TLS_FAILED) {
+        (void)send_records(peer);
+        return failed(tls);
+    }
+    return status == TLS_END && n == 0 ? -ECONNRESET : 0;
+}
+
+static int peer_tls_receive(struct peer *peer)
+{
+    ssize_t n = recv(peer->fd, peer->tls->received, RECEIVE_SIZE, 0);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    return n == 0 ? -ECONNRESET : take(peer, peer->tls->received, (size_t)n);
+}
+
+/* ---- the handshake ---- */
+
+/* Waits until all records have left. */
+static int send_all(struct peer *peer)
+{
+    int status = send_records(peer);
+    while (status == 0 && buf_len(&peer->tls->records)) {
+        int ready = peer_wait(peer->fd, POLLOUT, &peer->limit);
+        status = ready < 0 ? ready : send_records(peer);
+    }
+    return status;
+}
+
+/* Waits for bytes of the server; their number, or -errno. */
+static ssize_t receive(struct peer *peer)
+{
+    for (;;) {
+        int ready = peer_wait(peer->fd, POLLIN, &peer->limit);
+        if (ready < 0)
+            return ready;
+        ssize_t n = recv(peer->fd, peer->tls->received, RECEIVE_SIZE, 0);
+        if (n > 0)
+            return n;
+        if (n == 0)
+            return -ECONNRESET;
+        if (errno != EAGAIN && errno != EINTR)
+            return -errno;
+    }
+}
+
+static int shake_hands(struct peer *peer, const struct peer_address *address)
+{
+    struct peer_tls *tls = peer->tls;
+    ssize_t n = 0;
+    for (;;) {
+        size_t consumed;
+        enum tls_status status = tls_stream_handshake(tls->stream, address->tls, address->host, tls->received,
+                                                      (size_t)n, &consumed, &tls->records, &tls->why);
+        int sent = send_all(peer);
+        if (status == TLS_FAILED)
+            return failed(tls);
+        if (sent != 0)
+            return sent;
+        if (status == TLS_OK)
+            return consumed < (size_t)n ? take(peer, tls->received + consumed, (size_t)n - consumed) : 0;
+        n = receive(peer);
+        if (n < 0)
+            return (int)n;
+    }
+}
+
+/* Makes the connection one with TLS: the handshake, all of it within the limit. 0 or -errno with the reason. */
+static int peer_tls_open(struct peer *peer, const struct peer_address *address, struct errbuf *err)
+{
+    peer->tls = calloc(1, sizeof(*peer->tls));
+    struct tls_stream *stream = peer->tls ? tls_stream_create() : NULL;
+    if (!stream) {
+        errbuf_set(err, "%s", strerror(ENOMEM));
+        return -ENOMEM;
+    }
+    peer->tls->stream = stream;
+    buf_init(&peer->tls->records, RECORDS_CAP);
+    int status = shake_hands(peer, address);
+    if (peer->tls->why.text[0])
+        *err = peer->tls->why;
+    else if (status == -ECONNRESET)
+        errbuf_set(err, "the server closed the connection in the handshake of TLS");
+    else if (status != 0)
+        errbuf_set(err, "TLS: %s",
+                   status == -ETIMEDOUT ? "the server did not complete the handshake in time" : strerror(-status));
+    return status;
+}
+
+/* ---- the end ---- */
+
+/* Sends close_notify, if the socket takes it at once, and frees everything; idempotent. */
+static void peer_tls_close(struct peer *peer)
+{
+    struct peer_tls *tls = peer->tls;
+    if (!tls)
+        return;
+    if (tls->stream && buf_len(&tls->records) == 0) {
+        tls_stream_end(tls->stream, &tls->records);
+        (void)send_records(peer);
+    }
+    tls_stream_destroy(tls->stream);
+    buf_deinit(&tls->records);
+    free(tls);
+    peer->tls = NULL;
+}
+
+/* ---- requests and replies ---- */
 
 #define READ_BYTES (64 * 1024)        /* at least this much room for each read */
 #define READ_MOST  (1024 * 1024)      /* at most, so that an announced length alone takes no memory */

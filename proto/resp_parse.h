@@ -65,6 +65,13 @@ static inline struct slice resp_arg(const struct resp_command *cmd, size_t i)
     return (struct slice){cmd->base + cmd->spans[i].off, cmd->spans[i].len};
 }
 
+/* The bytes of the request between argument i and the one before it: of its own length, except in inline commands. */
+static inline size_t resp_gap(const struct resp_command *cmd, size_t i)
+{
+    const struct resp_span *before = &cmd->spans[i - 1];
+    return cmd->spans[i].off - (before->off + before->len);
+}
+
 enum resp_status {
     RESP_COMMAND = 0,   /* a whole command; command_out is filled */
     RESP_NEED_MORE = 1, /* no whole command is left in the input */

@@ -1,4 +1,4 @@
-/* command_timing: how long calls of commands took, told to the thread's timing (timing.h), with their rows and words.
+/* command_timing: how long calls of commands took, told to the thread's timing (struct timing), with their rows and words.
  *
  * Measurements:
  * - An ordinary command: its handler.
@@ -13,7 +13,7 @@
 #define BLOOMERY_COMMAND_TIMING_H
 
 #include "command.h"
-#include "timing.h"
+#include "stats.h"
 
 /* Records a command whose handler took `ns`. */
 void timing_command(struct timing *timing, const struct command *row, const struct resp_command *args,

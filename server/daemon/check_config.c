@@ -1,4 +1,4 @@
-#include "check_config.h"
+#include "server_create.h"
 
 #include <errno.h>
 #include <limits.h>

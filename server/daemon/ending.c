@@ -1,4 +1,3 @@
-#include "ending.h"
 
 #include <inttypes.h>
 #include <time.h>

@@ -1,4 +1,3 @@
-#include "listen.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 
 #include "clock.h"
 #include "main_loop.h"
-#include "memory_reserve.h"
+#include "memory_use.h"
 #include "tcp_bind.h"
 #include "worker.h"
 

@@ -12,7 +12,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "check_config.h"
 #include "config_file.h"
 #include "crash_report.h"
 #include "log_pending.h"

@@ -6,24 +6,69 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_settle.h"
 #include "clock.h"
-#include "ending.h"
 #include "half_loads.h"
-#include "listen.h"
-#include "memory_reserve.h"
 #include "load.h"
+#include "lock.h"
 #include "log_text.h"
+#include "memory_use.h"
+#include "rcu.h"
 #include "residency.h"
 #include "saver.h"
 #include "server_keys.h"
 #include "server_tls.h"
 #include "worker.h"
-#include "lock.h"
 
 #define TICK_MS           100
 #define LOADING_REPORT_MS 2000 /* interval of progress lines of a long start */
 #define LOADING_STATUS_MS 500  /* a start on a terminal that takes longer shows a bar */
 #define LOADING_BAR       30
+
+/* ---- large filters move to huge pages ---- */
+
+/* Between two pages: a read section ends, as merges and the reclaimer wait for that. */
+static bool settling_goes_on(void *ctx)
+{
+    struct settler *settler = ctx;
+    rcu_reader_offline();
+    rcu_reader_online();
+    return !atomic_load_explicit(&settler->stop, memory_order_relaxed);
+}
+
+static void settle(uv_work_t *work)
+{
+    struct settler *settler = work->data;
+    rcu_reader_begin();
+    bloom_pool_settle(settler->pool, settling_goes_on, settler);
+    rcu_reader_end();
+}
+
+static void settled(uv_work_t *work, int status)
+{
+    struct settler *settler = work->data;
+    (void)status;
+    settler->running = false;
+}
+
+/* Starts a pass over the filters, unless the last one is still running. Not during a replay, which writes words without
+ * their filter's lock. */
+static void settler_tick(struct settler *settler)
+{
+    if (settler->running || settler->stop || bloom_pool_is_settled(settler->pool))
+        return;
+    settler->running = true;
+    settler->work.data = settler;
+    uv_queue_work(settler->loop, &settler->work, settle, settled);
+}
+
+/* Ends a running pass, within milliseconds, and runs the loop until then. No pass starts afterwards. */
+static void settler_stop(struct settler *settler)
+{
+    atomic_store(&settler->stop, true);
+    while (settler->running)
+        uv_run(settler->loop, UV_RUN_ONCE);
+}
 
 /* ---- the tick ---- */
 

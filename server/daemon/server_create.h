@@ -2,6 +2,7 @@
 #ifndef BLOOMERY_SERVER_CREATE_H
 #define BLOOMERY_SERVER_CREATE_H
 
+#include "errbuf.h"
 #include "server.h"
 
 /* Sets of parts. Tests take what they need. */
@@ -23,5 +24,11 @@ int server_start(struct server *server, enum server_parts parts, struct errbuf *
 
 /* Stops the parts that have started. NULL is fine. */
 void server_destroy(struct server *server);
+
+/* bloomeryd --check-config: whether a start would accept all that these settings name: certificates, users, keys, the log, the Unix socket,
+ * addresses, processors, the data directory with its MANIFEST. Writes nothing, listens on no port, and takes no lock,
+ * so a daemon with the same settings may run. 0, or another status with the reason, which names the setting.
+ * Thread: the main one. */
+int check_config(const struct config *config, struct errbuf *err);
 
 #endif

@@ -82,9 +82,9 @@ struct conn_output {
     struct reply reply;       /* writes into `buf` */
     bool wrote;               /* has run a write in this iteration: its replies wait for a ticket */
     uint64_t ticket;          /* of CONN_WAITS_DURABLE */
-    size_t allowance;     /* reply bytes that may be pending while commands are read, beyond the setting (conns.c) */
-    size_t seen;          /* reply bytes pending at the last tick */
-    int64_t over_soft_ms; /* time since which it is over the soft limit of its class; 0: it is not */
+    size_t allowance;         /* reply bytes that may be pending while commands are read, beyond the setting (io.c) */
+    size_t seen;              /* reply bytes pending at the last tick */
+    int64_t over_soft_ms;     /* time since which it is over the soft limit of its class; 0: it is not */
 };
 
 struct conn {

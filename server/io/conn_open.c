@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "conn_tls.h"
-#include "memory_reserve.h"
+#include "memory_use.h"
 #include "tcp_bind.h"
 
 static void format_addr(const struct sockaddr_storage *ss, char *text_out, size_t size)

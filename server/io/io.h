@@ -15,14 +15,57 @@
 
 #include "cache_line.h"
 #include "client_limit.h"
-#include "delivery.h"
-#include "handshakes.h"
-#include "input.h"
+#include "config.h"
+#include "conn_list.h"
 #include "mailbox.h"
+#include "resp_parse.h"
 #include "server.h"
 #include "stats.h"
-#include "timing.h"
 #include "turns.h"
+
+/* delivery: the connections whose replies leave together at the end of an iteration, with one write for each, and the
+ * reply buffers, which only connections with replies hold. */
+
+struct server;
+
+#define DELIVERY_BUF_SIZE   (16 * 1024)
+#define DELIVERY_SPARE_BUFS 64 /* reply buffers kept for reuse */
+
+struct delivery {
+    struct server *server;
+    struct conn_link conns; /* connections whose replies leave at the end of the iteration */
+    size_t high_water;      /* the settings, copied once per iteration */
+    size_t limits[CONFIG_CLIENT_CLASSES];
+    char *spare_bufs[DELIVERY_SPARE_BUFS];
+    unsigned nspare;
+};
+
+/* Returns a reply buffer of DELIVERY_BUF_SIZE bytes, a spare one if possible; NULL without memory. */
+char *delivery_buf_get(struct delivery *delivery);
+void delivery_buf_put(struct delivery *delivery, char *mem);
+
+/* input: a loop's memory for reading, and the list lent to its parsers. The bytes of an iteration stay in place until
+ * all commands are answered, because these are slices of them. */
+
+struct config;
+
+#define INPUT_ARENA_SIZE (1024 * 1024) /* input of one iteration before its commands must be answered */
+#define INPUT_READ_SIZE  (64 * 1024)   /* largest read from one connection */
+
+struct input {
+    char *arena;
+    size_t used;               /* of the arena, by this iteration */
+    struct resp_args args;     /* lent to the parsers */
+    struct resp_limits limits; /* the settings, copied once per iteration */
+    struct resp_limits limits_noauth;
+};
+
+/* Whether the arena has space for one read after `before` kept bytes. If not, the caller has all commands answered and
+ * sets input->used to 0. */
+static inline bool input_has_space(const struct input *input, size_t before)
+{
+    return input->used + before + INPUT_READ_SIZE <= INPUT_ARENA_SIZE;
+}
 
 struct conn;
 struct io;
@@ -110,5 +153,31 @@ static inline bool io_all_noticed(const struct server *server, enum notice notic
         i++;
     return i == server->threads.nworkers;
 }
+
+/* conns: all connections of a loop: the parts that they share, the end of an iteration, the checks ten times a second,
+ * and the end. */
+
+/* Sets up *io, which is zero-initialised, except for the parts that need a loop. 0 or -ENOMEM; conns_deinit() in any
+ * case. */
+int conns_init(struct io *io, struct server *server, unsigned index, const struct io_calls *calls);
+void conns_deinit(struct io *io);
+
+/* The handles, once there is a loop. */
+void conns_open(struct io *io);
+void conns_close(struct io *io);
+
+/* Copies the settings, once per iteration. */
+void conns_refresh(struct io *io, const struct config *config);
+
+/* Sends the replies of the iteration, as far as they may leave and the kernel accepts them. */
+void conns_send(struct io *io);
+
+/* Ten times a second: closes clients that are idle for longer than the setting `timeout`, exceed the time of a
+ * handshake, have disconnected, or exceed a soft limit of replies for too long. Resumes reading from clients that are
+ * blocked by their own replies. */
+void conns_tick(struct io *io);
+
+/* Closes all: io->stopping is set. Their subscriptions have ended, too. */
+void conns_close_all(struct io *io);
 
 #endif

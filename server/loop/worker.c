@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "client_calls.h"
-#include "conns.h"
+#include "runner.h"
+#include "io.h"
 #include "journal.h"
 #include "log.h"
-#include "memory_reserve.h"
+#include "memory_use.h"
 #include "rcu.h"
-#include "requests.h"
+#include "dispatch.h"
 #include "thread.h"
 #include "usage.h"
 #include "lock.h"

@@ -30,4 +30,12 @@ static inline struct slice key_write(char *out, unsigned database, struct slice 
     return (struct slice){out, prefix + name.len};
 }
 
+/* Writes the prefix into the DATABASE_PREFIX bytes before a name, which are the caller's, and returns the key. */
+static inline struct slice key_put_before(struct slice name, unsigned database)
+{
+    char *prefix = (char *)(uintptr_t)name.ptr - DATABASE_PREFIX;
+    database_prefix_put(prefix, database);
+    return (struct slice){prefix, name.len + DATABASE_PREFIX};
+}
+
 #endif

@@ -9,7 +9,6 @@
 #include "handlers.h"
 #include "journal_ring.h"
 #include "log_waits.h"
-#include "memory_reserve.h"
 #include "memory_use.h"
 #include "persistence.h"
 #include "residency.h"

@@ -27,4 +27,9 @@ size_t dispatch_repeated(struct conn *conn, const char *data, size_t len);
  * flushed. Never delays it. */
 void dispatch_queued(struct conn *conn, const struct command *command, const struct resp_command *cmd);
 
+/* requests: from the bytes of a connection to its commands: parses them and has them dispatched. */
+
+/* io_calls.run. */
+size_t requests_run(struct conn *conn, char *data, size_t len);
+
 #endif

@@ -3,6 +3,8 @@
 #ifndef BLOOMERY_DISPATCH_ERRORS_H
 #define BLOOMERY_DISPATCH_ERRORS_H
 
+#include <stdbool.h>
+
 #include "buf.h"
 #include "errbuf.h"
 #include "resp_parse.h"
@@ -26,5 +28,13 @@ void dispatch_reject_subcommand(struct conn *conn, const struct command *contain
 
 /* Counts an error, under the command's counter (command_index()), if the replies from `before` on begin with one. */
 void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t before, size_t counter);
+
+/* deferred: the reply to a command that has run elsewhere, or has slept, while its connection waited (CONN_WAITS_JOB). */
+
+struct buf;
+
+/* The command is done; takes over its reply, `reply` is then empty. `no_reply`: the client does not want it. A closed
+ * connection may be freed. */
+void deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply);
 
 #endif

@@ -8,7 +8,7 @@
 #include "client.h"
 #include "command_timing.h"
 #include "crash_report.h"
-#include "deferred.h"
+#include "dispatch_errors.h"
 #include "exclusive.h"
 #include "push.h"
 #include "rcu.h"

@@ -12,20 +12,6 @@ void keyed_deinit(struct keyed *keyed)
     *keyed = (struct keyed){0};
 }
 
-bool keyed_has_room(const struct resp_command *cmd, size_t i)
-{
-    const struct resp_span *before = &cmd->spans[i - 1];
-    return cmd->spans[i].off - (before->off + before->len) >= DATABASE_PREFIX;
-}
-
-struct slice keyed_in_place(const struct resp_command *cmd, size_t i, unsigned database)
-{
-    struct slice name = resp_arg(cmd, i);
-    char *prefix = (char *)(uintptr_t)name.ptr - DATABASE_PREFIX; /* input, which is not constant */
-    database_prefix_put(prefix, database);
-    return (struct slice){prefix, name.len + DATABASE_PREFIX};
-}
-
 /* Whether the row has the places of the names of filters. */
 static bool has_keys(const struct command *row)
 {
@@ -97,7 +83,7 @@ const struct resp_command *keyed_command(struct keyed *keyed, const struct comma
     size_t end = end_of_keys(row, cmd), step = (size_t)row->key_step;
     bool room = true;
     for (size_t i = (size_t)row->first_key; i < end; i += step)
-        room &= keyed_has_room(cmd, i);
+        room &= resp_gap(cmd, i) >= DATABASE_PREFIX;
     if (!room && !copy_words(keyed, cmd, space))
         return NULL;
     const struct resp_command words = *space; /* as they were, or as they were copied */
@@ -105,7 +91,7 @@ const struct resp_command *keyed_command(struct keyed *keyed, const struct comma
         struct slice name = resp_arg(&words, i);
         if (!database_prefix_for(database, name.ptr, name.len))
             continue;
-        (void)keyed_in_place(&words, i, database);
+        (void)key_put_before(name, database);
         keyed->args.spans[i].off -= DATABASE_PREFIX;
         keyed->args.spans[i].len += DATABASE_PREFIX;
     }

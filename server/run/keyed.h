@@ -19,12 +19,6 @@ struct keyed {
 };
 void keyed_deinit(struct keyed *keyed);
 
-/* Whether there is room for a prefix before argument i. */
-bool keyed_has_room(const struct resp_command *cmd, size_t i);
-
-/* Writes the prefix before argument i, which has room, and returns the key. */
-struct slice keyed_in_place(const struct resp_command *cmd, size_t i, unsigned database);
-
 /* Returns the command with keys, `cmd` itself if the names are keys; `space` is for the result, which is valid until
  * the next call. NULL: no memory. May be called again for the same command. */
 const struct resp_command *keyed_command(struct keyed *keyed, const struct command *row, const struct resp_command *cmd,

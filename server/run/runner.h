@@ -4,6 +4,9 @@
 #ifndef BLOOMERY_RUNNER_H
 #define BLOOMERY_RUNNER_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "admission.h"
 #include "exclusive.h"
 #include "fetch.h"
@@ -39,5 +42,15 @@ static inline struct runner *runner_of(struct io *io)
 /* Sets up the parts above io, which is there. 0 or -ENOMEM; runner_deinit() in any case. */
 int runner_init(struct runner *runner);
 void runner_deinit(struct runner *runner);
+
+/* client_calls: the beginning and the end of a client, as its connection asks for them (io.h). */
+
+struct conn;
+
+/* The functions of struct io_calls. */
+const char *client_open(struct conn *conn);
+size_t client_memory(const struct conn *conn);
+bool client_unsubscribe(struct conn *conn);
+void client_close(struct conn *conn);
 
 #endif

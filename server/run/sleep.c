@@ -7,7 +7,7 @@
 #include "command.h"
 #include "conn.h"
 #include "command_timing.h"
-#include "deferred.h"
+#include "dispatch_errors.h"
 #include "journal.h"
 #include "log_waits.h"
 

@@ -13,7 +13,6 @@
 #include "conn.h"
 #include "dispatch_errors.h"
 #include "fetch.h"
-#include "keyed.h"
 #include "log_waits.h"
 #include "registry_key.h"
 #include "work.h"
@@ -371,7 +370,7 @@ void window_push(struct window *w, enum window_kind kind, struct conn *conn, con
     run->name = resp_arg(cmd, 1);
     bool remembered = remember && memorize(w, memo, cmd, run->name, database);
     if (__builtin_expect(database_prefix_for(database, run->name.ptr, run->name.len) != 0, false))
-        run->name = keyed_in_place(cmd, 1, database);
+        run->name = key_put_before(run->name, database);
     run->name_hash = registry_hash(w->registry, run->name);
     if (remembered)
         memo->name_hash = run->name_hash;
@@ -399,7 +398,7 @@ size_t window_push_repeated(struct window *w, enum window_kind kind, struct conn
     char *key = (char *)(uintptr_t)run->name.ptr, sent[DATABASE_PREFIX];
     memcpy(sent, key, memo->prefix);
     if (__builtin_expect(memo->prefix != 0, false))
-        database_prefix_put(key, database); /* as keyed_in_place() */
+        database_prefix_put(key, database); /* as key_put_before() */
     if (fetch_is_needed(w->fetches, memo->name_hash, run->name)) {
         memcpy(key, sent, memo->prefix); /* the parser will read it */
         return 0;

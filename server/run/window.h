@@ -40,10 +40,34 @@
 #include <stdint.h>
 
 #include "bloom_batch.h"
-#include "hit_share.h"
 #include "registry.h"
 #include "resp_parse.h"
 #include "resp_repeat.h"
+
+/* hit_share: the share of a filter's latest queries that have found their item, because memory is prefetched
+ * differently when most items are absent.
+ *
+ * A moving average: it follows a change of the queries within some fifty of them. Zero-initialised it begins with
+ * "all". Thread: any, on distinct objects. */
+
+#define HIT_SHARE_OVER  64   /* queries in the average */
+#define HIT_SHARE_WHOLE 4096 /* all have missed */
+
+struct hit_share {
+    int misses; /* 0..HIT_SHARE_WHOLE */
+};
+
+/* `hits` of n queries, of at most HIT_SHARE_OVER. */
+static inline void hit_share_note(struct hit_share *share, unsigned hits, unsigned n)
+{
+    share->misses += ((int)(n - hits) * HIT_SHARE_WHOLE - (int)n * share->misses) / HIT_SHARE_OVER;
+}
+
+/* Whether most queries have missed. */
+static inline bool hit_share_is_low(const struct hit_share *share)
+{
+    return share->misses > HIT_SHARE_WHOLE / 2;
+}
 
 #define WINDOW_RUN     BLOOM_BATCH /* items of a run at most */
 #define WINDOW_RUNS    64          /* at most, in the window; a power of two */
@@ -124,7 +148,7 @@ struct window {
         struct hit_share hits; /* of queries of it */
     } hot;                     /* the last name looked up */
     struct window_last last[WINDOW_KINDS];
-    uint64_t started_ns;          /* time at which the first of `since` was taken in (timing.h) */
+    uint64_t started_ns;          /* time at which the first of `since` was taken in (struct timing) */
     uint64_t since[WINDOW_KINDS]; /* commands of each kind taken in since the last flush */
     enum window_kind last_kind;
     struct window_memo memos[WINDOW_KINDS];
@@ -138,7 +162,7 @@ int window_init(struct window *window, struct io *io, const struct log_waits *lo
 void window_deinit(struct window *window);
 
 /* Adds a command that the client's user may call. `database` is the internal number of the client's database, and there
- * is room for a prefix before the name (keyed.h). Its slices must stay valid until it is finished, at the latest by
+ * is room for a prefix before the name. Its slices must stay valid until it is finished, at the latest by
  * window_flush(). `remember`: it was parsed from input, and window_push_repeated() may take similar ones. */
 void window_push(struct window *window, enum window_kind kind, struct conn *conn, const struct resp_command *cmd,
                  unsigned database, bool remember);

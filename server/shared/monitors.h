@@ -11,7 +11,7 @@
 struct server;
 struct slowlog;
 
-/* Sums over all filters (bf_totals.h). */
+/* Sums over all filters (server_bf_totals()). */
 struct bf_totals {
     uint64_t filters; /* readable ones */
     uint64_t layers;
@@ -43,5 +43,15 @@ uint64_t server_peak_bytes(struct server *server);
 
 /* Takes a sample for the gauges; ten times a second, main thread. */
 void server_sample(struct server *server);
+
+/* bf_totals: sums over all filters, for INFO. They need a walk over the registry (at least a tenth of a microsecond per
+ * filter), so a result is reused, the longer the walk took the longer.
+ *
+ * Thread: any; the caller, in a thread of the pool, makes the walk. */
+
+/* Writes totals that are at most a few seconds old, or fifty times the duration of the walk; of the walk before, while
+ * another thread walks. Goes offline for RCU meanwhile: the caller, a reader, must not hold references to shared
+ * objects over the call. */
+void server_bf_totals(struct server *server, struct bf_totals *totals_out);
 
 #endif

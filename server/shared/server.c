@@ -2,11 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
-#include "clock.h"
-#include "slowlog.h"
-#include "memory_use.h"
 #include "notify.h"
 #include "lock.h"
 
@@ -67,42 +63,4 @@ void server_config_free(struct server *server)
     struct config *config = atomic_exchange(&server->settings.now, NULL);
     if (config)
         config_reclaim(config);
-}
-
-/* ---- counters ---- */
-
-int monitors_init(struct monitors *monitors, unsigned max_workers)
-{
-    lock_init(&monitors->lock, RANK_MONITORS);
-    int err = counters_create(&monitors->counters, max_workers);
-    return err ? err : slowlog_create(&monitors->slowlog, &monitors->lock);
-}
-
-void monitors_deinit(struct monitors *monitors)
-{
-    free(atomic_load(&monitors->totals));
-    counters_destroy(monitors->counters);
-    slowlog_destroy(monitors->slowlog);
-    lock_deinit(&monitors->lock);
-}
-
-uint64_t server_peak_bytes(struct server *server)
-{
-    uint64_t bytes = memory_used(server);
-    uint64_t peak = atomic_load_explicit(&server->stats.peak_bytes, memory_order_relaxed);
-    while (bytes > peak && !atomic_compare_exchange_weak_explicit(&server->stats.peak_bytes, &peak, bytes,
-                                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
-    return bytes > peak ? bytes : peak;
-}
-
-void server_sample(struct server *server)
-{
-    atomic_store_explicit(&server->memory.use_stamp, entry_stamp(clock_ms()), memory_order_relaxed);
-    struct rusage usage = {0};
-    getrusage(RUSAGE_THREAD, &usage);
-    atomic_store(&server->process.main_user_usec, (int64_t)usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec);
-    atomic_store(&server->process.main_sys_usec, (int64_t)usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec);
-    server_peak_bytes(server);
-    counters_sample(server->stats.counters, clock_ms());
 }

@@ -11,14 +11,69 @@
 #include "counters.h"
 #include "errbuf.h"
 #include "journal.h"
+#include "lock.h"
 #include "log.h"
 #include "memory_use.h"
 #include "monitors.h"
-#include "process_facts.h"
 #include "rcu.h"
 #include "registry.h"
 #include "session.h"
-#include "server_settings.h"
+
+/* server_settings: the settings in force, and the certificates that they name: immutable snapshots, replaced as a whole
+ * (persistence.h, server_tls.h). */
+
+struct config;
+struct errbuf;
+struct tls_context;
+
+struct server_tls {
+    _Atomic(struct tls_context *) now; /* NULL: none is wanted. Valid until the reader goes offline */
+    _Atomic int64_t expires;           /* of the certificate, in seconds since 1970; 0: none */
+};
+
+struct settings {
+    _Atomic(struct config *) now;
+    struct lock lock;        /* one change at a time: server_config_lock() */
+    struct lock files;       /* one thread at a time reads certificates, or writes settings or users */
+    struct server_tls tls;   /* for new TLS connections */
+    _Atomic int key_trouble; /* -errno of the latest key file that could not be made (server_keys.h) */
+};
+
+void settings_init(struct settings *settings, struct config *config);
+void settings_deinit(struct settings *settings);
+
+static inline const struct config *settings_now(const struct settings *settings)
+{
+    return atomic_load_explicit(&settings->now, memory_order_acquire);
+}
+
+void server_config_free(struct server *server); /* at the end, without readers */
+void server_config_lock(struct server *server);
+void server_config_unlock(struct server *server);
+
+/* A copy of the settings in force, which no reading of files delays; config_deinit() frees it. 0 or -errno with the
+ * reason. */
+int server_config_copy(struct server *server, struct config *copy, struct errbuf *err);
+
+/* Publishes a new snapshot and frees the old one after a grace period; applies memory limits and the levels of the log
+ * and of events. Takes ownership. Thread: any, under server_config_lock(). */
+void server_config_replace(struct server *server, struct config *config);
+
+/* process_facts: the process itself; constant once the workers run, except for atomic members. */
+
+struct process_facts {
+    char run_id[41];
+    char config_file[4096]; /* absolute, or "" */
+    char executable[4096];
+    char *data_dir;       /* as it was given at the start */
+    bool has_pidfile;     /* it was written, and is removed at the end */
+    _Atomic int port;     /* TCP port of the listening sockets, 0 if none */
+    _Atomic int tls_port; /* likewise of those with TLS */
+    int64_t started_ms;   /* monotonic */
+    int64_t started_unix_ms;
+    _Atomic int64_t main_user_usec; /* CPU time of the main thread */
+    _Atomic int64_t main_sys_usec;
+};
 
 /* The Redis version whose behaviour and field names clients may expect, and RedisBloom's, as reported to them. */
 #define REDIS_COMPAT_VERSION      "8.0.2"
@@ -84,7 +139,7 @@ struct clients {
     struct sessions *sessions;
     struct half_loads *half_loads; /* filters that BF.LOADCHUNK is loading */
     struct pause_state pause;
-    _Atomic int64_t max; /* maxclients, or fewer: descriptors.h */
+    _Atomic int64_t max; /* maxclients, or fewer: machine.h */
 
     /* Members that commands write; in no cache line with those that all commands read. */
     alignas(CACHE_LINE) _Atomic int large_jobs; /* content_large_begin() */

@@ -9,10 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "errorstats.h"
 #include "histogram.h"
 #include "stats.h"
-#include "timing.h"
 #include "usage.h"
 
 struct counters;

@@ -4,7 +4,11 @@
 #define BLOOMERY_STATS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "histogram.h"
 
 #define STATS_MAX_COMMANDS \
     384 /* rows of the command table, subcommands included (command_index()); checked by its test */
@@ -53,7 +57,7 @@ struct stats {
     _Atomic uint64_t calls[STATS_MAX_COMMANDS];    /* per row of the command table */
     _Atomic uint64_t rejected[STATS_MAX_COMMANDS]; /* wrong arity, not allowed */
     _Atomic uint64_t failed[STATS_MAX_COMMANDS];   /* answered with an error */
-    _Atomic uint64_t time_ns[STATS_MAX_COMMANDS];  /* spent in calls (timing.h) */
+    _Atomic uint64_t time_ns[STATS_MAX_COMMANDS];  /* spent in calls (struct timing) */
 
     /* Gauges, in the main thread's set only (stats_sampler_update()); not summed. */
     _Atomic uint64_t commands_per_sec;
@@ -97,5 +101,78 @@ struct stats_sampler {
 /* Takes a sample of `sum`, the current counters of all threads, and stores the rates into `gauges`. Called about every
  * 100 ms; `now_ms` is monotonic and not 0. Thread: the owner of `gauges`, with its own sampler. */
 void stats_sampler_update(struct stats_sampler *sampler, const struct stats *sum, struct stats *gauges, int64_t now_ms);
+
+/* errorstats: the number of error replies by code, the first word of the text ("ERR", "NOAUTH").
+ *
+ * Thread rule: one thread counts, any thread may read meanwhile. */
+
+/* Codes are the server's own words, so there are few. Codes without a free row count under ERRORSTATS_REST, so that a
+ * bug that begins an error with a client's words cannot fill memory. */
+#define ERRORSTATS_MAX  64
+#define ERRORSTATS_CODE 32 /* bytes, with the NUL; longer ones are cut */
+#define ERRORSTATS_REST "OTHER"
+
+struct errorstats_row {
+    char code[ERRORSTATS_CODE]; /* constant once the row is in use */
+    _Atomic uint64_t count;
+};
+
+/* Zero-initialise. Rows keep their places. */
+struct errorstats {
+    _Atomic size_t used;
+    struct errorstats_row rows[ERRORSTATS_MAX];
+};
+
+/* Counts an error reply; `text` begins after its '-', and `len` bytes of it are readable. Thread: the one that
+ * counts. */
+void errorstats_count(struct errorstats *errors, const char *text, size_t len);
+
+/* Adds the counts of `from` to `sum`, and the reverse. */
+void errorstats_sum(struct errorstats *sum, const struct errorstats *from);
+void errorstats_subtract(struct errorstats *sum, const struct errorstats *base);
+
+/* timing: records the durations of one thread's commands in commandstats, a histogram per command, and the slow
+ * log; and counts their errors. A command is a number here (its counter); commands/command_timing.h has
+ * its row.
+ *
+ * Thread: the worker's; counters.c reads the histograms and counts from other threads. */
+
+/* A limit below the duration of any batch means that the operator wants to see every command. */
+#define TIMING_EXACT_USEC 100
+
+struct config;
+struct slowlog;
+struct slowlog_entry;
+
+/* A thread's own part. timing_init(), then timing_refresh() before anything else. */
+struct timing {
+    _Atomic(struct histogram *) histograms[STATS_MAX_COMMANDS]; /* NULL until the command has been run by this worker */
+    struct errorstats errors;
+    struct stats *stats;     /* of the same thread; this and the next are borrowed */
+    struct slowlog *slowlog; /* of all threads */
+    uint64_t slow_ns;        /* threshold of the slow log; UINT64_MAX: off */
+    size_t slowlog_len;      /* setting slowlog-max-len */
+    bool tracking;           /* histograms are kept */
+    bool exact;              /* BF.ADD and BF.EXISTS are run one by one */
+};
+
+void timing_init(struct timing *timing, struct stats *stats, struct slowlog *slowlog);
+void timing_deinit(struct timing *timing);
+
+/* Copies the settings: once per iteration, and after a command that may have changed them. */
+void timing_refresh(struct timing *timing, const struct config *config);
+
+/* n calls of the command with this counter took `ns` together. True: each of them took so long that the slow log takes
+ * it: timing_remember(). */
+bool timing_record(struct timing *timing, size_t counter, uint64_t n, uint64_t ns);
+
+/* Whether the slow log takes a call of this duration; UINT64_MAX asks whether it takes any. */
+static inline bool timing_is_slow(const struct timing *timing, uint64_t ns)
+{
+    return timing->slow_ns != UINT64_MAX && ns >= timing->slow_ns;
+}
+
+/* Adds an entry to the slow log and takes ownership of it. NULL, for lack of memory, is fine. */
+void timing_remember(struct timing *timing, struct slowlog_entry *entry, uint64_t ns);
 
 #endif

@@ -80,7 +80,7 @@ static void make_requests(struct lane *lane, const struct row *row, uint64_t see
     lane->starts[PIECES] = len;
 }
 
-/* Runs data[0..len) like requests.c. */
+/* Runs data[0..len) like requests_run(). */
 static void run_piece(struct conn *conn, char *data, size_t len)
 {
     struct io *io = conn->io;

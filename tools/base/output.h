@@ -3,6 +3,9 @@
 #ifndef BLOOMERY_TOOL_OUTPUT_H
 #define BLOOMERY_TOOL_OUTPUT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "json.h"
 #include "tool.h"
 
@@ -29,5 +32,26 @@ void output_drop(struct output *out);
 
 /* json_bytes() of a string. */
 void output_string(struct buf *json, const char *key, const char *text);
+
+/* progress: a progress line on stderr, if that is a terminal. Thread: one. */
+
+struct progress {
+    const char *what;
+    uint64_t total; /* bytes; 0: unknown */
+    uint64_t done;
+    bool shows, shown;
+    int64_t begun_ms, last_ms;
+};
+
+/* `what` ("reading") is borrowed. */
+void progress_begin(struct progress *progress, const char *what, uint64_t total);
+
+/* Tells the bytes done since the beginning. May be called often: the line changes ten times a second. */
+void progress_update(struct progress *progress, uint64_t done);
+void progress_add(struct progress *progress, uint64_t bytes); /* the same by steps */
+
+/* Erases the line until the next update; for other output. */
+void progress_hide(struct progress *progress);
+void progress_end(struct progress *progress); /* erases the line */
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bloom_key.h"
 #include "errbuf.h"
 #include "manifest.h"
 
@@ -133,8 +134,21 @@ extern const struct tool_command tool_advise_command, tool_build_command, tool_c
 /* All of them in the order of the help; ends with NULL. */
 extern const struct tool_command *const tool_commands[];
 
-/* Prints the help of a subcommand (describe.c). */
+/* Prints the help of a subcommand, from its row. */
 void tool_print_help(const struct tool_command *command);
 void tool_print_usage(const struct tool_command *command, FILE *stream); /* its arguments in one line */
+
+/* key_option: --key-file and --key-id, by which a subcommand hashes items as a KEYED filter does (bloom_key.h). Thread:
+ * one. */
+
+#define KEY_OPTIONS(of_filter)                                                                                  \
+    {.name = "--key-file", .value = "FILE", .doc = (of_filter)},                                                \
+    {                                                                                                           \
+        .name = "--key-id", .value = "ID", .doc = "The key of --key-file, by its id; the default is the first." \
+    }
+
+/* The key that the options choose; id 0: none. `needed`: the id that the name of `file` requires; 0: none. TOOL_OK, or
+ * TOOL_USAGE or TOOL_FAILED after a message. The caller erases it. */
+int key_option_read(const struct tool_args *args, uint64_t needed, const char *file, struct bloom_secret *out);
 
 #endif

@@ -13,7 +13,7 @@
 #include "log_history.h"
 #include "manifest.h"
 #include "pack.h"
-#include "progress.h"
+#include "output.h"
 
 struct filter_checker {
     const char *datadir; /* borrowed */

@@ -22,7 +22,6 @@
 #include "manifest.h"
 #include "name_code.h"
 #include "output.h"
-#include "progress.h"
 #include "store_loader.h"
 
 #define COMMAND "check"

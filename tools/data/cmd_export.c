@@ -20,7 +20,6 @@
 #include "output.h"
 #include "pack.h"
 #include "pieces.h"
-#include "progress.h"
 
 #define EXPORT     "export"
 #define UNPACK     "unpack"

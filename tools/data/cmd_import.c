@@ -11,7 +11,6 @@
 #include "log_reader.h"
 #include "log_text.h"
 #include "output.h"
-#include "progress.h"
 
 #define COMMAND "import"
 

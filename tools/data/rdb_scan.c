@@ -11,7 +11,7 @@
 #include "fsops.h"
 #include "grow.h"
 #include "log_text.h"
-#include "progress.h"
+#include "output.h"
 #include "redisbloom_format.h"
 #include "try.h"
 

@@ -15,7 +15,6 @@
 #include "log_text.h"
 #include "new_file.h"
 #include "output.h"
-#include "progress.h"
 
 #define COMMAND "build"
 #define HASHES  4096 /* of the temporary file, read and added at once */

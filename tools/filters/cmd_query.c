@@ -11,7 +11,6 @@
 #include "filter_load.h"
 #include "item_input.h"
 #include "output.h"
-#include "progress.h"
 
 #define COMMAND "query"
 

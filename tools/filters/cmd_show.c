@@ -8,7 +8,6 @@
 #include "filter_load.h"
 #include "filterdb.h"
 #include "output.h"
-#include "progress.h"
 
 #define COMMAND "show"
 

@@ -10,7 +10,7 @@
 #include "filterdb.h"
 #include "fsops.h"
 #include "new_file.h"
-#include "progress.h"
+#include "output.h"
 
 #define PIECE_WORDS 131072u
 

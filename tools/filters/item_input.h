@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 #include "bloom_batch.h"
-#include "key_option.h"
 #include "tool.h"
 
 #define ITEM_INPUT_MAX (512u << 20) /* bytes of a line or an item, as many as a server takes of one argument */

@@ -13,7 +13,6 @@
 #include "item_input.h"
 #include "log_text.h"
 #include "output.h"
-#include "progress.h"
 #include "server_call.h"
 
 #define COMMAND      "fill"

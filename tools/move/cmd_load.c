@@ -9,10 +9,9 @@
 
 #include "dump.h"
 #include "filter_load.h"
-#include "key_option.h"
+#include "tool.h"
 #include "log_text.h"
 #include "output.h"
-#include "progress.h"
 #include "server_call.h"
 
 #define COMMAND     "load"

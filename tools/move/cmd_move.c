@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tool.h"
-#include "pause.h"
+#include "move.h"
 #include "log_text.h"
 
 #define COMMAND "move"

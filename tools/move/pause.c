@@ -1,4 +1,4 @@
-#include "pause.h"
+#include "move.h"
 
 #include <errno.h>
 #include <pthread.h>

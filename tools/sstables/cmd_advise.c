@@ -17,7 +17,6 @@
 #include "grow.h"
 #include "log_text.h"
 #include "output.h"
-#include "sstable_walk.h"
 #include "sstable_files.h"
 #include "table.h"
 

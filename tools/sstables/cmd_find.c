@@ -8,10 +8,9 @@
 #include "bloom_many.h"
 #include "filter_file.h"
 #include "filter_load.h"
-#include "find_report.h"
-#include "find_server.h"
+#include "find.h"
 #include "sstable_keys.h"
-#include "sstable_walk.h"
+#include "table.h"
 
 /* From this number of keys on, a filter is read as a whole. */
 #define MANY 256
@@ -34,7 +33,7 @@ static void unreadable(struct find *find, const struct found_sstable *sstable, c
     find_report_all(find->report, &place, "unreadable");
 }
 
-/* An SSTable that is gone has been compacted: the walk visits its replacement, too (sstable_walk.h). */
+/* An SSTable that is gone has been compacted: the walk visits its replacement, too (table.h). */
 static bool is_there(const char *path)
 {
     const struct fsops *fs = fsops_posix();

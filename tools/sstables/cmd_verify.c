@@ -15,7 +15,6 @@
 #include "filterdb.h"
 #include "log_text.h"
 #include "output.h"
-#include "sstable_walk.h"
 #include "sstable_files.h"
 #include "table.h"
 

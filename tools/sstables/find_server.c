@@ -1,4 +1,4 @@
-#include "find_server.h"
+#include "find.h"
 
 #include <string.h>
 

@@ -46,4 +46,27 @@ bool table_toc_names(const struct table_toc *toc, const char *component);
 int table_each_key(const struct table *table, uint64_t most, void (*take)(void *ctx, const struct sstable_key *key),
                    void *ctx, const char *what, struct errbuf *err);
 
+/* sstable_walk: the SSTables below a directory (sstable_dir.h). A Data.db or a Filter.db stands for an SSTable. A
+ * running database may replace SSTables: new ones are passed on, too, until no key can have been missed. Thread: one.
+ */
+
+/* Valid during the call. */
+struct found_sstable {
+    const char *filter; /* path of its Filter.db; NULL: it has none */
+    const char *shown;  /* path of its Data.db, or else of its Filter.db */
+    struct sstable_name name;
+};
+
+struct sstable_walk {
+    void (*on_sstable)(void *ctx, const struct found_sstable *sstable);
+    /* a directory that could not be read, or an SSTable of an unknown format */
+    void (*on_error)(void *ctx, const char *path, const char *reason);
+    void *ctx;
+    bool all; /* also the ones that reads do not use: snapshots, backups, uploads, secondary indexes; those of a
+               * directory that is one itself always */
+};
+
+/* In the order of their paths. 0, or -ENOMEM. */
+int sstable_walk(const struct sstable_walk *walk, const char *directory);
+
 #endif

@@ -7,7 +7,7 @@
 #include "bloom_keyring.h"
 #include "command.h"
 #include "config_file.h"
-#include "descriptors.h"
+#include "machine.h"
 #include "glob_match.h"
 #include "handlers.h"
 #include "host.h"

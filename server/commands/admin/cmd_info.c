@@ -14,7 +14,7 @@
 
 #include "acl.h"
 #include "all_names.h"
-#include "bf_totals.h"
+#include "monitors.h"
 #include "bloom_keyring.h"
 #include "clock.h"
 #include "command.h"

@@ -5,7 +5,7 @@
 
 #include "clock.h"
 #include "host.h"
-#include "memory_reserve.h"
+#include "memory_use.h"
 #include "persistence.h"
 #include "server.h"
 

@@ -9,7 +9,6 @@
 
 #include "acl.h"
 #include "clock.h"
-#include "errorstats.h"
 #include "half_loads.h"
 #include "host.h"
 #include "journal.h"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "peer_internal.h"
 
 /* ---- a slow server ---- */
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "errorstats.h"
+#include "stats.h"
 #include "histogram.h"
 #include "slowlog.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server_url.h"
+#include "server_call.h"
 
 struct vector {
     char text[96];

@@ -1,10 +1,14 @@
-#include "conns.h"
+#include "io.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
+#include "config.h"
 #include "conn.h"
 #include "conn_tls.h"
 #include "log_text.h"
+#include "memory_use.h"
 
 /* ---- the parts ---- */
 
@@ -51,16 +55,20 @@ int conns_init(struct io *io, struct server *server, unsigned index, const struc
     mailbox_init(&io->mailbox);
     mailbox_expect(&io->mailbox, NOTICE_CLIENTS, look_at_clients, &io->client_limit);
     client_limit_init(&io->client_limit, server, index, close_largest);
-    delivery_init(&io->delivery, server);
+    io->delivery.server = server;
+    conn_list_init(&io->delivery.conns);
     turns_init(&io->turns, take_turn);
     handshakes_init(&io->handshakes, step_handshake);
-    return input_init(&io->input);
+    io->input.arena = malloc(INPUT_ARENA_SIZE);
+    return io->input.arena ? 0 : -ENOMEM;
 }
 
 void conns_deinit(struct io *io)
 {
-    delivery_deinit(&io->delivery);
-    input_deinit(&io->input);
+    while (io->delivery.nspare)
+        free(io->delivery.spare_bufs[--io->delivery.nspare]);
+    resp_args_deinit(&io->input.args);
+    free(io->input.arena);
     handshakes_deinit(&io->handshakes);
 }
 
@@ -77,10 +85,29 @@ void conns_close(struct io *io)
     handshakes_close(&io->handshakes);
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 void conns_refresh(struct io *io, const struct config *config)
 {
-    input_refresh(&io->input, config);
-    delivery_refresh(&io->delivery, config);
+    struct input *input = &io->input;
+    input->limits = (struct resp_limits){
+        .max_args = (size_t)config->clients.proto_max_args,
+        .max_bulk = (size_t)config->clients.proto_max_bulk_len,
+        .max_inline = (size_t)config->clients.proto_inline_max_size,
+    };
+    input->limits_noauth = (struct resp_limits){
+        .max_args = least(input->limits.max_args, (size_t)config->clients.proto_max_args_noauth),
+        .max_bulk = least(input->limits.max_bulk, (size_t)config->clients.proto_max_bulk_noauth),
+        .max_inline = input->limits.max_inline,
+    };
+    io->delivery.high_water = (size_t)config->clients.reply_buffer_high_water;
+    for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
+        uint64_t hard = config->clients.client_output_buffer_limit.classes[i].hard;
+        io->delivery.limits[i] = (size_t)(hard && hard < config->clients.reply_buffer_limit ? hard : config->clients.reply_buffer_limit);
+    }
 }
 
 void conns_send(struct io *io)
@@ -167,4 +194,20 @@ void conns_close_all(struct io *io)
         conn_list_remove(&conn->turn);
         conn_take_turn(conn);
     }
+}
+
+char *delivery_buf_get(struct delivery *delivery)
+{
+    if (delivery->nspare)
+        return delivery->spare_bufs[--delivery->nspare];
+    char *mem = malloc(DELIVERY_BUF_SIZE);
+    return mem || !memory_reserve_spend(delivery->server) ? mem : malloc(DELIVERY_BUF_SIZE);
+}
+
+void delivery_buf_put(struct delivery *delivery, char *mem)
+{
+    if (delivery->nspare < DELIVERY_SPARE_BUFS)
+        delivery->spare_bufs[delivery->nspare++] = mem;
+    else
+        free(mem);
 }

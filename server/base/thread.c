@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -19,55 +19,13 @@
  * some. */
 #define SIGNAL_STACK 65536
 
-/* Set before there is a second thread. A thread inherits the processors of the thread that starts it, which may be of
- * another kind. So once any kind is pinned, each thread sets its own processors, if only to those of the process's
- * start. */
-static struct {
-    bool any;
-    bool pinned[THREAD_KINDS];
-    cpu_set_t of[THREAD_KINDS];
-    cpu_set_t of_process;
-} processors;
-
-/* Asks the kernel for the processors of a list that the process may use: it leaves out those that do not exist or that
- * the container's cpuset excludes. */
-static int try_processors(const cpu_set_t *wanted, cpu_set_t *got_out)
+unsigned thread_processors(void)
 {
-    if (sched_setaffinity(0, sizeof(*wanted), wanted) != 0 || sched_getaffinity(0, sizeof(*got_out), got_out) != 0)
-        return -errno;
-    CPU_AND(got_out, got_out, wanted);
-    return 0;
-}
-
-int thread_pin(enum thread_kind kind, const cpu_set_t *wanted, cpu_set_t *got_out)
-{
-    if (!processors.any && sched_getaffinity(0, sizeof(processors.of_process), &processors.of_process) != 0)
-        return -errno;
-    int status = try_processors(wanted, got_out);
-    (void)sched_setaffinity(0, sizeof(processors.of_process), &processors.of_process);
-    if (status)
-        return status;
-    processors.of[kind] = *got_out;
-    processors.pinned[kind] = processors.any = true;
-    return 0;
-}
-
-unsigned thread_processors(enum thread_kind kind)
-{
-    if (processors.pinned[kind])
-        return (unsigned)CPU_COUNT(&processors.of[kind]);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than the set can name */
     return n > 0 ? (unsigned)n : 1;
-}
-
-static void set_affinity(enum thread_kind kind)
-{
-    if (!processors.any)
-        return;
-    if (kind == THREAD_SAVER && !processors.pinned[kind])
-        kind = THREAD_BACKGROUND;
-    const cpu_set_t *set = processors.pinned[kind] ? &processors.of[kind] : &processors.of_process;
-    (void)sched_setaffinity(0, sizeof(*set), set);
 }
 
 /* The main thread handles SIGHUP. At the end of the daemon nothing handles it any more, and it would end the
@@ -88,17 +46,11 @@ void thread_begin_signals(void)
         (void)sigaltstack(&own, NULL);
 }
 
-void thread_begin(enum thread_kind kind, const char *name)
+void thread_begin(const char *name)
 {
     thread_begin_signals();
     leave_sighup_alone();
-    set_affinity(kind);
     (void)pthread_setname_np(pthread_self(), name); /* last: a reader of the name finds the other settings done */
-}
-
-void thread_begin_main(void)
-{
-    set_affinity(THREAD_SERVER);
 }
 
 /* A call that is not permitted changes timing only. */
@@ -113,8 +65,8 @@ static void lower_priority(void)
     (void)sched_setscheduler(0, SCHED_BATCH, &none); /* a wake-up does not preempt other threads */
 }
 
-void thread_begin_background(enum thread_kind kind, const char *name)
+void thread_begin_background(const char *name)
 {
     lower_priority();
-    thread_begin(kind, name);
+    thread_begin(name);
 }

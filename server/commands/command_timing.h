@@ -1,4 +1,5 @@
-/* command_timing: how long calls of commands took, told to the thread's timing (struct timing), with their rows and words.
+/* command_timing: how long calls of commands took, told to the thread's timing (struct timing), with their rows and
+ * words.
  *
  * Measurements:
  * - An ordinary command: its handler.

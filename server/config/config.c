@@ -37,8 +37,6 @@ static const char *const memory_policies[] = {"noeviction", "reload", "maybe", N
     {ROW(type, part, field, name, def, flags, doc), .min = min_, .max = max_, .unit = unit_},
 #define SETTING_WORD(part, field, name, def, flags, words_, doc) \
     {ROW(WORD, part, field, name, def, flags, doc), .words = words_, .unit = ""},
-#define SETTING_CPUS(part, field, name, alias_, def, flags, doc) \
-    {ROW(CPUS, part, field, name, def, flags, doc), .alias = alias_, .unit = ""},
 
 static const struct config_row table[] = {
 #include "config.def"
@@ -61,7 +59,7 @@ static bool is_called(struct slice name, const char *row_name)
 const struct config_row *config_find(struct slice name)
 {
     for (size_t i = 0; i < NROWS; i++)
-        if (is_called(name, table[i].name) || (table[i].alias && is_called(name, table[i].alias)))
+        if (is_called(name, table[i].name))
             return &table[i];
     return NULL;
 }

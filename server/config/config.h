@@ -12,7 +12,6 @@
 #ifndef BLOOMERY_CONFIG_H
 #define BLOOMERY_CONFIG_H
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -83,8 +82,7 @@ struct config {
     part;
 #define SETTING(type, part, field, ...)        CONFIG_FIELD_##type field;
 #define SETTING_NUMBER(type, part, field, ...) CONFIG_FIELD_##type field;
-#define SETTING_WORD(part, field, ...)         int field;   /* index into the setting's words */
-#define SETTING_CPUS(part, field, ...)         char *field; /* for config_cpus() */
+#define SETTING_WORD(part, field, ...)         int field; /* index into the setting's words */
 #include "config.def"
 };
 
@@ -111,7 +109,6 @@ enum config_type {
     CONFIG_EVENTS,    /* letters, as in notify_flags.h */
     CONFIG_OUTPUT_LIMITS, /* "<class> <hard bytes> <soft bytes> <soft seconds> ..."; classes not named stay as they are
                            */
-    CONFIG_CPUS,          /* a list of processors in taskset's form, or nothing */
     CONFIG_USERS,         /* several lines of a file, each of which adds to the value */
 };
 
@@ -133,8 +130,7 @@ enum {
 };
 
 struct config_row {
-    const char *name;  /* "tcp-backlog" */
-    const char *alias; /* another name for it, or NULL */
+    const char *name; /* "tcp-backlog" */
     enum config_type type;
     unsigned flags;
     size_t offset, size;      /* of the field in struct config */
@@ -150,7 +146,7 @@ struct config_row {
 /* All rows, in the order of the file; their number. */
 const struct config_row *config_table(size_t *n_out);
 
-/* The row of that name or alias, ASCII case ignored; NULL if there is none. */
+/* The row of that name, ASCII case ignored; NULL if there is none. */
 const struct config_row *config_find(struct slice name);
 
 /* ---- values ---- */
@@ -202,11 +198,6 @@ int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCE
 #define CONFIG_MAX_PATTERNS 16
 #define CONFIG_MAX_PATTERN  256
 int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTERNS]);
-
-/* Reads the value of a setting of type CONFIG_CPUS: "<n>", "<first>-<last>", "<first>-<last>:<step>", with commas
- * between. Numbers are below CPU_SETSIZE, the size of the C library's sets. An empty text is an empty set. False if the
- * text is no such list; `set_out` may have changed then. */
-bool config_cpus(struct slice text, cpu_set_t *set_out);
 
 /* Cuts a line of a file, without its end, into words, and frees them. */
 struct config_line {

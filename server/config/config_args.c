@@ -129,7 +129,6 @@ static const struct outline outline[] = {
 #define SETTING(type, part, field, name, ...)        {NULL, name},
 #define SETTING_NUMBER(type, part, field, name, ...) {NULL, name},
 #define SETTING_WORD(part, field, name, ...)         {NULL, name},
-#define SETTING_CPUS(part, field, name, ...)         {NULL, name},
 #include "config.def"
 };
 
@@ -196,7 +195,6 @@ static void print_range(const struct config_row *row, struct buf *out)
     case CONFIG_EVENTS:
     case CONFIG_OUTPUT_LIMITS:
     case CONFIG_USERS:
-    case CONFIG_CPUS:
         break;
     }
 }

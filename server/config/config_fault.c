@@ -66,7 +66,6 @@ static void redis_form_fault(const struct config_row *row, char *text_out, size_
     case CONFIG_STRING:
     case CONFIG_PASSWORD:
     case CONFIG_ADDRESSES:
-    case CONFIG_CPUS:
     case CONFIG_USERS:
         snprintf(text_out, size, "argument ");
         config_fault_text(row, text_out + strlen(text_out), size - strlen(text_out));
@@ -166,9 +165,6 @@ void config_fault_text(const struct config_row *row, char *text_out, size_t size
         break;
     case CONFIG_EVENTS:
         snprintf(text_out, size, "must be letters out of Ag$lshzxeKEtmdn");
-        break;
-    case CONFIG_CPUS:
-        snprintf(text_out, size, "must be a list of processors (1,3 or 0-3 or 0-7:2), all below %d", CPU_SETSIZE);
         break;
     case CONFIG_USERS:
         snprintf(text_out, size, "must be a name and rules, as for ACL SETUSER");

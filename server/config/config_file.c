@@ -154,8 +154,18 @@ static bool next_line(struct slice *text, struct slice *line_out)
 static bool is_retired(struct slice name)
 {
     static const char *const names[] = {
-        "latency-monitor-threshold", "tls-client-cert-file",    "tls-client-key-file",
-        "tls-client-key-file-pass",  "tracking-table-max-keys", "tls-cluster",
+        "latency-monitor-threshold",
+        "server-cpulist",
+        "server_cpulist",
+        "bio-cpulist",
+        "bio_cpulist",
+        "bgsave-cpulist",
+        "bgsave_cpulist",
+        "tls-client-cert-file",
+        "tls-client-key-file",
+        "tls-client-key-file-pass",
+        "tracking-table-max-keys",
+        "tls-cluster",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strlen(names[i]) == name.len && strncasecmp(names[i], name.ptr, name.len) == 0)

@@ -348,11 +348,6 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
         return notify_flags_parse(text, value_out) ? FAULT_NONE : FAULT_FORM;
     case CONFIG_OUTPUT_LIMITS:
         return config_limits_parse(text, value_out);
-    case CONFIG_CPUS: {
-        cpu_set_t cpus;
-
-        return config_cpus(text, &cpus) ? parse_string(text, value_out) : FAULT_FORM;
-    }
     }
     return FAULT_FORM;
 }
@@ -409,7 +404,6 @@ void config_value_format(const struct config_row *row, const void *value, struct
             config_append(out, row->words[*(const int *)value]);
         break;
     case CONFIG_STRING:
-    case CONFIG_CPUS:
     case CONFIG_USERS:
         config_append(out, *(char *const *)value);
         break;
@@ -440,7 +434,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
 
 static bool is_text(const struct config_row *row)
 {
-    return row->type == CONFIG_STRING || row->type == CONFIG_CPUS || row->type == CONFIG_USERS;
+    return row->type == CONFIG_STRING || row->type == CONFIG_USERS;
 }
 
 bool config_value_copy(const struct config_row *row, const void *value, void *copy_out)

@@ -13,7 +13,6 @@
 #include "acl.h"
 #include "config.h"
 #include "key_file.h"
-#include "processors.h"
 #include "server_tls.h"
 #include "store.h"
 #include "tcp_bind.h"
@@ -152,18 +151,10 @@ static int check_listeners(const struct config *config, struct errbuf *err)
     return rc;
 }
 
-/* Pins this process, which ends soon. */
-static int check_processors(const struct config *config, struct errbuf *err)
-{
-    struct processors_missing missing;
-    return processors_take(config, &missing, err);
-}
-
 int check_config(const struct config *config, struct errbuf *err)
 {
     static int (*const checks[])(const struct config *config, struct errbuf *err) = {
-        check_certificates, check_users,     check_keys,       check_log,
-        check_socket,       check_listeners, check_processors, check_directory,
+        check_certificates, check_users, check_keys, check_log, check_socket, check_listeners, check_directory,
     };
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof(checks) / sizeof(checks[0]); i++)

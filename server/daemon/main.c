@@ -20,7 +20,6 @@
 #include "load.h"
 #include "memory_use.h"
 #include "main_loop.h"
-#include "processors.h"
 #include "server_create.h"
 #include "thread.h"
 #include "version.h"
@@ -67,7 +66,7 @@ static int print_and_exit(struct buf *text)
 
 static unsigned workers_wanted(const struct config *config)
 {
-    return config->process.threads ? (unsigned)config->process.threads : thread_processors(THREAD_SERVER);
+    return config->process.threads ? (unsigned)config->process.threads : thread_processors();
 }
 
 static void write_pidfile(struct server *server)
@@ -143,13 +142,6 @@ static int run(struct server *server)
     return ml->load.state == LOAD_FAILED ? complain("cannot start", ml->load.failure.text) : ml->end.lost;
 }
 
-static void warn_of_missing(struct server *server, const struct processors_missing *missing)
-{
-    for (int i = 0; i < PROCESSORS_LISTS; i++)
-        if (missing->texts[i].text[0])
-            log_warning(&server->log, "%s", missing->texts[i].text);
-}
-
 /* Reads the arguments. Returns -1 to continue, or the exit status. */
 static int read_arguments(struct config *config, int argc, char **argv, struct config_start *start)
 {
@@ -195,7 +187,6 @@ int main(int argc, char **argv)
 {
     struct server *server = NULL;
     struct config_start start = {.action = CONFIG_RUN};
-    struct processors_missing missing;
     struct errbuf err = {""};
     settle_heap();
     begin_signals();
@@ -209,8 +200,6 @@ int main(int argc, char **argv)
     if (!config || config_init(config) != 0)
         return complain("cannot start", strerror(ENOMEM));
     status = read_arguments(config, argc, argv, &start);
-    if (status < 0 && processors_take(config, &missing, &err) != 0)
-        status = complain_of_settings("cannot start", err.text);
     if (status < 0 && server_create(&server, config, workers_wanted(config), &err) != 0)
         status = complain_of_settings("cannot start", err.text);
     if (status >= 0) {
@@ -220,7 +209,6 @@ int main(int argc, char **argv)
     }
 
     crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION, log_pending_truncated);
-    warn_of_missing(server, &missing);
     server->memory.startup_resident = facts_resident_bytes();
     server->memory.startup_bytes = memory_used(server);
     if (start.file && !realpath(start.file, server->process.config_file))

@@ -80,7 +80,7 @@ struct first_work {
 static void first_run(uv_work_t *work)
 {
     struct first_work *first = work->data;
-    thread_begin_background(THREAD_BACKGROUND, "pool"); /* long commands must not take time from short ones */
+    thread_begin_background("pool"); /* long commands must not take time from short ones */
     pthread_barrier_wait(first->all);
 }
 

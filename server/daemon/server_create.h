@@ -25,9 +25,9 @@ int server_start(struct server *server, enum server_parts parts, struct errbuf *
 /* Stops the parts that have started. NULL is fine. */
 void server_destroy(struct server *server);
 
-/* bloomeryd --check-config: whether a start would accept all that these settings name: certificates, users, keys, the log, the Unix socket,
- * addresses, processors, the data directory with its MANIFEST. Writes nothing, listens on no port, and takes no lock,
- * so a daemon with the same settings may run. 0, or another status with the reason, which names the setting.
+/* bloomeryd --check-config: whether a start would accept all that these settings name: certificates, users, keys, the
+ * log, the Unix socket, addresses, the data directory with its MANIFEST. Writes nothing, listens on no port, and takes
+ * no lock, so a daemon with the same settings may run. 0, or another status with the reason, which names the setting.
  * Thread: the main one. */
 int check_config(const struct config *config, struct errbuf *err);
 

@@ -106,7 +106,8 @@ void conns_refresh(struct io *io, const struct config *config)
     io->delivery.high_water = (size_t)config->clients.reply_buffer_high_water;
     for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
         uint64_t hard = config->clients.client_output_buffer_limit.classes[i].hard;
-        io->delivery.limits[i] = (size_t)(hard && hard < config->clients.reply_buffer_limit ? hard : config->clients.reply_buffer_limit);
+        io->delivery.limits[i] =
+            (size_t)(hard && hard < config->clients.reply_buffer_limit ? hard : config->clients.reply_buffer_limit);
     }
 }
 

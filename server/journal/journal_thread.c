@@ -416,7 +416,7 @@ static enum due sleep_until_due(struct journal *j)
 void *journal_main(void *arg)
 {
     struct journal *j = arg;
-    thread_begin(THREAD_BACKGROUND, "log");
+    thread_begin("log");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     lock_take(&j->lock);
     for (;;) {

@@ -246,7 +246,7 @@ static void worker_main(void *arg)
     struct io *io = arg;
     char name[16];
     snprintf(name, sizeof(name), "worker %u", io->index);
-    thread_begin(THREAD_SERVER, name);
+    thread_begin(name);
     rcu_reader_begin();
     rcu_reader_offline();
     uv_run(&io->loop, UV_RUN_DEFAULT);

@@ -300,7 +300,7 @@ static void *evict_main(void *arg)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     struct residency *res = arg;
-    thread_begin(THREAD_BACKGROUND, "evictor");
+    thread_begin("evictor");
     rcu_reader_begin();
     rcu_reader_offline();
     lock_take(&res->lock);

@@ -396,7 +396,7 @@ static int open_for_clients(struct load *load)
 static void *load_main(void *arg)
 {
     struct load *load = arg;
-    thread_begin(THREAD_SERVER, "loader");
+    thread_begin("loader");
     registry_hold_clock(load->server->registry); /* expiries from now on wait until they can be reported */
     load->status = load_all(load);
     log_reader_close(load->log);
@@ -422,7 +422,7 @@ int load_start(struct server *server, void (*done)(struct server *server))
     load->accept_damage = config->log.aof_load_damaged;
     load->lazy = config->data.lazy_load;
     load->high_water = residency_high_water(config);
-    load->nthreads = config->data.load_threads ? (unsigned)config->data.load_threads : thread_processors(THREAD_SERVER);
+    load->nthreads = config->data.load_threads ? (unsigned)config->data.load_threads : thread_processors();
     if (log_bytes_on_disk(fsops_posix(), server->process.data_dir, store_checkpoint(server->persistence->store).log,
                           &log_bytes) != 0)
         log_bytes = 0; /* the estimate leaves it out; the reader will report the fault */

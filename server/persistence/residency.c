@@ -271,7 +271,7 @@ static struct reading *next_reading(struct residency *res)
 static void *reader_main(void *arg)
 {
     struct residency *res = arg;
-    thread_begin(THREAD_BACKGROUND, "reader");
+    thread_begin("reader");
     rcu_reader_begin();
     rcu_reader_offline();
     lock_take(&res->lock);

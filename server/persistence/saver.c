@@ -342,7 +342,7 @@ static void save(struct saver *saver)
 static void *saver_main(void *arg)
 {
     struct saver *saver = arg;
-    thread_begin_background(THREAD_SAVER, "saver");
+    thread_begin_background("saver");
     lock_take(&saver->lock);
     while (saver->state != SAVER_ENDED) {
         if (saver->clock_is_due)

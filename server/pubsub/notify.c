@@ -89,7 +89,7 @@ static void *notify_main(void *arg)
     struct notify *notify = arg;
     struct notify_queue *queue = notify->queue;
     struct buf channel;
-    thread_begin(THREAD_BACKGROUND, "notifier");
+    thread_begin("notifier");
     buf_init(&channel, SIZE_MAX);
     for (;;) {
         bool ended;

@@ -25,7 +25,7 @@ static void *expirer_main(void *arg)
 {
     struct expirer *expirer = arg;
     int64_t aged_ms = clock_ms();
-    thread_begin_background(THREAD_BACKGROUND, "expirer");
+    thread_begin_background("expirer");
     rcu_reader_begin();
     rcu_reader_offline();
     while (registry_expire_wait(expirer->registry)) {

@@ -113,7 +113,7 @@ static void *reclaimer_main(void *arg)
     struct reclaimer *r = arg;
     struct inlet_link *pinned = NULL;
 
-    thread_begin_background(THREAD_BACKGROUND, "reclaimer");
+    thread_begin_background("reclaimer");
     for (;;) {
         bool ended;
         struct inlet_link *fresh = work_inlet_take(&r->queue, &ended);

@@ -16,6 +16,7 @@
 #include "monitor.h"
 #include "push.h"
 #include "registry_databases.h"
+#include "registry_key.h"
 #include "runner.h"
 #include "sstable_reads.h"
 #include "sstables.h"

@@ -29,7 +29,8 @@ void dispatch_reject_subcommand(struct conn *conn, const struct command *contain
 /* Counts an error, under the command's counter (command_index()), if the replies from `before` on begin with one. */
 void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t before, size_t counter);
 
-/* deferred: the reply to a command that has run elsewhere, or has slept, while its connection waited (CONN_WAITS_JOB). */
+/* deferred: the reply to a command that has run elsewhere, or has slept, while its connection waited (CONN_WAITS_JOB).
+ */
 
 struct buf;
 

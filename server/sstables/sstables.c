@@ -139,7 +139,7 @@ static bool wait_for_events(struct sstables *s, int64_t until_ms)
 static void *watch(void *arg)
 {
     struct sstables *s = arg;
-    thread_begin_background(THREAD_BACKGROUND, "sstables");
+    thread_begin_background("sstables");
     bool complete = look_first(s);
     int64_t all_ms = clock_ms() + SSTABLES_RESCAN_MS, next_ms = complete ? all_ms : clock_ms() + SETTLE_MS;
     while (wait_for_events(s, next_ms)) {

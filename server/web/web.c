@@ -147,7 +147,7 @@ static void serve(struct web *web)
 static void *web_main(void *arg)
 {
     struct web *web = arg;
-    thread_begin_background(THREAD_BACKGROUND, "web");
+    thread_begin_background("web");
     rcu_reader_begin();
     rcu_reader_offline();
     serve(web);

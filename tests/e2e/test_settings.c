@@ -91,9 +91,6 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
         {"--bind", "-192.0.2.1", "nothing to listen on"},
         {"--metrics-bind", "192.0.2.1", "metrics-bind 192.0.2.1: Cannot assign requested address"},
         {"--metrics-bind", "-192.0.2.1", "metrics-bind names no address of this machine"},
-        {"--server-cpulist", "1000", "'server-cpulist' 1000: this process may use none of these processors"},
-        {"--bio-cpulist", "1000", "'bio-cpulist' 1000: "},
-        {"--server-cpulist", "junk", "'server-cpulist'"},
         {"--dir", junk, "MANIFEST"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -110,7 +107,7 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_what_a_start_refuses)
     snprintf(web_port, sizeof(web_port), "%d", the_daemon.web_port);
     size_t before = dir_count(the_daemon.dir);
     cr_assert_eq(RUN(NULL, "--dir", the_daemon.dir, "--unixsocket", socket, "--port", port, "--metrics-port", web_port,
-                     "--server-cpulist", "0-1023", "--check-config"),
+                     "--check-config"),
                  0, "%s", printed);
     cr_assert_eq(dir_count(the_daemon.dir), before, "a check has made a file");
     redisContext *by_socket = redisConnectUnix(socket);

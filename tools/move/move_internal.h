@@ -1,6 +1,6 @@
-/* move, inside. move_run.c has the threads and the queue between them, move_scan.c the scanner, move_worker.c a batch
- * and the transfer of small filters, move_large.c that of the others, move_verify.c the comparison. move_link.c has
- * connections and refusals, move_report.c the messages.
+/* move, inside. move_run.c has the threads, the queue between them and the messages, move_scan.c the scanner,
+ * move_worker.c a batch and the transfer of small filters, move_large.c that of the others, move_verify.c the
+ * comparison. move_link.c has connections and refusals.
  *
  * Functions that speak to a server return 0, or
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
@@ -185,7 +185,7 @@ int move_verify(struct move_link *link, struct move_filter **filters, size_t n);
 struct move_probes *move_probes_create(void); /* NULL: no memory */
 void move_probes_destroy(struct move_probes *probes);
 
-/* ---- move_report.c ---- */
+/* ---- messages: move_run.c ---- */
 
 /* The filter is COPIED: moved, or there already. A moved one is finished by that without `verify`. */
 void move_copied(struct move *move, struct move_filter *filter, enum move_outcome outcome);

@@ -1,5 +1,5 @@
-/* One run: its queue, its threads and signals. */
-/* Output: a line for each filter that is not moved, the progress, and the counts of the summary. */
+/* One run: its messages (a line for each filter that is not moved, the progress), its queue, its threads and signals.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

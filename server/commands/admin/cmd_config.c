@@ -22,17 +22,11 @@
 
 /* ---- CONFIG GET ---- */
 
-/* `name` may be NULL. */
-static bool any_pattern_matches(struct command_ctx *ctx, const char *name)
+static bool any_pattern_matches(struct command_ctx *ctx, const struct config_row *row)
 {
-    if (name == NULL || config_find(slice_of(name))->flags & CONFIG_HIDDEN)
-        return false;
-    struct slice text = slice_of(name);
-
-    for (size_t i = 2; i < command_argc(ctx); i++) {
-        if (glob_match(command_arg(ctx, i), text, true))
+    for (size_t i = 2; i < command_argc(ctx); i++)
+        if (!(row->flags & CONFIG_HIDDEN) && glob_match(command_arg(ctx, i), slice_of(row->name), true))
             return true;
-    }
     return false;
 }
 
@@ -50,24 +44,20 @@ void cmd_config_get(struct command_ctx *ctx)
         return;
     }
     for (size_t i = 0; i < nrows; i++)
-        n += any_pattern_matches(ctx, rows[i].name) + any_pattern_matches(ctx, rows[i].alias);
+        n += any_pattern_matches(ctx, &rows[i]);
     reply_map(ctx->reply, n);
     buf_init(&value, SIZE_MAX);
     for (size_t i = 0; i < nrows; i++) {
-        const char *const names[] = {rows[i].name, rows[i].alias};
-
-        for (size_t j = 0; j < 2; j++) {
-            if (!any_pattern_matches(ctx, names[j]))
-                continue;
+        if (!any_pattern_matches(ctx, &rows[i]))
+            continue;
+        buf_truncate(&value, 0);
+        config_get(cfg, &rows[i], &value);
+        if (rows[i].flags & CONFIG_SECRET && buf_len(&value)) { /* whether there is one may be seen */
             buf_truncate(&value, 0);
-            config_get(cfg, &rows[i], &value);
-            if (rows[i].flags & CONFIG_SECRET && buf_len(&value)) { /* whether there is one may be seen */
-                buf_truncate(&value, 0);
-                buf_append(&value, "(redacted)", strlen("(redacted)"));
-            }
-            reply_bulk_str(ctx->reply, names[j]);
-            reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
+            buf_append(&value, "(redacted)", strlen("(redacted)"));
         }
+        reply_bulk_str(ctx->reply, rows[i].name);
+        reply_bulk(ctx->reply, buf_head(&value), buf_len(&value));
     }
     if (buf_failed(&value))
         ctx->reply->buf->failed = true; /* without memory for the whole reply the connection is closed */

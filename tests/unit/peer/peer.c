@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "peer.h"
 #include "clock.h"
 
 /* ---- a slow server ---- */

@@ -44,7 +44,7 @@ static int crash(void (*function)(void))
         if (log_init(&log, NULL, LOG_LEVEL_NOTICE, &err) != 0)
             _exit(99);
         crash_report_start(&log, "program 1.2", nothing_truncated);
-        thread_begin(THREAD_SERVER, "crashing");
+        thread_begin("crashing");
         crash_note_command("bf.test");
         function();
         _exit(98);
@@ -104,7 +104,7 @@ static void overflow_the_stack(void)
 
 static void *overflow_of_a_thread(void *arg)
 {
-    thread_begin(THREAD_SERVER, "crashing");
+    thread_begin("crashing");
     crash_note_command("bf.test");
     overflow_the_stack();
     return arg;
@@ -125,7 +125,7 @@ Test(crash_report, an_overflow_of_the_stack_is_reported)
 
 static void *fault_of_a_thread(void *barrier)
 {
-    thread_begin(THREAD_SERVER, "crashing");
+    thread_begin("crashing");
     crash_note_command("bf.test");
     pthread_barrier_wait(barrier);
     write_nowhere();

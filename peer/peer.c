@@ -110,12 +110,6 @@ static int connect_tcp(const struct peer_address *address, const struct peer_lim
     return fd;
 }
 
-/* A connected, non-blocking socket; or -errno with the reason. */
-static int peer_socket(const struct peer_address *address, const struct peer_limit *limit, struct errbuf *err)
-{
-    return address->unixpath ? connect_unix(address->unixpath, limit, err) : connect_tcp(address, limit, err);
-}
-
 /* ---- TLS between the buffers and the socket ---- */
 
 #define RECEIVE_SIZE (44 * 1024)
@@ -146,12 +140,6 @@ static int send_records(struct peer *peer)
         buf_consume(records, (size_t)n);
     }
     return 0;
-}
-
-/* Whether records wait for the socket. */
-static bool peer_tls_is_sending(const struct peer *peer)
-{
-    return peer->tls && buf_len(&peer->tls->records) > 0;
 }
 
 /* The reason of a TLS failure; "" if there was none. */
@@ -340,7 +328,8 @@ int peer_connect(struct peer *peer, const struct peer_address *address, struct e
 {
     peer_close(peer);
     begin_call(peer);
-    int fd = peer_socket(address, &peer->limit, err);
+    int fd = address->unixpath ? connect_unix(address->unixpath, &peer->limit, err)
+                               : connect_tcp(address, &peer->limit, err);
     if (fd < 0)
         return fd;
     peer->fd = fd;
@@ -428,7 +417,7 @@ static int receive_some(struct peer *peer, size_t expected)
 
 static bool is_sending(const struct peer *peer)
 {
-    return buf_len(&peer->out) > 0 || peer_tls_is_sending(peer);
+    return buf_len(&peer->out) > 0 || (peer->tls && buf_len(&peer->tls->records) > 0);
 }
 
 /* Waits until the socket is ready and moves bytes in both directions. */

@@ -72,7 +72,7 @@ static bool asks_for_help(int argc, char **argv)
 }
 
 /* Sets *failed_out to the exit code of a failure. */
-static int run(int argc, char **argv, int *failed_out)
+static int run_subcommand(int argc, char **argv, int *failed_out)
 {
     if (argc < 2) {
         fprintf(stderr, "bloomery: a command is missing; see 'bloomery --help'\n");
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bloomery: /dev/null: %s\n", strerror(-status));
         return TOOL_FAILED;
     }
-    status = run(argc, argv, &failed_code);
+    status = run_subcommand(argc, argv, &failed_code);
     bool failed = ferror(stdout);
     errno = 0;
     if ((fflush(stdout) != 0 || failed) && (status == TOOL_OK || status == TOOL_NONE)) {

@@ -64,11 +64,6 @@ static int print_and_exit(struct buf *text)
     return failed || fflush(stdout) != 0 ? complain("cannot write to the standard output", strerror(errno)) : 0;
 }
 
-static unsigned workers_wanted(const struct config *config)
-{
-    return config->process.threads ? (unsigned)config->process.threads : thread_processors();
-}
-
 static void write_pidfile(struct server *server)
 {
     const char *path = server_config(server)->process.pidfile;
@@ -114,7 +109,7 @@ static void begin_signals(void)
 
 /* ---- set-up ---- */
 
-static int run(struct server *server)
+static int serve_until_the_end(struct server *server)
 {
     struct errbuf err = {""};
     char dir[2 * PATH_MAX];
@@ -200,7 +195,8 @@ int main(int argc, char **argv)
     if (!config || config_init(config) != 0)
         return complain("cannot start", strerror(ENOMEM));
     status = read_arguments(config, argc, argv, &start);
-    if (status < 0 && server_create(&server, config, workers_wanted(config), &err) != 0)
+    unsigned nworkers = config->process.threads ? (unsigned)config->process.threads : thread_processors();
+    if (status < 0 && server_create(&server, config, nworkers, &err) != 0)
         status = complain_of_settings("cannot start", err.text);
     if (status >= 0) {
         config_deinit(config);
@@ -216,7 +212,7 @@ int main(int argc, char **argv)
     if (readlink("/proc/self/exe", server->process.executable, sizeof(server->process.executable) - 1) < 0)
         server->process.executable[0] = '\0';
 
-    status = run(server);
+    status = serve_until_the_end(server);
     if (status == 0)
         log_notice(&server->log, "bye");
     server_destroy(server);

@@ -57,12 +57,6 @@ static void give_turn(struct conn *conn)
         turns_give(&conn->io->turns, &conn->turn);
 }
 
-static void give_step(struct conn *conn)
-{
-    if (!conn->io->stopping)
-        handshakes_give(&conn->io->handshakes, &conn->waiter);
-}
-
 /* The event that reports the client's end while nothing is read, also if its commands were ended (CONN_DRAINING); a
  * broken connection is always reported. */
 static int wants_end(const struct conn *conn)
@@ -106,7 +100,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         return;
     }
     if (conn->waits & CONN_WAITS_HANDSHAKE) {
-        give_step(conn);
+        if (!conn->io->stopping)
+            handshakes_give(&conn->io->handshakes, &conn->waiter);
         conn_update(conn);
     } else {
         poll_for(conn, (conn->events & ~UV_READABLE) | wants_end(conn));
@@ -285,15 +280,6 @@ static __attribute__((noinline, cold)) void count_tls_memory(struct conn *conn)
     count_memory(conn, conn->io->calls->conn_size + idle, held);
 }
 
-/* When it is closed: a deferred command continues until it notices, and its memory counts, but there is no client to
- * close for it. */
-static void count_closed(struct conn *conn)
-{
-    const struct io_calls *calls = conn->io->calls;
-    client_limit_note(&conn->io->client_limit, &conn->size, 0);
-    count_total(conn, calls->conn_size + (conn_has_command(conn) ? calls->memory(conn) : 0));
-}
-
 void conn_count_memory(struct conn *conn)
 {
     if (conn_has_tls(conn))
@@ -352,7 +338,9 @@ void conn_close(struct conn *conn)
     free_output(conn);
     if (conn->tls)
         conn_tls_end(conn);
-    count_closed(conn);
+    /* A deferred command continues until it notices, and its memory counts, but there is no client to close for it. */
+    client_limit_note(&conn->io->client_limit, &conn->size, 0);
+    count_total(conn, conn->io->calls->conn_size + (conn_has_command(conn) ? conn->io->calls->memory(conn) : 0));
     uv_close((uv_handle_t *)&conn->poll, on_closed);
 }
 

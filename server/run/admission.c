@@ -130,7 +130,7 @@ static uint32_t effective_flags(const struct conn *conn, const struct command *c
     return command->handler == cmd_exec ? command->flags | transaction_flags(&conn->session) : command->flags;
 }
 
-static enum admission_answer refuse(char *text_out, const char *text)
+static enum admission_answer refuse_with(char *text_out, const char *text)
 {
     snprintf(text_out, DISPATCH_ERROR_SIZE, "%s", text);
     return ADMISSION_REFUSE;
@@ -176,7 +176,7 @@ static bool has_rights(struct conn *conn, const struct command *command, const s
         acl_note_denied(conn->io->server, &conn->session, verdict,
                         verdict == ACL_DENIED_COMMAND ? name : resp_arg(cmd, at), slice_of(user->name));
     if (of == ADMISSION_OF_EXEC)
-        refuse(text_out, acl_denial_of_exec(verdict));
+        refuse_with(text_out, acl_denial_of_exec(verdict));
     else
         acl_denial(verdict, command, text_out, DISPATCH_ERROR_SIZE);
     return false;
@@ -192,13 +192,13 @@ static enum admission_answer check_call(struct conn *conn, const struct command 
     }
     const char *why_not = command->handler == cmd_debug ? debug_refusal(conn->io->server, &conn->session) : NULL;
     if (why_not)
-        return refuse(text_out, why_not);
+        return refuse_with(text_out, why_not);
     if (!conn->session.acl.authenticated && !(command->flags & CMD_NOAUTH))
-        return refuse(text_out, "NOAUTH Authentication required.");
+        return refuse_with(text_out, "NOAUTH Authentication required.");
     /* CLIENT REPLY would leave EXEC's array with fewer elements than it announces. */
     if ((conn->session.modes & MODE_IN_MULTI) &&
         ((command->flags & CMD_NO_MULTI) || command->handler == cmd_client_reply))
-        return refuse(text_out, "ERR Command not allowed inside a transaction");
+        return refuse_with(text_out, "ERR Command not allowed inside a transaction");
     if (!has_rights(conn, command, cmd, ADMISSION_OF_NEW, text_out))
         return ADMISSION_REFUSE;
     return check_size(conn, command, cmd, text_out);
@@ -209,18 +209,18 @@ static enum admission_answer check_state(const struct conn *conn, const struct c
                                          char *text_out)
 {
     if (reasons & ADMISSION_LOADING)
-        return refuse(text_out, "LOADING Bloomery is loading the filters, INFO persistence shows the progress");
+        return refuse_with(text_out, "LOADING Bloomery is loading the filters, INFO persistence shows the progress");
     if (reasons & ADMISSION_READ_ONLY) {
         if (server_config(conn->io->server)->data.read_only)
-            return refuse(text_out,
-                          "READONLY You can't write against a read only server: its setting read-only is yes");
+            return refuse_with(text_out,
+                               "READONLY You can't write against a read only server: its setting read-only is yes");
         /* Writes may just have become possible again: then this refusal is one too many. */
         if (!persistence_refusal(conn->io->server, text_out, DISPATCH_ERROR_SIZE))
-            refuse(text_out, "MISCONF Errors writing to the AOF file: it could not be written a moment ago");
+            refuse_with(text_out, "MISCONF Errors writing to the AOF file: it could not be written a moment ago");
         return ADMISSION_REFUSE;
     }
     if (reasons & ADMISSION_NO_MEMORY)
-        return refuse(text_out, COMMAND_OOM);
+        return refuse_with(text_out, COMMAND_OOM);
     /* RESP2 cannot distinguish a message from a reply, so a subscribed RESP2 client gets no other replies. */
     if (conn->session.pubsub.subscribed && !(command->flags & CMD_SUBSCRIBED) &&
         atomic_load_explicit(&conn->session.resp, memory_order_relaxed) == 2) {
@@ -278,6 +278,6 @@ enum admission_answer admission_check(const struct admission *admission, struct 
     if (of != ADMISSION_OF_EXEC && (answer = check_time(conn, command, reasons)) != ADMISSION_RUN)
         return answer;
     if (!reserve_room(admission->log->ring, &conn->session, command, cmd))
-        return refuse(text_out, NO_ROOM);
+        return refuse_with(text_out, NO_ROOM);
     return ADMISSION_RUN;
 }

@@ -17,7 +17,7 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
         reply_errorf(ctx->reply, "ERR this call of '%s' may take long: it cannot run in a transaction",
                      ctx->command->full_name);
         free(data);
-    } else if (job_post(&runner_of_ctx(ctx)->jobs, ctx, run, data) != 0) {
+    } else if (job_post(&runner_of_ctx(ctx)->jobs, ctx, run, data, false) != 0) {
         reply_error(ctx->reply, "ERR out of memory");
         free(data);
     }
@@ -28,7 +28,7 @@ bool command_do_first(struct command_ctx *ctx, void (*run)(struct command_job *j
     if (ctx->session->multi.in_exec)
         reply_errorf(ctx->reply, "ERR '%s' must read a file first: it cannot run in a transaction",
                      ctx->command->full_name);
-    else if (job_post_before(&runner_of_ctx(ctx)->jobs, ctx, run, data) != 0)
+    else if (job_post(&runner_of_ctx(ctx)->jobs, ctx, run, data, true) != 0)
         reply_error(ctx->reply, "ERR out of memory");
     else
         return ctx->later = true;

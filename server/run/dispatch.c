@@ -29,13 +29,6 @@ static void end_slices(struct conn *conn)
     running->command = NULL;
 }
 
-/* Appends the reply of a sliced command to the others, without a copy if there are none. */
-static void take_sliced_reply(struct conn *conn)
-{
-    conn_append_reply(conn, &client_of(conn)->running.reply);
-    end_slices(conn);
-}
-
 /* Ends a sliced command that cannot continue with an error alone; the connection's next command is another one. Items
  * that its slices have added stay: under appendfsync always the reply waits for their records like any other. */
 static void give_up(struct conn *conn, const struct command *command, const char *text)
@@ -87,12 +80,6 @@ static void note_run(struct conn *conn, const struct resp_command *cmd, const st
     conn->output.reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
 }
 
-static void run_handler(struct command_ctx *ctx)
-{
-    crash_note_command(ctx->command->full_name);
-    ctx->command->handler(ctx);
-}
-
 /* Calls the handler of a command whose filters are there. `keyed`: the command with keys instead of names. true: it
  * must be called again. */
 static bool call_handler(struct conn *conn, const struct resp_command *cmd, const struct resp_command *keyed,
@@ -122,10 +109,12 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
     uint64_t start_ns = turns_clock_ns(&conn->io->turns);
     ctx.slice_end_ns = start_ns + 2 * COMMAND_SLICE_NS;
     struct slice name;
-    if (!running->command && sstable_is_changed(conn->io->server, command, keyed, &name))
+    if (!running->command && sstable_is_changed(conn->io->server, command, keyed, &name)) {
         reply_read_only(ctx.reply, name);
-    else
-        run_handler(&ctx);
+    } else {
+        crash_note_command(command->full_name);
+        command->handler(&ctx);
+    }
     uint64_t slice_ns = turns_clock_ns(&conn->io->turns) - start_ns, took_ns = running->spent_ns + slice_ns;
     if (!(conn->waits & CONN_WAITS_JOB) && !(command->flags & CMD_TURNS))
         runner->slice_items =
@@ -135,8 +124,10 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
         running->command = sliced ? command : NULL;
         return true;
     }
-    if (sliced)
-        take_sliced_reply(conn);
+    if (sliced) {
+        conn_append_reply(conn, &running->reply); /* without a copy if there are no others */
+        end_slices(conn);
+    }
     fetch_end(conn);
     note_run(conn, cmd, command, before, took_ns);
     if (conn->session.close_after_reply)
@@ -145,7 +136,7 @@ static bool call_handler(struct conn *conn, const struct resp_command *cmd, cons
 }
 
 /* Runs a command, or a slice of it. true: it must be called again. */
-static bool run(struct conn *conn, const struct resp_command *cmd, const struct command *command)
+static bool run_command(struct conn *conn, const struct resp_command *cmd, const struct command *command)
 {
     struct runner *runner = runner_of(conn->io);
     struct running *running = &client_of(conn)->running;
@@ -264,7 +255,7 @@ void dispatch_queued(struct conn *conn, const struct command *command, const str
         dispatch_reject(conn, command, text);
         return;
     }
-    bool later = run(conn, cmd, command);
+    bool later = run_command(conn, cmd, command);
     CHECK(!later); /* EXEC cannot delay a command: handlers check conn->session.multi.in_exec */
 }
 
@@ -280,17 +271,6 @@ static void queue_command(struct conn *conn, const struct command *command, cons
     conn_drain(conn);
 }
 
-/* Runs a command that has been admitted. */
-static enum dispatch_result start(struct conn *conn, const struct command *command, const struct resp_command *cmd)
-{
-    atomic_store_explicit(&conn->session.meters.command, command->full_name, memory_order_relaxed);
-    if (command->handler == cmd_reset) {
-        transaction_end(&conn->session);
-        conn->session.modes &= MODE_FETCHES;
-    }
-    return run(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;
-}
-
 static enum dispatch_result admit(struct conn *conn, const struct command *command, const struct resp_command *cmd)
 {
     struct runner *runner = runner_of(conn->io);
@@ -298,7 +278,12 @@ static enum dispatch_result admit(struct conn *conn, const struct command *comma
     enum admission_of of = client_of(conn)->running.command ? ADMISSION_OF_BEGUN : ADMISSION_OF_NEW;
     switch (admission_check(&runner->admission, conn, command, cmd, of, text)) {
     case ADMISSION_RUN:
-        return start(conn, command, cmd);
+        atomic_store_explicit(&conn->session.meters.command, command->full_name, memory_order_relaxed);
+        if (command->handler == cmd_reset) {
+            transaction_end(&conn->session);
+            conn->session.modes &= MODE_FETCHES;
+        }
+        return run_command(conn, cmd, command) ? DISPATCH_LATER : DISPATCH_DONE;
     case ADMISSION_QUEUE:
         (void)turns_clock_ns(&conn->io->turns);
         queue_command(conn, command, cmd);

@@ -148,21 +148,21 @@ void fetch_end(struct conn *conn)
         fetch->state = ABANDONED;
 }
 
-static enum fetch_answer refuse(char *text_out, const char *text)
+static enum fetch_answer fail_with(char *text_out, const char *text)
 {
     snprintf(text_out, DISPATCH_ERROR_SIZE, "%s", text);
     return FETCH_FAILED;
 }
 
-static enum fetch_answer start(struct names *names, struct conn *conn, const struct command *command,
-                               const struct resp_command *cmd, char *text_out)
+static enum fetch_answer begin_reading(struct names *names, struct conn *conn, const struct command *command,
+                                       const struct resp_command *cmd, char *text_out)
 {
     const struct fetches *fetches = names->fetches;
     struct fetch *before = client_of(conn)->fetch, *fetch = calloc(1, sizeof(*fetch));
     struct residency_wait *wait = fetch ? residency_wait_create(fetches->server, names->n, on_done, fetch) : NULL;
     if (!wait) {
         free(fetch);
-        return refuse(text_out, "ERR out of memory");
+        return fail_with(text_out, "ERR out of memory");
     }
     *fetch = (struct fetch){.message.run = on_message,
                             .mailbox = fetches->mailbox,
@@ -190,15 +190,15 @@ enum fetch_answer fetch_bits(struct fetches *fetches, struct conn *conn, const s
     if (__builtin_expect(!fetches->some_evicted && !fetch, true) || conn->session.multi.in_exec)
         return FETCH_READY;
     if (fetch && !residency_wait_succeeded(fetch->wait, &why))
-        return refuse(text_out, why);
+        return fail_with(text_out, why);
     struct names names = {.fetches = fetches, .session = &conn->session};
     take_all(&names, command, cmd);
     if (names.evicted == 0)
         return FETCH_READY;
     if (fetch && fetch->tries >= TRIES)
-        return refuse(text_out, RESIDENCY_TRYAGAIN);
-    enum fetch_answer answer = start(&names, conn, command, cmd, text_out);
+        return fail_with(text_out, RESIDENCY_TRYAGAIN);
+    enum fetch_answer answer = begin_reading(&names, conn, command, cmd, text_out);
     if (answer == FETCH_READY && !residency_wait_succeeded(client_of(conn)->fetch->wait, &why))
-        return refuse(text_out, why);
+        return fail_with(text_out, why);
     return answer;
 }

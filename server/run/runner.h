@@ -16,7 +16,6 @@
 #include "log_waits.h"
 #include "monitor.h"
 #include "push.h"
-#include "sleep.h"
 #include "window.h"
 
 struct runner {

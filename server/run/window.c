@@ -23,18 +23,13 @@ _Static_assert(WINDOW_RUN <= UINT8_MAX && WINDOW_RUN <= WINDOW_ITEMS, "a run's i
 _Static_assert(sizeof(((struct session *)NULL)->acl.allowed_memo) == WINDOW_KINDS * sizeof(uint64_t),
                "a session remembers a request of each kind");
 
-static size_t counter_of_name(const char *name)
-{
-    return command_index(&command_table(NULL)[command_find(slice_of(name))]);
-}
-
 const char *const window_commands[WINDOW_KINDS] = {"bf.exists", "bf.add", "cf.exists", "cf.add"};
 
 int window_init(struct window *window, struct io *io, const struct log_waits *log, const struct fetches *fetches)
 {
     *window = (struct window){.io = io, .registry = io->server->registry, .log = log, .fetches = fetches};
     for (int kind = 0; kind < WINDOW_KINDS; kind++)
-        window->counters[kind] = counter_of_name(window_commands[kind]);
+        window->counters[kind] = command_index(&command_table(NULL)[command_find(slice_of(window_commands[kind]))]);
     if (posix_memalign((void **)&window->slots, 64, WINDOW_RUNS * sizeof(*window->slots)) != 0) {
         window->slots = NULL;
         return -ENOMEM;

@@ -105,14 +105,6 @@ static void walk(struct server *server, struct bf_totals *totals)
     totals->walk_ms = totals->counted_ms - started_ms;
 }
 
-static bool fresh(const struct bf_totals *totals)
-{
-    int64_t age_ms = clock_ms() - totals->counted_ms;
-
-    return totals->counted_ms != 0 && (age_ms < totals->walk_ms * TOTALS_PER_WALK || age_ms < TOTALS_MIN_MS) &&
-           totals->walk_ms > 0;
-}
-
 static int reclaim(void *totals)
 {
     free(totals);
@@ -124,7 +116,10 @@ void server_bf_totals(struct server *server, struct bf_totals *totals_out)
 {
     struct monitors *monitors = &server->stats;
     const struct bf_totals *last = atomic_load(&monitors->totals);
-    if (last && (fresh(last) || atomic_exchange(&monitors->counts_totals, true))) {
+    int64_t age_ms = last ? clock_ms() - last->counted_ms : 0;
+    bool fresh = last && last->counted_ms != 0 && last->walk_ms > 0 &&
+                 (age_ms < last->walk_ms * TOTALS_PER_WALK || age_ms < TOTALS_MIN_MS);
+    if (fresh || (last && atomic_exchange(&monitors->counts_totals, true))) {
         *totals_out = *last;
         return;
     }

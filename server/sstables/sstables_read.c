@@ -192,7 +192,7 @@ static void read_file(struct sstables *s, struct reading *reading, struct slice 
 }
 
 /* Takes the file to be read. False: there is nothing to do. */
-static bool begin(struct sstables *s, struct slice name, struct reading *reading)
+static bool begin_reading(struct sstables *s, struct slice name, struct reading *reading)
 {
     struct sstable *file;
     lock_take(&s->lock);
@@ -209,7 +209,7 @@ static bool begin(struct sstables *s, struct slice name, struct reading *reading
 }
 
 /* Publishes the filter that was read, unless the file is another one by now. */
-static void end(struct sstables *s, struct slice name, struct reading *reading)
+static void end_reading(struct sstables *s, struct slice name, struct reading *reading)
 {
     struct registry_publication how = {.expected_id = reading->id};
     lock_take(&s->lock);
@@ -236,9 +236,9 @@ void sstables_read(struct sstables *s, struct slice name)
 {
     struct reading reading;
     rcu_reader_offline();
-    if (begin(s, name, &reading)) {
+    if (begin_reading(s, name, &reading)) {
         read_file(s, &reading, name);
-        end(s, name, &reading);
+        end_reading(s, name, &reading);
         free(reading.path);
     }
     rcu_reader_online();

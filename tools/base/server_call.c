@@ -219,7 +219,7 @@ int server_call_read(struct server_call *call, const struct tool_args *args, cha
     return rc;
 }
 
-static int refuse(const struct server_call *call, const char *text)
+static int report_refusal(const struct server_call *call, const char *text)
 {
     return tool_failed(call->command, "%s: %s", call->url.shown, text);
 }
@@ -228,14 +228,14 @@ int server_call_connect(struct server_call *call)
 {
     struct errbuf err = {{0}};
 
-    return peer_log_in(&call->peer, &call->url.address, &err) == 0 ? TOOL_OK : refuse(call, err.text);
+    return peer_log_in(&call->peer, &call->url.address, &err) == 0 ? TOOL_OK : report_refusal(call, err.text);
 }
 
 int server_call_any_reply(struct server_call *call, struct resp_reply *reply)
 {
     struct errbuf err = {{0}};
 
-    return peer_reply(&call->peer, reply, &err) == 0 ? TOOL_OK : refuse(call, err.text);
+    return peer_reply(&call->peer, reply, &err) == 0 ? TOOL_OK : report_refusal(call, err.text);
 }
 
 int server_call_reply(struct server_call *call, struct resp_reply *reply)

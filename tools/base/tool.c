@@ -14,19 +14,14 @@
 #include "key_file.h"
 #include "utf8.h"
 
-static bool has_colours(void)
-{
-    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-
-    return !(none && *none) && term && strcmp(term, "dumb") != 0 && isatty(STDERR_FILENO);
-}
-
 const char *terminal_colour(enum terminal_colour colour)
 {
     static const char *const codes[] = {
         [TERMINAL_PLAIN] = "\033[0m", [TERMINAL_RED] = "\033[1;31m", [TERMINAL_GREEN] = "\033[32m"};
 
-    return has_colours() ? codes[colour] : "";
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool has_colours = !(none && *none) && term && strcmp(term, "dumb") != 0 && isatty(STDERR_FILENO);
+    return has_colours ? codes[colour] : "";
 }
 
 /* Of UTF-8. Not control characters (U+0080 to U+009F are some, too), separators of lines (U+2028, U+2029), or

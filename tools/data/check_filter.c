@@ -1,20 +1,19 @@
 #include "check_filter.h"
 
-#include <stdint.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "filterdb.h"
-#include "pieces.h"
-#include "tool.h"
-#include "manifest.h"
-#include "log_text.h"
-#include "key_file.h"
 #include "fsops.h"
+#include "key_file.h"
+#include "log_text.h"
+#include "manifest.h"
+#include "tool.h"
 
 int filter_checker_init(struct filter_checker *checker, const char *datadir, struct progress *progress)
 {
@@ -197,5 +196,35 @@ int check_keys(const char *datadir, bool print, struct errbuf *err)
     if (print && need.without)
         printf("keys: %s without a key in KEYS: queries get errors unless bf-key-file has it\n",
                log_count(need.without, "KEYED filter").text);
+    return rc;
+}
+
+int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out)
+{
+    static unsigned char piece[1u << 20];
+    const struct fsops *fs = fsops_posix();
+    XXH3_state_t *hash = XXH3_createState();
+    uint64_t at = 0;
+    size_t n = 1;
+    int fd = -1;
+    int rc = hash ? fs->open(fs->ctx, path, FS_READ, &fd) : -ENOMEM;
+
+    if (rc == 0)
+        XXH3_64bits_reset(hash);
+    while (rc == 0 && n > 0) {
+        rc = fs->pread(fs->ctx, fd, piece, sizeof(piece), at, &n);
+        if (rc == 0 && n > 0)
+            rc = take(ctx, piece, n, at);
+        if (rc == 0)
+            XXH3_64bits_update(hash, piece, n);
+        at += n;
+    }
+    if (rc == 0) {
+        *size_out = at;
+        *xxh3_out = XXH3_64bits_digest(hash);
+    }
+    if (fd >= 0)
+        fs->close(fs->ctx, fd);
+    XXH3_freeState(hash);
     return rc;
 }

@@ -6,14 +6,15 @@
 #define BLOOMERY_TOOL_CHECK_FILTER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "bloom_filter.h"
 #include "errbuf.h"
 #include "log_history.h"
 #include "manifest.h"
-#include "pack.h"
 #include "output.h"
+#include "pack.h"
 
 struct filter_checker {
     const char *datadir; /* borrowed */
@@ -41,5 +42,13 @@ bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest
  * are any; the key may be in another file, which bf-key-file names. 0; -errno with the reason when the daemon would not
  * start with this KEYS. */
 int check_keys(const char *datadir, bool print, struct errbuf *err);
+
+/* pieces: reads a file from its beginning to its end, a piece at a time, and hashes it. Thread: one. */
+
+/* Takes the `n` bytes at offset `at`. 0, or -errno, which ends the reading. */
+typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t n, uint64_t at);
+
+/* `size_out` and `xxh3_out` get the size and the XXH3 hash of the whole file. 0, or -errno of the file or of `take`. */
+int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out);
 
 #endif

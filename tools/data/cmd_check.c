@@ -547,7 +547,7 @@ static int run_locked(struct check *check)
     return status;
 }
 
-static int run(const struct tool_args *args)
+static int run_check(const struct tool_args *args)
 {
     struct check check = {.fs = fsops_posix(), .now_ms = clock_unix_ms(), .datadir = args->positional[0]};
     struct errbuf err = {{0}};
@@ -591,5 +591,5 @@ const struct tool_command tool_check_command = {
             "restored from a backup or the loss is accepted: bloomeryd --aof-load-damaged yes.",
     .options = options,
     .examples = "cp -a /var/lib/bloomery copy && bloomery check copy --json | jq .whole",
-    .run = run,
+    .run = run_check,
 };

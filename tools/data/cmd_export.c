@@ -19,7 +19,7 @@
 #include "new_file.h"
 #include "output.h"
 #include "pack.h"
-#include "pieces.h"
+#include "check_filter.h"
 
 #define EXPORT     "export"
 #define UNPACK     "unpack"

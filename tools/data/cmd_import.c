@@ -187,7 +187,7 @@ static int save(struct import *import, const struct tool_args *args)
     return report(import, args);
 }
 
-static int run(const struct tool_args *args)
+static int run_import(const struct tool_args *args)
 {
     static const char *const of_rdb[] = {"--list", "--into", "--prefix"};
 
@@ -254,5 +254,5 @@ const struct tool_command tool_import_command = {
     .options = options,
     .examples = "bloomery import /var/lib/bloomery users /var/lib/cassandra/data/ks/users-.../nb-1-big-Filter.db\n"
                 "redis-cli -h redis.example.org --rdb dump.rdb && bloomery import --rdb dump.rdb /var/lib/bloomery",
-    .run = run,
+    .run = run_import,
 };

@@ -158,7 +158,7 @@ static void print_readable(struct list *list)
     fs->close(fs->ctx, fd);
 }
 
-static int run(const struct tool_args *args)
+static int run_list(const struct tool_args *args)
 {
     struct list list = {
         .datadir = args->positional[0], .name = tool_option(args, "--name"), .any_db = !tool_option(args, "--db")};
@@ -209,5 +209,5 @@ const struct tool_command tool_list_command = {
             "If the MANIFEST is damaged, the command prints the readable part, and fails.",
     .options = options,
     .examples = "bloomery list /var/lib/bloomery --json | jq '.[] | select(.items > 1000000) | .name'",
-    .run = run,
+    .run = run_list,
 };

@@ -13,7 +13,6 @@
 #include "dump.h"
 #include "log_text.h"
 #include "output.h"
-#include "rdb_scan.h"
 #include "redisbloom_format.h"
 
 #define COMMAND    "import"

@@ -1,6 +1,6 @@
 /* The file is read three times: all of it, for the checksum; the numbers of each filter; the bits, filter by filter, as
  * they are saved. So no damaged value is used. */
-#include "rdb_scan.h"
+#include "import.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -240,7 +240,7 @@ static int read_options(struct build *build, const struct tool_args *args)
     return TOOL_OK;
 }
 
-static int run(const struct tool_args *args)
+static int run_build(const struct tool_args *args)
 {
     struct build build = {0};
     struct errbuf err = {{0}};
@@ -299,5 +299,5 @@ const struct tool_command tool_build_command = {
     .examples = "cut -f1 small.tsv | bloomery build small.db --error 0.001\n"
                 "bloomery build nb-1-big-Filter.db keys.txt --error 0.01 --keys --sizing cassandra\n"
                 "redis-cli BF.IMPORT small small.db VARIANT na",
-    .run = run,
+    .run = run_build,
 };

@@ -26,7 +26,7 @@ static bool same_bits(const struct bloom_shape *a, const struct bloom_shape *b)
     return a->k == b->k && a->nwords == b->nwords && (a->variant == BLOOM_KA) == (b->variant == BLOOM_KA);
 }
 
-static int refuse(const struct merge *merge, unsigned i)
+static int refuse_layout(const struct merge *merge, unsigned i)
 {
     const struct bloom_shape *a = &merge->files[0].shape, *b = &merge->files[i].shape;
 
@@ -64,7 +64,7 @@ static int open_files(struct merge *merge, const char *variant)
         if (filter_open(&merge->files[i], merge->paths[i], variant, &err) != 0)
             return tool_failed(COMMAND, "%s: %s", merge->paths[i], err.text);
         if (!same_bits(&merge->files[0].shape, &merge->files[i].shape))
-            return refuse(merge, i);
+            return refuse_layout(merge, i);
     }
     return TOOL_OK;
 }
@@ -120,7 +120,7 @@ static int report(const struct merge *merge, const struct tool_args *args)
     return output_end(&out, TOOL_OK);
 }
 
-static int run(const struct tool_args *args)
+static int run_merge(const struct tool_args *args)
 {
     const char *variant = tool_option(args, "--variant");
     struct merge merge = {.nfiles = args->npositional - 1, .paths = args->positional + 1};
@@ -161,5 +161,5 @@ const struct tool_command tool_merge_command = {
             "only with ka. OUT appears when it is complete. 'bloomery show' shows its fill.",
     .options = options,
     .examples = "bloomery merge all-Filter.db --variant na monday.db tuesday.db wednesday.db",
-    .run = run,
+    .run = run_merge,
 };

@@ -140,7 +140,7 @@ static int check_options(const struct tool_args *args)
     return TOOL_OK;
 }
 
-static int run(const struct tool_args *args)
+static int run_query(const struct tool_args *args)
 {
     struct query query = {.path = args->positional[0],
                           .absent = tool_option(args, "--absent") != NULL,
@@ -196,5 +196,5 @@ const struct tool_command tool_query_command = {
     .examples = "bloomery query nb-1-big-Filter.db --keys int:5 int:6\n"
                 "bloomery query small.db --variant na --field 1 <large.tsv >candidates.tsv",
     .greps = true,
-    .run = run,
+    .run = run_query,
 };

@@ -63,7 +63,7 @@ static int show(const char *path, const char *variant, struct output *out)
     return TOOL_OK;
 }
 
-static int run(const struct tool_args *args)
+static int run_show(const struct tool_args *args)
 {
     const char *variant = tool_option(args, "--variant");
     struct output out;
@@ -96,5 +96,5 @@ const struct tool_command tool_show_command = {
     .options = options,
     .examples = "bloomery show /var/lib/cassandra/data/ks/users-*/*-Filter.db\n"
                 "bloomery show --json *-Filter.db | jq '.[] | select(.rate > 0.02) | .file'",
-    .run = run,
+    .run = run_show,
 };

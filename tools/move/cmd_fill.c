@@ -514,7 +514,7 @@ static int read_names(struct fill *fill, const struct tool_args *args)
     return server_call_read(&fill->server, args, last ? args->positional[0] : local);
 }
 
-static int run(const struct tool_args *args)
+static int run_fill(const struct tool_args *args)
 {
     static struct fill fill;
     int rc = read_options(&fill, args);
@@ -589,5 +589,5 @@ const struct tool_command tool_fill_command = {
                 "csvcut -c name users.csv | tail -n +2 | bloomery fill users --error 0.001 --capacity 100000\n"
                 "jq -j '.[].name + \"\\u0000\"' users.json | bloomery fill users -0 --error 0.001 --capacity 100000\n"
                 "find / -xdev -type f -print0 | bloomery fill unix:///run/bloomery/bloomery.sock files -0",
-    .run = run,
+    .run = run_fill,
 };

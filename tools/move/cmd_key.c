@@ -192,7 +192,7 @@ static int ask_server(struct needs *needs, const struct tool_args *args, char *t
 
 /* ---- the command ---- */
 
-static int run(const struct tool_args *args)
+static int run_key(const struct tool_args *args)
 {
     const char *path = tool_option(args, "--key-file");
     char *target = args->npositional ? args->positional[0] : NULL;
@@ -233,5 +233,5 @@ const struct tool_command tool_key_command = {
     .options = options,
     .examples = "(umask 077; bloomery key >/etc/bloomery/keys)\n"
                 "bloomery key --key-file /etc/bloomery/keys redis://127.0.0.1",
-    .run = run,
+    .run = run_key,
 };

@@ -108,7 +108,7 @@ static int report(const struct load *load, const struct tool_args *args)
     return output_end(&out, TOOL_OK);
 }
 
-static int run(const struct tool_args *args)
+static int run_load(const struct tool_args *args)
 {
     static struct load load;
     struct bloom_params params;
@@ -155,5 +155,5 @@ const struct tool_command tool_load_command = {
     .options = options,
     .examples = "bloomery load redis://127.0.0.1 small small.db --variant na\n"
                 "bloomery load unix:///run/bloomery/bloomery.sock users-1 nb-1-big-Filter.db --replace",
-    .run = run,
+    .run = run_load,
 };

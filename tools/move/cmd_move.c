@@ -61,13 +61,6 @@ static int get_server(const struct tool_args *args, const char *option, const ch
     return TOOL_OK;
 }
 
-/* Overwrites the passwords in this process's arguments, which other users can read. */
-static void hide_passwords(const struct tool_args *args)
-{
-    server_url_hide((char *)(uintptr_t)tool_option(args, "--from"));
-    server_url_hide((char *)(uintptr_t)tool_option(args, "--to"));
-}
-
 /* ---- the summary ---- */
 
 static void print_count(const char *label, uint64_t n, const char *what)
@@ -200,7 +193,7 @@ static int check_options(const struct tool_args *args)
     return TOOL_OK;
 }
 
-static int run(const struct tool_args *args)
+static int run_move(const struct tool_args *args)
 {
     static struct server_url from, to;
     struct tls_context *tls = NULL;
@@ -232,7 +225,8 @@ static int run(const struct tool_args *args)
     from.address.tls = from.with_tls ? tls : NULL;
     to.address.tls = to.with_tls ? tls : NULL;
     move.jobs = (unsigned)jobs;
-    hide_passwords(args);
+    server_url_hide((char *)(uintptr_t)tool_option(args, "--from")); /* other users can read the arguments */
+    server_url_hide((char *)(uintptr_t)tool_option(args, "--to"));
     status = (pauses ? move_paused : move_filters)(&move, all_databases);
     tls_context_destroy(tls);
     return status;
@@ -290,5 +284,5 @@ const struct tool_command tool_move_command = {
     .exit_status =
         "0: all filters are in the target. 1: the run ended early; the reason is on stderr. 2: wrong arguments. 3: "
         "the run is complete, but some filters were skipped or differ. 130 or 143: interrupted.",
-    .run = run,
+    .run = run_move,
 };

@@ -90,7 +90,7 @@ static bool is_unknown_field(const struct resp_reply *reply)
     return memmem(text.ptr, text.len, unknown, strlen(unknown)) != NULL;
 }
 
-static int refuse(const struct server_call *call, struct slice name, const struct resp_reply *reply)
+static int report_unreadable(const struct server_call *call, struct slice name, const struct resp_reply *reply)
 {
     struct slice text = resp_reply_text(reply, 0);
     return tool_failed(call->command, "%s: cannot read '%.*s', which a new filter needs: %.*s", call->url.shown,
@@ -114,7 +114,7 @@ int filter_kind_read(struct server_call *call, struct slice name, struct filter_
             return rc;
         if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
             if (fields[i].needed || !is_unknown_field(&reply))
-                return refuse(call, name, &reply);
+                return report_unreadable(call, name, &reply);
             continue;
         }
         const struct value value = value_of(&reply);

@@ -55,12 +55,6 @@ static struct slice temporary(const struct move_filter *filter, char text[MOVE_T
     return slice_of(text);
 }
 
-static void note_bytes(struct large *large, size_t bytes)
-{
-    large->filter->on_the_way += bytes;
-    atomic_fetch_add(&large->link->move->bytes_on_the_way, bytes);
-}
-
 /* The reply to a request that a server answers with a number; an error reply ends the run. */
 static int take_number(struct move_link *link, struct peer *peer, const char *command, int64_t *number_out)
 {
@@ -171,7 +165,8 @@ static void put_held(struct large *large)
              peer_number(large->held_iterator, number), data);
     if (large->chunks == 0)
         PEER_PUT(&large->link->to, slice_of("PEXPIRE"), large->temp, slice_of(TEMP_EXPIRES));
-    note_bytes(large, data.len);
+    large->filter->on_the_way += data.len;
+    atomic_fetch_add(&large->link->move->bytes_on_the_way, data.len);
     buf_truncate(&large->held, 0);
 }
 

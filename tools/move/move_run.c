@@ -155,12 +155,6 @@ void move_clear_progress(struct move *move)
 
 /* ---- the queue between the scanner and the workers ---- */
 
-static void queue_init(struct move_queue *queue)
-{
-    *queue = (struct move_queue){.last = &queue->first};
-    pthread_cond_init(&queue->changed, NULL);
-}
-
 static void queue_deinit(struct move_queue *queue)
 {
     while (queue->first) {
@@ -335,7 +329,8 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
         return -ENOMEM;
     }
     lock_init(&move.lock, RANK_MOVE);
-    queue_init(&move.queue);
+    move.queue.last = &move.queue.first;
+    pthread_cond_init(&move.queue.changed, NULL);
     int status = options->met ? 0 : move_meet(options, err);
     if (status == 0) {
         run_threads(&move);

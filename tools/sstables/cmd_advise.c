@@ -398,7 +398,7 @@ static void report(struct advise *advise, const struct tool_args *args)
     advise->status = output_end(&out, advise->status);
 }
 
-static int run(const struct tool_args *args)
+static int run_advise(const struct tool_args *args)
 {
     const char *directory = args->positional[0];
     struct advise advise = {.status = TOOL_OK};
@@ -453,5 +453,5 @@ const struct tool_command tool_advise_command = {
     .options = options,
     .examples = "bloomery advise /var/lib/cassandra/data\n"
                 "bloomery advise /var/lib/cassandra/data --json | jq '.[] | select(.overfull > 0) | .directory'",
-    .run = run,
+    .run = run_advise,
 };

@@ -175,7 +175,7 @@ static int open_place(struct find_server *server, const struct tool_args *args, 
     return tls_options_read(args, false, &none);
 }
 
-static int run(const struct tool_args *args)
+static int run_find(const struct tool_args *args)
 {
     struct find_report report = {.status = TOOL_OK};
     static struct find_server server;
@@ -244,5 +244,5 @@ const struct tool_command tool_find_command = {
                 "bloomery find /var/lib/scylla/data/ks 'composite(int:5,text:abc)' --json\n"
                 "sed s/^/uuid:/ ids | bloomery find /var/lib/cassandra/data/ks/users-* --keys-from - --absent",
     .greps = true,
-    .run = run,
+    .run = run_find,
 };

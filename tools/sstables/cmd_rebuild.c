@@ -471,7 +471,7 @@ static int rebuild_table(struct rebuild *rebuild)
 
 /* ---- the command ---- */
 
-static int run(const struct tool_args *args)
+static int run_rebuild(const struct tool_args *args)
 {
     struct rebuild options = {.output = tool_option(args, "--output"),
                               .backup = !tool_option(args, "--no-backup"),
@@ -533,5 +533,5 @@ const struct tool_command tool_rebuild_command = {
     .options = options,
     .examples = "bloomery rebuild --error 0.01 /var/lib/cassandra/data/ks/users-*/*-Data.db\n"
                 "bloomery rebuild --same --output new-Filter.db nb-1-big-Data.db",
-    .run = run,
+    .run = run_rebuild,
 };

@@ -333,7 +333,7 @@ static int verify_argument(struct verify *verify, const char *path, bool all)
     return verify->status;
 }
 
-static int run(const struct tool_args *args)
+static int run_verify(const struct tool_args *args)
 {
     struct verify verify = {.status = TOOL_OK};
     int status = tool_number(args, "--sample", 1, UINT64_MAX, &verify.sample);
@@ -385,5 +385,5 @@ const struct tool_command tool_verify_command = {
     .exit_status =
         "0: all are whole. 1: the command has reported a defect. 2: no defect, but some SSTables could not be checked.",
     .greps = true,
-    .run = run,
+    .run = run_verify,
 };

@@ -148,7 +148,7 @@ static void report_unknown(struct find_server *server, struct find_report *repor
 
 /* ---- blocks ---- */
 
-static void put(struct find_server *server, const struct find_report *report, size_t first, size_t n)
+static void send_keys(struct find_server *server, const struct find_report *report, size_t first, size_t n)
 {
     struct slice words[HEAD_WORDS + BATCH] = {slice_of("BF.FIND"), slice_of(server->names), slice_of("KEY")};
     for (size_t i = 0; i < n; i++)
@@ -156,7 +156,7 @@ static void put(struct find_server *server, const struct find_report *report, si
     peer_put(&server->call.peer, words, HEAD_WORDS + n);
 }
 
-static int take(struct find_server *server, struct find_report *report, size_t first, size_t n)
+static int take_reply(struct find_server *server, struct find_report *report, size_t first, size_t n)
 {
     struct resp_reply reply;
     struct reply_parts parts;
@@ -189,9 +189,9 @@ int find_server_ask(struct find_server *server, struct find_report *report)
     int rc = TOOL_OK;
     while (rc == TOOL_OK && taken < report->keys.n) {
         for (; sent < report->keys.n && sent - taken < UNDER_WAY * BATCH; sent += batch_at(report, sent))
-            put(server, report, sent, batch_at(report, sent));
+            send_keys(server, report, sent, batch_at(report, sent));
         size_t n = batch_at(report, taken);
-        rc = take(server, report, taken, n);
+        rc = take_reply(server, report, taken, n);
         taken += n;
     }
     return rc;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "main_loop_states.h"
+#include "main_loop.h"
 #include "rng.h"
 #include "saver_states.h"
 

@@ -80,6 +80,21 @@ dev_packages() {
     node_packages
 }
 
+# Tests sync thousands of files, which takes minutes on a busy disk. In a namespace of mounts, on a machine with 8 GiB to
+# spare: a /tmp in memory.
+mount_tmp() {
+    awk '$1 == "MemAvailable:" { exit $2 < 8388608 }' /proc/meminfo && mount -t tmpfs -o mode=1777,size=50% tmpfs /tmp 2>/dev/null
+}
+
+# Runs a command so, if it can be done.
+in_memory() {
+    if [ "$(id -u)" -eq 0 ] && unshare --mount bash -c "$(declare -f mount_tmp); mount_tmp"; then
+        unshare --mount bash -c "$(declare -f mount_tmp); mount_tmp && exec \"\$@\"" bash "$@"
+    else
+        "$@"
+    fi
+}
+
 # Shows ninja's progress, from its output: on a terminal in one line, elsewhere a line every ten seconds. Copies it to the file.
 show_progress() { # LOG
     local line shown=$SECONDS

@@ -172,3 +172,198 @@ void find_report_absent(struct find_report *report)
         }
     }
 }
+
+#define BATCH        256 /* keys of a request */
+#define UNDER_WAY    16  /* requests */
+#define MAX_REPORTED 100 /* filters that cannot be asked are named */
+#define NO_FILTER    "the SSTable has no Filter.db"
+#define HEAD_WORDS   3
+
+/* A reply to BF.FIND: the nodes of its parts. */
+struct reply_parts {
+    const struct resp_reply *reply;
+    size_t found, unknown; /* 0: it has none */
+};
+
+int find_server_open(struct find_server *server, const struct tool_args *args, char *url)
+{
+    const char *names = tool_option(args, "--names");
+    server->names = names ? names : "*";
+    buf_init(&server->reported, SIZE_MAX);
+    int rc = server_call_read(&server->call, args, url);
+    return rc == TOOL_OK ? server_call_connect(&server->call) : rc;
+}
+
+void find_server_close(struct find_server *server)
+{
+    server_call_close(&server->call);
+    buf_deinit(&server->reported);
+}
+
+/* ---- replies ---- */
+
+/* The node after this one and its contents; at most the number of nodes. */
+static size_t node_behind(const struct resp_reply *reply, size_t at)
+{
+    for (uint64_t due = 1; due > 0 && at < reply->count; at++) {
+        const struct resp_reply_node *node = &reply->nodes[at];
+        due += node->kind == RESP_REPLY_ARRAY ? (uint64_t)node->number : 0;
+        due--;
+    }
+    return at;
+}
+
+static bool is_text(const struct resp_reply *reply, size_t at, const char *text)
+{
+    return reply->nodes[at].kind == RESP_REPLY_TEXT && slice_is(resp_reply_text(reply, at), text);
+}
+
+/* Whether this is an array of n elements; `each`: all of them texts, or all arrays of texts. */
+static bool is_array(const struct resp_reply *reply, size_t at, size_t n)
+{
+    return at && reply->nodes[at].kind == RESP_REPLY_ARRAY && reply->nodes[at].number == (int64_t)n;
+}
+
+static bool are_texts(const struct resp_reply *reply, size_t at)
+{
+    if (reply->nodes[at].kind != RESP_REPLY_ARRAY)
+        return false;
+    for (size_t i = 0; i < (size_t)reply->nodes[at].number; i++) {
+        if (reply->nodes[at + 1 + i].kind != RESP_REPLY_TEXT)
+            return false;
+    }
+    return true;
+}
+
+/* False: this is no reply of BF.FIND to n keys. */
+static bool read_parts(const struct resp_reply *reply, size_t n, struct reply_parts *parts)
+{
+    *parts = (struct reply_parts){.reply = reply};
+    if (reply->nodes[0].kind != RESP_REPLY_ARRAY)
+        return false;
+    for (size_t at = 1; at + 1 < reply->count; at = node_behind(reply, at + 1)) {
+        if (is_text(reply, at, "found"))
+            parts->found = at + 1;
+        else if (is_text(reply, at, "unknown"))
+            parts->unknown = at + 1;
+    }
+    if (!is_array(reply, parts->found, n) || !parts->unknown || !are_texts(reply, parts->unknown) ||
+        reply->nodes[parts->unknown].number % 2 != 0)
+        return false;
+    size_t at = parts->found + 1;
+    for (size_t i = 0; i < n; i++, at = node_behind(reply, at)) {
+        if (!are_texts(reply, at))
+            return false;
+    }
+    return true;
+}
+
+/* ---- filters that cannot be asked ---- */
+
+static bool was_reported(const struct find_server *server, struct slice name)
+{
+    const char *at = buf_head(&server->reported), *end = at + buf_len(&server->reported);
+    for (; at < end; at += strlen(at) + 1) {
+        if (strlen(at) == name.len && memcmp(at, name.ptr, name.len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Reports each of them once, up to a limit. */
+static void tell(struct find_server *server, struct find_report *report, struct slice name, struct slice reason,
+                 bool is_filter)
+{
+    const char *end = is_filter ? "; it may hold the key" : "";
+    report->status = TOOL_FAILED;
+    if (server->nreported > MAX_REPORTED || was_reported(server, name))
+        return;
+    if (server->nreported++ == MAX_REPORTED)
+        tool_failed(FIND_COMMAND, "%s: more filters cannot be queried; they are not listed", server->call.url.shown);
+    else
+        tool_failed(FIND_COMMAND, "%s: %.*s: %.*s%s", server->call.url.shown, (int)name.len, name.ptr, (int)reason.len,
+                    reason.ptr, end);
+    buf_append(&server->reported, name.ptr, name.len);
+    buf_append(&server->reported, "", 1);
+}
+
+/* Under the daemon's policy `maybe` it is among the found ones, too. */
+static bool is_among(const struct resp_reply *reply, size_t array, struct slice name)
+{
+    for (size_t i = 1; i <= (size_t)reply->nodes[array].number; i++) {
+        struct slice found = resp_reply_text(reply, array + i);
+        if (found.len == name.len && memcmp(found.ptr, name.ptr, name.len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A filter may have any of the n keys from `first` on. */
+static void report_unknown(struct find_server *server, struct find_report *report, const struct reply_parts *parts,
+                           size_t first, size_t n, size_t at)
+{
+    struct slice name = resp_reply_text(parts->reply, at), reason = resp_reply_text(parts->reply, at + 1);
+    const struct find_place place = {.shown = name};
+    bool is_filter = !slice_is(name, server->names); /* otherwise the pattern leads to none, or not all are known */
+    bool missing = reason.len >= strlen(NO_FILTER) && memcmp(reason.ptr, NO_FILTER, strlen(NO_FILTER)) == 0;
+    if (!missing)
+        tell(server, report, name, reason, is_filter);
+    if (!is_filter)
+        return;
+    size_t found = parts->found + 1;
+    for (size_t i = 0; i < n; i++, found = node_behind(parts->reply, found)) {
+        if (!is_among(parts->reply, found, name))
+            find_report_key(report, first + i, &place, missing ? "missing" : "unreadable");
+    }
+}
+
+/* ---- blocks ---- */
+
+static void send_keys(struct find_server *server, const struct find_report *report, size_t first, size_t n)
+{
+    struct slice words[HEAD_WORDS + BATCH] = {slice_of("BF.FIND"), slice_of(server->names), slice_of("KEY")};
+    for (size_t i = 0; i < n; i++)
+        words[HEAD_WORDS + i] = find_keys_text(&report->keys, first + i);
+    peer_put(&server->call.peer, words, HEAD_WORDS + n);
+}
+
+static int take_reply(struct find_server *server, struct find_report *report, size_t first, size_t n)
+{
+    struct resp_reply reply;
+    struct reply_parts parts;
+    int rc = server_call_reply(&server->call, &reply);
+    if (rc != TOOL_OK)
+        return rc;
+    if (!read_parts(&reply, n, &parts))
+        return tool_failed(FIND_COMMAND, "%s: unexpected reply to BF.FIND", server->call.url.shown);
+    size_t at = parts.found + 1;
+    for (size_t i = 0; i < n; i++, at = node_behind(&reply, at)) {
+        for (size_t j = 1; j <= (size_t)reply.nodes[at].number; j++) {
+            const struct find_place place = {.shown = resp_reply_text(&reply, at + j)};
+            find_report_key(report, first + i, &place, "may hold it");
+        }
+    }
+    for (size_t i = 0; i < (size_t)reply.nodes[parts.unknown].number; i += 2)
+        report_unknown(server, report, &parts, first, n, parts.unknown + 1 + i);
+    return TOOL_OK;
+}
+
+static size_t batch_at(const struct find_report *report, size_t first)
+{
+    size_t left = report->keys.n - first;
+    return left < BATCH ? left : BATCH;
+}
+
+int find_server_ask(struct find_server *server, struct find_report *report)
+{
+    size_t sent = 0, taken = 0;
+    int rc = TOOL_OK;
+    while (rc == TOOL_OK && taken < report->keys.n) {
+        for (; sent < report->keys.n && sent - taken < UNDER_WAY * BATCH; sent += batch_at(report, sent))
+            send_keys(server, report, sent, batch_at(report, sent));
+        size_t n = batch_at(report, taken);
+        rc = take_reply(server, report, taken, n);
+        taken += n;
+    }
+    return rc;
+}

@@ -190,6 +190,21 @@ static inline bool command_arity_fits(const struct command *row, size_t nwords)
     return row->arity >= 0 ? nwords == (size_t)row->arity : nwords >= (size_t)-row->arity;
 }
 
+/* The places of the names of filters among `argc` words: for (i = keys.first; i < keys.end; i += keys.step). Channels,
+ * which the rows of some commands have as keys for clients that route by them, are none. */
+struct command_keys {
+    size_t first, end, step;
+};
+
+static inline struct command_keys command_keys(const struct command *row, size_t argc)
+{
+    if (row->first_key == 0 || row->flags & CMD_PUBSUB)
+        return (struct command_keys){0, 0, 1};
+    size_t first = (size_t)row->first_key, last = (size_t)(row->last_key < 0 ? (int)argc + row->last_key : row->last_key);
+    size_t end = last < argc ? last + 1 : argc;
+    return (struct command_keys){first, end < first ? first : end, (size_t)row->key_step};
+}
+
 /* The row for "name" or "name|subname", or NULL. */
 const struct command *command_find_full(struct slice name);
 

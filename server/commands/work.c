@@ -16,18 +16,10 @@ uint64_t work_of_bits(const struct bloom_filter *filter)
     return UINT64_C(256) * bloom_filter_nlayers(filter) + bloom_filter_memory(filter) / 2048;
 }
 
-static size_t names_of(const struct command *row, size_t argc)
-{
-    size_t first = (size_t)row->first_key;
-    if (first == 0 || first >= argc)
-        return 0;
-    size_t last = row->last_key < 0 ? argc - (size_t)-row->last_key : (size_t)row->last_key;
-    return last < first ? 0 : (last - first) / (size_t)row->key_step + 1;
-}
-
 uint64_t work_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns)
 {
-    size_t names = names_of(row, cmd->argc);
+    struct command_keys keys = command_keys(row, cmd->argc);
+    size_t names = (keys.end - keys.first + keys.step - 1) / keys.step;
     bool is_hashed = row->secrets != SECRETS_NONE; /* passwords */
     uint64_t work = cmd->argc + command_bytes(cmd) / (is_hashed ? 32 : 128) + names * (1 + npatterns / 8);
     if (row->flags & CMD_MODULE)

@@ -81,10 +81,10 @@ static void take_name(struct names *names, struct slice name)
 
 static void take_names(struct names *names, const struct command *command, const struct resp_command *cmd)
 {
-    if (!(command->flags & CMD_BITS) || command->first_key == 0 || can_do_without(names->fetches->server, command))
+    if (!(command->flags & CMD_BITS) || can_do_without(names->fetches->server, command))
         return;
-    size_t last = command->last_key < 0 ? cmd->argc - (size_t)-command->last_key : (size_t)command->last_key;
-    for (size_t i = (size_t)command->first_key; i <= last && i < cmd->argc; i += (size_t)command->key_step)
+    struct command_keys keys = command_keys(command, cmd->argc);
+    for (size_t i = keys.first; i < keys.end; i += keys.step)
         take_name(names, resp_arg(cmd, i));
 }
 

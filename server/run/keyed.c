@@ -12,22 +12,9 @@ void keyed_deinit(struct keyed *keyed)
     *keyed = (struct keyed){0};
 }
 
-/* Whether the row has the places of the names of filters. */
-static bool has_keys(const struct command *row)
+static bool names_are_keys(struct command_keys keys, const struct resp_command *cmd, unsigned database)
 {
-    return row->first_key > 0 && !(row->flags & CMD_PUBSUB);
-}
-
-/* The place after the last argument that is a name. */
-static size_t end_of_keys(const struct command *row, const struct resp_command *cmd)
-{
-    size_t last = row->last_key < 0 ? cmd->argc - (size_t)-row->last_key : (size_t)row->last_key;
-    return last + 1 < cmd->argc ? last + 1 : cmd->argc;
-}
-
-static bool names_are_keys(const struct command *row, const struct resp_command *cmd, unsigned database)
-{
-    for (size_t i = (size_t)row->first_key; i < end_of_keys(row, cmd); i += (size_t)row->key_step) {
+    for (size_t i = keys.first; i < keys.end; i += keys.step) {
         struct slice name = resp_arg(cmd, i);
         if (database_prefix_for(database, name.ptr, name.len))
             return false;
@@ -75,19 +62,19 @@ static bool copy_words(struct keyed *keyed, const struct resp_command *cmd, stru
 const struct resp_command *keyed_command(struct keyed *keyed, const struct command *row, const struct resp_command *cmd,
                                          unsigned database, struct resp_command *space)
 {
-    if (!has_keys(row) || names_are_keys(row, cmd, database))
+    struct command_keys keys = command_keys(row, cmd->argc);
+    if (names_are_keys(keys, cmd, database))
         return cmd;
     if (!copy_spans(keyed, cmd))
         return NULL;
     *space = (struct resp_command){.base = cmd->base, .spans = keyed->args.spans, .argc = cmd->argc};
-    size_t end = end_of_keys(row, cmd), step = (size_t)row->key_step;
     bool room = true;
-    for (size_t i = (size_t)row->first_key; i < end; i += step)
+    for (size_t i = keys.first; i < keys.end; i += keys.step)
         room &= resp_gap(cmd, i) >= DATABASE_PREFIX;
     if (!room && !copy_words(keyed, cmd, space))
         return NULL;
     const struct resp_command words = *space; /* as they were, or as they were copied */
-    for (size_t i = (size_t)row->first_key; i < end; i += step) {
+    for (size_t i = keys.first; i < keys.end; i += keys.step) {
         struct slice name = resp_arg(&words, i);
         if (!database_prefix_for(database, name.ptr, name.len))
             continue;

@@ -114,12 +114,15 @@ static bool check_find(const struct acl_selector *selector, const struct call *c
     return true;
 }
 
-/* Whether the keys from one word to another, both included, are allowed. */
-static enum acl_verdict check_range(const struct acl_selector *selector, struct call *call, size_t from, size_t to,
-                                    size_t step, size_t *at_out)
+static enum acl_verdict check_keys(const struct acl_selector *selector, struct call *call, size_t *at_out)
 {
-    for (size_t i = from; i <= to && i < call->argc; i += step) {
-        uint8_t need = i == from ? call->command->need_first : call->command->need_rest;
+    if (selector->flags & ACL_ALL_KEYS)
+        return ACL_ALLOWED;
+    if (call->command->special == ACL_FIND)
+        return check_find(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_KEY;
+    struct command_keys keys = command_keys(call->command->row, call->argc);
+    for (size_t i = keys.first; i < keys.end; i += keys.step) {
+        uint8_t need = i == keys.first ? call->command->need_first : call->command->need_rest;
         if (!has_time(call, word(call, i), selector->nkeys))
             return ACL_DENIED_WORK;
         if (!allows_key(selector, word(call, i), need)) {
@@ -128,19 +131,6 @@ static enum acl_verdict check_range(const struct acl_selector *selector, struct 
         }
     }
     return ACL_ALLOWED;
-}
-
-static enum acl_verdict check_keys(const struct acl_selector *selector, struct call *call, size_t *at_out)
-{
-    const struct command *row = call->command->row;
-    if (selector->flags & ACL_ALL_KEYS)
-        return ACL_ALLOWED;
-    if (call->command->special == ACL_FIND)
-        return check_find(selector, call, at_out) ? ACL_ALLOWED : ACL_DENIED_KEY;
-    if (row->first_key == 0 || call->command->channels != ACL_NO_CHANNELS || row->flags & CMD_PUBSUB)
-        return ACL_ALLOWED;
-    size_t last = row->last_key < 0 ? call->argc - (size_t)-row->last_key : (size_t)row->last_key;
-    return check_range(selector, call, (size_t)row->first_key, last, (size_t)row->key_step, at_out);
 }
 
 /* ---- channels ---- */

@@ -109,12 +109,6 @@ static size_t count_key_specs(const struct command *row)
     return n;
 }
 
-/* Names of shard channels are specified like keys, for clients that route by them, but are none. */
-static bool has_keys(const struct command *row)
-{
-    return row->first_key != 0 && strcmp(row->key_flags, "not_key") != 0;
-}
-
 /* ---- one command: COMMAND, COMMAND INFO ---- */
 
 static void reply_flags(struct reply *reply, uint32_t flags)
@@ -431,7 +425,7 @@ static const struct command *getkeys_row(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR Invalid command specified");
         return NULL;
     }
-    if (!has_keys(row)) {
+    if (row->first_key == 0 || row->flags & CMD_PUBSUB) {
         reply_error(ctx->reply, "ERR The command has no key arguments");
         return NULL;
     }
@@ -445,17 +439,14 @@ static const struct command *getkeys_row(struct command_ctx *ctx)
 static void getkeys(struct command_ctx *ctx, bool flags)
 {
     const struct command *row = getkeys_row(ctx);
-    size_t first, last, step, nspecs;
 
     if (row == NULL)
         return;
-    first = 2 + (size_t)row->first_key;
-    last = row->last_key < 0 ? command_argc(ctx) - (size_t)-row->last_key : 2 + (size_t)row->last_key;
-    step = (size_t)row->key_step;
-    nspecs = count_key_specs(row);
-    reply_array(ctx->reply, (last - first) / step + 1);
-    for (size_t i = first, n = 0; i <= last; i += step, n++) {
-        struct slice key = command_arg(ctx, i);
+    struct command_keys keys = command_keys(row, command_argc(ctx) - 2);
+    size_t nspecs = count_key_specs(row);
+    reply_array(ctx->reply, (keys.end - keys.first + keys.step - 1) / keys.step);
+    for (size_t i = keys.first, n = 0; i < keys.end; i += keys.step, n++) {
+        struct slice key = command_arg(ctx, 2 + i);
 
         if (flags)
             reply_array(ctx->reply, 2);

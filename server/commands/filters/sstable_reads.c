@@ -45,10 +45,10 @@ bool sstable_is_hidden_by(const struct server *server, struct slice key)
 bool sstable_is_changed(const struct server *server, const struct command *command, const struct resp_command *args,
                         struct slice *name_out)
 {
-    if (!server->sstables || !(command->flags & CMD_WRITE) || command->first_key == 0)
+    if (!server->sstables || !(command->flags & CMD_WRITE))
         return false;
-    size_t last = command->last_key < 0 ? args->argc - (size_t)-command->last_key : (size_t)command->last_key;
-    for (size_t i = (size_t)command->first_key; i <= last && i < args->argc; i += (size_t)command->key_step) {
+    struct command_keys keys = command_keys(command, args->argc);
+    for (size_t i = keys.first; i < keys.end; i += keys.step) {
         *name_out = resp_arg(args, i);
         if (sstable_is_hidden_by(server, *name_out))
             return true;

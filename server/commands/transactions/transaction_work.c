@@ -230,8 +230,8 @@ static struct state *filter_named(struct estimate *estimate, unsigned database, 
 static void mix(struct estimate *estimate, const struct command *command, const struct resp_command *cmd,
                 unsigned database)
 {
-    size_t last = command->last_key < 0 ? cmd->argc - 1 : (size_t)command->last_key;
-    for (size_t i = (size_t)command->first_key; i > 0 && i <= last && i < cmd->argc; i++)
+    struct command_keys keys = command_keys(command, cmd->argc);
+    for (size_t i = keys.first; i < keys.end; i += keys.step)
         (void)filter_named(estimate, database, resp_arg(cmd, i));
     for (struct named *named = estimate->newest; named && !estimate->mixed; named = named->older)
         join(&estimate->any, &named->state);

@@ -18,7 +18,7 @@ void thread_begin(const char *name);
 void thread_begin_background(const char *name);
 
 /* Gives this thread a stack for handlers of signals, unless it has one; thread_begin*() does so. Without one an
- * overflow of the stack could not be reported (crash_report.h). */
+ * overflow of the stack could not be reported (log.h). */
 void thread_begin_signals(void);
 
 #endif

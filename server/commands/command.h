@@ -200,7 +200,8 @@ static inline struct command_keys command_keys(const struct command *row, size_t
 {
     if (row->first_key == 0 || row->flags & CMD_PUBSUB)
         return (struct command_keys){0, 0, 1};
-    size_t first = (size_t)row->first_key, last = (size_t)(row->last_key < 0 ? (int)argc + row->last_key : row->last_key);
+    size_t first = (size_t)row->first_key;
+    size_t last = row->last_key < 0 ? argc - (size_t)-row->last_key : (size_t)row->last_key;
     size_t end = last < argc ? last + 1 : argc;
     return (struct command_keys){first, end < first ? first : end, (size_t)row->key_step};
 }

@@ -13,7 +13,6 @@
 #include "bloom_size.h"
 #include "check.h"
 #include "config_internal.h"
-#include "config_value.h"
 
 static const char *const log_formats[] = {"text", "logfmt", "json", NULL};
 static const char *const log_levels[] = {"debug", "verbose", "notice", "warning", "nothing", NULL};

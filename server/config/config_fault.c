@@ -6,7 +6,6 @@
 #include <strings.h>
 
 #include "config_internal.h"
-#include "config_value.h"
 
 int config_shown_name(struct slice name)
 {

@@ -33,4 +33,55 @@ void config_format_bytes(uint64_t bytes, struct buf *out);
 
 void config_append(struct buf *out, const char *text);
 
+/* ---- the value of one setting, by the type in its row ---- */
+
+#define CONFIG_MAX_ADDRESSES 16 /* each is a socket per address; Redis's limit */
+
+union config_value {
+    bool boolean;
+    int64_t integer;
+    uint64_t bytes;
+    double rate;
+    int word;
+    char *string;
+    struct slice password;
+    struct config_list list;
+    struct config_rules rules;
+    unsigned events;
+    struct config_output_limits limits;
+};
+
+enum config_fault {
+    FAULT_NONE = 0,
+    FAULT_FORM,  /* not of the type at all */
+    FAULT_RANGE, /* of the type, but outside its range */
+    FAULT_SHARE, /* CONFIG_OR_SHARE: more than 100% */
+    FAULT_CLASS, /* CONFIG_OUTPUT_LIMITS: not the name of a class of clients */
+    FAULT_START_ONLY,
+    FAULT_LENGTH, /* at run time more than CONFIG_VALUE_MAX bytes */
+    FAULT_NO_MEMORY,
+};
+
+/* CONFIG SET reads values on an event loop. None that makes sense has this many bytes. */
+#define CONFIG_VALUE_MAX 65536
+
+/* Writes the value on FAULT_NONE only and does not free the old one. CONFIG_OUTPUT_LIMITS keeps the classes that the
+ * text does not name. Never returns FAULT_START_ONLY or FAULT_LENGTH. */
+enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out);
+
+/* Cuts the next word off the front of the text; false when there is none. */
+bool config_next_word(struct slice *text, struct slice *word_out);
+
+/* As CONFIG GET shows it. */
+void config_value_format(const struct config_row *row, const void *value, struct buf *out);
+
+bool config_value_copy(const struct config_row *row, const void *value, void *copy_out); /* false: out of memory */
+void config_value_free(const struct config_row *row, void *value);                       /* a zeroed value is fine */
+
+/* The fault as Redis words it: "argument must be a memory value". */
+void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size);
+
+/* The rule in the words of our own messages: "must be 'yes' or 'no'". */
+void config_fault_text(const struct config_row *row, char *text_out, size_t size);
+
 #endif

@@ -11,7 +11,6 @@
 
 #include "config_file.h"
 #include "config_internal.h"
-#include "config_replace.h"
 
 #define TEXT_MAX    (8 * 1024 * 1024) /* twice the largest file that is read */
 #define REWRITE_END "# Added by CONFIG REWRITE"

@@ -1,4 +1,4 @@
-#include "config_value.h"
+#include "config_internal.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -8,7 +8,6 @@
 #include <strings.h>
 
 #include "check.h"
-#include "config_internal.h"
 #include "notify_flags.h"
 
 /* ---- numbers ---- */
@@ -317,6 +316,67 @@ static enum config_fault parse_rules(struct slice text, struct config_rules *val
     return FAULT_NONE;
 }
 
+/* ---- client-output-buffer-limit ---- */
+
+/* CONFIG GET of Redis still says "slave"; both words are accepted. */
+static const char *const class_names[CONFIG_CLIENT_CLASSES] = {"normal", "slave", "pubsub"};
+
+static bool parse_class(struct slice word, enum config_client_class *class_out)
+{
+    for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
+        if (word.len == strlen(class_names[i]) && strncasecmp(word.ptr, class_names[i], word.len) == 0) {
+            *class_out = (enum config_client_class)i;
+            return true;
+        }
+    }
+    *class_out = CONFIG_CLIENT_REPLICA;
+    return word.len == strlen("replica") && strncasecmp(word.ptr, "replica", word.len) == 0;
+}
+
+static enum config_fault limits_parse(struct slice text, struct config_output_limits *value)
+{
+    static const struct config_row bytes = {.type = CONFIG_BYTES, .max = INT64_MAX};
+    static const struct config_row seconds = {.type = CONFIG_INTEGER, .max = INT32_MAX};
+    struct config_output_limits limits = *value;
+    struct slice word;
+    size_t n = 0;
+
+    for (; config_next_word(&text, &word); n++) {
+        enum config_client_class class;
+        struct config_output_limit limit;
+
+        if (!parse_class(word, &class))
+            return FAULT_CLASS;
+        if (!config_next_word(&text, &word))
+            return FAULT_FORM;
+        if (config_value_parse(&bytes, word, &limit.hard) != FAULT_NONE)
+            return FAULT_RANGE;
+        if (!config_next_word(&text, &word))
+            return FAULT_FORM;
+        if (config_value_parse(&bytes, word, &limit.soft) != FAULT_NONE)
+            return FAULT_RANGE;
+        if (!config_next_word(&text, &word))
+            return FAULT_FORM;
+        if (config_value_parse(&seconds, word, &limit.soft_seconds) != FAULT_NONE)
+            return FAULT_RANGE;
+        limits.classes[class] = limit;
+    }
+    if (n == 0)
+        return FAULT_FORM;
+    *value = limits;
+    return FAULT_NONE;
+}
+
+static void limits_format(const struct config_output_limits *value, struct buf *out)
+{
+    for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
+        const struct config_output_limit *limit = &value->classes[i];
+
+        buf_appendf(out, "%s%s %" PRIu64 " %" PRIu64 " %" PRId64, i > 0 ? " " : "", class_names[i], limit->hard,
+                    limit->soft, limit->soft_seconds);
+    }
+}
+
 /* ---- by type ---- */
 
 enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out)
@@ -347,7 +407,7 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
     case CONFIG_EVENTS:
         return notify_flags_parse(text, value_out) ? FAULT_NONE : FAULT_FORM;
     case CONFIG_OUTPUT_LIMITS:
-        return config_limits_parse(text, value_out);
+        return limits_parse(text, value_out);
     }
     return FAULT_FORM;
 }
@@ -427,7 +487,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
         break;
     }
     case CONFIG_OUTPUT_LIMITS:
-        config_limits_format(value, out);
+        limits_format(value, out);
         break;
     }
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "config_file.h"
-#include "crash_report.h"
+#include "log.h"
 #include "log_pending.h"
 #include "fsops.h"
 #include "facts.h"

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "acl_session.h"
+#include "acl.h"
 #include "client.h"
 #include "dispatch.h"
 #include "handlers.h"

@@ -1,4 +1,4 @@
-/* Shared between pubsub.c (topics, clients), pubsub_publish.c (messages) and pubsub_list.c only. */
+/* Shared between pubsub.c (topics, clients), pubsub_publish.c (messages) and pubsub.c only. */
 #ifndef BLOOMERY_PUBSUB_INTERNAL_H
 #define BLOOMERY_PUBSUB_INTERNAL_H
 

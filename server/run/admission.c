@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "acl_session.h"
+#include "acl.h"
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"

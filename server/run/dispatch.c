@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acl_session.h"
+#include "acl.h"
 #include "admission.h"
 #include "check.h"
 #include "client.h"
 #include "command_timing.h"
 #include "conn.h"
-#include "crash_report.h"
+#include "log.h"
 #include "database.h"
 #include "dispatch_errors.h"
 #include "handlers.h"
@@ -18,7 +18,7 @@
 #include "registry_databases.h"
 #include "registry_key.h"
 #include "runner.h"
-#include "sstable_reads.h"
+#include "bf_host.h"
 #include "sstables.h"
 #include "transaction.h"
 

@@ -1,6 +1,6 @@
 #include "runner.h"
 
-#include "acl_session.h"
+#include "acl.h"
 #include "client.h"
 #include "subscriptions.h"
 #include "transaction.h"

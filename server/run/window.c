@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acl_session.h"
+#include "acl.h"
 #include "bf.h"
 #include "cf.h"
 #include "bloom_keyring.h"

@@ -85,7 +85,7 @@ struct session_texts {
     size_t bytes;             /* of all; the owning worker's */
 };
 
-/* Its user, with a reference, and that user's rights (acl_session.h). The owning worker's. */
+/* Its user, with a reference, and that user's rights (acl_check.h). The owning worker's. */
 struct session_acl {
     _Atomic bool authenticated;
     const char *user_name; /* that of `user`; NULL: default. Changed under the lock of the list */

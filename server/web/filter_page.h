@@ -1,12 +1,17 @@
 /* filter_page: the pages of one filter for programs: its bits, and answers about items (docs/LOCAL.md).
  *
- *   GET /filters/NAME[?db=N]                    the bits (filter_copy.h); If-None-Match, Range and If-Range count
+ *   GET /filters/NAME[?db=N]                    the bits (below); If-None-Match, Range and If-Range count
  *   GET /filters/NAME/items?i=ITEM&i=...[&db=N] {"present":[true,false,...]}
  *
  * Thread: the web thread. */
 #ifndef BLOOMERY_FILTER_PAGE_H
 #define BLOOMERY_FILTER_PAGE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "registry.h"
 #include "web_internal.h"
 
 /* The paths of their routes, which represent any name. */
@@ -19,5 +24,36 @@ const char *filter_page_path(const struct http_head *head);
 
 void filter_page_copy(struct web_request *request);
 void filter_page_items(struct web_request *request);
+
+/* ---- the bits of a filter as the body of a reply, in pieces while it is in use ----
+ *
+ * The body has its layers as Filter.db files, the oldest first; in RedisBloom's layout as files of filterdb.h.
+ *
+ * Items that were there at the begin are in the copy, unless a window forgets them meanwhile; later ones may be. Layers
+ * that the filter gets later are not in it.
+ *
+ * Lifetime: filter_copy_create() to filter_copy_destroy(). */
+
+#define FILTER_COPY_PIECE ((size_t)256 << 10)
+
+struct filter_copy;
+
+/* Takes over the caller's pin of the entry, also when it fails: NULL, with the reason. `epoch`: of the process; counts
+ * of changes begin again with it. */
+struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, const char **reason_out);
+void filter_copy_destroy(struct filter_copy *copy); /* NULL is fine */
+
+uint64_t filter_copy_bytes(const struct filter_copy *copy); /* of all of it */
+
+/* Appends fields of HTTP that describe the filter, with an ETag that changes with its answers. */
+void filter_copy_fields(const struct filter_copy *copy, struct buf *out);
+bool filter_copy_matches(const struct filter_copy *copy, const char *etags); /* of an If-None-Match */
+
+/* Only these bytes of it, 0 <= from <= end. Before the first piece. */
+void filter_copy_limit(struct filter_copy *copy, uint64_t from, uint64_t end);
+uint64_t filter_copy_left(const struct filter_copy *copy);
+
+/* Appends the next FILTER_COPY_PIECE bytes, or the rest. False: the filter is not the same any more. */
+bool filter_copy_next(struct filter_copy *copy, struct buf *out);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "acl_user.h"
 #include "clock.h"
+#include "filter_page.h"
 #include "rcu.h"
 #include "server.h"
 #include "web_internal.h"

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 
 #include "buf.h"
-#include "filter_copy.h"
 #include "history.h"
 #include "http_head.h"
 #include "metrics.h"
@@ -48,6 +47,7 @@ enum web_stage {
     WEB_CLOSES, /* nothing more can be done */
 };
 
+struct filter_copy;
 struct route;
 struct web_request;
 

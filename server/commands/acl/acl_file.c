@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "config.h"
-#include "config_replace.h"
+#include "config_file.h"
 #include "grow.h"
 
 #define FILE_MAX ((size_t)256 << 20) /* a million users */

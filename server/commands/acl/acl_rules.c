@@ -1,7 +1,7 @@
 /* A user keeps the texts of its rules on commands, and the resulting set of commands. LIST and files use the texts, so
  * a category also covers commands of later versions. A rule removes earlier rules that it makes pointless: the same
  * rule, and those on subcommands of its command. */
-#include "acl_rules.h"
+#include "acl_user.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -8,7 +8,6 @@
 #include <nettle/sha2.h>
 #include <nettle/version.h>
 
-#include "acl_rules.h"
 #include "bytes.h"
 #include "glob_match.h"
 

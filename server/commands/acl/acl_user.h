@@ -142,4 +142,16 @@ void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
  * compared digests. */
 bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST]);
 
+/* ---- rules ---- */
+
+bool acl_has_spaces(struct slice text); /* or NUL bytes */
+
+/* Applies "+get", "-@write", "~key*", "%R~key*", "&channel", "allkeys" and so on. */
+enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice rule);
+
+void acl_selector_clear_rules(struct acl_selector *selector);
+/* False without memory; then nothing is made. */
+bool acl_pattern_make(struct acl_pattern *pattern_out, struct slice text, uint8_t perms);
+void acl_patterns_clear(struct acl_pattern **patterns, size_t *n);
+
 #endif

@@ -1,13 +1,16 @@
-/* ACL: the subcommands about commands, categories and the log. Users are in cmd_acl_users.c. */
+/* ACL: categories, the log and users. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "acl_session.h"
+#include "acl.h"
 #include "clock.h"
 #include "command.h"
 #include "handlers.h"
+#include "host.h"
+#include "lock.h"
 #include "rcu.h"
 #include "server.h"
 
@@ -198,4 +201,330 @@ void cmd_acl_log(struct command_ctx *ctx)
     } else {
         reply_log(ctx->server->acl, count < 0 ? 0 : (size_t)count, ctx->reply);
     }
+}
+
+#define AT_ONCE 64 /* users that are listed without a thread of the pool */
+
+static bool all_channels(const struct command_ctx *ctx)
+{
+    return server_config(ctx->server)->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
+}
+
+/* ---- showing ---- */
+
+static void reply_line(struct reply *reply, struct buf *text)
+{
+    if (buf_failed(text))
+        reply->buf->failed = true; /* without memory for the whole reply the connection is closed */
+    reply_bulk(reply, buf_head(text), buf_len(text));
+    buf_truncate(text, 0);
+}
+
+static void reply_users(struct acl *acl, struct reply *reply, bool described)
+{
+    struct acl_list list;
+    struct buf text;
+
+    if (!acl_list(acl, &list)) {
+        reply_error(reply, "ERR out of memory");
+        return;
+    }
+    buf_init(&text, SIZE_MAX);
+    reply_array(reply, list.n);
+    for (size_t i = 0; i < list.n; i++) {
+        if (described)
+            buf_appendf(&text, "user %s ", list.users[i]->name);
+        else
+            buf_appendf(&text, "%s", list.users[i]->name);
+        if (described)
+            acl_user_describe(list.users[i], ACL_SHOWN, &text);
+        reply_line(reply, &text);
+    }
+    buf_deinit(&text);
+    acl_list_free(&list);
+}
+
+static void run_users(struct command_job *job)
+{
+    reply_users(job->server->acl, &job->reply, false);
+}
+
+static void run_list(struct command_job *job)
+{
+    reply_users(job->server->acl, &job->reply, true);
+}
+
+void cmd_acl_users(struct command_ctx *ctx)
+{
+    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
+        command_defer(ctx, run_users, NULL);
+    else
+        reply_users(ctx->server->acl, ctx->reply, false);
+}
+
+void cmd_acl_list(struct command_ctx *ctx)
+{
+    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
+        command_defer(ctx, run_list, NULL);
+    else
+        reply_users(ctx->server->acl, ctx->reply, true);
+}
+
+static void reply_flags(struct reply *reply, unsigned flags)
+{
+    reply_bulk_str(reply, "flags");
+    reply_set(reply, 1 + (size_t) !!(flags & ACL_NOPASS) + !!(flags & ACL_SANITIZE) + !!(flags & ACL_SKIP_SANITIZE));
+    reply_bulk_str(reply, flags & ACL_ON ? "on" : "off");
+    if (flags & ACL_NOPASS)
+        reply_bulk_str(reply, "nopass");
+    if (flags & ACL_SKIP_SANITIZE)
+        reply_bulk_str(reply, "skip-sanitize-payload");
+    if (flags & ACL_SANITIZE)
+        reply_bulk_str(reply, "sanitize-payload");
+}
+
+/* Three pairs. */
+static void reply_selector(struct reply *reply, const struct acl_selector *selector, struct buf *text)
+{
+    reply_bulk_str(reply, "commands");
+    acl_describe_commands(selector, text);
+    reply_line(reply, text);
+    reply_bulk_str(reply, "keys");
+    acl_describe_keys(selector, ACL_SHOWN, text);
+    reply_line(reply, text);
+    reply_bulk_str(reply, "channels");
+    acl_describe_channels(selector, text);
+    reply_line(reply, text);
+}
+
+static void reply_user(struct reply *reply, const struct acl_user *user)
+{
+    struct buf text;
+
+    buf_init(&text, SIZE_MAX);
+    reply_map(reply, 6);
+    reply_flags(reply, user->flags);
+    reply_bulk_str(reply, "passwords");
+    reply_array(reply, user->npasswords);
+    for (size_t i = 0; i < user->npasswords; i++) {
+        for (size_t j = 0; j < ACL_DIGEST; j++)
+            buf_appendf(&text, "%02x", user->passwords[i][j]);
+        reply_line(reply, &text);
+    }
+    reply_selector(reply, &user->selectors[0], &text);
+    reply_bulk_str(reply, "selectors");
+    reply_array(reply, user->nselectors - 1);
+    for (size_t i = 1; i < user->nselectors; i++) {
+        reply_map(reply, 3);
+        reply_selector(reply, &user->selectors[i], &text);
+    }
+    buf_deinit(&text);
+}
+
+void cmd_acl_getuser(struct command_ctx *ctx)
+{
+    struct acl_user *user = acl_get(ctx->server->acl, command_arg(ctx, 2));
+
+    if (user)
+        reply_user(ctx->reply, user);
+    else
+        reply_null(ctx->reply);
+    acl_user_unref(user);
+}
+
+/* ---- changing ---- */
+
+static void reply_fault(struct command_ctx *ctx, int fault, struct slice rule)
+{
+    const char *text = rule.len > 0 ? rule.ptr : "";
+
+    if (fault < 0)
+        reply_errorf(ctx->reply, "ERR Unmatched parenthesis in acl selector starting at '%.*s'.", slice_shown(rule),
+                     text);
+    else
+        reply_errorf(ctx->reply, "ERR Error in ACL SETUSER modifier '%.*s': %s", slice_shown(rule), text,
+                     acl_fault_text((enum acl_fault)fault));
+}
+
+/* The reply of a command that has changed users; `deleted` negative: OK. */
+struct users_change {
+    int64_t deleted;
+};
+
+static void reply_change(struct reply *reply, int64_t deleted)
+{
+    if (deleted < 0)
+        reply_status(reply, "OK");
+    else
+        reply_integer(reply, deleted);
+}
+
+static void run_change(struct command_job *job)
+{
+    const struct users_change *change = job->data;
+    job->again = !host_users_are_looked_at(job->server);
+    if (!job->again)
+        reply_change(&job->reply, change->deleted);
+}
+
+/* After a change of users: replies when the clients are disconnected whose user is gone or may not hear their channels
+ * any more. In a transaction, beside which no other worker runs, they are disconnected soon after it. */
+static void finish_change(struct command_ctx *ctx, int64_t deleted)
+{
+    struct users_change *change = ctx->session->multi.in_exec ? NULL : malloc(sizeof(*change));
+    host_users_changed(ctx->server);
+    if (!change) {
+        reply_change(ctx->reply, deleted);
+        return;
+    }
+    change->deleted = deleted;
+    command_defer(ctx, run_change, change);
+}
+
+void cmd_acl_setuser(struct command_ctx *ctx)
+{
+    size_t n = command_argc(ctx) - 3;
+    struct slice name = command_arg(ctx, 2), rule = {"", 0};
+    struct slice *rules = malloc((n + 1) * sizeof(*rules));
+    struct buf scratch;
+
+    if (!rules) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        rules[i] = command_arg(ctx, 3 + i);
+    buf_init(&scratch, SIZE_MAX);
+    if (name.len == 0) {
+        reply_error(ctx->reply, "ERR Usernames can't be empty");
+    } else if (!acl_name_is_good(name)) {
+        reply_error(ctx->reply, "ERR Usernames can't contain spaces or null characters");
+    } else {
+        int fault = acl_change(ctx->server->acl, name, rules, n, all_channels(ctx), &scratch, &rule);
+        if (fault == ACL_GOOD)
+            finish_change(ctx, -1);
+        else
+            reply_fault(ctx, fault, rule);
+    }
+    buf_deinit(&scratch);
+    free(rules);
+}
+
+void cmd_acl_deluser(struct command_ctx *ctx)
+{
+    const struct acl_user *own = ctx->session->acl.user;
+    int64_t deleted = 0;
+
+    for (size_t i = 2; i < command_argc(ctx); i++) {
+        struct slice name = command_arg(ctx, i);
+        if (name.len == 7 && memcmp(name.ptr, "default", 7) == 0) {
+            reply_error(ctx->reply, "ERR The 'default' user cannot be removed");
+            return;
+        }
+    }
+    for (size_t i = 2; i < command_argc(ctx); i++) {
+        bool gone = acl_delete(ctx->server->acl, command_arg(ctx, i));
+        deleted += gone;
+        if (gone && acl_compare_names(command_arg(ctx, i), own) == 0)
+            ctx->session->close_after_reply = true;
+    }
+    if (deleted)
+        finish_change(ctx, deleted);
+    else
+        reply_integer(ctx->reply, 0);
+}
+
+/* ---- the file ---- */
+
+#define ERRORS_MAX ((size_t)16 * 1024) /* bytes of the reply about a faulty file */
+
+static bool has_file(struct command_ctx *ctx)
+{
+    if (server_config(ctx->server)->users.aclfile[0])
+        return true;
+    reply_error(ctx->reply, "ERR This Redis instance is not configured to use an ACL file. You may want to specify "
+                            "users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a "
+                            "Redis configuration file set) in order to store users in the Redis configuration.");
+    return false;
+}
+
+/* A copy of the settings, so that no reader's section is held open over the work on the file. */
+static bool copy_settings(struct command_job *job, struct config *config_out)
+{
+    bool good = config_clone(server_config(job->server), config_out) == 0;
+    if (!good)
+        reply_error(&job->reply, "ERR out of memory");
+    return good;
+}
+
+static void run_load(struct command_job *job)
+{
+    struct server *server = job->server;
+    struct acl_list list = {NULL, 0};
+    struct config config;
+    struct buf errors;
+
+    if (!copy_settings(job, &config))
+        return;
+    rcu_reader_offline();
+    buf_init(&errors, ERRORS_MAX);
+    int status = acl_file_read(&config, &list, &errors);
+    if (status == 0 && !acl_replace_all(server->acl, &list)) {
+        acl_list_free(&list);
+        buf_appendf(&errors, "%s: out of memory. ", config.users.aclfile);
+        status = -ENOMEM;
+    }
+    rcu_reader_online();
+    if (status == 0) {
+        host_users_changed(server);
+        log_notice(&server->log, "ACL LOAD: the users of %s are in force", config.users.aclfile);
+        job->run = run_change; /* which waits and replies */
+        job->again = true;
+    } else {
+        log_warning(&server->log, "ACL LOAD: %.*s", buf_len(&errors) > 400 ? 400 : (int)buf_len(&errors),
+                    buf_len(&errors) ? buf_head(&errors) : "");
+        reply_errorf(&job->reply,
+                     "ERR %.*sWARNING: ACL errors detected, no change to the previously active ACL rules was performed",
+                     (int)buf_len(&errors), buf_len(&errors) ? buf_head(&errors) : "");
+    }
+    buf_deinit(&errors);
+    config_deinit(&config);
+}
+
+void cmd_acl_load(struct command_ctx *ctx)
+{
+    if (!has_file(ctx))
+        return;
+    const struct users_change change = {.deleted = -1};
+    command_defer_copy(ctx, run_load, &change, sizeof(change));
+}
+
+static void run_save(struct command_job *job)
+{
+    struct server *server = job->server;
+    struct config config;
+    struct errbuf err = {""};
+
+    if (!copy_settings(job, &config))
+        return;
+    rcu_reader_offline();
+    lock_take(&server->settings.files);
+    int status = acl_file_write(server->acl, &config, &err);
+    lock_give(&server->settings.files);
+    rcu_reader_online();
+    if (status == 0) {
+        reply_status(&job->reply, "OK");
+    } else {
+        log_warning(&server->log, "ACL SAVE: %s", err.text);
+        reply_error(&job->reply,
+                    "ERR There was an error trying to save the ACLs. Please check the server logs for more "
+                    "information");
+    }
+    config_deinit(&config);
+}
+
+void cmd_acl_save(struct command_ctx *ctx)
+{
+    if (has_file(ctx))
+        command_defer(ctx, run_save, NULL);
 }

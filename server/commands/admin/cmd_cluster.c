@@ -2,18 +2,19 @@
  * that this is a single server. With it they describe a cluster of one node that has all slots, as Redis 7.0 would: a
  * client made for clusters finds that node and sends it everything. Keys of several slots in one command are served: a
  * client that has one node for all slots never needs them refused. */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
-#include "cluster_slot.h"
 #include "command.h"
 #include "handlers.h"
 #include "registry_databases.h"
 #include "server.h"
 #include "registry_key.h"
 
+#define SLOTS      16384
 #define BUS_OFFSET 10000 /* from a node's port to that of its bus, which does not exist here */
 #define TURN_MS    5
 #define STEP_NAMES 64
@@ -99,7 +100,7 @@ void cmd_cluster_slots(struct command_ctx *ctx)
     reply_array(reply, 1);
     reply_array(reply, 3);
     reply_integer(reply, 0);
-    reply_integer(reply, CLUSTER_SLOTS - 1);
+    reply_integer(reply, SLOTS - 1);
     reply_array(reply, 4);
     reply_endpoint(reply, &endpoint);
     reply_integer(reply, endpoint.port);
@@ -124,7 +125,7 @@ void cmd_cluster_shards(struct command_ctx *ctx)
     reply_bulk_str(reply, "slots");
     reply_array(reply, 2);
     reply_integer(reply, 0);
-    reply_integer(reply, CLUSTER_SLOTS - 1);
+    reply_integer(reply, SLOTS - 1);
     reply_bulk_str(reply, "nodes");
     reply_array(reply, 1);
     reply_map(reply, endpoint.hostname[0] ? 8 : 7);
@@ -149,7 +150,7 @@ void cmd_cluster_nodes(struct command_ctx *ctx)
     struct endpoint endpoint = endpoint_of(ctx);
     int len = snprintf(text, sizeof(text), "%s %s:%d@%d%s%s myself,master - 0 0 0 connected 0-%d\n",
                        ctx->server->process.run_id, endpoint.ip, endpoint.port, endpoint.port + BUS_OFFSET,
-                       endpoint.hostname[0] ? "," : "", endpoint.hostname, CLUSTER_SLOTS - 1);
+                       endpoint.hostname[0] ? "," : "", endpoint.hostname, SLOTS - 1);
     reply_verbatim(ctx->reply, "txt", text, (size_t)len);
 }
 
@@ -198,11 +199,35 @@ void cmd_cluster_mode(struct command_ctx *ctx)
 
 /* ---- slots ---- */
 
+static uint16_t crc16(const char *bytes, size_t len)
+{
+    uint16_t crc = 0;
+    for (size_t i = 0; i < len; i++) {
+        crc = (uint16_t)(crc ^ (unsigned char)bytes[i] << 8);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc << 1 ^ (crc & 0x8000 ? 0x1021 : 0));
+    }
+    return crc;
+}
+
+/* The slot of a name: CRC-16/XMODEM modulo 16384 of the name, or of the bytes between its first '{' and the next '}'
+ * unless they are empty (Redis cluster specification). */
+static unsigned slot_of(const char *name, size_t len)
+{
+    const char *open = len ? memchr(name, '{', len) : NULL;
+    const char *close = open ? memchr(open + 1, '}', (size_t)(name + len - open - 1)) : NULL;
+    if (close && close > open + 1) {
+        name = open + 1;
+        len = (size_t)(close - name);
+    }
+    return crc16(name, len) % SLOTS;
+}
+
 void cmd_cluster_keyslot(struct command_ctx *ctx)
 {
     struct slice key = command_arg(ctx, 2);
     if (has_cluster(ctx))
-        reply_integer(ctx->reply, cluster_slot(key.ptr, key.len));
+        reply_integer(ctx->reply, slot_of(key.ptr, key.len));
 }
 
 /* Goes through all names, in turns. */
@@ -222,7 +247,7 @@ static void look_at_name(void *ctx, struct slice key, struct entry *entry)
     struct slot_job *job = ctx;
     struct slice name = key_name(key);
     (void)entry;
-    if (job->found == job->most || cluster_slot(name.ptr, name.len) != job->slot)
+    if (job->found == job->most || slot_of(name.ptr, name.len) != job->slot)
         return;
     job->found++;
     if (!job->count)
@@ -269,7 +294,7 @@ void cmd_cluster_countkeysinslot(struct command_ctx *ctx)
     int64_t slot;
     if (!has_cluster(ctx) || !read_integer(ctx, 2, &slot))
         return;
-    if (slot < 0 || slot >= CLUSTER_SLOTS)
+    if (slot < 0 || slot >= SLOTS)
         reply_error(ctx->reply, "ERR Invalid slot");
     else
         find_in_slot(ctx, slot, INT64_MAX, true);
@@ -280,7 +305,7 @@ void cmd_cluster_getkeysinslot(struct command_ctx *ctx)
     int64_t slot, most;
     if (!has_cluster(ctx) || !read_integer(ctx, 2, &slot) || !read_integer(ctx, 3, &most))
         return;
-    if (slot < 0 || slot >= CLUSTER_SLOTS || most < 0)
+    if (slot < 0 || slot >= SLOTS || most < 0)
         reply_error(ctx->reply, "ERR Invalid slot or number of keys");
     else
         find_in_slot(ctx, slot, most, false);

@@ -1,7 +1,11 @@
 /* CLIENT: queries and settings of a connection about itself and others. */
+#include <stdlib.h>
+#include <string.h>
 
+#include "acl.h"
 #include "clock.h"
 #include "command.h"
+#include "grow.h"
 #include "handlers.h"
 #include "host.h"
 #include "server.h"
@@ -183,4 +187,310 @@ void cmd_client_tracking(struct command_ctx *ctx)
         reply_error(ctx->reply,
                     "ERR CLIENT TRACKING is not supported: an answer of a filter is a poor thing to cache by "
                     "key. A program can keep a copy of the filter itself: docs/LOCAL.md");
+}
+
+/* ---- LIST ---- */
+
+/* The sessions that CLIENT LIST is asked for. */
+struct client_list {
+    size_t nids;    /* 0: all */
+    uint64_t ids[]; /* ascending */
+};
+
+static void run_client_list(struct command_job *job)
+{
+    const struct client_list *list = job->data;
+    struct buf text;
+
+    buf_init(&text, job->reply.buf->cap);
+    sessions_format(job->server->clients.sessions, list->ids, list->nids, clock_ms(), &text);
+    reply_text(&job->reply, &text);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The ids from argument `first` on, ascending; NULL with an error replied. */
+static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first)
+{
+    size_t n = command_argc(ctx) - first;
+    struct client_list *list = malloc(sizeof(*list) + n * sizeof(list->ids[0]));
+
+    if (list == NULL) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return NULL;
+    }
+    list->nids = n;
+    for (size_t i = 0; i < n; i++) { /* 0 and negative ids belong to no client, as in Redis */
+        int64_t id;
+
+        if (!slice_to_int64(command_arg(ctx, first + i), &id)) {
+            reply_error(ctx->reply, "ERR Invalid client ID");
+            free(list);
+            return NULL;
+        }
+        list->ids[i] = (uint64_t)id;
+    }
+    qsort(list->ids, n, sizeof(list->ids[0]), compare_ids);
+    return list;
+}
+
+/* Types of clients for LIST and KILL. */
+enum client_type {
+    CLIENT_ANY,
+    CLIENT_NORMAL,
+    CLIENT_PUBSUB,
+    CLIENT_REPLICATION, /* there are none */
+};
+
+/* Reads a type of client of Redis; an error has been replied if it is none. Some have no members here. */
+static bool client_type(struct command_ctx *ctx, struct slice type, enum client_type *type_out)
+{
+    if (slice_is(type, "normal"))
+        *type_out = CLIENT_NORMAL;
+    else if (slice_is(type, "pubsub"))
+        *type_out = CLIENT_PUBSUB;
+    else if (slice_is(type, "replica") || slice_is(type, "slave") || slice_is(type, "master"))
+        *type_out = CLIENT_REPLICATION;
+    else
+        reply_errorf(ctx->reply, "ERR Unknown client type '%.*s'", slice_shown(type), type.ptr);
+    return *type_out != CLIENT_ANY;
+}
+
+static bool has_type(const struct session *session, enum client_type type)
+{
+    bool pubsub = atomic_load_explicit(&session->pubsub.channels, memory_order_relaxed) +
+                      atomic_load_explicit(&session->pubsub.patterns, memory_order_relaxed) +
+                      atomic_load_explicit(&session->pubsub.shards, memory_order_relaxed) >
+                  0;
+    return type == CLIENT_ANY || type == (pubsub ? CLIENT_PUBSUB : CLIENT_NORMAL);
+}
+
+struct type_list {
+    struct buf text;
+    int64_t now_ms;
+    enum client_type type;
+};
+
+static void list_one(void *ctx, struct session *session)
+{
+    struct type_list *list = ctx;
+    if (!has_type(session, list->type))
+        return;
+    session_format(session, list->now_ms, &list->text);
+    buf_append(&list->text, "\n", 1);
+}
+
+static void run_client_list_type(struct command_job *job)
+{
+    struct type_list list = {.now_ms = clock_ms(), .type = *(const enum client_type *)job->data};
+    buf_init(&list.text, job->reply.buf->cap);
+    sessions_each(job->server->clients.sessions, list_one, &list);
+    reply_text(&job->reply, &list.text);
+}
+
+void cmd_client_list(struct command_ctx *ctx)
+{
+    size_t argc = command_argc(ctx);
+    enum client_type type = CLIENT_ANY;
+
+    if (argc > 3 && slice_is(command_arg(ctx, 2), "ID")) {
+        struct client_list *data = client_list_ids(ctx, 3);
+        if (data)
+            command_defer(ctx, run_client_list, data);
+        return;
+    }
+    if (argc == 4 && slice_is(command_arg(ctx, 2), "TYPE")) {
+        if (!client_type(ctx, command_arg(ctx, 3), &type))
+            return;
+    } else if (argc != 2) {
+        reply_error(ctx->reply, "ERR syntax error");
+        return;
+    }
+    command_defer_copy(ctx, run_client_list_type, &type, sizeof(type));
+}
+
+/* ---- KILL ---- */
+
+/* The clients that CLIENT KILL ends, and its progress. The strings are NUL-terminated, "" for any. */
+struct kill {
+    uint64_t self; /* the caller */
+    uint64_t id;   /* 0: any */
+    int64_t age_s; /* the minimum age */
+    enum client_type type;
+    const char *user; /* after the array below; NULL: any */
+    bool skip_self;
+    bool old_form; /* CLIENT KILL addr */
+    char addr[sizeof(((struct session *)0)->origin.addr)];
+    char laddr[sizeof(((struct session *)0)->origin.laddr)];
+
+    bool posted; /* to the victims' workers */
+    bool no_memory;
+    int64_t killed;
+    uint64_t until[]; /* of host_close(), for each worker */
+};
+
+/* The victims that one worker has. */
+struct victims {
+    size_t n, size;
+    uint64_t *ids; /* ascending */
+};
+
+struct killing {
+    struct kill *kill;
+    int64_t now_ms;
+    struct victims *of_worker;
+};
+
+static bool is_victim(const struct kill *kill, const struct session *session, int64_t now_ms)
+{
+    return (!kill->id || session->id == kill->id) && (!kill->skip_self || session->id != kill->self) &&
+           (!kill->addr[0] || strcmp(session->origin.addr, kill->addr) == 0) &&
+           (!kill->laddr[0] || strcmp(session->origin.laddr, kill->laddr) == 0) &&
+           (!kill->user || (session->acl.user_name && strcmp(session->acl.user_name, kill->user) == 0)) &&
+           has_type(session, kill->type) && (now_ms - session->origin.created_ms) / 1000 >= kill->age_s;
+}
+
+/* Marks the session as killed, which takes it off all lists at once, and notes it for its worker. */
+static void kill_one(void *ctx, struct session *session)
+{
+    struct killing *killing = ctx;
+    if (killing->kill->no_memory || !is_victim(killing->kill, session, killing->now_ms))
+        return;
+    struct victims *v = &killing->of_worker[session->worker];
+    if (GROW(v->ids, v->n, v->size) != 0) {
+        killing->kill->no_memory = true;
+        return;
+    }
+    atomic_fetch_or_explicit(&session->flags, SESSION_KILLED, memory_order_acq_rel);
+    v->ids[v->n++] = session->id;
+    killing->kill->killed++;
+}
+
+static void kill_all(struct server *server, struct kill *kill)
+{
+    struct killing killing = {.kill = kill, .now_ms = clock_ms()};
+    killing.of_worker = calloc(server->threads.nworkers, sizeof(struct victims));
+    if (!killing.of_worker) {
+        kill->no_memory = true;
+        return;
+    }
+    sessions_each(server->clients.sessions, kill_one, &killing);
+    for (unsigned i = 0; i < server->threads.nworkers; i++) {
+        struct victims *v = &killing.of_worker[i];
+        if (v->n)
+            kill->until[i] = host_close(server, i, v->ids, v->n, kill->self);
+    }
+    free(killing.of_worker);
+}
+
+/* Replies when all victims are closed, so that their subscriptions count no more. */
+static void run_client_kill(struct command_job *job)
+{
+    struct server *server = job->server;
+    struct kill *kill = job->data;
+    if (!kill->posted)
+        kill_all(server, kill);
+    kill->posted = true;
+    for (unsigned i = 0; i < server->threads.nworkers; i++) {
+        if (!host_closed(server, i, kill->until[i])) {
+            job->again = true;
+            return;
+        }
+    }
+    if (kill->no_memory)
+        reply_error(&job->reply, "ERR out of memory");
+    else if (!kill->old_form)
+        reply_integer(&job->reply, kill->killed);
+    else if (kill->killed)
+        reply_status(&job->reply, "OK");
+    else
+        reply_error(&job->reply, "ERR No such client");
+}
+
+/* Copies an address; one that is too long matches no client. */
+static void kill_addr(char *place, size_t size, struct slice addr)
+{
+    if (addr.len == 0 || addr.len >= size || memchr(addr.ptr, '\0', addr.len))
+        addr = (struct slice){"-", 1};
+    memcpy(place, addr.ptr, addr.len);
+    place[addr.len] = '\0';
+}
+
+/* Reads an option and its value. False: an error has been replied. */
+static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice *user_out, struct slice option,
+                        struct slice value)
+{
+    int64_t number;
+    if (slice_is(option, "ID")) {
+        if (!slice_to_int64(value, &number) || number < 1) {
+            reply_error(ctx->reply, "ERR client-id should be greater than 0");
+            return false;
+        }
+        kill->id = (uint64_t)number;
+    } else if (slice_is(option, "MAXAGE")) {
+        if (!slice_to_int64(value, &kill->age_s)) {
+            reply_error(ctx->reply, "ERR maxage is not an integer or out of range");
+            return false;
+        }
+        if (kill->age_s <= 0) {
+            reply_error(ctx->reply, "ERR maxage should be greater than 0");
+            return false;
+        }
+    } else if (slice_is(option, "TYPE")) {
+        return client_type(ctx, value, &kill->type);
+    } else if (slice_is(option, "ADDR")) {
+        kill_addr(kill->addr, sizeof(kill->addr), value);
+    } else if (slice_is(option, "LADDR")) {
+        kill_addr(kill->laddr, sizeof(kill->laddr), value);
+    } else if (slice_is(option, "USER")) {
+        struct acl_user *user = acl_get(ctx->server->acl, value);
+        if (!user) {
+            reply_errorf(ctx->reply, "ERR No such user '%.*s'", slice_shown(value), value.len ? value.ptr : "");
+            return false;
+        }
+        acl_user_unref(user);
+        *user_out = value;
+    } else if (slice_is(option, "SKIPME") && (slice_is(value, "yes") || slice_is(value, "no"))) {
+        kill->skip_self = slice_is(value, "yes");
+    } else {
+        reply_error(ctx->reply, "ERR syntax error");
+        return false;
+    }
+    return true;
+}
+
+void cmd_client_kill(struct command_ctx *ctx)
+{
+    size_t argc = command_argc(ctx);
+    struct kill kill = {.self = ctx->session->id, .skip_self = true};
+    struct slice user = {NULL, 0};
+    if (argc == 3) {
+        kill.old_form = true;
+        kill.skip_self = false;
+        kill_addr(kill.addr, sizeof(kill.addr), command_arg(ctx, 2));
+    } else {
+        for (size_t i = 2; i < argc; i += 2) {
+            if (i + 1 == argc) {
+                reply_error(ctx->reply, "ERR syntax error");
+                return;
+            }
+            if (!kill_option(ctx, &kill, &user, command_arg(ctx, i), command_arg(ctx, i + 1)))
+                return;
+        }
+    }
+    size_t size = sizeof(struct kill) + ctx->server->threads.nworkers * sizeof(kill.until[0]);
+    struct kill *copy = calloc(1, size + user.len + 1);
+    if (!copy) {
+        reply_error(ctx->reply, "ERR out of memory");
+        return;
+    }
+    *copy = kill;
+    if (user.ptr)
+        copy->user = memcpy((char *)copy + size, user.ptr, user.len);
+    command_defer(ctx, run_client_kill, copy);
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acl_session.h"
+#include "acl.h"
 #include "command.h"
 #include "handlers.h"
 #include "server.h"

@@ -7,14 +7,12 @@
 #include "bloom_window.h"
 #include "clock.h"
 #include "content.h"
-#include "forget.h"
 #include "journal.h"
 #include "notify.h"
 #include "registry_key.h"
 #include "residency.h"
 #include "saver.h"
 #include "sstables.h"
-#include "sstable_reads.h"
 #include "usage.h"
 
 /* ---- finding and creating ---- */

@@ -1,4 +1,4 @@
-/* BF.INFO, BF.CARD, BF.DEBUG, BF.FALSEPOSITIVE. Counting bits takes a millisecond per 10 MB: for large filters a thread
+/* BF.INFO, BF.CARD, BF.DEBUG, BF.FALSEPOSITIVE, BF.PLAN. Counting bits takes a millisecond per 10 MB: for large filters a thread
  * of the pool does it. */
 #include <stdlib.h>
 
@@ -138,4 +138,47 @@ void cmd_bf_falsepositive(struct command_ctx *ctx)
     usage_count(ctx->stats->usage, call.entry->id, 0, 0, count);
     counters_usage(ctx->server->stats.counters, call.entry->id, &usage);
     reply_integer(ctx->reply, (int64_t)usage.wrong);
+}
+
+/* ---- BF.PLAN ---- */
+
+#define INLINE_LAYERS 32
+#define LONGEST_WORD  1024
+
+static void answer(struct reply *reply, const struct bf_plan *requested)
+{
+    struct bf_out out = bf_out_of(reply);
+    bf_reply_plan(&out, requested);
+}
+
+/* Some microseconds for each: not on a loop. Larger expansions have no more than fit a file, some thirty. */
+static bool has_many_layers(const struct bf_plan *requested)
+{
+    return requested->params.expansion == 1 && requested->items / requested->params.capacity > INLINE_LAYERS;
+}
+
+static void run_job(struct command_job *job)
+{
+    struct bf_args args = bf_args_of_job(job->data, "bf.plan");
+    struct bf_defaults defaults = bf_defaults_of(job->server);
+    struct bf_plan requested;
+    struct errbuf err;
+    if (bf_read_plan(&args, &defaults, &requested, &err))
+        answer(&job->reply, &requested);
+    else
+        reply_error(&job->reply, err.text);
+}
+
+void cmd_bf_plan(struct command_ctx *ctx)
+{
+    struct bf_args args = bf_args_of(ctx);
+    struct bf_defaults defaults = bf_defaults_of(ctx->server);
+    struct bf_plan requested;
+    struct errbuf err;
+    if (!bf_read_plan(&args, &defaults, &requested, &err))
+        reply_error(ctx->reply, err.text);
+    else if (has_many_layers(&requested))
+        content_defer(ctx, LONGEST_WORD, run_job);
+    else
+        answer(ctx->reply, &requested);
 }

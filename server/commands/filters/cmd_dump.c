@@ -14,7 +14,7 @@
 #include "rdb_module.h"
 #include "redisbloom_dump.h"
 #include "registry_databases.h"
-#include "sstable_reads.h"
+#include "bf_host.h"
 #include "registry_key.h"
 
 /* ---- DUMP ---- */

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "crash_report.h"
+#include "log.h"
 #include "thread.h"
 
 #ifdef __SANITIZE_ADDRESS__

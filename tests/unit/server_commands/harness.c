@@ -1,6 +1,6 @@
 #include "harness.h"
 
-#include "acl_session.h"
+#include "acl.h"
 #include "clock.h"
 #include "host.h"
 #include "server_create.h"

@@ -1,5 +1,5 @@
-/* BF.INFO, BF.CARD, BF.DEBUG, BF.FALSEPOSITIVE, BF.PLAN. Counting bits takes a millisecond per 10 MB: for large filters a thread
- * of the pool does it. */
+/* BF.INFO, BF.CARD, BF.DEBUG, BF.FALSEPOSITIVE, BF.PLAN. Counting bits takes a millisecond per 10 MB: for large filters
+ * a thread of the pool does it. */
 #include <stdlib.h>
 
 #include "bf.h"

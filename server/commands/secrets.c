@@ -37,17 +37,12 @@ static bool is_of_hello(struct secrets *secrets, size_t i)
     return is_behind;
 }
 
-static bool has_secret(const struct config_row *setting)
-{
-    return !setting || setting->flags & CONFIG_SECRET || setting->type == CONFIG_USERS;
-}
-
 /* CONFIG SET name value name value ... Parts of a password with a space in it may be in the places of names. */
 static bool is_of_settings(const struct secrets *secrets, size_t at, size_t i)
 {
     const struct config_row *before = at > 2 ? config_find(resp_arg(secrets->words, i - 1)) : NULL;
     if (at % 2 == 1 || before)
-        return has_secret(before);
+        return !before || before->flags & CONFIG_SECRET || before->type == CONFIG_USERS;
     return at > 2 && !config_find(resp_arg(secrets->words, i));
 }
 

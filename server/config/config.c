@@ -50,15 +50,10 @@ const struct config_row *config_table(size_t *n_out)
     return table;
 }
 
-static bool is_called(struct slice name, const char *row_name)
-{
-    return strlen(row_name) == name.len && strncasecmp(row_name, name.ptr, name.len) == 0;
-}
-
 const struct config_row *config_find(struct slice name)
 {
     for (size_t i = 0; i < NROWS; i++)
-        if (is_called(name, table[i].name))
+        if (strlen(table[i].name) == name.len && strncasecmp(table[i].name, name.ptr, name.len) == 0)
             return &table[i];
     return NULL;
 }

@@ -186,12 +186,6 @@ static char *copy_text(struct slice text)
     return copy;
 }
 
-static bool copy_password(struct slice text, struct slice *copy_out)
-{
-    *copy_out = (struct slice){copy_text(text), text.len};
-    return copy_out->ptr != NULL;
-}
-
 static enum config_fault parse_string(struct slice text, char **value_out)
 {
     char *copy;
@@ -397,9 +391,10 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
     case CONFIG_STRING:
         return row->flags & CONFIG_SECRET && text.len > CONFIG_MAX_SECRET ? FAULT_RANGE : parse_string(text, value_out);
     case CONFIG_PASSWORD:
-        return text.len > CONFIG_MAX_SECRET     ? FAULT_RANGE
-               : copy_password(text, value_out) ? FAULT_NONE
-                                                : FAULT_NO_MEMORY;
+        if (text.len > CONFIG_MAX_SECRET)
+            return FAULT_RANGE;
+        *(struct slice *)value_out = (struct slice){copy_text(text), text.len};
+        return ((struct slice *)value_out)->ptr ? FAULT_NONE : FAULT_NO_MEMORY;
     case CONFIG_ADDRESSES:
         return parse_addresses(text, value_out);
     case CONFIG_RULES:
@@ -492,11 +487,6 @@ void config_value_format(const struct config_row *row, const void *value, struct
     }
 }
 
-static bool is_text(const struct config_row *row)
-{
-    return row->type == CONFIG_STRING || row->type == CONFIG_USERS;
-}
-
 bool config_value_copy(const struct config_row *row, const void *value, void *copy_out)
 {
     struct buf text;
@@ -512,7 +502,7 @@ bool config_value_copy(const struct config_row *row, const void *value, void *co
 
 void config_value_free(const struct config_row *row, void *value)
 {
-    if (is_text(row)) {
+    if (row->type == CONFIG_STRING || row->type == CONFIG_USERS) {
         free(*(char **)value);
         *(char **)value = NULL;
     } else if (row->type == CONFIG_PASSWORD) {

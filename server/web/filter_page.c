@@ -29,18 +29,12 @@ static bool ends_by_items(const struct http_head *head)
     return len > strlen(FILTERS) + end && strcmp(head->path + len - end, ITEMS) == 0;
 }
 
-/* Without items it may be the name of a filter. */
-static bool asks_for_items(const struct http_head *head)
-{
-    struct slice item;
-    return ends_by_items(head) && http_argument(head, "i", &item);
-}
-
 const char *filter_page_path(const struct http_head *head)
 {
     if (strncmp(head->path, FILTERS, strlen(FILTERS)) != 0 || !head->path[strlen(FILTERS)])
         return NULL;
-    return asks_for_items(head) ? FILTER_ITEMS : FILTERS;
+    struct slice item; /* without one it may be the name of a filter */
+    return ends_by_items(head) && http_argument(head, "i", &item) ? FILTER_ITEMS : FILTERS;
 }
 
 /* ---- the filter ---- */

@@ -96,12 +96,6 @@ static void swap(struct row *a, struct row *b)
     *b = row;
 }
 
-static void sift_up(struct filter_table *table, size_t at)
-{
-    for (; at > 0 && compare(table, &table->heap[at], &table->heap[(at - 1) / 2]) > 0; at = (at - 1) / 2)
-        swap(&table->heap[at], &table->heap[(at - 1) / 2]);
-}
-
 static void sift_down(struct filter_table *table, size_t n)
 {
     for (size_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
@@ -122,8 +116,10 @@ static void free_row(struct row *row)
 static void put(struct filter_table *table, const struct row *row)
 {
     if (table->n < table->most) {
-        table->heap[table->n++] = *row;
-        sift_up(table, table->n - 1);
+        size_t at = table->n++;
+        table->heap[at] = *row;
+        for (; at > 0 && compare(table, &table->heap[at], &table->heap[(at - 1) / 2]) > 0; at = (at - 1) / 2)
+            swap(&table->heap[at], &table->heap[(at - 1) / 2]);
         return;
     }
     free_row(&table->heap[0]);

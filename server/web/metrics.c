@@ -97,12 +97,6 @@ static void metrics_histogram_end(struct metrics_text *text, const char *labels,
     buf_appendf(text->out, "%" PRIu64 "\n", count);
 }
 
-static void metrics_end(struct metrics_text *text)
-{
-    if (text->openmetrics)
-        buf_append(text->out, "# EOF\n", strlen("# EOF\n"));
-}
-
 /* Appends `name="value"` with the value's escapes. */
 static void metrics_label(struct buf *out, const char *name, struct slice value)
 {
@@ -337,14 +331,6 @@ static void read_filters(struct metrics *m)
     }
 }
 
-static void free_filters(struct metrics *m)
-{
-    for (size_t i = 0; i < m->nfilters; i++)
-        free(m->filter_labels[i]);
-    free(m->filter_labels);
-    free(m->filters);
-}
-
 /* ---- all ---- */
 
 static void write_facts(struct metrics *m)
@@ -378,7 +364,8 @@ static void write_families(struct metrics *m)
         metrics_value(text, m->filter_labels[i], (number));        \
     }
 #include "metrics.def"
-    metrics_end(text);
+    if (text->openmetrics)
+        buf_append(text->out, "# EOF\n", strlen("# EOF\n"));
 }
 
 void metrics_write(struct server *server, const struct acl_user *user, const struct metrics_choice *choice,
@@ -402,7 +389,10 @@ void metrics_write(struct server *server, const struct acl_user *user, const str
     process_use(&m->process);
     write_families(m);
     rcu_reader_offline();
-    free_filters(m);
+    for (size_t i = 0; i < m->nfilters; i++)
+        free(m->filter_labels[i]);
+    free(m->filter_labels);
+    free(m->filters);
     free(m);
 }
 

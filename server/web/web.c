@@ -112,21 +112,15 @@ static bool serve_ready(struct web *web, int wait_ms, bool pauses)
     return accepted;
 }
 
-/* Returns the time until the next point, in ms. */
-static int note_history(struct web *web)
-{
-    rcu_reader_online();
-    int next_ms = history_step(web->history, web->server, clock_ms());
-    rcu_reader_offline();
-    return next_ms;
-}
-
 static void serve(struct web *web)
 {
     bool scanned = false; /* then there may be more to do */
     int64_t pause_ms = 0; /* until then no connection is accepted */
     while (!atomic_load(&web->stop)) {
-        int wait_ms = close_late(web), step_ms = note_history(web);
+        int wait_ms = close_late(web);
+        rcu_reader_online();
+        int step_ms = history_step(web->history, web->server, clock_ms());
+        rcu_reader_offline();
         if (wait_ms < 0 || wait_ms > step_ms)
             wait_ms = step_ms;
         bool pauses = clock_ms() < pause_ms;

@@ -156,14 +156,6 @@ static void write_reply(struct web_request *request)
 
 /* ---- receiving ---- */
 
-/* A client that speaks no TLS gets an answer that it can read. */
-static void answer_plain(struct web_request *request)
-{
-    tls_stream_destroy(request->tls);
-    request->tls = NULL;
-    web_reply_text(request, HTTP_BAD_REQUEST, "this port accepts HTTPS only");
-}
-
 /* Decrypts web->received[0..len) to web->plain. The bytes that have come of the request, 0 if none have. */
 static size_t decrypt(struct web_request *request, size_t len)
 {
@@ -183,12 +175,15 @@ static size_t decrypt(struct web_request *request, size_t len)
                                  &request->records, &err);
     if (buf_len(&request->records))
         (void)send_from(request, &request->records);
-    if (status == TLS_NOT_TLS)
-        answer_plain(request);
-    else if (status == TLS_FAILED || buf_failed(&request->records))
+    if (status == TLS_NOT_TLS) { /* the client gets an answer that it can read */
+        tls_stream_destroy(request->tls);
+        request->tls = NULL;
+        web_reply_text(request, HTTP_BAD_REQUEST, "this port accepts HTTPS only");
+    } else if (status == TLS_FAILED || buf_failed(&request->records)) {
         drain(request); /* the alert has been sent */
-    else if (status == TLS_END && n == 0)
+    } else if (status == TLS_END && n == 0) {
         request->stage = WEB_CLOSES;
+    }
     return n;
 }
 

@@ -52,11 +52,6 @@ static bool allows_first_arg(const struct acl_selector *selector, const struct c
     return false;
 }
 
-static bool allows_command(const struct acl_selector *selector, const struct call *call)
-{
-    return has_bit(selector, call->index) || call->command->always || allows_first_arg(selector, call);
-}
-
 /* ---- keys ---- */
 
 static bool allows_key(const struct acl_selector *selector, struct slice key, uint8_t need)
@@ -177,7 +172,7 @@ static enum acl_verdict check_channels(const struct acl_selector *selector, stru
 /* A command has names of filters or of channels. */
 static enum acl_verdict check(const struct acl_selector *selector, struct call *call, size_t *at_out)
 {
-    if (!allows_command(selector, call))
+    if (!has_bit(selector, call->index) && !call->command->always && !allows_first_arg(selector, call))
         return ACL_DENIED_COMMAND;
     enum acl_verdict verdict = check_keys(selector, call, at_out);
     return verdict == ACL_ALLOWED ? check_channels(selector, call, at_out) : verdict;

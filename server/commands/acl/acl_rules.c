@@ -250,13 +250,6 @@ static enum acl_fault apply_keys(struct acl_selector *selector, struct slice rul
     return add_pattern(&selector->keys, &selector->nkeys, (struct slice){rule.ptr + i, rule.len - i}, perms);
 }
 
-static enum acl_fault apply_channel(struct acl_selector *selector, struct slice rule)
-{
-    if (selector->flags & ACL_ALL_CHANNELS)
-        return ACL_FAULT_ALL_CHANNELS;
-    return add_pattern(&selector->channels, &selector->nchannels, (struct slice){rule.ptr + 1, rule.len - 1}, 0);
-}
-
 enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice rule)
 {
     struct slice name = {rule.ptr + 1, rule.len - 1};
@@ -275,7 +268,9 @@ enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice ru
     } else if (first == '~' || first == '%') {
         return apply_keys(selector, rule);
     } else if (first == '&') {
-        return apply_channel(selector, rule);
+        return selector->flags & ACL_ALL_CHANNELS
+                   ? ACL_FAULT_ALL_CHANNELS
+                   : add_pattern(&selector->channels, &selector->nchannels, name, 0);
     } else if (first == '+' || first == '-') {
         if (name.len == 0)
             return ACL_FAULT_UNKNOWN;

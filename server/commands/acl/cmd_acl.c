@@ -205,11 +205,6 @@ void cmd_acl_log(struct command_ctx *ctx)
 
 #define AT_ONCE 64 /* users that are listed without a thread of the pool */
 
-static bool all_channels(const struct command_ctx *ctx)
-{
-    return server_config(ctx->server)->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
-}
-
 /* ---- showing ---- */
 
 static void reply_line(struct reply *reply, struct buf *text)
@@ -400,7 +395,8 @@ void cmd_acl_setuser(struct command_ctx *ctx)
     } else if (!acl_name_is_good(name)) {
         reply_error(ctx->reply, "ERR Usernames can't contain spaces or null characters");
     } else {
-        int fault = acl_change(ctx->server->acl, name, rules, n, all_channels(ctx), &scratch, &rule);
+        bool all_channels = server_config(ctx->server)->users.acl_pubsub_default == PUBSUB_DEFAULT_ALL;
+        int fault = acl_change(ctx->server->acl, name, rules, n, all_channels, &scratch, &rule);
         if (fault == ACL_GOOD)
             finish_change(ctx, -1);
         else

@@ -185,11 +185,6 @@ static void reply_info(struct reply *reply, const struct command *row)
 
 /* ---- its documentation: COMMAND DOCS ---- */
 
-static bool arg_is_group(const struct command_arg *arg)
-{
-    return strcmp(arg->type, "oneof") == 0 || strcmp(arg->type, "block") == 0;
-}
-
 /* `keys` counts the key arguments so far: the n-th represents the n-th key specification. */
 static void reply_args(struct reply *reply, const struct command_arg *args, size_t nargs, int *keys)
 {
@@ -197,7 +192,7 @@ static void reply_args(struct reply *reply, const struct command_arg *args, size
     for (size_t i = 0; i < nargs; i++) {
         const struct command_arg *arg = &args[i];
         bool key = strcmp(arg->type, "key") == 0;
-        bool group = arg_is_group(arg);
+        bool group = arg->nargs > 0;
 
         reply_map(reply, (size_t)(2 + !group + key + (arg->token != NULL) + (arg->since != NULL) +
                                   (arg->optional || arg->multiple) + group));

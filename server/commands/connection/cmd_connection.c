@@ -113,11 +113,6 @@ bool session_set_text(struct command_ctx *ctx, enum session_text which, struct s
 
 #define NAMES "Client names"
 
-static bool set_name(struct command_ctx *ctx, struct slice name)
-{
-    return session_set_text(ctx, SESSION_NAME, name, NAMES);
-}
-
 /* ---- HELLO and RESET ---- */
 
 struct hello {
@@ -179,7 +174,7 @@ void cmd_hello(struct command_ctx *ctx)
                     "version at the same time");
         return;
     }
-    if (hello.setname && !set_name(ctx, hello.name))
+    if (hello.setname && !session_set_text(ctx, SESSION_NAME, hello.name, NAMES))
         return;
     if (hello.version != 0) {
         atomic_store_explicit(&session->resp, (int)hello.version, memory_order_relaxed);

@@ -89,12 +89,6 @@ static struct slice item_arg(const void *items, size_t i)
     return command_arg(args->ctx, args->first + i);
 }
 
-static void query_items(struct command_ctx *ctx, size_t first)
-{
-    struct bf_call call = bf_call_of(ctx);
-    bf_query_many(&call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
-}
-
 static void add_items(struct command_ctx *ctx, struct bf_call *call, size_t first)
 {
     bf_add_many(call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
@@ -102,7 +96,8 @@ static void add_items(struct command_ctx *ctx, struct bf_call *call, size_t firs
 
 void cmd_bf_mexists(struct command_ctx *ctx)
 {
-    query_items(ctx, 2);
+    struct bf_call call = bf_call_of(ctx);
+    bf_query_many(&call, command_argc(ctx) - 2, item_arg, &(struct item_args){ctx, 2});
 }
 
 void cmd_bf_madd(struct command_ctx *ctx)

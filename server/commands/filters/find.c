@@ -267,14 +267,6 @@ static void answer_maybe(struct find *find, struct slice name)
         add_name(find, &find->found[i], name);
 }
 
-/* The filter cannot be asked. */
-static void note_quarantined(struct find *find, struct slice name, struct entry *entry)
-{
-    unknown(find, name, entry_quarantine_reason(entry));
-    if (find->policy.maybe)
-        answer_maybe(find, name);
-}
-
 static void append_name(struct buf *names, struct slice name)
 {
     buf_append(names, &name.len, sizeof(name.len));
@@ -335,7 +327,9 @@ static __attribute__((noinline)) void choose_without_bits(struct find *find, str
         append_name(&find->reads.unread, name);
         find->failed |= buf_failed(&find->reads.unread);
     } else {
-        note_quarantined(find, name, entry);
+        unknown(find, name, entry_quarantine_reason(entry));
+        if (find->policy.maybe)
+            answer_maybe(find, name);
     }
 }
 
@@ -483,13 +477,6 @@ bool find_choose(struct find *find, size_t *layers_out)
 
 /* ---- SSTables that have not been read, and filters whose bits are not in memory ---- */
 
-static void let_go(struct find *find)
-{
-    if (find->reads.pinned)
-        entry_unpin(find->reads.pinned);
-    find->reads.pinned = NULL;
-}
-
 bool find_has_unread(const struct find *find)
 {
     return !find_failed(find) &&
@@ -498,7 +485,9 @@ bool find_has_unread(const struct find *find)
 
 void find_read(struct find *find)
 {
-    let_go(find);
+    if (find->reads.pinned)
+        entry_unpin(find->reads.pinned);
+    find->reads.pinned = NULL;
     buf_consume(&find->reads.reading, find->reads.taken);
     if (buf_len(&find->reads.reading) == 0) {
         struct buf empty = find->reads.reading;

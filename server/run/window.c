@@ -6,7 +6,6 @@
 
 #include "acl.h"
 #include "bf.h"
-#include "cf.h"
 #include "bloom_keyring.h"
 #include "command.h"
 #include "command_timing.h"

@@ -1,4 +1,4 @@
-#include "api.h"
+#include "routes.h"
 
 #include <limits.h>
 #include <math.h>

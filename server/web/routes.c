@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api.h"
 #include "facts.h"
 #include "filter_page.h"
 #include "filter_table.h"

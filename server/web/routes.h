@@ -1,4 +1,4 @@
-/* routes: the pages there are. Thread: the status page's. */
+/* routes: the pages there are, and the answers of /api/. Thread: the status page's, an online RCU reader. */
 #ifndef BLOOMERY_ROUTES_H
 #define BLOOMERY_ROUTES_H
 
@@ -28,5 +28,17 @@ struct route {
 
 /* NULL: there is no such page. */
 const struct route *route_find(const struct http_head *head);
+
+/* ---- api.c: JSON that the status page reads. It is the page's own and may change with it ---- */
+
+void api_overview(struct server *server, const struct history *history, struct buf *out);
+void api_slowlog(struct server *server, struct buf *out);
+void api_clients(struct server *server, struct buf *out);
+void api_acl_log(struct server *server, struct buf *out);
+
+enum api_result { API_DONE, API_NO_FILTER, API_DENIED };
+
+/* One filter with its layers, for a user who may run BF.INFO on it. `key` is its name in hexadecimal digits. */
+enum api_result api_filter(struct server *server, const struct acl_user *user, struct slice key, struct buf *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* bf: shared by the BF.* commands, in the window or one by one.
+/* bf: shared by the BF.* and CF.* commands, in the window or one by one.
  *
  * Thread: the worker's, in an RCU read section. */
 #ifndef BLOOMERY_BF_H
@@ -8,6 +8,7 @@
 
 #include "bf_request.h"
 #include "bloom_batch.h"
+#include "cf_request.h"
 #include "command.h"
 #include "registry.h"
 #include "reply.h"
@@ -56,7 +57,6 @@ struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);
 struct bloom_filter *bf_existing_shape(struct bf_call *call); /* likewise, and an error reply if there is none */
 
 /* For a new KEYED filter when there is no key: one is made in the background, and the handler is called again. */
-struct command_ctx;
 void bf_wait_for_first_key(struct command_ctx *ctx);
 
 /* Creates the filter of a call with the given parameters and expiry (Unix time; 0: never). True: call->entry is the new
@@ -66,5 +66,41 @@ bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t 
 /* The same, with a first layer of this shape, which never expires. */
 bool bf_create_shaped(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
                       bool *existed_out);
+
+/* ---- cuckoo filters ---- */
+
+/* Slots that a compaction visits: in a turn of CF.COMPACT and in the CF.DEL that begins one, for about a millisecond;
+ * and with each change during a compaction. */
+#define CF_LOOKS_AT_ONCE UINT64_C(40960)
+#define CF_LOOKS_BESIDE  UINT64_C(640)
+
+enum cf_found {
+    CF_IS_THERE,
+    CF_IS_NONE,
+    CF_IS_OTHER, /* a Bloom filter, or an SSTable's */
+    CF_IS_LOST,  /* in quarantine */
+};
+
+/* The numbers of a filter that a command does not state. */
+struct cuckoo_numbers cf_defaults_of(const struct server *server);
+
+/* The cuckoo filter of a call; call->entry becomes the name's entry. NULL: *found_out has the reason. */
+struct bloom_filter *cf_look(struct bf_call *call, enum cf_found *found_out);
+
+/* False, after an error reply, if the name has something else. */
+bool cf_reply_unless(struct bf_call *call, enum cf_found found);
+
+/* The cuckoo filter of a call. NULL: it is none, after an error reply. */
+struct bloom_filter *cf_existing(struct bf_call *call);
+
+/* CF.EXISTS and CF.ADD of one item, as bf_query_one() and bf_add_one(). */
+void cf_query_one(struct bf_call *call, struct slice item);
+void cf_add_one(struct bf_call *call, struct slice item);
+
+/* The journal of the call's operations; NULL: none. */
+const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_journal *journal);
+
+/* The call has changed its filter, this many times. */
+void cf_changed(struct bf_call *call, uint64_t changes);
 
 #endif

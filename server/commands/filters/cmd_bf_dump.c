@@ -7,7 +7,7 @@
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_keyring.h"
-#include "cf.h"
+#include "bf.h"
 #include "cf_chunks.h"
 #include "clock.h"
 #include "content.h"

@@ -6,7 +6,6 @@
 #include "bf_host.h"
 #include "bf_texts.h"
 #include "bloom_keyring.h"
-#include "cf.h"
 #include "clock.h"
 #include "content.h"
 #include "handlers.h"

@@ -13,7 +13,6 @@
 #include "registry.h"
 #include "server.h"
 #include "registry_key.h"
-#include "transaction_work.h"
 #include "work.h"
 
 struct watched {

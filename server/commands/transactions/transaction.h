@@ -5,7 +5,7 @@
  * refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers stand still (exclusive.h),
  * BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short. A slow command, or a command
  * that makes the transaction too long, is refused when it is queued. EXEC refuses the whole transaction if it would
- * take too long with the current filters (transaction_work.h). An error of one command does not stop the others.
+ * take too long with the current filters (transaction_may_run()). An error of one command does not stop the others.
  *
  * WATCH notes three facts of a name: the id of its filter, the count of items, and the expiry. EXEC replies null if one
  * of them has changed. No more is needed, because an id is never used again and a count only rises.
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "errbuf.h"
 #include "resp_parse.h"
 
 struct command;
@@ -58,5 +59,11 @@ uint32_t transaction_flags(const struct session *session);
 
 /* Drops queue and watched names: at EXEC, DISCARD, RESET and the end of the connection. */
 void transaction_end(struct session *session);
+
+/* Whether the transaction is short enough, at the moment at which it could run: in an RCU read section. The commands are
+ * gone through in order, with the filters as they are and as the commands before may leave them. So EXEC refuses a
+ * transaction that has too much work (work.h) as a whole, before it has changed anything. `ctx`: of EXEC. False: `error`
+ * is the whole text of the reply. */
+bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error);
 
 #endif

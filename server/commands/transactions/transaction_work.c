@@ -1,4 +1,4 @@
-#include "transaction_work.h"
+#include "transaction.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "acl_user.h"
 #include "bf_host.h"
-#include "cf.h"
+#include "bf.h"
 #include "command.h"
 #include "cuckoo_dump.h"
 #include "glob_match.h"
@@ -17,7 +17,6 @@
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"
-#include "transaction.h"
 #include "work.h"
 
 /* What decides the work of commands on a filter, now or as the transaction may leave it. Zeroed: there is none. */

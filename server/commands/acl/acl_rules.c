@@ -268,9 +268,8 @@ enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice ru
     } else if (first == '~' || first == '%') {
         return apply_keys(selector, rule);
     } else if (first == '&') {
-        return selector->flags & ACL_ALL_CHANNELS
-                   ? ACL_FAULT_ALL_CHANNELS
-                   : add_pattern(&selector->channels, &selector->nchannels, name, 0);
+        return selector->flags & ACL_ALL_CHANNELS ? ACL_FAULT_ALL_CHANNELS
+                                                  : add_pattern(&selector->channels, &selector->nchannels, name, 0);
     } else if (first == '+' || first == '-') {
         if (name.len == 0)
             return ACL_FAULT_UNKNOWN;

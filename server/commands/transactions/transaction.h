@@ -60,10 +60,10 @@ uint32_t transaction_flags(const struct session *session);
 /* Drops queue and watched names: at EXEC, DISCARD, RESET and the end of the connection. */
 void transaction_end(struct session *session);
 
-/* Whether the transaction is short enough, at the moment at which it could run: in an RCU read section. The commands are
- * gone through in order, with the filters as they are and as the commands before may leave them. So EXEC refuses a
- * transaction that has too much work (work.h) as a whole, before it has changed anything. `ctx`: of EXEC. False: `error`
- * is the whole text of the reply. */
+/* Whether the transaction is short enough, at the moment at which it could run: in an RCU read section. The commands
+ * are gone through in order, with the filters as they are and as the commands before may leave them. So EXEC refuses a
+ * transaction that has too much work (work.h) as a whole, before it has changed anything. `ctx`: of EXEC. False:
+ * `error` is the whole text of the reply. */
 bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error);
 
 #endif

@@ -461,7 +461,7 @@ PAIR_TEST(move, all_databases)
     expect(from, "+OK", "ACL SETUSER default +info");
 }
 
-/* docs/UPGRADES.md: the users of the source lose their right to write before the last move, so the target has all
+/* docs/DURABILITY.md: the users of the source lose their right to write before the last move, so the target has all
  * acknowledged changes. */
 Test(move, nothing_that_was_answered_is_lost_when_writers_lose_their_right_before_the_last_move)
 {

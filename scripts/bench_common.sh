@@ -67,3 +67,13 @@ info() { # PORT FIELD: a number of INFO
 json_number() { # FILE FIELD
     awk -v field="$2" 'match($0, "\"" field "\":[0-9.]+") { print substr($0, RSTART + length(field) + 3, RLENGTH - length(field) - 3) }' "$1"
 }
+
+# write_part NAME: the standard input becomes the part of docs/benchmarks.md between the marks of NAME.
+write_part() {
+    cat >"$tmp/part"
+    awk -v begin="<!-- $1 -->" -v end="<!-- end of $1 -->" -v part="$tmp/part" '
+        $0 == begin { print; while ((getline line <part) > 0) print line; skip = 1 }
+        $0 == end { skip = 0 }
+        !skip' docs/benchmarks.md >"$tmp/page"
+    cp "$tmp/page" docs/benchmarks.md
+}

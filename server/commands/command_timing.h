@@ -4,10 +4,10 @@
  * Measurements:
  * - An ordinary command: its handler.
  * - A deferred command: from its handler's call until its reply is back on the loop, waiting for a thread included.
- * - BF.ADD and BF.EXISTS overlap in the window (window.h): the duration of the batch, from the first command to the
+ * - BF.ADD and BF.EXISTS overlap in the pipeline (pipeline.h): the duration of the batch, from the first command to the
  *   next flush, including reading and parsing, divided by their number. So two readings of the clock serve for up to
  *   thousands of commands, and their histogram is one of the means of batches. While slowlog-log-slower-than is below
- *   TIMING_EXACT_USEC the window is not used and each of them is measured alone.
+ *   TIMING_EXACT_USEC the pipeline is not used and each of them is measured alone.
  *
  * Thread: the worker's. */
 #ifndef BLOOMERY_COMMAND_TIMING_H

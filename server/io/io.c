@@ -306,13 +306,6 @@ static int allocate(struct io *io, int fd, struct conn **conn_out)
     return err;
 }
 
-/* A client that is refused before its handshake costs none, and cannot get the reason. */
-static void begin_tls(struct conn *conn, bool refused)
-{
-    if (refused || conn_tls_begin(conn) != 0)
-        conn_close(conn);
-}
-
 int conn_open(struct io *io, int fd, bool with_tls)
 {
     const struct config *config = server_config(io->server);
@@ -348,8 +341,9 @@ int conn_open(struct io *io, int fd, bool with_tls)
     } else {
         stats_add(&io->stats.connections_received, 1);
     }
-    if (with_tls)
-        begin_tls(conn, why_not == too_many_text);
+    /* A client that is refused before its handshake costs none, and cannot get the reason. */
+    if (with_tls && (why_not == too_many_text || conn_tls_begin(conn) != 0))
+        conn_close(conn);
     if (conn_is_closing(conn))
         return 0;
     conn_count_memory(conn);

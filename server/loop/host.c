@@ -38,7 +38,7 @@ static void run_queued(void *conn, const struct command *command, const struct r
 void command_run_queue(struct command_ctx *ctx, const struct transaction *tx)
 {
     transaction_each(tx, run_queued, conn_of_session(ctx->session));
-    window_flush(&runner_of_ctx(ctx)->window);
+    pipeline_flush(&runner_of_ctx(ctx)->pipeline);
 }
 
 static void look_at_pause(void *admission)

@@ -152,7 +152,7 @@ static void enter(struct io *io)
 
 static void settle(struct io *io)
 {
-    window_flush(&runner_of(io)->window);
+    pipeline_flush(&runner_of(io)->pipeline);
 }
 
 static void go_offline(struct io *io)
@@ -167,7 +167,7 @@ static void finish(struct io *io)
     struct runner *runner = runner_of(io);
     if (!io->online)
         return;
-    window_flush(&runner->window);
+    pipeline_flush(&runner->pipeline);
     monitor_flush(&runner->monitor);
     log_waits_hold_replies(&runner->log);
     conns_send(io);

@@ -2,7 +2,7 @@
  * loop together: io (sockets, io.h) and the runner of commands (runner.h).
  *
  * An iteration of the loop reads, parses and runs the input of all readable connections. Pipelined BF.ADD and BF.EXISTS
- * use the window (window.h), which overlaps their cache misses across connections. At the end of the iteration each
+ * use the pipeline (pipeline.h), which overlaps their cache misses across connections. At the end of the iteration each
  * connection's replies leave in one write, and the worker goes offline for RCU while it sleeps in poll.
  *
  * Thread rule: worker_post*(), worker_nconns() and worker_ticked_ms(): any. Everything else: the worker's own thread

@@ -34,13 +34,13 @@ static unsigned concern_of(const struct command *command, uint32_t flags)
 }
 
 void admission_init(struct admission *admission, struct io *io, const struct log_waits *log,
-                    const size_t counters[WINDOW_KINDS])
+                    const size_t counters[PIPELINE_KINDS])
 {
     admission->io = io;
     admission->log = log;
     conn_list_init(&admission->paused);
     conn_list_init(&admission->for_memory);
-    for (int kind = 0; kind < WINDOW_KINDS; kind++) {
+    for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
         const struct command *row = command_row(counters[kind]);
         admission->concern[kind] = concern_of(row, row->flags) | ADMISSION_ONE_BY_ONE;
     }
@@ -109,17 +109,17 @@ void admission_look(struct admission *admission, bool log_full)
     admission_look_at_pause(admission);
 }
 
-/* ---- the window ---- */
+/* ---- the pipeline ---- */
 
-/* The log needs room for all adds that the window may hold and for those of the new run; with a twin each add is
+/* The log needs room for all adds that the pipeline may hold and for those of the new run; with a twin each add is
  * recorded twice. The rights of the client's user are checked where the name of the filter is known. */
-bool admission_by_window(const struct admission *admission, const struct conn *conn, enum window_kind kind)
+bool admission_by_pipeline(const struct admission *admission, const struct conn *conn, enum pipeline_kind kind)
 {
     if ((admission->reasons & admission->concern[kind]) || (conn->session.modes & ~(unsigned)MODE_RESTRICTED) ||
         !atomic_load_explicit(&conn->session.acl.authenticated, memory_order_relaxed))
         return false;
-    return !window_kind_adds(kind) || !admission->log->ring ||
-           ring_reserve(admission->log->ring, 2 * (WINDOW_ITEMS + WINDOW_RUN)) == 0;
+    return !pipeline_kind_adds(kind) || !admission->log->ring ||
+           ring_reserve(admission->log->ring, 2 * (PIPELINE_ITEMS + PIPELINE_RUN)) == 0;
 }
 
 /* ---- one command ---- */

@@ -1,8 +1,8 @@
-/* admission: the one check of a command before it runs, in the window or by itself.
+/* admission: the one check of a command before it runs, in the pipeline or by itself.
  *
  * The general reasons against commands (settings, loading, memory, the log, CLIENT PAUSE) are a mask, computed once per
- * iteration. A command's row has the reasons that concern it; for the window's two commands these are known beforehand,
- * so that one comparison admits them. The session holds the restrictions of a connection's own state.
+ * iteration. A command's row has the reasons that concern it; for the pipeline's two commands these are known
+ * beforehand, so that one comparison admits them. The session holds the restrictions of a connection's own state.
  *
  * Thread: the loop's. */
 #ifndef BLOOMERY_ADMISSION_H
@@ -10,7 +10,7 @@
 
 #include "conn_list.h"
 #include "dispatch_errors.h"
-#include "window.h"
+#include "pipeline.h"
 
 struct command;
 struct conn;
@@ -26,22 +26,22 @@ enum {
     ADMISSION_PAUSED_WRITES = 1 << 3, /* CLIENT PAUSE ... WRITE */
     ADMISSION_PAUSED = 1 << 4,        /* CLIENT PAUSE */
     ADMISSION_LOG_FULL = 1 << 5,      /* the log thread is behind */
-    ADMISSION_ONE_BY_ONE = 1 << 6,    /* each command is timed by itself: none goes through the window */
+    ADMISSION_ONE_BY_ONE = 1 << 6,    /* each command is timed by itself: none goes through the pipeline */
     ADMISSION_MAKES_ROOM = 1 << 7,    /* maxmemory is reached, and bits are being evicted (residency.h) */
 };
 
 struct admission {
     struct io *io;
     const struct log_waits *log;
-    unsigned reasons;               /* as of this iteration */
-    unsigned concern[WINDOW_KINDS]; /* the reasons that concern the window's commands */
-    struct conn_link paused;        /* CONN_WAITS_PAUSE */
-    struct conn_link for_memory;    /* CONN_WAITS_MEMORY */
+    unsigned reasons;                 /* as of this iteration */
+    unsigned concern[PIPELINE_KINDS]; /* the reasons that concern the pipeline's commands */
+    struct conn_link paused;          /* CONN_WAITS_PAUSE */
+    struct conn_link for_memory;      /* CONN_WAITS_MEMORY */
 };
 
-/* `counters`: command_index() of the window's commands. */
+/* `counters`: command_index() of the pipeline's commands. */
 void admission_init(struct admission *admission, struct io *io, const struct log_waits *log,
-                    const size_t counters[WINDOW_KINDS]);
+                    const size_t counters[PIPELINE_KINDS]);
 
 /* Computes the mask: once per iteration, after log_waits_look(), whose result is `log_full`. Wakes the paused
  * connections when the pause is over. */
@@ -73,8 +73,8 @@ enum admission_answer admission_check(const struct admission *admission, struct 
                                       const struct command *command, const struct resp_command *cmd,
                                       enum admission_of of, char text_out[DISPATCH_ERROR_SIZE]);
 
-/* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the window. Otherwise
+/* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the pipeline. Otherwise
  * admission_check() gives the reason. */
-bool admission_by_window(const struct admission *admission, const struct conn *conn, enum window_kind kind);
+bool admission_by_pipeline(const struct admission *admission, const struct conn *conn, enum pipeline_kind kind);
 
 #endif

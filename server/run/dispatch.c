@@ -161,11 +161,11 @@ static bool run_command(struct conn *conn, const struct resp_command *cmd, const
     return call_handler(conn, cmd, keyed, command);
 }
 
-/* The window's commands are most of the traffic, so they are recognised before the table look-up: eight bytes at a
+/* The pipeline's commands are most of the traffic, so they are recognised before the table look-up: eight bytes at a
  * time, with the lower-case bit set in all letters. */
 #define LOWER UINT64_C(0x2020202020202020)
 
-static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kind_out)
+static bool pipeline_kind_of(const struct resp_command *cmd, enum pipeline_kind *kind_out)
 {
     struct slice name = resp_arg(cmd, 0);
     uint64_t word = 0, want = 0;
@@ -173,10 +173,10 @@ static bool window_kind_of(const struct resp_command *cmd, enum window_kind *kin
     if (cmd->argc != 3 || (name.len != 9 && name.len != 6))
         return false;
     bool cuckoo = (name.ptr[0] | 0x20) == 'c';
-    *kind_out = (cuckoo ? WINDOW_CUCKOO_QUERY : WINDOW_QUERY) + (name.len == 6);
+    *kind_out = (cuckoo ? PIPELINE_CUCKOO_QUERY : PIPELINE_QUERY) + (name.len == 6);
     size_t n = name.len == 9 ? 8 : 6;
     memcpy(&word, name.ptr, n);
-    memcpy(&want, window_commands[*kind_out], n);
+    memcpy(&want, pipeline_commands[*kind_out], n);
     return (word | LOWER) == (want | LOWER) && (name.len == 6 || (name.ptr[8] | 0x20) == 's') && name.ptr[2] == '.';
 }
 
@@ -189,24 +189,24 @@ static bool is_evicted(const struct fetches *fetches, const struct resp_command 
     memcpy(sent, before, sizeof(sent));
     key = key_put_before(key, database);
     bool evicted = fetch_is_needed(fetches, registry_hash(fetches->server->registry, key), key);
-    memcpy(before, sent, sizeof(sent)); /* the window remembers the command as it was sent */
+    memcpy(before, sent, sizeof(sent)); /* the pipeline remembers the command as it was sent */
     return evicted;
 }
 
-static void note_windowed(struct conn *conn, enum window_kind kind)
+static void note_pipelined(struct conn *conn, enum pipeline_kind kind)
 {
-    const char *name = window_commands[kind];
+    const char *name = pipeline_commands[kind];
     crash_note_command(name);
     atomic_store_explicit(&conn->session.meters.command, name, memory_order_relaxed);
 }
 
 /* `from_input`: similar requests may follow. */
-static bool take_into_window(struct conn *conn, const struct resp_command *cmd, bool from_input)
+static bool take_into_pipeline(struct conn *conn, const struct resp_command *cmd, bool from_input)
 {
     struct runner *runner = runner_of(conn->io);
-    enum window_kind kind;
-    if (!window_kind_of(cmd, &kind) || !admission_by_window(&runner->admission, conn, kind) ||
-        !acl_session_may_call(&conn->session, runner->window.counters[kind], resp_arg(cmd, 1)) ||
+    enum pipeline_kind kind;
+    if (!pipeline_kind_of(cmd, &kind) || !admission_by_pipeline(&runner->admission, conn, kind) ||
+        !acl_session_may_call(&conn->session, runner->pipeline.counters[kind], resp_arg(cmd, 1)) ||
         sstables_find(conn->io->server->sstables, resp_arg(cmd, 1))) /* it may have to wait for its file */
         return false;
     unsigned database = database_of(conn);
@@ -214,8 +214,8 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
         return false;
     if (__builtin_expect(runner->fetches.some_evicted, false) && is_evicted(&runner->fetches, cmd, database))
         return false;
-    note_windowed(conn, kind);
-    window_push(&runner->window, kind, conn, cmd, database, from_input);
+    note_pipelined(conn, kind);
+    pipeline_push(&runner->pipeline, kind, conn, cmd, database, from_input);
     if (runner->monitor.watched)
         monitor_feed(&runner->monitor, &conn->session, NULL, cmd);
     return true;
@@ -224,17 +224,17 @@ static bool take_into_window(struct conn *conn, const struct resp_command *cmd, 
 size_t dispatch_repeated(struct conn *conn, const char *data, size_t len)
 {
     struct runner *runner = runner_of(conn->io);
-    enum window_kind kind = runner->window.last_kind; /* the next command is usually of the same kind */
+    enum pipeline_kind kind = runner->pipeline.last_kind; /* the next command is usually of the same kind */
     if (runner->monitor.watched ||
         !resp_parser_idle(&conn->input.parser)) /* each command must be seen / the parser is within a command */
         return 0;
     unsigned database = database_of(conn);
     for (int i = 0; i < 2; i++, kind ^= 1) {
-        size_t n = admission_by_window(&runner->admission, conn, kind)
-                       ? window_push_repeated(&runner->window, kind, conn, database, data, len)
+        size_t n = admission_by_pipeline(&runner->admission, conn, kind)
+                       ? pipeline_push_repeated(&runner->pipeline, kind, conn, database, data, len)
                        : 0;
         if (n) {
-            note_windowed(conn, kind);
+            note_pipelined(conn, kind);
             return n;
         }
     }
@@ -246,10 +246,10 @@ void dispatch_queued(struct conn *conn, const struct command *command, const str
     /* The client will be closed and gets no reply. Its transaction still changes all or nothing. */
     if (buf_failed(&conn->output.buf) && (command->flags & CMD_READONLY))
         return;
-    if (take_into_window(conn, cmd, false))
+    if (take_into_pipeline(conn, cmd, false))
         return;
     struct runner *runner = runner_of(conn->io);
-    window_flush(&runner->window);
+    pipeline_flush(&runner->pipeline);
     char text[DISPATCH_ERROR_SIZE];
     if (admission_check(&runner->admission, conn, command, cmd, ADMISSION_OF_EXEC, text) == ADMISSION_REFUSE) {
         dispatch_reject(conn, command, text);
@@ -338,9 +338,9 @@ enum dispatch_result dispatch(struct conn *conn, const struct resp_command *cmd)
 {
     struct runner *runner = runner_of(conn->io);
     atomic_store_explicit(&conn->session.meters.last_ms, conn->io->now_ms, memory_order_relaxed);
-    if (take_into_window(conn, cmd, true))
+    if (take_into_pipeline(conn, cmd, true))
         return DISPATCH_DONE;
-    window_flush(&runner->window);
+    pipeline_flush(&runner->pipeline);
     conn_will_reply(conn);
     if (conn->session.pubsub.subscribed)
         push_deliver_now(&runner->push); /* messages published before the command come before its reply */

@@ -21,8 +21,8 @@ int runner_init(struct runner *runner)
     jobs_init(&runner->jobs, io, &runner->section, &runner->push);
     sleepers_init(&runner->sleepers, io, &runner->log);
     runner->slice_items = COMMAND_SLICE;
-    int err = window_init(&runner->window, io, &runner->log, &runner->fetches);
-    admission_init(&runner->admission, io, &runner->log, runner->window.counters);
+    int err = pipeline_init(&runner->pipeline, io, &runner->log, &runner->fetches);
+    admission_init(&runner->admission, io, &runner->log, runner->pipeline.counters);
     return err;
 }
 
@@ -30,7 +30,7 @@ void runner_deinit(struct runner *runner)
 {
     buf_deinit(&runner->monitor.lines);
     keyed_deinit(&runner->keyed);
-    window_deinit(&runner->window);
+    pipeline_deinit(&runner->pipeline);
 }
 
 static const char protected_mode_text[] =

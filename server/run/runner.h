@@ -16,7 +16,7 @@
 #include "log_waits.h"
 #include "monitor.h"
 #include "push.h"
-#include "window.h"
+#include "pipeline.h"
 
 struct runner {
     struct io io; /* comes first: its connections point to it */
@@ -26,7 +26,7 @@ struct runner {
     struct log_waits log;
     struct keyed keyed;
     struct fetches fetches;
-    struct window window;
+    struct pipeline pipeline;
     struct admission admission;
     struct jobs jobs;
     struct sleepers sleepers;

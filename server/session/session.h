@@ -28,7 +28,7 @@ enum session_flag {
     SESSION_KILLED = 1 << 4,   /* by CLIENT KILL: no longer listed, its worker closes it soon */
 };
 
-/* States that keep a session's commands from the window. */
+/* States that keep a session's commands from the pipeline. */
 enum session_mode {
     MODE_IN_MULTI = 1 << 0,        /* commands are queued until EXEC */
     MODE_REPLY_OFF = 1 << 1,       /* CLIENT REPLY OFF */
@@ -91,7 +91,7 @@ struct session_acl {
     const char *user_name; /* that of `user`; NULL: default. Changed under the lock of the list */
     struct acl_user *user;
     bool changed;             /* his rights may have changed since the command that runs in slices began */
-    uint64_t allowed_memo[4]; /* by kind of the window: the request last recognised that it may send */
+    uint64_t allowed_memo[4]; /* by kind of the pipeline: the request last recognised that it may send */
 };
 
 struct session {

@@ -1,4 +1,4 @@
-/* The server's work on commands in memory: parser, dispatch, window, registry, filter, replies; no socket. One
+/* The server's work on commands in memory: parser, dispatch, pipeline, registry, filter, replies; no socket. One
  * worker, then two, on one filter: the gain from a second core, and whether queries write nothing shared.
  *
  * Real workers run it on their loops' threads, each with its own connection and its own stretch of requests, in
@@ -148,7 +148,7 @@ static void drive(struct worker *worker, void *arg)
     while (clock_seconds(CLOCK_MONOTONIC) < end || lane->commands == 0) {
         for (unsigned i = 0; i < (seconds > 0 ? 16 : PIECES); i++, piece = (piece + 1) % PIECES) {
             run_piece(conn, lane->requests + lane->starts[piece], lane->starts[piece + 1] - lane->starts[piece]);
-            window_flush(&worker->runner.window);
+            pipeline_flush(&worker->runner.pipeline);
             buf_truncate(&conn->output.buf, 0);
             lane->commands += PIECE;
         }

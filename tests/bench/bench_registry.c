@@ -92,7 +92,7 @@ static double one_by_one_ns(const struct query *queries)
     return present ? 0 : (double)(now_ns(CLOCK_MONOTONIC) - start) / QUERIES; /* nothing has been added */
 }
 
-/* The steps of the window: the misses of this many queries overlap. */
+/* The steps of the pipeline: the misses of this many queries overlap. */
 static double batched_ns(const struct query *queries)
 {
     unsigned present = 0;

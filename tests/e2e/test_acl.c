@@ -1,4 +1,4 @@
-/* Users in the daemon: files, settings, the window, other threads, the status page. tests/clients/acl_server.py
+/* Users in the daemon: files, settings, the pipeline, other threads, the status page. tests/clients/acl_server.py
  * compares the meaning of rules with redis-server. */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -171,7 +171,7 @@ DAEMON_TEST(the_daemon, acl, the_configuration_file_has_users)
     free(before);
 }
 
-/* ---- the window ---- */
+/* ---- the pipeline ---- */
 
 static void append_pipeline(redisContext *client, const char *command, const char *filter, int n)
 {

@@ -290,7 +290,7 @@ DAEMON_TEST(the_daemon, client_command, pause_ends_by_itself)
     cr_expect_str_eq(wire_text(&b), ":1");
 }
 
-/* REPLY OFF and SKIP leave out exactly their replies, also those of the window and of deferred commands. */
+/* REPLY OFF and SKIP leave out exactly their replies, also those of the pipeline and of deferred commands. */
 DAEMON_TEST(the_daemon, client_command, replies_off)
 {
     struct wire wire = wire_to(the_daemon.port);

@@ -65,7 +65,7 @@ CLIENT_TEST(the_daemon, databases, each_has_names_of_its_own)
     cr_assert_gt(client_number(client, "MEMORY USAGE united"), 0);
 }
 
-/* The window's runs, with equal heads in two databases. */
+/* The pipeline's runs, with equal heads in two databases. */
 DAEMON_TEST(the_daemon, databases, pipelines_go_from_one_to_another)
 {
     enum { ROUNDS = 40, ITEMS = 40 };

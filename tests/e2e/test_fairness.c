@@ -252,7 +252,7 @@ CLIENT_TEST(the_daemon, fairness, small_commands_with_large_replies)
 }
 
 /* A stream of commands that is cut anywhere, far longer than one read, is answered as a whole: parts of commands
- * move between the buffers while others are on their way through the window. */
+ * move between the buffers while others are on their way through the pipeline. */
 DAEMON_TEST(the_daemon, fairness, a_stream_that_is_cut_anywhere)
 {
     enum { N = 30000 };
@@ -395,7 +395,7 @@ static long long iterations(void)
     return info_number(the_daemon.port, "stats", "eventloop_cycles");
 }
 
-/* Single commands are paid for like batches: an iteration has 16,384 units of work (work.h), and the window and the
+/* Single commands are paid for like batches: an iteration has 16,384 units of work (work.h), and the pipeline and the
  * last turn some more. Counted, not measured. */
 DAEMON_TEST(the_daemon, fairness, pipelines_of_single_commands_are_bounded_in_work)
 {

@@ -174,7 +174,7 @@ static void add(struct hunter *hunter)
         answers(hunter, filter->ones, ask(hunter, "BF.CARD f%d", f), "BF.CARD of filter", f);
 }
 
-/* In a pipeline: several commands on the same filter are a run of the window. */
+/* In a pipeline: several commands on the same filter are a run of the pipeline. */
 static void question(struct hunter *hunter)
 {
     int f = any(hunter, FILTERS), answered = atomic_load(&hunt.filters[f].answered);

@@ -1,4 +1,4 @@
-/* Runs of commands that differ in their item only, which the server processes together (server/run/window.h). With
+/* Runs of commands that differ in their item only, which the server processes together (server/run/pipeline.h). With
  * any length, cuts of the input, other clients and other commands in between, the replies equal, byte for byte,
  * those of running the commands one by one. At an error rate of 1e-7 a plain set is the model. */
 #include <criterion/criterion.h>

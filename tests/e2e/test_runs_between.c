@@ -1,4 +1,4 @@
-/* Conditions between a run of commands and its replies (server/run/window.h): missing rights, replies switched off,
+/* Conditions between a run of commands and its replies (server/run/pipeline.h): missing rights, replies switched off,
  * the end of the connection, the form of a command, and counters and watchers. Each of these treats a run as its
  * commands. */
 #include <criterion/criterion.h>

@@ -226,7 +226,7 @@ DAEMON_TEST(the_daemon, sstables, writes_are_refused)
         freeReplyObject(reply);
         cr_assert(strncmp(text, "READONLY ", 9) == 0, "%s: %s", writes[i], text);
     }
-    for (int i = 0; i < 3; i++) /* in a pipeline they go through the window */
+    for (int i = 0; i < 3; i++) /* in a pipeline they go through the pipeline */
         redisAppendCommand(client, "BF.ADD %s x%d", name, i);
     for (int i = 0; i < 3; i++)
         cr_assert(strncmp(client_reply(client), "-READONLY ", 10) == 0);

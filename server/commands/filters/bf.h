@@ -1,4 +1,4 @@
-/* bf: shared by the BF.* and CF.* commands, in the window or one by one.
+/* bf: shared by the BF.* and CF.* commands, in the pipeline or one by one.
  *
  * Thread: the worker's, in an RCU read section. */
 #ifndef BLOOMERY_BF_H

@@ -128,7 +128,7 @@ static void read_file(struct command_job *job)
 
 void sstable_read_first(struct command_ctx *ctx, struct reply *reply, struct slice name)
 {
-    if (!ctx) { /* in the window, which the name entered before the file was there */
+    if (!ctx) { /* in the pipeline, which the name entered before the file was there */
         reply_error(reply, "TRYAGAIN the SSTable's filter has not been read yet");
         return;
     }

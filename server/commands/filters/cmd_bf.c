@@ -1,4 +1,4 @@
-/* The BF.* commands outside of the window. Replies and their texts are RedisBloom's (tests/golden/corpus);
+/* The BF.* commands outside of the pipeline. Replies and their texts are RedisBloom's (tests/golden/corpus);
  * docs/COMPATIBILITY.md has the intended differences. */
 #include <string.h>
 
@@ -106,7 +106,7 @@ void cmd_bf_madd(struct command_ctx *ctx)
     add_items(ctx, &call, 2);
 }
 
-/* The plain definition of the single forms. The window takes nearly all of them; the rest comes here. */
+/* The plain definition of the single forms. The pipeline takes nearly all of them; the rest comes here. */
 void cmd_bf_exists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);

@@ -3,7 +3,7 @@
  * Between MULTI and EXEC commands are checked as always and then copied into a queue of at most
  * client-query-buffer-limit bytes in total. As in Redis, a connection that queues more is closed. A command that is
  * refused while queueing makes EXEC refuse all. EXEC runs the queue while all other workers stand still (exclusive.h),
- * BF.ADD and BF.EXISTS through the window as everywhere. So a transaction must be short. A slow command, or a command
+ * BF.ADD and BF.EXISTS through the pipeline as everywhere. So a transaction must be short. A slow command, or a command
  * that makes the transaction too long, is refused when it is queued. EXEC refuses the whole transaction if it would
  * take too long with the current filters (transaction_may_run()). An error of one command does not stop the others.
  *

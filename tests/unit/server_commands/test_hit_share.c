@@ -1,7 +1,7 @@
 /* When queries count as mostly hits, and when as mostly misses. */
 #include <criterion/criterion.h>
 
-#include "window.h"
+#include "pipeline.h"
 
 static void note(struct hit_share *share, unsigned hits, unsigned n, unsigned times)
 {

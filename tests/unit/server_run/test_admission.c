@@ -24,7 +24,7 @@ RIG_TEST(admission, a_pause_of_writes_holds_writes_and_what_is_behind_them)
     begin(2, NULL);
     int admin = rig_connect(1), writer = rig_connect(0), reader = rig_connect(0);
     rig_call(admin, "CLIENT PAUSE 1000000 WRITE", "+OK\r\n");
-    rig_send(writer, "BF.EXISTS f a"); /* through the window, before the write */
+    rig_send(writer, "BF.EXISTS f a"); /* through the pipeline, before the write */
     rig_send(writer, "BF.ADD f a");
     rig_send(writer, "BF.EXISTS f a"); /* waits after the write */
     rig_expect(writer, ":0\r\n");
@@ -228,7 +228,7 @@ RIG_TEST(admission, before_a_password_nothing_is_answered)
     rig_call(fd, "BF.EXISTS f a", ":0\r\n");
     rig_call(fd, "BF.ADD f a", ":1\r\n");
     rig_call(fd, "RESET", "+RESET\r\n");
-    rig_call(fd, "BF.EXISTS f a", NOAUTH); /* though the window has just seen it */
+    rig_call(fd, "BF.EXISTS f a", NOAUTH); /* though the pipeline has just seen it */
 }
 
 RIG_TEST(admission, a_subscribed_client_of_resp2_gets_messages_alone)

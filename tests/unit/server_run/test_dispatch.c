@@ -1,4 +1,4 @@
-/* Commands keep their order and their atomicity in every way of execution: through the window, at once, in slices, in
+/* Commands keep their order and their atomicity in every way of execution: through the pipeline, at once, in slices, in
  * the pool, in a transaction. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ RIG_TEST(dispatch, replies_come_in_the_order_of_the_commands_whatever_their_way)
         char line[64];
         rig_hold();
         request_items("BF.MADD f", "x", round * 5000, 5000); /* slices */
-        rig_request(&rig_requests, "BF.EXISTS f x0");        /* window */
+        rig_request(&rig_requests, "BF.EXISTS f x0");        /* pipeline */
         rig_request(&rig_requests, "PING");
         rig_request(&rig_requests, "BF.MERGE g f"); /* pool */
         snprintf(line, sizeof(line), "BF.EXISTS g x%u", round * 5000 + 4999);

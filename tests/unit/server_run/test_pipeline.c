@@ -1,4 +1,4 @@
-/* The window answers as if each command ran alone, with commands in runs or one by one, from one connection or from
+/* The pipeline answers as if each command ran alone, with commands in runs or one by one, from one connection or from
  * many, cut anywhere. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "rig.h"
 #include "rng.h"
 
-TestSuite(window, .timeout = 300);
+TestSuite(pipeline, .timeout = 300);
 
 __attribute__((format(printf, 1, 2))) static void request(const char *format, ...)
 {
@@ -34,9 +34,9 @@ static void expect_times(int fd, const char *reply, size_t n)
 
 /* ---- boundaries ---- */
 
-/* Runs of 32, a window of 64 runs and 256 items: each item has its place, none comes twice, and none gets the answer of
- * another one. */
-RIG_TEST(window, runs_of_any_length_are_answered_item_by_item)
+/* Runs of 32, a pipeline of 64 runs and 256 items: each item has its place, none comes twice, and none gets the answer
+ * of another one. */
+RIG_TEST(pipeline, runs_of_any_length_are_answered_item_by_item)
 {
     static const unsigned lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 224, 225, 255, 256, 257, 1000};
     rig_begin(1, NULL, NULL);
@@ -56,8 +56,8 @@ RIG_TEST(window, runs_of_any_length_are_answered_item_by_item)
     }
 }
 
-/* Commands of 70 connections at once: more runs than the window has places for. */
-RIG_TEST(window, of_many_connections_in_one_iteration_one_wins)
+/* Commands of 70 connections at once: more runs than the pipeline has places for. */
+RIG_TEST(pipeline, of_many_connections_in_one_iteration_one_wins)
 {
     enum { CONNECTIONS = 70 };
     int fds[CONNECTIONS];
@@ -87,7 +87,7 @@ RIG_TEST(window, of_many_connections_in_one_iteration_one_wins)
 /* ---- order ---- */
 
 /* A later command of the same input changes the filter that an earlier step has read. */
-RIG_TEST(window, what_changes_in_between_is_seen)
+RIG_TEST(pipeline, what_changes_in_between_is_seen)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -115,7 +115,7 @@ RIG_TEST(window, what_changes_in_between_is_seen)
 }
 
 /* Within one run: a filter of fixed size is full in the middle of it, and one that grows has another layer. */
-RIG_TEST(window, a_filter_that_fills_up_within_a_run)
+RIG_TEST(pipeline, a_filter_that_fills_up_within_a_run)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);
@@ -142,7 +142,7 @@ RIG_TEST(window, a_filter_that_fills_up_within_a_run)
 
 /* ---- a command recognised from the previous one ---- */
 
-RIG_TEST(window, another_connection_is_asked_for_its_own_rights)
+RIG_TEST(pipeline, another_connection_is_asked_for_its_own_rights)
 {
     rig_begin(1, NULL, NULL);
     int owner = rig_connect(0), guest = rig_connect(0);
@@ -165,7 +165,7 @@ RIG_TEST(window, another_connection_is_asked_for_its_own_rights)
              "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n");
 }
 
-RIG_TEST(window, another_connection_is_in_its_own_database)
+RIG_TEST(pipeline, another_connection_is_in_its_own_database)
 {
     rig_begin(1, NULL, NULL);
     int zero = rig_connect(0), one = rig_connect(0);
@@ -246,7 +246,7 @@ static char *in_pieces(int fd, const struct buf *all, size_t piece, struct rng *
     return replies;
 }
 
-RIG_TEST(window, answers_equal_those_of_commands_one_by_one)
+RIG_TEST(pipeline, answers_equal_those_of_commands_one_by_one)
 {
     rig_begin(1, NULL, NULL);
     int fd = rig_connect(0);

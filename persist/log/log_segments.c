@@ -307,12 +307,13 @@ static int by_process(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The next process has written all of it to the log, but died before it could delete the file. */
+/* The next process has written all of it to the log, before its own records, but died before it could delete the file;
+ * or the file is of another directory, over which this one was copied. */
 static bool has_ended(const struct log_reader *r, uint64_t process)
 {
     for (size_t i = 0; i < r->nsegments; i++) {
         const struct segment *segment = &r->segments[i];
-        if (!segment->unused && !segment->lost && segment->process == process && segment->ends_process)
+        if (!segment->unused && !segment->lost && segment->process + segment->ends_process > process)
             return true;
     }
     return false;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client.h"
 #include "daemon.h"
 #include "environment.h"
 #include "log_clients.h"
@@ -150,4 +151,35 @@ Test(copies, without_a_log_while_saves_go_on)
     static const char *const args[] = {"--threads", "2", "--appendonly", "no", NULL};
 
     play(args, &(struct traffic_options){4, 0, 0, 500, false, KEEPER_SAVES_ALONE, INT64_MAX / 2}, 3);
+}
+
+/* A directory is copied over that of another daemon, which was killed with records pending. They are not taken for the
+ * copied directory's, even if its log ends with their frame. */
+Test(copies, over_another_directory)
+{
+    static const char *const args[] = {"--threads", "1", "--appendfsync", "always", NULL};
+    char command[4096];
+
+    redisContext *client = client_start(&daemon_under_test, args);
+    expect(client, ":1", "BF.ADD mine a");
+    client = client_after_kill(client, &daemon_under_test, args);
+    expect(client, ":1", "BF.ADD mine b");
+    client_kill(client, &daemon_under_test);
+    for (int frames = 0; frames < 10; frames++) {
+        client = client_start(&probe, args);
+        for (int i = 0; i < frames; i++)
+            expect(client, ":1", "BF.ADD theirs %d", i);
+        expect(client, "+OK", "CONFIG SET appendfsync everysec");
+        expect(client, ":1", "BF.ADD pending x");
+        client_kill(client, &probe);
+        snprintf(command, sizeof(command), "cp -a %s/. %s/", daemon_under_test.data, probe.data);
+        cr_assert_eq(system(command), 0);
+        if (daemon_try(&probe, args)) {
+            client = client_open(probe.port);
+            expect(client, ":0", "EXISTS theirs pending");
+            expect(client, "[:1,:1]", "BF.MEXISTS mine a b");
+            redisFree(client);
+        }
+        daemon_deinit(&probe);
+    }
 }

@@ -32,8 +32,7 @@ int rdb_module_end(struct rdb_reader *reader) __attribute__((warn_unused_result)
 
 /* ---- the result of DUMP ---- */
 
-/* Whether this is the result of a DUMP of Redis: whether it has the checksum of one. That of a dump is right also with
- * further zero bytes behind it, and without zeros at its end: see rdb_close_dump(). */
+/* Whether this has the checksum of a DUMP of Redis, which zero bytes behind it do not change (rdb_close_dump()). */
 bool rdb_is_dump(const void *data, size_t len);
 
 /* Makes a reader of a dump that stands after the type, which is in `id_out`. RDB_BAD also for a value of no module.

@@ -173,7 +173,7 @@ static void put_held(struct large *large)
 /* Reads the reply to PEXPIRE after the first chunk: whether the temporary name exists already. */
 static int take_expiry(struct large *large)
 {
-    int64_t found;
+    int64_t found = 0;
     int status = take_number(large->link, &large->link->to, "PEXPIRE", &found);
     large->has_expiry = status == 0 && found == 1;
     return status;
@@ -355,7 +355,7 @@ static int publish(struct large *large, bool *stopped, enum attempt *attempt_out
     struct move_filter *filter = large->filter;
     bool together = large->chunks > 0 && !large->has_expiry;
     struct resp_reply reply;
-    int64_t ttl;
+    int64_t ttl = 0;
     PEER_PUT(&link->from, slice_of("PTTL"), move_name(filter));
     int status = take_number(link, &link->from, "PTTL", &ttl);
     if (status == 0 && ttl == -2) {

@@ -152,14 +152,11 @@ Test(log_contents, more_than_a_record_may_have_is_refused)
     struct log_contents contents;
 
     for (unsigned nlayers = 1; nlayers <= 2; nlayers++) {
-        unsigned char *at = bytes;
-        *at++ = (unsigned char)nlayers;
-        for (unsigned i = 0; i < nlayers; i++) {
-            at[0] = 3;
-            at[2] = (unsigned char)(WORDS | 0x80); /* after the layout na */
-            at[3] = WORDS >> 7;
-            at += LAYER;
-        }
+        size_t at = 1 + (nlayers - 1) * (size_t)LAYER; /* of its last layer */
+        bytes[0] = (unsigned char)nlayers;
+        bytes[at] = 3;
+        bytes[at + 2] = (unsigned char)(WORDS | 0x80); /* after the layout na */
+        bytes[at + 3] = WORDS >> 7;
         cr_assert_eq(log_contents_decode(bytes, 1 + nlayers * LAYER, &contents), nlayers == 1);
     }
     free(bytes);

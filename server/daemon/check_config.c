@@ -13,7 +13,7 @@
 #include "acl.h"
 #include "config.h"
 #include "key_file.h"
-#include "server_tls.h"
+#include "server_files.h"
 #include "store.h"
 #include "tcp_bind.h"
 #include "tls_context.h"

@@ -16,8 +16,7 @@
 #include "rcu.h"
 #include "residency.h"
 #include "saver.h"
-#include "server_keys.h"
-#include "server_tls.h"
+#include "server_files.h"
 #include "worker.h"
 
 #define TICK_MS           100

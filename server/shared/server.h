@@ -20,7 +20,7 @@
 #include "session.h"
 
 /* server_settings: the settings in force, and the certificates that they name: immutable snapshots, replaced as a whole
- * (persistence.h, server_tls.h). */
+ * (persistence.h, server_files.h). */
 
 struct config;
 struct errbuf;
@@ -36,7 +36,7 @@ struct settings {
     struct lock lock;        /* one change at a time: server_config_lock() */
     struct lock files;       /* one thread at a time reads certificates, or writes settings or users */
     struct server_tls tls;   /* for new TLS connections */
-    _Atomic int key_trouble; /* -errno of the latest key file that could not be made (server_keys.h) */
+    _Atomic int key_trouble; /* -errno of the latest key file that could not be made (server_files.h) */
 };
 
 void settings_init(struct settings *settings, struct config *config);

@@ -15,8 +15,7 @@
 #include "persistence.h"
 #include "rcu.h"
 #include "server.h"
-#include "server_keys.h"
-#include "server_tls.h"
+#include "server_files.h"
 #include "tls_context.h"
 #include "lock.h"
 

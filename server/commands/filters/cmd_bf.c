@@ -9,7 +9,7 @@
 #include "handlers.h"
 #include "host.h"
 #include "rcu.h"
-#include "server_keys.h"
+#include "server_files.h"
 
 struct bf_call bf_call_of(struct command_ctx *ctx)
 {

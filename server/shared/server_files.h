@@ -1,11 +1,11 @@
-/* server_tls: the certificates and rules of new TLS connections. A change replaces them as a whole; open connections
- * keep theirs.
+/* server_files: what is read from files that the settings name: the certificates and rules of new TLS connections, and
+ * the keys of KEYED filters. A change replaces them as a whole; open connections keep their certificates.
  *
  * server_tls_lock() is held while files are read, which may take long, and never on an event loop. server_config_lock()
  * is held only while values are exchanged. The settings of TLS change under both locks, so the certificates in force
  * belong to the settings in force. */
-#ifndef BLOOMERY_SERVER_TLS_H
-#define BLOOMERY_SERVER_TLS_H
+#ifndef BLOOMERY_SERVER_FILES_H
+#define BLOOMERY_SERVER_FILES_H
 
 #include <stdbool.h>
 
@@ -41,5 +41,30 @@ void server_tls_reload(struct server *server);
 void server_tls_report(struct server *server, const struct tls_context *context);
 
 void server_tls_free(struct server *server); /* at the end, without readers */
+
+/* The keys of KEYED filters, from the file of bf-key-file or, without one, KEYS in the data directory, which is made
+ * when a key is needed first. Functions that read or write the file are called under server_tls_lock(). */
+
+struct key_file;
+
+/* Reads the key file of these settings; a missing one in the data directory is made if `bf-keyed` asks for a key, or
+ * `make` does, but not while keys are in memory. *out is the caller's; NULL: there is none, and it is not needed, or
+ * must be restored. 0 or -errno with the reason. */
+int server_keys_load(struct server *server, const struct config *config, bool make, struct key_file **out,
+                     struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Puts the keys into force, and frees them. NULL: none. */
+void server_keys_replace(struct server *server, struct key_file *file);
+
+/* Logs a warning for each key that filters need and that is not here. Thread: any. */
+void server_keys_warn(struct server *server);
+
+/* Takes the lock, reads the file of the settings in force again, and logs a failure: then the keys stay as they are.
+ * Thread: pool. */
+void server_keys_reload(struct server *server);
+
+/* For the first KEYED filter: makes the key file if there is none. A failure is logged, and in settings.key_trouble.
+ * Thread: pool. */
+void server_keys_make(struct server *server);
 
 #endif

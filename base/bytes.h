@@ -32,6 +32,14 @@ BYTES_OF(be, 16, htobe16, be16toh)
 BYTES_OF(be, 32, htobe32, be32toh)
 BYTES_OF(be, 64, htobe64, be64toh)
 
+/* Four bytes as a word, for comparisons of four at a time. */
+static inline uint32_t bytes_word(const char *at)
+{
+    uint32_t word;
+    memcpy(&word, at, sizeof(word));
+    return word;
+}
+
 /* A double is the eight bytes of its IEEE 754 form. */
 static inline unsigned char *le_double_put(unsigned char *at, double value)
 {

@@ -18,4 +18,13 @@ void errbuf_set(struct errbuf *err, const char *fmt, ...) __attribute__((format(
 /* Puts "<prefix>: " before the message. `err` may be NULL. */
 void errbuf_prefix(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Calls, and returns the result from the calling function unless it is 0: for a sequence of steps, in functions that
+ * hold nothing that they would have to give back. */
+#define TRY(call)         \
+    do {                  \
+        int rc_ = (call); \
+        if (rc_ != 0)     \
+            return rc_;   \
+    } while (0)
+
 #endif

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "utf8.h"
+#include "slice.h"
 
 /* `html`: characters that are special in HTML are escaped, too. */
 static void write_string(struct buf *out, struct slice text, bool html)

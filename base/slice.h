@@ -51,4 +51,8 @@ bool slice_to_int64(struct slice arg, int64_t *value_out);
  * but no NaN, and no finite number that would become 0 or infinity. False otherwise; then *value_out is untouched. */
 bool slice_to_double(struct slice arg, double *value_out);
 
+/* The length of the first character of a text in UTF-8 (RFC 3629), 1 to 4 bytes. 0 for an empty text, an invalid byte,
+ * a truncated character, an overlong form, a surrogate, or a number above U+10FFFF. */
+size_t utf8_char(const char *text, size_t len);
+
 #endif

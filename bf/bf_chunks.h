@@ -10,6 +10,8 @@
 
 #include "bf_out.h"
 #include "bf_request.h"
+#include "cf_request.h"
+#include "cuckoo_dump.h"
 #include "dump.h"
 #include "redisbloom_dump.h"
 
@@ -78,5 +80,23 @@ enum bf_load_state bf_load_take(struct bf_load *load, struct bloom_filter *filte
 
 /* The error of a chunk that was not taken; `reason` NULL: for lack of memory. `dropped`: the load has been given up. */
 void bf_reply_bad_chunk(const struct bf_out *out, const char *reason, bool dropped);
+
+/* ---- cuckoo filters: as in RedisBloom one exists from its header on, and chunks are written into it as they come, in
+ * any order ---- */
+
+#define CF_CHUNK_BYTES    (512u << 10) /* the longest of CF.SCANDUMP */
+#define CF_FIRST_ITERATOR 1            /* of the header; after it the number of bytes given so far is added */
+
+/* An iterator of CF.SCANDUMP, or of CF.LOADCHUNK: a whole number in its written form. */
+bool cf_read_position(struct slice word, bool loads, int64_t *iterator_out, struct errbuf *error);
+
+/* The reply to a valid iterator: the header, a chunk, or the end. */
+void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator);
+
+/* The plan of a header's filter, and its count of deletions. False, with the text of the error reply. */
+bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *deletes_out, struct errbuf *error);
+
+/* The first slot of a chunk, counted over all sub-filters. False: this filter has no such slot. */
+bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct slice data, uint64_t *at_out);
 
 #endif

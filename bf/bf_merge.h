@@ -10,7 +10,7 @@
 
 #include "bf_out.h"
 #include "bf_request.h"
-#include "bloom_window_merge.h"
+#include "bloom_window.h"
 
 /* Finds the filter of argument i, which must stay until the merge ends; NULL: none. False after an error reply. */
 typedef bool (*bf_find_fn)(void *ctx, size_t i, struct bloom_filter **filter_out);

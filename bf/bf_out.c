@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bf_texts.h"
 #include "bloom_types.h"
 
 #define ERROR_MAX 1024

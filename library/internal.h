@@ -4,7 +4,7 @@
 #ifndef BLOOMERY_LIBRARY_INTERNAL_H
 #define BLOOMERY_LIBRARY_INTERNAL_H
 
-#include "bloom_alone.h"
+#include "bloom_filter.h"
 #include "bloomery.h"
 #include "errbuf.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bf_texts.h"
-#include "bloom_window_follow.h"
+#include "bf_out.h"
+#include "bloom_window.h"
 #include "effects.h"
 #include "memory.h"
 

@@ -3,11 +3,10 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "cf_request.h"
-#include "cuckoo_type.h"
-#include "redisbloom_type.h"
+#include "value.h"
 #include "reply.h"
 #include "settings.h"
 

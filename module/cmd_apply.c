@@ -1,12 +1,11 @@
 /* BF.APPLY: a change from a primary, or from the engine's log (effects.h). */
 #include <string.h>
 
-#include "bloom_window_follow.h"
-#include "bloom_window_merge.h"
+#include "bloom_window.h"
 #include "bytes.h"
 #include "effects.h"
 #include "handlers.h"
-#include "value_window.h"
+#include "value.h"
 
 /* Reads words `from` on as numbers of at least 0. */
 static bool read_numbers(const struct call *call, size_t from, uint64_t *out, size_t n)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "bytes.h"
 #include "cf_request.h"

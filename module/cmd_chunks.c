@@ -1,8 +1,7 @@
 /* BF.SCANDUMP and BF.LOADCHUNK, CF.SCANDUMP and CF.LOADCHUNK; also how the engine's log and its migrations of slots
  * move a filter. */
 #include "bf_chunks.h"
-#include "bf_texts.h"
-#include "cf_chunks.h"
+#include "bf_out.h"
 #include "effects.h"
 #include "handlers.h"
 #include "memory.h"

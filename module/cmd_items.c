@@ -3,13 +3,13 @@
 
 #include "adds.h"
 #include "bf_info.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_ahead.h"
 #include "effects.h"
 #include "handlers.h"
 #include "memory.h"
 #include "settings.h"
-#include "value_window.h"
+#include "value.h"
 
 /* ---- single items ---- */
 

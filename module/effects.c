@@ -2,13 +2,12 @@
 
 #include <stdio.h>
 
-#include "bloom_window_follow.h"
+#include "bloom_window.h"
 #include "bytes.h"
-#include "cf_chunks.h"
+#include "bf_chunks.h"
 #include "cuckoo.h"
-#include "redisbloom_type.h"
 #include "settings.h"
-#include "value_window.h"
+#include "value.h"
 
 #define HEADER_MAX 256 /* of one layer */
 

@@ -2,10 +2,7 @@
 #include <stdio.h>
 
 #include "commands.h"
-#include "cuckoo_type.h"
 #include "engine.h"
-#include "keys.h"
-#include "redisbloom_type.h"
 #include "settings.h"
 #include "value.h"
 

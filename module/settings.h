@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "bf_request.h"
+#include "bloom_keyring.h"
 #include "cuckoo_shape.h"
 #include "engine.h"
 #include "errbuf.h"
@@ -62,5 +63,16 @@ struct bf_defaults settings_defaults(void);
 struct cuckoo_numbers settings_cuckoo_numbers(void);
 
 enum bf_missing settings_missing(void);
+
+/* ---- keys of KEYED filters, from the file of bf-key-file ---- */
+
+/* The pool that gets the keys, and the file of the setting at the start. False with a text. */
+bool keys_init(struct bloom_pool *pool, const char *path, struct errbuf *err);
+bool keys_are_ready(void); /* keys_init() has been called */
+
+/* Puts the keys of the file into force; without one ("") there are none. False, with nothing changed, and a text. */
+bool keys_read(const char *path, struct errbuf *err);
+
+uint64_t keys_first(void); /* the id of the key for new filters; 0: none */
 
 #endif

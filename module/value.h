@@ -14,7 +14,10 @@
 #include "bf_chunks.h"
 #include "bf_info.h"
 #include "bloom_filter.h"
+#include "bloom_params.h"
+#include "bloom_window.h"
 #include "engine.h"
+#include "errbuf.h"
 #include "rdb_reader.h"
 
 struct value {
@@ -26,7 +29,7 @@ struct value {
 /* Takes the place of a value that has been taken out of a key: it has nothing to free. */
 extern struct value value_husk;
 
-extern struct engine_type *value_type; /* the module's own; redisbloom_type.h has the other one */
+extern struct engine_type *value_type; /* the module's own; redisbloom_type the other one */
 extern const struct engine_type_methods value_methods;
 
 /* Whether the loaded value needs a missing key, and the last such value had another key; then the text is a message for
@@ -84,5 +87,64 @@ void *value_loaded(struct engine_io *io, struct value *value, const char *kind, 
  * the one before, plus its length. */
 void value_emit_bytes(struct engine_io *io, const char *command, struct engine_string *key, long long *iterator,
                       const char *bytes, uint64_t len, size_t most);
+
+/* ---- windows ---- */
+
+/* Filters that forget (bloom_window.h), in an engine with replicas.
+ *
+ * Exact: the layers of a replica have the same parts, bits and counts as its primary's. The primary alone decides when
+ * a part begins and when the memory of an old one is given to a new one, and tells both (effects.h). The time of a part
+ * counts from the moment at which a node receives it, by that node's own clock. This is never before the part began, so
+ * no node forgets an item within its window, independent of the machines' clocks. A replica that becomes the primary
+ * keeps its ages. */
+
+/* Unix time in microseconds at which a part began, whose beginning by the clock of windows is `started_us`. */
+int64_t window_unix_us(int64_t started_us);
+
+/* Whether the engine reads the values of its primary, which are as old as they state: the difference of the two clocks
+ * does not matter. */
+bool window_is_synced(void);
+
+/* Whether a window of this first layer has room for all of its parts below bf-max-filter-bytes: refused when it is
+ * made, not in the middle of its first window. False with a text. */
+bool window_fits(const struct bloom_filter *filter, struct errbuf *err);
+
+/* Empties the dropped parts of a window, piece by piece between commands. */
+void window_empty_later(struct engine_ctx *ctx, struct bloom_filter *filter);
+
+/* A window is freed: it will not be emptied any more. Thread: any. */
+void window_freed(const struct bloom_filter *filter);
+
+/* The beginning, by this node's clock, of a part that another node began at `unix_us`. An engine that reads its own log
+ * uses the time of day, as the log may be old; a replica uses the current time. */
+int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, uint64_t unix_us);
+
+/* Copies the turns, bits and counts of all layers into an empty window of the same layers. Layers of a filter that is
+ * being loaded (`loading`) have no turns yet. */
+void window_copy(struct bloom_filter *to, const struct bloom_filter *from, bool loading);
+
+/* ---- types ---- */
+
+/* With `take-over yes` the module has RedisBloom's place: its types of values, in its encoding. Filters in RedisBloom's
+ * layout are of these types, all others of the module's own. */
+
+#define REDISBLOOM_TYPE_NAME "MBbloom--"
+
+extern struct engine_type *redisbloom_type; /* NULL: not taken over */
+
+/* Registers the type, once values_init() has registered the module's own. False with a text. */
+bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err);
+
+/* The type that a value has under its key. */
+struct engine_type *value_type_of(const struct value *value);
+
+/* Registers the types, once values_init() has been called. False with a text. */
+bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
+
+/* The type of new values with these parameters. */
+struct engine_type *cuckoo_type_for(const struct bloom_params *params);
+
+/* Whether values of this type are cuckoo filters: a file written without `take-over` has the other type. */
+bool cuckoo_type_is(const struct engine_type *type);
 
 #endif

@@ -8,7 +8,6 @@
 #include "memory.h"
 #include "settings.h"
 #include "value.h"
-#include "value_window.h"
 
 #define BACKGROUND_BYTES (64 * 1024) /* filters above this size take longer to free than to hand over */
 

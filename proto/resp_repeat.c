@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "resp_internal.h"
+#include "bytes.h"
 
 #define TAIL_MIN 7 /* a length of up to three digits and its line end, and two bytes more, are in bounds at least */
 
@@ -69,8 +69,8 @@ static bool read_length(struct length *length, const char *at)
     length->digits = n + 2;
     if (n <= 2) {
         static const char ones[2][4] = {"\xff\xff\xff", {'\xff', '\xff', '\xff', '\xff'}};
-        length->mask = resp_load32(ones[n - 1]);
-        length->word = resp_load32(at) & length->mask;
+        length->mask = bytes_word(ones[n - 1]);
+        length->word = bytes_word(at) & length->mask;
     }
     return true;
 }
@@ -88,7 +88,7 @@ size_t resp_repeat_match(const struct resp_repeat *repeat, const char *data, siz
         return 0;
     for (; n < max && (size_t)(end - at) >= head + TAIL_MIN && same(repeat->head, at, head); n++) {
         const char *item = at + head;
-        if ((resp_load32(item) & length.mask) != length.word && (!read_length(&length, item) || length.item > max_bulk))
+        if ((bytes_word(item) & length.mask) != length.word && (!read_length(&length, item) || length.item > max_bulk))
             break;
         item += length.digits;
         if ((size_t)(end - item) < length.item + (size_t)2 || item[length.item] != '\r' ||

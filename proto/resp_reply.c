@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "alloc.h"
 
 #define LINE_MAX_BYTES (64 * 1024) /* of a header line: an error text has no other limit */
 

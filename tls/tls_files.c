@@ -1,6 +1,6 @@
 /* Certificates and keys from files. This file reads the bytes itself: OpenSSL would wait for a file without data, and
  * would never finish an endless file (as in /proc). */
-#include "tls_files.h"
+#include "tls_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

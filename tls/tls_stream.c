@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "check.h"
-#include "tls_error.h"
 #include "tls_internal.h"
 
 #define RECORD_HEAD  5 /* type, version, length */

@@ -15,6 +15,7 @@
 #define BLOOMERY_CUCKOO_H
 
 #include "bloom_chain.h"
+#include "bloom_types.h"
 #include "cuckoo_shape.h"
 
 /* The hash of an item; the fingerprint and the two buckets come from it. `data` may be NULL when `len` is 0. */
@@ -132,5 +133,19 @@ void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_
 
 /* Loading: the same of a layer, whose words are all zero, into it. */
 void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const void *from, size_t len);
+
+/* ---- stills ---- */
+
+/* ---- stills: the state of a filter at one moment, for long reads while other threads change it: a save, a dump ----
+ *
+ * Only cuckoo filters need this; bits of Bloom filters are only set, and can be read while they change. A still is a
+ * filter that has the shape, the counts and the words of that moment, but no memory for all of these: see
+ * bloom_layer_view.still. It takes memory, which no limit counts, for what is changed before it has been read.
+ *
+ * Lifetime: bloom_still_begin() to bloom_still_end(), while the filter lives. Thread: any, not on a loop. */
+
+/* Of a cuckoo filter, at a moment during the call. 0 or -ENOMEM. */
+int bloom_still_begin(struct bloom_filter *filter, struct bloom_filter **still_out, struct errbuf *err);
+void bloom_still_end(struct bloom_filter *still); /* NULL is fine */
 
 #endif

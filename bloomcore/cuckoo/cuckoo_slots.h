@@ -155,7 +155,7 @@ void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t
 /* Before a word of slots changes: its page is kept for the stills that have not read it. Locked. */
 void cuckoo_keep_old(const struct bloom_filter *filter, const struct bloom_layer *layer, uint64_t word);
 
-/* Makes `shape`, a filter with the layers of `filter` that only the caller knows, its still (bloom_still.h). 0,
+/* Makes `shape`, a filter with the layers of `filter` that only the caller knows, its still (cuckoo.h). 0,
  * -ENOMEM, or BLOOM_REFUSED: the filter has other layers by now. */
 int cuckoo_still_attach(struct bloom_filter *filter, struct bloom_filter *shape);
 void cuckoo_still_detach(struct bloom_filter *shape);

@@ -6,6 +6,10 @@
  * are being merged into (bloom_twins.c). */
 #include "bloom_filter.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "bloom_keyring.h"
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
@@ -291,4 +295,42 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
         return BLOOM_PRESENT;
     }
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
+}
+
+/* ---- a filter alone ---- */
+
+int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape, const struct bloom_params *params,
+                     struct errbuf *err)
+{
+    const struct bloom_params any = {.capacity = UINT64_MAX, .error_rate = 0.5, .expansion = 1};
+
+    *alone = (struct bloom_alone){NULL, NULL, NULL};
+    int rc = bloom_pool_create(&alone->pool);
+    if (rc == 0)
+        rc = bloom_class_get(alone->pool, params ? params : &any, shape, &alone->class, err);
+    if (rc == 0) {
+        struct bloom_filter *filter = malloc(bloom_filter_bytes(alone->class));
+        rc = filter ? bloom_filter_init(filter, alone->class, err) : -ENOMEM;
+        if (rc == 0)
+            alone->filter = filter;
+        else
+            free(filter);
+    }
+    if (rc < 0)
+        errbuf_set(err, "%s", strerror(-rc));
+    if (rc != 0)
+        bloom_alone_deinit(alone);
+    else
+        bloom_filter_expect_fill(alone->filter);
+    return rc;
+}
+
+void bloom_alone_deinit(struct bloom_alone *alone)
+{
+    if (alone->filter)
+        bloom_filter_deinit(alone->filter);
+    free(alone->filter);
+    bloom_class_release(alone->class);
+    bloom_pool_destroy(alone->pool);
+    *alone = (struct bloom_alone){NULL, NULL, NULL};
 }

@@ -22,7 +22,6 @@
 #include <stdint.h>
 
 #include "bloom_chain.h"
-#include "bloom_class.h"
 #include "bloom_pool.h"
 #include "bloom_size.h"
 
@@ -86,5 +85,23 @@ uint64_t bloom_filter_memory(const struct bloom_filter *filter);   /* bytes: wor
 enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom_hash hash,
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        const struct bloom_journal *journal, struct errbuf *err);
+
+/* ---- a filter alone ---- */
+
+/* A filter with a pool of its own, for a caller with one filter and no server around it. */
+
+/* In the caller's storage; all zero: there is none. */
+struct bloom_alone {
+    struct bloom_pool *pool;
+    struct bloom_class *class;
+    struct bloom_filter *filter;
+};
+
+/* Creates an empty one. `shape` of its first layer; NULL: as the parameters demand. `params` NULL: it takes any number
+ * of items and never grows, but layers may be appended. 0, BLOOM_REFUSED or -ENOMEM with the reason; nothing to undo
+ * then. */
+int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape, const struct bloom_params *params,
+                     struct errbuf *err);
+void bloom_alone_deinit(struct bloom_alone *alone); /* idempotent, of a zeroed one too */
 
 #endif

@@ -7,7 +7,6 @@
 #include "bloom_run.h"
 #include "bloom_scaling.h"
 #include "bloom_state.h"
-#include "bloom_window_times.h"
 
 /* BLOOM_OK or BLOOM_REFUSED. The layer's capacity and rate are set already. */
 static int size_layer(const struct bloom_params *params, struct bloom_plan *plan, unsigned index, struct errbuf *err)

@@ -1,4 +1,4 @@
-/* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to murmur2.c and murmur3.c. */
+/* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to murmur.c and bloom_key.c. */
 #ifndef BLOOMERY_MURMUR_LOAD_H
 #define BLOOMERY_MURMUR_LOAD_H
 

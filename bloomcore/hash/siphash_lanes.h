@@ -1,5 +1,5 @@
 /* siphash_lanes: SipHash of LANES inputs at once, by vectors of the processor named by TARGET, as the function
- * ALL_LANES. No header of its own: siphash.c includes it for each kind of processor. */
+ * ALL_LANES. No header of its own: bloom_key.c includes it for each kind of processor. */
 
 /* A shorter input ends before the others: its lane stays as it is. The lengths decide, never the key. */
 __attribute__((target(TARGET))) static void ALL_LANES(const struct siphash_key *key, const unsigned char *const *data,

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "bloom_layer.h"
@@ -285,4 +286,90 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
     }
     lock_give(&pool->lock);
     return rc;
+}
+
+/* ---- one layer ---- */
+
+void bloom_geometry_bits_unsigned(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                  uint64_t bit[BLOOM_PROBE_BITS])
+{
+    bloom_walk_bits(geometry, hash, bit, true);
+}
+
+bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n)
+{
+    return bloom_walk_test(layer, hash, n, true);
+}
+
+int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
+                     const struct bloom_geometry *geometry, struct errbuf *err)
+{
+    uint64_t nwords = bloom_geometry_nwords(geometry);
+
+    layer->geometry = geometry;
+    atomic_init(&layer->items, 0);
+    if (geometry->words_inline) {
+        memset((void *)(layer + 1), 0, (size_t)nwords * 8);
+        return 0;
+    }
+
+    _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, filter, layer, nwords);
+    if (!words) {
+        errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
+        return -ENOMEM;
+    }
+    bloom_layer_set_words(layer, words);
+    return 0;
+}
+
+void bloom_layer_deinit(struct bloom_pool *pool, struct bloom_layer *layer)
+{
+    if (!layer->geometry->words_inline)
+        bloom_words_free(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
+}
+
+/* ---- replays ---- */
+
+/* Items of a log come in the order of their adds, and their bits are at random places: each item is k cache misses. To
+ * overlap them, the bits of an item are set only after those of the next items have been prefetched. */
+
+#define AHEAD 16 /* a power of two */
+
+/* Does not write a word that has the bit already: words of the loaded file stay clean in the caches, and untouched
+ * pages of zeros stay unmapped. */
+static void set_bits(_Atomic uint64_t *words, const uint64_t *bit, unsigned k)
+{
+    for (unsigned i = 0; i < k; i++) {
+        uint64_t mask = UINT64_C(1) << (bit[i] & 63);
+
+        if (!(atomic_load_explicit(&words[bit[i] >> 6], memory_order_relaxed) & mask))
+            atomic_fetch_or_explicit(&words[bit[i] >> 6], mask, memory_order_relaxed);
+    }
+}
+
+uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
+                             const struct bloom_replay_item *items, size_t n)
+{
+    struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
+    _Atomic uint64_t *words = bloom_layer_words(layer);
+    uint64_t bit[AHEAD * BLOOM_PROBE_BITS];
+    uint64_t from = layer->geometry->window ? atomic_load(&bloom_layer_part(layer)->base) + 1 : 0; /* this part's */
+    unsigned k = layer->geometry->k, stride = bloom_vector_stride(layer->geometry);
+    uint64_t added = 0;
+
+    for (size_t i = 0; i < n + AHEAD; i++) {
+        uint64_t *slot = bit + i % AHEAD * stride;
+
+        if (i >= AHEAD && i - AHEAD < n && items[i - AHEAD].ordinal >= from) {
+            set_bits(words, slot, k);
+            added += items[i - AHEAD].ordinal > counted;
+        }
+        if (i >= n)
+            continue;
+        bloom_layer_bits(layer, items[i].hash, slot);
+        for (unsigned j = 0; j < k; j++)
+            __builtin_prefetch((const void *)&words[slot[j] >> 6], 1, 2);
+    }
+    atomic_fetch_add_explicit(&layer->items, added, memory_order_relaxed);
+    return added;
 }

@@ -14,7 +14,7 @@
 #include "bloom_chain.h"
 
 /* Whether bit i of every layer means the same in both: equal parameters and variant, and equal shapes of the layers
- * that both have. Never true for windows: bloom_window_merge.h. BLOOM_OK, or BLOOM_REFUSED with the difference in
+ * that both have. Never true for windows: bloom_window.h. BLOOM_OK, or BLOOM_REFUSED with the difference in
  * `err`. */
 int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_filter *b, struct errbuf *err);
 

@@ -13,13 +13,13 @@
  *
  * Pages are moved in the order of their addresses, from equal distances. So the kernel merges the moved ones into one
  * mapping, and the limit of mappings (vm.max_map_count) is not reached. */
-#include "bloom_settle.h"
+#include "bloom_pool.h"
 
 #include <sched.h>
 #include <sys/mman.h>
 
 #include "bloom_layer.h"
-#include "bloom_map.h"
+#include "bloom_words.h"
 #include "lock.h"
 
 #define SMALL_PAGE ((size_t)4 << 10)

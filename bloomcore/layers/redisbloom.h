@@ -1,6 +1,6 @@
 /* redisbloom: filters in RedisBloom's form, so that they can be served here unchanged, and moved back.
  *
- * It differs from Bloomery's own filters in its hash (murmur2.h), its sizes and its rates. Positions are sums of
+ * It differs from Bloomery's own filters in its hash (murmur.h), its sizes and its rates. Positions are sums of
  * unsigned numbers, modulo the number of bits or a power of two. The first layer has half of the error rate, and each
  * further one half of that before it. An item counts in a layer if at least one of its bits was new there, as
  * everywhere. docs/FORMAT.md has the facts.

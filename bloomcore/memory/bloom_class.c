@@ -1,6 +1,6 @@
 /* A hash table finds classes by their parameters; a class is freed with its last reference. A reference count goes from
  * 1 to 0 only under the mutex that a look-up takes, too, so a class that was found is alive. */
-#include "bloom_class.h"
+#include "bloom_pool.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "bloom_shared.h"
 #include "lock.h"
-#include "secret.h"
+#include "alloc.h"
 
 #define PAGE_BYTES 4096
 

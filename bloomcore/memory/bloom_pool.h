@@ -56,4 +56,33 @@ uint64_t bloom_pool_staying(const struct bloom_pool *pool);
 void bloom_pool_set_clock(struct bloom_pool *pool, int64_t (*now_us)(void));
 int64_t bloom_pool_now_us(const struct bloom_pool *pool);
 
+/* ---- classes: the data that filters of equal parameters and equal first layer share, so that a small filter costs
+ * little more than its bits; counted references ---- */
+
+/* The class for these parameters. `shape` is the shape of the first layer (loading, import). NULL: bloom_size_plan()
+ * sizes it (variant BLOOM_NA) or, with RedisBloom's options, redisbloom_size(). 0, BLOOM_REFUSED, or -ENOMEM. The
+ * caller owns a reference. */
+int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shape,
+                    struct bloom_class **class_out, struct errbuf *err);
+struct bloom_class *bloom_class_retain(struct bloom_class *class);
+void bloom_class_release(struct bloom_class *class); /* NULL is fine */
+
+uint64_t bloom_class_bytes(const struct bloom_class *class); /* of the words of the first layer */
+
+/* ---- filters move from small to huge pages of memory, in the background (bloom_settle.c) ---- */
+
+/* Large filters start on small pages, so no add waits for a huge page to be zeroed. Batched queries of a filter larger
+ * than the cache are twice as fast on huge pages. This checks up to 1024 filters on small pages in a call, and moves
+ * those to huge pages whose first filling is over or rests. Such a filter has an item for each 4 KiB, or one for each 2
+ * MiB and hardly a new one since the last look. To be called from a thread in the background every 100 ms or so;
+ * returns after milliseconds or after seconds. Adds to a filter wait for 0.3 ms while a page of it is moved, its
+ * bloom_filter_deinit() for some milliseconds. One thread at a time.
+ *
+ * `go_on` (NULL: always true) is asked between two pages and ends the call with false. Where filters are merged under
+ * RCU, it ends the thread's read section and begins another one. */
+void bloom_pool_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *ctx);
+
+/* Whether no filter is left for bloom_pool_settle() to check. */
+bool bloom_pool_is_settled(struct bloom_pool *pool);
+
 #endif

@@ -1,5 +1,5 @@
 /* bloom_shared: the structs of the data that filters share, and the locks of adds. Internal to bloomcore; bloom_pool.h
- * and bloom_class.h are its public part. Thread: any. */
+ * is its public part. Thread: any. */
 #ifndef BLOOMERY_BLOOM_SHARED_H
 #define BLOOMERY_BLOOM_SHARED_H
 

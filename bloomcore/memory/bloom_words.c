@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "bloom_map.h"
 #include "check.h"
 #include "lock.h"
 

@@ -5,7 +5,7 @@
  * of a virtual machine must find the memory. The first thousand adds to a new filter of 4 GB would touch all of its
  * 2000 pages. So words start on small pages, whose first touch costs a microsecond, or ten.
  *
- * A background thread moves a layer to huge pages when its first filling is over or has paused (bloom_settle.h). It
+ * A background thread moves a layer to huge pages when its first filling is over or has paused (bloom_settle.c). It
  * does not begin earlier. It would compete for the host's memory with adds that touch small pages for the first time,
  * and the filling would take twice as long.
  *
@@ -64,5 +64,40 @@ void bloom_words_stay(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
  * of the words. Words of less than BLOOM_MAPPED_BYTES may have moved: they must all be zero still, unless this has been
  * called for them before, and no other thread may use them. */
 _Atomic uint64_t *bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
+
+/* ---- mappings: bloom_words.c makes them, bloom_settle.c moves their pages. Thread: one for each, except as noted ----
+ */
+
+#define BLOOM_HUGE_PAGE ((size_t)2 << 20)
+
+/* A mapping of the words of one layer; in the last bytes of the page before it. */
+struct bloom_map {
+    struct bloom_map *prev, *next; /* in the ring of those on small pages; next NULL: not in it */
+    const struct bloom_filter *filter;
+    const struct bloom_layer *layer;
+    size_t len;
+    size_t moved;         /* bytes from the start on that have been moved */
+    char *staging;        /* the staging area, from offset `moved` on; NULL: none yet */
+    uint64_t items;       /* of the layer, at the last look */
+    bool busy;            /* settle() uses it without the maps' lock */
+    atomic_bool unwanted; /* settle() is to stop: a thread waits for the mapping */
+};
+
+static inline char *bloom_map_start(struct bloom_map *map)
+{
+    return (char *)(map + 1);
+}
+
+/* The rest after them is less than a huge page and stays on small pages. */
+static inline size_t bloom_map_whole(const struct bloom_map *map)
+{
+    return map->len / BLOOM_HUGE_PAGE * BLOOM_HUGE_PAGE;
+}
+
+/* Takes the mapping out of the ring. Under the maps' lock. */
+void bloom_map_leave(struct bloom_maps *maps, struct bloom_map *map);
+
+/* Maps `len` bytes that begin at a huge page, and `lead` bytes before them. NULL without memory. */
+char *bloom_map_reserve(size_t lead, size_t len);
 
 #endif

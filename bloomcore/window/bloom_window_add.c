@@ -9,7 +9,7 @@
 #include "bloom_twins.h"
 #include "bloom_window.h"
 #include "bloom_window_ring.h"
-#include "bloom_window_times.h"
+#include "bloom_scaling.h"
 
 /* ---- queries ---- */
 

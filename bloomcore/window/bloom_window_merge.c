@@ -1,4 +1,4 @@
-#include "bloom_window_merge.h"
+#include "bloom_window.h"
 
 #include <string.h>
 

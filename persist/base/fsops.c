@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "try.h"
+#include "errbuf.h"
 
 #define FILE_MODE      0640
 #define PRIVATE_MODE   0600

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "bytes.h"
-#include "secret.h"
-#include "try.h"
+#include "alloc.h"
+#include "errbuf.h"
 
 #define TEXT_MAX 65536 /* of a file: comments take most of it */
 

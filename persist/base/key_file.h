@@ -1,6 +1,6 @@
 /* key_file: the secrets of KEYED filters (bloom_key.h) as a file. Each line is the id of a key, a space, and its 32
  * bytes, both in hexadecimal digits; empty lines, and lines that begin with '#', are ignored. The first key is that of
- * new filters. Bytes of secrets pass through memory that core dumps leave out (secret.h).
+ * new filters. Bytes of secrets pass through memory that core dumps leave out (alloc.h).
  *
  * Thread: any. */
 #ifndef BLOOMERY_KEY_FILE_H

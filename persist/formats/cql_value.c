@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "bytes.h"
-#include "utf8.h"
+#include "slice.h"
 
 #define SHOWN 60 /* characters of a wrong value in a message */
 

@@ -9,7 +9,7 @@
 #include "cuckoo.h"
 #include "rdb_module.h"
 #include "redisbloom_dump.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define HEAD_FIELDS 11
 

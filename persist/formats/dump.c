@@ -9,7 +9,7 @@
 #include "bytes.h"
 #include "clock.h"
 #include "dump_window.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */
 #define HEAD_BYTES   32

@@ -5,7 +5,7 @@
 
 #include "dump.h"
 #include "rdb_module.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* The type's id, without the version of the encoding: DUMP_TYPE_NAME. */
 #define TYPE_ID UINT64_C(0x6e5a2899eaf2d400)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "rdb_value.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* Bytes that may stand in place of a key's type. */
 enum opcode {

@@ -3,7 +3,7 @@
 #include "bytes.h"
 #include "crc64.h"
 #include "rdb_value.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* Each field follows one of these. */
 enum opcode { OPCODE_END = 0, OPCODE_UNSIGNED = 2, OPCODE_DOUBLE = 4, OPCODE_STRING = 5 };

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "try.h"
+#include "errbuf.h"
 
 /* A field of a type:
  *   s  string             l  length, or another number in that form

@@ -6,9 +6,9 @@
 
 #include "check.h"
 #include "crc64.h"
-#include "grow.h"
+#include "alloc.h"
 #include "rdb_module.h"
-#include "try.h"
+#include "errbuf.h"
 
 bool redisbloom_is_layout(const struct bloom_filter *filter)
 {

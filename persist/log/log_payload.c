@@ -11,7 +11,7 @@
 #include "filterdb.h"
 #include "log_varint.h"
 #include "manifest.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define HASH_BYTES     16
 #define LAYER_BITS     10

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "grow.h"
+#include "alloc.h"
 
 #define PENDING_SUFFIX ".pending"
 #define CHUNKS_MAX     (1u << 20) /* 64 GB */

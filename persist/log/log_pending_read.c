@@ -7,7 +7,7 @@
 
 #include "log_pending.h"
 #include "manifest.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define CONTROL_MAX (64u << 20) /* no control record is longer */
 

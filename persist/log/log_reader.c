@@ -7,7 +7,7 @@
 
 #include "log_frame.h"
 #include "log_reader_internal.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* ---- frames ---- */
 

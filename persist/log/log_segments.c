@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "alloc.h"
 #include "log_frame.h"
 #include "log_reader_internal.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* a larger file is no segment of ours: frames are below 1 GB */
 

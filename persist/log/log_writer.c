@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "log_writer_internal.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define DEFAULT_SEGMENT_BYTES (UINT64_C(32) << 20)
 #define DEFAULT_KEEP_BYTES    (UINT64_C(32) << 20)

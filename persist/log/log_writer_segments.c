@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "alloc.h"
 #include "log_pending.h"
 #include "log_writer_internal.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define FIRST_BYTES (UINT64_C(64) << 10)
 #define GROWTH_MAX  (UINT64_C(4) << 20)

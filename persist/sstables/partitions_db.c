@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "bytes.h"
-#include "grow.h"
-#include "try.h"
+#include "alloc.h"
+#include "errbuf.h"
 
 #define FOOTER    24 /* of the file: where the first key is, the number of keys, the root */
 #define NODE_HEAD 3

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bytes.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "sstable_files.h"
 
 struct sstable_keys {

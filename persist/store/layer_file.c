@@ -24,7 +24,7 @@
 #include "cuckoo.h"
 #include "filterdb.h"
 #include "lock.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* ---- threads that help ---- */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "id_map.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define WINDOW_BYTES 65536
 #define FLUSH_BYTES  65536

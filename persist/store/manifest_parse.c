@@ -10,7 +10,7 @@
 #include "manifest.h"
 #include "name_code.h"
 #include "check.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */
 enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };

@@ -8,7 +8,7 @@
 #include "store_internal.h"
 #include "manifest_file.h"
 #include "store_save.h"
-#include "try.h"
+#include "errbuf.h"
 #include "lock.h"
 
 /* ---- which filters ---- */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "alloc.h"
 #include "lock.h"
 #include "store_internal.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* The most names that other programs may have taken, until a free number is found. */
 #define MAX_TAKEN 100

@@ -11,7 +11,7 @@
 #include "manifest_file.h"
 #include "store_internal.h"
 #include "store_save.h"
-#include "try.h"
+#include "errbuf.h"
 
 /* The report names only the first lost file. */
 static void note_lost(struct save *save, const struct file_name *name, const char *how)

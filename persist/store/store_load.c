@@ -9,7 +9,7 @@
 #include "manifest_file.h"
 #include "store_internal.h"
 #include "store_loader.h"
-#include "try.h"
+#include "errbuf.h"
 #include "lock.h"
 
 #define LOAD_AT_ONCE 256 /* filters that a thread takes, and */

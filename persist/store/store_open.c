@@ -12,7 +12,7 @@
 #include "name_code.h"
 #include "store_internal.h"
 #include "store_save.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define SEEN_BITS (UINT64_C(1) << 23) /* 1 MiB; ids count up, so that few filters share a bit */
 

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "alloc.h"
 #include "filterdb.h"
 #include "store_save.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define PACK_MAX_TAKEN 100 /* names that other programs have taken, until one is free */
 

@@ -12,7 +12,7 @@
 #include "filterdb.h"
 #include "manifest_file.h"
 #include "store_internal.h"
-#include "try.h"
+#include "errbuf.h"
 #include "lock.h"
 
 int bits_reader_init(struct bits_reader *reader, struct store *store)

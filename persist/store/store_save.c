@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "store_internal.h"
-#include "bloom_still.h"
+#include "cuckoo.h"
 #include "check.h"
 #include "manifest_file.h"
 #include "store_save.h"
-#include "try.h"
+#include "errbuf.h"
 #include "lock.h"
 
 #define OTHER_BUFFERS ((uint64_t)1 << 20) /* of the pack, the records, and the buffers of their reads and writes */

@@ -9,7 +9,7 @@
 
 #include "store_internal.h"
 #include "store_loader.h"
-#include "try.h"
+#include "errbuf.h"
 #include "lock.h"
 
 /* ---- records ---- */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bloom_settle.h"
+#include "bloom_pool.h"
 #include "clock.h"
 #include "half_loads.h"
 #include "load.h"

@@ -16,7 +16,7 @@
 #include "errbuf.h"
 #include "lock.h"
 #include "server.h"
-#include "state_table.h"
+#include "check.h"
 #include "supervisor.h"
 
 /* The states of the end of the daemon, of its load, and of a reload of certificates.

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "cache_line.h"
+#include "alloc.h"
 #include "client_limit.h"
 #include "config.h"
 #include "conn_list.h"

@@ -20,7 +20,7 @@
 #include "saver.h"
 #include "server.h"
 #include "thread.h"
-#include "try.h"
+#include "errbuf.h"
 #include "window_clock.h"
 
 struct load {

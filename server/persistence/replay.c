@@ -11,7 +11,7 @@
 #include "check.h"
 #include "clock.h"
 #include "cuckoo.h"
-#include "grow.h"
+#include "alloc.h"
 #include "id_map.h"
 #include "journal.h"
 #include "log_payload.h"

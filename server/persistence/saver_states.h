@@ -2,7 +2,7 @@
 #ifndef BLOOMERY_SAVER_STATES_H
 #define BLOOMERY_SAVER_STATES_H
 
-#include "state_table.h"
+#include "check.h"
 
 enum saver_state {
     SAVER_IDLE,

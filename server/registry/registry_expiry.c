@@ -4,7 +4,7 @@
 
 #include "bloom_pool.h"
 #include "clock.h"
-#include "grow.h"
+#include "alloc.h"
 #include "lock.h"
 #include "registry.h"
 #include "registry_databases.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cache_line.h"
+#include "alloc.h"
 #include "database.h"
 #include "entry_internal.h"
 #include "lock.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "entry_internal.h"
-#include "grow.h"
+#include "alloc.h"
 #include "lock.h"
 #include "registry_internal.h"
 #include "registry_walk.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cache_line.h"
+#include "alloc.h"
 #include "config.h"
 #include "counters.h"
 #include "errbuf.h"

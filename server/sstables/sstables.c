@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "sstables_internal.h"
 #include "thread.h"
 #include "lock.h"

@@ -1,5 +1,5 @@
 #include "counters.h"
-#include "cache_line.h"
+#include "alloc.h"
 #include "lock.h"
 
 #include <errno.h>

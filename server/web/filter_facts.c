@@ -10,12 +10,12 @@
 #include "bloom_state.h"
 #include "bloom_window.h"
 #include "command.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"
-#include "utf8.h"
+#include "slice.h"
 
 #define HASH_DIGITS      16
 #define SAMPLE_WORDS     8192 /* of a filter: of 2^19 bits the share that is set is right to 0.1 % */

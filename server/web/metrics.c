@@ -19,7 +19,7 @@
 #include "filter_facts.h"
 #include "glob_match.h"
 #include "history.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "rcu.h"
 #include "registry_databases.h"
 #include "registry_key.h"

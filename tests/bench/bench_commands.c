@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bloom_settle.h"
+#include "bloom_pool.h"
 #include "conn.h"
 #include "dispatch.h"
 #include "server_create.h"

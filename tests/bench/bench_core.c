@@ -19,7 +19,7 @@
 #include "bloom_vector.h"
 #include "redisbloom.h"
 #include "rng.h"
-#include "siphash.h"
+#include "bloom_key.h"
 
 #define K          7
 #define KEYS       (1u << 20) /* too many for any branch predictor to learn */

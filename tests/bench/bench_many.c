@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "bloom_many.h"
+#include "bloom_find.h"
 #include "rng.h"
 
 #define ITEMS (1 << 20)

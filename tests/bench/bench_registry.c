@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "expirer.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "rcu.h"
 #include "registry.h"
 

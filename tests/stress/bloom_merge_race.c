@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "bloom_batch.h"
-#include "bloom_window_merge.h"
+#include "bloom_window.h"
 #include "rng.h"
 #include "stress.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "bloom_batch.h"
-#include "bloom_settle.h"
+#include "bloom_pool.h"
 #include "bloom_shared.h"
 
 #define FILTERS 4

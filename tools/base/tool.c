@@ -16,7 +16,7 @@
 #include "manifest.h"
 #include "manifest_file.h"
 #include "name_code.h"
-#include "utf8.h"
+#include "slice.h"
 
 const char *terminal_colour(enum terminal_colour colour)
 {

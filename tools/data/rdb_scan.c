@@ -9,11 +9,11 @@
 
 #include "cuckoo_dump.h"
 #include "fsops.h"
-#include "grow.h"
+#include "alloc.h"
 #include "log_text.h"
 #include "output.h"
 #include "redisbloom_format.h"
-#include "try.h"
+#include "errbuf.h"
 
 #define BUFFER_BYTES (256 * 1024)
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "bloom_alone.h"
+#include "bloom_filter.h"
 #include "filter_file.h"
 #include "tool.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grow.h"
+#include "alloc.h"
 #include "move_internal.h"
 #include "lock.h"
 

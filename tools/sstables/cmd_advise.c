@@ -14,7 +14,7 @@
 #include "bloom_size.h"
 #include "filter_file.h"
 #include "filterdb.h"
-#include "grow.h"
+#include "alloc.h"
 #include "log_text.h"
 #include "output.h"
 #include "sstable_files.h"

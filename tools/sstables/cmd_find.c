@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bloom_many.h"
+#include "bloom_find.h"
 #include "filter_file.h"
 #include "filter_load.h"
 #include "find.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "cql_key.h"
-#include "murmur3.h"
+#include "murmur.h"
 
 #define KEYS                                                                                                \
     ((size_t)1 << 20) /* of a block: enough that reading all filters for it costs little beside asking them \

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "murmur3.h"
+#include "murmur.h"
 #include "output.h"
 #include "sstable_dir.h"
 #include "sstable_files.h"

@@ -6,7 +6,7 @@
 #include "acl.h"
 #include "clock.h"
 #include "config.h"
-#include "grow.h"
+#include "alloc.h"
 #include "lock.h"
 #include "pubsub.h"
 #include "registry.h"

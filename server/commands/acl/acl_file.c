@@ -10,7 +10,7 @@
 
 #include "config.h"
 #include "config_file.h"
-#include "grow.h"
+#include "alloc.h"
 
 #define FILE_MAX ((size_t)256 << 20) /* a million users */
 

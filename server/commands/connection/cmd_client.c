@@ -5,7 +5,7 @@
 #include "acl.h"
 #include "clock.h"
 #include "command.h"
-#include "grow.h"
+#include "alloc.h"
 #include "handlers.h"
 #include "host.h"
 #include "server.h"

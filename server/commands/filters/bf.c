@@ -2,7 +2,7 @@
 
 #include "bf_host.h"
 #include "bf_info.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "bloom_window.h"
 #include "clock.h"

@@ -5,10 +5,9 @@
 
 #include "bf_chunks.h"
 #include "bf_host.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "bf.h"
-#include "cf_chunks.h"
 #include "clock.h"
 #include "content.h"
 #include "half_loads.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bf_host.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_state.h"
 #include "content.h"
 #include "filter_file.h"

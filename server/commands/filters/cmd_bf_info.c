@@ -5,7 +5,7 @@
 #include "bf.h"
 #include "bf_host.h"
 #include "bf_info.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "command.h"
 #include "content.h"
 #include "handlers.h"

@@ -4,7 +4,7 @@
 
 #include "bf_host.h"
 #include "bf_merge.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "content.h"
 #include "counters.h"
 #include "handlers.h"

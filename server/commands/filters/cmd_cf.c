@@ -4,7 +4,7 @@
 
 #include "bf.h"
 #include "bf_host.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "clock.h"
 #include "content.h"

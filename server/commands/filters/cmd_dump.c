@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "bloom_merge.h"
-#include "bloom_still.h"
 #include "clock.h"
 #include "content.h"
 #include "cuckoo.h"
@@ -268,7 +267,7 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
 
 /* The copy has every add to the source that was answered before; later ones may be in it. A forgotten part of a window
  * keeps its turn here until its layer gets the next one, so the copy forgets the part by that turn. (Parts that are
- * dropped, with turn 0 and bits, are the module's: bloom_window_follow.h.) */
+ * dropped, with turn 0 and bits, are the module's: bloom_window.h.) */
 static void copy_bits(struct bloom_filter *copy, const struct bloom_filter *source, unsigned nlayers)
 {
     struct bloom_union counts = {{0}, {0}};

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bf_host.h"
-#include "bf_texts.h"
+#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "clock.h"
 #include "journal.h"

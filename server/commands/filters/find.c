@@ -7,7 +7,6 @@
 
 #include "all_names.h"
 #include "bloom_find.h"
-#include "bloom_many.h"
 #include "bloom_keyring.h"
 #include "cql_key.h"
 #include "glob_match.h"

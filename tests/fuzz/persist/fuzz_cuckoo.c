@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bloom_class.h"
+#include "bloom_pool.h"
 #include "bloom_filter.h"
-#include "bloom_still.h"
 #include "bytes.h"
 #include "crc64.h"
 #include "cuckoo.h"

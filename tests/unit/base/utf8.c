@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "utf8.h"
+#include "slice.h"
 
 /* Encodes the character by RFC 3629, section 3; returns its length. */
 static size_t encode(uint32_t code, char out[4])

@@ -1,5 +1,5 @@
 /* bloom_many_query() against single calls of bloom_filter_query(), with wide vectors and without. */
-#include "bloom_many.h"
+#include "bloom_find.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bloom_filter.h"
-#include "bloom_settle.h"
+#include "bloom_pool.h"
 #include "pool_rig.h"
 
 TestSuite(bloom_pool, .init = setup, .fini = teardown);

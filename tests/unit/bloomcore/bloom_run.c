@@ -6,7 +6,7 @@
 
 #include "bloom_ahead.h"
 #include "bloom_batch.h"
-#include "bloom_many.h"
+#include "bloom_find.h"
 #include "bloom_plan.h"
 #include "bloom_resident.h"
 #include "filters.h"

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "bloom_plan.h"
-#include "bloom_window_follow.h"
+#include "bloom_window.h"
 #include "window_model.h"
 
 TestSuite(bloom_window, .init = window_setup, .fini = teardown);

@@ -1,7 +1,7 @@
 /* Unions of windows, with a clock that the test sets: no item is forgotten within the window, and none is kept for
  * longer than the window and two parts, through repeated merges with adds on both sides, turns, growth, restarts from
  * the contents and any order of the log. */
-#include "bloom_window_merge.h"
+#include "bloom_window.h"
 #include "window_model.h"
 
 TestSuite(bloom_window_merge, .init = window_setup, .fini = teardown);

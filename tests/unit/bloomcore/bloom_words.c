@@ -6,7 +6,7 @@
 
 #include "bloom_batch.h"
 #include "bloom_merge.h"
-#include "bloom_settle.h"
+#include "bloom_pool.h"
 #include "bloom_shared.h"
 #include "pool_rig.h"
 #include "zero_page.h"

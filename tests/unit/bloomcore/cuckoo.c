@@ -1,7 +1,6 @@
 /* Cuckoo filters: after any operation the slots are those of a simple model, byte for byte; a replayed journal gives
  * the same bytes, from an empty filter or from a copy; a refused growth changes nothing; memory is given back. */
 #include "bloom_resident.h"
-#include "bloom_still.h"
 #include "cuckoo.h"
 
 #include <criterion/criterion.h>

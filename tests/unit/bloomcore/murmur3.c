@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "golden.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "rng.h"
 
 /* The hash as specified in FORMAT.md section 3, byte by byte. */

@@ -4,7 +4,7 @@
 #include "bloom_batch.h"
 #include "bloom_merge.h"
 #include "bloom_vector.h"
-#include "murmur2.h"
+#include "murmur.h"
 #include "redisbloom_rig.h"
 #include "rng.h"
 
@@ -332,8 +332,8 @@ Test(redisbloom, numbers_that_no_filter_has_are_refused)
     REFUSED(filter->options = UINT64_MAX, "unknown options");
     REFUSED(filter->nlayers = 0, "0 layers");
     REFUSED(filter->nlayers = UINT32_MAX, "layers");
-    REFUSED(filter->growth = 0, "growth");
-    REFUSED(filter->growth = UINT32_MAX, "growth");
+    REFUSED(filter->growth = 0, "alloc.h");
+    REFUSED(filter->growth = UINT32_MAX, "alloc.h");
     REFUSED(filter->options |= REDISBLOOM_NO_SCALING, "fixed size");
     REFUSED(layer->n2 = 64, "n2 64");
     REFUSED(layer->n2 = 255, "n2 255");

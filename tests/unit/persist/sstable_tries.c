@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bti_files.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "rng.h"
 #include "sstable_keys.h"
 #include "tmpdir.h"

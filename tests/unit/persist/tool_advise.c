@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "index_file.h"
-#include "murmur3.h"
+#include "murmur.h"
 #include "program.h"
 #include "tmpdir.h"
 

@@ -10,10 +10,10 @@
 
 #include "bloom_params.h"
 #include "errbuf.h"
-#include "murmur3.h"
+#include "murmur.h"
 
 struct bloom_pool;   /* bloom_pool.h */
-struct bloom_class;  /* bloom_class.h */
+struct bloom_class;  /* bloom_pool.h */
 struct bloom_filter; /* bloom_filter.h */
 
 /* ---- memory ---- */

@@ -23,8 +23,7 @@
 
 #include "bloom_key.h"
 #include "bloom_params.h"
-#include "murmur3.h"
-#include "murmur2.h"
+#include "murmur.h"
 
 struct bloom_geometry {
     uint64_t bits;       /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */

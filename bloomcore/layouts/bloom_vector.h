@@ -1,6 +1,5 @@
 /* bloom_vector: hashes, bits and tests of several items at once, for processors with wide vectors (AVX-512), chosen at
- * run time. The scalar code is the definition (murmur3.h, murmur2.h, bloom_walk_step()); this code gives the same
- * numbers, faster
+ * run time. The scalar code is the definition (murmur.h, bloom_walk_step()); this code gives the same numbers, faster
  * (tests/unit/bloomcore/bloom_vector.c). Internal to bloomcore.
  *
  * Thread: any; bloom_vector_enable() while no other thread uses the library. */

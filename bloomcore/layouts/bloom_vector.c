@@ -95,7 +95,7 @@ TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloo
     }
 }
 
-/* ---- hashes: murmur3.c, with a lane for each item ---- */
+/* ---- hashes: murmur.c, with a lane for each item ---- */
 
 INLINE __m512i multiply(__m512i x, uint64_t by)
 {
@@ -136,7 +136,7 @@ INLINE __m512i stir(__m512i h, int rotation, __m512i other, uint64_t constant)
     return _mm512_add_epi64(_mm512_add_epi64(h, _mm512_slli_epi64(h, 2)), same(constant));
 }
 
-/* Equals widen_signed() of murmur3.c. */
+/* Equals widen_signed() of murmur.c. */
 INLINE __m512i widen_signed(__m512i word)
 {
     __m512i odd = _mm512_and_si512(_mm512_srli_epi64(word, 7), same(UINT64_C(0x0101010101010101)));
@@ -307,7 +307,7 @@ TARGET void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n
     }
 }
 
-/* ---- hashes: murmur2.c, with a lane for each item ---- */
+/* ---- hashes: murmur.c, with a lane for each item ---- */
 
 #define M2 MURMUR2_SEED_64 /* the multiplier of the function is the seed of RedisBloom's */
 

@@ -72,7 +72,7 @@ static unsigned scenario(void)
     struct rng rng;
     unsigned failures = 0;
 
-#define STEP(call, undone)              \
+#define STEP(call, undone)             \
     do {                               \
         int rc = (call);               \
         if (rc != 0) {                 \

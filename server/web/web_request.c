@@ -217,14 +217,6 @@ static bool may_run(const struct acl_user *user, const char *command)
     return acl_allows_command(user, command_index(command_find_full(slice_of(command))));
 }
 
-static bool default_has_no_password(struct acl *acl)
-{
-    struct acl_user *user = acl_get_default(acl);
-    bool none = user->flags & ACL_NOPASS;
-    acl_user_unref(user);
-    return none;
-}
-
 /* Whether the text is an address: of IPv6 between brackets, otherwise of IPv4 with all of its four numbers. */
 static bool is_address(const char *text, size_t len)
 {
@@ -280,7 +272,7 @@ static enum web_access web_access(struct web_request *request, const char *const
     struct server *server = request->web->server;
     if (!needs[0])
         return WEB_ALLOWED;
-    if (server_config(server)->network.protected_mode && default_has_no_password(server->acl) && !is_local(request))
+    if (server_config(server)->network.protected_mode && acl_needs_no_password(server->acl) && !is_local(request))
         return WEB_NOT_LOCAL;
     const char *header = http_field(&request->head, "Authorization");
     bool unknown;

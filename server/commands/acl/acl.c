@@ -150,6 +150,14 @@ struct acl_user *acl_get_default(struct acl *acl)
     return acl_get(acl, slice_of(default_name));
 }
 
+bool acl_needs_no_password(struct acl *acl)
+{
+    struct acl_user *user = acl_get_default(acl);
+    bool none = user->flags & ACL_NOPASS;
+    acl_user_unref(user);
+    return none;
+}
+
 struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct slice password)
 {
     uint8_t digest[ACL_DIGEST];

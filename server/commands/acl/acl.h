@@ -27,6 +27,8 @@ void acl_destroy(struct acl *acl); /* NULL is fine; no session has a user any mo
 struct acl_user *acl_get(struct acl *acl, struct slice name);
 struct acl_user *acl_get_default(struct acl *acl);
 
+bool acl_needs_no_password(struct acl *acl); /* that user does not */
+
 /* What that user, of whom the caller has some object, has become; NULL: he was deleted, even if another one has his
  * name. */
 struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user);

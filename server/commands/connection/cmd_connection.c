@@ -55,14 +55,6 @@ static bool authenticate(struct command_ctx *ctx, struct slice user, struct slic
     return true;
 }
 
-static bool default_has_no_password(struct server *server)
-{
-    struct acl_user *user = acl_get_default(server->acl);
-    bool none = user->flags & ACL_NOPASS;
-    acl_user_unref(user);
-    return none;
-}
-
 void cmd_auth(struct command_ctx *ctx)
 {
     struct slice user = slice_of("default");
@@ -72,7 +64,7 @@ void cmd_auth(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR syntax error");
         return;
     }
-    if (argc == 2 && default_has_no_password(ctx->server)) {
+    if (argc == 2 && acl_needs_no_password(ctx->server->acl)) {
         reply_error(ctx->reply,
                     "ERR AUTH <password> called without any password configured for the default user. Are you "
                     "sure your configuration is correct?");

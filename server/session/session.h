@@ -2,7 +2,7 @@
  * session, never the connection. The list of all sessions serves CLIENT LIST and the count of clients.
  *
  * Thread rule: only the worker that owns the connection writes a session. Other threads read it through
- * sessions_format() only. So its fields are set before the session is listed, or are atomic, or (the strings) are
+ * sessions_each() only. So its fields are set before the session is listed, or are atomic, or (the strings) are
  * changed by session_set() under the lock of the list. */
 #ifndef BLOOMERY_SESSION_H
 #define BLOOMERY_SESSION_H
@@ -159,16 +159,12 @@ int session_set(struct sessions *sessions, struct session *session, enum session
 struct acl_user *sessions_set_user(struct sessions *sessions, struct session *session, struct acl_user *user,
                                    const char *name);
 
-/* Appends the CLIENT LIST lines, each ending with \n, of the sessions with the given ids (ascending; all sessions when
- * nids is 0), oldest first. Every session that is listed throughout the call is among them. Takes the lock for a
- * bounded number of sessions at a time. Thread: any. */
-void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out);
-
 /* Calls fn for every session that is listed throughout the call, oldest first, under the lock of the list: fn must be
- * quick and take no other lock. Sessions that CLIENT KILL has marked are left out. Thread: any. */
+ * quick and take no other lock. The lock is taken for a bounded number of sessions at a time. Sessions that CLIENT KILL has
+ * marked are left out. Thread: any. */
 void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx);
 
-/* One line in the same form, without the line end. Thread: the owning worker. */
+/* Appends the line of CLIENT LIST, without its end. Thread: the owning worker. */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out);
 
 #endif

@@ -214,23 +214,6 @@ void session_format(const struct session *session, int64_t now_ms, struct buf *o
     buf_append(out, text, (size_t)len);
 }
 
-static bool ids_contain(const uint64_t *ids, size_t nids, uint64_t id)
-{
-    size_t low = 0, high = nids;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (ids[middle] == id)
-            return true;
-        if (ids[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
-}
-
 /* Releases the lock and takes it again; returns the session before `place`, after which others may have changed the
  * list. */
 static struct session *yield_lock(struct sessions *sessions, struct session *session, struct session *place)
@@ -241,30 +224,6 @@ static struct session *yield_lock(struct sessions *sessions, struct session *ses
     session = place->prev;
     list_unlink(place);
     return session;
-}
-
-void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_out)
-{
-    struct sessions_totals totals = {.max_input = 0};
-    struct session place = {.id = 0};
-    unsigned n = 0;
-
-    lock_take(&sessions->lock);
-    for (struct session *at = sessions->head.next; at != &sessions->head; at = at->next) {
-        if (at->id == 0)
-            continue; /* the place of another listing */
-        uint64_t input = atomic_load_explicit(&at->meters.input_bytes, memory_order_relaxed);
-        uint64_t output = atomic_load_explicit(&at->meters.output_bytes, memory_order_relaxed);
-        uint32_t watched = atomic_load_explicit(&at->multi.watched, memory_order_relaxed);
-        totals.max_input = input > totals.max_input ? input : totals.max_input;
-        totals.max_output = output > totals.max_output ? output : totals.max_output;
-        totals.watching += watched > 0;
-        totals.watched += watched;
-        if (++n % SESSIONS_PER_LOCK == 0)
-            at = yield_lock(sessions, at, &place);
-    }
-    lock_give(&sessions->lock);
-    *totals_out = totals;
 }
 
 void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx)
@@ -285,24 +244,20 @@ void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct sessi
     lock_give(&sessions->lock);
 }
 
-struct listing {
-    const uint64_t *ids;
-    size_t nids;
-    int64_t now_ms;
-    struct buf *out;
-};
-
-static void format_one(void *ctx, struct session *session)
+static void add_to_totals(void *ctx, struct session *session)
 {
-    struct listing *listing = ctx;
-
-    if (listing->nids != 0 && !ids_contain(listing->ids, listing->nids, session->id))
-        return;
-    session_format(session, listing->now_ms, listing->out);
-    buf_append(listing->out, "\n", 1);
+    struct sessions_totals *totals = ctx;
+    uint64_t input = atomic_load_explicit(&session->meters.input_bytes, memory_order_relaxed);
+    uint64_t output = atomic_load_explicit(&session->meters.output_bytes, memory_order_relaxed);
+    uint32_t watched = atomic_load_explicit(&session->multi.watched, memory_order_relaxed);
+    totals->max_input = input > totals->max_input ? input : totals->max_input;
+    totals->max_output = output > totals->max_output ? output : totals->max_output;
+    totals->watching += watched > 0;
+    totals->watched += watched;
 }
 
-void sessions_format(struct sessions *sessions, const uint64_t *ids, size_t nids, int64_t now_ms, struct buf *out)
+void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_out)
 {
-    sessions_each(sessions, format_one, &(struct listing){ids, nids, now_ms, out});
+    *totals_out = (struct sessions_totals){.max_input = 0};
+    sessions_each(sessions, add_to_totals, totals_out);
 }

@@ -191,54 +191,6 @@ void cmd_client_tracking(struct command_ctx *ctx)
 
 /* ---- LIST ---- */
 
-/* The sessions that CLIENT LIST is asked for. */
-struct client_list {
-    size_t nids;    /* 0: all */
-    uint64_t ids[]; /* ascending */
-};
-
-static void run_client_list(struct command_job *job)
-{
-    const struct client_list *list = job->data;
-    struct buf text;
-
-    buf_init(&text, job->reply.buf->cap);
-    sessions_format(job->server->clients.sessions, list->ids, list->nids, clock_ms(), &text);
-    reply_text(&job->reply, &text);
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The ids from argument `first` on, ascending; NULL with an error replied. */
-static struct client_list *client_list_ids(struct command_ctx *ctx, size_t first)
-{
-    size_t n = command_argc(ctx) - first;
-    struct client_list *list = malloc(sizeof(*list) + n * sizeof(list->ids[0]));
-
-    if (list == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return NULL;
-    }
-    list->nids = n;
-    for (size_t i = 0; i < n; i++) { /* 0 and negative ids belong to no client, as in Redis */
-        int64_t id;
-
-        if (!slice_to_int64(command_arg(ctx, first + i), &id)) {
-            reply_error(ctx->reply, "ERR Invalid client ID");
-            free(list);
-            return NULL;
-        }
-        list->ids[i] = (uint64_t)id;
-    }
-    qsort(list->ids, n, sizeof(list->ids[0]), compare_ids);
-    return list;
-}
-
 /* Types of clients for LIST and KILL. */
 enum client_type {
     CLIENT_ANY,
@@ -270,48 +222,77 @@ static bool has_type(const struct session *session, enum client_type type)
     return type == CLIENT_ANY || type == (pubsub ? CLIENT_PUBSUB : CLIENT_NORMAL);
 }
 
-struct type_list {
+/* A CLIENT LIST: the sessions that it asks for. */
+struct client_list {
     struct buf text;
     int64_t now_ms;
     enum client_type type;
+    size_t nids;    /* 0: any */
+    uint64_t ids[]; /* ascending */
 };
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
 
 static void list_one(void *ctx, struct session *session)
 {
-    struct type_list *list = ctx;
-    if (!has_type(session, list->type))
+    struct client_list *list = ctx;
+    if (!has_type(session, list->type) ||
+        (list->nids > 0 && !bsearch(&session->id, list->ids, list->nids, sizeof(list->ids[0]), compare_ids)))
         return;
     session_format(session, list->now_ms, &list->text);
     buf_append(&list->text, "\n", 1);
 }
 
-static void run_client_list_type(struct command_job *job)
+static void run_client_list(struct command_job *job)
 {
-    struct type_list list = {.now_ms = clock_ms(), .type = *(const enum client_type *)job->data};
-    buf_init(&list.text, job->reply.buf->cap);
-    sessions_each(job->server->clients.sessions, list_one, &list);
-    reply_text(&job->reply, &list.text);
+    struct client_list *list = job->data;
+    buf_init(&list->text, job->reply.buf->cap);
+    list->now_ms = clock_ms();
+    sessions_each(job->server->clients.sessions, list_one, list);
+    reply_text(&job->reply, &list->text);
+}
+
+/* The ids from argument `first` on; false after an error reply. */
+static bool read_ids(struct command_ctx *ctx, size_t first, struct client_list *list)
+{
+    for (size_t i = first; i < command_argc(ctx); i++) { /* 0 and negative ids belong to no client, as in Redis */
+        int64_t id;
+
+        if (!slice_to_int64(command_arg(ctx, i), &id)) {
+            reply_error(ctx->reply, "ERR Invalid client ID");
+            return false;
+        }
+        list->ids[list->nids++] = (uint64_t)id;
+    }
+    qsort(list->ids, list->nids, sizeof(list->ids[0]), compare_ids);
+    return true;
 }
 
 void cmd_client_list(struct command_ctx *ctx)
 {
     size_t argc = command_argc(ctx);
-    enum client_type type = CLIENT_ANY;
+    struct client_list *list = calloc(1, sizeof(*list) + argc * sizeof(list->ids[0]));
+    bool good = list != NULL;
 
-    if (argc > 3 && slice_is(command_arg(ctx, 2), "ID")) {
-        struct client_list *data = client_list_ids(ctx, 3);
-        if (data)
-            command_defer(ctx, run_client_list, data);
-        return;
-    }
-    if (argc == 4 && slice_is(command_arg(ctx, 2), "TYPE")) {
-        if (!client_type(ctx, command_arg(ctx, 3), &type))
-            return;
-    } else if (argc != 2) {
+    if (!list)
+        reply_error(ctx->reply, "ERR out of memory");
+    else if (argc > 3 && slice_is(command_arg(ctx, 2), "ID"))
+        good = read_ids(ctx, 3, list);
+    else if (argc == 4 && slice_is(command_arg(ctx, 2), "TYPE"))
+        good = client_type(ctx, command_arg(ctx, 3), &list->type);
+    else if (argc != 2) {
         reply_error(ctx->reply, "ERR syntax error");
-        return;
+        good = false;
     }
-    command_defer_copy(ctx, run_client_list_type, &type, sizeof(type));
+    if (good)
+        command_defer(ctx, run_client_list, list);
+    else
+        free(list);
 }
 
 /* ---- KILL ---- */

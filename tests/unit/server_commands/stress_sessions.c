@@ -80,6 +80,12 @@ static void check_name(const char *line)
         fail("a name in pieces", 0);
 }
 
+static void format_one(void *out, struct session *session)
+{
+    session_format(session, 1000, out);
+    buf_append(out, "\n", 1);
+}
+
 static void *lister_main(void *arg)
 {
     (void)arg;
@@ -89,7 +95,7 @@ static void *lister_main(void *arg)
         char *rest, *line;
 
         buf_init(&out, 1 << 24);
-        sessions_format(sessions, NULL, 0, 1000, &out);
+        sessions_each(sessions, format_one, &out);
         buf_append(&out, "", 1);
         line = strtok_r(out.data, "\n", &rest);
         for (; line != NULL; line = strtok_r(NULL, "\n", &rest)) {

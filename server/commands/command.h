@@ -163,6 +163,16 @@ void command_defer(struct command_ctx *ctx, void (*run)(struct command_job *job)
 /* command_defer() with a copy of the data, which is freed like other data. */
 void command_defer_copy(struct command_ctx *ctx, void (*run)(struct command_job *job), const void *data, size_t size);
 
+/* A command's arguments: copied, or where they are if they are large. */
+struct job_args {
+    size_t argc;
+    struct slice argv[];
+};
+
+/* command_defer() with the arguments; job->data is the struct job_args. An argument longer than `longest` is cut to one
+ * byte more, so that a mistaken half gigabyte is not copied on the loop. */
+void command_defer_arguments(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job));
+
 /* Before command_defer(): whether the arguments lie in memory of the connection's own, as large ones do. That then
  * passes to the job: they stay valid where they are until it has ended, and need not be copied. */
 bool command_keep_arguments(struct command_ctx *ctx);

@@ -188,11 +188,6 @@ static bool change_settings(const struct change *change)
 
 /* ---- settings of files and sockets: a thread of the pool reads and opens them, and only then anything changes ---- */
 
-struct files_change {
-    size_t n;
-    struct slice words[]; /* and after them their bytes */
-};
-
 static const struct config_row *first_with(unsigned flags, struct slice const *words, size_t n)
 {
     for (size_t i = 0; i < n; i += 2) {
@@ -294,8 +289,8 @@ static void settle_sockets(const struct change *change)
 
 static void run_files_change(struct command_job *job)
 {
-    struct files_change *data = job->data;
-    struct change change = {job->server, &job->reply, data->words, data->n};
+    const struct job_args *args = job->data;
+    struct change change = {job->server, &job->reply, args->argv + 2, args->argc - 2};
     struct files files = {NULL};
 
     rcu_reader_offline();
@@ -309,30 +304,6 @@ static void run_files_change(struct command_job *job)
         settle_sockets(&change);
     }
     server_tls_unlock(job->server);
-}
-
-/* Hands a copy of the words to the pool. */
-static void defer_files_change(struct command_ctx *ctx, const struct slice *words, size_t n)
-{
-    struct files_change *data;
-    size_t size = sizeof(*data) + n * sizeof(data->words[0]);
-
-    for (size_t i = 0; i < n; i++)
-        size += words[i].len;
-    data = malloc(size);
-    if (data == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    char *bytes = (char *)&data->words[n];
-    data->n = n;
-    for (size_t i = 0; i < n; i++) {
-        if (words[i].len)
-            memcpy(bytes, words[i].ptr, words[i].len);
-        data->words[i] = (struct slice){bytes, words[i].len};
-        bytes += words[i].len;
-    }
-    command_defer(ctx, run_files_change, data);
 }
 
 void cmd_config_set(struct command_ctx *ctx)
@@ -350,7 +321,7 @@ void cmd_config_set(struct command_ctx *ctx)
         words[i] = command_arg(ctx, i + 2);
     struct change change = {ctx->server, ctx->reply, words, n};
     if (first_with(CONFIG_TLS | CONFIG_LISTEN, words, n))
-        defer_files_change(ctx, words, n);
+        command_defer_arguments(ctx, SIZE_MAX - 1, run_files_change);
     else
         change_settings(&change);
 }

@@ -7,7 +7,6 @@
 #include "bloom_keyring.h"
 #include "bloom_window.h"
 #include "clock.h"
-#include "content.h"
 #include "host.h"
 #include "registry.h"
 #include "server.h"

@@ -14,7 +14,6 @@
 #include "server.h"
 #include "slice.h"
 
-struct job_args;
 struct server;
 
 /* The words of a call; valid as long as its arguments. */

@@ -35,7 +35,7 @@ static void scandump_job(struct command_job *job)
 void cmd_bf_scandump(struct command_ctx *ctx)
 {
     if (!sstable_has_no_dump(ctx))
-        content_defer(ctx, REGISTRY_MAX_NAME, scandump_job);
+        command_defer_arguments(ctx, REGISTRY_MAX_NAME, scandump_job);
 }
 
 /* ---- BF.LOADCHUNK ---- */
@@ -213,7 +213,7 @@ static void loadchunk_job(struct command_job *job)
 
 void cmd_bf_loadchunk(struct command_ctx *ctx)
 {
-    content_defer(ctx, REDISBLOOM_CHUNK_MAX, loadchunk_job);
+    command_defer_arguments(ctx, REDISBLOOM_CHUNK_MAX, loadchunk_job);
 }
 
 /* ---- CF.SCANDUMP ---- */

@@ -130,5 +130,5 @@ void cmd_bf_find(struct command_ctx *ctx)
     if (!bf_read_find(&args, &request, &error))
         reply_error(ctx->reply, error.text);
     else if (patterns_fit(ctx, &args, &request) && !find_now(ctx, &args, &request))
-        content_defer(ctx, SIZE_MAX - 1, run);
+        command_defer_arguments(ctx, SIZE_MAX - 1, run);
 }

@@ -155,5 +155,5 @@ static void import_job(struct command_job *job)
 
 void cmd_bf_import(struct command_ctx *ctx)
 {
-    content_defer(ctx, REGISTRY_MAX_NAME, import_job);
+    command_defer_arguments(ctx, REGISTRY_MAX_NAME, import_job);
 }

@@ -77,7 +77,7 @@ static bool asks_for_file(const struct command_ctx *ctx)
 void cmd_bf_info(struct command_ctx *ctx)
 {
     if (asks_for_file(ctx)) {
-        content_defer(ctx, REGISTRY_MAX_NAME, run_file_job);
+        command_defer_arguments(ctx, REGISTRY_MAX_NAME, run_file_job);
         return;
     }
     struct bf_args args = bf_args_of(ctx);
@@ -95,7 +95,7 @@ void cmd_bf_info(struct command_ctx *ctx)
     if (!understood) {
         reply_error(ctx->reply, error.text);
     } else if (choice.needs_bits && work_of_bits(filter) > WORK_INLINE) {
-        content_defer(ctx, REGISTRY_MAX_NAME, run_info_job);
+        command_defer_arguments(ctx, REGISTRY_MAX_NAME, run_info_job);
     } else {
         reply_info(ctx->reply, ctx->server, call.entry, &choice);
     }
@@ -178,7 +178,7 @@ void cmd_bf_plan(struct command_ctx *ctx)
     if (!bf_read_plan(&args, &defaults, &requested, &err))
         reply_error(ctx->reply, err.text);
     else if (has_many_layers(&requested))
-        content_defer(ctx, LONGEST_WORD, run_job);
+        command_defer_arguments(ctx, LONGEST_WORD, run_job);
     else
         answer(ctx->reply, &requested);
 }

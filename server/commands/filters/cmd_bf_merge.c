@@ -191,7 +191,7 @@ static void merge_job(struct command_job *job)
 
 void cmd_bf_merge(struct command_ctx *ctx)
 {
-    content_defer(ctx, REGISTRY_MAX_NAME, merge_job);
+    command_defer_arguments(ctx, REGISTRY_MAX_NAME, merge_job);
 }
 
 /* ---- BF.CLEAR ---- */

@@ -528,7 +528,7 @@ static void plan_job(struct command_job *job)
 
 void cmd_cf_plan(struct command_ctx *ctx)
 {
-    content_defer(ctx, PLAN_WORD, plan_job);
+    command_defer_arguments(ctx, PLAN_WORD, plan_job);
 }
 
 void cmd_cf_info(struct command_ctx *ctx)

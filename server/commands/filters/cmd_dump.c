@@ -101,7 +101,7 @@ static void dump_job(struct command_job *job)
 void cmd_dump(struct command_ctx *ctx)
 {
     if (!sstable_has_no_dump(ctx))
-        content_defer(ctx, REGISTRY_MAX_NAME, dump_job);
+        command_defer_arguments(ctx, REGISTRY_MAX_NAME, dump_job);
 }
 
 /* ---- RESTORE ---- */
@@ -236,7 +236,7 @@ static void restore_job(struct command_job *job)
 
 void cmd_restore(struct command_ctx *ctx)
 {
-    content_defer(ctx, SIZE_MAX - 1, restore_job); /* a large one is not copied */
+    command_defer_arguments(ctx, SIZE_MAX - 1, restore_job); /* a large one is not copied */
 }
 
 /* ---- COPY ---- */
@@ -375,5 +375,5 @@ static void copy_job(struct command_job *job)
 
 void cmd_copy(struct command_ctx *ctx)
 {
-    content_defer(ctx, REGISTRY_MAX_NAME, copy_job);
+    command_defer_arguments(ctx, REGISTRY_MAX_NAME, copy_job);
 }

@@ -14,18 +14,6 @@
 #include "registry.h"
 #include "server.h"
 
-/* ---- arguments for jobs ---- */
-
-/* A command's arguments for command_defer(): copied, or where they are if they are large. */
-struct job_args {
-    size_t argc;
-    struct slice argv[];
-};
-
-/* Defers the command with its arguments; job->data is the struct job_args. An argument longer than `longest` is cut to
- * one byte more, so that a mistaken half gigabyte is not copied on the loop. Thread: loop. */
-void content_defer(struct command_ctx *ctx, size_t longest, void (*run)(struct command_job *job));
-
 /* ---- making ---- */
 
 /* Prepares an empty filter with these layers (shapes[0..nlayers-1]; variant and parameters as given). False after an

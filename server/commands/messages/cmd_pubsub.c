@@ -158,38 +158,16 @@ void cmd_sunsubscribe(struct command_ctx *ctx)
 /* ---- publishing ---- */
 
 /* A message whose patterns take long to match: matched in a thread of the pool. */
-struct publish_job {
-    size_t channel_len, payload_len;
-    char bytes[];
-};
-
 static void run_publish(struct command_job *job)
 {
-    const struct publish_job *publish = job->data;
-    struct slice channel = {publish->bytes, publish->channel_len};
-    struct slice payload = {publish->bytes + publish->channel_len, publish->payload_len};
+    const struct job_args *args = job->data;
     struct pubsub_receipt receipt;
 
-    if (pubsub_publish(job->server->pubsub, PUBSUB_CHANNEL, channel, payload, &receipt) != 0)
+    if (pubsub_publish(job->server->pubsub, PUBSUB_CHANNEL, args->argv[1], args->argv[2], &receipt) != 0)
         reply_error(&job->reply, "ERR out of memory");
     else
         reply_integer(&job->reply, (int64_t)receipt.receivers);
     job->slow_down = receipt.slow;
-}
-
-static void defer_publish(struct command_ctx *ctx, struct slice channel, struct slice payload)
-{
-    struct publish_job *publish = malloc(sizeof(*publish) + channel.len + payload.len);
-
-    if (publish == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    publish->channel_len = channel.len;
-    publish->payload_len = payload.len;
-    memcpy(publish->bytes, channel.ptr, channel.len);
-    memcpy(publish->bytes + channel.len, payload.ptr, payload.len);
-    command_defer(ctx, run_publish, publish);
 }
 
 static void publish(struct command_ctx *ctx, enum pubsub_kind kind)
@@ -203,7 +181,7 @@ static void publish(struct command_ctx *ctx, enum pubsub_kind kind)
         return;
     }
     if (kind == PUBSUB_CHANNEL && pubsub_is_costly(hub, channel)) {
-        defer_publish(ctx, channel, payload);
+        command_defer_arguments(ctx, SIZE_MAX - 1, run_publish);
         return;
     }
     if (pubsub_publish(hub, kind, channel, payload, &receipt) != 0) {
@@ -227,13 +205,6 @@ void cmd_spublish(struct command_ctx *ctx)
 
 /* ---- PUBSUB ---- */
 
-struct channels_job {
-    enum pubsub_kind kind;
-    bool all;
-    size_t pattern_len;
-    char pattern[];
-};
-
 struct channels_reply {
     struct reply *reply;
     size_t n;
@@ -247,15 +218,13 @@ static void reply_channel(void *arg, struct slice name)
     channels->n++;
 }
 
-static void run_channels(struct command_job *job)
+static void list_channels(struct command_job *job, enum pubsub_kind kind)
 {
-    const struct channels_job *requested = job->data;
-    struct slice pattern = {requested->pattern, requested->pattern_len};
+    const struct job_args *args = job->data;
     struct channels_reply channels = {&job->reply, 0};
     size_t token = reply_array_begin(&job->reply);
 
-    if (pubsub_list(job->server->pubsub, requested->kind, requested->all ? NULL : &pattern, reply_channel, &channels) !=
-        0) {
+    if (pubsub_list(job->server->pubsub, kind, args->argc > 2 ? &args->argv[2] : NULL, reply_channel, &channels) != 0) {
         buf_truncate(job->reply.buf, 0);
         reply_error(&job->reply, "ERR out of memory");
         return;
@@ -263,29 +232,24 @@ static void run_channels(struct command_job *job)
     reply_array_end(&job->reply, token, channels.n);
 }
 
-static void channels(struct command_ctx *ctx, enum pubsub_kind kind)
+static void list_plain_channels(struct command_job *job)
 {
-    struct slice pattern = command_argc(ctx) > 2 ? command_arg(ctx, 2) : (struct slice){"", 0};
-    struct channels_job *job;
+    list_channels(job, PUBSUB_CHANNEL);
+}
 
-    if (command_argc(ctx) > 3) {
+static void list_shard_channels(struct command_job *job)
+{
+    list_channels(job, PUBSUB_SHARD);
+}
+
+static void channels(struct command_ctx *ctx, void (*list)(struct command_job *job))
+{
+    if (command_argc(ctx) > 3)
         reply_wrong_subcommand(ctx);
-        return;
-    }
-    if (pattern.len > PUBSUB_MAX_PATTERN) {
+    else if (command_argc(ctx) == 3 && command_arg(ctx, 2).len > PUBSUB_MAX_PATTERN)
         reply_errorf(ctx->reply, "ERR pattern is longer than %d bytes", PUBSUB_MAX_PATTERN);
-        return;
-    }
-    job = malloc(sizeof(*job) + pattern.len);
-    if (job == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    job->kind = kind;
-    job->all = command_argc(ctx) == 2;
-    job->pattern_len = pattern.len;
-    memcpy(job->pattern, pattern.ptr, pattern.len);
-    command_defer(ctx, run_channels, job);
+    else
+        command_defer_arguments(ctx, PUBSUB_MAX_PATTERN, list);
 }
 
 static void numsub(struct command_ctx *ctx, enum pubsub_kind kind)
@@ -303,12 +267,12 @@ static void numsub(struct command_ctx *ctx, enum pubsub_kind kind)
 
 void cmd_pubsub_channels(struct command_ctx *ctx)
 {
-    channels(ctx, PUBSUB_CHANNEL);
+    channels(ctx, list_plain_channels);
 }
 
 void cmd_pubsub_shardchannels(struct command_ctx *ctx)
 {
-    channels(ctx, PUBSUB_SHARD);
+    channels(ctx, list_shard_channels);
 }
 
 void cmd_pubsub_numsub(struct command_ctx *ctx)

@@ -160,8 +160,8 @@ struct acl_user *sessions_set_user(struct sessions *sessions, struct session *se
                                    const char *name);
 
 /* Calls fn for every session that is listed throughout the call, oldest first, under the lock of the list: fn must be
- * quick and take no other lock. The lock is taken for a bounded number of sessions at a time. Sessions that CLIENT KILL has
- * marked are left out. Thread: any. */
+ * quick and take no other lock. The lock is taken for a bounded number of sessions at a time. Sessions that CLIENT KILL
+ * has marked are left out. Thread: any. */
 void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx);
 
 /* Appends the line of CLIENT LIST, without its end. Thread: the owning worker. */

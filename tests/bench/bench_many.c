@@ -82,7 +82,7 @@ static void measure(const char *what, void (*ask)(const struct bloom_filter *fil
 int main(int argc, char **argv)
 {
     struct rng rng;
-    struct bloom_pool *pool;
+    struct bloom_pool *pool = NULL;
     nfilters = argc > 1 ? strtoul(argv[1], NULL, 10) : 20;
     h1 = malloc(ITEMS * sizeof(*h1));
     h2 = malloc(ITEMS * sizeof(*h2));

@@ -469,9 +469,11 @@ DAEMON_TEST(the_daemon, content, short_values_of_large_filters_are_refused)
         cr_assert_eq(dump->type, REDIS_REPLY_STRING);
         expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 1mb");
         expect_has(client, "the limit for one filter is 1048576", "COPY f g");
+        expect_has(client, i == 1 ? "WRONGTYPE" : "the limit for one filter is 1048576", "BF.MERGE g f");
         expect_has(client, "the limit for one filter is 1048576", "RESTORE g 0 %b", dump->str, dump->len);
         expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0 maxmemory 3mb");
         expect_has(client, "-OOM", "COPY f g");
+        expect_has(client, "-OOM", "BF.MERGE g f");
         expect_has(client, "-OOM", "RESTORE g 0 %b", dump->str, dump->len);
         expect(client, ":0", "EXISTS g");
         expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 0 maxmemory 0");

@@ -73,6 +73,8 @@ static void name_of(const struct player *player, unsigned n, char name[16])
 /* ---- one command: `after` is the state after it ---- */
 
 static redisReply *send(struct player *player, redisContext *c, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static redisReply *send(struct player *player, redisContext *c, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);

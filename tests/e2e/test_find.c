@@ -244,7 +244,7 @@ static void expect_as_single_queries(const char *words, int from, int to, int it
     redisReply *reply = ask_words(text);
     cr_assert(reply && reply->type == REDIS_REPLY_ARRAY, "%s", reply ? reply->str : client->errstr);
     cr_assert_eq(reply->element[1]->integer, to - from);
-    cr_assert_eq(reply->element[3]->elements, items);
+    cr_assert_eq(reply->element[3]->elements, (size_t)items);
     for (int i = 0; i < items; i++) {
         size_t found = 0;
         for (int f = from; f < to; f++) {

@@ -158,12 +158,13 @@ static int get_as(const char *user, const char *path, struct http_reply *reply)
     return reply->status;
 }
 
-#define expect_get(user, path, expected)                                                                 \
-    do {                                                                                                 \
-        struct http_reply http;                                                                          \
-        int got = get_as(user, path, &http);                                                             \
-        cr_expect_eq(got, expected, "%s gets %s: %d, %s", user ? user : "nobody", path, got, http.body); \
-        http_free(&http);                                                                                \
+#define expect_get(user, path, expected)                                                               \
+    do {                                                                                               \
+        struct http_reply http;                                                                        \
+        const char *who = (user);                                                                      \
+        int got = get_as(who, path, &http);                                                            \
+        cr_expect_eq(got, expected, "%s gets %s: %d, %s", who ? who : "nobody", path, got, http.body); \
+        http_free(&http);                                                                              \
     } while (0)
 
 /* Whether the body has the text. */

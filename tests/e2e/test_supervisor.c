@@ -182,8 +182,8 @@ Test(supervisor, a_long_start_asks_for_more_time)
 Test(supervisor, nonsense_in_the_environment_is_no_supervisor)
 {
     static const char *const sockets[] = {"", "relative",
-                                          "/a/path/that/is/longer/than/a/socket/may/have/"
-                                          "0123456789012345678901234567890123456789012345678901234567890123456789"};
+                                          ("/a/path/that/is/longer/than/a/socket/may/have/"
+                                           "0123456789012345678901234567890123456789012345678901234567890123456789")};
     static const char *const times[] = {"", "-1", "0", "1x", "99999999999999999999"};
     struct supervisor supervisor;
 

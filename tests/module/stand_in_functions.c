@@ -9,7 +9,7 @@
 
 #include "stand_in_internal.h"
 
-void append(char *text, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) void append(char *text, const char *format, va_list args)
 {
     size_t len = strlen(text);
     vsnprintf(text + len, TEXT_MAX - len, format, args);

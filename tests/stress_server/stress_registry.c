@@ -122,6 +122,7 @@ static void *walker(void *arg)
             }
             registry_walk_release(&item);
         }
+        (void)bits;
         registry_walk_end(registry);
         EXPECT(stable == STABLE, "a walk yielded %u of %u names that are always there", stable, STABLE);
     }

@@ -344,8 +344,8 @@ Test(manifest, another_version_is_refused)
 Test(manifest, the_line_about_the_save_is_the_last_but_one)
 {
     static const char *const bodies[] = {"",
-                                         "save number=9 next-id=2 log=0 control=0 frame=0 accepted=0\n"
-                                         "save number=9 next-id=2 log=0 control=0 frame=0 accepted=0\n",
+                                         ("save number=9 next-id=2 log=0 control=0 frame=0 accepted=0\n"
+                                          "save number=9 next-id=2 log=0 control=0 frame=0 accepted=0\n"),
                                          "save number=9 next-id=2 log=0 control=0 frame=0 accepted=0\ngone id=1\n",
                                          "gone id=1\n"};
 

@@ -384,7 +384,7 @@ Test(tool_find, keys_from_a_file)
         int n = counts[i], found = (n > 17) + (n > 200) + (n > 2500);
         ASSERT_RUN(0, "", "cd %s && seq -f 'int:%%.0f' 0 %d | head -n %d >keys", dir, n, n);
         ASSERT_RUN(found ? 0 : 1, found ? "int:17\t" : "", TOOL "find %s/ks --keys-from %s/keys", dir, dir);
-        cr_expect_eq(count_lines(output), found, "%s", output);
+        cr_expect_eq(count_lines(output), (size_t)found, "%s", output);
         cr_expect(n <= 2500 || strstr(output, "int:2500\t"), "%s", output);
         ASSERT_RUN(n > found ? 0 : 1, n ? "int:0\n" : "", TOOL "find %s/ks --absent --keys-from - <%s/keys", dir, dir);
         cr_expect_eq(count_lines(output), n - found);

@@ -55,7 +55,8 @@ void harness_reconnect(struct harness *h, int version)
     acl_logout(&h->session);
     memset(&h->session, 0, sizeof(h->session));
     h->session.origin.fd = 7;
-    h->session.origin.created_ms = h->session.meters.last_ms = clock_ms();
+    h->session.origin.created_ms = clock_ms();
+    h->session.meters.last_ms = h->session.origin.created_ms;
     strcpy(h->session.origin.addr, "127.0.0.1:50000");
     strcpy(h->session.origin.laddr, "127.0.0.1:6379");
     atomic_store(&h->session.resp, version);

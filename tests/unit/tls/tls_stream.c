@@ -120,7 +120,7 @@ static bool carry(struct end *from, struct end *to, size_t first, size_t piece)
 static void shake_hands(struct end *client, struct end *server, size_t first, size_t piece)
 {
     give(client, NULL, 0);
-    while (carry(client, server, first, piece) | carry(server, client, 0, 0))
+    while ((int)carry(client, server, first, piece) | (int)carry(server, client, 0, 0))
         ;
 }
 
@@ -225,7 +225,7 @@ Test(tls_stream, changed_handshakes_end_with_a_reason)
         give(&client, NULL, 0);
         len = buf_len(&client.out);
         client.out.data[client.out.start + at] ^= (char)(1 << at % 8);
-        while (carry(&client, &server, 0, 0) | carry(&server, &client, 0, 0))
+        while ((int)carry(&client, &server, 0, 0) | (int)carry(&server, &client, 0, 0))
             ;
         if (server.status == TLS_FAILED)
             cr_assert(server.err.text[0], "byte %zu", at);

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "bloom_pool.h"
 #include "conn.h"
 #include "dispatch.h"
@@ -53,13 +53,6 @@ static struct lane lanes[WORKERS];
 static pthread_barrier_t start_line, finish_line;
 static double seconds = 1;
 static unsigned loaded = 1000000, rounds = ROUNDS;
-
-static double clock_seconds(clockid_t clock)
-{
-    struct timespec ts;
-    clock_gettime(clock, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* ---- requests ---- */
 
@@ -144,8 +137,8 @@ static void drive(struct worker *worker, void *arg)
     conn_will_reply(conn);
     lane->commands = 0;
     pthread_barrier_wait(&start_line);
-    double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID), end = clock_seconds(CLOCK_MONOTONIC) + seconds;
-    while (clock_seconds(CLOCK_MONOTONIC) < end || lane->commands == 0) {
+    double cpu = bench_ns(CLOCK_THREAD_CPUTIME_ID), end = bench_ns(CLOCK_MONOTONIC) + seconds * 1e9;
+    while (bench_ns(CLOCK_MONOTONIC) < end || lane->commands == 0) {
         for (unsigned i = 0; i < (seconds > 0 ? 16 : PIECES); i++, piece = (piece + 1) % PIECES) {
             run_piece(conn, lane->requests + lane->starts[piece], lane->starts[piece + 1] - lane->starts[piece]);
             pipeline_flush(&worker->runner.pipeline);
@@ -153,7 +146,7 @@ static void drive(struct worker *worker, void *arg)
             lane->commands += PIECE;
         }
     }
-    lane->cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    lane->cpu = (bench_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) / 1e9;
     pthread_barrier_wait(&finish_line);
 }
 
@@ -180,12 +173,6 @@ static double measure(const struct row *row, unsigned n, unsigned round)
     for (unsigned i = 0; i < n; i++)
         sum += (double)lanes[i].commands / lanes[i].cpu;
     return sum / 1e6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void start_server(void)

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "bloom_batch.h"
 #include "bloom_filter.h"
 #include "bloom_vector.h"
@@ -31,14 +31,6 @@ static struct bloom_item *items;
 static struct rng rng;
 static volatile uint64_t sink;
 static struct bloom_shape layout = {.k = K, .variant = BLOOM_NA};
-
-static double cpu_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts); /* one thread, no waiting: other processes do not count */
-    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
 
 struct bench {
     struct bloom_filter *filter;
@@ -189,13 +181,6 @@ static const struct variant adds[] = {{"add", add}, {"batch, scalar", add_batche
 
 #define NVARIANTS_MAX 8
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void new_keys(void)
 {
     rng_fill(&rng, keys, (size_t)KEYS * KEY_LEN);
@@ -218,9 +203,9 @@ static void report(const struct bench *bench, const char *size, const char *kind
         for (size_t v = 0; v < nvariants; v++) {
             if (before)
                 before(bench);
-            double start = cpu_ns();
+            double start = bench_ns(CLOCK_THREAD_CPUTIME_ID);
             sink = variants[v].run(bench);
-            times[v][round] = (cpu_ns() - start) / KEYS;
+            times[v][round] = (bench_ns(CLOCK_THREAD_CPUTIME_ID) - start) / KEYS;
         }
     }
     for (size_t v = 0; v < nvariants; v++)
@@ -291,10 +276,10 @@ static void bench_keyed(unsigned rounds)
     for (unsigned i = 0; i < BLOOM_BATCH; i++)
         len[i] = LEN;
     for (unsigned round = 0; round < rounds; round++) {
-        double start = cpu_ns();
+        double start = bench_ns(CLOCK_THREAD_CPUTIME_ID);
         for (size_t i = 0; i < ITEMS; i++)
             siphash(&key, text[i], LEN, out[0]);
-        double between = cpu_ns();
+        double between = bench_ns(CLOCK_THREAD_CPUTIME_ID);
         for (size_t i = 0; i < ITEMS; i += BLOOM_BATCH) {
             const void *data[BLOOM_BATCH];
             for (size_t j = 0; j < BLOOM_BATCH; j++)
@@ -302,7 +287,7 @@ static void bench_keyed(unsigned rounds)
             siphash_many(&key, data, len, BLOOM_BATCH, out);
         }
         times[0][round] = (between - start) / ITEMS;
-        times[1][round] = (cpu_ns() - between) / ITEMS;
+        times[1][round] = (bench_ns(CLOCK_THREAD_CPUTIME_ID) - between) / ITEMS;
     }
     for (int v = 0; v < 2; v++) {
         qsort(times[v], rounds, sizeof(double), by_value);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "bloom_find.h"
 #include "name_index.h"
 #include "rcu.h"
@@ -28,32 +28,6 @@ static const struct bloom_filter **filters;
 static struct slice *names;
 static uint64_t *found;
 static size_t nfilters, nchosen;
-
-static double clock_ns_of(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static double now_ns(void)
-{
-    return clock_ns_of(CLOCK_MONOTONIC);
-}
-
-/* Of this thread alone, for long operations: others use the processor meanwhile. */
-static double cpu_ns(void)
-{
-    return clock_ns_of(CLOCK_THREAD_CPUTIME_ID);
-}
-
-static void check(bool ok, const char *what)
-{
-    if (!ok) {
-        fprintf(stderr, "%s failed\n", what);
-        exit(2);
-    }
-}
 
 /* Half of the bits of each word, so no item needs to be added. */
 static void fill(struct bloom_filter *filter)
@@ -87,7 +61,7 @@ static double make_others(size_t n)
     struct bloom_params params = {.capacity = 100, .error_rate = 0.01, .expansion = 2};
     struct bloom_class *class;
     check(bloom_class_get(pool, &params, NULL, &class, NULL) == 0, "class");
-    double start = cpu_ns();
+    double start = bench_ns(CLOCK_THREAD_CPUTIME_ID);
     for (size_t i = 0; i < n; i++) {
         struct entry *entry;
         char text[64];
@@ -95,7 +69,7 @@ static double make_others(size_t n)
         check(registry_create_filter(registry, (struct slice){text, (size_t)len}, 0, class, &entry, NULL) >= 0,
               "filter");
     }
-    double took = cpu_ns() - start;
+    double took = bench_ns(CLOCK_THREAD_CPUTIME_ID) - start;
     bloom_class_release(class);
     return took / (double)n;
 }
@@ -146,23 +120,17 @@ static size_t one_by_one(const struct bloom_item *item)
     return n;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure(const char *what, size_t (*ask)(const struct bloom_item *item))
 {
     static double took[ROUNDS];
     size_t present = 0;
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t key = rng_next(&rng);
-        double start = now_ns();
+        double start = bench_ns(CLOCK_MONOTONIC);
         present += ask(&(struct bloom_item){(const char *)&key, sizeof(key)});
-        took[round] = now_ns() - start;
+        took[round] = bench_ns(CLOCK_MONOTONIC) - start;
     }
-    qsort(took, ROUNDS, sizeof(took[0]), by_size);
+    qsort(took, ROUNDS, sizeof(took[0]), by_value);
     printf("%-28s %8.1f us at best, %8.1f us in the median, %.2f filters found\n", what, took[0] / 1000,
            took[ROUNDS / 2] / 1000, (double)present / ROUNDS);
 }
@@ -181,12 +149,12 @@ static void measure_index(size_t n)
         entries[i] = entry_alloc(slab, ENTRY_FILTER, (struct slice){text, (size_t)len}, 8);
         check(entries[i], "memory");
     }
-    double start = cpu_ns();
+    double start = bench_ns(CLOCK_THREAD_CPUTIME_ID);
     for (size_t i = 0; i < n; i++) {
         check(name_index_reserve(&index), "memory");
         name_index_add(&index, entries[i]);
     }
-    printf("a name in the index of %zu %10.1f ns\n", n, (cpu_ns() - start) / (double)n);
+    printf("a name in the index of %zu %10.1f ns\n", n, (bench_ns(CLOCK_THREAD_CPUTIME_ID) - start) / (double)n);
     name_index_clear(&index);
     reclaimer_flush(reclaimer);
     name_index_deinit(&index);

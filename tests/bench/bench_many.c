@@ -3,8 +3,8 @@
  * known random places of 1 MB for each item and filter. Argument: filters (20). */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "bench.h"
 #include "bloom_find.h"
 #include "rng.h"
 
@@ -15,14 +15,6 @@ static uint64_t *h1, *h2;
 static struct bloom_filter **filters;
 static size_t nfilters;
 static uint64_t sum;
-
-static void check(bool ok, const char *what)
-{
-    if (!ok) {
-        fprintf(stderr, "%s failed\n", what);
-        exit(2);
-    }
-}
 
 static void make_filters(struct bloom_pool *pool, struct rng *rng)
 {
@@ -68,12 +60,10 @@ static void measure(const char *what, void (*ask)(const struct bloom_filter *fil
 {
     double least = 1e300;
     for (int round = 0; round < 5; round++) {
-        struct timespec from, to;
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        double ns = bench_ns(CLOCK_THREAD_CPUTIME_ID);
         for (size_t i = 0; i < nfilters; i++)
             ask(filters[i]);
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-        double ns = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
+        ns = bench_ns(CLOCK_THREAD_CPUTIME_ID) - ns;
         least = ns < least ? ns : least;
     }
     printf("%-34s %6.2f ns\n", what, least / (double)nfilters / ITEMS);

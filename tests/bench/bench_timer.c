@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "bloomery.h"
 #include "percentiles.h"
 
@@ -31,19 +32,12 @@ struct timer {
     struct percentiles lateness;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* A present item, at a place of the filter that does not follow from the one before. */
 static void ask(struct timer *timer, uint64_t due)
 {
     uint64_t item = timer->asked++ * UINT64_C(0x9e3779b97f4a7c15) % ITEMS;
     timer->present += (uint64_t)bloomery_has(timer->filter, &item, sizeof(item));
-    percentiles_add(&timer->lateness, now_ns() - due, 1);
+    percentiles_add(&timer->lateness, clock_ns() - due, 1);
 }
 
 static bloomery_filter *make_filter(void)
@@ -67,7 +61,7 @@ static void *timer_main(void *arg)
     CPU_SET((size_t)timer->processor, &set);
     (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set); /* else on any processor */
     uint64_t n = 0;
-    for (uint64_t now; (now = now_ns()) < timer->end_ns;) {
+    for (uint64_t now; (now = clock_ns()) < timer->end_ns;) {
         uint64_t due;
         for (; (due = timer->start_ns + (uint64_t)((double)n * 1e9 / timer->rate)) <= now; n++) {
             if (timer->filter)
@@ -103,7 +97,7 @@ int main(int argc, char **argv)
     struct timer *timers = calloc((size_t)processors, sizeof(*timers));
     struct percentiles *sum = calloc(1, sizeof(*sum));
     bloomery_filter *filter = local ? make_filter() : NULL;
-    uint64_t start = now_ns() + 50000000;
+    uint64_t start = clock_ns() + 50000000;
     if (!timers || !sum)
         return 1;
     for (long i = 0; i < processors; i++) {

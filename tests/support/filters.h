@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bloom_filter.h"
+#include "rng.h"
 
 /* With these parameters; `shape` NULL: as planned. Freed by filter_free(). */
 static inline struct bloom_filter *filter_make(struct bloom_pool *pool, const struct bloom_params *params,
@@ -28,6 +29,12 @@ static inline void filter_free(struct bloom_filter *filter)
 {
     bloom_filter_deinit(filter);
     free(filter);
+}
+
+static inline struct bloom_hash hash_of_rng(struct rng *rng)
+{
+    uint64_t h1 = rng_next(rng);
+    return (struct bloom_hash){h1, rng_next(rng)};
 }
 
 #endif

@@ -3,6 +3,8 @@
  * limits). The yardsticks matter: a virtual machine's speed differs from minute to minute, ratios do not.
  *
  * bench_proto [round-factor]: medians over interleaved rounds, nanoseconds per command (per reply). */
+#include "../bench.h"
+#include "clock.h"
 #include "reply.h"
 #include "resp_parse.h"
 
@@ -11,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Small enough for the second-level cache, which has the bytes just received; too long for a branch predictor to
  * learn in a few rounds. */
@@ -30,14 +31,6 @@ struct load {
 struct result {
     double copy, plain, parser, pieces;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void fail(const char *what)
 {
@@ -145,13 +138,6 @@ static size_t parse_1460(const struct load *load)
 
 /* ---- measurement ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double median(double *values)
 {
     qsort(values, ROUNDS, sizeof(*values), by_value);
@@ -161,14 +147,14 @@ static double median(double *values)
 static double time_once(size_t (*contestant)(const struct load *), const struct load *load, size_t times,
                         size_t expected)
 {
-    uint64_t begin = now_ns();
+    uint64_t begin = clock_ns();
     size_t sum = 0;
 
     for (size_t i = 0; i < times; i++)
         sum += contestant(load);
     if (sum != expected * times)
         fail("a contestant lost something");
-    return (double)(now_ns() - begin) / (double)(times * load->commands);
+    return (double)(clock_ns() - begin) / (double)(times * load->commands);
 }
 
 static void bench_load(struct load load, size_t factor)
@@ -200,12 +186,12 @@ static void bench_reply(const char *name, void (*write)(struct reply *, size_t),
 
     buf_init(&buf, SIZE_MAX);
     for (int i = 0; i < ROUNDS; i++) {
-        uint64_t begin = now_ns();
+        uint64_t begin = clock_ns();
         for (size_t j = 0; j < factor * 20; j++) {
             write(&reply, REPLIES);
             buf_consume(&buf, buf_len(&buf));
         }
-        rounds[i] = (double)(now_ns() - begin) / (double)(factor * 20 * REPLIES);
+        rounds[i] = (double)(clock_ns() - begin) / (double)(factor * 20 * REPLIES);
     }
     if (buf_failed(&buf))
         fail("the reply buffer failed");

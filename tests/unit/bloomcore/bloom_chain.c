@@ -9,13 +9,6 @@
 #include "filters.h"
 #include "rng.h"
 
-static struct bloom_hash random_hash(struct rng *rng)
-{
-    uint64_t h1 = rng_next(rng);
-
-    return (struct bloom_hash){h1, rng_next(rng)};
-}
-
 Test(bloom_chain, the_shares_of_a_rate_sum_up_to_no_more_than_the_rate)
 {
     static const double rates[] = {0.999, 0.5, 0.01, 1e-9};
@@ -101,14 +94,14 @@ static void expect_size(const struct bloom_params *params, uint64_t items, uint6
     while (bloom_filter_items(filter) < items) {
         struct errbuf err = {""};
 
-        cr_assert_leq(bloom_filter_add(filter, random_hash(&rng), &err), BLOOM_ADDED, "%llu items: %s",
+        cr_assert_leq(bloom_filter_add(filter, hash_of_rng(&rng), &err), BLOOM_ADDED, "%llu items: %s",
                       (unsigned long long)bloom_filter_items(filter), err.text);
     }
     double rate = bloom_size_share(params->error_rate, bloom_filter_nlayers(filter) - 1);
     cr_assert_leq((double)bloom_pool_bytes(pool) * 8 / (double)bloom_filter_capacity(filter),
                   bloom_size_bound((double)params->capacity, rate));
     for (unsigned i = 0; i < QUERIES; i++)
-        positives += bloom_filter_query(filter, random_hash(&rng));
+        positives += bloom_filter_query(filter, hash_of_rng(&rng));
     double most = params->error_rate * QUERIES;
     cr_assert_leq(positives, most + 5 * sqrt(most) + 1);
     filter_free(filter);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "filters.h"
 #include "bloom_batch.h"
 #include "bloom_layer.h"
 #include "bloom_state.h"
@@ -22,13 +23,6 @@ static struct bloom_filter *filter_new_shaped(uint64_t capacity, double rate, ui
 static struct bloom_filter *filter_new(uint64_t capacity, double rate, uint32_t expansion)
 {
     return filter_new_shaped(capacity, rate, expansion, NULL);
-}
-
-static struct bloom_hash random_hash(struct rng *rng)
-{
-    uint64_t h1 = rng_next(rng);
-
-    return (struct bloom_hash){h1, rng_next(rng)};
 }
 
 /* ---- model ---- */
@@ -170,7 +164,7 @@ static void run_against_model(uint64_t capacity, double rate, uint32_t expansion
 
     for (unsigned step = 0; nknown < adds && step < 6 * adds; step++) {
         bool again = nknown > 0 && rng_below(&rng, 3) == 0;
-        struct bloom_hash hash = again ? known[rng_below(&rng, nknown)] : random_hash(&rng);
+        struct bloom_hash hash = again ? known[rng_below(&rng, nknown)] : hash_of_rng(&rng);
         struct pending *pending = &open[rng_below(&rng, 8)];
 
         switch (rng_below(&rng, 4)) {
@@ -220,7 +214,7 @@ Test(bloom_filter, behaves_as_the_model)
 static void fill(struct bloom_filter *filter, struct rng *rng, uint64_t n)
 {
     while (n > 0) {
-        enum bloom_add answer = bloom_filter_add(filter, random_hash(rng), NULL);
+        enum bloom_add answer = bloom_filter_add(filter, hash_of_rng(rng), NULL);
 
         cr_assert(answer == BLOOM_ADDED || answer == BLOOM_PRESENT);
         n -= answer == BLOOM_ADDED;
@@ -243,7 +237,7 @@ Test(bloom_filter, a_fixed_filter_takes_its_capacity_and_not_one_more)
         cr_assert_eq(bloom_filter_items(filter), capacities[i]);
         /* Absent items are refused and stay absent; present items stay present. */
         for (int j = 0; j < 1000; j++) {
-            struct bloom_hash hash = random_hash(&rng);
+            struct bloom_hash hash = hash_of_rng(&rng);
             bool present = bloom_filter_query(filter, hash);
 
             cr_assert_eq(bloom_filter_add(filter, hash, NULL), present ? BLOOM_PRESENT : BLOOM_FULL);
@@ -305,8 +299,8 @@ Test(bloom_filter, a_filter_has_at_most_1024_layers)
     cr_assert_eq(bloom_filter_append_layer(filter, &(struct bloom_shape){64, 7, BLOOM_NA}, &err), BLOOM_REFUSED);
     cr_assert_str_eq(err.text, "a filter has at most 1024 layers");
     rng_init(&rng, 43);
-    cr_assert_eq(bloom_filter_add(filter, random_hash(&rng), &err), BLOOM_ADDED);
-    cr_assert_eq(bloom_filter_add(filter, random_hash(&rng), &err), BLOOM_NO_ROOM);
+    cr_assert_eq(bloom_filter_add(filter, hash_of_rng(&rng), &err), BLOOM_ADDED);
+    cr_assert_eq(bloom_filter_add(filter, hash_of_rng(&rng), &err), BLOOM_NO_ROOM);
     cr_assert_str_eq(err.text, "a filter has at most 1024 layers");
     cr_assert_eq(bloom_filter_nlayers(filter), 1024);
     filter_free(filter);
@@ -404,11 +398,11 @@ Test(bloom_filter, a_copy_made_layer_by_layer_equals_the_original)
     cr_assert_eq(bloom_filter_items(copy), 20000);
     cr_assert_eq(bloom_filter_memory(copy), bloom_filter_memory(filter));
     for (int i = 0; i < 100000; i++) {
-        struct bloom_hash hash = random_hash(&rng);
+        struct bloom_hash hash = hash_of_rng(&rng);
         cr_assert_eq(bloom_filter_query(filter, hash), bloom_filter_query(copy, hash));
     }
     for (int i = 0; i < 30000; i++) {
-        struct bloom_hash hash = random_hash(&rng);
+        struct bloom_hash hash = hash_of_rng(&rng);
         cr_assert_eq(bloom_filter_add(filter, hash, NULL), bloom_filter_add(copy, hash, NULL));
     }
     filter_free(filter);
@@ -475,7 +469,7 @@ Test(bloom_filter, the_largest_filter_costs_nothing_until_it_is_used)
     cr_expect_eq((uintptr_t)view.words, (uintptr_t)view.room + BLOOM_ROOM_HEAD);
     rng_init(&rng, 46);
     for (int i = 0; i < 10; i++) {
-        struct bloom_hash hash = random_hash(&rng);
+        struct bloom_hash hash = hash_of_rng(&rng);
         cr_assert_eq(bloom_filter_add(filter, hash, NULL), BLOOM_ADDED);
         cr_assert(bloom_filter_query(filter, hash));
     }
@@ -501,7 +495,7 @@ Test(bloom_filter, state_is_computed_from_the_bits)
         cr_assert_float_eq(state.estimated_items, filled, 0.02 * filled, "%d: %g", filled, state.estimated_items);
         cr_assert_float_eq(state.fill_ratio, (double)state.bits_set / (double)state.bits, 1e-12);
         for (int i = 0; i < 100000; i++)
-            positives += bloom_filter_query(filter, random_hash(&rng));
+            positives += bloom_filter_query(filter, hash_of_rng(&rng));
         double expected = 1e5 * state.rate;
         cr_assert_float_eq(positives, expected, 5.2 * sqrt(expected) + 5, "%d: %u, expected %g", filled, positives,
                            expected);
@@ -543,7 +537,7 @@ Test(bloom_filter, bits_are_counted_exactly)
 static void grow_to(struct bloom_filter *filter, struct rng *rng, unsigned index)
 {
     while (bloom_filter_nlayers(filter) <= index)
-        (void)bloom_filter_add(filter, random_hash(rng), NULL);
+        (void)bloom_filter_add(filter, hash_of_rng(rng), NULL);
 }
 
 /* Three adders have tested for an item without finding it, with layer `tested` as the newest: a single add, a batch,

@@ -15,13 +15,6 @@
 
 static struct bloom_pool *pool;
 
-static struct bloom_hash random_hash(struct rng *rng)
-{
-    uint64_t h1 = rng_next(rng);
-
-    return (struct bloom_hash){h1, rng_next(rng)};
-}
-
 /* Positives among `queries` for random items in one filter with as many items as the capacity of `layers` layers. */
 static uint64_t positives_at_capacity(const struct bloom_params *params, unsigned layers, uint64_t queries,
                                       struct rng *rng)
@@ -32,10 +25,10 @@ static uint64_t positives_at_capacity(const struct bloom_params *params, unsigne
     for (unsigned i = 0; i < layers; i++, capacity *= params->expansion)
         sum += capacity;
     while (bloom_filter_items(filter) < sum)
-        cr_assert_leq(bloom_filter_add(filter, random_hash(rng), NULL), BLOOM_ADDED);
+        cr_assert_leq(bloom_filter_add(filter, hash_of_rng(rng), NULL), BLOOM_ADDED);
     cr_assert_eq(bloom_filter_nlayers(filter), layers);
     for (uint64_t i = 0; i < queries; i++)
-        positives += bloom_filter_query(filter, random_hash(rng));
+        positives += bloom_filter_query(filter, hash_of_rng(rng));
     filter_free(filter);
     return positives;
 }

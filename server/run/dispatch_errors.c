@@ -3,13 +3,11 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
 #include "log.h"
-#include "nearest.h"
 #include "transaction.h"
 
 #define ECHO_LIMIT 128 /* bytes of a client's words that an error repeats, as in Redis */
@@ -62,74 +60,15 @@ static int printable_len(struct slice arg, size_t limit)
     return (int)(len < limit ? len : limit);
 }
 
-/* Clients compare the beginning of the error only. */
-#define ABSENT \
-    "(Bloomery has filters only: BF.ADD adds an item, BF.EXISTS queries one; it has no GET, no SET and no Lua)"
-
-/* Whether the name is one of Redis's commands for other types or for scripts. */
-static bool is_of_other_type(struct slice name)
+/* The advice for a name that is none of ours; clients compare the beginning of the error only. */
+static const char *advice_for(struct slice name)
 {
-    static const char names[] =
-        " append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax"
-        " bzpopmin decr decrby eval eval_ro evalsha evalsha_ro fcall fcall_ro function geoadd geodist geohash"
-        " geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit"
-        " getdel getex getrange getset hdel hexists hexpire hexpireat hexpiretime hget hgetall hgetdel hgetex"
-        " hincrby hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire hpexpireat hpexpiretime hpttl hrandfield"
-        " hscan hset hsetex hsetnx hstrlen httl hvals incr incrby incrbyfloat lcs lindex linsert llen lmove lmpop"
-        " lpop lpos lpush lpushx lrange lrem lset ltrim mget mset msetnx pfadd pfcount pfmerge psetex rpop"
-        " rpoplpush rpush rpushx sadd scard script sdiff sdiffstore set setbit setex setnx setrange sinter"
-        " sintercard sinterstore sismember smembers smismember smove sort sort_ro spop srandmember srem sscan"
-        " strlen substr sunion sunionstore xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread"
-        " xreadgroup xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard"
-        " zinterstore zlexcount zmpop zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore"
-        " zrangestore zrank zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex"
-        " zrevrangebyscore zrevrank zscan zscore zunion zunionstore ";
-    char word[32];
-    if (!name.len || name.len > sizeof(word) - 3)
-        return false;
-    int len = snprintf(word, sizeof(word), " %.*s ", (int)name.len, name.len ? name.ptr : "");
-    for (char *c = word; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    return (size_t)len == name.len + 2 && !memchr(name.ptr, ' ', name.len) && strstr(names, word);
-}
-
-/* A BF.* command that may have been meant; NULL: none. There are some thirty, so that this takes microseconds. */
-static const char *nearest_of_ours(struct slice name)
-{
-    const struct command *row;
-    const char *found = NULL;
-    size_t least = SIZE_MAX;
-    for (size_t i = 0; (row = command_row(i)); i++) {
-        if (strncasecmp(row->full_name, name.ptr, 3) != 0)
-            continue;
-        size_t distance = nearest_distance((struct slice){name.ptr + 3, name.len - 3}, slice_of(row->full_name + 3));
-        if (nearest_is_slip((struct slice){name.ptr + 3, name.len - 3}, distance) && distance < least) {
-            least = distance;
-            found = row->full_name;
-        }
-    }
-    return found;
-}
-
-#define HINT_SIZE 128
-
-/* The advice for a name that is none of ours. Empty: there is none. */
-static void hint(struct slice name, char out[HINT_SIZE])
-{
-    const char *nearest = NULL;
-    out[0] = '\0';
-    if (is_of_other_type(name))
-        strcpy(out, ABSENT);
-    else if (slice_is(name, "bf.del"))
-        strcpy(out, "(items of a Bloom filter cannot be deleted; CF.DEL deletes an item of a cuckoo filter, DEL "
-                    "deletes a filter)");
-    else if (slice_is(name, "bf.help"))
-        strcpy(out, "(ACL CAT bloom lists the commands, COMMAND DOCS bf.add explains one)");
-    else if (slice_is(name, "cf.help"))
-        strcpy(out, "(ACL CAT cuckoo lists the commands, COMMAND DOCS cf.add explains one)");
-    else if (name.len > 3 && (strncasecmp(name.ptr, "bf.", 3) == 0 || strncasecmp(name.ptr, "cf.", 3) == 0) &&
-             (nearest = nearest_of_ours(name)))
-        snprintf(out, HINT_SIZE, "(did you mean '%s'?)", nearest);
+    if (slice_is(name, "bf.del"))
+        return "(items of a Bloom filter cannot be deleted; CF.DEL deletes an item of a cuckoo filter, DEL deletes a "
+               "filter)";
+    if (slice_is(name, "bf.help"))
+        return "(ACL CAT bloom lists the commands, COMMAND DOCS bf.add explains one)";
+    return slice_is(name, "cf.help") ? "(ACL CAT cuckoo lists the commands, COMMAND DOCS cf.add explains one)" : "";
 }
 
 void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd)
@@ -138,8 +77,7 @@ void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd)
     if (is_http(conn, name))
         return;
     char text[ECHO_LIMIT * 2 + 192];
-    char words[ECHO_LIMIT + 8], why[HINT_SIZE];
-    hint(name, why);
+    char words[ECHO_LIMIT + 8];
     size_t used = 0;
     words[0] = '\0';
     for (size_t i = 1; i < cmd->argc && used < ECHO_LIMIT; i++) {
@@ -149,7 +87,7 @@ void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd)
     }
     int len = printable_len(name, ECHO_LIMIT);
     snprintf(text, sizeof(text), "ERR unknown command '%.*s', with args beginning with: %s%s", len, len ? name.ptr : "",
-             words, why);
+             words, advice_for(name));
     stats_add(&conn->io->stats.unknown_commands, 1);
     dispatch_reject(conn, NULL, text);
 }

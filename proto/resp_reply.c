@@ -157,18 +157,14 @@ static enum resp_reply_status next_element(struct resp_reply_reader *reader, con
     return RESP_REPLY_WHOLE;
 }
 
-static void begin(struct resp_reply_reader *reader)
-{
-    reader->count = reader->pos = reader->looked = 0;
-    reader->due = 1;
-    reader->begun = true;
-}
-
 enum resp_reply_status resp_reply_next(struct resp_reply_reader *reader, const char *data, size_t len,
                                        size_t *consumed_out, size_t *needs_out, struct resp_reply *reply_out)
 {
-    if (!reader->begun)
-        begin(reader);
+    if (!reader->begun) {
+        reader->count = reader->pos = reader->looked = 0;
+        reader->due = 1;
+        reader->begun = true;
+    }
     while (reader->due > 0) {
         struct element element;
         enum resp_reply_status status = next_element(reader, data, len, needs_out, &element);

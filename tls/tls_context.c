@@ -25,7 +25,7 @@ static bool is_set(const char *text)
     return text && text[0];
 }
 
-static int refuse(struct errbuf *err, const char *what, const char *path)
+static int refuse_file(struct errbuf *err, const char *what, const char *path)
 {
     char text[256];
     tls_error_take(text, sizeof(text));
@@ -73,7 +73,7 @@ static int use_identity(struct tls_context *context, const struct identity *id, 
     SSL_CTX_set_default_passwd_cb(context->ssl, give_password);
     SSL_CTX_set_default_passwd_cb_userdata(context->ssl, &password);
     if (!tls_use_chain(context->ssl, id->cert_bytes))
-        return refuse(err, id->cert_name, id->cert);
+        return refuse_file(err, id->cert_name, id->cert);
     bool loaded = tls_use_key(context->ssl, id->key_bytes);
     SSL_CTX_set_default_passwd_cb_userdata(context->ssl, NULL);
     unsigned long code = ERR_peek_error();
@@ -91,7 +91,7 @@ static int use_identity(struct tls_context *context, const struct identity *id, 
         return -EINVAL;
     }
     if (!loaded)
-        return refuse(err, id->key_name, id->key);
+        return refuse_file(err, id->key_name, id->key);
     context->expires = seconds_of(X509_get0_notAfter(SSL_CTX_get0_certificate(context->ssl)));
     return 0;
 }
@@ -125,9 +125,9 @@ static int load_authorities(struct tls_context *context, const struct names *nam
     if (status)
         return status;
     if (!loaded)
-        return refuse(err, names->ca_file, file);
+        return refuse_file(err, names->ca_file, file);
     if (is_set(dir) && SSL_CTX_load_verify_dir(context->ssl, dir) != 1)
-        return refuse(err, names->ca_dir, dir);
+        return refuse_file(err, names->ca_dir, dir);
     return 0;
 }
 

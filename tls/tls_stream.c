@@ -117,7 +117,7 @@ static bool expect_host(SSL *ssl, const struct tls_context *context, const char 
     return SSL_set_tlsext_host_name(ssl, name) == 1 && (context->insecure || SSL_set1_host(ssl, name) == 1);
 }
 
-static bool begin(struct tls_stream *stream, const struct tls_context *context, const char *host)
+static bool begin_stream(struct tls_stream *stream, const struct tls_context *context, const char *host)
 {
     pthread_once(&method_once, make_method);
     BIO *bio = method ? BIO_new(method) : NULL;
@@ -166,7 +166,7 @@ static enum tls_status fail(struct tls_stream *stream, struct errbuf *err)
     return TLS_FAILED;
 }
 
-static enum tls_status refuse(struct tls_stream *stream, struct errbuf *err, const char *why)
+static enum tls_status end_with(struct tls_stream *stream, struct errbuf *err, const char *why)
 {
     stream->failed = true;
     ERR_clear_error();
@@ -201,7 +201,7 @@ static enum tls_status step(struct tls_stream *stream, struct errbuf *err)
         if (stream->in_len == 0)
             return TLS_MORE;
         if (stream->in_len == before)
-            return refuse(stream, err, "its handshake is stuck");
+            return end_with(stream, err, "its handshake is stuck");
     }
 }
 
@@ -220,9 +220,9 @@ static enum tls_status look_at_head(struct tls_stream *stream, struct errbuf *er
         return TLS_MORE;
     size_t len = (size_t)stream->head[6] << 16 | (size_t)stream->head[7] << 8 | stream->head[8];
     if (stream->head[RECORD_HEAD] != TYPE_HELLO)
-        return refuse(stream, err, "its first message is not a ClientHello");
+        return end_with(stream, err, "its first message is not a ClientHello");
     if (len > TLS_HELLO_MAX)
-        return refuse(stream, err, "its first message is too long");
+        return end_with(stream, err, "its first message is too long");
     return TLS_OK;
 }
 
@@ -232,8 +232,8 @@ static enum tls_status begin_server(struct tls_stream *stream, const struct tls_
     enum tls_status status = look_at_head(stream, err);
     if (status != TLS_OK)
         return status;
-    if (!begin(stream, context, NULL))
-        return refuse(stream, err, "out of memory for a connection");
+    if (!begin_stream(stream, context, NULL))
+        return end_with(stream, err, "out of memory for a connection");
     const unsigned char *in = stream->in;
     size_t len = stream->in_len;
     stream->in = stream->head;
@@ -244,7 +244,7 @@ static enum tls_status begin_server(struct tls_stream *stream, const struct tls_
         stream->in_len = len;
         return TLS_OK;
     }
-    return status == TLS_FAILED ? status : refuse(stream, err, "its first record is damaged");
+    return status == TLS_FAILED ? status : end_with(stream, err, "its first record is damaged");
 }
 
 enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls_context *context, const char *host,
@@ -253,8 +253,8 @@ enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls
 {
     enum tls_status status = TLS_OK;
     lend(stream, in, len, out);
-    if (!stream->ssl && context->is_client && !begin(stream, context, host))
-        status = refuse(stream, err, "out of memory for a connection");
+    if (!stream->ssl && context->is_client && !begin_stream(stream, context, host))
+        status = end_with(stream, err, "out of memory for a connection");
     else if (!stream->ssl)
         status = begin_server(stream, context, err);
     if (status == TLS_OK)
@@ -262,7 +262,7 @@ enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls
     *consumed_out = len - stream->in_len;
     stream->received += stream->up ? 0 : *consumed_out;
     if (status == TLS_MORE && stream->received > TLS_HANDSHAKE_MAX)
-        status = refuse(stream, err, "its handshake is too long");
+        status = end_with(stream, err, "its handshake is too long");
     stream->in_len = 0;
     return status;
 }
@@ -294,7 +294,7 @@ enum tls_status tls_stream_read(struct tls_stream *stream, const void *in, size_
             if (stream->in_len == 0)
                 return TLS_OK;
             if (is_idle_talk(stream))
-                return refuse(stream, err, "it sends too many messages without data");
+                return end_with(stream, err, "it sends too many messages without data");
             break;
         case SSL_ERROR_ZERO_RETURN:
             return TLS_END;

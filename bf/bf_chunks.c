@@ -26,27 +26,64 @@ static uint64_t mixed(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Frees the chunk, which may be NULL if `len` is 0. */
+/* Frees the chunk. NULL: there was no memory. */
 static void reply_chunk(const struct bf_out *out, int64_t iterator, unsigned char *chunk, size_t len)
 {
+    if (!chunk) {
+        out->ops->error(out->ctx, "ERR out of memory");
+        return;
+    }
     out->ops->array(out->ctx, 2);
     out->ops->integer(out->ctx, iterator);
     out->ops->bytes(out->ctx, chunk, len);
     free(chunk);
 }
 
-/* The iterator is the number of bytes handed out, and one for the header: any number is at the end, if not before. */
-static void scan_redisbloom(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator)
+/* The header of RedisBloom's form of chunks. */
+static void reply_header(const struct bf_out *out, const struct bloom_filter *filter, bool cuckoo)
 {
-    unsigned char *chunk;
-    uint64_t next;
+    struct redisbloom_filter value;
+    struct cuckoo_head head;
+    unsigned char *header;
     size_t len;
-    if (iterator < 0)
-        out->ops->error(out->ctx, BF_NO_ITERATOR);
-    else if (redisbloom_scan(filter, (uint64_t)iterator, DUMP_DATA_BYTES, &next, &chunk, &len) != DUMP_OK)
-        out->ops->error(out->ctx, "ERR out of memory");
-    else
-        reply_chunk(out, (int64_t)next, chunk, len);
+    if (cuckoo) {
+        header = malloc(CUCKOO_HEADER_MAX);
+        cuckoo_head_of(filter, &head);
+        len = header ? cuckoo_head_put(&head, header) : 0;
+    } else {
+        redisbloom_describe(filter, bloom_filter_nlayers(filter), &value);
+        len = redisbloom_header_bytes(value.nlayers);
+        header = malloc(len);
+        if (header)
+            redisbloom_write_header(&value, header);
+    }
+    reply_chunk(out, REDISBLOOM_HEADER_ITERATOR, header, len);
+}
+
+/* The chunk of RedisBloom's form after this iterator, of a Bloom or of a cuckoo filter: any number is at the end, if
+ * not before. */
+static void scan_bytes(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator, bool cuckoo)
+{
+    uint64_t from = (uint64_t)iterator - REDISBLOOM_HEADER_ITERATOR, at = from, left;
+    unsigned layer;
+    if (iterator == 0) {
+        reply_header(out, filter, cuckoo);
+    } else if (!bloom_filter_find_byte(filter, &at, &layer, &left)) {
+        out->ops->array(out->ctx, 2);
+        out->ops->integer(out->ctx, 0);
+        if (cuckoo)
+            out->ops->null(out->ctx);
+        else
+            out->ops->bytes(out->ctx, NULL, 0);
+    } else {
+        size_t len = left < DUMP_DATA_BYTES ? (size_t)left : DUMP_DATA_BYTES;
+        unsigned char *chunk = malloc(len);
+        if (chunk && cuckoo)
+            cuckoo_read(filter, from, chunk, len);
+        else if (chunk)
+            bloom_filter_get_bytes(filter, layer, at, chunk, len);
+        reply_chunk(out, iterator + (int64_t)len, chunk, len);
+    }
 }
 
 static void scan_own(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator, uint64_t identity)
@@ -61,15 +98,14 @@ static void scan_own(const struct bf_out *out, const struct bloom_filter *filter
     } else if (dump_chunks(&plan) >= DUMP_MAX_CHUNKS) {
         out->ops->error(out->ctx, "ERR the filter is too large for a dump: more than 2 TB");
     } else if (place.next == dump_chunks(&plan)) {
-        reply_chunk(out, 0, NULL, 0);
+        out->ops->array(out->ctx, 2);
+        out->ops->integer(out->ctx, 0);
+        out->ops->bytes(out->ctx, NULL, 0);
     } else {
         size_t len = dump_chunk_bytes(&plan, place.next);
         unsigned char *chunk = malloc(len);
-        if (!chunk) {
-            out->ops->error(out->ctx, "ERR out of memory");
-            return;
-        }
-        dump_write_chunk(&plan, filter, mixed(identity + plan.nlayers), bf_random(), &place, chunk);
+        if (chunk)
+            dump_write_chunk(&plan, filter, mixed(identity + plan.nlayers), bf_random(), &place, chunk);
         reply_chunk(out, dump_iterator(&place), chunk, len);
     }
 }
@@ -80,8 +116,10 @@ void bf_scandump(const struct bf_out *out, const struct bf_args *args, const str
     int64_t iterator;
     if (!slice_to_int64(bf_arg(args, 2), &iterator))
         out->ops->error(out->ctx, BF_NOT_NUMERIC);
+    else if (redisbloom_is_layout(filter) && iterator < 0)
+        out->ops->error(out->ctx, BF_NO_ITERATOR);
     else if (redisbloom_is_layout(filter))
-        scan_redisbloom(out, filter, iterator);
+        scan_bytes(out, filter, iterator, false);
     else
         scan_own(out, filter, iterator, identity);
 }
@@ -245,60 +283,9 @@ bool cf_read_position(struct slice word, bool loads, int64_t *iterator_out, stru
     return false;
 }
 
-static void reply_end(const struct bf_out *out)
-{
-    out->ops->array(out->ctx, 2);
-    out->ops->integer(out->ctx, 0);
-    out->ops->null(out->ctx);
-}
-
-static void reply_header(const struct bf_out *out, const struct bloom_filter *filter)
-{
-    unsigned char bytes[CUCKOO_HEADER_MAX];
-    struct cuckoo_head head;
-    cuckoo_head_of(filter, &head);
-    size_t len = cuckoo_head_put(&head, bytes);
-    out->ops->array(out->ctx, 2);
-    out->ops->integer(out->ctx, CF_FIRST_ITERATOR);
-    out->ops->bytes(out->ctx, bytes, len);
-}
-
-/* The bytes from `at`, counted over all sub-filters, to the end of their sub-filter, at most CF_CHUNK_BYTES. 0:
- * none. */
-static uint64_t chunk_at(const struct bloom_filter *filter, uint64_t at)
-{
-    for (unsigned i = 0, n = bloom_filter_nlayers(filter); i < n; i++) {
-        struct bloom_layer_view view;
-        bloom_filter_layer(filter, i, &view);
-        uint64_t len = cuckoo_shape_bytes(&view.shape);
-        if (at < len)
-            return len - at < CF_CHUNK_BYTES ? len - at : CF_CHUNK_BYTES;
-        at -= len;
-    }
-    return 0;
-}
-
 void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator)
 {
-    uint64_t at = (uint64_t)iterator - CF_FIRST_ITERATOR, len = iterator ? chunk_at(filter, at) : 0;
-    if (iterator == 0) {
-        reply_header(out, filter);
-        return;
-    }
-    if (len == 0) {
-        reply_end(out);
-        return;
-    }
-    unsigned char *bytes = malloc((size_t)len);
-    if (!bytes) {
-        out->ops->error(out->ctx, "ERR out of memory");
-        return;
-    }
-    cuckoo_read(filter, at, bytes, (size_t)len);
-    out->ops->array(out->ctx, 2);
-    out->ops->integer(out->ctx, iterator + (int64_t)len);
-    out->ops->bytes(out->ctx, bytes, (size_t)len);
-    free(bytes);
+    scan_bytes(out, filter, iterator, true);
 }
 
 /* ---- CF.LOADCHUNK ---- */
@@ -327,7 +314,8 @@ bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *del
 
 bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct slice data, uint64_t *at_out)
 {
-    uint64_t end = (uint64_t)iterator - CF_FIRST_ITERATOR;
-    *at_out = end - data.len;
-    return iterator > 0 && data.len > 0 && end >= data.len && cuckoo_has_slots(filter, *at_out, data.len);
+    uint64_t offset;
+    unsigned layer;
+    *at_out = (uint64_t)iterator - REDISBLOOM_HEADER_ITERATOR - data.len;
+    return iterator > 0 && redisbloom_place(filter, (uint64_t)iterator, data.len, &layer, &offset);
 }

@@ -84,9 +84,6 @@ void bf_reply_bad_chunk(const struct bf_out *out, const char *reason, bool dropp
 /* ---- cuckoo filters: as in RedisBloom one exists from its header on, and chunks are written into it as they come, in
  * any order ---- */
 
-#define CF_CHUNK_BYTES    (512u << 10) /* the longest of CF.SCANDUMP */
-#define CF_FIRST_ITERATOR 1            /* of the header; after it the number of bytes given so far is added */
-
 /* An iterator of CF.SCANDUMP, or of CF.LOADCHUNK: a whole number in its written form. */
 bool cf_read_position(struct slice word, bool loads, int64_t *iterator_out, struct errbuf *error);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bloom_layout.h"
 #include "bloom_state.h"
 #include "bloom_window.h"
 #include "redisbloom.h"
@@ -33,11 +34,17 @@ struct field {
 
 /* ---- fields ---- */
 
-/* A field that is a number. */
+/* Fields that are numbers. */
 #define COUNTED(name, number)                                                   \
     static void field_##name(const struct bf_out *out, const struct view *view) \
     {                                                                           \
         bf_out_count(out, (uint64_t)(number));                                  \
+    }
+
+#define REAL(name, number)                                                      \
+    static void field_##name(const struct bf_out *out, const struct view *view) \
+    {                                                                           \
+        out->ops->real(out->ctx, number);                                       \
     }
 
 COUNTED(capacity, bloom_filter_capacity(view->filter))
@@ -54,10 +61,7 @@ static void field_expansion(const struct bf_out *out, const struct view *view)
         bf_out_count(out, expansion);
 }
 
-static void field_error(const struct bf_out *out, const struct view *view)
-{
-    out->ops->real(out->ctx, bloom_filter_params(view->filter)->error_rate);
-}
+REAL(error, bloom_filter_params(view->filter)->error_rate)
 
 static void field_predicted(const struct bf_out *out, const struct view *view)
 {
@@ -69,10 +73,7 @@ static void field_predicted(const struct bf_out *out, const struct view *view)
     out->ops->real(out->ctx, 0 - expm1(log_absent)); /* a difference: of an empty filter it is 0, not -0 */
 }
 
-static void field_current(const struct bf_out *out, const struct view *view)
-{
-    out->ops->real(out->ctx, view->state.rate);
-}
+REAL(current, view->state.rate)
 
 /* The share of queries for absent items that were answered "present", as far as clients reported them. */
 static void field_observed(const struct bf_out *out, const struct view *view)
@@ -85,10 +86,7 @@ static void field_observed(const struct bf_out *out, const struct view *view)
                        (double)view->usage->wrong / ((double)view->usage->wrong + (double)view->usage->misses));
 }
 
-static void field_fill(const struct bf_out *out, const struct view *view)
-{
-    out->ops->real(out->ctx, view->state.fill_ratio);
-}
+REAL(fill, view->state.fill_ratio)
 
 COUNTED(estimate, llround(view->state.estimated_items))
 
@@ -377,8 +375,9 @@ void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter)
         snprintf(line, sizeof(line),
                  "bytes:%" PRIu64 " bits:%" PRIu64 " hashes:%u hashwidth:%d capacity:%" PRIu64 " size:%" PRIu64
                  " ratio:%g",
-                 redisbloom_layer_bytes(&layer.shape), redisbloom_layer_bytes(&layer.shape) * 8, layer.shape.k,
-                 layer.shape.variant == BLOOM_REDISBLOOM32 ? 32 : 64, layer.capacity, layer.items, layer.error_rate);
+                 bloom_shape_bytes(&layer.shape), bloom_shape_bytes(&layer.shape) * 8, layer.shape.k,
+                 bloom_layout_of(layer.shape.variant)->hash == BLOOM_HASH_MURMUR2_32 ? 32 : 64, layer.capacity,
+                 layer.items, layer.error_rate);
         bf_out_text(out, line);
     }
 }

@@ -154,20 +154,14 @@ static bool read_rated(const struct bf_args *args, size_t at, const struct cucko
            read_option(args, "EXPANSION", at + 1, 0, BLOOM_MAX_EXPANSION, &out->expansion, error);
 }
 
-/* RedisBloom's layout has no keys. */
-static bool is_keyed_without_rate(const struct bf_args *args, size_t at, struct errbuf *error)
-{
-    if (!has_word(args, at, "KEYED"))
-        return false;
-    return !bf_refuse(error, CF_KEYED_NO_RATE);
-}
-
 bool cf_read_reserve(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cuckoo_numbers *out,
                      struct errbuf *error)
 {
     if (has_word(args, 3, "ERROR"))
         return read_rated(args, 2, defaults, out, NULL, error);
-    return !is_keyed_without_rate(args, 3, error) && read_numbers(args, 2, defaults, out, error);
+    if (has_word(args, 3, "KEYED"))
+        return bf_refuse(error, CF_KEYED_NO_RATE);
+    return read_numbers(args, 2, defaults, out, error);
 }
 
 bool cf_read_plan(const struct bf_args *args, const struct cuckoo_numbers *defaults, struct cf_plan *out,
@@ -382,7 +376,7 @@ static struct outlook look_ahead(const struct bloom_params *params, const struct
     double slots = (double)first->capacity, absent = 1;
     struct outlook outlook = {0};
     unsigned most = cuckoo_most_layers(params, first);
-    double size = (double)cuckoo_shape_bytes(first) / slots;
+    double size = (double)bloom_shape_bytes(first) / slots;
     for (unsigned i = 0; i < most_layers && i < most; i++) {
         double here = items < slots * load ? items : slots * load;
         items -= here;
@@ -398,16 +392,6 @@ static struct outlook look_ahead(const struct bloom_params *params, const struct
         slots *= params->expansion;
     }
     return (struct outlook){0};
-}
-
-static void reply_fields(const struct bf_out *out, const struct bloom_shape *first, double load)
-{
-    uint64_t items = (uint64_t)floor((double)first->capacity * load);
-    bf_out_named_count(out, "Slots", first->capacity);
-    bf_out_named_count(out, "Size", cuckoo_shape_bytes(first));
-    bf_out_named_count(out, "Items before growth", items);
-    bf_out_named_real(out, "Error rate then", cuckoo_rate((unsigned)first->bpe, first->k, load));
-    bf_out_named_real(out, "Bytes per item then", (double)cuckoo_shape_bytes(first) / ((double)first->capacity * load));
 }
 
 void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, unsigned most_layers)
@@ -432,7 +416,11 @@ void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, un
         return;
     }
     out->ops->map(out->ctx, (requested->items ? 8u : 5u) + (rate ? 2u : 0u));
-    reply_fields(out, &first, load);
+    bf_out_named_count(out, "Slots", first.capacity);
+    bf_out_named_count(out, "Size", bloom_shape_bytes(&first));
+    bf_out_named_count(out, "Items before growth", (uint64_t)floor((double)first.capacity * load));
+    bf_out_named_real(out, "Error rate then", cuckoo_rate((unsigned)first.bpe, first.k, load));
+    bf_out_named_real(out, "Bytes per item then", (double)bloom_shape_bytes(&first) / ((double)first.capacity * load));
     if (rate) {
         bf_out_named_count(out, "Fingerprint bits", (uint64_t)first.bpe);
         bf_out_named_count(out, "Most sub-filters", cuckoo_most_layers(&params, &first));

@@ -10,6 +10,7 @@
 #include "bloom_state.h"
 #include "internal.h"
 #include "redisbloom_size.h"
+#include "bloom_layout.h"
 
 const char *bloomery_version(void)
 {
@@ -32,7 +33,7 @@ int bloomery_status_of(int rc)
 
 int bloomery_parse_layout(const char *layout, enum bloom_variant *variant_out, struct errbuf *err)
 {
-    if (layout && bloom_variant_parse(layout, strlen(layout), variant_out) && !bloom_variant_is_cuckoo(*variant_out))
+    if (layout && bloom_variant_parse(layout, strlen(layout), variant_out) && !bloom_layout_of(*variant_out)->slots)
         return BLOOMERY_OK;
     errbuf_set(err, "the layout %s is not na, me, ka, redisbloom or redisbloom32", layout ? layout : "NULL");
     return BLOOMERY_REFUSED;
@@ -207,9 +208,7 @@ int bloomery_add(bloomery_filter *filter, const void *item, size_t item_size, in
 /* Whether bits mean the same: the only difference of layouts na and me is the order of bytes in files. */
 static bool same_bits(struct bloom_shape a, const struct bloom_shape *b)
 {
-    bool cassandra = a.variant <= BLOOM_ME && b->variant <= BLOOM_ME;
-
-    if (cassandra)
+    if (bloom_layouts_agree(a.variant, b->variant))
         a.variant = b->variant;
     return bloom_shape_equal(&a, b);
 }

@@ -9,6 +9,7 @@
 #include "internal.h"
 #include "new_file.h"
 #include "redisbloom.h"
+#include "bloom_layout.h"
 
 #define PIECE 262144u /* bytes that are turned into words at once; a multiple of 8 */
 
@@ -72,7 +73,7 @@ static int read_bits_file(const unsigned char *bytes, uint64_t left, enum bloom_
     if (rc != BLOOM_OK)
         return BLOOMERY_MALFORMED;
     header->bytes = BITS_FILE_HEADER_BYTES;
-    header->bits = redisbloom_layer_bytes(&header->shape);
+    header->bits = bloom_shape_bytes(&header->shape);
     return BLOOMERY_OK;
 }
 
@@ -87,15 +88,15 @@ static int read_header(const struct source *source, uint64_t at, enum bloom_vari
     *header = (struct header){.items = 0};
     if (status != BLOOMERY_OK)
         return status;
-    return bloom_variant_is_redisbloom(variant) ? read_bits_file(bytes, left, variant, header, err)
-                                                : read_filterdb(bytes, left, variant, header, err);
+    return bloom_layout_of(variant)->own_numbers ? read_bits_file(bytes, left, variant, header, err)
+                                                 : read_filterdb(bytes, left, variant, header, err);
 }
 
 /* ---- layers ---- */
 
 static int append_layer(bloomery_filter *filter, const struct header *header, struct errbuf *err)
 {
-    bool redisbloom = bloom_variant_is_redisbloom(header->shape.variant);
+    bool redisbloom = bloom_layout_of(header->shape.variant)->own_numbers;
     struct bloom_alone *alone = &filter->alone;
     int rc;
 
@@ -135,8 +136,8 @@ static int read_bits(bloomery_filter *filter, const struct source *source, uint6
         status = take(source, at + from, n, &bytes, err);
         if (status != BLOOMERY_OK)
             return status;
-        if (bloom_variant_is_redisbloom(filter->variant))
-            redisbloom_put_bits(filter->alone.filter, layer, from, bytes, n);
+        if (bloom_layout_of(filter->variant)->own_numbers)
+            bloom_filter_put_bytes(filter->alone.filter, layer, from, bytes, n);
         else
             filterdb_decode_words((enum bloom_variant)filter->variant, bytes, n / 8, view.words + from / 8);
     }

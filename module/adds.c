@@ -109,17 +109,6 @@ void start_batch(struct bloom_batch *batch, const struct call *call, size_t firs
     bloom_batch_fetch(batch, filter); /* since the last command the engine has used the second-level cache alone */
 }
 
-/* Adds a batch; false when an item was refused. */
-static bool add_batch(struct adds *adds, struct bloom_batch *batch, size_t n)
-{
-    struct bloom_filter *filter = value_filter(adds->call->value);
-    struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
-    size_t end = bloom_batch_add_all(batch, 0, filter, &journal, &adds->err, &adds->answers[adds->answered / 32],
-                                     &adds->refused);
-    adds->answered += end;
-    return end == n;
-}
-
 /* Adds an item to a window. An add makes at most one turn and one layer of the new part. Replicated adds go into the
  * newest part without a test. False when the item was refused. */
 static bool add_to_window(struct adds *adds, struct bloom_hash hash)
@@ -154,51 +143,38 @@ static void add_all_to_window(struct adds *adds)
     }
 }
 
-/* While one batch is added, the words of the next are on their way from memory. */
+/* While one batch is added, the words of the next are on their way from memory. Ends with an item that is refused. */
 static void add_all(struct adds *adds)
 {
+    struct bloom_filter *filter = value_filter(adds->call->value);
+    struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
     struct bloom_batch batches[2];
-    bool going = true;
     start_batch(&batches[0], adds->call, adds->first, batch_at(0, adds->n));
-    for (size_t done = 0, i = 0; going && done < adds->n; i++) {
+    for (size_t done = 0, i = 0; adds->answered == done && done < adds->n; i++) {
         size_t n = batch_at(done, adds->n), next = done + n;
         if (next < adds->n)
             start_batch(&batches[(i + 1) % 2], adds->call, adds->first + next, batch_at(next, adds->n));
-        going = add_batch(adds, &batches[i % 2], n);
+        adds->answered += bloom_batch_add_all(&batches[i % 2], 0, filter, &journal, &adds->err,
+                                              &adds->answers[done / 32], &adds->refused);
         done = next;
     }
 }
 
-static void reply_refused(struct adds *adds)
-{
-    if (adds->refused == BLOOM_FULL)
-        engine.ReplyWithError(adds->call->ctx, BF_FULL);
-    else
-        call_error(adds->call, BF_NO_ROOM, adds->err.text);
-}
-
 /* RedisBloom logs and replicates a batch unchanged, refused items included: they are no error here. */
-static void reply_obeyed(struct adds *adds, bool array)
-{
-    if (array)
-        engine.ReplyWithArray(adds->call->ctx, (long)adds->n);
-    for (size_t i = 0; i < adds->n; i++)
-        call_bool(adds->call, i < adds->answered && adds->answers[i / 32] >> (i % 32) & 1);
-}
-
 static void reply_adds(struct adds *adds, bool array)
 {
     bool refused = adds->answered < adds->n;
-    if (refused && adds->refused == BLOOM_FULL && call_must_obey(adds->call)) {
-        reply_obeyed(adds, array);
-        return;
-    }
+    bool obeyed = refused && adds->refused == BLOOM_FULL && call_must_obey(adds->call);
+    size_t answers = obeyed ? adds->n : adds->answered;
+    refused &= !obeyed;
     if (array)
-        engine.ReplyWithArray(adds->call->ctx, (long)(adds->answered + refused));
-    for (size_t i = 0; i < adds->answered; i++)
-        call_bool(adds->call, adds->answers[i / 32] >> (i % 32) & 1);
-    if (refused)
-        reply_refused(adds);
+        engine.ReplyWithArray(adds->call->ctx, (long)(answers + refused));
+    for (size_t i = 0; i < answers; i++)
+        call_bool(adds->call, i < adds->answered && adds->answers[i / 32] >> (i % 32) & 1);
+    if (refused && adds->refused == BLOOM_FULL)
+        engine.ReplyWithError(adds->call->ctx, BF_FULL);
+    else if (refused)
+        call_error(adds->call, BF_NO_ROOM, adds->err.text);
 }
 
 /* The position after the first `count` items that were added. */

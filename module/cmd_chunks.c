@@ -31,11 +31,18 @@ static void remove_value(struct call *call)
 }
 
 /* From here on the key holds a filter that replies with errors until the last chunk has come. */
-static void keep_begun(struct call *call, struct bf_load *load, bool obeys)
+static void begin_load(struct call *call, const struct bf_chunk *chunk)
 {
+    struct bf_out out = call_out(call);
     struct errbuf err = {""};
-    int status;
-    struct value *value = value_begin_load(load, !obeys, &status, &err);
+    struct bf_load *load = NULL;
+    int status = bf_load_begin(chunk, &engine_memory, &load, &err);
+    if (status != DUMP_OK || !memory_possible(bf_load_plan(load)->bytes, &err)) {
+        bf_load_end(load);
+        bf_reply_bad_chunk(&out, status < 0 ? NULL : err.text, false);
+        return;
+    }
+    struct value *value = value_begin_load(load, !chunk->obeys, &status, &err);
     if (!value) {
         call_not_made(call, status, &err);
         return;
@@ -45,21 +52,7 @@ static void keep_begun(struct call *call, struct bf_load *load, bool obeys)
     tell(call, false);
 }
 
-static void begin(struct call *call, const struct bf_chunk *chunk)
-{
-    struct bf_out out = call_out(call);
-    struct errbuf err = {""};
-    struct bf_load *load = NULL;
-    int status = bf_load_begin(chunk, &engine_memory, &load, &err);
-    if (status == DUMP_OK && memory_possible(bf_load_plan(load)->bytes, &err)) {
-        keep_begun(call, load, chunk->obeys);
-    } else {
-        bf_load_end(load);
-        bf_reply_bad_chunk(&out, status < 0 ? NULL : err.text, false);
-    }
-}
-
-static void go_on(struct call *call, const struct bf_chunk *chunk)
+static void continue_load(struct call *call, const struct bf_chunk *chunk)
 {
     struct value *value = call->value;
     struct errbuf err = {""};
@@ -98,10 +91,10 @@ HANDLER(cmd_bf_loadchunk)
             break;
         case BF_CHUNK_BEGINS:
             if (call_has_memory(call))
-                begin(call, &chunk);
+                begin_load(call, &chunk);
             break;
         case BF_CHUNK_CONTINUES:
-            go_on(call, &chunk);
+            continue_load(call, &chunk);
             break;
         case BF_CHUNK_UNEXPECTED:
             engine.ReplyWithError(call->ctx, BF_KEY_EXISTS);
@@ -179,9 +172,9 @@ HANDLER(cmd_cf_loadchunk)
     }
     if (!call_open_cuckoo(call))
         return;
-    if (iterator == CF_FIRST_ITERATOR && call->value)
+    if (iterator == REDISBLOOM_HEADER_ITERATOR && call->value)
         engine.ReplyWithError(call->ctx, CF_EXISTS);
-    else if (iterator == CF_FIRST_ITERATOR) {
+    else if (iterator == REDISBLOOM_HEADER_ITERATOR) {
         if (call_has_memory(call))
             load_header(call, data);
     } else if (!call->value)

@@ -166,7 +166,7 @@ void effect_cuckoo_made(struct call *call, const struct cuckoo_numbers *numbers)
     char words[4][24];
     if (!reserve_says_it(call_arg(call, 1), numbers)) {
         cuckoo_head_of(value_filter(call->value), &head);
-        engine.Replicate(call->ctx, names.cf_loadchunk, "slb", call->argv[1], (long long)CF_FIRST_ITERATOR,
+        engine.Replicate(call->ctx, names.cf_loadchunk, "slb", call->argv[1], (long long)REDISBLOOM_HEADER_ITERATOR,
                          (const char *)header, cuckoo_head_put(&head, header));
         return;
     }

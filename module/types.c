@@ -83,7 +83,7 @@ static int take_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned 
     struct reading *to = ctx;
     if (offset == 0 && !make_layer(to, layer))
         return RDB_BAD;
-    redisbloom_put_bits(value_filter(to->value), layer, offset, bytes, len);
+    bloom_filter_put_bytes(value_filter(to->value), layer, offset, bytes, len);
     return RDB_OK;
 }
 
@@ -197,7 +197,7 @@ static void cuckoo_save(struct engine_io *io, void *at, bool as_own)
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
         engine.SaveUnsigned(io, cuckoo_shape_buckets(&view.shape));
-        engine.SaveStringBuffer(io, slots_of(&view), (size_t)cuckoo_shape_bytes(&view.shape));
+        engine.SaveStringBuffer(io, slots_of(&view), (size_t)bloom_shape_bytes(&view.shape));
     }
 }
 
@@ -216,15 +216,15 @@ static void cuckoo_rewrite(struct engine_io *io, struct engine_string *key, void
 {
     const struct bloom_filter *filter = value_filter(at);
     unsigned char header[CUCKOO_HEADER_MAX];
-    long long iterator = CF_FIRST_ITERATOR;
+    long long iterator = REDISBLOOM_HEADER_ITERATOR;
     struct cuckoo_head head;
     cuckoo_head_of(filter, &head);
     engine.EmitAOF(io, names.cf_loadchunk, "slb", key, iterator, (const char *)header, cuckoo_head_put(&head, header));
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        value_emit_bytes(io, names.cf_loadchunk, key, &iterator, slots_of(&view), cuckoo_shape_bytes(&view.shape),
-                         CF_CHUNK_BYTES);
+        value_emit_bytes(io, names.cf_loadchunk, key, &iterator, slots_of(&view), bloom_shape_bytes(&view.shape),
+                         DUMP_DATA_BYTES);
     }
 }
 
@@ -239,7 +239,7 @@ static void cuckoo_digest(struct engine_digest *out, void *at)
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        engine.DigestAddStringBuffer(out, slots_of(&view), (size_t)cuckoo_shape_bytes(&view.shape));
+        engine.DigestAddStringBuffer(out, slots_of(&view), (size_t)bloom_shape_bytes(&view.shape));
     }
     engine.DigestEndSequence(out);
 }

@@ -72,15 +72,12 @@ static bool next_chunk(struct pieces *pieces)
 /* The part of the bytes at..end that is in one layer and fits into a piece. */
 static void read_bits(struct pieces *pieces, uint64_t end)
 {
-    const struct dump_plan *plan = &pieces->redisbloom->plan;
-    uint64_t offset = pieces->at, left = end - pieces->at;
+    uint64_t offset = pieces->at, left = end - pieces->at, in_layer = 0;
     unsigned layer = 0;
-    while (offset >= redisbloom_layer_bytes(&plan->shapes[layer]))
-        offset -= redisbloom_layer_bytes(&plan->shapes[layer++]);
-    uint64_t in_layer = redisbloom_layer_bytes(&plan->shapes[layer]) - offset;
+    (void)bloom_filter_find_byte(value_filter(pieces->value), &offset, &layer, &in_layer);
     left = left < in_layer ? left : in_layer;
     pieces->len = left < DUMP_DATA_BYTES ? (size_t)left : DUMP_DATA_BYTES;
-    redisbloom_get_bits(value_filter(pieces->value), layer, offset, scratch, pieces->len);
+    bloom_filter_get_bytes(value_filter(pieces->value), layer, offset, scratch, pieces->len);
     pieces->bytes = scratch;
     pieces->at += pieces->len;
     pieces->iterator = (long long)(pieces->at + REDISBLOOM_HEADER_ITERATOR);

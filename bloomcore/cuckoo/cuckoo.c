@@ -34,20 +34,13 @@ uint64_t cuckoo_hash_for(const struct bloom_filter *filter, const void *data, si
 
 /* ---- queries ---- */
 
-static bool layer_has(const struct bloom_layer *layer, uint64_t hash, unsigned fingerprint)
-{
-    uint64_t bucket = cuckoo_first(layer->geometry, hash);
-
-    return cuckoo_find(layer, bucket, fingerprint) != UINT64_MAX ||
-           cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), fingerprint) != UINT64_MAX;
-}
-
-static bool look(const struct bloom_filter *filter, uint64_t hash)
+static bool has(const struct bloom_filter *filter, uint64_t hash)
 {
     unsigned fingerprint = cuckoo_fingerprint(filter->first.geometry, hash);
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    while (layer && !layer_has(layer, hash, fingerprint)) {
+    while (layer &&
+           cuckoo_find_either(layer, cuckoo_first(layer->geometry, hash), fingerprint, fingerprint) == UINT64_MAX) {
         atomic_thread_fence(memory_order_acquire); /* cleared fingerprints are in an older layer */
         layer = bloom_layer_older(layer);
     }
@@ -55,7 +48,7 @@ static bool look(const struct bloom_filter *filter, uint64_t hash)
 }
 
 /* Returns a version in which no fingerprint moves. */
-static uint64_t still(const struct cuckoo *cuckoo)
+static uint64_t await_still(const struct cuckoo *cuckoo)
 {
     uint64_t version;
 
@@ -72,8 +65,8 @@ bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash)
     bool present;
 
     do {
-        version = still(cuckoo);
-        present = look(filter, hash);
+        version = await_still(cuckoo);
+        present = has(filter, hash);
         atomic_thread_fence(memory_order_acquire);
     } while (atomic_load_explicit(&cuckoo->version, memory_order_relaxed) != version);
     return present;
@@ -187,28 +180,9 @@ void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_
         if (cuckoo_of(filter)->still)
             read_still(filter, layer, place, bytes + done, some);
         else
-            for (size_t i = 0; i < some; i++)
-                bytes[done + i] = (unsigned char)cuckoo_get_byte(layer, place + i);
+            bloom_filter_get_bytes(filter, layer->geometry->index, place, bytes + done, some);
         done += some;
     }
-}
-
-void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const void *from, size_t len)
-{
-    struct bloom_layer *to = bloom_filter_layer_at(filter, layer);
-    const unsigned char *bytes = from;
-
-    CHECK(at <= cuckoo_layer_bytes(to) && len <= cuckoo_layer_bytes(to) - at);
-    for (size_t i = 0; i < len; i++)
-        if (bytes[i])
-            __atomic_store_n(cuckoo_bytes(to) + at + i, bytes[i], __ATOMIC_RELAXED);
-}
-
-bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t len)
-{
-    const struct bloom_layer *layer = layer_of(filter, bloom_filter_nlayers(filter), &at);
-
-    return layer && len <= cuckoo_layer_bytes(layer) - at;
 }
 
 uint64_t cuckoo_bytes_of(const struct bloom_filter *filter)

@@ -87,9 +87,6 @@ int cuckoo_extend(struct bloom_filter *filter, unsigned nlayers, uint64_t delete
 void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slots, size_t len,
                       const struct bloom_journal *journal);
 
-/* Whether these are bytes of one layer. */
-bool cuckoo_has_slots(const struct bloom_filter *filter, uint64_t at, uint64_t len);
-
 /* The bytes of the slots of all layers. */
 uint64_t cuckoo_bytes_of(const struct bloom_filter *filter);
 
@@ -130,9 +127,6 @@ void cuckoo_recount(struct bloom_filter *filter);
 /* `len` bytes of slots, counted over all layers one after the other, from `at` on. If other threads change the filter
  * meanwhile, they are not of one moment; unless it is a still, whose bytes are read once, in their order. */
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
-
-/* Loading: the same of a layer, whose words are all zero, into it. */
-void cuckoo_fill(struct bloom_filter *filter, unsigned layer, uint64_t at, const void *from, size_t len);
 
 /* ---- stills ---- */
 

@@ -17,12 +17,6 @@ static void keep_old(const struct bloom_filter *filter, const struct bloom_layer
         cuckoo_keep_old(filter, layer, word);
 }
 
-static void put_byte(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned char value)
-{
-    keep_old(filter, layer, at / 8);
-    __atomic_store_n(cuckoo_bytes(layer) + at, value, __ATOMIC_RELEASE);
-}
-
 void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots)
 {
     keep_old(filter, layer, word);
@@ -54,10 +48,12 @@ void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t
 {
     unsigned bits = cuckoo_slot_bits(layer->geometry);
 
-    if (bits == 8)
-        put_byte(filter, layer, at, (unsigned char)value);
-    else
+    if (bits != 8) {
         put_bits(filter, layer, at * bits, bits, value);
+        return;
+    }
+    keep_old(filter, layer, at / 8);
+    __atomic_store_n(cuckoo_bytes(layer) + at, (unsigned char)value, __ATOMIC_RELEASE);
 }
 
 void cuckoo_record(struct bloom_filter *filter, enum cuckoo_kind kind, uint64_t h1, uint64_t h2,
@@ -81,13 +77,6 @@ static void count(struct bloom_layer *layer, int64_t change)
 }
 
 /* ---- adding ---- */
-
-static uint64_t empty_slot(const struct bloom_layer *layer, uint64_t hash, unsigned fingerprint)
-{
-    uint64_t bucket = cuckoo_first(layer->geometry, hash), at = cuckoo_find(layer, bucket, 0);
-
-    return at != UINT64_MAX ? at : cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), 0);
-}
 
 /* A walk of evictions: the fingerprint in hand, and the bucket that it goes to. */
 struct walk {
@@ -114,14 +103,6 @@ static void swap(struct bloom_filter *filter, struct bloom_layer *layer, struct 
     walk->hand = evicted;
 }
 
-static void walk_back(struct bloom_filter *filter, struct bloom_layer *layer, struct walk *walk, unsigned steps)
-{
-    for (; steps > 0; steps--) {
-        walk->bucket = cuckoo_other(layer->geometry, walk->bucket, walk->hand);
-        swap(filter, layer, walk, steps - 1);
-    }
-}
-
 /* Makes room by evictions, and puts the fingerprint in. False: the layer is as it was. */
 static bool evict(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t hash, unsigned fingerprint,
                   const struct bloom_journal *journal)
@@ -141,8 +122,10 @@ static bool evict(struct bloom_filter *filter, struct bloom_layer *layer, uint64
     if (empty != UINT64_MAX) {
         cuckoo_record(filter, CUCKOO_ADD, hash, 0, journal);
         cuckoo_put(filter, layer, empty, walk.hand);
-    } else {
-        walk_back(filter, layer, &walk, steps);
+    }
+    for (; empty == UINT64_MAX && steps > 0; steps--) { /* back */
+        walk.bucket = cuckoo_other(layer->geometry, walk.bucket, walk.hand);
+        swap(filter, layer, &walk, steps - 1);
     }
     cuckoo_moved(cuckoo);
     return empty != UINT64_MAX;
@@ -153,8 +136,10 @@ static bool place(struct bloom_filter *filter, uint64_t hash, unsigned fingerpri
 {
     struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    for (; layer; layer = (struct bloom_layer *)bloom_layer_older(layer)) {
-        uint64_t at = cuckoo_is_full(layer) ? UINT64_MAX : empty_slot(layer, hash, fingerprint);
+    for (; layer; layer = bloom_layer_older(layer)) {
+        uint64_t at = cuckoo_is_full(layer)
+                          ? UINT64_MAX
+                          : cuckoo_find_either(layer, cuckoo_first(layer->geometry, hash), fingerprint, 0);
         if (at == UINT64_MAX)
             continue;
         cuckoo_record(filter, CUCKOO_ADD, hash, 0, journal);
@@ -171,7 +156,7 @@ static struct bloom_layer *spare_above(const struct bloom_filter *filter, const 
     struct bloom_layer *spare = cuckoo_spare(filter, newest);
 
     while (spare && bloom_layer_older(spare) != newest)
-        spare = (struct bloom_layer *)bloom_layer_older(spare);
+        spare = bloom_layer_older(spare);
     return spare;
 }
 
@@ -253,10 +238,8 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
     struct cuckoo *cuckoo = cuckoo_of(filter);
     unsigned fingerprint = cuckoo_fingerprint(filter->first.geometry, hash);
 
-    for (; layer; layer = (struct bloom_layer *)bloom_layer_older(layer)) {
-        uint64_t bucket = cuckoo_first(layer->geometry, hash), at = cuckoo_find(layer, bucket, fingerprint);
-        if (at == UINT64_MAX)
-            at = cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), fingerprint);
+    for (; layer; layer = bloom_layer_older(layer)) {
+        uint64_t at = cuckoo_find_either(layer, cuckoo_first(layer->geometry, hash), fingerprint, fingerprint);
         if (at == UINT64_MAX)
             continue;
         cuckoo_record(filter, CUCKOO_DELETE, hash, 0, journal);

@@ -36,9 +36,7 @@ static bool move_down(struct bloom_filter *filter, struct bloom_layer *from, uin
         struct bloom_layer *to = bloom_filter_layer_at(filter, i);
         if (cuckoo_is_full(to))
             continue;
-        uint64_t there = cuckoo_bucket(to->geometry, bucket), empty = cuckoo_find(to, there, 0);
-        if (empty == UINT64_MAX)
-            empty = cuckoo_find(to, cuckoo_other(to->geometry, there, fingerprint), 0);
+        uint64_t empty = cuckoo_find_either(to, cuckoo_bucket(to->geometry, bucket), fingerprint, 0);
         if (empty == UINT64_MAX)
             continue;
         cuckoo_put(filter, to, empty, fingerprint);
@@ -63,7 +61,7 @@ static void move_slots(struct bloom_filter *filter, unsigned layer, uint64_t fro
     }
     if (to == newer->geometry->capacity && newer == bloom_filter_newest(filter) &&
         atomic_load_explicit(&newer->items, memory_order_relaxed) == 0)
-        cuckoo_take_off(filter, (struct bloom_layer *)bloom_layer_older(newer));
+        cuckoo_take_off(filter, bloom_layer_older(newer));
 }
 
 /* Whether the compaction continues after a finished layer. */
@@ -115,16 +113,6 @@ void cuckoo_compact_begin(struct bloom_filter *filter, bool all)
     bloom_lock_give(lock);
 }
 
-/* Locked. */
-static void end(struct bloom_filter *filter, const struct bloom_journal *journal)
-{
-    struct cuckoo *cuckoo = cuckoo_of(filter);
-
-    cuckoo_record(filter, CUCKOO_DELETES, 0, 0, journal);
-    atomic_store_explicit(&cuckoo->deletes, 0, memory_order_relaxed);
-    atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);
-}
-
 bool cuckoo_is_compacting(const struct bloom_filter *filter)
 {
     return atomic_load_explicit(&cuckoo_of(filter)->compacting, memory_order_relaxed);
@@ -144,8 +132,11 @@ bool cuckoo_compact(struct bloom_filter *filter, uint64_t looks, const struct bl
         changed |= under_way;
         uint64_t cost = goes ? step_on(filter, compaction, looks, journal) : 0;
         looks -= cost < looks ? cost : looks;
-        if (under_way && (!goes || compaction->layer == 0))
-            end(filter, journal);
+        if (under_way && (!goes || compaction->layer == 0)) { /* its end */
+            cuckoo_record(filter, CUCKOO_DELETES, 0, 0, journal);
+            atomic_store_explicit(&cuckoo->deletes, 0, memory_order_relaxed);
+            atomic_store_explicit(&cuckoo->compacting, false, memory_order_relaxed);
+        }
         bloom_lock_give(lock);
     }
     return changed;

@@ -125,6 +125,15 @@ static inline uint64_t cuckoo_find(const struct bloom_layer *layer, uint64_t buc
     return UINT64_MAX;
 }
 
+/* cuckoo_find() in this bucket, then in the other one of the fingerprint. */
+static inline uint64_t cuckoo_find_either(const struct bloom_layer *layer, uint64_t bucket, unsigned fingerprint,
+                                          unsigned value)
+{
+    uint64_t at = cuckoo_find(layer, bucket, value);
+
+    return at != UINT64_MAX ? at : cuckoo_find(layer, cuckoo_other(layer->geometry, bucket, fingerprint), value);
+}
+
 /* The number of slots of a bucket with this value. */
 static inline unsigned cuckoo_count_in(const struct bloom_layer *layer, uint64_t bucket, unsigned value)
 {
@@ -154,11 +163,6 @@ void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t
 
 /* Before a word of slots changes: its page is kept for the stills that have not read it. Locked. */
 void cuckoo_keep_old(const struct bloom_filter *filter, const struct bloom_layer *layer, uint64_t word);
-
-/* Makes `shape`, a filter with the layers of `filter` that only the caller knows, its still (cuckoo.h). 0,
- * -ENOMEM, or BLOOM_REFUSED: the filter has other layers by now. */
-int cuckoo_still_attach(struct bloom_filter *filter, struct bloom_filter *shape);
-void cuckoo_still_detach(struct bloom_filter *shape);
 
 /* Writes a word of slots. Locked. */
 void cuckoo_put_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots);

@@ -140,62 +140,7 @@ void cuckoo_still_read(const struct bloom_filter *shape, unsigned index, uint64_
 
 /* ---- beginning and ending ---- */
 
-static struct cuckoo_still *make_still(struct bloom_filter *filter, struct bloom_filter *shape, unsigned n)
-{
-    struct cuckoo_still *still = calloc(1, sizeof(*still) + n * sizeof(still->layers[0]));
-    bool made = still;
-
-    if (!still)
-        return NULL;
-    *still = (struct cuckoo_still){.filter = filter, .shape = shape, .nlayers = n};
-    for (unsigned i = 0; i < n; i++) {
-        uint64_t pages = bloom_geometry_nwords(bloom_filter_layer_at(shape, i)->geometry) / PAGE_WORDS + 1;
-        uint64_t *bits = calloc((size_t)(pages / 64 + 1) * 2, sizeof(uint64_t));
-        still->layers[i] = (struct still_layer){bits, bits ? bits + pages / 64 + 1 : NULL};
-        made = made && bits;
-    }
-    cuckoo_of(shape)->still = still;
-    if (made)
-        return still;
-    cuckoo_still_detach(shape);
-    return NULL;
-}
-
-/* From here on old words are kept, if the filter still has n layers. */
-static bool begin(struct cuckoo_still *still)
-{
-    struct bloom_filter *filter = still->filter;
-    struct cuckoo *cuckoo = cuckoo_of(filter);
-    struct bloom_lock *lock = lock_of(filter);
-
-    bloom_lock_take(lock);
-    bool same = bloom_filter_nlayers(filter) == still->nlayers;
-    if (same) {
-        still->next = cuckoo->stills;
-        cuckoo->stills = still;
-        for (unsigned i = 0; i < still->nlayers; i++)
-            bloom_filter_set_items(
-                still->shape, i, atomic_load_explicit(&bloom_filter_layer_at(filter, i)->items, memory_order_relaxed));
-        cuckoo_set_counts(still->shape, atomic_load_explicit(&cuckoo->ordinal, memory_order_relaxed),
-                          atomic_load_explicit(&cuckoo->deletes, memory_order_relaxed));
-    }
-    bloom_lock_give(lock);
-    return same;
-}
-
-int cuckoo_still_attach(struct bloom_filter *filter, struct bloom_filter *shape)
-{
-    struct cuckoo_still *still = make_still(filter, shape, bloom_filter_nlayers(shape));
-
-    if (!still)
-        return -ENOMEM;
-    if (begin(still))
-        return 0;
-    cuckoo_still_detach(shape);
-    return BLOOM_REFUSED;
-}
-
-void cuckoo_still_detach(struct bloom_filter *shape)
+static void detach(struct bloom_filter *shape)
 {
     struct cuckoo_still *still = cuckoo_of(shape)->still, **link = &cuckoo_of(still->filter)->stills;
     struct bloom_lock *lock = lock_of(still->filter);
@@ -216,6 +161,54 @@ void cuckoo_still_detach(struct bloom_filter *shape)
     count_copies(still, -copies);
     cuckoo_of(shape)->still = NULL;
     free(still);
+}
+
+/* NULL: no memory. */
+static struct cuckoo_still *make_still(struct bloom_filter *filter, struct bloom_filter *shape, unsigned n)
+{
+    struct cuckoo_still *still = calloc(1, sizeof(*still) + n * sizeof(still->layers[0]));
+    bool made = still;
+
+    if (!still)
+        return NULL;
+    *still = (struct cuckoo_still){.filter = filter, .shape = shape, .nlayers = n};
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t pages = bloom_geometry_nwords(bloom_filter_layer_at(shape, i)->geometry) / PAGE_WORDS + 1;
+        uint64_t *bits = calloc((size_t)(pages / 64 + 1) * 2, sizeof(uint64_t));
+        still->layers[i] = (struct still_layer){bits, bits ? bits + pages / 64 + 1 : NULL};
+        made = made && bits;
+    }
+    cuckoo_of(shape)->still = still;
+    if (made)
+        return still;
+    detach(shape);
+    return NULL;
+}
+
+/* From here on old words are kept in `shape`, if the filter still has its layers. 0, -ENOMEM, or BLOOM_REFUSED: it has
+ * others by now. */
+static int attach(struct bloom_filter *filter, struct bloom_filter *shape)
+{
+    struct cuckoo_still *still = make_still(filter, shape, bloom_filter_nlayers(shape));
+    struct cuckoo *cuckoo = cuckoo_of(filter);
+
+    if (!still)
+        return -ENOMEM;
+    bloom_lock_take(lock_of(filter));
+    bool same = bloom_filter_nlayers(filter) == still->nlayers;
+    if (same) {
+        still->next = cuckoo->stills;
+        cuckoo->stills = still;
+        for (unsigned i = 0; i < still->nlayers; i++)
+            bloom_filter_set_items(
+                shape, i, atomic_load_explicit(&bloom_filter_layer_at(filter, i)->items, memory_order_relaxed));
+        cuckoo_set_counts(shape, atomic_load_explicit(&cuckoo->ordinal, memory_order_relaxed),
+                          atomic_load_explicit(&cuckoo->deletes, memory_order_relaxed));
+    }
+    bloom_lock_give(lock_of(filter));
+    if (!same)
+        detach(shape);
+    return same ? 0 : BLOOM_REFUSED;
 }
 
 /* ---- copies ---- */
@@ -277,7 +270,7 @@ void cuckoo_recount(struct bloom_filter *filter)
 {
     struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    for (; layer; layer = (struct bloom_layer *)bloom_layer_older(layer)) {
+    for (; layer; layer = bloom_layer_older(layer)) {
         uint64_t items = 0;
         for (uint64_t at = 0; at < layer->geometry->capacity; at++)
             items += cuckoo_get(layer, at) != 0;
@@ -339,8 +332,7 @@ static struct bloom_filter *make_shape(const struct bloom_filter *filter, unsign
             return NULL;
         }
     }
-    for (struct bloom_layer *layer = bloom_filter_newest(shape); layer;
-         layer = (struct bloom_layer *)bloom_layer_older(layer))
+    for (struct bloom_layer *layer = bloom_filter_newest(shape); layer; layer = bloom_layer_older(layer))
         if (!layer->geometry->words_inline)
             bloom_words_stay(&class->pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry));
     return shape;
@@ -352,7 +344,7 @@ int bloom_still_begin(struct bloom_filter *filter, struct bloom_filter **still_o
 
     while (rc == BLOOM_REFUSED) { /* it has grown, or shrunk, meanwhile */
         struct bloom_filter *shape = make_shape(filter, bloom_filter_nlayers(filter), err);
-        rc = shape ? cuckoo_still_attach(filter, shape) : -ENOMEM;
+        rc = shape ? attach(filter, shape) : -ENOMEM;
         *still_out = shape;
         if (rc != 0 && shape)
             free_shape(shape);
@@ -366,6 +358,6 @@ void bloom_still_end(struct bloom_filter *still)
 {
     if (!still)
         return;
-    cuckoo_still_detach(still);
+    detach(still);
     free_shape(still);
 }

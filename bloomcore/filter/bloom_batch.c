@@ -47,7 +47,7 @@ static inline uint32_t all_of(const struct bloom_batch *batch)
 /* Prefetches words `from` to `to` - 1 of the `wanted` items into the second-level cache: the first level has too few
  * miss buffers for the lines of a batch. */
 BLOOM_WALKS void prefetch_walks(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned from,
-                                unsigned to, uint32_t wanted, bool redisbloom)
+                                unsigned to, uint32_t wanted, enum bloom_walk_kind kind)
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
 
@@ -55,7 +55,7 @@ BLOOM_WALKS void prefetch_walks(const struct bloom_batch *batch, const struct bl
         struct bloom_walk walk = bloom_walk_start(layer->geometry, hash_of(batch, (unsigned)__builtin_ctz(wanted)));
         bloom_walk_skip(&walk, from);
         for (unsigned j = from; j < to; j++)
-            __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, redisbloom) >> 6], 0, 2);
+            __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, kind) >> 6], 0, 2);
     }
     __asm__ volatile(""); /* gcc removes calls of functions that only prefetch */
 }
@@ -63,10 +63,7 @@ BLOOM_WALKS void prefetch_walks(const struct bloom_batch *batch, const struct bl
 static void prefetch_scalar(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned from,
                             unsigned to, uint32_t wanted)
 {
-    if (bloom_geometry_is_redisbloom(layer->geometry))
-        prefetch_walks(batch, layer, from, to, wanted, true);
-    else
-        prefetch_walks(batch, layer, from, to, wanted, false);
+    BLOOM_BY_WALK(layer->geometry, prefetch_walks, batch, layer, from, to, wanted);
 }
 
 /* In a far layer the misses queue up. Bursts of prefetches, as from vector code, then take longer than single ones from
@@ -82,11 +79,8 @@ static void prefetch(const struct bloom_batch *batch, const struct bloom_layer *
 static void hash_plain(struct bloom_batch *batch, const struct bloom_geometry *geometry, const struct bloom_item *items,
                        size_t n)
 {
-    if (bloom_vector_enabled && n >= FEW && geometry->variant != BLOOM_REDISBLOOM32) {
-        if (bloom_geometry_is_redisbloom(geometry))
-            bloom_vector_hash_murmur2(items, n, batch->h1, batch->h2);
-        else
-            bloom_vector_hash(items, n, batch->h1, batch->h2);
+    if (bloom_vector_enabled && n >= FEW && bloom_vector_hashes[geometry->hash]) {
+        bloom_vector_hashes[geometry->hash](items, n, batch->h1, batch->h2);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -96,10 +90,11 @@ static void hash_plain(struct bloom_batch *batch, const struct bloom_geometry *g
     }
 }
 
-/* The 16 bytes that n items represent. */
-static void key_items(unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES], const struct siphash_key *key,
-                      const struct bloom_item *items, size_t n)
+static __attribute__((noinline)) void hash_keyed(struct bloom_batch *batch, const struct bloom_geometry *geometry,
+                                                 const struct bloom_item *items, size_t n)
 {
+    unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES];
+    struct bloom_item keyed[BLOOM_BATCH];
     const void *data[BLOOM_BATCH];
     size_t len[BLOOM_BATCH];
 
@@ -109,17 +104,8 @@ static void key_items(unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES], const str
         data[i] = items[i].ptr;
         len[i] = items[i].len;
     }
-    siphash_many(key, data, len, n, bytes);
-}
-
-static __attribute__((noinline)) void hash_keyed(struct bloom_batch *batch, const struct bloom_geometry *geometry,
-                                                 const struct bloom_item *items, size_t n)
-{
-    unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES];
-    struct bloom_item keyed[BLOOM_BATCH];
-
-    key_items(bytes, &geometry->key->secret.items, items, n);
-    if (bloom_vector_enabled && n >= FEW && !bloom_geometry_is_redisbloom(geometry)) {
+    siphash_many(&geometry->key->secret.items, data, len, n, bytes);
+    if (bloom_vector_enabled && n >= FEW && geometry->hash == BLOOM_HASH_MURMUR3) {
         bloom_vector_hash_sixteen((const unsigned char(*)[SIPHASH_BYTES])bytes, n, batch->h1, batch->h2);
         return;
     }
@@ -147,7 +133,8 @@ static void fetch(const struct bloom_batch *batch, const struct bloom_layer *lay
     }
 }
 
-static void begin(struct bloom_batch *batch, const struct bloom_layer *layer, const struct bloom_item *items, size_t n)
+static void hash_batch(struct bloom_batch *batch, const struct bloom_layer *layer, const struct bloom_item *items,
+                       size_t n)
 {
     CHECK(n <= BLOOM_BATCH);
     batch->n = (uint32_t)n;
@@ -160,7 +147,7 @@ void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *fil
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    begin(batch, layer, items, n);
+    hash_batch(batch, layer, items, n);
     if (layer_bytes(layer) > CACHE_BYTES)
         fetch(batch, layer, layer->geometry->k);
 }
@@ -174,7 +161,7 @@ bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filt
         bloom_batch_start(batch, filter, items, n);
         return false;
     }
-    begin(batch, layer, items, n);
+    hash_batch(batch, layer, items, n);
     fetch(batch, layer, BLOOM_FIRST_BITS);
     return true;
 }
@@ -425,25 +412,6 @@ unsigned bloom_filter_young_bits(const struct bloom_filter *filter)
     return is_young(newest) ? newest->geometry->k : 0;
 }
 
-/* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
- * machine must find the memory. All adds to the filter would wait that long for the lock. It must also precede the test
- * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no
- * word, even if other threads write. */
-static void touch_pages(const struct bloom_batch *batch, const struct bloom_layer *layer)
-{
-    _Atomic uint64_t *words = bloom_layer_words(layer);
-    uint64_t bit[BLOOM_PROBE_BITS];
-
-    for (size_t i = 0; i < batch->n; i++) {
-        bloom_layer_bits(layer, hash_of(batch, i), bit);
-        for (unsigned j = 0, k = layer->geometry->k; j < k; j++) {
-            uint64_t zero = 0;
-            atomic_compare_exchange_strong_explicit(&words[bit[j] >> 6], &zero, 0, memory_order_relaxed,
-                                                    memory_order_relaxed);
-        }
-    }
-}
-
 /* Adds the `absent` items, in order, under the filter's lock, while the layer that was the newest at their test has
  * room: bloom_filter_add_absent() for many items. The layer must still be the newest. Words and count were last written
  * by earlier holders of the lock. Bits that were found set without the lock stay set. Returns the items that are left.
@@ -533,8 +501,10 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
     CHECK(from <= batch->n);
     if (__builtin_expect(newest->geometry->window, 0))
         return add_all_to_window(batch, from, filter, journal, err, added_out, refused_out);
-    if (is_young(newest))
-        touch_pages(batch, newest);
+    for (size_t i = 0; i < batch->n && is_young(newest); i++) {
+        bloom_layer_bits(newest, hash_of(batch, i), missing.bit);
+        bloom_layer_touch(newest, missing.bit);
+    }
     absent = all_of(batch) & ~locate(batch, newest, &missing) & ~(uint32_t)((UINT64_C(1) << from) - 1);
     *added_out = 0;
     while (absent) {

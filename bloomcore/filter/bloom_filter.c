@@ -16,7 +16,6 @@
 #include "bloom_part.h"
 #include "bloom_resident.h"
 #include "bloom_run.h"
-#include "bloom_twins.h"
 #include "bloom_window.h"
 #include "cuckoo_part.h"
 
@@ -28,7 +27,7 @@ size_t bloom_filter_bytes(const struct bloom_class *class)
 
     if (class->geometry.window)
         more = sizeof(struct bloom_part) + sizeof(struct bloom_window);
-    else if (bloom_variant_is_cuckoo(class->geometry.variant))
+    else if (bloom_geometry_has_slots(&class->geometry))
         more = sizeof(struct cuckoo);
     return sizeof(struct bloom_filter) + bloom_layer_tail_bytes(&class->geometry) + more;
 }
@@ -50,7 +49,7 @@ static int init_charged(struct bloom_filter *filter, struct bloom_class *class, 
     atomic_init(&filter->newest, &filter->first);
     if (class->geometry.window)
         bloom_window_init(filter);
-    else if (bloom_variant_is_cuckoo(class->geometry.variant))
+    else if (bloom_geometry_has_slots(&class->geometry))
         cuckoo_init(filter);
     bloom_class_retain(class);
     bloom_pool_note_layer(class->pool, &class->geometry, 0);

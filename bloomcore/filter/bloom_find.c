@@ -20,13 +20,10 @@ struct probe {
     uint64_t first, second; /* bits */
 };
 
-/* Cassandra's layouts share a hash, those of RedisBloom have one each. */
-#define HASHES (BLOOM_VARIANTS - BLOOM_REDISBLOOM + 1)
-
 struct search {
     const struct bloom_item *item;
-    struct bloom_hash hashes[HASHES];
-    bool hashed[HASHES];
+    struct bloom_hash hashes[BLOOM_HASHES];
+    bool hashed[BLOOM_HASHES];
     const struct bloom_geometry *keyed; /* of the latest KEYED filter */
     struct bloom_hash keyed_hash;
     const struct bloom_filter *const *filters;
@@ -51,7 +48,7 @@ static inline struct bloom_hash hash_for(struct search *s, const struct bloom_la
         s->keyed = geometry;
         return s->keyed_hash;
     }
-    unsigned which = bloom_geometry_is_redisbloom(geometry) ? geometry->variant - BLOOM_REDISBLOOM + 1u : 0;
+    unsigned which = geometry->hash;
     if (__builtin_expect(!s->hashed[which], 0)) {
         s->hashes[which] = bloom_geometry_hash(geometry, s->item->ptr, s->item->len);
         s->hashed[which] = true;
@@ -59,47 +56,31 @@ static inline struct bloom_hash hash_for(struct search *s, const struct bloom_la
     return s->hashes[which];
 }
 
-BLOOM_WALKS void fetch_walk(const struct bloom_layer *layer, struct bloom_hash hash, bool redisbloom)
+BLOOM_WALKS void fetch_walk(const struct bloom_layer *layer, struct bloom_hash hash, enum bloom_walk_kind kind)
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
     struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
     bloom_walk_skip(&walk, 2);
     for (unsigned i = 2; i < layer->geometry->k; i++)
-        __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, redisbloom) >> 6], 0, 2);
-}
-
-static void fetch_rest(const struct bloom_layer *layer, struct bloom_hash hash)
-{
-    if (bloom_geometry_is_redisbloom(layer->geometry))
-        fetch_walk(layer, hash, true);
-    else
-        fetch_walk(layer, hash, false);
+        __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, kind) >> 6], 0, 2);
     __asm__ volatile(""); /* gcc removes calls of functions that only prefetch */
 }
 
 BLOOM_WALKS void begin_walk(struct search *s, const struct bloom_geometry *geometry, struct bloom_hash hash,
-                            bool redisbloom)
+                            enum bloom_walk_kind kind)
 {
     struct bloom_walk walk = bloom_walk_start(geometry, hash);
     s->geometry = geometry;
-    s->first = bloom_walk_step(&walk, redisbloom);
-    s->second = geometry->k > 1 ? bloom_walk_step(&walk, redisbloom) : s->first;
+    s->first = bloom_walk_step(&walk, kind);
+    s->second = geometry->k > 1 ? bloom_walk_step(&walk, kind) : s->first;
 }
 
-static void begin_geometry(struct search *s, const struct bloom_layer *layer)
-{
-    if (bloom_geometry_is_redisbloom(layer->geometry))
-        begin_walk(s, layer->geometry, hash_for(s, layer), true);
-    else
-        begin_walk(s, layer->geometry, hash_for(s, layer), false);
-}
-
-static void begin(struct search *s, size_t i)
+static void fetch_first(struct search *s, size_t i)
 {
     const struct bloom_layer *layer = bloom_filter_newest(s->filters[i]);
     struct probe *probe = &s->probes[i % AHEAD];
     if (layer->geometry != s->geometry)
-        begin_geometry(s, layer);
+        BLOOM_BY_WALK(layer->geometry, begin_walk, s, layer->geometry, hash_for(s, layer));
     probe->layer = layer;
     probe->words = bloom_layer_words(layer);
     probe->first = s->first;
@@ -140,7 +121,7 @@ static void test_first(struct search *s, size_t i)
             note(s, i);
         return;
     }
-    fetch_rest(layer, hash_for(s, layer));
+    BLOOM_BY_WALK(layer->geometry, fetch_walk, layer, hash_for(s, layer));
     if (s->npassed - s->ntested == AHEAD)
         test_passed(s);
     s->passed[s->npassed % AHEAD].layer = layer;
@@ -157,7 +138,7 @@ size_t bloom_find(const struct bloom_item *item, const struct bloom_filter *cons
         if (i >= 2 * AHEAD)
             test_first(&s, i - 2 * AHEAD);
         if (i >= AHEAD && i - AHEAD < n)
-            begin(&s, i - AHEAD);
+            fetch_first(&s, i - AHEAD);
         if (i < n)
             __builtin_prefetch(filters[i]);
     }
@@ -172,18 +153,17 @@ size_t bloom_find(const struct bloom_item *item, const struct bloom_filter *cons
 bool bloom_many_same_hash(const struct bloom_filter *a, const struct bloom_filter *b)
 {
     const struct bloom_geometry *of_a = bloom_filter_newest(a)->geometry, *of_b = bloom_filter_newest(b)->geometry;
-    bool murmur3 = !bloom_geometry_is_redisbloom(of_a) && !bloom_geometry_is_redisbloom(of_b);
-    return of_a->key == of_b->key && (murmur3 || of_a->variant == of_b->variant);
+    return of_a->key == of_b->key && of_a->hash == of_b->hash;
 }
 
 BLOOM_WALKS void fetch_walks(const struct bloom_layer *layer, const uint64_t *h1, const uint64_t *h2, size_t n,
-                             unsigned count, bool redisbloom)
+                             unsigned count, enum bloom_walk_kind kind)
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
     for (size_t i = 0; i < n; i++) {
         struct bloom_walk walk = bloom_walk_start(layer->geometry, (struct bloom_hash){h1[i], h2[i]});
         for (unsigned j = 0; j < count; j++)
-            __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, redisbloom) >> 6], 0, 2);
+            __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, kind) >> 6], 0, 2);
     }
     __asm__ volatile(""); /* gcc removes calls of functions that only prefetch */
 }
@@ -192,13 +172,10 @@ void bloom_many_fetch(const struct bloom_filter *filter, const uint64_t *h1, con
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
     unsigned k = layer->geometry->k, count = k < BLOOM_FIRST_BITS ? k : BLOOM_FIRST_BITS;
-    if (bloom_geometry_is_redisbloom(layer->geometry))
-        fetch_walks(layer, h1, h2, n, count, true);
-    else
-        fetch_walks(layer, h1, h2, n, count, false);
+    BLOOM_BY_WALK(layer->geometry, fetch_walks, layer, h1, h2, n, count);
 }
 
-/* One after the other: of chains, windows and RedisBloom's layouts. */
+/* One after the other: of chains, windows and other walks. */
 static size_t query_each(const struct bloom_filter *filter, const uint64_t *h1, const uint64_t *h2, size_t n,
                          uint16_t *found)
 {
@@ -249,9 +226,9 @@ size_t bloom_many_query(const struct bloom_filter *filter, const uint64_t *h1, c
     const struct bloom_layer *layer = bloom_filter_newest(filter);
     const struct bloom_geometry *geometry = layer->geometry;
     CHECK(n <= BLOOM_MANY);
-    if (geometry->window || geometry->index != 0 || bloom_geometry_is_redisbloom(geometry))
+    if (geometry->window || geometry->index != 0 || geometry->walk != BLOOM_WALK_SIGNED)
         return query_each(filter, h1, h2, n, found_out);
-    bool h1_first = bloom_geometry_h1_first(geometry);
+    bool h1_first = geometry->h1_first;
     const uint64_t *base = h1_first ? h1 : h2, *step = h1_first ? h2 : h1;
     size_t left = bloom_vector_fits(geometry)
                       ? bloom_vector_many(bloom_layer_words(layer), geometry, base, step, n, found_out)

@@ -14,8 +14,8 @@ static int size_layer(const struct bloom_params *params, struct bloom_plan *plan
     struct bloom_plan_layer *layer = &plan->layers[index];
     struct bloom_shape shape;
 
-    if (bloom_layer_shape(params->redisbloom ? BLOOM_REDISBLOOM : BLOOM_NA, params->redisbloom, layer->capacity,
-                          layer->error_rate, &shape, err) != BLOOM_OK) {
+    if (bloom_layer_shape(bloom_params_variant(params), params->redisbloom, layer->capacity, layer->error_rate, &shape,
+                          err) != BLOOM_OK) {
         errbuf_prefix(err, "layer %u (capacity %llu, error rate %g)", index, (unsigned long long)layer->capacity,
                       layer->error_rate);
         return BLOOM_REFUSED;
@@ -49,30 +49,20 @@ static int size_layers(const struct bloom_params *params, struct bloom_plan *pla
     return BLOOM_OK;
 }
 
-static double layer_rate(const struct bloom_params *params, unsigned index)
-{
-    if (params->expansion == 0)
-        return params->error_rate;
-    return params->redisbloom ? ldexp(params->error_rate, -(int)index - 1)
-                              : bloom_size_share(params->error_rate, index);
-}
-
-/* Capacity and rate of the layer above the existing ones. BLOOM_OK or BLOOM_REFUSED. */
+/* Capacity and rate of the layer above the existing ones, in a window of a part's. BLOOM_OK or BLOOM_REFUSED. */
 static int next_layer(const struct bloom_params *params, const struct bloom_plan *plan,
                       struct bloom_plan_layer *layer_out, struct errbuf *err)
 {
-    unsigned index = plan->nlayers;
-    uint64_t capacity = params->capacity;
-
-    if (bloom_params_is_window(params))
-        return bloom_window_level(params, index, &layer_out->capacity, &layer_out->error_rate, err);
-    if (index > 0 && __builtin_mul_overflow(plan->layers[index - 1].capacity, (uint64_t)params->expansion, &capacity)) {
-        errbuf_set(err, "layer %u would have a capacity of more than 64 bits", index);
-        return BLOOM_REFUSED;
+    if (plan->nlayers == 0) {
+        layer_out->capacity = bloom_first_capacity(params, &layer_out->error_rate);
+        return BLOOM_OK;
     }
-    layer_out->capacity = capacity;
-    layer_out->error_rate = layer_rate(params, index);
-    return BLOOM_OK;
+    const struct bloom_plan_layer *below = &plan->layers[plan->nlayers - 1];
+    const struct bloom_geometry newest = {.variant = (uint8_t)bloom_params_variant(params),
+                                          .index = (uint16_t)(plan->nlayers - 1),
+                                          .capacity = below->capacity,
+                                          .error_rate = below->error_rate};
+    return bloom_next_capacity(params, &newest, plan->nlayers, &layer_out->capacity, &layer_out->error_rate, err);
 }
 
 /* Computes the layers' capacities and rates until they hold `items`. BLOOM_OK, or BLOOM_REFUSED with as many layers as
@@ -111,9 +101,9 @@ static void add_up(const struct bloom_params *params, struct bloom_plan *plan)
 
     for (unsigned i = 0; i < plan->nlayers; i++) {
         const struct bloom_plan_layer *layer = &plan->layers[i];
-        struct bloom_geometry geometry = {.index = (uint16_t)i, .window = window};
+        const struct bloom_geometry geometry = {
+            .index = (uint16_t)i, .walk = bloom_layout_of(bloom_params_variant(params))->walk, .window = window};
 
-        geometry.variant = params->redisbloom ? BLOOM_REDISBLOOM : BLOOM_NA;
         log_absent += log1p(-layer->predicted_rate);
         plan->bits += layer->nwords * 64;
         part_memory += bloom_chained_bytes(&geometry) + (window ? sizeof(struct bloom_part) : 0);

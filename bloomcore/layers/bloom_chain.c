@@ -117,6 +117,73 @@ uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter)
     return bytes;
 }
 
+/* ---- bytes ---- */
+
+#define PAGE 4096 /* bytes that are compared before they are written */
+
+bool bloom_filter_find_byte(const struct bloom_filter *filter, uint64_t *at, unsigned *layer_out, uint64_t *left_out)
+{
+    unsigned n = bloom_filter_nlayers(filter);
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct bloom_geometry *geometry = bloom_filter_layer_at(filter, i)->geometry;
+        uint64_t bytes = bloom_geometry_nwords(geometry) * 8 - geometry->spare_bytes;
+
+        if (*at < bytes) {
+            *layer_out = i;
+            *left_out = bytes - *at;
+            return true;
+        }
+        *at -= bytes;
+    }
+    return false;
+}
+
+/* Bytes in memory are those of a file or dump (bloom_geometry.c asserts the order), in a range that is checked. */
+static unsigned char *bytes_at(const struct bloom_filter *filter, unsigned layer, uint64_t offset, size_t len)
+{
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, layer, &view);
+    uint64_t bytes = bloom_shape_bytes(&view.shape);
+    CHECK(offset <= bytes && len <= bytes - offset);
+    return (unsigned char *)(void *)view.words + offset;
+}
+
+void bloom_filter_put_bytes(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len)
+{
+    unsigned char *to = bytes_at(filter, layer, offset, len);
+    const unsigned char *from = bytes;
+
+    while (len > 0) {
+        size_t run = len < PAGE ? len : PAGE;
+
+        if (memcmp(to, from, run) != 0) /* a comparison does not allocate a missing page */
+            memcpy(to, from, run);
+        to += run;
+        from += run;
+        len -= run;
+    }
+}
+
+/* Word by word: adds may continue. */
+void bloom_filter_get_bytes(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len)
+{
+    const unsigned char *base = bytes_at(filter, layer, offset, len) - offset;
+    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)base;
+    unsigned char *to = out;
+
+    while (len > 0) {
+        size_t skip = offset % 8, run = len < 8 - skip ? len : 8 - skip;
+        uint64_t word = atomic_load_explicit(&words[offset / 8], memory_order_relaxed);
+
+        memcpy(to, (unsigned char *)&word + skip, run);
+        to += run;
+        offset += run;
+        len -= run;
+    }
+}
+
 /* ---- growth ---- */
 
 /* The header of a layer made by growth, with its run in front of it, and the words of a small layer behind. */
@@ -290,15 +357,15 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 
 /* ---- one layer ---- */
 
-void bloom_geometry_bits_unsigned(const struct bloom_geometry *geometry, struct bloom_hash hash,
-                                  uint64_t bit[BLOOM_PROBE_BITS])
+void bloom_geometry_bits_other(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                               uint64_t bit[BLOOM_PROBE_BITS])
 {
-    bloom_walk_bits(geometry, hash, bit, true);
+    bloom_walk_bits(geometry, hash, bit, BLOOM_WALK_UNSIGNED);
 }
 
-bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n)
+bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n)
 {
-    return bloom_walk_test(layer, hash, n, true);
+    return bloom_walk_test(layer, hash, n, BLOOM_WALK_UNSIGNED);
 }
 
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,

@@ -33,6 +33,20 @@ int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_sh
 uint64_t bloom_filter_replay(struct bloom_filter *filter, unsigned index, uint64_t counted,
                              const struct bloom_replay_item *items, size_t n);
 
+/* ---- the bytes of layers, as files and dumps have them (bloom_shape_bytes()) ---- */
+
+/* Finds a byte of all layers, one after the other: *at becomes its offset in its layer, and *left_out the bytes from
+ * there to the layer's end. False: there are fewer bytes. */
+bool bloom_filter_find_byte(const struct bloom_filter *filter, uint64_t *at, unsigned *layer_out, uint64_t *left_out);
+
+/* Loading: overwrites the bytes `offset` to offset + len - 1 of a layer. Any order, any repetition. Runs of zeros that
+ * are zero already take no memory. */
+void bloom_filter_put_bytes(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes,
+                            size_t len);
+
+/* Copies such a range out, word by word. Other threads may add to the filter meanwhile. */
+void bloom_filter_get_bytes(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len);
+
 /* ---- internal to bloomcore ---- */
 
 struct bloom_layer;

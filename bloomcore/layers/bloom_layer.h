@@ -87,7 +87,7 @@ static inline bool bloom_filter_is_window(const struct bloom_filter *filter)
  * taken again at any time, those of a cuckoo filter taken off: they stay. */
 static inline bool bloom_geometry_is_droppable(const struct bloom_geometry *geometry)
 {
-    return !geometry->words_inline && !geometry->window && !bloom_variant_is_cuckoo(geometry->variant);
+    return !geometry->words_inline && !geometry->window && !bloom_geometry_has_slots(geometry);
 }
 
 static inline struct bloom_chained_layer *bloom_layer_chained(const struct bloom_layer *layer)
@@ -96,7 +96,7 @@ static inline struct bloom_chained_layer *bloom_layer_chained(const struct bloom
 }
 
 /* The layer below, NULL for the first. */
-static inline const struct bloom_layer *bloom_layer_older(const struct bloom_layer *layer)
+static inline struct bloom_layer *bloom_layer_older(const struct bloom_layer *layer)
 {
     return layer->geometry->index == 0 ? NULL : bloom_layer_chained(layer)->older;
 }
@@ -120,34 +120,34 @@ static inline struct bloom_class *bloom_filter_class(const struct bloom_filter *
 
 /* ---- an item's bits ---- */
 
-/* A function that walks is written once for both kinds of layouts, with `redisbloom` as a constant of each copy. In the
- * hottest ones the copy for RedisBloom's is its own function, so that the other one stays small enough to be
- * inlined. */
+/* A function that walks is written once for all kinds of walks, with `kind` as a constant of each copy
+ * (BLOOM_BY_WALK()). In the hottest ones the copies for other walks than Cassandra's are functions of their own, so
+ * that this one stays small enough to be inlined. */
 #define BLOOM_WALKS static inline __attribute__((always_inline))
 
 BLOOM_WALKS void bloom_walk_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t *bit,
-                                 bool redisbloom)
+                                 enum bloom_walk_kind kind)
 {
     struct bloom_walk walk = bloom_walk_start(geometry, hash);
 
     for (unsigned i = 0, k = geometry->k; i < k; i++)
-        bit[i] = bloom_walk_step(&walk, redisbloom);
+        bit[i] = bloom_walk_step(&walk, kind);
 }
 
-/* The item's bits; whether its first n bits are set: in RedisBloom's layout. */
-void bloom_geometry_bits_unsigned(const struct bloom_geometry *geometry, struct bloom_hash hash,
-                                  uint64_t bit[BLOOM_PROBE_BITS]);
-bool bloom_layer_test_unsigned(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n);
+/* The item's bits; whether its first n bits are set: by another walk. */
+void bloom_geometry_bits_other(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                               uint64_t bit[BLOOM_PROBE_BITS]);
+bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n);
 
 static inline void bloom_geometry_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
                                        uint64_t bit[BLOOM_PROBE_BITS])
 {
     if (bloom_vector_fits(geometry))
         bloom_vector_bits(geometry, hash, bit);
-    else if (bloom_geometry_is_redisbloom(geometry))
-        bloom_geometry_bits_unsigned(geometry, hash, bit);
+    else if (geometry->walk == BLOOM_WALK_SIGNED)
+        bloom_walk_bits(geometry, hash, bit, BLOOM_WALK_SIGNED);
     else
-        bloom_walk_bits(geometry, hash, bit, false);
+        bloom_geometry_bits_other(geometry, hash, bit);
 }
 
 static inline void bloom_layer_bits(const struct bloom_layer *layer, struct bloom_hash hash,
@@ -182,14 +182,15 @@ static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const 
 }
 
 /* Whether the item's first n bits are set; n is at most k. */
-BLOOM_WALKS bool bloom_walk_test(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n, bool redisbloom)
+BLOOM_WALKS bool bloom_walk_test(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n,
+                                 enum bloom_walk_kind kind)
 {
     const _Atomic uint64_t *words = bloom_layer_words(layer);
     struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
     uint64_t all = 1;
 
     for (; n > 0; n--) {
-        uint64_t bit = bloom_walk_step(&walk, redisbloom);
+        uint64_t bit = bloom_walk_step(&walk, kind);
         all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
     }
     return all;
@@ -199,8 +200,8 @@ static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloo
 {
     const struct bloom_geometry *geometry = layer->geometry;
 
-    return bloom_geometry_is_redisbloom(geometry) ? bloom_layer_test_unsigned(layer, hash, geometry->k)
-                                                  : bloom_walk_test(layer, hash, geometry->k, false);
+    return geometry->walk == BLOOM_WALK_SIGNED ? bloom_walk_test(layer, hash, geometry->k, BLOOM_WALK_SIGNED)
+                                               : bloom_layer_test_other(layer, hash, geometry->k);
 }
 
 /* Whether the item's first bits are set. All layers of a chain but one lack the item; this test ends at least three of
@@ -210,8 +211,8 @@ static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struc
     const struct bloom_geometry *geometry = layer->geometry;
     unsigned n = geometry->k < BLOOM_FIRST_BITS ? geometry->k : BLOOM_FIRST_BITS;
 
-    return bloom_geometry_is_redisbloom(geometry) ? bloom_layer_test_unsigned(layer, hash, n)
-                                                  : bloom_walk_test(layer, hash, n, false);
+    return geometry->walk == BLOOM_WALK_SIGNED ? bloom_walk_test(layer, hash, n, BLOOM_WALK_SIGNED)
+                                               : bloom_layer_test_other(layer, hash, n);
 }
 
 /* bloom_layer_test(). In a far layer an absent item does not wait for the words that only a present one needs. */

@@ -4,6 +4,7 @@
 #define BLOOMERY_BLOOM_LAYER_ADD_H
 
 #include "bloom_layer.h"
+#include "bloom_merge.h"
 #include "bloom_run.h"
 
 /* Sets bits of a layer to which no other thread writes. A reader of a word finds its old or its new value. A reader
@@ -26,6 +27,31 @@ static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t
 
     for (unsigned i = 0, k = layer->geometry->k; i < k; i++)
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
+}
+
+/* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
+ * machine must find the memory. All adds to the filter would wait that long for the lock. It must also precede the test
+ * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no
+ * word, even if other threads write. */
+static inline void bloom_layer_touch(const struct bloom_layer *layer, const uint64_t *bit)
+{
+    _Atomic uint64_t *words = bloom_layer_words(layer);
+
+    for (unsigned i = 0, k = layer->geometry->k; i < k; i++) {
+        uint64_t zero = 0;
+        atomic_compare_exchange_strong_explicit(&words[bit[i] >> 6], &zero, 0, memory_order_relaxed,
+                                                memory_order_relaxed);
+    }
+}
+
+/* Raises the count to at least this, where other threads change it without the lock. */
+static inline void bloom_layer_raise(struct bloom_layer *layer, uint64_t items)
+{
+    uint64_t now = atomic_load_explicit(&layer->items, memory_order_relaxed);
+
+    while (now < items && !atomic_compare_exchange_weak_explicit(&layer->items, &now, items, memory_order_relaxed,
+                                                                 memory_order_relaxed))
+        ;
 }
 
 /* Reserves a place for one more item and returns its number, from 1; 0 when the layer has taken its capacity. */
@@ -92,5 +118,48 @@ static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, const
         journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
     return BLOOM_ADDED;
 }
+
+/* ---- adds to a filter that is being merged into, and to the filter that will replace it: bloom_twins.c explains twins
+ * and their reason ---- */
+
+/* The one or two locks of an add to the filter. */
+struct bloom_locks {
+    struct bloom_lock *first, *second; /* second: NULL, or above first */
+};
+
+/* Of the filter and of another one (NULL: none), which may share a lock. */
+void bloom_locks_take_both(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                           const struct bloom_filter *other);
+
+void bloom_twins_lock(struct bloom_locks *locks, struct bloom_pool *pool, const struct bloom_filter *filter,
+                      const struct bloom_twin_slot *twin);
+
+/* The pair in the slot. False: the filter is none of the two, or the pair ended, or another one came, meanwhile. */
+bool bloom_twins_read(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
+                      struct bloom_twins *twins_out);
+
+static inline void bloom_locks_take(struct bloom_locks *locks, struct bloom_pool *pool,
+                                    const struct bloom_filter *filter, const struct bloom_twin_slot *twin)
+{
+    if (__builtin_expect(twin != NULL, 0)) {
+        bloom_twins_lock(locks, pool, filter, twin);
+        return;
+    }
+    *locks = (struct bloom_locks){.first = bloom_pool_lock_of(pool, filter)};
+    bloom_lock_take(locks->first);
+}
+
+static inline void bloom_locks_give(const struct bloom_locks *locks)
+{
+    if (locks->second)
+        bloom_lock_give(locks->second);
+    bloom_lock_give(locks->first);
+}
+
+/* Adds an item that has just got its place in this filter to the other filter of the pair. Its bits are set here
+ * afterwards: a client that finds them here may query there next. Called under the locks of the add; the add's journal
+ * (may be NULL) also records the younger filter's part. */
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
+                         const struct bloom_journal *journal);
 
 #endif

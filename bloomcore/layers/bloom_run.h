@@ -4,7 +4,8 @@
  *
  * A run belongs to the layer above it, whose index is a multiple of 16, and lies in front of it in the same allocation.
  * It has the constant numbers of its layers, and pointers to their words. It has none of their bits, so code that sets
- * bits need not know of it. Only Cassandra's layouts without a window have runs: in others layers are tested otherwise.
+ * bits need not know of it. Only layouts with Cassandra's walk have runs, and no windows: in others layers are tested
+ * otherwise.
  *
  * Internal to bloomcore. Thread: a run is complete when its layer is published; then any. */
 #ifndef BLOOMERY_BLOOM_RUN_H
@@ -26,7 +27,7 @@ struct bloom_run {
 /* Whether the layer has a run below it: of a layer that is its filter's newest, or was. */
 static inline bool bloom_layer_has_run(const struct bloom_geometry *geometry)
 {
-    return geometry->index % BLOOM_RUN == 0 && geometry->index != 0 && !bloom_geometry_is_redisbloom(geometry) &&
+    return geometry->index % BLOOM_RUN == 0 && geometry->index != 0 && geometry->walk == BLOOM_WALK_SIGNED &&
            !geometry->window;
 }
 

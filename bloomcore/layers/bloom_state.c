@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "bloom_chain.h"
-#include "bloom_size.h"
+#include "bloom_layout.h"
 #include "bloom_state.h"
 #include "cuckoo_shape.h"
 
@@ -80,32 +80,23 @@ static uint64_t count_sample(const _Atomic uint64_t *words, uint64_t bits, uint6
     return (uint64_t)llround((double)set / (double)(run * runs * 64) * (double)bits);
 }
 
-static double estimate_items(uint64_t bits, uint64_t bits_set, unsigned k)
-{
-    /* A full layer shows nothing of its number of items; assuming half a bit unset is the best guess. */
-    double empty = bits_set < bits ? (double)(bits - bits_set) : 0.5;
-
-    return bits_set == 0 ? 0 : -(double)bits / k * log(empty / (double)bits);
-}
-
 double bloom_shape_rate(const struct bloom_shape *shape, uint64_t items)
 {
-    if (bloom_variant_is_cuckoo(shape->variant))
-        return cuckoo_rate((unsigned)shape->bpe, shape->k, (double)items / (double)shape->capacity);
-    uint64_t bits = bloom_shape_bits(shape);
+    const struct bloom_layout *layout = bloom_layout_of(shape->variant);
 
-    return bloom_variant_is_redisbloom(shape->variant) ? bloom_size_rate_unsigned(items, shape->k, bits)
-                                                       : bloom_size_rate(items, shape->k, bits);
+    if (layout->slots)
+        return cuckoo_rate((unsigned)shape->bpe, shape->k, (double)items / (double)shape->capacity);
+    return layout->rate(items, shape->k, bloom_shape_bits(shape));
 }
 
 void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struct bloom_state *state_out)
 {
     uint64_t bits = bloom_shape_bits(shape);
     double fill = (double)bits_set / (double)bits;
-    double items = estimate_items(bits, bits_set, shape->k);
-    double excess = bloom_variant_is_redisbloom(shape->variant) ? bloom_size_excess_unsigned(items, shape->k, bits)
-                                                                : bloom_size_excess(items, shape->k, bits);
-    double rate = pow(fill, shape->k) + excess;
+    /* A full layer shows nothing of its number of items; assuming half a bit unset is the best guess. */
+    double empty = bits_set < bits ? (double)(bits - bits_set) : 0.5;
+    double items = bits_set == 0 ? 0 : -(double)bits / shape->k * log(empty / (double)bits);
+    double rate = pow(fill, shape->k) + bloom_layout_of(shape->variant)->excess(items, shape->k, bits);
 
     *state_out = (struct bloom_state){
         .bits = bits,
@@ -121,22 +112,16 @@ void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state 
     bloom_layer_state_sampled(layer, UINT64_MAX, state_out);
 }
 
-/* Of a layer of a cuckoo filter, whose items are counted: slots represent bits. */
-static void cuckoo_layer_state(const struct bloom_layer_view *layer, struct bloom_state *state_out)
-{
-    *state_out = (struct bloom_state){
-        .bits = layer->capacity,
-        .bits_set = layer->items,
-        .fill_ratio = (double)layer->items / (double)layer->capacity,
-        .rate = bloom_shape_rate(&layer->shape, layer->items),
-        .estimated_items = (double)layer->items,
-    };
-}
-
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out)
 {
-    if (bloom_variant_is_cuckoo(layer->shape.variant)) {
-        cuckoo_layer_state(layer, state_out);
+    if (bloom_layout_of(layer->shape.variant)->slots) {
+        *state_out = (struct bloom_state){
+            .bits = layer->capacity, /* slots, of which items are counted */
+            .bits_set = layer->items,
+            .fill_ratio = (double)layer->items / (double)layer->capacity,
+            .rate = bloom_shape_rate(&layer->shape, layer->items),
+            .estimated_items = (double)layer->items,
+        };
         return;
     }
     if (layer->forgotten) { /* its bits have no meaning */

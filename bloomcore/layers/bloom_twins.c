@@ -21,7 +21,6 @@
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
 #include "bloom_part.h"
-#include "bloom_twins.h"
 #include "check.h"
 #include "lock.h"
 
@@ -49,13 +48,8 @@ static void raise_counts(struct bloom_filter *younger, const struct bloom_filter
     for (unsigned i = 0; i < nyounger && i < nolder; i++) {
         struct bloom_layer *layer = bloom_filter_layer_at(younger, i);
         uint64_t items = atomic_load_explicit(&bloom_filter_layer_at(older, i)->items, memory_order_relaxed);
-        uint64_t now = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
-        if (items > layer->geometry->capacity)
-            items = layer->geometry->capacity;
-        while (now < items && !atomic_compare_exchange_weak_explicit(&layer->items, &now, items, memory_order_relaxed,
-                                                                     memory_order_relaxed))
-            ;
+        bloom_layer_raise(layer, items < layer->geometry->capacity ? items : layer->geometry->capacity);
     }
 }
 

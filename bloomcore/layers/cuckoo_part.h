@@ -35,7 +35,7 @@ struct cuckoo {
 
 static inline bool bloom_filter_is_cuckoo(const struct bloom_filter *filter)
 {
-    return bloom_variant_is_cuckoo(filter->first.geometry->variant);
+    return bloom_geometry_has_slots(filter->first.geometry);
 }
 
 static inline struct cuckoo *cuckoo_of(const struct bloom_filter *filter)

@@ -1,13 +1,12 @@
 #include "redisbloom.h"
 
 #include <math.h>
-#include <string.h>
 
+#include "bloom_layout.h"
 #include "bloom_size.h"
 #include "check.h"
 
 #define MAX_BITS (BLOOM_MAX_WORDS * 64)
-#define RUN      4096 /* bytes that are compared before they are written: a page */
 
 /* ---- numbers from outside ---- */
 
@@ -121,62 +120,15 @@ void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, st
         struct bloom_layer_view view;
 
         bloom_filter_layer(filter, i, &view);
-        CHECK(bloom_variant_is_redisbloom(view.shape.variant));
+        CHECK(bloom_layout_of(view.shape.variant)->own_numbers);
         out->layers[i] = (struct redisbloom_layer){
             .entries = view.shape.capacity,
             .error = view.shape.error_rate,
             .hashes = view.shape.k,
             .bpe = view.shape.bpe,
-            .bits = redisbloom_layer_bytes(&view.shape) * 8,
+            .bits = bloom_shape_bytes(&view.shape) * 8,
             .n2 = view.shape.n2,
             .count = view.items,
         };
-    }
-}
-
-/* ---- bits ---- */
-
-/* Bytes in memory are those of RedisBloom (bloom_geometry.c asserts the order), in a range that is checked. */
-static unsigned char *bits_at(const struct bloom_filter *filter, unsigned layer, uint64_t offset, size_t len)
-{
-    struct bloom_layer_view view;
-
-    bloom_filter_layer(filter, layer, &view);
-    uint64_t bytes = redisbloom_layer_bytes(&view.shape);
-    CHECK(bloom_variant_is_redisbloom(view.shape.variant) && offset <= bytes && len <= bytes - offset);
-    return (unsigned char *)(void *)view.words + offset;
-}
-
-void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len)
-{
-    unsigned char *to = bits_at(filter, layer, offset, len);
-    const unsigned char *from = bytes;
-
-    while (len > 0) {
-        size_t run = len < RUN ? len : RUN;
-
-        if (memcmp(to, from, run) != 0) /* a comparison does not allocate a missing page */
-            memcpy(to, from, run);
-        to += run;
-        from += run;
-        len -= run;
-    }
-}
-
-/* Word by word: adds may continue. */
-void redisbloom_get_bits(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len)
-{
-    const unsigned char *base = bits_at(filter, layer, offset, len) - offset;
-    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(const void *)base;
-    unsigned char *to = out;
-
-    while (len > 0) {
-        size_t skip = offset % 8, run = len < 8 - skip ? len : 8 - skip;
-        uint64_t word = atomic_load_explicit(&words[offset / 8], memory_order_relaxed);
-
-        memcpy(to, (unsigned char *)&word + skip, run);
-        to += run;
-        offset += run;
-        len -= run;
     }
 }

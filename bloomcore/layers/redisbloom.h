@@ -8,7 +8,8 @@
  * This module knows numbers, no bytes of dumps: formats are read and written elsewhere. A reader puts its numbers into
  * struct redisbloom_filter; redisbloom_check() verifies every number and gives parameters and shapes. A filter is made
  * from these like any other: bloom_class_get(), bloom_filter_init(), bloom_filter_append_layer(); in the daemon
- * content_prepare(). Then redisbloom_put_bits() fills it, piece by piece, and bloom_filter_set_items() sets the counts.
+ * content_prepare(). Then bloom_filter_put_bytes() fills it, piece by piece, and bloom_filter_set_items() sets the
+ * counts.
  *
  * Thread: any, on distinct objects; exceptions are noted. */
 #ifndef BLOOMERY_REDISBLOOM_H
@@ -53,18 +54,5 @@ int redisbloom_check_first(uint64_t options, uint64_t growth, const struct redis
  * that were read before. Other threads may add to the filter meanwhile. A filter of a fixed size gets the default
  * growth. */
 void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out);
-
-/* Bytes of the bits of a layer: bits / 8. */
-static inline uint64_t redisbloom_layer_bytes(const struct bloom_shape *shape)
-{
-    return shape->nwords * 8 - shape->spare_bytes;
-}
-
-/* Loading: overwrites the bytes `offset` to offset + len - 1 of a layer's bits. Any order, any repetition. The range
- * must be within redisbloom_layer_bytes(). Runs of zeros that are zero already take no memory. */
-void redisbloom_put_bits(struct bloom_filter *filter, unsigned layer, uint64_t offset, const void *bytes, size_t len);
-
-/* Copies such a range out. Other threads may add to the filter meanwhile. */
-void redisbloom_get_bits(const struct bloom_filter *filter, unsigned layer, uint64_t offset, void *out, size_t len);
 
 #endif

@@ -10,10 +10,9 @@ _Static_assert(BLOOM_MAX_WORDS <= UINT32_MAX, "a geometry has 32 bits for the nu
 void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_shape *shape, unsigned index,
                          uint64_t capacity, double error_rate)
 {
-    uint64_t bits =
-        shape->variant == BLOOM_CUCKOO_RATE ? shape->capacity / shape->k : bloom_shape_bits(shape); /* 2 at least */
+    const struct bloom_layout *layout = bloom_layout_of(shape->variant);
+    uint64_t bits = layout->any_buckets ? shape->capacity / shape->k : bloom_shape_bits(shape); /* 2 at least */
     unsigned log2_ceil = 64 - (unsigned)__builtin_clzll(bits - 1);
-    bool redisbloom = bloom_variant_is_redisbloom(shape->variant);
 
     CHECK(bloom_shape_valid(shape, NULL) && index < BLOOM_MAX_LAYERS);
     *geometry = (struct bloom_geometry){
@@ -22,15 +21,18 @@ void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_sha
         .shift = (uint8_t)(log2_ceil - 1),
         .k = shape->k,
         .variant = shape->variant,
+        .hash = layout->hash,
+        .walk = layout->walk,
         .words_inline = shape->nwords <= BLOOM_INLINE_WORDS,
-        .wide = bits >= (redisbloom ? BLOOM_VECTOR_MIN_BITS_UNSIGNED : BLOOM_VECTOR_MIN_BITS),
+        .wide = layout->vector_bits && bits >= layout->vector_bits,
+        .h1_first = layout->h1_first,
         .n2 = shape->n2,
         .spare_bytes = shape->spare_bytes,
         .index = (uint16_t)index,
         .level = shape->level,
         .nwords = (uint32_t)shape->nwords,
-        .capacity = redisbloom ? shape->capacity : capacity,
-        .error_rate = redisbloom ? shape->error_rate : error_rate,
+        .capacity = layout->own_numbers ? shape->capacity : capacity,
+        .error_rate = layout->own_numbers ? shape->error_rate : error_rate,
         .bpe = shape->bpe,
     };
     if (bits == 2 && shape->n2) { /* n2 is 1: the mask alone takes the remainder */
@@ -41,7 +43,7 @@ void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_sha
 
 void bloom_geometry_shape(const struct bloom_geometry *geometry, struct bloom_shape *shape_out)
 {
-    bool redisbloom = bloom_geometry_is_redisbloom(geometry);
+    bool own_numbers = bloom_layout_of(geometry->variant)->own_numbers;
 
     *shape_out = (struct bloom_shape){
         .nwords = geometry->nwords,
@@ -50,8 +52,8 @@ void bloom_geometry_shape(const struct bloom_geometry *geometry, struct bloom_sh
         .level = geometry->level,
         .n2 = geometry->n2,
         .spare_bytes = geometry->spare_bytes,
-        .capacity = redisbloom ? geometry->capacity : 0,
-        .error_rate = redisbloom ? geometry->error_rate : 0,
+        .capacity = own_numbers ? geometry->capacity : 0,
+        .error_rate = own_numbers ? geometry->error_rate : 0,
         .bpe = geometry->bpe,
     };
 }

@@ -13,8 +13,9 @@
  * / bits) = floor(floor(x / 2) / (bits / 2)). That is a number below 2^63 and half the divisor: the same magic serves,
  * with one bit less to shift. Where bits = 2^n2, x loses its upper bits first.
  *
- * Which of the two it is is decided once for each item and layer, not for each bit: functions that walk take it as a
- * constant and are compiled twice. Everything is inline: this is the inner loop of every query. Thread: any. */
+ * Which of the two it is (enum bloom_walk_kind) is decided once for each item and layer, not for each bit: functions
+ * that walk take it as a constant and are compiled twice. Everything is inline: this is the inner loop of every query.
+ * Thread: any. */
 #ifndef BLOOMERY_BLOOM_GEOMETRY_H
 #define BLOOMERY_BLOOM_GEOMETRY_H
 
@@ -22,20 +23,21 @@
 #include <stdint.h>
 
 #include "bloom_key.h"
-#include "bloom_params.h"
-#include "murmur.h"
+#include "bloom_layout.h"
 
 struct bloom_geometry {
-    uint64_t bits;       /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */
-    uint64_t magic;      /* reciprocal of bits, see above */
-    uint8_t shift;       /* l - 1: the shift that remains of 2^(63+l) after the product's high half */
-    uint8_t k;           /* bits per item */
-    uint8_t variant;     /* enum bloom_variant */
-    bool words_inline;   /* the words are behind the layer's header, not elsewhere */
-    bool wide;           /* large enough for the vector code (bloom_vector.c) */
+    uint64_t bits;         /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */
+    uint64_t magic;        /* reciprocal of bits, see above */
+    uint8_t shift;         /* l - 1: the shift that remains of 2^(63+l) after the product's high half */
+    uint8_t k;             /* bits per item */
+    uint8_t variant;       /* enum bloom_variant */
+    uint8_t hash, walk;    /* as in the layout's row; so is h1_first */
+    bool words_inline : 1; /* the words are behind the layer's header, not elsewhere */
+    bool wide : 1;         /* large enough for the vector code (bloom_vector.c) */
+    bool window : 1;       /* of a filter that forgets: a struct bloom_part is behind the layer */
+    bool h1_first : 1;
     uint8_t n2;          /* as in the shape */
     uint8_t spare_bytes; /* likewise */
-    bool window;         /* of a filter that forgets: a struct bloom_part is behind the layer */
     uint16_t index;      /* of the layer in its chain, 0 is the oldest */
     uint16_t level;      /* as in the shape */
     uint32_t nwords;
@@ -51,12 +53,7 @@ struct bloom_geometry {
 /* Layers up to this size keep their words after their header: one allocation, and one cache miss less. */
 #define BLOOM_INLINE_WORDS 512
 
-/* The vector code (bloom_vector.h) is not exact for smaller layers: in Cassandra's layouts, and in RedisBloom's, where
- * numbers are not halved by taking their absolute values. */
-#define BLOOM_VECTOR_MIN_BITS          4096
-#define BLOOM_VECTOR_MIN_BITS_UNSIGNED 8192
-
-/* The shape must be valid. A layer in RedisBloom's layout has its own capacity and rate in the shape. */
+/* The shape must be valid. A layer with own numbers has its capacity and rate in the shape. */
 void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_shape *shape, unsigned index,
                          uint64_t capacity, double error_rate);
 
@@ -74,23 +71,16 @@ static inline bool bloom_geometry_is_far(const struct bloom_geometry *geometry)
     return geometry->nwords > (32u << 20) / 8;
 }
 
-static inline bool bloom_geometry_is_redisbloom(const struct bloom_geometry *geometry)
+static inline bool bloom_geometry_has_slots(const struct bloom_geometry *geometry)
 {
-    return bloom_variant_is_redisbloom(geometry->variant);
-}
-
-/* Whether the hash's first half is the base, the second one the increment. */
-static inline bool bloom_geometry_h1_first(const struct bloom_geometry *geometry)
-{
-    return geometry->variant >= BLOOM_KA;
+    return geometry->walk == BLOOM_WALK_NONE;
 }
 
 static inline struct bloom_hash bloom_geometry_hash_plain(const struct bloom_geometry *geometry, const void *data,
                                                           size_t len)
 {
-    if (!bloom_geometry_is_redisbloom(geometry))
-        return murmur3_hash(data, len);
-    return geometry->variant == BLOOM_REDISBLOOM ? murmur2_hash(data, len) : murmur2_hash_narrow(data, len);
+    return geometry->hash == BLOOM_HASH_MURMUR3 ? murmur3_hash(data, len)
+                                                : bloom_hash_of_kind(geometry->hash, data, len);
 }
 
 /* Turns an item into a hash; bloom_batch.c does so for many. The key must be here (bloom_keyring.h). */
@@ -117,7 +107,7 @@ struct bloom_walk {
 
 static inline struct bloom_walk bloom_walk_start(const struct bloom_geometry *geometry, struct bloom_hash hash)
 {
-    bool h1_first = bloom_geometry_h1_first(geometry);
+    bool h1_first = geometry->h1_first;
 
     return (struct bloom_walk){
         .at = h1_first ? hash.h1 : hash.h2,
@@ -172,10 +162,19 @@ static inline uint64_t bloom_walk_next_unsigned(struct bloom_walk *walk)
     return u - q * walk->bits;
 }
 
-/* `redisbloom` must be a constant where this is inlined. */
-static inline uint64_t bloom_walk_step(struct bloom_walk *walk, bool redisbloom)
+/* `kind` (enum bloom_walk_kind) must be a constant where this is inlined. */
+static inline uint64_t bloom_walk_step(struct bloom_walk *walk, enum bloom_walk_kind kind)
 {
-    return redisbloom ? bloom_walk_next_unsigned(walk) : bloom_walk_next(walk);
+    return kind == BLOOM_WALK_SIGNED ? bloom_walk_next(walk) : bloom_walk_next_unsigned(walk);
 }
+
+/* Calls a function, whose last argument is the kind of a walk, with the layer's kind as a constant. */
+#define BLOOM_BY_WALK(geometry, function, ...)          \
+    do {                                                \
+        if ((geometry)->walk == BLOOM_WALK_SIGNED)      \
+            function(__VA_ARGS__, BLOOM_WALK_SIGNED);   \
+        else                                            \
+            function(__VA_ARGS__, BLOOM_WALK_UNSIGNED); \
+    } while (0)
 
 #endif

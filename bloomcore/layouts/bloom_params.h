@@ -21,9 +21,9 @@ enum bloom_status {
  * wrong first capacity or expansion. */
 #define BLOOM_MAX_LAYERS 1024
 
-/* The layouts. The first three are the live variants of Cassandra's file format (FORMAT.md section 2). The word order
- * concerns files only; the hash, and the order of its halves, decide which bits an item has. In memory the words always
- * are little-endian bytes in NEW order, which RedisBloom's are, too. */
+/* The layouts (bloom_layout.h). The first three are the live variants of Cassandra's file format (FORMAT.md section 2).
+ * The word order concerns files only; the hash, and the order of its halves, decide which bits an item has. In memory
+ * the words always are little-endian bytes in NEW order, which RedisBloom's are, too. */
 enum bloom_variant {
     BLOOM_NA = 0,           /* Cassandra 4.0 and later: little-endian words, base = h2, increment = h1 */
     BLOOM_ME = 1,           /* Cassandra 3.x, ScyllaDB mc..mt: big-endian words, base = h2, increment = h1 */
@@ -34,10 +34,6 @@ enum bloom_variant {
     BLOOM_CUCKOO_RATE = 6,  /* ours, which keep an error rate: slots of 8, 12 or 16 bits, any number of buckets */
 };
 #define BLOOM_VARIANTS 7
-
-/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo", "cuckoo-rate"; and back, false if it is none of them. */
-const char *bloom_variant_name(unsigned variant);
-bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
 
 /* The parameters that a user chooses. */
 struct bloom_params {
@@ -117,30 +113,21 @@ struct bloom_shape {
 #define BLOOM_MAX_HASHES 255
 #define BLOOM_PROBE_BITS 256 /* room for an item's bits: BLOOM_MAX_HASHES rounded up, as they are derived by eights */
 
-/* Also of cuckoo filters: each layer states its own parameters. */
-static inline bool bloom_variant_is_redisbloom(unsigned variant)
-{
-    return variant >= BLOOM_REDISBLOOM;
-}
-
-static inline bool bloom_variant_is_cuckoo(unsigned variant)
-{
-    return variant >= BLOOM_CUCKOO;
-}
-
 /* The number of bits in which an item's bits lie. */
 static inline uint64_t bloom_shape_bits(const struct bloom_shape *shape)
 {
     return shape->n2 ? UINT64_C(1) << shape->n2 : shape->nwords * 64 - shape->spare_bytes * 8u;
 }
 
-/* Whether these are numbers of a layer; false: `err` has the reason. */
+/* The bytes of a layer as files and dumps have it. */
+static inline uint64_t bloom_shape_bytes(const struct bloom_shape *shape)
+{
+    return shape->nwords * 8 - shape->spare_bytes;
+}
+
+/* Whether these are numbers of a layer (bloom_layout.c); false: `err` has the reason. */
 bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
 bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b);
-
-/* The number of hashes that RedisBloom takes for this many bits per entry; `bpe` is positive and finite. May be above
- * any limit. */
-double bloom_redisbloom_hashes(double bpe);
 
 /* Whether a filter with these parameters can have such a layer; false: `err` has the reason. */
 bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shape *shape, struct errbuf *err);

@@ -1,20 +1,17 @@
 #include "bloom_scaling.h"
 
+#include "bloom_layout.h"
 #include "bloom_size.h"
 #include "check.h"
-#include "redisbloom_size.h"
 
 int bloom_layer_shape(enum bloom_variant variant, unsigned options, uint64_t capacity, double rate,
                       struct bloom_shape *shape_out, struct errbuf *err)
 {
-    struct bloom_size size;
+    int rc = bloom_layout_of(variant)->size(options, capacity, rate, shape_out, err);
 
-    if (bloom_variant_is_redisbloom(variant))
-        return redisbloom_size(options, capacity, rate, shape_out, err);
-    if (bloom_size_plan(capacity, rate, &size, err) != BLOOM_SIZE_OK)
-        return BLOOM_REFUSED;
-    *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)variant};
-    return BLOOM_OK;
+    if (rc == BLOOM_OK)
+        shape_out->variant = (uint8_t)variant;
+    return rc;
 }
 
 uint64_t bloom_first_capacity(const struct bloom_params *params, double *rate_out)
@@ -32,8 +29,7 @@ int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *sha
 {
     double rate;
     uint64_t capacity = bloom_first_capacity(params, &rate);
-    enum bloom_variant variant = params->redisbloom ? BLOOM_REDISBLOOM : BLOOM_NA;
-    int rc = bloom_layer_shape(variant, params->redisbloom, capacity, rate, shape_out, err);
+    int rc = bloom_layer_shape(bloom_params_variant(params), params->redisbloom, capacity, rate, shape_out, err);
 
     if (rc != BLOOM_OK && bloom_params_is_window(params))
         errbuf_prefix(err, "each part of the window is for %llu items at an error rate of %g",
@@ -61,12 +57,7 @@ int bloom_next_capacity(const struct bloom_params *params, const struct bloom_ge
                    (unsigned long long)newest->capacity, params->expansion);
         return BLOOM_REFUSED;
     }
-    if (bloom_variant_is_cuckoo(newest->variant)) {
-        *rate_out = newest->error_rate;
-        return BLOOM_OK;
-    }
-    *rate_out = bloom_geometry_is_redisbloom(newest) ? newest->error_rate * 0.5
-                                                     : bloom_size_share(params->error_rate, newest->index + 1u);
+    *rate_out = bloom_layout_of(newest->variant)->next_rate(params->error_rate, newest->error_rate, newest->index + 1u);
     return BLOOM_OK;
 }
 

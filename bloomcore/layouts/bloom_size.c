@@ -548,3 +548,28 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
     }
     return BLOOM_SIZE_OK;
 }
+
+int bloom_size_shape(unsigned options, uint64_t n, double p, struct bloom_shape *shape_out, struct errbuf *err)
+{
+    struct bloom_size size;
+
+    (void)options;
+    if (bloom_size_plan(n, p, &size, err) != BLOOM_SIZE_OK)
+        return BLOOM_REFUSED;
+    *shape_out = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = BLOOM_NA};
+    return BLOOM_OK;
+}
+
+double bloom_size_next_rate(double whole, double newest, unsigned index)
+{
+    (void)newest;
+    return bloom_size_share(whole, index);
+}
+
+bool bloom_shape_has_no_numbers(const struct bloom_shape *shape, struct errbuf *err)
+{
+    if (!shape->n2 && !shape->spare_bytes && !shape->capacity && shape->error_rate == 0 && shape->bpe == 0)
+        return true;
+    errbuf_set(err, "a layer in Cassandra's layout with numbers of RedisBloom's");
+    return false;
+}

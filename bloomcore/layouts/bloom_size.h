@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "bloom_params.h"
 #include "errbuf.h"
 
 #define BLOOM_MAX_K     21                   /* Cassandra's reader has room for 21 indexes per lookup */
@@ -35,6 +36,12 @@ enum bloom_size_status bloom_size_cassandra(uint64_t n, double p, struct bloom_s
 /* The daemon's sizing, for 0 < p < 1 and 1 <= n. On any status but BLOOM_SIZE_OK, `size_out` is untouched. `err` (may
  * be NULL) then has the reason and the limit: the largest n for this p, or the smallest p for this n. */
 enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *size_out, struct errbuf *err);
+
+/* Of the layouts' rows (bloom_layout.h): bloom_size_plan() as a shape, the rate of a layer by bloom_size_share(), and
+ * whether a shape has none of RedisBloom's numbers. */
+int bloom_size_shape(unsigned options, uint64_t n, double p, struct bloom_shape *shape_out, struct errbuf *err);
+double bloom_size_next_rate(double whole, double newest, unsigned index);
+bool bloom_shape_has_no_numbers(const struct bloom_shape *shape, struct errbuf *err);
 
 /* The largest n that bloom_size_plan() accepts for this p; 0 if there is none or p is out of range. */
 uint64_t bloom_size_max_items(double p);

@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 
-#include "check.h"
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -48,7 +46,7 @@ INLINE struct modulus modulus_of(const struct bloom_geometry *geometry)
     return (struct modulus){
         .bits = same(geometry->bits),
         .reciprocal = _mm512_mul_pd(_mm512_cvtepu64_pd(same(geometry->magic)), _mm512_castsi512_pd(same(power))),
-        .is_signed = bloom_geometry_is_redisbloom(geometry) ? 0 : 0xff,
+        .is_signed = geometry->walk == BLOOM_WALK_SIGNED ? 0xff : 0,
     };
 }
 
@@ -83,7 +81,7 @@ INLINE __mmask8 test(const _Atomic uint64_t *words, __m512i bit, __mmask8 alive)
 TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
                               uint64_t bit[BLOOM_PROBE_BITS])
 {
-    bool h1_first = bloom_geometry_h1_first(geometry);
+    bool h1_first = geometry->h1_first;
     uint64_t base = h1_first ? hash.h1 : hash.h2, step = h1_first ? hash.h2 : hash.h1;
     const struct modulus modulus = modulus_of(geometry);
     const __m512i eight_steps = same(step * LANES);
@@ -380,7 +378,7 @@ TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct b
                                    const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
 {
     const struct modulus modulus = modulus_of(geometry);
-    bool h1_first = bloom_geometry_h1_first(geometry);
+    bool h1_first = geometry->h1_first;
     const uint64_t *base = h1_first ? h1 : h2, *steps = h1_first ? h2 : h1;
     /* In a half full layer a quarter of the absent items pass the first bits. They are packed together, so that their
      * last bits take one vector instead of four. */
@@ -470,7 +468,7 @@ TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bl
                                   unsigned count)
 {
     const struct modulus modulus = modulus_of(geometry);
-    bool h1_first = bloom_geometry_h1_first(geometry);
+    bool h1_first = geometry->h1_first;
     const uint64_t *base = h1_first ? h1 : h2, *steps = h1_first ? h2 : h1;
 
     for (size_t i = 0; i < n; i += LANES) {
@@ -494,7 +492,7 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
 {
     unsigned stride = bloom_vector_stride(geometry);
     const struct modulus modulus = modulus_of(geometry);
-    bool h1_first = bloom_geometry_h1_first(geometry);
+    bool h1_first = geometry->h1_first;
     const uint64_t *base = h1_first ? h1 : h2, *steps = h1_first ? h2 : h1;
     uint32_t present = 0;
 
@@ -520,6 +518,8 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
 
 #else /* bloom_vector_enabled is never set, and these are never called */
 
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 static bool have_instructions(void)
 {
     return false;
@@ -527,65 +527,59 @@ static bool have_instructions(void)
 
 void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
 {
-    (void)geometry, (void)hash, (void)bit;
-    CHECK(bloom_vector_enabled);
+    abort();
 }
 
 void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH])
 {
-    (void)items, (void)n, (void)h1, (void)h2;
-    CHECK(bloom_vector_enabled);
+    abort();
 }
 
 void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint64_t h1[BLOOM_BATCH],
                                uint64_t h2[BLOOM_BATCH])
 {
-    (void)items, (void)n, (void)h1, (void)h2;
-    CHECK(bloom_vector_enabled);
+    abort();
 }
 
 void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
                                uint64_t h2[BLOOM_BATCH])
 {
-    (void)items, (void)n, (void)h1, (void)h2;
-    CHECK(bloom_vector_enabled);
+    abort();
 }
 
 uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
 {
-    (void)words, (void)geometry, (void)h1, (void)h2, (void)wanted;
-    CHECK(bloom_vector_enabled);
-    return 0;
+    abort();
 }
 
 uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                              const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
                              uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
 {
-    (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)missing, (void)nmissing;
-    CHECK(bloom_vector_enabled);
-    return 0;
+    abort();
 }
 
 size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloom_geometry *geometry, const uint64_t *base,
                          const uint64_t *step, size_t n, uint16_t found[BLOOM_VECTOR_MANY])
 {
-    (void)words, (void)geometry, (void)base, (void)step, (void)n, (void)found;
-    CHECK(bloom_vector_enabled);
-    return 0;
+    abort();
 }
 
 void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                            const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n, unsigned count)
 {
-    (void)words, (void)geometry, (void)h1, (void)h2, (void)n, (void)count;
-    CHECK(bloom_vector_enabled);
+    abort();
 }
 
 #endif
 
 bool bloom_vector_enabled;
+
+bloom_vector_hash_fn *const bloom_vector_hashes[BLOOM_HASHES] = {
+    [BLOOM_HASH_MURMUR3] = bloom_vector_hash,
+    [BLOOM_HASH_MURMUR2] = bloom_vector_hash_murmur2,
+};
 
 bool bloom_vector_enable(bool on)
 {

@@ -48,6 +48,11 @@ void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint6
 void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
                                uint64_t h2[BLOOM_BATCH]);
 
+/* The two by enum bloom_hash_kind; NULL: there is no vector code. */
+typedef void bloom_vector_hash_fn(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                                  uint64_t h2[BLOOM_BATCH]);
+extern bloom_vector_hash_fn *const bloom_vector_hashes[BLOOM_HASHES];
+
 /* The `wanted` items whose bits are all set in the words. Needs bloom_vector_fits(). */
 uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted);

@@ -66,6 +66,45 @@ int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape
     return BLOOM_OK;
 }
 
+bool cuckoo_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
+{
+    uint64_t bytes = bloom_shape_bytes(shape);
+
+    if (shape->spare_bytes > 7 || shape->n2 > 40 || (uint64_t)shape->k << shape->n2 != bytes ||
+        shape->capacity != bytes)
+        errbuf_set(err, "2^%u buckets of %u slots do not have %llu bytes", shape->n2, shape->k,
+                   (unsigned long long)bytes);
+    else if (shape->bpe != CUCKOO_SLOT_BITS || !(shape->error_rate > 0 && shape->error_rate < 1))
+        errbuf_set(err, "slots of %g bits with an error rate of %g", shape->bpe, shape->error_rate);
+    else
+        return true;
+    return false;
+}
+
+bool cuckoo_rate_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
+{
+    uint64_t bytes = bloom_shape_bytes(shape);
+
+    if (!cuckoo_bits_possible(shape->bpe) || shape->k != CUCKOO_RATE_BUCKET)
+        errbuf_set(err, "buckets of %u slots of %g bits", shape->k, shape->bpe);
+    else if (shape->n2 || shape->spare_bytes > 7 || shape->capacity > CUCKOO_MAX_SLOTS ||
+             shape->capacity < CUCKOO_RATE_MIN_SLOTS || shape->capacity % CUCKOO_RATE_BUCKET != 0 ||
+             shape->capacity * (uint64_t)shape->bpe != bytes * 8)
+        errbuf_set(err, "%llu slots of %g bits do not have %llu bytes", (unsigned long long)shape->capacity, shape->bpe,
+                   (unsigned long long)bytes);
+    else if (!(shape->error_rate > 0 && shape->error_rate < 1))
+        errbuf_set(err, "slots of %g bits with an error rate of %g", shape->bpe, shape->error_rate);
+    else
+        return true;
+    return false;
+}
+
+double cuckoo_next_rate(double whole, double newest, unsigned index)
+{
+    (void)whole, (void)index;
+    return newest;
+}
+
 int cuckoo_next_shape(const struct bloom_shape *shape, unsigned expansion, struct bloom_shape *next_out,
                       struct errbuf *err)
 {

@@ -49,6 +49,11 @@ int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shap
 /* A layer of our layout, of any number of buckets, with slots of 8, 12 or 16 bits. Returns as cuckoo_layer_shape(). */
 int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape_out, struct errbuf *err);
 
+/* Of the layouts' rows (bloom_layout.h). Each layer has the same rate. */
+bool cuckoo_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
+bool cuckoo_rate_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
+double cuckoo_next_rate(double whole, double newest, unsigned index);
+
 /* The layer that follows a layer of either layout. */
 int cuckoo_next_shape(const struct bloom_shape *shape, unsigned expansion, struct bloom_shape *next_out,
                       struct errbuf *err);
@@ -56,11 +61,6 @@ int cuckoo_next_shape(const struct bloom_shape *shape, unsigned expansion, struc
 static inline uint64_t cuckoo_shape_buckets(const struct bloom_shape *shape)
 {
     return shape->capacity / shape->k;
-}
-
-static inline uint64_t cuckoo_shape_bytes(const struct bloom_shape *shape)
-{
-    return shape->nwords * 8 - shape->spare_bytes;
 }
 
 /* Whether slots of our layout may have this many bits. */

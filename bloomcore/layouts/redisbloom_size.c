@@ -6,19 +6,36 @@
 
 #include "bloom_size.h"
 
+#define LN2         0.693147180559945
 #define LN2_SQUARED 0.480453013918201
 
 #define MAX_BITS (BLOOM_MAX_WORDS * 64)
 
-static double bits_per_entry(double error)
+/* The number of hashes that RedisBloom takes for this many bits per entry, which is positive and finite. May be above
+ * any limit. */
+static double hashes_for(double bpe)
 {
-    return -(log(error) / LN2_SQUARED);
+    return ceil(LN2 * bpe);
 }
 
-static int refuse(struct errbuf *err, const char *text)
+bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
 {
-    errbuf_set(err, "%s", text);
-    return BLOOM_REFUSED;
+    uint64_t bits = shape->nwords * 64 - shape->spare_bytes * 8u;
+
+    if (shape->spare_bytes > 7)
+        errbuf_set(err, "%u unused bytes in a word", shape->spare_bytes);
+    else if (shape->n2 > 63 || (shape->n2 && UINT64_C(1) << shape->n2 > bits))
+        errbuf_set(err, "n2 is %u, but there are %llu bits", shape->n2, (unsigned long long)bits);
+    else if (shape->capacity < 1 || shape->capacity > REDISBLOOM_MAX_ENTRIES)
+        errbuf_set(err, "capacity %llu: must be in the range [1, %llu]", (unsigned long long)shape->capacity,
+                   (unsigned long long)REDISBLOOM_MAX_ENTRIES);
+    else if (!(shape->error_rate > 0 && shape->error_rate < 1))
+        errbuf_set(err, "error rate %g: must be in the range (0, 1)", shape->error_rate);
+    else if (!(shape->bpe > 0 && isfinite(shape->bpe)) || hashes_for(shape->bpe) != shape->k)
+        errbuf_set(err, "%u hashes do not belong to %g bits per entry", shape->k, shape->bpe);
+    else
+        return true;
+    return false;
 }
 
 static int too_large(uint64_t entries, double error, struct errbuf *err)
@@ -65,22 +82,28 @@ int redisbloom_size(unsigned options, uint64_t entries, double error, struct blo
         .error_rate = error,
     };
 
-    if (!(error > 0 && error < 1))
-        return refuse(err, "error rate must be in the range (0, 1)");
-    if (entries < 1)
-        return refuse(err, "capacity must be at least 1");
-    shape.bpe = bits_per_entry(error);
-    if (bloom_redisbloom_hashes(shape.bpe) > BLOOM_MAX_HASHES) {
+    if (!(error > 0 && error < 1) || entries < 1) {
+        errbuf_set(err, entries < 1 ? "capacity must be at least 1" : "error rate must be in the range (0, 1)");
+        return BLOOM_REFUSED;
+    }
+    shape.bpe = -(log(error) / LN2_SQUARED);
+    if (hashes_for(shape.bpe) > BLOOM_MAX_HASHES) {
         errbuf_set(err, "error rate %g takes more than %d hashes", error, BLOOM_MAX_HASHES);
         return BLOOM_REFUSED;
     }
-    shape.k = (uint8_t)bloom_redisbloom_hashes(shape.bpe);
+    shape.k = (uint8_t)hashes_for(shape.bpe);
     int rc = size_bits(options, entries, &shape, err);
     if (rc == BLOOM_OK && !bloom_shape_valid(&shape, err))
         rc = BLOOM_REFUSED;
     if (rc == BLOOM_OK)
         *shape_out = shape;
     return rc;
+}
+
+double redisbloom_next_rate(double whole, double newest, unsigned index)
+{
+    (void)whole, (void)index;
+    return newest * 0.5;
 }
 
 uint64_t redisbloom_max_entries(const struct bloom_params *params)

@@ -20,6 +20,10 @@
 int redisbloom_size(unsigned options, uint64_t entries, double error, struct bloom_shape *shape_out,
                     struct errbuf *err);
 
+/* Of the layout's row (bloom_layout.h): half of the rate of the layer before. */
+double redisbloom_next_rate(double whole, double newest, unsigned index);
+bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
+
 /* The largest capacity that a new filter may have with this rate and expansion; 0: none. */
 uint64_t redisbloom_max_entries(const struct bloom_params *params);
 

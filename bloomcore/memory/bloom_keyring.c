@@ -71,28 +71,13 @@ void bloom_keyring_release(struct bloom_pool *pool, struct bloom_key *key)
     ring->unused = key;
 }
 
-static void put_all(struct bloom_pool *pool, const struct bloom_secret *secrets, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        bloom_keyring_release(pool, find(&pool->keyring, secrets[i].id));
-}
-
-/* A reference to the key of each secret, so that the rest cannot fail. */
-static int get_all(struct bloom_pool *pool, const struct bloom_secret *secrets, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (bloom_keyring_get(pool, secrets[i].id))
-            continue;
-        put_all(pool, secrets, i);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
 int bloom_keyring_set(struct bloom_pool *pool, const struct bloom_secret *secrets, size_t n)
 {
+    size_t got = 0;
     lock_take(&pool->lock);
-    int rc = get_all(pool, secrets, n);
+    while (got < n && bloom_keyring_get(pool, secrets[got].id)) /* a reference to each, so that the rest cannot fail */
+        got++;
+    int rc = got == n ? 0 : -ENOMEM;
     for (struct bloom_key *key = rc == 0 ? pool->keyring.keys : NULL; key; key = key->next) {
         bool here = false;
 
@@ -105,8 +90,9 @@ int bloom_keyring_set(struct bloom_pool *pool, const struct bloom_secret *secret
         }
         atomic_store_explicit(&key->here, here, memory_order_release);
     }
+    for (size_t i = 0; i < got; i++)
+        bloom_keyring_release(pool, find(&pool->keyring, secrets[i].id));
     if (rc == 0) {
-        put_all(pool, secrets, n);
         atomic_store_explicit(&pool->keyring.first, n ? secrets[0].id : 0, memory_order_release);
     }
     lock_give(&pool->lock);

@@ -143,14 +143,6 @@ static struct bloom_region *map_region(size_t page, enum bloom_pages_kind kind)
     return region;
 }
 
-static void unmap_region(struct bloom_region *region)
-{
-    char *start = start_of(region);
-
-    ASAN_UNPOISON_MEMORY_REGION(start, REGION);
-    munmap(start - LEAD, LEAD + REGION);
-}
-
 /* This and the functions below are called under the lock. */
 static void link_region(struct bloom_pages *pages, struct bloom_region *region)
 {
@@ -263,8 +255,10 @@ void bloom_pages_free(struct bloom_pages *pages, void *run, size_t bytes)
     lock_take(&pages->lock);
     struct bloom_region *empty = put(pages, region, (size_t)((char *)run - start_of(region)) / pages->page, n);
     lock_give(&pages->lock);
-    if (empty)
-        unmap_region(empty);
+    if (empty) {
+        ASAN_UNPOISON_MEMORY_REGION(start_of(empty), REGION);
+        munmap(start_of(empty) - LEAD, LEAD + REGION);
+    }
 }
 
 enum bloom_pages_kind bloom_pages_kind_of(const void *run)

@@ -58,15 +58,14 @@ static bool is_over(const struct bloom_params *params, const struct bloom_window
 }
 
 /* After loading: finds the layer that takes the adds. Under the filter's lock. */
-static void settle(struct bloom_filter *filter)
+static void find_current(struct bloom_filter *filter)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
     struct bloom_window *window = bloom_filter_window(filter);
     uint64_t turn = atomic_load_explicit(&window->turn, memory_order_relaxed), placed = 0;
     struct bloom_layer *current = NULL;
 
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); turn && layer;
-         layer = (struct bloom_layer *)bloom_layer_older(layer)) {
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); turn && layer; layer = bloom_layer_older(layer)) {
         const struct bloom_part *part = bloom_layer_part(layer);
         if (bloom_part_turn(part) != turn || !bloom_part_is_alive(part))
             continue;
@@ -89,7 +88,7 @@ void bloom_window_forget_locked(struct bloom_filter *filter, int64_t now)
     int64_t due = INT64_MAX;
 
     if (atomic_load_explicit(&window->due_us, memory_order_relaxed) == BLOOM_NOT_SETTLED)
-        settle(filter);
+        find_current(filter);
     struct bloom_layer *current = atomic_load_explicit(&window->current, memory_order_relaxed);
 
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
@@ -234,20 +233,11 @@ void bloom_window_clean_later(struct bloom_filter *filter)
 void bloom_window_clean(struct bloom_filter *filter)
 {
     atomic_store(&bloom_filter_window(filter)->clean_wanted, false);
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer;
-         layer = (struct bloom_layer *)bloom_layer_older(layer))
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         clean_layer(filter, layer);
 }
 
 /* ---- turns, under pool->lock ---- */
-
-static bool is_reusable(const struct bloom_layer *layer, unsigned level)
-{
-    const struct bloom_geometry *geometry = layer->geometry;
-
-    return geometry->level == level &&
-           atomic_load_explicit(&layer->items, memory_order_relaxed) + geometry->capacity < MAX_ORDINAL;
-}
 
 /* A free layer of this level. A small one is emptied for that; a large one, too, if it has not been emptied for a whole
  * turn. NULL: none. */
@@ -256,9 +246,11 @@ static struct bloom_layer *free_layer(struct bloom_filter *filter, unsigned leve
     unsigned ring = bloom_filter_params(filter)->window_parts + BLOOM_WINDOW_SPARES, found = 0;
     struct bloom_layer *free = NULL, *stale = NULL;
 
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer;
-         layer = (struct bloom_layer *)bloom_layer_older(layer)) {
-        if (!is_reusable(layer, level))
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+        const struct bloom_geometry *geometry = layer->geometry;
+
+        if (geometry->level != level ||
+            atomic_load_explicit(&layer->items, memory_order_relaxed) + geometry->capacity >= MAX_ORDINAL)
             continue;
         int state = atomic_load_explicit(&bloom_layer_part(layer)->state, memory_order_acquire);
         found++;
@@ -419,24 +411,15 @@ int64_t bloom_window_latest_us(const struct bloom_filter *filter)
 
 /* ---- replicas ---- */
 
-#define PIECE_WORDS ((uint64_t)(2 << 20) / 8)
-
 static uint64_t turn_of(const struct bloom_layer *layer)
 {
-    return atomic_load_explicit(&bloom_layer_part(layer)->turn, memory_order_relaxed);
+    return bloom_part_turn(bloom_layer_part(layer));
 }
 
 static int state_of(const struct bloom_layer *layer)
 {
     return atomic_load_explicit(&bloom_layer_part(layer)->state, memory_order_relaxed);
 }
-
-static struct bloom_layer *older(const struct bloom_layer *layer)
-{
-    return (struct bloom_layer *)bloom_layer_older(layer);
-}
-
-/* ---- items ---- */
 
 /* The layer that takes the newest part's items, forgotten or not; NULL: there is no part. */
 static struct bloom_layer *newest_part(struct bloom_filter *filter)
@@ -450,7 +433,7 @@ static struct bloom_layer *newest_part(struct bloom_filter *filter)
     turn = atomic_load_explicit(&window->turn, memory_order_relaxed);
     if (found || turn == 0)
         return found;
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = older(layer)) {
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (turn_of(layer) == turn && (!found || layer->geometry->level > found->geometry->level))
             found = layer;
     }
@@ -481,13 +464,11 @@ bool bloom_window_part_started(const struct bloom_filter *filter, uint64_t numbe
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (turn_of(layer) != number)
             continue;
-        *started_us_out = atomic_load_explicit(&bloom_layer_part(layer)->started_us, memory_order_relaxed);
+        *started_us_out = bloom_part_started(bloom_layer_part(layer));
         return true;
     }
     return false;
 }
-
-/* ---- dropped parts ---- */
 
 uint64_t bloom_window_droppable(const struct bloom_filter *filter)
 {
@@ -497,11 +478,11 @@ uint64_t bloom_window_droppable(const struct bloom_filter *filter)
 
     if (!bloom_window_forget((struct bloom_filter *)filter))
         return 0;
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = older(layer)) {
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (bloom_part_is_alive(bloom_layer_part(layer)) && turn_of(layer) < oldest)
             oldest = turn_of(layer);
     }
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer && !any; layer = older(layer))
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer && !any; layer = bloom_layer_older(layer))
         any = turn_of(layer) != 0 && turn_of(layer) < oldest && !bloom_window_is_small(layer);
     return any ? oldest : 0;
 }
@@ -510,7 +491,7 @@ void bloom_window_drop(struct bloom_filter *filter, uint64_t below)
 {
     struct bloom_window *window = bloom_filter_window(filter);
 
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = older(layer)) {
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         struct bloom_part *part = bloom_layer_part(layer);
 
         if (turn_of(layer) == 0 || turn_of(layer) >= below)
@@ -531,7 +512,7 @@ static struct bloom_layer *dropped_layer(struct bloom_filter *filter)
 {
     struct bloom_layer *next = NULL;
 
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = older(layer)) {
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (state_of(layer) == PART_EMPTYING)
             return layer;
         if (state_of(layer) == PART_STALE && turn_of(layer) == 0)
@@ -552,7 +533,7 @@ bool bloom_window_clean_piece(struct bloom_filter *filter)
     if (atomic_load_explicit(&window->nstale, memory_order_relaxed) == 0 || !(layer = dropped_layer(filter)))
         return false;
     uint64_t nwords = bloom_geometry_nwords(layer->geometry), from = window->emptied;
-    uint64_t to = nwords - from > PIECE_WORDS ? from + PIECE_WORDS : nwords;
+    uint64_t to = nwords - from > PIECE / 8 ? from + PIECE / 8 : nwords;
 
     bloom_empty_words(bloom_layer_words(layer) + from, to - from);
     window->emptied = to;

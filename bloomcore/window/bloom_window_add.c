@@ -6,7 +6,6 @@
  * newest part, too. */
 #include "bloom_chain.h"
 #include "bloom_layer_add.h"
-#include "bloom_twins.h"
 #include "bloom_window.h"
 #include "bloom_window_ring.h"
 #include "bloom_scaling.h"
@@ -50,30 +49,10 @@ bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash has
 
 /* ---- adds ---- */
 
-/* Pages that an add would be the first to write are made before the lock is taken (as in bloom_batch.c). */
-static void touch_pages(const struct bloom_layer *layer, const uint64_t *bit)
-{
-    _Atomic uint64_t *words = bloom_layer_words(layer);
-
-    for (unsigned i = 0; i < layer->geometry->k; i++) {
-        uint64_t zero = 0;
-        atomic_compare_exchange_strong_explicit(&words[bit[i] >> 6], &zero, 0, memory_order_relaxed,
-                                                memory_order_relaxed);
-    }
-}
-
-static bool needs_turn(const struct bloom_filter *filter, const struct bloom_layer *current, int64_t now)
-{
-    const struct bloom_params *params = bloom_filter_params(filter);
-    const struct bloom_window *window = bloom_filter_window(filter);
-
-    return !current || now >= atomic_load_explicit(&window->ends_us, memory_order_relaxed) ||
-           (bloom_window_by_items(params) &&
-            atomic_load_explicit(&window->placed, memory_order_relaxed) >= bloom_window_part_items(params));
-}
-
+/* bloom_window_look() at this time, without forgetting. */
 static bool see(struct bloom_filter *filter, int64_t now, struct bloom_seen *seen_out)
 {
+    const struct bloom_params *params = bloom_filter_params(filter);
     const struct bloom_window *window = bloom_filter_window(filter);
 
     *seen_out = (struct bloom_seen){
@@ -81,7 +60,9 @@ static bool see(struct bloom_filter *filter, int64_t now, struct bloom_seen *see
         .current = atomic_load_explicit(&window->current, memory_order_relaxed),
         .turn = atomic_load_explicit(&window->turn, memory_order_relaxed),
     };
-    return needs_turn(filter, seen_out->current, now);
+    return !seen_out->current || now >= atomic_load_explicit(&window->ends_us, memory_order_relaxed) ||
+           (bloom_window_by_items(params) &&
+            atomic_load_explicit(&window->placed, memory_order_relaxed) >= bloom_window_part_items(params));
 }
 
 bool bloom_window_look(struct bloom_filter *filter, struct bloom_seen *seen_out)
@@ -146,14 +127,6 @@ static void pass_on(const struct adding *a)
         a->twins.added(a->twins.ctx);
 }
 
-static void note_in_older(const struct adding *a)
-{
-    uint64_t bit[BLOOM_PROBE_BITS];
-
-    bloom_layer_bits(a->other.current, a->hash, bit);
-    bloom_layer_or_bits(a->other.current, bit);
-}
-
 /* Under the locks. BLOOM_FULL: a layer is. */
 static enum bloom_add place(struct adding *a, const uint64_t bit[BLOOM_PROBE_BITS])
 {
@@ -175,10 +148,14 @@ static enum bloom_add place(struct adding *a, const uint64_t bit[BLOOM_PROBE_BIT
     atomic_fetch_add_explicit(&bloom_filter_window(a->filter)->placed, 1, memory_order_relaxed);
     if (a->journal)
         a->journal->ops->add(a->journal->ctx, a->journal->id, a->hash, layer->geometry->index, ordinal);
-    if (to_older(a))
+    if (to_older(a)) {
         pass_on(a);
-    else if (a->twins.older)
-        note_in_older(a);
+    } else if (a->twins.older) { /* a note */
+        uint64_t there[BLOOM_PROBE_BITS];
+
+        bloom_layer_bits(a->other.current, a->hash, there);
+        bloom_layer_or_bits(a->other.current, there);
+    }
     bloom_set_bits(bloom_layer_words(layer), bit, layer->geometry->k);
     return found ? BLOOM_PRESENT : BLOOM_ADDED;
 }
@@ -208,7 +185,7 @@ static enum bloom_add try_add(struct adding *a, const struct bloom_twin_slot *sl
     if (expected) {
         bloom_layer_bits(expected, a->hash, bit);
         if (!bloom_window_is_small(expected))
-            touch_pages(expected, bit);
+            bloom_layer_touch(expected, bit);
     }
     lock(a, slot, &locks);
     *turns_out = !look_at_both(a);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bloom_chain.h"
-#include "bloom_layer.h"
+#include "bloom_layer_add.h"
 #include "bloom_window_ring.h"
 #include "lock.h"
 
@@ -111,8 +111,7 @@ static bool part_for(const struct bloom_filter *dst, int64_t started_us, struct 
 
 static struct bloom_layer *layer_of(const struct bloom_filter *filter, uint64_t turn, unsigned level)
 {
-    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer;
-         layer = (struct bloom_layer *)bloom_layer_older(layer)) {
+    for (struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_part *part = bloom_layer_part(layer);
 
         if (bloom_part_turn(part) == turn && layer->geometry->level == level && bloom_part_is_alive(part))
@@ -255,11 +254,6 @@ void bloom_window_raise_counts(struct bloom_filter *younger, const struct bloom_
         if (!to)
             continue;
         uint64_t items = bloom_part_items(from), limit = to->geometry->capacity;
-        uint64_t now = atomic_load_explicit(&to->items, memory_order_relaxed);
-
-        items = atomic_load(&bloom_layer_part(to)->base) + (items < limit ? items : limit);
-        while (now < items && !atomic_compare_exchange_weak_explicit(&to->items, &now, items, memory_order_relaxed,
-                                                                     memory_order_relaxed))
-            ;
+        bloom_layer_raise(to, atomic_load(&bloom_layer_part(to)->base) + (items < limit ? items : limit));
     }
 }

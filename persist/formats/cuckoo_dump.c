@@ -207,7 +207,7 @@ static int fill(void *ctx, const unsigned char *bytes, size_t len)
     if (target->make && target->at == 0)
         TRY(target->make(target->ctx, target->plan, target->layer, &target->filter));
     if (target->make)
-        cuckoo_fill(target->filter, target->layer, target->at, bytes, len);
+        bloom_filter_put_bytes(target->filter, target->layer, target->at, bytes, len);
     target->at += len;
     return 0;
 }
@@ -223,7 +223,7 @@ static int read_layers(struct rdb_reader *reader, struct filling *target)
         if (buckets != cuckoo_shape_buckets(&plan->shapes[i]))
             return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
                            (unsigned long long)buckets);
-        TRY(rdb_module_string(reader, cuckoo_shape_bytes(&plan->shapes[i]), fill, target, "the slots of a sub-filter"));
+        TRY(rdb_module_string(reader, bloom_shape_bytes(&plan->shapes[i]), fill, target, "the slots of a sub-filter"));
     }
     return rdb_module_end(reader);
 }
@@ -314,7 +314,7 @@ static unsigned char *put_rate(unsigned char *at, const struct cuckoo_head *head
 static unsigned char *put_slots(unsigned char *at, const struct bloom_filter *filter, uint64_t from,
                                 const struct bloom_layer_view *view)
 {
-    uint64_t bytes = cuckoo_shape_bytes(&view->shape);
+    uint64_t bytes = bloom_shape_bytes(&view->shape);
 
     if (view->items >= view->capacity / SPARSE) {
         at = rdb_put_field_string_head(at, bytes);
@@ -353,7 +353,7 @@ static unsigned char *write_dump(const struct bloom_filter *filter, unsigned cha
         at = put_slots(rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape)), filter, from, &view);
         if (!at)
             return NULL;
-        from += cuckoo_shape_bytes(&view.shape);
+        from += bloom_shape_bytes(&view.shape);
     }
     return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
 }

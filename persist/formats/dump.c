@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "dump_window.h"
 #include "errbuf.h"
+#include "bloom_layout.h"
 
 /* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */
 #define HEAD_BYTES   32
@@ -97,7 +98,7 @@ static size_t header_bytes(unsigned nlayers, unsigned variant, unsigned flags)
 
     if (flags & HAS_WINDOW)
         return bytes + DUMP_WINDOW_BYTES + (size_t)nlayers * DUMP_TURN_BYTES;
-    return bytes + (bloom_variant_is_redisbloom(variant) ? (size_t)nlayers * OWN_BYTES : 0);
+    return bytes + (bloom_layout_of(variant)->own_numbers ? (size_t)nlayers * OWN_BYTES : 0);
 }
 
 static size_t plan_bytes(const struct dump_plan *plan)
@@ -169,7 +170,7 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
     }
     if (bloom_params_is_window(&plan->params))
         dump_write_window(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
-    if (bloom_variant_is_redisbloom(plan->shapes[0].variant))
+    if (bloom_layout_of(plan->shapes[0].variant)->own_numbers)
         write_own(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
     if (plan->params.key)
         le64_put(out + plan_bytes(plan) - KEY_BYTES, plan->params.key);
@@ -191,13 +192,13 @@ static int read_layers(const unsigned char *at, struct dump_plan *plan, struct e
                                       .n2 = at[10],
                                       .spare_bytes = at[11],
                                       .level = le16_get(at + AT_LEVEL)};
-        if (bloom_variant_is_redisbloom(shape->variant) && shape->variant == plan->shapes[0].variant) {
+        if (bloom_layout_of(shape->variant)->own_numbers && shape->variant == plan->shapes[0].variant) {
             shape->capacity = le64_get(own);
             shape->error_rate = le_double_get(own + 8);
             shape->bpe = le_double_get(own + 16);
         }
         if (at[AT_FLAGS] != flags_of(&plan->params) || (shape->level && !window) || at[12] != plan->params.redisbloom ||
-            shape->variant != plan->shapes[0].variant || bloom_variant_is_cuckoo(shape->variant) ||
+            shape->variant != plan->shapes[0].variant || bloom_layout_of(shape->variant)->slots ||
             !bloom_shape_valid(shape, NULL)) {
             errbuf_set(err, "layer %u is not valid", i);
             return DUMP_BAD;
@@ -332,7 +333,7 @@ static uint64_t layer_capacity(const struct dump_plan *plan, unsigned i)
     if (bloom_params_is_window(&plan->params))
         return bloom_window_level(&plan->params, plan->shapes[i].level, &capacity, &rate, NULL) == BLOOM_OK ? capacity
                                                                                                             : 0;
-    if (bloom_variant_is_redisbloom(plan->shapes[i].variant))
+    if (bloom_layout_of(plan->shapes[i].variant)->own_numbers)
         return plan->shapes[i].capacity;
     for (; i > 0; i--) {
         if (__builtin_mul_overflow(capacity, (uint64_t)plan->params.expansion, &capacity))

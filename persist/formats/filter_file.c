@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_layout.h"
 #include "filterdb.h"
 
 #define PIECE_WORDS 65536u /* read at once */
@@ -73,13 +74,14 @@ void filter_file_close(struct filter_file *file)
 /* FORMAT.md sections 1 and 4, without the reciprocal: a read of the file takes a hundred times a division. */
 int filter_file_query(const struct filter_file *file, struct bloom_hash hash)
 {
-    bool h1_first = file->shape.variant == BLOOM_KA;
+    const struct bloom_layout *layout = bloom_layout_of(file->shape.variant);
+    bool h1_first = layout->h1_first;
     uint64_t base = h1_first ? hash.h1 : hash.h2, step = h1_first ? hash.h2 : hash.h1;
     uint64_t bits = 64 * file->shape.nwords;
 
     for (unsigned i = 0; i < file->shape.k; i++, base += step) {
         uint64_t bit = (base >> 63 ? 0 - base : base) % bits;
-        uint64_t byte = file->shape.variant == BLOOM_NA ? bit / 8 : bit / 64 * 8 + 7 - bit / 8 % 8;
+        uint64_t byte = layout->big_endian ? bit / 64 * 8 + 7 - bit / 8 % 8 : bit / 8;
         unsigned char value;
         int rc = fs_read_all(file->fs, file->fd, &value, 1, FILTERDB_HEADER_BYTES + byte);
         if (rc != 0)

@@ -7,24 +7,15 @@
 
 #include "bytes.h"
 #include "check.h"
+#include "bloom_layout.h"
 #include "redisbloom.h"
 
 #define RUN_WORDS 64 /* checked together when decoding: less than a page, so that no page is touched without need */
 
-static int max_k(unsigned variant)
-{
-    return bloom_variant_is_redisbloom(variant) ? BLOOM_MAX_HASHES : BLOOM_MAX_K;
-}
-
-/* Whether the words are little-endian, as in memory. */
-static bool words_are_new(enum bloom_variant variant)
-{
-    return variant == BLOOM_NA || bloom_variant_is_redisbloom(variant);
-}
-
 void filterdb_encode_header(const struct bloom_shape *shape, unsigned char out[FILTERDB_HEADER_BYTES])
 {
-    CHECK(shape->k >= 1 && shape->k <= max_k(shape->variant) && shape->nwords >= 1 && shape->nwords <= BLOOM_MAX_WORDS);
+    CHECK(shape->k >= 1 && shape->k <= bloom_layout_of(shape->variant)->max_k && shape->nwords >= 1 &&
+          shape->nwords <= BLOOM_MAX_WORDS);
     be32_put(be32_put(out, shape->k), (uint32_t)shape->nwords);
 }
 
@@ -55,8 +46,8 @@ int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum 
     }
     int32_t k = (int32_t)be32_get(bytes);
     int32_t nwords = (int32_t)be32_get(bytes + 4);
-    if (k < 1 || k > max_k(variant)) {
-        errbuf_set(err, "hash count %d is not in 1..%d", k, max_k(variant));
+    if (k < 1 || k > bloom_layout_of(variant)->max_k) {
+        errbuf_set(err, "hash count %d is not in 1..%d", k, bloom_layout_of(variant)->max_k);
         return FILTERDB_MALFORMED;
     }
     if (nwords < 1) {
@@ -72,7 +63,7 @@ int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum 
 void filterdb_encode_words(enum bloom_variant variant, const _Atomic uint64_t *words, size_t nwords,
                            unsigned char *bytes)
 {
-    if (words_are_new(variant)) {
+    if (!bloom_layout_of(variant)->big_endian) {
         for (size_t i = 0; i < nwords; i++) {
             uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
             memcpy(bytes + 8 * i, &word, 8);
@@ -99,10 +90,12 @@ static bool all_zero(const unsigned char *bytes, size_t nwords)
 
 static void decode_run(enum bloom_variant variant, const unsigned char *bytes, size_t nwords, _Atomic uint64_t *words)
 {
+    bool big_endian = bloom_layout_of(variant)->big_endian;
+
     for (size_t i = 0; i < nwords; i++) {
         uint64_t word;
         memcpy(&word, bytes + 8 * i, 8);
-        atomic_store_explicit(&words[i], words_are_new(variant) ? word : __builtin_bswap64(word), memory_order_relaxed);
+        atomic_store_explicit(&words[i], big_endian ? __builtin_bswap64(word) : word, memory_order_relaxed);
     }
 }
 
@@ -119,7 +112,7 @@ void filterdb_decode_words(enum bloom_variant variant, const unsigned char *byte
 
 void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, size_t nwords)
 {
-    if (words_are_new(variant))
+    if (!bloom_layout_of(variant)->big_endian)
         return;
     for (size_t i = 0; i < nwords; i++) {
         uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
@@ -131,7 +124,7 @@ int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *var
 {
     enum bloom_variant variant;
 
-    if (!bloom_variant_parse(text, len, &variant) || bloom_variant_is_redisbloom(variant))
+    if (!bloom_variant_parse(text, len, &variant) || bloom_layout_of(variant)->own_numbers)
         return FILTERDB_MALFORMED;
     *variant_out = variant;
     return FILTERDB_OK;
@@ -144,7 +137,7 @@ int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *var
 
 static uint64_t file_bytes(const struct bloom_shape *shape)
 {
-    return BITS_FILE_HEADER_BYTES + redisbloom_layer_bytes(shape);
+    return BITS_FILE_HEADER_BYTES + bloom_shape_bytes(shape);
 }
 
 static void encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
@@ -159,7 +152,7 @@ static void encode_header(const struct bloom_params *params, const struct bloom_
     at = le64_put(at, shape->capacity);
     at = le_double_put(at, shape->error_rate);
     at = le_double_put(at, shape->bpe);
-    at = le64_put(at, redisbloom_layer_bytes(shape) * 8);
+    at = le64_put(at, bloom_shape_bytes(shape) * 8);
     at = le64_put(at, items);
     at = le32_put(at, shape->k);
     le32_put(at, shape->n2);
@@ -169,7 +162,7 @@ static int check_bits_size(const struct bloom_shape *shape, uint64_t size, struc
 {
     if (file_bytes(shape) <= size)
         return BLOOM_OK;
-    errbuf_set(err, "announces %llu bytes of bits but holds %llu", (unsigned long long)redisbloom_layer_bytes(shape),
+    errbuf_set(err, "announces %llu bytes of bits but holds %llu", (unsigned long long)bloom_shape_bytes(shape),
                (unsigned long long)(size - BITS_FILE_HEADER_BYTES));
     return BLOOM_REFUSED;
 }
@@ -209,13 +202,13 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
 
 uint64_t export_file_bytes(const struct bloom_shape *shape)
 {
-    return bloom_variant_is_redisbloom(shape->variant) ? file_bytes(shape) : filterdb_bytes(shape->nwords);
+    return bloom_layout_of(shape->variant)->own_numbers ? file_bytes(shape) : filterdb_bytes(shape->nwords);
 }
 
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES])
 {
-    if (bloom_variant_is_redisbloom(shape->variant)) {
+    if (bloom_layout_of(shape->variant)->own_numbers) {
         encode_header(params, shape, items, out);
         return BITS_FILE_HEADER_BYTES;
     }

@@ -9,13 +9,14 @@
 #include "alloc.h"
 #include "rdb_module.h"
 #include "errbuf.h"
+#include "bloom_layout.h"
 
 bool redisbloom_is_layout(const struct bloom_filter *filter)
 {
     struct bloom_layer_view view;
 
     bloom_filter_layer(filter, 0, &view);
-    return bloom_variant_is_redisbloom(view.shape.variant) && !bloom_filter_params(filter)->key;
+    return bloom_layout_of(view.shape.variant)->own_numbers && !bloom_filter_params(filter)->key;
 }
 
 static uint64_t sum_bytes(const struct redisbloom_filter *value)
@@ -25,22 +26,6 @@ static uint64_t sum_bytes(const struct redisbloom_filter *value)
     for (uint64_t i = 0; i < value->nlayers; i++)
         bytes += redisbloom_bytes(&value->layers[i]);
     return bytes;
-}
-
-/* The layer that has this byte of the bytes of all layers, and the offset in it. False: there are fewer bytes. */
-static bool find_layer(const struct redisbloom_filter *value, uint64_t at, unsigned *layer_out, uint64_t *offset_out)
-{
-    for (unsigned i = 0; i < value->nlayers; i++) {
-        uint64_t bytes = redisbloom_bytes(&value->layers[i]);
-
-        if (at < bytes) {
-            *layer_out = i;
-            *offset_out = at;
-            return true;
-        }
-        at -= bytes;
-    }
-    return false;
 }
 
 /* ---- DUMP ---- */
@@ -86,7 +71,7 @@ int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned ch
     for (unsigned i = 0; i < nlayers; i++) {
         uint64_t bytes = redisbloom_bytes(&value.layers[i]);
 
-        redisbloom_get_bits(filter, i, 0, bits + done, (size_t)bytes);
+        bloom_filter_get_bytes(filter, i, 0, bits + done, (size_t)bytes);
         done += bytes;
     }
     redisbloom_describe(filter, nlayers, &value);
@@ -129,7 +114,7 @@ int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan
 
 static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
-    redisbloom_put_bits(ctx, layer, offset, bytes, len);
+    bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
     return 0;
 }
 
@@ -141,47 +126,6 @@ void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filte
     CHECK(rc == DUMP_OK); /* read before */
     for (unsigned i = 0; i < value.nlayers; i++)
         bloom_filter_set_items(filter, i, value.layers[i].count);
-}
-
-/* ---- BF.SCANDUMP ---- */
-
-static int scan_header(const struct redisbloom_filter *value, uint64_t *next_out, unsigned char **chunk_out,
-                       size_t *len_out)
-{
-    *chunk_out = malloc(redisbloom_header_bytes(value->nlayers));
-    if (!*chunk_out)
-        return -ENOMEM;
-    redisbloom_write_header(value, *chunk_out);
-    *len_out = redisbloom_header_bytes(value->nlayers);
-    *next_out = REDISBLOOM_HEADER_ITERATOR;
-    return DUMP_OK;
-}
-
-int redisbloom_scan(const struct bloom_filter *filter, uint64_t iterator, size_t max, uint64_t *next_out,
-                    unsigned char **chunk_out, size_t *len_out)
-{
-    struct redisbloom_filter value;
-    uint64_t offset;
-    unsigned layer;
-
-    redisbloom_describe(filter, bloom_filter_nlayers(filter), &value);
-    if (iterator == 0)
-        return scan_header(&value, next_out, chunk_out, len_out);
-    *next_out = 0;
-    *chunk_out = NULL;
-    *len_out = 0;
-    if (!find_layer(&value, iterator - REDISBLOOM_HEADER_ITERATOR, &layer, &offset))
-        return DUMP_OK;
-    uint64_t left = redisbloom_bytes(&value.layers[layer]) - offset;
-    size_t len = left < max ? (size_t)left : max;
-    unsigned char *chunk = malloc(len);
-    if (!chunk)
-        return -ENOMEM;
-    redisbloom_get_bits(filter, layer, offset, chunk, len);
-    *chunk_out = chunk;
-    *len_out = len;
-    *next_out = iterator + len;
-    return DUMP_OK;
 }
 
 /* ---- BF.LOADCHUNK ---- */
@@ -257,25 +201,15 @@ static int note_span(struct redisbloom_load *load, uint64_t from, uint64_t to, s
     return DUMP_OK;
 }
 
-/* The place of a chunk, from its iterator, which states the end of its bytes. False: the chunk is not within one
- * layer. */
-static bool place_chunk(const struct bloom_shape *shapes, unsigned nlayers, uint64_t iterator, size_t len,
-                        unsigned *layer_out, uint64_t *offset_out)
+bool redisbloom_place(const struct bloom_filter *filter, uint64_t iterator, size_t len, unsigned *layer_out,
+                      uint64_t *offset_out)
 {
+    uint64_t left;
+
     if (len == 0 || iterator <= len)
         return false;
-    uint64_t at = iterator - REDISBLOOM_HEADER_ITERATOR - len;
-    for (unsigned i = 0; i < nlayers; i++) {
-        uint64_t bytes = redisbloom_layer_bytes(&shapes[i]);
-
-        if (at < bytes) {
-            *layer_out = i;
-            *offset_out = at;
-            return len <= bytes - at;
-        }
-        at -= bytes;
-    }
-    return false;
+    *offset_out = iterator - REDISBLOOM_HEADER_ITERATOR - len;
+    return bloom_filter_find_byte(filter, offset_out, layer_out, &left) && len <= left;
 }
 
 int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *filter, uint64_t iterator,
@@ -284,14 +218,14 @@ int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *fil
     unsigned layer;
     uint64_t offset;
 
-    if (!place_chunk(load->plan.shapes, load->plan.nlayers, iterator, len, &layer, &offset)) {
+    if (!redisbloom_place(filter, iterator, len, &layer, &offset)) {
         errbuf_set(err, "%zu bytes that end at iterator %llu are not within a layer", len,
                    (unsigned long long)iterator);
         return DUMP_BAD;
     }
     uint64_t end = iterator - REDISBLOOM_HEADER_ITERATOR;
     TRY(note_span(load, end - len, end, err));
-    redisbloom_put_bits(filter, layer, offset, data, len);
+    bloom_filter_put_bytes(filter, layer, offset, data, len);
     *complete_out = load->missing == 0;
     if (*complete_out) {
         for (unsigned i = 0; i < load->plan.nlayers; i++)
@@ -303,29 +237,22 @@ int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *fil
 bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, const void *data, size_t len)
 {
     const unsigned char *bytes = data;
-    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
     unsigned char have[4096];
-    unsigned nlayers = bloom_filter_nlayers(filter), layer;
-    uint64_t offset;
+    uint64_t at;
+    unsigned layer;
 
-    for (unsigned i = 0; i < nlayers; i++) {
-        struct bloom_layer_view view;
-
-        bloom_filter_layer(filter, i, &view);
-        shapes[i] = view.shape;
-    }
-    if (!redisbloom_is_layout(filter) || !place_chunk(shapes, nlayers, iterator, len, &layer, &offset))
+    if (!redisbloom_is_layout(filter) || !redisbloom_place(filter, iterator, len, &layer, &at))
         return false;
     while (len > 0) {
         size_t n = len < sizeof(have) ? len : sizeof(have);
 
-        redisbloom_get_bits(filter, layer, offset, have, n);
+        bloom_filter_get_bytes(filter, layer, at, have, n);
         for (size_t i = 0; i < n; i++) {
             if (bytes[i] & ~have[i])
                 return false;
         }
         bytes += n;
-        offset += n;
+        at += n;
         len -= n;
     }
     return true;

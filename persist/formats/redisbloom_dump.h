@@ -35,12 +35,12 @@ int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan
 /* Takes the bits and counts of a verified dump into a filter made after its plan. */
 void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filter);
 
-/* ---- BF.SCANDUMP ---- */
+/* ---- chunks of Bloom and of cuckoo filters: a header, then ranges of the bytes of all layers. The iterator of a chunk
+ * is the number of bytes to its end, and one for the header. ---- */
 
-/* The reply of BF.SCANDUMP to this iterator: the next one, and up to about `max` bytes, malloc'ed. At the end, and for
- * an iterator that no dump of this filter has, these are 0 and NULL. DUMP_OK or -ENOMEM. */
-int redisbloom_scan(const struct bloom_filter *filter, uint64_t iterator, size_t max, uint64_t *next_out,
-                    unsigned char **chunk_out, size_t *len_out) __attribute__((warn_unused_result));
+/* The first byte of a chunk with this iterator. False: the chunk is not within a layer of the filter. */
+bool redisbloom_place(const struct bloom_filter *filter, uint64_t iterator, size_t len, unsigned *layer_out,
+                      uint64_t *offset_out);
 
 /* ---- BF.LOADCHUNK ---- */
 

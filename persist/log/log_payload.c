@@ -12,6 +12,7 @@
 #include "log_varint.h"
 #include "manifest.h"
 #include "errbuf.h"
+#include "bloom_layout.h"
 
 #define HASH_BYTES     16
 #define LAYER_BITS     10
@@ -74,7 +75,7 @@ static unsigned char *put_shape(unsigned char *at, const struct bloom_shape *sha
     at = varint_put(at, shape->nwords);
     if (shape->level)
         at = varint_put(at, shape->level);
-    if (!bloom_variant_is_redisbloom(shape->variant))
+    if (!bloom_layout_of(shape->variant)->own_numbers)
         return at;
     *at++ = shape->n2;
     *at++ = shape->spare_bytes;
@@ -117,7 +118,7 @@ static void get_shape(struct cursor *c, struct bloom_shape *shape)
         c->bad |= level < 1 || level >= BLOOM_MAX_LAYERS;
         shape->level = (uint16_t)level;
     }
-    if (bloom_variant_is_redisbloom(shape->variant)) {
+    if (bloom_layout_of(shape->variant)->own_numbers) {
         shape->n2 = cursor_byte(c);
         shape->spare_bytes = cursor_byte(c);
         shape->capacity = cursor_number(c);

@@ -10,6 +10,7 @@
 
 #include "filterdb.h"
 #include "name_code.h"
+#include "bloom_layout.h"
 
 /* ---- names of files ---- */
 
@@ -17,7 +18,7 @@ void file_name_format(const struct file_name *name, char out[FILE_NAME_SIZE])
 {
     if (name->kind == FILE_LAYER)
         snprintf(out, FILE_NAME_SIZE, "%s-%" PRIu64 "%s", bloom_variant_name(name->variant), name->number,
-                 bloom_variant_is_redisbloom(name->variant) ? ".layer" : "-big-Filter.db");
+                 bloom_layout_of(name->variant)->own_numbers ? ".layer" : "-big-Filter.db");
     else
         snprintf(out, FILE_NAME_SIZE, "%" PRIu64 ".%s", name->number, name->kind == FILE_PACK ? "pack" : "saved");
 }
@@ -196,7 +197,7 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
         append(text, " pack=%" PRIu64 " offset=%" PRIu64, filter->pack, filter->pack_offset);
     append(text, " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s", filter->params.capacity, rate,
            filter->params.expansion, bloom_variant_name(filter->variant));
-    if (bloom_variant_is_redisbloom(filter->variant))
+    if (bloom_layout_of(filter->variant)->own_numbers)
         append(text, " options=%u", filter->params.redisbloom);
     if (filter->params.window)
         append(text, " window=%" PRIu64 " parts=%u window-flags=%u", filter->params.window, filter->params.window_parts,
@@ -212,7 +213,7 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
                layer->items, layer->xxh3);
         if (!filter->pack)
             append(text, " file=%" PRIu64, layer->file);
-        if (bloom_variant_is_redisbloom(filter->variant))
+        if (bloom_layout_of(filter->variant)->own_numbers)
             format_redisbloom(text, layer);
         if (bloom_params_have_turns(&filter->params))
             append(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->level,

@@ -11,6 +11,7 @@
 #include "name_code.h"
 #include "check.h"
 #include "errbuf.h"
+#include "bloom_layout.h"
 
 /* AT_ENTRY: a filter, a gone one or the save comes; AT_LAYER: a layer of the filter; AT_LAST: the last line. */
 enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
@@ -237,7 +238,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     filter->params.error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
     filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
     filter->variant = scan_variant(scan, " variant=");
-    if (bloom_variant_is_redisbloom(filter->variant))
+    if (bloom_layout_of(filter->variant)->own_numbers)
         filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, MANIFEST_MAX_OPTIONS);
     parse_window(filter, scan);
     if (bloom_params_is_cuckoo(&filter->params))
@@ -273,7 +274,7 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
 {
     struct manifest_layer *layer = &parser->filter.layers[parser->layers_read];
 
-    bool redisbloom = bloom_variant_is_redisbloom(parser->filter.variant);
+    bool redisbloom = bloom_layout_of(parser->filter.variant)->own_numbers;
 
     *layer = (struct manifest_layer){0};
     layer->k = (uint8_t)scan_number(scan, "layer k=", 1, redisbloom ? BLOOM_MAX_HASHES : BLOOM_MAX_K);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "acl.h"
+#include "bloom_layout.h"
 #include "bloom_window.h"
 #include "bytes.h"
 #include "clock.h"
@@ -357,7 +358,7 @@ static void write_part(const struct bloom_filter *filter, const struct bloom_lay
 /* Of a cuckoo filter, those of its slots. */
 static uint64_t bits_of(const struct bloom_shape *shape)
 {
-    return bloom_variant_is_cuckoo(shape->variant) ? shape->capacity * (uint64_t)shape->bpe : bloom_shape_bits(shape);
+    return bloom_layout_of(shape->variant)->slots ? shape->capacity * (uint64_t)shape->bpe : bloom_shape_bits(shape);
 }
 
 /* `away`: its bits are not in memory. In a cuckoo filter the slots of a bucket represent the hash functions, and the

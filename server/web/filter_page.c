@@ -9,6 +9,7 @@
 #include "acl_user.h"
 #include "bloom_filter.h"
 #include "bloom_keyring.h"
+#include "bloom_layout.h"
 #include "command.h"
 #include "entry.h"
 #include "filterdb.h"

@@ -45,7 +45,7 @@ static uint64_t naive(const struct bench *bench)
 
     for (uint32_t i = 0; i < KEYS; i++) {
         struct bloom_hash hash = bloom_filter_hash(bench->filter, keys[i], KEY_LEN);
-        bool redisbloom = bloom_variant_is_redisbloom(layout.variant);
+        bool redisbloom = bloom_layout_of(layout.variant)->own_numbers;
         uint64_t base = redisbloom ? hash.h1 : hash.h2, step = redisbloom ? hash.h2 : hash.h1;
         unsigned j;
 
@@ -147,7 +147,7 @@ static uint64_t hash_batched(const struct bench *bench)
     if (!bloom_vector_enabled)
         return hash_only(bench);
     for (uint32_t i = 0; i < KEYS; i += BLOOM_BATCH) {
-        if (bloom_variant_is_redisbloom(layout.variant))
+        if (bloom_layout_of(layout.variant)->own_numbers)
             bloom_vector_hash_murmur2(&items[i], BLOOM_BATCH, h1, h2);
         else
             bloom_vector_hash(&items[i], BLOOM_BATCH, h1, h2);
@@ -228,7 +228,7 @@ static void prepare_adds(const struct bench *bench)
 
 static struct bloom_filter *filter_of(struct bloom_pool *pool, uint64_t bytes)
 {
-    bool redisbloom = bloom_variant_is_redisbloom(layout.variant);
+    bool redisbloom = bloom_layout_of(layout.variant)->own_numbers;
     struct bloom_params params = {UINT64_MAX, 0.01, 0, redisbloom ? REDISBLOOM_DEFAULT | REDISBLOOM_NO_SCALING : 0};
     struct bloom_shape shape = layout;
     struct bloom_class *class;

@@ -20,6 +20,15 @@ static uint64_t staying[STAYING];
 static atomic_uint writing;
 static atomic_uint arrived;
 
+/* Whether these are bytes of one layer. */
+static bool has_bytes(const struct bloom_filter *in, uint64_t at, uint64_t len)
+{
+    unsigned layer;
+    uint64_t left;
+
+    return bloom_filter_find_byte(in, &at, &layer, &left) && len <= left;
+}
+
 static struct bloom_filter *make(const struct cuckoo_numbers *numbers)
 {
     struct bloom_params params;
@@ -68,7 +77,7 @@ static void *look_around(void *arg)
             EXPECT(view.items <= view.capacity, "layer %u has %" PRIu64 " items", i, view.items);
         }
         uint64_t bytes_of = cuckoo_bytes_of(filter);
-        if (cuckoo_has_slots(filter, bytes_of - sizeof(bytes), sizeof(bytes)))
+        if (has_bytes(filter, bytes_of - sizeof(bytes), sizeof(bytes)))
             cuckoo_read(filter, bytes_of - sizeof(bytes), bytes, sizeof(bytes));
     }
     return NULL;

@@ -19,6 +19,7 @@
 #include "new_file.h"
 #include "output.h"
 #include "pack.h"
+#include "bloom_layout.h"
 #include "check_filter.h"
 
 #define EXPORT     "export"
@@ -33,7 +34,7 @@ static void target_name(char *out, size_t size, const char *dir, enum bloom_vari
                         const char *other, uint64_t key)
 {
     int len = snprintf(out, size, "%s/%s-%u%s", dir, bloom_variant_name(variant), layer,
-                       bloom_variant_is_redisbloom(variant) ? other : "-big-Filter.db");
+                       bloom_layout_of(variant)->own_numbers ? other : "-big-Filter.db");
     if (key && len > 0 && (size_t)len < size)
         snprintf(out + len, size - (size_t)len, FILTERDB_KEYED_END "%016" PRIx64, key);
 }

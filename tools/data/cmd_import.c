@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_layout.h"
 #include "filter_load.h"
 #include "import.h"
 #include "log_reader.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "bloom_layout.h"
 #include "fsops.h"
 #include "id_map.h"
 #include "log_text.h"

@@ -265,7 +265,7 @@ static int make(const struct bloom_params *params, const struct bloom_shape *sha
 
 static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
-    redisbloom_put_bits(ctx, layer, offset, bytes, len);
+    bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bloom_batch.h"
+#include "bloom_layout.h"
 #include "bloom_size.h"
 #include "bloom_state.h"
 #include "filter_load.h"

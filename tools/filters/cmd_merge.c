@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_layout.h"
 #include "filter_file.h"
 #include "filter_load.h"
 #include "filterdb.h"
@@ -20,10 +21,9 @@ struct merge {
     struct progress progress;
 };
 
-/* Layouts na and me have the same bits in words of another byte order; ka has others. */
 static bool same_bits(const struct bloom_shape *a, const struct bloom_shape *b)
 {
-    return a->k == b->k && a->nwords == b->nwords && (a->variant == BLOOM_KA) == (b->variant == BLOOM_KA);
+    return a->k == b->k && a->nwords == b->nwords && bloom_layouts_agree(a->variant, b->variant);
 }
 
 static int refuse_layout(const struct merge *merge, unsigned i)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bloom_layout.h"
 #include "bloom_state.h"
 #include "filter_load.h"
 #include "filterdb.h"

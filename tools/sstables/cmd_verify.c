@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bloom_layout.h"
 #include "bloom_state.h"
 #include "filter_load.h"
 #include "filterdb.h"

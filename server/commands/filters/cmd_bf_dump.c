@@ -303,7 +303,7 @@ void cmd_cf_loadchunk(struct command_ctx *ctx)
     struct bloom_filter *filter = cf_look(&call, &found);
     if (!cf_reply_unless(&call, found))
         return;
-    if (iterator == CF_FIRST_ITERATOR) {
+    if (iterator == REDISBLOOM_HEADER_ITERATOR) {
         if (filter)
             reply_error(ctx->reply, CF_EXISTS);
         else

@@ -25,6 +25,31 @@ static struct bloom_filter *make(struct bloom_pool *pool, const struct dump_plan
     return filter;
 }
 
+/* The chunk after this iterator, of at most 1000 bytes; the header for 0. */
+static void scan(const struct bloom_filter *filter, uint64_t iterator, uint64_t *next_out, unsigned char **chunk_out,
+                 size_t *len_out)
+{
+    static struct redisbloom_filter value;
+    uint64_t at = iterator - REDISBLOOM_HEADER_ITERATOR, left;
+    unsigned layer;
+
+    *next_out = 0;
+    *chunk_out = NULL;
+    *len_out = 0;
+    if (iterator == 0) {
+        redisbloom_describe(filter, bloom_filter_nlayers(filter), &value);
+        *len_out = redisbloom_header_bytes(value.nlayers);
+        CHECK((*chunk_out = malloc(*len_out)));
+        redisbloom_write_header(&value, *chunk_out);
+        *next_out = REDISBLOOM_HEADER_ITERATOR;
+    } else if (bloom_filter_find_byte(filter, &at, &layer, &left)) {
+        *len_out = left < 1000 ? (size_t)left : 1000;
+        CHECK((*chunk_out = malloc(*len_out)));
+        bloom_filter_get_bytes(filter, layer, at, *chunk_out, *len_out);
+        *next_out = iterator + *len_out;
+    }
+}
+
 /* The chunks of a filter, loaded again in reverse order, are the same filter. */
 static void scan_and_load(struct bloom_pool *pool, const struct bloom_filter *filter, const unsigned char *dump,
                           uint64_t len)
@@ -36,18 +61,19 @@ static void scan_and_load(struct bloom_pool *pool, const struct bloom_filter *fi
     size_t n = 0, chunk_len;
     bool complete = false;
 
-    CHECK(redisbloom_scan(filter, 0, 1000, &next, &chunk, &chunk_len) == DUMP_OK);
+    scan(filter, 0, &next, &chunk, &chunk_len);
     CHECK(redisbloom_load_begin(&load, chunk, chunk_len, &err) == DUMP_OK);
     CHECK(redisbloom_load_began_with(&load, chunk, chunk_len));
     free(chunk);
     struct bloom_filter *copy = make(pool, &load.plan);
     for (; next != 0 && n < 4096; n++) {
         ends[n] = next;
-        CHECK(redisbloom_scan(filter, next, 1000, &next, &chunk, &chunk_len) == DUMP_OK);
+        scan(filter, next, &next, &chunk, &chunk_len);
         free(chunk);
     }
     while (n > 1) {
-        CHECK(!complete && redisbloom_scan(filter, ends[--n - 1], 1000, &next, &chunk, &chunk_len) == DUMP_OK);
+        CHECK(!complete);
+        scan(filter, ends[--n - 1], &next, &chunk, &chunk_len);
         CHECK(redisbloom_load_chunk(&load, copy, ends[n], chunk, chunk_len, &complete, &err) == DUMP_OK);
         CHECK(redisbloom_has_chunk(copy, ends[n], chunk, chunk_len));
         free(chunk);

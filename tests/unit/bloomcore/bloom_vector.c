@@ -54,7 +54,7 @@ Test(bloom_vector, equals_the_scalar_code_for_random_hashes_and_sizes)
 
     rng_init(&rng, 1);
     for (unsigned round = 0; round < 3000; round++) {
-        uint64_t nwords = BLOOM_VECTOR_MIN_BITS / 64 + (rng_next(&rng) >> 33 >> rng_below(&rng, 26));
+        uint64_t nwords = bloom_layouts[BLOOM_NA].vector_bits / 64 + (rng_next(&rng) >> 33 >> rng_below(&rng, 26));
         if (nwords > BLOOM_MAX_WORDS)
             nwords = BLOOM_MAX_WORDS;
         struct bloom_geometry geometry =
@@ -204,7 +204,7 @@ Test(bloom_vector, finds_what_the_scalar_code_finds)
 
     rng_init(&rng, 5);
     for (unsigned round = 0; round < 2000; round++) {
-        uint64_t nwords = BLOOM_VECTOR_MIN_BITS / 64 + rng_below(&rng, 2000);
+        uint64_t nwords = bloom_layouts[BLOOM_NA].vector_bits / 64 + rng_below(&rng, 2000);
         unsigned k = 1 + (unsigned)rng_below(&rng, BLOOM_MAX_K), fill = (unsigned)rng_below(&rng, 5);
         struct bloom_geometry geometry = geometry_of(nwords, k, (unsigned)rng_below(&rng, 3));
         _Atomic uint64_t *words = malloc(nwords * 8);

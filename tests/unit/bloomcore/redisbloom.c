@@ -86,7 +86,7 @@ static void expect_model(const struct model *model, const struct bloom_filter *f
         cr_assert_eq(view.items, layer->count);
         cr_assert_eq(view.capacity, layer->entries);
         cr_assert_eq(view.shape.k, layer->hashes);
-        cr_assert_eq(redisbloom_layer_bytes(&view.shape) * 8, layer->modulus);
+        cr_assert_eq(bloom_shape_bytes(&view.shape) * 8, layer->modulus);
         cr_assert_arr_eq((void *)view.words, layer->bits, layer->modulus / 8);
         free(layer->bits);
     }
@@ -290,9 +290,9 @@ Test(redisbloom, a_filter_described_is_the_same_filter_again)
         unsigned char *copy = malloc(bytes);
 
         for (size_t at = 0; at < bytes; at += 13)
-            redisbloom_get_bits(filter, i, at, copy + at, bytes - at < 13 ? bytes - at : 13);
+            bloom_filter_get_bytes(filter, i, at, copy + at, bytes - at < 13 ? bytes - at : 13);
         for (size_t at = bytes; at > 0; at -= at < 7 ? at : 7) /* backwards */
-            redisbloom_put_bits(again, i, at - (at < 7 ? at : 7), copy + at - (at < 7 ? at : 7), at < 7 ? at : 7);
+            bloom_filter_put_bytes(again, i, at - (at < 7 ? at : 7), copy + at - (at < 7 ? at : 7), at < 7 ? at : 7);
         free(copy);
     }
     expect_same("described", again, filter);

@@ -55,16 +55,16 @@ static void put_bits(struct bloom_filter *filter, struct rng *rng, unsigned *lay
         struct bloom_layer_view view;
 
         bloom_filter_layer(filter, *layer, &view);
-        uint64_t left = redisbloom_layer_bytes(&view.shape) - *offset;
+        uint64_t left = bloom_shape_bytes(&view.shape) - *offset;
         size_t run = 1 + (size_t)rng_below(rng, 5000);
         run = run < len ? run : len;
         run = run < left ? run : (size_t)left;
-        redisbloom_put_bits(filter, *layer, *offset, bytes, run);
-        redisbloom_put_bits(filter, *layer, *offset, bytes, run / 2); /* repeated */
+        bloom_filter_put_bytes(filter, *layer, *offset, bytes, run);
+        bloom_filter_put_bytes(filter, *layer, *offset, bytes, run / 2); /* repeated */
         bytes += run;
         len -= run;
         *offset += run;
-        if (*offset == redisbloom_layer_bytes(&view.shape)) {
+        if (*offset == bloom_shape_bytes(&view.shape)) {
             *offset = 0;
             ++*layer;
         }

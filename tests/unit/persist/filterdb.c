@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "filterdb.h"
+#include "bloom_layout.h"
 #include "golden.h"
 
 #define GOLDEN BLOOMERY_GOLDEN_DIR

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bloom_layout.h"
 #include "filterdb.h"
 #include "golden.h"
 #include "rig.h"

@@ -31,9 +31,8 @@ const struct bloom_layout bloom_layouts[BLOOM_VARIANTS + 1] = {
     [BLOOM_REDISBLOOM] = {REDISBLOOM, .name = "redisbloom", .hash = BLOOM_HASH_MURMUR2, .options = REDISBLOOM_FORCE64},
     [BLOOM_REDISBLOOM32] = {REDISBLOOM, .name = "redisbloom32", .hash = BLOOM_HASH_MURMUR2_32},
     [BLOOM_CUCKOO] = {CUCKOO, .name = "cuckoo", .options = BLOOM_OPTION_CUCKOO, .valid = cuckoo_shape_valid},
-    [BLOOM_CUCKOO_RATE] = {CUCKOO, .name = "cuckoo-rate",
-                           .any_buckets = true, .options = BLOOM_OPTION_CUCKOO | BLOOM_OPTION_RATE,
-                           .valid = cuckoo_rate_shape_valid},
+    [BLOOM_CUCKOO_RATE] = {CUCKOO, .name = "cuckoo-rate", .any_buckets = true,
+                           .options = BLOOM_OPTION_CUCKOO | BLOOM_OPTION_RATE, .valid = cuckoo_rate_shape_valid},
     [BLOOM_VARIANTS] = {.walk = BLOOM_WALK_NONE, .own_numbers = true},
 };
 

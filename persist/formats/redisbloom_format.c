@@ -58,7 +58,7 @@ static int read_head(struct rdb_reader *reader, unsigned encver, struct redisblo
     TRY(check_nlayers(value->nlayers, reader->err));
     if (encver >= REDISBLOOM_ENCVER_OPTIONS)
         TRY(rdb_module_unsigned(reader, &value->options, "options"));
-    return encver >= REDISBLOOM_ENCVER_GROWTH ? rdb_module_unsigned(reader, &value->growth, "alloc.h") : RDB_OK;
+    return encver >= REDISBLOOM_ENCVER_GROWTH ? rdb_module_unsigned(reader, &value->growth, "growth") : RDB_OK;
 }
 
 /* The sink of a layer's bits. */

@@ -332,8 +332,8 @@ Test(redisbloom, numbers_that_no_filter_has_are_refused)
     REFUSED(filter->options = UINT64_MAX, "unknown options");
     REFUSED(filter->nlayers = 0, "0 layers");
     REFUSED(filter->nlayers = UINT32_MAX, "layers");
-    REFUSED(filter->growth = 0, "alloc.h");
-    REFUSED(filter->growth = UINT32_MAX, "alloc.h");
+    REFUSED(filter->growth = 0, "growth");
+    REFUSED(filter->growth = UINT32_MAX, "growth");
     REFUSED(filter->options |= REDISBLOOM_NO_SCALING, "fixed size");
     REFUSED(layer->n2 = 64, "n2 64");
     REFUSED(layer->n2 = 255, "n2 255");

@@ -15,7 +15,7 @@ __attribute__((format(printf, 2, 0))) void append(char *text, const char *format
     vsnprintf(text + len, TEXT_MAX - len, format, args);
 }
 
-void append_text(char *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) void append_text(char *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -147,7 +147,7 @@ struct engine_type *fake_CreateDataType(struct engine_ctx *ctx, const char *name
     return &host.types[host.ntypes++];
 }
 
-void fake_Log(struct engine_ctx *ctx, const char *level, const char *format, ...)
+__attribute__((format(printf, 3, 4))) void fake_Log(struct engine_ctx *ctx, const char *level, const char *format, ...)
 {
     va_list args;
     MUST(ctx == &host.ctx, "Log: no context of this call");

@@ -387,7 +387,7 @@ Test(tool_find, keys_from_a_file)
         cr_expect_eq(count_lines(output), (size_t)found, "%s", output);
         cr_expect(n <= 2500 || strstr(output, "int:2500\t"), "%s", output);
         ASSERT_RUN(n > found ? 0 : 1, n ? "int:0\n" : "", TOOL "find %s/ks --absent --keys-from - <%s/keys", dir, dir);
-        cr_expect_eq(count_lines(output), n - found);
+        cr_expect_eq(count_lines(output), (size_t)(n - found));
         cr_expect_null(strstr(output, "int:17\n"), "%s", output);
     }
     ASSERT_RUN(0, "{\"key\":\"int:3\"}", TOOL "find %s/ks --absent --json int:3 int:17", dir);

@@ -5,7 +5,7 @@
  * prefix is written in the same way, with the number 0; so each key belongs to one name only.
  *
  * The number in a key is the database's internal one. SWAPDB exchanges the internal numbers of two client numbers
- * (registry_databases.h), so that no key changes.
+ * (registry_key.h), so that no key changes.
  *
  * Thread: any. */
 #ifndef BLOOMERY_DATABASE_H

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cql_value.h"
-
 static const struct {
     const char *name;
     int (*read)(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);

@@ -1,5 +1,5 @@
 /* Text, numbers, identifiers, addresses, dates and times. Numbers are big-endian two's complement. */
-#include "cql_value.h"
+#include "cql_key.h"
 
 #include <arpa/inet.h>
 #include <math.h>
@@ -25,14 +25,16 @@ int cql_put(struct cql_bytes *out, const void *bytes, size_t len, struct errbuf 
     return CQL_KEY_OK;
 }
 
-int cql_wrong(const struct cql_text *text, const char *right, struct errbuf *err)
+/* Refuses: "'<text>' is not <right>". Returns CQL_KEY_REFUSED. */
+static int cql_wrong(const struct cql_text *text, const char *right, struct errbuf *err)
 {
     errbuf_set(err, "'%.*s%s' is not %s", (int)(text->len < SHOWN ? text->len : SHOWN), text->ptr,
                text->len > SHOWN ? "..." : "", right);
     return CQL_KEY_REFUSED;
 }
 
-int cql_put_be(struct cql_bytes *out, uint64_t value, unsigned nbytes, struct errbuf *err)
+/* Appends the lowest `nbytes` (at most 8) of the value, big-endian. */
+static int cql_put_be(struct cql_bytes *out, uint64_t value, unsigned nbytes, struct errbuf *err)
 {
     unsigned char bytes[8];
 
@@ -161,7 +163,8 @@ int cql_read_inet(const struct cql_text *text, struct cql_bytes *out, struct err
 
 /* ---- integers ---- */
 
-bool cql_digits(const struct cql_text *text, uint64_t max, uint64_t *value_out)
+/* Whether the whole text is a number of decimal digits up to `max`. */
+static bool cql_digits(const struct cql_text *text, uint64_t max, uint64_t *value_out)
 {
     uint64_t value = 0;
 
@@ -177,7 +180,8 @@ bool cql_digits(const struct cql_text *text, uint64_t max, uint64_t *value_out)
     return true;
 }
 
-bool cql_signed(const struct cql_text *text, unsigned nbytes, uint64_t *value_out)
+/* Or one with an optional '-' that fits into `nbytes` of two's complement. */
+static bool cql_signed(const struct cql_text *text, unsigned nbytes, uint64_t *value_out)
 {
     bool negative = text->len > 0 && text->ptr[0] == '-';
     const struct cql_text digits = {text->ptr + negative, text->len - negative};

@@ -8,7 +8,6 @@
 
 #include "bytes.h"
 #include "clock.h"
-#include "dump_window.h"
 #include "errbuf.h"
 #include "bloom_layout.h"
 

@@ -125,4 +125,21 @@ int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, str
 int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, struct errbuf *err)
     __attribute__((warn_unused_result));
 
+/* ---- windows (dump_value.c) ---- */
+
+/* The part of a dump's header that only windows have (docs/DUMP.md). Internal to the dumps. Thread: any.
+ */
+
+#define DUMP_WINDOW_BYTES 24 /* the window; then */
+#define DUMP_TURN_BYTES   16 /* for each layer */
+
+void dump_write_window(const struct dump_plan *plan, unsigned char *at);
+
+/* Reads the window, which may be an impossible one; then, once the rest of the plan has been checked, the turns. */
+void dump_read_window(const unsigned char *at, struct bloom_params *params);
+int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errbuf *err); /* DUMP_OK or DUMP_BAD */
+
+/* Gives the layers of the filter, which has the dump's bits and counts, their turns. */
+void dump_take_turns(const struct dump_plan *plan, struct bloom_filter *filter);
+
 #endif

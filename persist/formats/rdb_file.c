@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "rdb_value.h"
 #include "errbuf.h"
+#include "rdb_reader.h"
 
 /* Bytes that may stand in place of a key's type. */
 enum opcode {

@@ -28,7 +28,7 @@ typedef int rdb_source_fn(void *ctx, void *buf, size_t len, size_t *n_out);
 
 struct rdb_reader;
 
-/* The fields of a module's value where an engine decodes RDB; the functions are those of rdb_module.h. */
+/* The fields of a module's value where an engine decodes RDB; the functions are below. */
 struct rdb_fields {
     int (*number)(struct rdb_reader *reader, uint64_t *out, const char *what);
     int (*real)(struct rdb_reader *reader, double *out, const char *what);
@@ -102,5 +102,107 @@ unsigned char *rdb_put_length(unsigned char *at, uint64_t value);
 /* A string; compressed if the caller asks for it and it makes the string smaller. Never longer than its length and the
  * string. */
 unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
+
+/* ---- values (rdb_value.c) ---- */
+
+/* The other values of an RDB file: skips them, and names their types.
+ *
+ * It knows the types of Redis up to RDB version 15, those of Valkey up to 81, and all earlier ones. The meaning of a
+ * type's number depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS.
+ *
+ * Statuses are those of rdb_reader.h. Thread: any, on distinct objects. */
+
+#define RDB_TYPES           34  /* types of Redis are below this */
+#define RDB_TYPE_MODULE_2   7   /* a module's value, each field after an opcode that states its kind */
+#define RDB_OPCODE_KEY_META 243 /* before the type of a key: data of modules about the key */
+
+bool rdb_knows_type(unsigned type, bool valkey);
+
+/* "string", "list", ..., "value of an unknown type". */
+const char *rdb_type_name(unsigned type, bool valkey);
+
+/* The nine characters of a module type. */
+#define RDB_MODULE_NAME_BYTES 10
+void rdb_module_name(uint64_t id, char name[RDB_MODULE_NAME_BYTES]);
+
+/* Templates of hashes: a hash that refers to one has as many values as it has fields. */
+#define RDB_TEMPLATES_MAX 4096
+struct rdb_templates {
+    unsigned n;
+    struct rdb_template {
+        uint64_t id;
+        uint64_t fields;
+    } list[RDB_TEMPLATES_MAX];
+};
+
+/* Reads past a value of this type, from after the name of its key. `templates` are those of the file so far. */
+int rdb_skip_value(struct rdb_reader *reader, unsigned type, bool valkey, const struct rdb_templates *templates)
+    __attribute__((warn_unused_result));
+
+/* Reads past the fields of a module, their end included. */
+int rdb_skip_module_fields(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* Reads past the data that follows RDB_OPCODE_KEY_META. */
+int rdb_skip_key_meta(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* Reads a template of a hash, after its opcode. */
+int rdb_read_template(struct rdb_reader *reader, struct rdb_templates *templates) __attribute__((warn_unused_result));
+
+/* ---- values of modules (rdb_value.c) ---- */
+
+/* The values of modules in RDB: each field follows an opcode. A dump, the result of DUMP, is a value
+ * between its type and a footer: the version of RDB and a checksum.
+ *
+ * Statuses are those of rdb_reader.h; the text of RDB_BAD names the field `what`. Thread: any, on distinct objects. */
+
+/* A module type is nine characters of six bits, and the encoding version in the low ten. */
+#define RDB_MODULE_VERSION(id) ((unsigned)((id)&0x3ff))
+#define RDB_MODULE_TYPE(id)    ((id) & ~UINT64_C(0x3ff))
+
+/* ---- reading ---- */
+
+int rdb_module_unsigned(struct rdb_reader *reader, uint64_t *out, const char *what) __attribute__((warn_unused_result));
+int rdb_module_double(struct rdb_reader *reader, double *out, const char *what) __attribute__((warn_unused_result));
+
+/* Like rdb_string_pieces(). */
+int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+    __attribute__((warn_unused_result));
+
+/* Like rdb_string_copy(). */
+int rdb_module_copy(struct rdb_reader *reader, unsigned char *buf, size_t max, uint64_t *len_out, const char *what)
+    __attribute__((warn_unused_result));
+
+int rdb_module_end(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* ---- the result of DUMP ---- */
+
+/* Whether this has the checksum of a DUMP of Redis, which zero bytes behind it do not change (rdb_close_dump()). */
+bool rdb_is_dump(const void *data, size_t len);
+
+/* Makes a reader of a dump that stands after the type, which is in `id_out`. RDB_BAD also for a value of no module.
+ * RDB's version says nothing about the value of a module: any is taken. */
+int rdb_open_dump(struct rdb_reader *reader, const void *data, size_t len, uint64_t *id_out, struct errbuf *err)
+    __attribute__((warn_unused_result));
+
+/* Called after the value has been read: whether the dump ends here. */
+int rdb_close_dump(struct rdb_reader *reader) __attribute__((warn_unused_result));
+
+/* ---- writing, to memory that is large enough; each returns the end of the written bytes ---- */
+
+/* The version of RDB that our dumps state: the first with values of modules in this form. Every Redis and Valkey since
+ * 4.0 takes it: it only must not be above their own version. */
+#define RDB_DUMP_VERSION 8
+
+#define RDB_MODULE_FIELD_MAX (1 + RDB_LENGTH_MAX_BYTES) /* bytes of a number, or of the head of a string */
+#define RDB_DUMP_MAX         (1 + 9 + 1 + 2 + 8)        /* bytes of a dump apart from its fields */
+
+unsigned char *rdb_put_module(unsigned char *at, uint64_t id);
+unsigned char *rdb_put_unsigned(unsigned char *at, uint64_t value);
+unsigned char *rdb_put_double(unsigned char *at, double value);
+unsigned char *rdb_put_field_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
+unsigned char *rdb_put_field_string_head(unsigned char *at, uint64_t len); /* of one whose bytes the caller writes */
+
+/* Ends the dump that begins at `dump`. */
+unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump, unsigned rdb_version);
 
 #endif

@@ -7,9 +7,9 @@
 #include "check.h"
 #include "crc64.h"
 #include "alloc.h"
-#include "rdb_module.h"
 #include "errbuf.h"
 #include "bloom_layout.h"
+#include "rdb_reader.h"
 
 bool redisbloom_is_layout(const struct bloom_filter *filter)
 {

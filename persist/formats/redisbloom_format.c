@@ -1,9 +1,8 @@
 #include "redisbloom_format.h"
 
 #include "bytes.h"
-#include "rdb_module.h"
-#include "rdb_value.h"
 #include "errbuf.h"
+#include "rdb_reader.h"
 
 /* ---- checks of numbers that reading depends on, and of numbers that only the bytes have ---- */
 

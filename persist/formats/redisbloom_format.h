@@ -15,10 +15,10 @@
 #include <stdint.h>
 
 #include "errbuf.h"
-#include "rdb_module.h"
+#include "rdb_reader.h"
 #include "redisbloom.h"
 
-/* The module type of a value (rdb_module.h). */
+/* The module type of a value (rdb_reader.h). */
 #define REDISBLOOM_TYPE_ID UINT64_C(0x3016e5a289bef800)
 #define REDISBLOOM_ENCVER  4 /* the newest */
 
@@ -64,7 +64,7 @@ int redisbloom_open_dump(struct rdb_reader *reader, const void *data, size_t len
 /* The most bytes that a dump of it has. */
 uint64_t redisbloom_dump_max(const struct redisbloom_filter *value);
 
-/* A dump is: the head; for each layer its fields, its bits and its count; the end (rdb_module.h). */
+/* A dump is: the head; for each layer its fields, its bits and its count; the end (rdb_reader.h). */
 unsigned char *redisbloom_put_head(unsigned char *at, const struct redisbloom_filter *value);
 unsigned char *redisbloom_put_fields(unsigned char *at, const struct redisbloom_layer *layer);
 

@@ -58,9 +58,6 @@ int log_read_pending(struct log_reader *r,
                      int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
                      struct errbuf *err);
 
-/* The path of a file in log/. */
-void log_path_in(const struct log_reader *r, const char *name, struct path *path);
-
 /* Reads the first `most` bytes of the file, or the whole file if it is shorter; ptr is malloc'ed. 0 or -errno. */
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
                      struct errbuf *err);

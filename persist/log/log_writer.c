@@ -1,14 +1,36 @@
-/* Frames. Each is built in the memory that keeps it until it is durable, and written from there. */
+/* Frames. Each is built in the memory that keeps it until it is durable, and written from there.
+ *
+ * A segment's life:
+ *
+ *     a number is taken                         being made; as a draft if it gets frames before its name
+ *     its header and these frames are synced,
+ *     and then its name                         current: frames are appended
+ *     it is full, or a save begins              closed
+ *     a save has its changes                    deleted
+ *     an operation on it fails                  abandoned: never written again; a later one has its frames */
+#include "log_writer.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
-#include "log_writer_internal.h"
 #include "errbuf.h"
+#include "alloc.h"
+#include "log_frame.h"
+#include "log_pending.h"
 
 #define DEFAULT_SEGMENT_BYTES (UINT64_C(32) << 20)
 #define DEFAULT_KEEP_BYTES    (UINT64_C(32) << 20)
+#define ZEROS_BYTES           (256u << 10)
+
+/* The process whose frames a segment has. */
+struct origin {
+    uint64_t process;
+    uint64_t generation;
+    bool ends_process;
+};
 
 struct kept_head {
     struct origin origin; /* of a carried frame */
@@ -16,6 +38,198 @@ struct kept_head {
     bool has_controls;
     unsigned char room[LOG_FRAME_HEAD_MAX]; /* the frame's head is put right before the payload */
 };
+
+struct open_segment {
+    int fd; /* -1: none */
+    struct log_header header;
+    uint64_t offset; /* where the next frame goes */
+    uint64_t filled; /* the file is zeros or frames up to here */
+};
+
+struct kept_frames {
+    struct log_bytes bytes; /* the frames after `synced`, a struct kept_head and the payload each; then the next one */
+    size_t frames;          /* bytes of the frames: the next one is behind them, if it has been begun */
+    size_t carried;         /* bytes that are of earlier processes */
+};
+
+struct log_writer {
+    const struct fsops *fs;
+    struct log_writer_options options; /* `dir` is a copy; defaults in place of 0; next_segment: the process */
+    struct path log_dir;
+    struct open_segment segment;
+    uint64_t next_segment;
+    uint64_t previous; /* the last segment that was current, of this process or an earlier one; 0: none */
+    bool dir_is_durable;
+    bool failed;
+    int error; /* of the failure */
+    bool unsure;
+
+    uint64_t sequence; /* of the last frame appended */
+    uint64_t synced;
+    uint64_t marked; /* the log itself says that it is synced up to this frame */
+    uint64_t written;
+    struct kept_frames kept;
+    unsigned char *zeros;
+};
+
+/* ---- segments ---- */
+
+/* Space is written with zeros ahead of the frames, so a sync of a frame writes only to blocks that the file already
+ * has. The file system need not change its own structures for it. The file doubles its size, by up to 4 MB at a time,
+ * so that a small log costs little. A large frame allocates its own space. Its write and sync take so long that the
+ * change of structures is the smaller part, and zeros would double the work. */
+#define FIRST_BYTES (UINT64_C(64) << 10)
+#define GROWTH_MAX  (UINT64_C(4) << 20)
+#define LARGE_FRAME (256u << 10) /* 15 thousand adds */
+
+static void writer_path(const struct log_writer *w, const char *name, struct path *path)
+{
+    (void)path_format(path, NULL, "%s/%s", w->log_dir.text, name); /* log_writer_create() has checked that it fits */
+}
+
+static void writer_close_segment(struct log_writer *w)
+{
+    if (w->segment.fd >= 0)
+        w->fs->close(w->fs->ctx, w->segment.fd);
+    w->segment.fd = -1;
+}
+
+/* Leaves the segment for good. */
+static int writer_fail(struct log_writer *w, int rc, const char *what, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME];
+
+    log_segment_name(w->segment.header.number, name);
+    errbuf_set(err, "%s/%s: %s: %s", w->log_dir.text, name, what,
+               rc == -ESTALE ? "the data directory has been moved, removed or replaced" : fs_error_text(rc));
+    writer_close_segment(w);
+    w->failed = true;
+    w->error = rc;
+    return rc;
+}
+
+static int fill_to(struct log_writer *w, uint64_t size)
+{
+    while (w->segment.filled < size) {
+        uint64_t n = size - w->segment.filled < ZEROS_BYTES ? size - w->segment.filled : ZEROS_BYTES;
+        int rc = fs_write_all(w->fs, w->segment.fd, w->zeros, (size_t)n, w->segment.filled);
+
+        if (rc != 0)
+            return rc;
+        w->segment.filled += n;
+    }
+    return 0;
+}
+
+/* For a frame, before it is written. */
+static int writer_make_room(struct log_writer *w, uint64_t len)
+{
+    uint64_t size = w->segment.filled;
+
+    if (len >= LARGE_FRAME)
+        return 0;
+    while (size < w->segment.offset + len)
+        size += size < GROWTH_MAX ? size : GROWTH_MAX;
+    return fill_to(w, size);
+}
+
+/* Creates the file, with its header. 0 or -errno. */
+static int writer_open_segment(struct log_writer *w, const char *path)
+{
+    unsigned char *block = malloc(LOG_HEADER_BYTES);
+    int rc = -ENOMEM;
+
+    if (!block)
+        return rc;
+    log_header_encode(&w->segment.header, block);
+    rc = w->fs->open(w->fs->ctx, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &w->segment.fd);
+    if (rc != 0) {
+        w->segment.fd = -1;
+        goto out;
+    }
+    rc = fs_write_all(w->fs, w->segment.fd, block, LOG_HEADER_BYTES, 0);
+    w->segment.offset = w->segment.filled = LOG_HEADER_BYTES;
+    if (rc == 0)
+        rc = fill_to(w, FIRST_BYTES);
+out:
+    free(block);
+    return rc;
+}
+
+/* Called for each segment: the directory may have been removed since the last one. The name of the directory is synced
+ * also when it existed before: its maker may not have done that. */
+static int writer_make_log_dir(struct log_writer *w)
+{
+    TRY(w->options.still_ours ? w->options.still_ours(w->options.ctx) : 0);
+    int rc = w->fs->mkdir(w->fs->ctx, w->log_dir.text);
+    if (rc == -EEXIST && w->dir_is_durable)
+        return 0;
+    if (rc == 0 || rc == -EEXIST)
+        rc = w->fs->sync_dir(w->fs->ctx, w->options.dir);
+    w->dir_is_durable = rc == 0;
+    return rc;
+}
+
+/* The header states that all frames before `first` are on the disk, so they must be. A number is not used a second
+ * time: its file may be found after a crash, with or without its contents, and does not matter then. */
+static void writer_number_segment(struct log_writer *w, const struct origin *origin)
+{
+    w->segment.header = (struct log_header){
+        .number = w->next_segment++,
+        .first = w->synced + 1,
+        .process = origin->process,
+        .generation = origin->generation,
+        .ends_process = origin->ends_process,
+        .has_pending = origin->process == w->options.next_segment && w->options.has_pending,
+        .previous = w->previous,
+    };
+    w->marked = w->synced; /* by its header, before its first frame */
+    w->segment.header.salt = w->options.salt ^ w->segment.header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
+}
+
+/* Begins an empty segment. */
+static int writer_begin_segment(struct log_writer *w, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME];
+    struct path path;
+    int rc = writer_make_log_dir(w);
+
+    writer_number_segment(w, &(struct origin){w->options.next_segment, w->options.generation, false});
+    if (rc != 0)
+        return writer_fail(w, rc, "cannot be made", err);
+    log_segment_name(w->segment.header.number, name);
+    writer_path(w, name, &path);
+    rc = writer_open_segment(w, path.text);
+    if (rc == 0)
+        rc = w->fs->sync(w->fs->ctx, w->segment.fd);
+    if (rc == 0)
+        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir.text);
+    if (rc != 0) {
+        writer_fail(w, rc, "cannot start it", err);
+        w->fs->unlink(w->fs->ctx, path.text); /* to give the space back; if it cannot be, see above */
+        return rc;
+    }
+    w->previous = w->segment.header.number;
+    return 0;
+}
+
+/* Whether the segment that is being written is the file of its name, and whole. A file that cannot be examined counts
+ * as present. */
+static bool writer_current_is_there(const struct log_writer *w)
+{
+    char name[LOG_SEGMENT_NAME];
+    uint64_t size = w->segment.filled;
+    struct path path;
+
+    log_segment_name(w->segment.header.number, name);
+    writer_path(w, name, &path);
+    int rc = w->fs->is_at(w->fs->ctx, w->segment.fd, path.text);
+    if (rc != -ESTALE && w->fs->size(w->fs->ctx, w->segment.fd, &size) != 0)
+        size = w->segment.filled;
+    return rc != -ESTALE && size >= w->segment.filled;
+}
+
+/* ---- lifetime ---- */
 
 int log_writer_create(const struct log_writer_options *options, struct log_writer **writer_out)
 {

@@ -75,7 +75,7 @@ uint64_t store_new_number(struct store *store)
     return atomic_fetch_add(&store->number, 1) + 1;
 }
 
-bool store_pass_number(struct store *store, uint64_t number)
+static bool store_pass_number(struct store *store, uint64_t number)
 {
     uint64_t now = atomic_load(&store->number);
 

@@ -115,9 +115,6 @@ void file_list_deinit(struct file_list *list);
 /* A number that has never been used. */
 uint64_t store_new_number(struct store *store);
 
-/* Notes a number that was found on the disk, so that it is not given out again. False: it is too large for any save. */
-bool store_pass_number(struct store *store, uint64_t number);
-
 /* Writes the layer to a new file, and fills in record->layers[i] and the variant. The file is listed in `made` first.
  * 0 or -errno. */
 int store_put_layer(struct store *store, struct layer_io *io, struct manifest_filter *record, unsigned i,

@@ -86,7 +86,7 @@ struct command_ctx {
     const struct command *command;   /* the row, of the subcommand where there is one */
     const struct resp_command *args; /* argument 0 is the command's name; names of filters are keys (registry_key.h) */
     const struct resp_command *original; /* the same as the client has sent them */
-    unsigned database;                   /* the internal number of the client's database (registry_databases.h) */
+    unsigned database;                   /* the internal number of the client's database (registry_key.h) */
     struct reply *reply;
     struct reply *pushes; /* for push messages: `reply`, but in slices the client's own, as messages may follow them */
     struct journal_ring *ring;   /* the log's ring for adds; NULL: no log (journal.h) */

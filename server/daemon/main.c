@@ -17,7 +17,7 @@
 #include "log_pending.h"
 #include "fsops.h"
 #include "facts.h"
-#include "load.h"
+#include "persistence.h"
 #include "memory_use.h"
 #include "main_loop.h"
 #include "server_create.h"

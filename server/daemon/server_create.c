@@ -17,7 +17,6 @@
 #include "exclusive.h"
 #include "expirer.h"
 #include "half_loads.h"
-#include "load.h"
 #include "lock.h"
 #include "machine.h"
 #include "main_loop.h"

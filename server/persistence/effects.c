@@ -1,4 +1,3 @@
-#include "effects.h"
 
 #include <string.h>
 

@@ -1,4 +1,3 @@
-#include "load.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,13 +7,12 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "effects.h"
 #include "expirer.h"
 #include "log_reader.h"
 #include "log_text.h"
 #include "persistence.h"
 #include "rcu.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "replay.h"
 #include "residency.h"
 #include "saver.h"

@@ -5,7 +5,7 @@
 #include <sys/random.h>
 
 #include "clock.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "registry_effect.h"
 #include "saver.h"
 #include "store.h"

@@ -12,6 +12,7 @@
 #include "errbuf.h"
 #include "journal.h"
 #include "server.h"
+#include "store.h"
 
 /* The load at the start; it runs beside the workers, which refuse nearly all commands meanwhile. */
 struct load_progress {
@@ -71,5 +72,44 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
  * its code, into `text`. */
 bool persistence_refuses(struct server *server);
 bool persistence_refusal(struct server *server, char *text, size_t size);
+
+/* ---- the start (load.c) ---- */
+
+/* Fills the registry at the start, from the files of the last save and then from the log.
+ *
+ * It runs in its own thread. Meanwhile the workers answer -LOADING to commands that touch filters.
+ *
+ * Thread: the main thread, except load_report(). */
+
+struct server;
+
+/* Begins to load all filters of the store. Filters with damaged files are quarantined and logged. `done` is called
+ * once, in the loading thread: after success server_loading() is false and writes are recorded; after a failure no
+ * filter may be served. 0 or -errno. */
+int load_start(struct server *server, void (*done)(struct server *server));
+
+/* Waits for the end of the load. 0, or -1 with the reason in `err`. Called once after a successful load_start(). */
+int load_join(struct server *server, struct errbuf *err);
+
+/* Called instead of load_join() right before the process ends: leaves the thread running. */
+void load_leave(struct server *server);
+
+/* Writes a report of the store or the log to the daemon's messages. For store_options; ctx is the server. */
+void load_report(void *ctx, enum store_severity severity, const char *text);
+
+/* ---- effects ---- */
+
+/* Passes changes of whole filters (created, loaded, deleted, expired, renamed, given an expiry) on to the
+ * parts of the server that need them. It is the registry's one listener; a new consumer gets a line here, and no
+ * command must care.
+ *
+ * Thread: effects_attach(): after loading, before the workers start. The consumers run under the registry's mutex
+ * (registry_effect.h). */
+
+void effects_attach(struct server *server);
+
+/* Waits a while if consumers have fallen behind: for threads that change masses of filters. `server` is the struct
+ * server. */
+void effects_pace(void *server);
 
 #endif

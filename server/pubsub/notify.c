@@ -10,7 +10,6 @@
 #include "buf.h"
 #include "inlet.h"
 #include "pubsub.h"
-#include "registry_databases.h"
 #include "thread.h"
 #include "registry_key.h"
 

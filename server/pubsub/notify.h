@@ -42,7 +42,7 @@ void notify_destroy(struct notify *notify);
 /* The setting has changed. NULL is fine. */
 void notify_set_flags(struct notify *notify, unsigned flags);
 
-/* The registry of the events; the numbers of its databases (registry_databases.h) are in the channels. Set once, before
+/* The registry of the events; the numbers of its databases (registry_key.h) are in the channels. Set once, before
  * any event. */
 struct registry;
 void notify_set_registry(struct notify *notify, const struct registry *registry);

@@ -7,7 +7,6 @@
 #include <sys/random.h>
 
 #include "clock.h"
-#include "registry_databases.h"
 #include "registry_effect.h"
 #include "registry_internal.h"
 #include "registry_key.h"

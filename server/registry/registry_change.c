@@ -7,7 +7,6 @@
 #include "errbuf.h"
 #include "rcu.h"
 #include "registry.h"
-#include "registry_databases.h"
 #include "registry_internal.h"
 #include "registry_key.h"
 #include "lock.h"

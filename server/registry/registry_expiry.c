@@ -7,7 +7,6 @@
 #include "alloc.h"
 #include "lock.h"
 #include "registry.h"
-#include "registry_databases.h"
 #include "registry_internal.h"
 #include "registry_key.h"
 
@@ -29,7 +28,7 @@ static void set_node(struct expiry_heap *heap, size_t i, struct expiry_node node
     entry_alias(node.alias)->place = (uint32_t)i + 1;
 }
 
-size_t expiry_heap_bytes(const struct expiry_heap *heap)
+static size_t expiry_heap_bytes(const struct expiry_heap *heap)
 {
     return heap->npages * PAGE_NODES * sizeof(struct expiry_node) + heap->pages_size * sizeof(*heap->pages);
 }
@@ -42,7 +41,7 @@ void expiry_heap_deinit(struct expiry_heap *heap)
     *heap = (struct expiry_heap){0};
 }
 
-bool expiry_heap_reserve(struct expiry_heap *heap)
+static bool expiry_heap_reserve(struct expiry_heap *heap)
 {
     if (heap->count >= UINT32_MAX - 1)
         return false;
@@ -136,7 +135,7 @@ void expiry_heap_replace(struct expiry_heap *heap, struct entry *from, struct en
     set_node(heap, place - 1, (struct expiry_node){node_at(heap, place - 1)->expires_ms, to});
 }
 
-struct entry *expiry_heap_first(const struct expiry_heap *heap, int64_t *expires_ms_out)
+static struct entry *expiry_heap_first(const struct expiry_heap *heap, int64_t *expires_ms_out)
 {
     if (!heap->count)
         return NULL;

@@ -42,11 +42,6 @@ struct expiry_heap {
 
 void expiry_heap_deinit(struct expiry_heap *heap);
 
-/* Makes sure that the next expiry_heap_put() of a new alias succeeds. False without memory. */
-bool expiry_heap_reserve(struct expiry_heap *heap);
-
-size_t expiry_heap_bytes(const struct expiry_heap *heap);
-
 /* Inserts an alias, or moves one that is in the heap. `expires_ms` > 0. */
 void expiry_heap_put(struct expiry_heap *heap, struct entry *alias, int64_t expires_ms);
 
@@ -55,9 +50,6 @@ void expiry_heap_remove(struct expiry_heap *heap, struct entry *alias);
 
 /* Puts `to`, which is not in the heap, into the place of `from`, if that has one. */
 void expiry_heap_replace(struct expiry_heap *heap, struct entry *from, struct entry *to);
-
-/* The alias that expires first, and its time; NULL if the heap is empty. */
-struct entry *expiry_heap_first(const struct expiry_heap *heap, int64_t *expires_ms_out);
 
 /* ---- the registry ---- */
 

@@ -4,6 +4,10 @@
 #ifndef BLOOMERY_REGISTRY_KEY_H
 #define BLOOMERY_REGISTRY_KEY_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "database.h"
 #include "slice.h"
 
@@ -37,5 +41,50 @@ static inline struct slice key_put_before(struct slice name, unsigned database)
     database_prefix_put(prefix, database);
     return (struct slice){prefix, name.len + DATABASE_PREFIX};
 }
+
+/* ---- databases ---- */
+
+/* The databases of a registry.
+ *
+ * Each database that has ever had a filter has its own table, index of names and heap of times. So work on one costs
+ * nothing for the filters of the others. A filter's database is in its key (database.h), by the internal number. The
+ * internal number of each client's number is kept here: at first they are equal, and SWAPDB exchanges two. All other
+ * functions of the registry take keys.
+ *
+ * Thread rule: as registry.h. */
+
+struct entry;
+struct registry;
+struct registry_expiry;
+
+/* Which is which. Both numbers are below DATABASES_MAX. Thread: any. */
+unsigned registry_database(const struct registry *registry, unsigned number); /* the internal number of a client's */
+unsigned registry_number(const struct registry *registry, unsigned database); /* the reverse */
+
+/* Exchanges the databases of two of the clients' numbers, and reports it as an effect. Called while no command runs. */
+void registry_swap(struct registry *registry, unsigned first, unsigned second);
+
+/* Loading: a client's number represents this internal one. The caller sets all, so that none is there twice. */
+void registry_set_database(struct registry *registry, unsigned number, unsigned database);
+
+/* Of one database, by its internal number: as registry_count(), registry_expiry(), registry_clear() and registry_scan()
+ * of all. The cursor is below 1 << 48. */
+size_t registry_database_count(const struct registry *registry, unsigned database);
+void registry_database_expiry(struct registry *registry, unsigned database, struct registry_expiry *expiry_out);
+int registry_database_clear(struct registry *registry, unsigned database, size_t *removed_out);
+uint64_t registry_database_scan(const struct registry *registry, unsigned database, uint64_t cursor, size_t count,
+                                void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
+
+/* Where a key is met: by the sweep that begins at this cursor, and by none that begins after it. */
+uint64_t registry_cursor(const struct registry *registry, struct slice key);
+
+/* Returns a random filter of the database, each equally likely. `random` is a state that the caller has seeded. The key
+ * is valid until the reader goes offline. False if a bounded number of attempts has met none, as with few filters or
+ * many expired ones; the caller then sweeps. */
+bool registry_database_random(const struct registry *registry, unsigned database, uint64_t *random,
+                              struct slice *key_out);
+
+/* The highest of the clients' numbers that has a filter; 0: none has, or only 0. */
+unsigned registry_highest_number(const struct registry *registry);
 
 #endif

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "registry_databases.h"
 #include "registry_internal.h"
 #include "registry_key.h"
 

@@ -17,7 +17,8 @@ static struct walk_note note_of(struct entry *owner, struct entry *holder)
     return (struct walk_note){owner->id, owner, holder, entry_expires_ms(holder)};
 }
 
-void walk_unpin(struct entry *owner, struct entry *holder)
+/* Releases the pins of a yielded state; NULL is fine. Thread: any. */
+static void walk_unpin(struct entry *owner, struct entry *holder)
 {
     if (!owner)
         return;
@@ -35,7 +36,8 @@ static bool queue_has_room(struct walk_queue *queue)
     return GROW(queue->notes, queue->count, queue->size) == 0;
 }
 
-void walk_take(struct walk *walk, struct entry *holder)
+/* Puts an entry of the place that the walk takes into the queue. */
+static void walk_take(struct walk *walk, struct entry *holder)
 {
     struct entry *owner = entry_owner(holder);
     if (!queue_has_room(&walk->taken)) {
@@ -55,7 +57,8 @@ static void queue_forget(struct walk_queue *queue, struct entry *owner)
     queue->notes[i] = (struct walk_note){0};
 }
 
-bool walk_next_taken(struct walk *walk, struct walk_note *note_out)
+/* The next state to be yielded, with its pins. `owner` is NULL for a deleted filter. False: none left. */
+static bool walk_next_taken(struct walk *walk, struct walk_note *note_out)
 {
     struct walk_queue *queue = &walk->taken;
     while (queue->next < queue->count) {
@@ -120,7 +123,7 @@ void walk_deleted(struct walk *walk, struct entry *owner)
         walk->failed = true;
 }
 
-void walk_freeze(struct walk *walk)
+static void walk_freeze(struct walk *walk)
 {
     if (!walk->active)
         return;
@@ -129,7 +132,7 @@ void walk_freeze(struct walk *walk)
         walk->on_freeze(walk->on_freeze_ctx);
 }
 
-bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
+static bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
 {
     if (walk->ndeleted) {
         *note_out = (struct walk_note){.id = walk->deleted[--walk->ndeleted]};
@@ -143,7 +146,7 @@ bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
     return true;
 }
 
-void walk_end(struct walk *walk)
+static void walk_end(struct walk *walk)
 {
     struct walk_note taken;
     while (walk_next_taken(walk, &taken)) {

@@ -71,23 +71,4 @@ void walk_added(struct walk *walk, unsigned place, struct entry *holder);
 void walk_changed(struct walk *walk, struct entry *holder); /* its name or its expiry */
 void walk_deleted(struct walk *walk, struct entry *owner);
 
-/* ---- yielding ---- */
-
-/* Puts an entry of the place that the walk takes into the queue. */
-void walk_take(struct walk *walk, struct entry *holder);
-
-/* Calls on_freeze, once. */
-void walk_freeze(struct walk *walk);
-
-/* The next state to be yielded, with its pins: of the taken entries, and of the notes in any order. `owner` is NULL for
- * a deleted filter. False: none left. */
-bool walk_next_taken(struct walk *walk, struct walk_note *note_out);
-bool walk_next_noted(struct walk *walk, struct walk_note *note_out);
-
-/* Releases the pins of a yielded state; NULL is fine. Thread: any. */
-void walk_unpin(struct entry *owner, struct entry *holder);
-
-/* Forgets all that is not yielded. */
-void walk_end(struct walk *walk);
-
 #endif

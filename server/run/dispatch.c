@@ -15,7 +15,6 @@
 #include "handlers.h"
 #include "monitor.h"
 #include "push.h"
-#include "registry_databases.h"
 #include "registry_key.h"
 #include "runner.h"
 #include "bf_host.h"

@@ -6,7 +6,7 @@
 #include "client.h"
 #include "handlers.h"
 #include "keyed.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "residency.h"
 #include "transaction.h"
 

@@ -18,7 +18,7 @@
 #include "log_waits.h"
 #include "push.h"
 #include "rcu.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 
 struct job {
     uv_work_t work;

@@ -6,7 +6,7 @@
 #ifndef BLOOMERY_ALL_NAMES_H
 #define BLOOMERY_ALL_NAMES_H
 
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "sstables.h"
 
 /* registry_scan_prefix() of both. A name that is in one of them throughout is visited exactly once. */

@@ -15,7 +15,6 @@
 #include "filterdb.h"
 #include "json.h"
 #include "rcu.h"
-#include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"

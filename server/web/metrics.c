@@ -21,7 +21,6 @@
 #include "history.h"
 #include "murmur.h"
 #include "rcu.h"
-#include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
 #include "slowlog.h"

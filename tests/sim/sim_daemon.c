@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "load.h"
+#include "persistence.h"
 #include "main_loop.h"
 #include "schedule.h"
 #include "server_create.h"

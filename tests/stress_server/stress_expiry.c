@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "expirer.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "registry_effect.h"
 #include "registry_rig.h"
 #include "registry_walk.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "bloom_layout.h"
-#include "filter_file.h"
 #include "filter_load.h"
 #include "filterdb.h"
 #include "output.h"

@@ -7,7 +7,7 @@
 
 #include "bloom_batch.h"
 #include "cql_key.h"
-#include "filter_file.h"
+#include "filterdb.h"
 #include "filter_load.h"
 #include "item_input.h"
 #include "output.h"

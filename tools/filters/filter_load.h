@@ -5,7 +5,8 @@
 #include <stdbool.h>
 
 #include "bloom_filter.h"
-#include "filter_file.h"
+#include "bloom_alone.h"
+#include "filterdb.h"
 #include "tool.h"
 
 /* --variant: the layout of a file. */

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 
 #include "bloom_size.h"
-#include "filter_file.h"
 #include "filterdb.h"
 #include "alloc.h"
 #include "log_text.h"

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "bloom_find.h"
-#include "filter_file.h"
+#include "bloom_many.h"
+#include "filterdb.h"
 #include "filter_load.h"
 #include "find.h"
 #include "sstable_keys.h"

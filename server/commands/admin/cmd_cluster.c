@@ -10,7 +10,6 @@
 #include "clock.h"
 #include "command.h"
 #include "handlers.h"
-#include "registry_databases.h"
 #include "server.h"
 #include "registry_key.h"
 

@@ -25,7 +25,7 @@
 #include "host.h"
 #include "key_file.h"
 #include "persistence.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "memory_use.h"
 #include "server.h"
 #include "version.h"

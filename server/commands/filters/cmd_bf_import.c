@@ -8,7 +8,6 @@
 #include "bf_out.h"
 #include "bloom_state.h"
 #include "content.h"
-#include "filter_file.h"
 #include "filterdb.h"
 #include "handlers.h"
 #include "rcu.h"

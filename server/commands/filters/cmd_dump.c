@@ -10,9 +10,8 @@
 #include "cuckoo_dump.h"
 #include "dump.h"
 #include "handlers.h"
-#include "rdb_module.h"
+#include "rdb_reader.h"
 #include "redisbloom_dump.h"
-#include "registry_databases.h"
 #include "bf_host.h"
 #include "registry_key.h"
 

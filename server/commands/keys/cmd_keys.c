@@ -12,7 +12,6 @@
 #include "cuckoo_dump.h"
 #include "handlers.h"
 #include "host.h"
-#include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"

@@ -9,7 +9,6 @@
 #include "handlers.h"
 #include "host.h"
 #include "journal.h"
-#include "registry_databases.h"
 #include "registry.h"
 #include "server.h"
 #include "registry_key.h"

@@ -13,7 +13,6 @@
 #include "handlers.h"
 #include "hash_table.h"
 #include "memory_use.h"
-#include "registry_databases.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"

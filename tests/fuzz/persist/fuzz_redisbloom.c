@@ -8,7 +8,7 @@
 #include "bytes.h"
 #include "crc64.h"
 #include "fuzz_filters.h"
-#include "rdb_module.h"
+#include "rdb_reader.h"
 #include "redisbloom_dump.h"
 
 #define MAX_BYTES (1u << 20) /* larger filters are not created here */

@@ -9,7 +9,6 @@
 #include "cuckoo_shape.h"
 #include "dump.h"
 #include "dump_rig.h"
-#include "rdb_module.h"
 #include "rdb_reader.h"
 #include "redisbloom_dump.h"
 #include "redisbloom_size.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "filter_file.h"
 #include "filterdb.h"
 #include "rng.h"
 #include "tmpdir.h"

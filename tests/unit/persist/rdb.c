@@ -8,7 +8,7 @@
 #include "golden.h"
 #include "lzf.h"
 #include "rdb_file.h"
-#include "rdb_value.h"
+#include "rdb_reader.h"
 #include "rng.h"
 
 #define GOLDEN BLOOMERY_GOLDEN_DIR "/redisbloom"

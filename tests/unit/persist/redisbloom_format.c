@@ -7,7 +7,7 @@
 #include "bytes.h"
 #include "crc64.h"
 #include "golden.h"
-#include "rdb_module.h"
+#include "rdb_reader.h"
 #include "redisbloom_format.h"
 #include "redisbloom_recordings.h"
 

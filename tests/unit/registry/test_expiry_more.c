@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "expiry_rig.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "registry_walk.h"
 
 TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);

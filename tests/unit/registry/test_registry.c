@@ -9,7 +9,7 @@
 
 #include "rcu.h"
 #include "registry.h"
-#include "registry_databases.h"
+#include "registry_key.h"
 #include "registry_effect.h"
 #include "registry_walk.h"
 

@@ -9,7 +9,7 @@
 
 #include "main_loop.h"
 #include "rng.h"
-#include "saver_states.h"
+#include "saver.h"
 
 static unsigned rounds(void)
 {

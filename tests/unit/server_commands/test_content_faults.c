@@ -8,9 +8,7 @@
 
 #include "alloc_countdown.h"
 #include "content.h"
-#include "effects.h"
 #include "expirer.h"
-#include "load.h"
 #include "persistence.h"
 #include "saver.h"
 #include "server_create.h"

@@ -10,7 +10,6 @@
 
 #include "exclusive.h"
 #include "expirer.h"
-#include "load.h"
 #include "lock.h"
 #include "persistence.h"
 #include "tmpdir.h"

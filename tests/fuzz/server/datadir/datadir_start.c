@@ -7,7 +7,6 @@
 #include "check.h"
 #include "datadir_make.h"
 #include "expirer.h"
-#include "load.h"
 #include "persistence.h"
 #include "rcu.h"
 #include "saver.h"

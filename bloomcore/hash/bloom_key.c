@@ -132,6 +132,7 @@ static inline uint64_t word_of(const unsigned char *data, size_t len, size_t i)
 #define LANES     8
 #define ALL_LANES by_avx512
 #define TARGET    "avx512f"
+#include "siphash_lanes.h"
 #undef LANES
 #undef ALL_LANES
 #undef TARGET

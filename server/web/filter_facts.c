@@ -12,7 +12,6 @@
 #include "bloom_window.h"
 #include "command.h"
 #include "murmur.h"
-#include "murmur3.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"

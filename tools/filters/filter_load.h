@@ -5,7 +5,6 @@
 #include <stdbool.h>
 
 #include "bloom_filter.h"
-#include "bloom_alone.h"
 #include "filterdb.h"
 #include "tool.h"
 

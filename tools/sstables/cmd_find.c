@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "bloom_find.h"
-#include "bloom_many.h"
 #include "filterdb.h"
 #include "filter_load.h"
 #include "find.h"
